@@ -1,0 +1,226 @@
+-- Books a slot for each caller of an ask that can start within the horizon, in their order.
+--
+-- Atomic, because a start is computed from the entries before it and must be entered before anybody else looks.
+--
+-- KEYS[1] seen     the sender's last message and its answer
+-- KEYS[2] hold     no start before this stamp
+-- KEYS[3] claim    a caller of large cost that nobody may overtake
+-- KEYS[4] asking   processes with callers that wait, by when the entry lapses
+-- KEYS[5..] logs   one list of start times for each log
+-- ARGV[1] now      stamp, or empty for the server's clock
+-- ARGV[2] number   of this message in the sender's stream
+-- ARGV[3] sender
+-- ARGV[4] horizon  µs
+-- ARGV[5] insist   1: the first caller was put off before
+-- ARGV[6..] for each log: count of terms, then quota and span (µs) of each;
+--           then for each run: callers, longest wait (µs, or empty), cost in each log
+-- Returns {now, next, (granted, start, callers)...}: stamp; µs from now until the first caller without an answer may start;
+--         1 or 0, µs from now, count
+-- Errors: OUTDATED a later message of this sender has been seen
+-- Cost: O(callers) when slots are scarce, O(1) reads and one push when they are not
+local seen_key, hold_key, claim_key, asking_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local now, expires = clock(ARGV[1])
+local number, sender, horizon, insist = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
+local keys, args = KEYS, ARGV
+
+local MAX_MEMORY, MAX_SILENCE, TRIM_SLACK, PIECE = 60000000, 30000000, 64, 1000
+
+local function reply(next, answers)
+  local out = { now, next - now }
+  for i = 1, #answers, 3 do
+    out[i + 2], out[i + 3], out[i + 4] = answers[i], answers[i + 1] - now, answers[i + 2]
+  end
+  return out
+end
+
+-- Read.
+local state = redis.call('MGET', seen_key, hold_key, claim_key)
+local seen, outdated = recall(state[1], now, number)
+if outdated then return outdated end
+if seen then
+  local answers = {}
+  for i = 4, #seen do answers[i - 3] = seen[i] end
+  return reply(seen[3], answers)
+end
+
+local hold = tonumber(state[2] or nil)
+local others = redis.call('ZCOUNT', asking_key, '(' .. text(now), '+inf')
+local was_asking = false
+if others > 0 then
+  was_asking = tonumber(redis.call('ZSCORE', asking_key, sender) or 0) > now
+  if was_asking then others = others - 1 end
+end
+local had_claim, others_claim = false, nil
+if state[3] then
+  local claim = cmsgpack.unpack(state[3]) -- sender, start, lapse
+  if claim[3] > now then
+    if claim[1] == sender then had_claim = true else others_claim = claim[2] end
+  end
+end
+
+local logs, retention, at = {}, 0, 6
+for i = 5, #keys do
+  local terms, span, quota
+  terms, span, quota, at = read_terms(args, at + 1, tonumber(args[at]))
+  local log = open_log(keys[i], terms, 1)
+  log.retention, log.quota, logs[i - 4] = span, quota, log
+  if span > retention then retention = span end
+end
+
+local runs, callers, units = {}, 0, 0
+while args[at] do
+  local run = { callers = tonumber(args[at]), max_wait = tonumber(args[at + 1]), costs = {} }
+  for i = 1, #logs do run.costs[i] = tonumber(args[at + 1 + i]) end
+  runs[#runs + 1], at = run, at + 2 + #logs
+  callers, units = callers + run.callers, units + run.callers * run.costs[1]
+end
+
+-- Decide.
+local floor = math.max(now, hold or now, others_claim or now)
+local limit = now + horizon
+
+local function earliest_of_all(costs, times)
+  local start = floor
+  for i, log in ipairs(logs) do start = earliest(log, start, costs[i] * times) end
+  return start
+end
+
+local function add(start, costs)
+  for i, log in ipairs(logs) do
+    for n = 1, costs[i] do log.added[log.count + n] = start end
+    log.count = log.count + costs[i]
+  end
+end
+
+-- Callers like the first that could start at once, at the most.
+local function most_like(costs)
+  local most = math.huge
+  for i, log in ipairs(logs) do
+    for _, term in ipairs(log.terms) do most = math.min(most, math.floor(term.quota / costs[i])) end
+  end
+  return most
+end
+
+-- An equal share of what is free within the horizon, in units of the first log, found by bisection.
+local share = math.huge
+if others > 0 and runs[1] then
+  local costs, processes = runs[1].costs, others + 1
+  local free, over = 0, math.min(most_like(costs), callers * processes) + 1
+  while free + 1 < over do
+    local middle = free + math.floor((over - free) / 2)
+    if earliest_of_all(costs, middle) <= limit then free = middle else over = middle end
+  end
+  share = math.ceil(free / processes) * costs[1]
+end
+
+local answers, answered, granted, spent, next, refused = {}, 0, 0, 0, now, {}
+
+local function answer(verdict, start, count)
+  local last = #answers
+  if last > 0 and answers[last - 2] == verdict and answers[last - 1] == start then
+    answers[last] = answers[last] + count
+  else
+    answers[last + 1], answers[last + 2], answers[last + 3] = verdict, start, count
+  end
+end
+
+-- The common case: there is room for one and all, now.
+local function room_for_all()
+  if #runs ~= 1 or share < units or others_claim or callers > most_like(runs[1].costs) then return false end
+  return earliest_of_all(runs[1].costs, callers) == now
+end
+
+if room_for_all() then
+  for i, log in ipairs(logs) do log.batch, log.count = now, callers * runs[1].costs[i] end
+  answer(1, now, callers)
+  answered, granted = callers, callers
+else
+  for _, log in ipairs(logs) do log.ahead = math.min(units, PIECE) end
+  local waiting = false
+  for _, run in ipairs(runs) do
+    local deadline = run.max_wait and now + run.max_wait
+    for caller = 1, run.callers do
+      local start = earliest_of_all(run.costs, 1)
+      local withheld = others_claim or start > limit or spent + run.costs[1] > share
+      if deadline and (start > deadline or (withheld and deadline <= now)) then
+        -- The rest of the run fares alike. Each is told its own time below.
+        refused[#refused + 1] = { after = #answers, costs = run.costs, callers = run.callers - caller + 1 }
+        answered = answered + run.callers - caller + 1
+        answers[#answers + 1], answers[#answers + 2], answers[#answers + 3] = 0, 0, 0
+        break
+      elseif withheld then
+        next, waiting = start, true
+        break
+      end
+      add(start, run.costs)
+      answer(1, start, 1)
+      answered, granted, spent = answered + 1, granted + 1, spent + run.costs[1]
+    end
+    if waiting then break end
+  end
+end
+
+-- A refused caller's own time: when it could go after all those before it had gone.
+if #refused > 0 then
+  local kept, told, r = {}, answers, 1
+  for i, log in ipairs(logs) do kept[i] = log.count end
+  answers = {}
+  for i = 1, #told, 3 do
+    local run = refused[r]
+    if run and run.after == i - 1 then
+      for _ = 1, run.callers do
+        local start = earliest_of_all(run.costs, 1)
+        add(start, run.costs)
+        answer(0, start, 1)
+      end
+      r = r + 1
+    else
+      answer(told[i], told[i + 1], told[i + 2])
+    end
+  end
+  for i, log in ipairs(logs) do log.count = kept[i] end
+end
+
+-- Write.
+for _, log in ipairs(logs) do
+  if log.count > 0 then
+    local newest = nth_newest({ key = log.key, read = log.read, added = {}, count = 0, ahead = 1 }, 1)
+    local keep = math.ceil(log.retention / 1000) + 1
+    if expires then keep = math.max(keep, kept_ms(log.key, newest)) end
+    local stamps, length = {}, 0
+    for from = 1, log.count, PIECE do
+      local size = math.min(PIECE, log.count - from + 1)
+      local batch = log.batch and text(log.batch)
+      for i = 1, size do stamps[i] = batch or text(log.added[from + i - 1]) end
+      length = redis.call('RPUSH', log.key, unpack(stamps, 1, size))
+    end
+    newest = log.batch or log.added[log.count]
+    if length > log.quota + TRIM_SLACK then
+      -- By time only: a log cut to a count would forget a call that counts again once a later slot is handed back.
+      redis.call('LTRIM', log.key, -newer_than(log.key, now - math.max(log.retention, expires and keep * 1000 or 0)), -1)
+    end
+    if expires then expire_log(log.key, newest, keep) end
+  end
+end
+
+local waiting = answered < callers
+local promised = math.min(next, now + MAX_SILENCE) + horizon
+if waiting then
+  redis.call('ZREMRANGEBYSCORE', asking_key, '-inf', text(now))
+  redis.call('ZADD', asking_key, text(promised), sender)
+  if expires then redis.call('PEXPIRE', asking_key, text(math.ceil((MAX_SILENCE + horizon) / 1000))) end
+elseif was_asking then
+  redis.call('ZREM', asking_key, sender)
+end
+if waiting and insist and not others_claim and granted == 0 then
+  redis.call('SET', claim_key, cmsgpack.pack({ sender, next, promised }))
+  if expires then redis.call('PEXPIRE', claim_key, text(math.ceil((promised - now) / 1000))) end
+elseif had_claim then
+  redis.call('DEL', claim_key)
+end
+if granted > 0 or waiting or was_asking then
+  local told = { next }
+  for i = 1, #answers do told[i + 1] = answers[i] end
+  remember(seen_key, number, now, math.min(retention + horizon, MAX_MEMORY), expires, told)
+end
+return reply(next, answers)

@@ -1,0 +1,41 @@
+-- Takes slots that nobody wants out of their logs.
+--
+-- Atomic, because a message that comes twice must act once: a second removal would take somebody else's equal stamp.
+--
+-- KEYS[1] seen     the sender's last message
+-- KEYS[2..] logs   one list of start times for each log
+-- ARGV[1] now      stamp, or empty for the server's clock
+-- ARGV[2] number   of this message in the sender's stream
+-- ARGV[3] memory   µs for which to remember the message
+-- ARGV[4..] for each slot: start (stamp), units in each log
+-- Returns {now}: stamp
+-- Errors: OUTDATED a later message of this sender has been seen
+-- Cost: O(slots), each near the tail of its log
+local seen_key = KEYS[1]
+local now, expires = clock(ARGV[1])
+local number, memory = tonumber(ARGV[2]), tonumber(ARGV[3])
+local keys, args = KEYS, ARGV
+
+-- Read.
+local seen, outdated = recall(redis.call('GET', seen_key), now, number)
+if outdated then return outdated end
+if seen then return { now } end
+
+local logs = {}
+for i = 2, #keys do
+  local newest = tonumber(redis.call('LINDEX', keys[i], -1) or nil)
+  logs[i - 1] = { key = keys[i], keep = expires and kept_ms(keys[i], newest) or 0 }
+end
+
+-- Write.
+local at = 4
+while args[at] do
+  for i, log in ipairs(logs) do redis.call('LREM', log.key, '-' .. args[at + i], args[at]) end
+  at = at + 1 + #logs
+end
+for _, log in ipairs(logs) do
+  local newest = expires and tonumber(redis.call('LINDEX', log.key, -1) or nil)
+  if newest and log.keep > 0 then expire_log(log.key, newest, log.keep) end
+end
+remember(seen_key, number, now, memory, expires, {})
+return { now }

@@ -1,0 +1,101 @@
+-- What every script shares: the clock, and a log as one call sees it. Joined in front of each script.
+-- Times are integer microseconds. A time becomes text by text() only: tostring keeps 14 digits.
+
+-- The server's clock, or the one that a test supplies. Under a supplied clock no key expires: the server would count on its own.
+local function clock(supplied)
+  if supplied ~= '' then return tonumber(supplied), false end
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2]), true
+end
+
+local function text(us) return string.format('%.0f', us) end
+
+-- Reads `count` terms from the arguments at `from`: pairs of quota and span. Also the longest span and the largest quota.
+local function read_terms(args, from, count)
+  local terms, retention, quota = {}, 0, 0
+  for i = 1, count do
+    local term = { quota = tonumber(args[from]), span = tonumber(args[from + 1]) }
+    terms[i], from = term, from + 2
+    if term.span > retention then retention = term.span end
+    if term.quota > quota then quota = term.quota end
+  end
+  return terms, retention, quota, from
+end
+
+-- A log: the stored list, and after it the starts that this call adds. `ahead` says how many entries to read at once.
+local function open_log(key, terms, ahead)
+  return { key = key, terms = terms, ahead = ahead, read = {}, added = {}, count = 0 }
+end
+
+-- The entry with n - 1 newer ones; nil when the log is shorter.
+local function nth_newest(log, n)
+  if n <= log.count then return log.added[log.count - n + 1] end
+  n = n - log.count
+  local entry = log.read[n]
+  if entry ~= nil then return entry or nil end
+  if log.ahead <= 1 or n == 1 then
+    entry = tonumber(redis.call('LINDEX', log.key, -n) or nil)
+    log.read[n] = entry or false
+    return entry
+  end
+  -- As callers are granted, the rule moves on to newer entries: read those in one piece.
+  local last = math.max(n - log.ahead + 1, 1)
+  local found = redis.call('LRANGE', log.key, -n, -last)
+  for k = last, n do log.read[k] = false end
+  for i = 1, #found do log.read[last + #found - i] = tonumber(found[i]) end
+  return log.read[n] or nil
+end
+
+-- The rule: the earliest start, not before `floor`, for `cost` units under every term of a log.
+local function earliest(log, floor, cost)
+  local start = math.max(floor, nth_newest(log, 1) or floor)
+  for _, term in ipairs(log.terms) do
+    local n = term.quota - cost + 1
+    local entry = n > 0 and nth_newest(log, n)
+    if entry and entry + term.span > start then start = entry + term.span end
+  end
+  return start
+end
+
+-- Entries of a stored list newer than `stamp`, found by bisection: the list is sorted.
+local function newer_than(key, stamp)
+  local newer, rest = 0, redis.call('LLEN', key) + 1
+  while newer + 1 < rest do
+    local n = math.floor((newer + rest) / 2)
+    if tonumber(redis.call('LINDEX', key, -n)) > stamp then newer = n else rest = n end
+  end
+  return newer
+end
+
+-- For how long, in ms, entries of a log are kept: its expiry less its newest entry says what the most patient process wants.
+local function kept_ms(key, newest)
+  local expiry = redis.call('PEXPIRETIME', key)
+  if expiry < 0 or not newest then return 0 end
+  return expiry - math.floor(newest / 1000)
+end
+
+-- Lets a log expire when its newest entry stops counting.
+local function expire_log(key, newest, ms)
+  redis.call('PEXPIREAT', key, text(math.floor(newest / 1000) + ms))
+end
+
+-- The last message of a sender, unless its memory has lapsed; refuses one that comes after a later one.
+local function recall(record, now, number)
+  if not record then return nil end
+  local seen = cmsgpack.unpack(record)
+  if seen[2] <= now then return nil end
+  if seen[1] > number then return nil, redis.error_reply('OUTDATED a later message of this sender has been seen') end
+  if seen[1] == number then return seen end
+  return nil
+end
+
+-- Remembers a message and its answer for `memory` microseconds.
+local function remember(key, number, now, memory, expires, answer)
+  local seen = { number, now + memory }
+  for i = 1, #answer do seen[i + 2] = answer[i] end
+  if expires then
+    redis.call('SET', key, cmsgpack.pack(seen), 'PX', text(math.ceil(memory / 1000)))
+  else
+    redis.call('SET', key, cmsgpack.pack(seen))
+  end
+end

@@ -1,0 +1,130 @@
+//! Asking for a permit: what for, how long, and the wait for it.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::Instrument as _;
+use tracing::field::Empty;
+
+use crate::call::Call;
+use crate::error::Error;
+use crate::line::{Line, Patience};
+use crate::permit::Permit;
+use crate::scope::Digest128;
+use crate::throttle::{Registered, Throttle};
+
+/// The largest cost of one call.
+const MAX_COST: u32 = 10_000;
+/// How long `try_acquire` waits for the store's answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks for a permit when awaited.
+#[derive(Debug)]
+#[must_use = "nothing is asked for until this is awaited"]
+pub struct Acquire<'a> {
+    throttle: &'a Throttle,
+    name: Arc<str>,
+    call: Call,
+    now_or_never: bool,
+}
+
+impl<'a> Acquire<'a> {
+    pub(crate) fn new(throttle: &'a Throttle, upstream: &str, now_or_never: bool) -> Self {
+        Self { throttle, name: upstream.into(), call: Call::new(), now_or_never }
+    }
+
+    /// Takes so many units: 1 to 10,000.
+    pub fn cost(mut self, units: u32) -> Self {
+        self.call = self.call.cost(units);
+        self
+    }
+
+    /// Shares the quota with every call of this value: see [`Call::scope`].
+    pub fn scope(mut self, value: impl AsRef<[u8]>) -> Self {
+        self.call = self.call.scope(value);
+        self
+    }
+
+    /// Is refused at once when the slot is further away than this. Nothing to [`Throttle::try_acquire`].
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.call = self.call.max_wait(max_wait);
+        self
+    }
+
+    async fn permit(self) -> Result<Permit, Error> {
+        let registered = self.throttle.registered(&self.name)?;
+        let mut route = Route::new(Arc::clone(registered), self.call);
+        route.now_or_never = self.now_or_never;
+        self.throttle.ask(route)?.wait().await
+    }
+}
+
+impl<'a> IntoFuture for Acquire<'a> {
+    type Output = Result<Permit, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.permit())
+    }
+}
+
+/// Where a call belongs, what it costs and how long it waits.
+pub(crate) struct Route {
+    pub(crate) registered: Arc<Registered>,
+    pub(crate) scope: Option<Digest128>,
+    pub(crate) cost: u32,
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) now_or_never: bool,
+}
+
+impl Route {
+    pub(crate) fn new(registered: Arc<Registered>, call: Call) -> Self {
+        let max_wait = call.max_wait.or(registered.upstream.max_wait);
+        Self { registered, scope: call.scope, cost: call.cost.unwrap_or(1), max_wait, now_or_never: false }
+    }
+}
+
+/// A caller that has asked.
+pub(crate) struct Asked {
+    line: Arc<Line>,
+    route: Route,
+    since: Instant,
+}
+
+impl Asked {
+    pub(crate) fn new(line: Arc<Line>, route: Route) -> Result<Self, Error> {
+        let most = route.registered.largest_cost().min(MAX_COST);
+        if route.cost == 0 || route.cost > most {
+            let upstream = Arc::clone(&route.registered.upstream.name);
+            return Err(Error::CostExceedsQuota { upstream, cost: route.cost, most });
+        }
+        Ok(Self { line, route, since: Instant::now() })
+    }
+
+    /// Waits in line until the slot starts.
+    pub(crate) async fn wait(self) -> Result<Permit, Error> {
+        let Self { line, route, since } = self;
+        let upstream = &route.registered.upstream.name;
+        let span = tracing::debug_span!("acquire", upstream = &**upstream, cost = route.cost, waited_us = Empty);
+        let patience = if route.now_or_never {
+            Patience { deadline: Some(since), until: Some(since + ANSWER_PATIENCE) }
+        } else {
+            // A wait too long for the clock is no bound.
+            let deadline = route.max_wait.and_then(|max_wait| since.checked_add(max_wait));
+            Patience { deadline, until: deadline }
+        };
+        let outcome = line.slot([route.cost].into(), patience).instrument(span.clone()).await;
+        let waited = since.elapsed();
+        span.record("waited_us", u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
+        match outcome {
+            Ok(slot) => Ok(Permit::new(line, slot, Arc::clone(upstream), waited)),
+            Err(error) => {
+                span.in_scope(|| tracing::debug!(upstream = &**upstream, %error, "refused"));
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Errors as decisions: each variant is something different that a caller would do.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a call was not let through.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Come back then: no slot within the time the caller would wait.
+    #[error("{upstream}: throttled, the next slot for this call is {retry_after:?} away")]
+    #[non_exhaustive]
+    Throttled {
+        /// The upstream whose limit is exhausted.
+        upstream: Arc<str>,
+        /// When this very call could have gone, counted from now: each caller is told its own time.
+        retry_after: Duration,
+    },
+    /// Survive without the store, or fail: the shared log could not be reached in time.
+    #[error("{upstream}: the store of the shared log is unavailable")]
+    #[non_exhaustive]
+    StoreUnavailable {
+        /// The upstream asked for.
+        upstream: Arc<str>,
+        /// What the store last said.
+        source: StoreError,
+    },
+    /// Never come back: the call costs more than a limit allows at once.
+    #[error("{upstream}: a cost of {cost} can never be granted, the most is {most}")]
+    #[non_exhaustive]
+    CostExceedsQuota {
+        /// The upstream asked for.
+        upstream: Arc<str>,
+        /// The cost asked for.
+        cost: u32,
+        /// The largest cost that the upstream's limits can ever admit; the smallest is 1.
+        most: u32,
+    },
+    /// Fix the call: no upstream of this name is registered.
+    #[error("no upstream named {name:?} is registered")]
+    #[non_exhaustive]
+    UnknownUpstream {
+        /// The name asked for.
+        name: Arc<str>,
+    },
+    /// Stop: the throttle was closed.
+    #[error("the throttle is closed")]
+    Closed,
+}
+
+impl Error {
+    /// Finds our error in another one: through reqwest-middleware's `anyhow`, reqwest-retry's wrapper, or any chain of sources.
+    ///
+    /// ```
+    /// # fn decide(error: &reqwest_middleware::Error) {
+    /// if let Some(outgate::Error::Throttled { retry_after, .. }) = outgate::Error::find(error) {
+    ///     println!("come back in {retry_after:?}");
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            if let Some(found) = error.downcast_ref() {
+                return Some(found);
+            }
+            next = error.source();
+        }
+        None
+    }
+}
+
+/// A mistake in the configuration, found when the throttle is built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("upstream {upstream:?}, {field}: {reason}")]
+pub struct ConfigError {
+    upstream: String,
+    field: &'static str,
+    reason: String,
+}
+
+impl ConfigError {
+    pub(crate) fn new(upstream: &str, field: &'static str, reason: impl Into<String>) -> Self {
+        Self { upstream: upstream.to_owned(), field, reason: reason.into() }
+    }
+
+    /// The upstream that is configured wrongly; empty for the throttle itself.
+    #[must_use]
+    pub fn upstream(&self) -> &str {
+        &self.upstream
+    }
+
+    /// The setting that is wrong.
+    #[must_use]
+    pub fn field(&self) -> &'static str {
+        self.field
+    }
+}
+
+/// Why a store did not answer.
+#[derive(Clone)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    message: Arc<str>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// What a store's failure means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// It could not be reached, or did not answer in time. Whether the message acted is unknown: send it again.
+    Unreachable,
+    /// It answered that it will not do this now, or ever.
+    Refused,
+    /// Its answer makes no sense.
+    Malformed,
+    /// It has already seen a later message of this sender. The message did not act.
+    Outdated,
+}
+
+impl StoreError {
+    /// A failure of some kind, in words.
+    #[must_use]
+    pub fn new(kind: StoreErrorKind, message: impl Into<Arc<str>>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+
+    /// The same failure, with what caused it.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// What the failure means.
+    #[must_use]
+    pub const fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    pub(crate) fn outdated() -> Self {
+        Self::new(StoreErrorKind::Outdated, "a later message of this sender has been seen")
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.message)
+    }
+}
+
+impl StdError for StoreError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}

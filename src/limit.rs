@@ -1,0 +1,208 @@
+//! What an upstream allows: so many units in any window.
+
+use std::time::Duration;
+
+use crate::error::ConfigError;
+
+/// The largest quota one limit may have: each unit takes about ten bytes in the log.
+pub(crate) const MAX_QUOTA: u32 = 1_000_000;
+/// The shortest window of a limit.
+pub(crate) const MIN_WINDOW: Duration = Duration::from_millis(1);
+/// The longest window of a limit.
+pub(crate) const MAX_WINDOW: Duration = Duration::from_secs(366 * 86_400);
+/// The widest guard of a limit.
+pub(crate) const MAX_GUARD: Duration = Duration::from_secs(86_400);
+
+/// At most `quota` units in any window, wherever the window begins.
+///
+/// # Default
+///
+/// * no burst: the whole quota may be spent at once
+/// * guard: a twentieth of the window, at least 5 ms and at most 1 s
+///
+/// A limit is checked when the throttle is built, not here: quotas run from 1 to 1,000,000 units, windows from 1 ms to
+/// 366 days.
+///
+/// ```
+/// use outgate::Limit;
+/// use std::time::Duration;
+///
+/// let hourly = Limit::per_hour(5_000);
+/// let gentle = Limit::per_second(100).burst(20);
+/// let odd = Limit::new(120, Duration::from_secs(90)).guard(Duration::from_millis(250));
+/// # let _ = (hourly, gentle, odd);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    quota: u32,
+    window: Duration,
+    burst: Option<u32>,
+    guard: Option<Duration>,
+}
+
+impl Limit {
+    /// At most `quota` units in any `window`.
+    #[must_use]
+    pub const fn new(quota: u32, window: Duration) -> Self {
+        Self { quota, window, burst: None, guard: None }
+    }
+
+    /// At most `quota` units in any second.
+    #[must_use]
+    pub const fn per_second(quota: u32) -> Self {
+        Self::new(quota, Duration::from_secs(1))
+    }
+
+    /// At most `quota` units in any minute.
+    #[must_use]
+    pub const fn per_minute(quota: u32) -> Self {
+        Self::new(quota, Duration::from_secs(60))
+    }
+
+    /// At most `quota` units in any hour.
+    #[must_use]
+    pub const fn per_hour(quota: u32) -> Self {
+        Self::new(quota, Duration::from_secs(3_600))
+    }
+
+    /// At most `quota` units in any 24 hours.
+    #[must_use]
+    pub const fn per_day(quota: u32) -> Self {
+        Self::new(quota, Duration::from_secs(86_400))
+    }
+
+    /// At most `burst` units at once: the rest of the quota comes at the rate of the limit.
+    ///
+    /// Adds the bound of `burst` units in any `window · burst / quota`.
+    #[must_use]
+    pub const fn burst(mut self, burst: u32) -> Self {
+        self.burst = Some(burst);
+        self
+    }
+
+    /// Counts every unit for `guard` longer than the window, to absorb the spread of the network delay.
+    ///
+    /// The upstream never sees more than the quota as long as the delay between start and arrival varies by no more than
+    /// half of the guard, or by no more than the guard less 50 ms where that is wider. It costs `guard / (window + guard)` of the throughput.
+    #[must_use]
+    pub const fn guard(mut self, guard: Duration) -> Self {
+        self.guard = Some(guard);
+        self
+    }
+
+    /// Units allowed in any window.
+    #[must_use]
+    pub const fn quota(&self) -> u32 {
+        self.quota
+    }
+
+    /// The length of the window.
+    #[must_use]
+    pub const fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// The extra time for which a unit is counted: the one given, else the default.
+    #[must_use]
+    pub fn guard_or_default(&self) -> Duration {
+        let default = (self.window / 20).clamp(Duration::from_millis(5), Duration::from_secs(1));
+        self.guard.unwrap_or(default)
+    }
+
+    /// The burst, where one was given.
+    pub(crate) const fn burst_or_none(&self) -> Option<u32> {
+        self.burst
+    }
+
+    /// The terms of the one rule that this limit stands for, or what is wrong with it.
+    pub(crate) fn terms(&self, upstream: &str) -> Result<Vec<Term>, ConfigError> {
+        let wrong = |field, reason: String| Err(ConfigError::new(upstream, field, reason));
+        if self.quota == 0 || self.quota > MAX_QUOTA {
+            return wrong("limit.quota", format!("{} is not between 1 and {MAX_QUOTA}", self.quota));
+        }
+        if self.window < MIN_WINDOW || self.window > MAX_WINDOW {
+            return wrong("limit.window", format!("{:?} is not between 1 ms and 366 days", self.window));
+        }
+        if self.guard_or_default() > MAX_GUARD {
+            return wrong("limit.guard", format!("{:?} is longer than a day", self.guard_or_default()));
+        }
+        let mut terms = vec![Term::new(self.quota, micros(self.window) + micros(self.guard_or_default()))];
+        if let Some(burst) = self.burst {
+            if burst == 0 || burst > self.quota {
+                return wrong("limit.burst", format!("{burst} is not between 1 and the quota, {}", self.quota));
+            }
+            // Rounded up, so that the burst never refills faster than the limit allows.
+            let span =
+                (u128::from(micros(self.window).unsigned_abs()) * u128::from(burst)).div_ceil(u128::from(self.quota));
+            terms.push(Term::new(burst, i64::try_from(span).unwrap_or(i64::MAX / 4)));
+        }
+        Ok(terms)
+    }
+}
+
+/// One bound of the rule: no half-open interval of `span` holds more than `quota` units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Term {
+    /// Units allowed in any span.
+    pub quota: u32,
+    /// Window and guard together, in microseconds.
+    pub span: i64,
+}
+
+impl Term {
+    /// At most `quota` units in any `span` microseconds.
+    #[must_use]
+    pub const fn new(quota: u32, span: i64) -> Self {
+        Self { quota, span }
+    }
+}
+
+/// Whole microseconds of a duration, rounded up, saturating far beyond every allowed window.
+pub(crate) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(limit: Limit) -> Vec<(u32, i64)> {
+        limit.terms("up").unwrap().iter().map(|term| (term.quota, term.span)).collect()
+    }
+
+    #[test]
+    fn a_limit_is_a_term_of_window_and_guard() {
+        assert_eq!(terms(Limit::per_second(100)), [(100, 1_050_000)]);
+        assert_eq!(terms(Limit::per_hour(5_000)), [(5_000, 3_601_000_000)], "the guard is at most a second");
+        assert_eq!(terms(Limit::new(1, Duration::from_millis(1))), [(1, 6_000)], "the guard is at least 5 ms");
+        assert_eq!(terms(Limit::per_second(9).guard(Duration::ZERO)), [(9, 1_000_000)]);
+    }
+
+    #[test]
+    fn a_burst_is_a_term_without_guard_rounded_up() {
+        assert_eq!(terms(Limit::per_second(100).burst(20)), [(100, 1_050_000), (20, 200_000)]);
+        assert_eq!(terms(Limit::per_second(3).burst(1)), [(3, 1_050_000), (1, 333_334)]);
+        assert_eq!(terms(Limit::new(1_000_000, MAX_WINDOW).burst(1_000_000))[1].1, 31_622_400_000_000);
+    }
+
+    #[test]
+    fn an_impossible_limit_names_upstream_and_field() {
+        let cases = [
+            (Limit::per_second(0), "limit.quota"),
+            (Limit::per_second(1_000_001), "limit.quota"),
+            (Limit::new(1, Duration::ZERO), "limit.window"),
+            (Limit::new(1, Duration::from_micros(999)), "limit.window"),
+            (Limit::new(1, MAX_WINDOW + Duration::from_nanos(1)), "limit.window"),
+            (Limit::new(1, Duration::MAX), "limit.window"),
+            (Limit::per_second(5).burst(0), "limit.burst"),
+            (Limit::per_second(5).burst(6), "limit.burst"),
+            (Limit::per_second(5).guard(Duration::MAX), "limit.guard"),
+        ];
+        for (limit, field) in cases {
+            let error = limit.terms("stripe").unwrap_err();
+            assert_eq!((error.upstream(), error.field()), ("stripe", field), "{limit:?}");
+            assert!(error.to_string().contains("stripe") && error.to_string().contains(field), "{error}");
+        }
+    }
+}

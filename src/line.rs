@@ -1,0 +1,226 @@
+//! The callers of one process that wait for the same logs: first come, first served, one message to the store at a time.
+
+mod driver;
+mod message;
+pub(crate) mod pace;
+pub(crate) mod queue;
+mod silence;
+mod state;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use self::driver::Driver;
+use self::queue::{Slot, Waiter};
+use self::state::State;
+use crate::error::Error;
+use crate::limit::Term;
+use crate::process::Process;
+use crate::store::{Home, Log};
+
+/// One line: a process, a home, and the logs that everybody in it needs a slot in.
+pub(crate) struct Line {
+    process: Arc<Process>,
+    upstream: Arc<str>,
+    home: Home,
+    logs: Arc<[Log]>,
+    stale_after: Duration,
+    state: Mutex<State>,
+    /// Wakes the driver when something came up that it does not sleep for.
+    nudge: Notify,
+    /// Tells that nothing is left to do.
+    idled: Notify,
+}
+
+/// How long a caller waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Patience {
+    /// No slot after this is of use.
+    pub(crate) deadline: Option<Instant>,
+    /// No answer after this is of use. `None`: as long as the store answers.
+    pub(crate) until: Option<Instant>,
+}
+
+impl Line {
+    pub(crate) fn new(
+        process: Arc<Process>,
+        upstream: Arc<str>,
+        home: Home,
+        logs: Arc<[Log]>,
+        stale_after: Duration,
+    ) -> Self {
+        Self {
+            process,
+            upstream,
+            home,
+            logs,
+            stale_after,
+            state: Mutex::default(),
+            nudge: Notify::new(),
+            idled: Notify::new(),
+        }
+    }
+
+    /// Waits for a slot that starts now.
+    ///
+    /// Dropped while waiting, the caller's place goes to those behind it.
+    pub(crate) async fn slot(self: &Arc<Self>, costs: Arc<[u32]>, patience: Patience) -> Result<Slot, Error> {
+        let mut ticket = None;
+        loop {
+            let (mut place, driver) = self.join(Arc::clone(&costs), patience, ticket)?;
+            ticket = Some(place.ticket);
+            match place.told(driver, patience.until).await {
+                Some(Ok(slot)) if slot.is_stale(Instant::now(), self.stale_after) => {
+                    tracing::debug!(upstream = &*self.upstream, "slot stale, asking again");
+                    self.give_back(slot);
+                }
+                Some(told) => return told,
+                // Whoever drove the line has gone with its runtime. This caller keeps its ticket, so its place.
+                None => {}
+            }
+        }
+    }
+
+    /// Takes a place in line, and the duty to drive it where nobody has that yet.
+    fn join(
+        self: &Arc<Self>,
+        costs: Arc<[u32]>,
+        patience: Patience,
+        ticket: Option<u64>,
+    ) -> Result<(Place, Option<Driver>), Error> {
+        let now = Instant::now();
+        let (tell, told) = oneshot::channel();
+        let mut state = self.lock();
+        let ticket = ticket.unwrap_or_else(|| state.next_ticket());
+        let waiter = Waiter { ticket, costs, joined: now, deadline: patience.deadline, slot: None, tell };
+        if state.join(waiter, self, now)? {
+            self.nudge.notify_one();
+        }
+        let driver = state.must_be_driven().then(|| Driver::new(Arc::clone(self)));
+        drop(state);
+        Ok((Place { line: Arc::clone(self), ticket, told }, driver))
+    }
+
+    /// Takes back a slot that its caller does not want: for the next in line, else for the log.
+    pub(crate) fn give_back(self: &Arc<Self>, slot: Slot) {
+        let mut state = self.lock();
+        state.give(slot, self, Instant::now());
+        self.see_to(state);
+    }
+
+    /// Lets go of everybody who waits, and of every slot.
+    pub(crate) fn close(self: &Arc<Self>) {
+        let mut state = self.lock();
+        state.close();
+        self.see_to(state);
+    }
+
+    /// Callers that wait for a slot to be booked or to start.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().queue.len()
+    }
+
+    /// Waits until nothing is left to do.
+    pub(crate) async fn idle(&self) {
+        let mut idled = std::pin::pin!(self.idled.notified());
+        while !self.is_idle() {
+            idled.as_mut().enable();
+            if self.is_idle() {
+                return;
+            }
+            idled.as_mut().await;
+            idled.set(self.idled.notified());
+        }
+    }
+
+    /// Whether nothing is left to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lock().is_idle()
+    }
+
+    /// The terms of the first log, whose units places in line are counted in.
+    fn terms(&self) -> impl Iterator<Item = &Term> {
+        self.logs.iter().take(1).flat_map(|log| log.terms.iter())
+    }
+
+    fn throttled(&self, retry_after: Duration) -> Error {
+        Error::Throttled { upstream: Arc::clone(&self.upstream), retry_after }
+    }
+
+    /// Makes sure that somebody does what has come up.
+    fn see_to(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        if state.must_be_driven() {
+            drop(state);
+            Driver::new(Arc::clone(self)).spawn();
+        } else {
+            drop(state);
+            self.nudge.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").field("home", &self.home).finish_non_exhaustive()
+    }
+}
+
+/// A caller's place in line. Dropped, it goes to those behind.
+struct Place {
+    line: Arc<Line>,
+    ticket: u64,
+    told: oneshot::Receiver<Result<Slot, Error>>,
+}
+
+impl Place {
+    /// What the caller is told in the end; `None` when nobody is left to tell it anything.
+    ///
+    /// Whoever finds the line undriven sends its first message itself, so that a caller alone pays for no other task.
+    async fn told(&mut self, driver: Option<Driver>, until: Option<Instant>) -> Option<Result<Slot, Error>> {
+        let told = async {
+            if let Some(driver) = driver {
+                driver.first_answer().await;
+            }
+            (&mut self.told).await.ok()
+        };
+        let Some(until) = until else {
+            return told.await;
+        };
+        match timeout_at(until, told).await {
+            Ok(told) => told,
+            Err(_) => Some(self.give_up()),
+        }
+    }
+
+    /// The time is up: takes what was told in this very moment, else says why nothing was.
+    fn give_up(&mut self) -> Result<Slot, Error> {
+        let mut state = self.line.lock();
+        let error = state.why_nothing(self.ticket, &self.line, Instant::now());
+        state.leave(self.ticket, &self.line, Instant::now());
+        self.line.see_to(state);
+        self.told.try_recv().unwrap_or(Err(error))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.told.close();
+        let told = self.told.try_recv();
+        let mut state = self.line.lock();
+        let left = state.leave(self.ticket, &self.line, Instant::now());
+        if let Ok(Ok(slot)) = told {
+            state.give(slot, &self.line, Instant::now());
+        } else if !left {
+            return;
+        }
+        self.line.see_to(state);
+    }
+}

@@ -1,0 +1,136 @@
+//! Whoever drives a line: sends its messages one by one, hands out its slots as they start.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until};
+
+use super::Line;
+use super::message::{Message, Reply};
+
+type InFlight = Pin<Box<dyn Future<Output = (Reply, Duration)> + Send>>;
+
+/// The right, and the duty, to drive a line. There is one at most. Dropped, the duty goes on to a task of its own, with the
+/// message that is under way: a caller that drove and was cancelled leaves no message without its answer.
+pub(super) struct Driver {
+    line: Arc<Line>,
+    in_flight: Option<InFlight>,
+    /// In a task already: when that is dropped its runtime is gone, and nothing can be spawned.
+    in_task: bool,
+    done: bool,
+}
+
+impl Driver {
+    pub(super) fn new(line: Arc<Line>) -> Self {
+        Self { line, in_flight: None, in_task: false, done: false }
+    }
+
+    /// Drives until the first answer has come, or nothing is left to do.
+    pub(super) async fn first_answer(mut self) {
+        while self.turn().await.goes_on() {}
+    }
+
+    /// Leaves the driving to a task.
+    pub(super) fn spawn(mut self) {
+        let Ok(runtime) = Handle::try_current() else {
+            self.abandon();
+            return;
+        };
+        let driver =
+            Self { line: Arc::clone(&self.line), in_flight: self.in_flight.take(), in_task: true, done: false };
+        self.done = true;
+        runtime.spawn(driver.run());
+    }
+
+    async fn run(mut self) {
+        while !matches!(self.turn().await, Turn::Idle) {}
+    }
+
+    /// Does what is to be done now, then waits until there is more.
+    async fn turn(&mut self) -> Turn {
+        let line = Arc::clone(&self.line);
+        let step = line.lock().step(&line, Instant::now(), self.in_flight.is_some());
+        if let Some(message) = step.send {
+            self.in_flight = Some(send(Arc::clone(&line), message));
+        }
+        let wake = async {
+            match step.wake {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        match &mut self.in_flight {
+            None if step.idle => {
+                self.done = true;
+                line.idled.notify_waiters();
+                return Turn::Idle;
+            }
+            None => tokio::select! {
+                () = wake => {}
+                () = line.nudge.notified() => {}
+            },
+            Some(in_flight) => tokio::select! {
+                biased;
+                (reply, round_trip) = in_flight => {
+                    self.in_flight = None;
+                    line.lock().receive(reply, &line, Instant::now(), round_trip);
+                    return Turn::Answered;
+                }
+                () = wake => {}
+                () = line.nudge.notified() => {}
+            },
+        }
+        Turn::Woken
+    }
+
+    /// Nobody can drive any more: whoever waits learns it, and the next caller to come drives again.
+    fn abandon(&mut self) {
+        self.done = true;
+        self.line.lock().abandon();
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        if self.in_task {
+            self.abandon();
+        } else if self.in_flight.is_none() && self.line.lock().stop_if_idle() {
+            self.done = true;
+            self.line.idled.notify_waiters();
+        } else {
+            Self { line: Arc::clone(&self.line), in_flight: self.in_flight.take(), in_task: false, done: false }
+                .spawn();
+            self.done = true;
+        }
+    }
+}
+
+enum Turn {
+    Idle,
+    Answered,
+    Woken,
+}
+
+impl Turn {
+    const fn goes_on(&self) -> bool {
+        matches!(self, Self::Woken)
+    }
+}
+
+/// A message on its way, on the store's own time: it outlives the caller that sent it.
+fn send(line: Arc<Line>, message: Arc<Message>) -> InFlight {
+    Box::pin(async move {
+        let sent = Instant::now();
+        let reply = match &*message {
+            Message::Ask(ask, _) => line.process.store.book(ask).await.map(Some),
+            Message::HandBack(hand_back) => line.process.store.hand_back(hand_back).await.map(|()| None),
+        };
+        (reply, sent.elapsed())
+    })
+}

@@ -1,0 +1,221 @@
+//! What a line says to the store, one message after another, and what it makes of the answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Line;
+use super::pace::ask_again;
+use super::queue::{Slot, Waiter};
+use super::silence::Silence;
+use super::state::State;
+use crate::error::{Error, StoreError, StoreErrorKind};
+use crate::store::{Ask, Grant, HandBack, MAX_CALLERS, MAX_UNITS, Run, Slots};
+
+/// One of the line's numbered stream.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// With the tickets of the callers asked for.
+    Ask(Ask, Vec<u64>),
+    HandBack(HandBack),
+}
+
+/// The store's answer to a message.
+pub(super) type Reply = Result<Option<Grant>, StoreError>;
+
+impl State {
+    /// The message to send now, and where there is none, when there may be.
+    pub(super) fn next_message(&mut self, line: &Line, now: Instant) -> (Option<Arc<Message>>, Option<Instant>) {
+        if let Some(unanswered) = &self.unanswered {
+            return match self.silence.as_ref().and_then(Silence::retry_at) {
+                Some(at) if at > now => (None, Some(at)),
+                _ => (Some(Arc::clone(unanswered)), None),
+            };
+        }
+        let message = if !self.surplus.is_empty() {
+            self.hand_back(line)
+        } else if self.queue.has_unslotted() {
+            if let Some(at) = self.ask_at.filter(|&at| at > now) {
+                return (None, Some(at));
+            }
+            self.ask(line, now)
+        } else if self.on_record {
+            // Nobody waits any more: an empty ask takes the line off the record, and its claim with it.
+            Message::Ask(new_ask(line, Vec::new()), Vec::new())
+        } else {
+            return (None, None);
+        };
+        let message = Arc::new(message);
+        self.unanswered = Some(Arc::clone(&message));
+        self.silence = Some(Silence::new(now));
+        (Some(message), None)
+    }
+
+    fn hand_back(&mut self, line: &Line) -> Message {
+        let mut slots: Vec<Slots> = Vec::new();
+        let units = line.logs.len().max(1) * MAX_CALLERS;
+        for slot in self.surplus.drain(..self.surplus.len().min(units)) {
+            tracing::debug!(upstream = &*line.upstream, "slot handed back");
+            match slots.last_mut() {
+                Some(last) if last.start == slot.stamp && last.costs == slot.costs => last.count += 1,
+                _ => slots.push(Slots::new(1, slot.stamp, slot.costs)),
+            }
+        }
+        let number = line.process.next_number();
+        let (home, logs) = (line.home.clone(), Arc::clone(&line.logs));
+        Message::HandBack(HandBack::new(home, line.process.id, number, logs, slots))
+    }
+
+    fn ask(&self, line: &Line, now: Instant) -> Message {
+        let mut runs: Vec<Run> = Vec::new();
+        let mut tickets = Vec::new();
+        let mut units = 0;
+        for waiter in self.queue.unslotted().take(MAX_CALLERS) {
+            units += waiter.costs.iter().copied().max().unwrap_or(0);
+            if units > MAX_UNITS && !tickets.is_empty() {
+                break;
+            }
+            tickets.push(waiter.ticket);
+            // Further away than the horizon the line decides by itself: only then do neighbours differ in nothing.
+            let max_wait = waiter.deadline.map(|deadline| deadline.saturating_duration_since(now));
+            let max_wait = max_wait.filter(|&wait| wait < line.process.horizon);
+            match runs.last_mut() {
+                Some(run) if run.costs == waiter.costs && run.max_wait == max_wait => run.callers += 1,
+                _ => {
+                    let mut run = Run::new(1, Arc::clone(&waiter.costs));
+                    run.max_wait = max_wait;
+                    runs.push(run);
+                }
+            }
+        }
+        let mut ask = new_ask(line, runs);
+        let large = line.logs.len() > 1 || ask.runs.first().is_some_and(|run| run.costs.iter().any(|&cost| cost > 1));
+        ask.insist = large && tickets.first().is_some_and(|&first| self.put_off == Some(first));
+        Message::Ask(ask, tickets)
+    }
+
+    /// Takes the store's answer to the message under way.
+    pub(super) fn receive(&mut self, reply: Reply, line: &Line, now: Instant, round_trip: Duration) {
+        match reply {
+            Err(error) if error.kind() != StoreErrorKind::Outdated => {
+                self.silence.get_or_insert_with(|| Silence::new(now)).failed(error, now);
+            }
+            reply => {
+                let message = self.unanswered.take();
+                self.silence = None;
+                if let (Ok(Some(grant)), Some(Message::Ask(ask, tickets))) = (reply, message.as_deref()) {
+                    self.granted(&grant, ask, tickets, line, now, round_trip);
+                    self.hand_out(line, now);
+                }
+            }
+        }
+    }
+
+    fn granted(&mut self, grant: &Grant, ask: &Ask, tickets: &[u64], line: &Line, now: Instant, round_trip: Duration) {
+        let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.costs, run.callers as usize));
+        let mut callers = tickets.iter().zip(costs);
+        let (mut slots, mut refused) = (Vec::new(), Vec::new());
+        for answer in &grant.answers {
+            // A slot whose start has passed, because this answer was given before, is as late as that.
+            let late = grant.now.since(answer.start);
+            let start = now.checked_sub(late).unwrap_or(now) + answer.start.since(grant.now);
+            for (&ticket, costs) in callers.by_ref().take(answer.callers as usize) {
+                if answer.granted {
+                    slots.push(Slot { stamp: answer.start, start, costs: Arc::clone(costs) });
+                } else {
+                    refused.push((ticket, answer.start.since(grant.now)));
+                }
+            }
+        }
+        // Slower than the fastest by more than a slot may be late: nobody knows how much of that its way here took.
+        let slow = line.process.excess(round_trip) > line.stale_after;
+        if slow || self.closed {
+            self.surplus.extend(slots);
+        } else {
+            self.surplus.extend(self.queue.give_all(slots));
+        }
+        for (ticket, retry_after) in refused {
+            if let Some(waiter) = self.queue.leave_unslotted(ticket) {
+                // A caller that has gone needs no news.
+                let _ = waiter.tell.send(Err(line.throttled(retry_after)));
+            }
+        }
+        self.on_record = (grant.answered() as usize) < tickets.len();
+        self.put_off = tickets.get(grant.answered() as usize).copied();
+        (self.ask_at, self.next_slot) = (None, None);
+        if self.on_record {
+            let next = grant.next.since(grant.now);
+            self.next_slot = Some(now + next);
+            if !slow {
+                let round_trip = line.process.round_trip();
+                self.ask_at = Some(now + ask_again(next, line.process.horizon, round_trip, fastrand::f64()));
+            }
+            self.refuse_late(line, now);
+        }
+    }
+
+    /// Refuses every caller for whom even the earliest possible slot is too late.
+    fn refuse_late(&mut self, line: &Line, now: Instant) {
+        let (next_slot, ask_at) = (self.next_slot, self.ask_at);
+        self.queue.drop_hopeless(|waiter, ahead| {
+            let deadline = waiter.deadline?;
+            check_time(next_slot, ask_at, deadline, ahead, line, now).err()
+        });
+    }
+
+    /// Whether a caller behind `ahead` units may still be served by its deadline, or when it could be.
+    pub(super) fn check_time(&self, deadline: Instant, ahead: u64, line: &Line, now: Instant) -> Result<(), Error> {
+        check_time(self.next_slot, self.ask_at, deadline, ahead, line, now)
+    }
+
+    /// Why a caller whose time is up has got nothing.
+    pub(super) fn why_nothing(&self, ticket: u64, line: &Line, now: Instant) -> Error {
+        let ahead = self.queue.unslotted().take_while(|waiter| waiter.ticket < ticket).map(Waiter::units).sum();
+        match &self.silence {
+            Some(silence) if silence.has_failed() || self.next_slot.is_none() => {
+                Error::StoreUnavailable { upstream: Arc::clone(&line.upstream), source: silence.error() }
+            }
+            _ => line.throttled(expected(self.next_slot, self.ask_at, ahead, line, now)),
+        }
+    }
+}
+
+fn new_ask(line: &Line, runs: Vec<Run>) -> Ask {
+    let number = line.process.next_number();
+    let mut ask = Ask::new(line.home.clone(), line.process.id, number, Arc::clone(&line.logs), runs);
+    ask.horizon = line.process.horizon;
+    ask
+}
+
+fn check_time(
+    next_slot: Option<Instant>,
+    ask_at: Option<Instant>,
+    deadline: Instant,
+    ahead: u64,
+    line: &Line,
+    now: Instant,
+) -> Result<(), Error> {
+    let Some(next_slot_at) = next_slot else {
+        return Ok(());
+    };
+    // Every whole quota ahead takes at least one more span.
+    let behind = line.terms().map(|term| micros(ahead / u64::from(term.quota), term.span)).max().unwrap_or_default();
+    let earliest = (next_slot_at + behind).max(ask_at.unwrap_or(now));
+    if earliest <= deadline { Ok(()) } else { Err(line.throttled(expected(next_slot, ask_at, ahead, line, now))) }
+}
+
+/// How long until a caller behind `ahead` units can be expected to go: each has its own time, at the rate of the limits.
+fn expected(next_slot: Option<Instant>, ask_at: Option<Instant>, ahead: u64, line: &Line, now: Instant) -> Duration {
+    let share = |term: &crate::limit::Term| {
+        let span = Duration::from_micros(term.span.unsigned_abs());
+        span.mul_f64(ahead as f64 / f64::from(term.quota))
+    };
+    let behind = line.terms().map(share).max().unwrap_or_default();
+    let next = next_slot.unwrap_or(now).max(ask_at.unwrap_or(now));
+    next.saturating_duration_since(now) + behind
+}
+
+fn micros(times: u64, span: i64) -> Duration {
+    Duration::from_micros(span.unsigned_abs().saturating_mul(times))
+}

@@ -1,0 +1,89 @@
+//! When a line asks again, and how late is too late. Pure.
+
+use std::time::Duration;
+
+/// The longest that a line says nothing while it waits, so that the store knows it is still there.
+const MAX_SILENCE: Duration = Duration::from_secs(30);
+/// No line asks more often than this.
+const MIN_PAUSE: Duration = Duration::from_millis(1);
+/// The latest that a slot may be used after its start, however wide the guard.
+const STALE_AT_MOST: Duration = Duration::from_millis(50);
+/// Timers fire up to a millisecond late: without this a narrow guard would make every slot stale.
+const STALE_AT_LEAST: Duration = Duration::from_millis(2);
+
+/// How much later than its start a slot may be used: half the guard, at most 50 ms.
+pub(crate) fn stale_after(guard: Duration) -> Duration {
+    (guard / 2).clamp(STALE_AT_LEAST, STALE_AT_MOST)
+}
+
+/// How long until a line asks again for a caller that may start `next` from now at the earliest.
+///
+/// Beyond the horizon: when the slot comes near, but far enough ahead of it that many others come near meanwhile and go
+/// into the same ask. Within the horizon: something was left for the other processes, who come first. `random` in [0, 1)
+/// spreads processes that were told the same time. `round_trip` is what an answer takes.
+pub(crate) fn ask_again(next: Duration, horizon: Duration, round_trip: Duration, random: f64) -> Duration {
+    let pause = horizon.mul_f64(0.5 + 0.3 * random);
+    let pause = next.saturating_sub(horizon) + pause;
+    pause.saturating_sub(round_trip).clamp(MIN_PAUSE, MAX_SILENCE)
+}
+
+/// The fastest of the last 16 to 32 answers of the store.
+#[derive(Debug, Default)]
+pub(crate) struct Fastest {
+    before: Option<Duration>,
+    current: Option<Duration>,
+    answers: u8,
+}
+
+impl Fastest {
+    /// Takes note of an answer, and says by how much it was slower than the fastest.
+    pub(crate) fn excess(&mut self, round_trip: Duration) -> Duration {
+        if self.answers == 16 {
+            *self = Self { before: self.current.take(), current: None, answers: 0 };
+        }
+        self.answers += 1;
+        self.current = Some(self.current.map_or(round_trip, |fastest| fastest.min(round_trip)));
+        round_trip.saturating_sub(self.get())
+    }
+
+    /// The fastest answer; zero before the first.
+    pub(crate) fn get(&self) -> Duration {
+        self.before.into_iter().chain(self.current).min().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_slot_is_stale_after_half_the_guard_within_bounds() {
+        for (guard, stale) in [(0, 2), (5, 2), (10, 5), (50, 25), (100, 50), (1_000, 50)] {
+            assert_eq!(stale_after(guard * MS).as_millis(), stale, "{guard}");
+        }
+    }
+
+    #[test]
+    fn a_line_sleeps_until_its_slot_is_near() {
+        let ask_again = |next, random| ask_again(next * MS, 250 * MS, Duration::ZERO, random).as_millis();
+        assert_eq!(ask_again(10_000, 0.0), 9_875);
+        assert_eq!(ask_again(10_000, 0.99), 9_949);
+        assert_eq!(ask_again(3_600_000, 0.5), 30_000, "but not silently for longer than 30 s");
+        assert_eq!(ask_again(0, 0.0), 125);
+    }
+
+    #[test]
+    fn the_fastest_answer_is_forgotten_after_a_while() {
+        let mut fastest = Fastest::default();
+        assert_eq!(fastest.excess(80 * MS), Duration::ZERO);
+        assert_eq!(fastest.excess(90 * MS), 10 * MS);
+        assert_eq!(fastest.excess(60 * MS), Duration::ZERO);
+        assert_eq!(fastest.excess(80 * MS), 20 * MS);
+        for _ in 0..32 {
+            fastest.excess(80 * MS);
+        }
+        assert_eq!(fastest.excess(80 * MS), Duration::ZERO);
+    }
+}

@@ -1,0 +1,92 @@
+//! A message without an answer, and when to send it again. Pure: time is an argument.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use tokio::time::Instant;
+
+use crate::error::{StoreError, StoreErrorKind};
+
+/// How long a caller without a deadline waits for a store that does not answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// A new caller has a silent store tried again at once, but no more often than this.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// The time since a message was first sent.
+#[derive(Debug)]
+pub(super) struct Silence {
+    pub(super) since: Instant,
+    failure: Option<Failure>,
+}
+
+/// The last answer that was none.
+#[derive(Debug)]
+struct Failure {
+    error: StoreError,
+    at: Instant,
+    retry_at: Instant,
+    backoff: ExponentialBackoff,
+}
+
+impl Silence {
+    pub(super) const fn new(since: Instant) -> Self {
+        Self { since, failure: None }
+    }
+
+    /// Takes note of a failure: the message goes out again after a pause that doubles, up to a second, with jitter.
+    pub(super) fn failed(&mut self, error: StoreError, now: Instant) {
+        let mut backoff = self.failure.take().map_or_else(
+            || {
+                let pauses =
+                    ExponentialBuilder::new().with_min_delay(RETRY_PAUSE).with_max_delay(Duration::from_secs(1));
+                pauses.without_max_times().with_jitter().build()
+            },
+            |failure| failure.backoff,
+        );
+        let retry_at = now + backoff.next().unwrap_or(RETRY_PAUSE);
+        self.failure = Some(Failure { error, at: now, retry_at, backoff });
+    }
+
+    /// Somebody came and wants an answer: tries again soon.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        if let Some(failure) = &mut self.failure {
+            failure.retry_at = failure.retry_at.min(now.max(failure.at + RETRY_PAUSE));
+        }
+    }
+
+    /// When the message goes out again; `None` while it is under way for the first time.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.failure.as_ref().map(|failure| failure.retry_at)
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Why there is no answer.
+    pub(super) fn error(&self) -> StoreError {
+        let no_answer = || StoreError::new(StoreErrorKind::Unreachable, "the store did not answer in time");
+        self.failure.as_ref().map_or_else(no_answer, |failure| failure.error.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_second_or_two_and_a_new_caller_cuts_them_short() {
+        let start = Instant::now();
+        let mut silence = Silence::new(start);
+        assert!(silence.retry_at().is_none() && !silence.has_failed());
+        for _ in 0..20 {
+            silence.failed(StoreError::outdated(), start);
+        }
+        let pause = silence.retry_at().unwrap() - start;
+        assert!(pause >= Duration::from_secs(1) && pause <= Duration::from_secs(2), "{pause:?}");
+        silence.hurry(start + Duration::from_millis(10));
+        assert_eq!(silence.retry_at().unwrap(), start + RETRY_PAUSE);
+        silence.hurry(start + Duration::from_millis(70));
+        assert_eq!(silence.retry_at().unwrap(), start + RETRY_PAUSE);
+    }
+}

@@ -1,0 +1,166 @@
+//! What a line knows, who comes and goes, and what is to be done next. Time is an argument; nothing here waits.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::Line;
+use super::message::Message;
+use super::queue::{Queue, Slot, Waiter};
+use super::silence::{PATIENCE, Silence};
+use crate::error::Error;
+
+/// Everything that changes about a line.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) queue: Queue,
+    tickets: u64,
+    /// Slots that nobody here wants.
+    pub(super) surplus: Vec<Slot>,
+    /// The message that the store has not answered yet. It stays the same until then, however often it is sent.
+    pub(super) unanswered: Option<Arc<Message>>,
+    pub(super) silence: Option<Silence>,
+    driven: bool,
+    pub(super) closed: bool,
+    /// The store has callers of this line on record as waiting.
+    pub(super) on_record: bool,
+    /// No ask before this.
+    pub(super) ask_at: Option<Instant>,
+    /// The first caller without a slot cannot start before this.
+    pub(super) next_slot: Option<Instant>,
+    /// The first caller without a slot, when the store put it off.
+    pub(super) put_off: Option<u64>,
+}
+
+/// What the driver does next.
+pub(super) struct Step {
+    pub(super) send: Option<Arc<Message>>,
+    /// When there is more to do, if the store does not answer first.
+    pub(super) wake: Option<Instant>,
+    /// There is nothing to do: the duty to drive has ended.
+    pub(super) idle: bool,
+}
+
+impl State {
+    pub(super) fn next_ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+
+    /// Takes a caller in, or refuses it at once. Says whether the driver has something new to do.
+    pub(super) fn join(&mut self, waiter: Waiter, line: &Line, now: Instant) -> Result<bool, Error> {
+        if self.closed {
+            return Err(Error::Closed);
+        }
+        if !self.queue.has_unslotted() {
+            (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
+        } else if let Some(deadline) = waiter.deadline {
+            let ahead = self.queue.unslotted().map(Waiter::units).sum();
+            self.check_time(deadline, ahead, line, now)?;
+        }
+        if let Some(silence) = &mut self.silence {
+            silence.hurry(now);
+        }
+        self.queue.join(waiter);
+        Ok(self.ask_at.is_none() || self.silence.is_some())
+    }
+
+    /// Takes a caller out, and gives its slot on. Says whether it was there.
+    pub(super) fn leave(&mut self, ticket: u64, line: &Line, now: Instant) -> bool {
+        let Some(waiter) = self.queue.leave(ticket) else {
+            return false;
+        };
+        if let Some(slot) = waiter.slot {
+            self.give(slot, line, now);
+        }
+        true
+    }
+
+    /// Gives a slot to the next in line, or puts it with those that nobody here wants.
+    pub(super) fn give(&mut self, slot: Slot, line: &Line, now: Instant) {
+        let unwanted = if slot.is_stale(now, line.stale_after) { Some(slot) } else { self.queue.give(slot) };
+        self.surplus.extend(unwanted);
+    }
+
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+        for waiter in self.queue.drain() {
+            self.surplus.extend(waiter.slot);
+            // A caller that has gone needs no news.
+            let _ = waiter.tell.send(Err(Error::Closed));
+        }
+    }
+
+    /// Nobody drives any more: everybody who waits comes back with its ticket, and one of them drives.
+    pub(super) fn abandon(&mut self) {
+        self.driven = false;
+        self.surplus.extend(self.queue.drain().filter_map(|waiter| waiter.slot));
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        !self.driven && !self.has_work()
+    }
+
+    fn has_work(&self) -> bool {
+        !self.queue.is_empty() || !self.surplus.is_empty() || self.unanswered.is_some() || self.on_record
+    }
+
+    /// Takes the duty to drive where there is work and nobody has it yet.
+    pub(super) fn must_be_driven(&mut self) -> bool {
+        let must = !self.driven && self.has_work();
+        self.driven |= must;
+        must
+    }
+
+    /// Ends the duty to drive where there is no work.
+    pub(super) fn stop_if_idle(&mut self) -> bool {
+        self.driven = self.has_work();
+        !self.driven
+    }
+
+    /// Hands out what has started, and says what to send and when to look again.
+    pub(super) fn step(&mut self, line: &Line, now: Instant, in_flight: bool) -> Step {
+        self.hand_out(line, now);
+        let expiry = self.expire(line, now);
+        let (send, later) = if in_flight { (None, None) } else { self.next_message(line, now) };
+        let wake = [expiry, later, self.queue.first_start()].into_iter().flatten().min();
+        let idle = send.is_none() && !in_flight && self.stop_if_idle();
+        Step { send, wake, idle }
+    }
+
+    /// Tells every caller whose slot has started. A slot that is stale by now is asked for again.
+    pub(super) fn hand_out(&mut self, line: &Line, now: Instant) {
+        while let Some((waiter, slot)) = self.queue.pop_started(now) {
+            if slot.is_stale(now, line.stale_after) {
+                tracing::debug!(upstream = &*line.upstream, "slot stale, asking again");
+                self.surplus.push(slot);
+                self.ask_at = None;
+                self.queue.join(waiter);
+            } else if let Err(Ok(slot)) = waiter.tell.send(Ok(slot)) {
+                self.give(slot, line, now);
+            }
+        }
+    }
+
+    /// Refuses callers without a deadline for whom the store has been silent too long, and forgets what it was to be told
+    /// once nobody waits any more. Says when to look again.
+    fn expire(&mut self, line: &Line, now: Instant) -> Option<Instant> {
+        let silence = self.silence.as_ref()?;
+        let since = silence.since;
+        let expiry = |waiter: &Waiter| waiter.joined.max(since) + PATIENCE;
+        let first = |queue: &Queue| queue.unslotted().find(|waiter| waiter.deadline.is_none()).map(expiry);
+        if first(&self.queue).is_some_and(|first| first <= now) {
+            let error = Error::StoreUnavailable { upstream: Arc::clone(&line.upstream), source: silence.error() };
+            let expired = |waiter: &Waiter| waiter.deadline.is_none() && expiry(waiter) <= now;
+            self.queue.drop_hopeless(|waiter, _| expired(waiter).then(|| error.clone()));
+        }
+        let end = since + PATIENCE;
+        if self.queue.is_empty() && silence.has_failed() && end <= now {
+            // What it booked, if it acted, nobody uses: a wasted slot breaks no limit.
+            (self.unanswered, self.silence, self.on_record) = (None, None, false);
+            self.surplus.clear();
+            return None;
+        }
+        first(&self.queue).or_else(|| self.queue.is_empty().then_some(end)).filter(|&at| at > now)
+    }
+}

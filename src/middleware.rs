@@ -1,0 +1,69 @@
+//! The life of a request: route, ask, wait, send, settle.
+
+use async_trait::async_trait;
+use http::Extensions;
+use reqwest::{Request, Response};
+use reqwest_middleware::{Middleware as ReqwestMiddleware, Next, Result};
+
+use crate::call::Call;
+use crate::error::Error;
+use crate::permit::Permit;
+use crate::throttle::Throttle;
+
+/// Throttles the requests of a reqwest-middleware client: made by [`Throttle::middleware`].
+///
+/// Put it innermost. A retry middleware outside it makes every attempt ask for a slot of its own; inside it, attempts
+/// would escape the count. Redirects and reqwest's own protocol retries happen below every middleware: turn them off with
+/// `redirect::Policy::none()` and `retry::never()` to have each call counted.
+///
+/// A request that belongs to no upstream passes through untouched. A request's own timeout bounds how long it waits. What
+/// happened to a call is in its response's extensions, as a [`Passage`](crate::Passage); what a call costs, how long it
+/// may wait, which upstream it belongs to can be said by `with_extension` of a [`Call`].
+#[derive(Clone, Debug)]
+pub struct Middleware {
+    throttle: Throttle,
+}
+
+impl Middleware {
+    pub(crate) const fn new(throttle: Throttle) -> Self {
+        Self { throttle }
+    }
+}
+
+#[async_trait]
+impl ReqwestMiddleware for Middleware {
+    async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
+        let Some(route) = self.throttle.route(&request, extensions.get::<Call>()).map_err(throttled)? else {
+            return next.run(request, extensions).await;
+        };
+        let asked = self.throttle.ask(route).map_err(throttled)?;
+        let permit = asked.wait().await.map_err(throttled)?;
+        let outcome = next.run(request, extensions).await;
+        settle(permit, outcome)
+    }
+}
+
+/// Keeps the slot of a call that may have been sent, hands back that of one that never left this machine.
+fn settle(permit: Permit, outcome: Result<Response>) -> Result<Response> {
+    match outcome {
+        Ok(mut response) => {
+            response.extensions_mut().insert(permit.passage());
+            Ok(response)
+        }
+        Err(error) => {
+            if never_sent(&error) {
+                permit.hand_back();
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Whether nothing of the request can have reached the upstream. When nobody knows, it may have.
+fn never_sent(error: &reqwest_middleware::Error) -> bool {
+    error.is_builder() || error.is_connect()
+}
+
+fn throttled(error: Error) -> reqwest_middleware::Error {
+    reqwest_middleware::Error::middleware(error)
+}

@@ -1,0 +1,68 @@
+//! What a caller holds when it may send.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::line::Line;
+use crate::line::queue::Slot;
+
+/// The right to make one call, now.
+///
+/// It has three ends. Used: make the call, and let go of it. Handed back: nothing was sent, somebody else may have the
+/// slot. Dropped: kept, because the safe mistake is to count a call that was not made.
+///
+/// Use it at once: what passes between here and the send is paid for by the limit's guard.
+#[must_use = "a permit that is dropped counts as a call made; hand it back if there was none"]
+pub struct Permit {
+    line: Arc<Line>,
+    slot: Slot,
+    upstream: Arc<str>,
+    waited: Duration,
+}
+
+impl Permit {
+    pub(crate) const fn new(line: Arc<Line>, slot: Slot, upstream: Arc<str>, waited: Duration) -> Self {
+        Self { line, slot, upstream, waited }
+    }
+
+    /// Gives the slot to the next in line, else back to the log. For a call that was never sent.
+    ///
+    /// Returns at once; the store is told in the background.
+    pub fn hand_back(self) {
+        tracing::debug!(upstream = &*self.upstream, "permit handed back");
+        self.line.give_back(self.slot);
+    }
+
+    /// The upstream that may be called.
+    #[must_use]
+    pub fn upstream(&self) -> &str {
+        &self.upstream
+    }
+
+    /// How long the caller waited for it, the store's answer included.
+    #[must_use]
+    pub const fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    pub(crate) fn passage(&self) -> Passage {
+        Passage { upstream: Arc::clone(&self.upstream), waited: self.waited }
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").field("upstream", &self.upstream).field("waited", &self.waited).finish_non_exhaustive()
+    }
+}
+
+/// What happened to a call on its way through the middleware: found in its response's extensions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Passage {
+    /// The upstream that the call belongs to.
+    pub upstream: Arc<str>,
+    /// How long it waited for its slot, the store's answer included.
+    pub waited: Duration,
+}

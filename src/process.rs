@@ -1,0 +1,40 @@
+//! What all lines of one process share: the store, and the process's name there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::line::pace::Fastest;
+use crate::store::Store;
+
+/// One throttle, as its store knows it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) store: Arc<dyn Store>,
+    /// A random name, so that a process that starts anew is another one.
+    pub(crate) id: u64,
+    pub(crate) horizon: Duration,
+    numbers: AtomicU64,
+    fastest: Mutex<Fastest>,
+}
+
+impl Process {
+    pub(crate) fn new(store: Arc<dyn Store>, horizon: Duration) -> Self {
+        Self { store, id: fastrand::u64(..), horizon, numbers: AtomicU64::new(1), fastest: Mutex::default() }
+    }
+
+    /// The number of the next message; they ascend for every home.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// By how much an answer was slower than the fastest recent one.
+    pub(crate) fn excess(&self, round_trip: Duration) -> Duration {
+        self.fastest.lock().unwrap_or_else(PoisonError::into_inner).excess(round_trip)
+    }
+
+    /// What an answer takes at best.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.fastest.lock().unwrap_or_else(PoisonError::into_inner).get()
+    }
+}

@@ -1,0 +1,169 @@
+//! Who gets a slot: the part of an ask that needs no clock, no key and no memory of earlier asks.
+
+use super::{Answer, Ask, Log, Run};
+use crate::log::{SlidingLog, Stamp};
+
+/// Within what an ask is decided.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) now: Stamp,
+    /// No start lies before: now, a hold, somebody else's claim.
+    pub(super) floor: Stamp,
+    /// No slot is booked after: now and the horizon.
+    pub(super) limit: Stamp,
+    /// Units of the first log that this ask may take, so that something is left for the other processes.
+    pub(super) share: u64,
+    /// Somebody else's claim comes first: nothing is granted.
+    pub(super) closed: bool,
+}
+
+/// What was decided.
+#[derive(Debug)]
+pub(super) struct Decision {
+    pub(super) answers: Vec<Answer>,
+    pub(super) answered: u32,
+    pub(super) granted: u32,
+    /// The earliest start of the first caller without an answer.
+    pub(super) next: Stamp,
+}
+
+/// The logs of an ask as they will be: what they hold, and what the ask has added so far.
+#[derive(Debug)]
+pub(super) struct View<'a> {
+    logs: Vec<(Option<&'a SlidingLog>, &'a Log)>,
+    added: Vec<Vec<Stamp>>,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(logs: impl Iterator<Item = (Option<&'a SlidingLog>, &'a Log)>) -> Self {
+        let logs: Vec<_> = logs.collect();
+        let added = vec![Vec::new(); logs.len()];
+        Self { logs, added }
+    }
+
+    /// The starts to enter into each log.
+    pub(super) fn into_added(self) -> Vec<Vec<Stamp>> {
+        self.added
+    }
+
+    fn nth_newest(&self, log: usize, n: usize) -> Option<Stamp> {
+        let added = &self.added[log];
+        match added.len().checked_sub(n) {
+            Some(index) => added.get(index).copied(),
+            None => self.logs[log].0?.nth_newest(n - added.len()),
+        }
+    }
+
+    /// The rule, over all logs: one common start for `times` callers of these costs.
+    fn earliest(&self, floor: Stamp, costs: &[u32], times: u32) -> Stamp {
+        let mut start = floor;
+        for (index, (&cost, (_, log))) in costs.iter().zip(&self.logs).enumerate() {
+            start = start.max(self.nth_newest(index, 1).unwrap_or(start));
+            for term in log.terms.iter() {
+                let n = (term.quota as usize + 1).saturating_sub(cost as usize * times as usize);
+                start = self.nth_newest(index, n).map_or(start, |entry| start.max(entry.plus(term.span)));
+            }
+        }
+        start
+    }
+
+    fn add(&mut self, start: Stamp, costs: &[u32]) {
+        for (added, &cost) in self.added.iter_mut().zip(costs) {
+            added.extend(std::iter::repeat_n(start, cost as usize));
+        }
+    }
+
+    /// An equal share of what is free within the horizon, in units of the first log.
+    ///
+    /// What is free is counted in callers like the first: as many as could start by `limit`, found by bisection.
+    pub(super) fn share(&self, ask: &Ask, floor: Stamp, limit: Stamp, processes: u32) -> u64 {
+        let Some(first) = ask.runs.first() else {
+            return 0;
+        };
+        let fits = |(&cost, (_, log)): (&u32, &(_, &Log))| log.largest_cost() / cost.max(1);
+        let most = first.costs.iter().zip(&self.logs).map(fits).min().unwrap_or(0);
+        let (mut free, mut over) = (0, most.min(ask.callers().saturating_mul(processes)) + 1);
+        while free + 1 < over {
+            let callers = free + (over - free) / 2;
+            if self.earliest(floor, &first.costs, callers) <= limit {
+                free = callers;
+            } else {
+                over = callers;
+            }
+        }
+        u64::from(free.div_ceil(processes)) * u64::from(first.costs.first().copied().unwrap_or(0))
+    }
+
+    /// Answers the callers in their order, up to the first that has to wait, and adds the slots of those granted.
+    pub(super) fn decide(&mut self, runs: &[Run], bounds: Bounds) -> Decision {
+        let mut decision = Decision { answers: Vec::new(), answered: 0, granted: 0, next: bounds.now };
+        let mut spent = 0;
+        let mut refused = Vec::new();
+        'runs: for run in runs {
+            let deadline = run.max_wait.map(|wait| bounds.now.plus(crate::limit::micros(wait)));
+            let cost = u64::from(run.costs.first().copied().unwrap_or(0));
+            for caller in 0..run.callers {
+                let start = self.earliest(bounds.floor, &run.costs, 1);
+                let withheld = bounds.closed || start > bounds.limit || spent + cost > bounds.share;
+                let hopeless = |deadline| start > deadline || (withheld && deadline <= bounds.now);
+                if deadline.is_some_and(hopeless) {
+                    refused.push((decision.answers.len(), run));
+                    decision.push(run.callers - caller, start, false);
+                    break;
+                }
+                if withheld {
+                    decision.next = start;
+                    break 'runs;
+                }
+                self.add(start, &run.costs);
+                spent += cost;
+                decision.push(1, start, true);
+            }
+        }
+        self.tell_times(&mut decision, &refused, bounds.floor);
+        decision
+    }
+
+    /// Tells every refused caller its own time: when it could go after all those before it had gone.
+    fn tell_times(&mut self, decision: &mut Decision, refused: &[(usize, &Run)], floor: Stamp) {
+        let granted: Vec<usize> = self.added.iter().map(Vec::len).collect();
+        let mut answers = Vec::with_capacity(decision.answers.len());
+        let mut refused = refused.iter().peekable();
+        for (index, answer) in decision.answers.iter().enumerate() {
+            match refused.next_if(|(at, _)| *at == index) {
+                None => join(&mut answers, *answer),
+                Some((_, run)) => {
+                    for _ in 0..answer.callers {
+                        let start = self.earliest(floor, &run.costs, 1);
+                        self.add(start, &run.costs);
+                        join(&mut answers, Answer::new(1, start, false));
+                    }
+                }
+            }
+        }
+        decision.answers = answers;
+        for (added, granted) in self.added.iter_mut().zip(granted) {
+            added.truncate(granted);
+        }
+    }
+}
+
+impl Decision {
+    fn push(&mut self, callers: u32, start: Stamp, granted: bool) {
+        self.answered += callers;
+        self.granted += if granted { callers } else { 0 };
+        if granted {
+            join(&mut self.answers, Answer::new(callers, start, granted));
+        } else {
+            self.answers.push(Answer::new(callers, start, granted));
+        }
+    }
+}
+
+/// Adds an answer to the one before where they are equal.
+fn join(answers: &mut Vec<Answer>, answer: Answer) {
+    match answers.last_mut() {
+        Some(last) if last.start == answer.start && last.granted == answer.granted => last.callers += answer.callers,
+        _ => answers.push(answer),
+    }
+}

@@ -1,0 +1,157 @@
+//! Everything a store keeps for one home, and the decision on an ask. Pure: time is an argument.
+//!
+//! `lua/book.lua`, `hand_back.lua`, `hold.lua` and `usage.lua` say the same in Redis, part for part.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::decision::{Bounds, View};
+use super::{Answer, Ask, Grant, HandBack, Log, LogUsage, MAX_MEMORY, MAX_SILENCE, TermUsage};
+use crate::error::StoreError;
+use crate::limit::micros;
+use crate::log::{SlidingLog, Stamp};
+
+/// The logs of one home, the hold on them, and who is asking.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    logs: HashMap<Arc<str>, SlidingLog>,
+    hold: Option<Stamp>,
+    /// A caller of large cost that nobody may overtake.
+    claim: Option<Claim>,
+    /// Processes with callers that wait, and when each entry lapses: its promised next ask, and some slack.
+    asking: HashMap<u64, Stamp>,
+    /// The last message of each process, so that it acts once when it comes twice.
+    seen: HashMap<u64, Seen>,
+}
+
+#[derive(Debug)]
+struct Claim {
+    sender: u64,
+    start: Stamp,
+    lapse: Stamp,
+}
+
+#[derive(Debug)]
+struct Seen {
+    number: u64,
+    until: Stamp,
+    answers: Vec<Answer>,
+    next: Stamp,
+}
+
+impl Ledger {
+    pub(crate) fn book(&mut self, now: Stamp, ask: &Ask) -> Result<Grant, StoreError> {
+        if let Some(seen) = self.seen(now, ask.sender, ask.number)? {
+            return Ok(Grant::new(now, seen.answers.clone(), seen.next));
+        }
+        // Read.
+        let others = self.asking.iter().filter(|&(&sender, &lapse)| sender != ask.sender && lapse > now).count();
+        let was_asking = self.asking.get(&ask.sender).is_some_and(|&lapse| lapse > now);
+        let claim = self.claim.as_ref().filter(|claim| claim.lapse > now);
+        let had_claim = claim.is_some_and(|claim| claim.sender == ask.sender);
+        let others_claim = claim.filter(|claim| claim.sender != ask.sender).map(|claim| claim.start);
+
+        // Decide.
+        let floor = now.max(self.hold.unwrap_or(now)).max(others_claim.unwrap_or(now));
+        let limit = now.plus(micros(ask.horizon));
+        let mut view = View::new(ask.logs.iter().map(|log| (self.logs.get(&log.name), log)));
+        let processes = u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1);
+        let share = if processes == 1 { u64::MAX } else { view.share(ask, floor, limit, processes) };
+        let bounds = Bounds { now, floor, limit, share, closed: others_claim.is_some() };
+        let decision = view.decide(&ask.runs, bounds);
+        let waiting = decision.answered < ask.callers();
+        let claiming = waiting && ask.insist && others_claim.is_none() && decision.granted == 0;
+        let promised = decision.next.min(now.plus(MAX_SILENCE)).plus(micros(ask.horizon));
+
+        // Write.
+        for (log, starts) in ask.logs.iter().zip(view.into_added()) {
+            self.append(log, &starts, now);
+        }
+        if waiting {
+            self.asking.retain(|_, lapse| *lapse > now);
+            self.asking.insert(ask.sender, promised);
+        } else if was_asking {
+            self.asking.remove(&ask.sender);
+        }
+        if claiming {
+            self.claim = Some(Claim { sender: ask.sender, start: decision.next, lapse: promised });
+        } else if had_claim {
+            self.claim = None;
+        }
+        if decision.granted > 0 || waiting || was_asking {
+            let memory = ask.retention().saturating_add(micros(ask.horizon)).min(MAX_MEMORY);
+            self.remember(now, ask.sender, ask.number, memory, &decision.answers, decision.next);
+        }
+        Ok(Grant::new(now, decision.answers, decision.next))
+    }
+
+    pub(crate) fn hand_back(&mut self, now: Stamp, message: &HandBack) -> Result<(), StoreError> {
+        if self.seen(now, message.sender, message.number)?.is_some() {
+            return Ok(());
+        }
+        for slots in &message.slots {
+            for (log, cost) in message.logs.iter().zip(slots.costs.iter()) {
+                if let Some(log) = self.logs.get_mut(&log.name) {
+                    log.hand_back(slots.start, cost.saturating_mul(slots.count));
+                }
+            }
+        }
+        let memory = message.retention().min(MAX_MEMORY);
+        self.remember(now, message.sender, message.number, memory, &[], now);
+        Ok(())
+    }
+
+    pub(crate) fn hold(&mut self, until: Stamp) {
+        self.hold = self.hold.max(Some(until));
+    }
+
+    pub(crate) fn usage(&self, now: Stamp, logs: &[Log]) -> Vec<LogUsage> {
+        let floor = self.hold.map_or(now, |hold| now.max(hold));
+        let empty = SlidingLog::new();
+        let of_log = |log: &Log| {
+            let entries = self.logs.get(&log.name).unwrap_or(&empty);
+            let of_term = |term: usize| TermUsage {
+                used: u32::try_from(entries.used(now, log.terms[term].span)).unwrap_or(u32::MAX),
+                next: entries.earliest(floor, &log.terms[term..=term], 1).since(now),
+            };
+            LogUsage::new((0..log.terms.len()).map(of_term).collect())
+        };
+        logs.iter().map(of_log).collect()
+    }
+
+    /// Whether nothing here means anything any more.
+    pub(crate) fn is_spent(&self, now: Stamp) -> bool {
+        self.logs.values().all(|log| log.is_spent(now))
+            && self.hold.is_none_or(|hold| hold <= now)
+            && self.claim.as_ref().is_none_or(|claim| claim.lapse <= now)
+            && self.asking.values().all(|&lapse| lapse <= now)
+            && self.seen.values().all(|seen| seen.until <= now)
+    }
+
+    fn seen(&self, now: Stamp, sender: u64, number: u64) -> Result<Option<&Seen>, StoreError> {
+        match self.seen.get(&sender).filter(|seen| seen.until > now) {
+            Some(seen) if seen.number > number => Err(StoreError::outdated()),
+            Some(seen) if seen.number == number => Ok(Some(seen)),
+            _ => Ok(None),
+        }
+    }
+
+    fn remember(&mut self, now: Stamp, sender: u64, number: u64, memory: i64, answers: &[Answer], next: Stamp) {
+        if !self.seen.contains_key(&sender) {
+            self.seen.retain(|_, seen| seen.until > now);
+        }
+        let seen = Seen { number, until: now.plus(memory), answers: answers.to_vec(), next };
+        self.seen.insert(sender, seen);
+    }
+
+    fn append(&mut self, log: &Log, starts: &[Stamp], now: Stamp) {
+        if starts.is_empty() {
+            return;
+        }
+        let entries = self.logs.entry(Arc::clone(&log.name)).or_default();
+        for &start in starts {
+            entries.append(start, 1, log.retention());
+        }
+        entries.trim(now, log.largest_quota());
+    }
+}

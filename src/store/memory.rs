@@ -1,0 +1,133 @@
+//! Logs in the memory of one process.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::ledger::Ledger;
+use super::{Ask, Grant, HandBack, Home, Log, LogUsage, Store};
+use crate::clock::ManualClock;
+use crate::error::StoreError;
+use crate::limit::micros;
+use crate::log::Stamp;
+
+const SHARDS: usize = 16;
+
+/// Keeps the logs of one process. Clones share them.
+///
+/// Never unavailable. Its clock is tokio's, so that a paused clock in a test pauses the limits too. Homes that have been
+/// silent for as long as their longest limit are forgotten as new ones come.
+#[derive(Clone)]
+pub struct MemoryStore {
+    shards: Arc<[Mutex<Shard>]>,
+    hasher: RandomState,
+    clock: Clock,
+}
+
+#[derive(Clone, Debug)]
+enum Clock {
+    Tokio { epoch: Instant },
+    Manual(ManualClock),
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    ledgers: HashMap<Home, Ledger>,
+    /// How many homes it takes to look for silent ones again: twice as many as were left the last time.
+    sweep_at: usize,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::on(Clock::Tokio { epoch: Instant::now() })
+    }
+
+    /// An empty store on a clock that the test moves.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn with_clock(clock: ManualClock) -> Self {
+        Self::on(Clock::Manual(clock))
+    }
+
+    /// Homes that something is remembered of.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn homes(&self) -> usize {
+        let now = self.now();
+        let of_shard =
+            |shard: &Mutex<Shard>| lock(shard).ledgers.values().filter(|ledger| !ledger.is_spent(now)).count();
+        self.shards.iter().map(of_shard).sum()
+    }
+
+    fn on(clock: Clock) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shards, hasher: RandomState::new(), clock }
+    }
+
+    fn now(&self) -> Stamp {
+        match &self.clock {
+            Clock::Tokio { epoch } => Stamp::from_micros(micros(epoch.elapsed())),
+            Clock::Manual(clock) => clock.now(),
+        }
+    }
+
+    /// Runs `act` on the ledger of a home at the time read under its lock, so that times never run backwards within a home.
+    fn with<T>(&self, home: &Home, act: impl FnOnce(&mut Ledger, Stamp) -> T) -> T {
+        let index = usize::try_from(self.hasher.hash_one(home) % SHARDS as u64).unwrap_or(0);
+        let mut shard = lock(&self.shards[index]);
+        let now = self.now();
+        if let Some(ledger) = shard.ledgers.get_mut(home) {
+            return act(ledger, now);
+        }
+        if shard.ledgers.len() >= shard.sweep_at {
+            shard.ledgers.retain(|_, ledger| !ledger.is_spent(now));
+            shard.sweep_at = (shard.ledgers.len() * 2).max(64);
+        }
+        act(shard.ledgers.entry(home.clone()).or_default(), now)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}
+
+/// A ledger is never left half changed by a panic: its parts are total.
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
+        self.with(&ask.home, |ledger, now| ledger.book(now, ask))
+    }
+
+    async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
+        self.with(&message.home, |ledger, now| ledger.hand_back(now, message))
+    }
+
+    async fn hold(&self, home: &Home, wait: Duration) -> Result<(), StoreError> {
+        self.with(home, |ledger, now| ledger.hold(now.plus(micros(wait))));
+        Ok(())
+    }
+
+    async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
+        Ok(self.with(home, |ledger, now| ledger.usage(now, logs)))
+    }
+}

@@ -1,0 +1,241 @@
+//! What goes over the wire to the scripts, and what comes back. Pure: decoding is total, whatever the server says.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::limit::micros;
+use crate::log::Stamp;
+use crate::store::{Answer, Ask, Grant, HandBack, Home, Log, LogUsage, MAX_MEMORY, TermUsage};
+
+/// Writes keys and arguments, in the order that the scripts' headers give.
+#[derive(Clone, Copy)]
+pub(super) struct Wire<'a> {
+    prefix: &'a str,
+    now: Option<Stamp>,
+}
+
+impl<'a> Wire<'a> {
+    pub(super) const fn new(prefix: &'a str, now: Option<Stamp>) -> Self {
+        Self { prefix, now }
+    }
+
+    pub(super) fn book(self, cmd: &mut Cmd, ask: &Ask) {
+        let mut keys = self.keys(&ask.home);
+        cmd.arg(4 + ask.logs.len());
+        cmd.arg(keys.seen(ask.sender)).arg(keys.of("hold")).arg(keys.of("claim")).arg(keys.of("asking"));
+        keys.logs(cmd, &ask.logs);
+        self.now(cmd);
+        cmd.arg(ask.number).arg(ask.sender).arg(micros(ask.horizon)).arg(u8::from(ask.insist));
+        terms(cmd, &ask.logs);
+        for run in &ask.runs {
+            cmd.arg(run.callers);
+            match run.max_wait {
+                Some(wait) => cmd.arg(micros(wait)),
+                None => cmd.arg(""),
+            };
+            for &cost in run.costs.iter() {
+                cmd.arg(cost);
+            }
+        }
+    }
+
+    pub(super) fn hand_back(self, cmd: &mut Cmd, message: &HandBack) {
+        let mut keys = self.keys(&message.home);
+        cmd.arg(1 + message.logs.len()).arg(keys.seen(message.sender));
+        keys.logs(cmd, &message.logs);
+        self.now(cmd);
+        cmd.arg(message.number).arg(message.retention().clamp(1, MAX_MEMORY));
+        for slots in &message.slots {
+            cmd.arg(slots.start.as_micros());
+            for cost in slots.costs.iter() {
+                cmd.arg(cost.saturating_mul(slots.count));
+            }
+        }
+    }
+
+    pub(super) fn hold(self, cmd: &mut Cmd, home: &Home, wait: Duration) {
+        let mut keys = self.keys(home);
+        cmd.arg(1).arg(keys.of("hold"));
+        self.now(cmd);
+        cmd.arg(micros(wait));
+    }
+
+    pub(super) fn usage(self, cmd: &mut Cmd, home: &Home, logs: &[Log]) {
+        let mut keys = self.keys(home);
+        cmd.arg(1 + logs.len()).arg(keys.of("hold"));
+        keys.logs(cmd, logs);
+        self.now(cmd);
+        terms(cmd, logs);
+    }
+
+    fn now(self, cmd: &mut Cmd) {
+        match self.now {
+            Some(now) => cmd.arg(now.as_micros()),
+            None => cmd.arg(""),
+        };
+    }
+
+    fn keys(self, home: &Home) -> Keys {
+        // The braces keep all keys of a home in one slot of a Redis Cluster.
+        let key = format!("{}:v1:{{{}}}:", self.prefix, home.as_str());
+        Keys { stem: key.len(), key }
+    }
+}
+
+/// The keys of one home, written one after another into the same string.
+struct Keys {
+    key: String,
+    stem: usize,
+}
+
+impl Keys {
+    fn of(&mut self, name: &str) -> &str {
+        self.key.truncate(self.stem);
+        self.key.push_str(name);
+        &self.key
+    }
+
+    fn seen(&mut self, sender: u64) -> &str {
+        self.key.truncate(self.stem);
+        let _ = write!(self.key, "seen:{sender:x}");
+        &self.key
+    }
+
+    fn logs(&mut self, cmd: &mut Cmd, logs: &[Log]) {
+        for log in logs {
+            self.key.truncate(self.stem);
+            let _ = write!(self.key, "log:{}", log.name);
+            cmd.arg(&self.key);
+        }
+    }
+}
+
+fn terms(cmd: &mut Cmd, logs: &[Log]) {
+    for log in logs {
+        cmd.arg(log.terms.len());
+        for term in log.terms.iter() {
+            cmd.arg(term.quota).arg(term.span);
+        }
+    }
+}
+
+/// Reads the answer to an ask.
+pub(super) fn grant(ask: &Ask, reply: &Value) -> Result<Grant, StoreError> {
+    let (now, next, rest) = match integers(reply)?.as_slice() {
+        [now, next, rest @ ..] if rest.len() % 3 == 0 => (Stamp::from_micros(*now), *next, rest.to_vec()),
+        _ => return Err(malformed()),
+    };
+    let answer = |part: &[i64]| match *part {
+        [granted @ (0 | 1), start, callers] => {
+            let callers = u32::try_from(callers).map_err(|_| malformed())?;
+            Ok(Answer::new(callers, now.plus(start), granted == 1))
+        }
+        _ => Err(malformed()),
+    };
+    let answers = rest.chunks_exact(3).map(answer).collect::<Result<Vec<_>, _>>()?;
+    let answered = answers.iter().map(|answer| u64::from(answer.callers)).sum::<u64>();
+    if answered > u64::from(ask.callers()) {
+        return Err(malformed());
+    }
+    Ok(Grant::new(now, answers, now.plus(next)))
+}
+
+/// Reads the answer to a question for usage.
+pub(super) fn usage(logs: &[Log], reply: &Value) -> Result<Vec<LogUsage>, StoreError> {
+    let integers = integers(reply)?;
+    let mut pairs = integers.get(1..).ok_or_else(malformed)?.chunks_exact(2);
+    let mut term = || match pairs.next() {
+        Some(&[used, next]) => {
+            let used = u32::try_from(used).map_err(|_| malformed())?;
+            let next = u64::try_from(next).map_err(|_| malformed())?;
+            Ok(TermUsage::new(used, Duration::from_micros(next)))
+        }
+        _ => Err(malformed()),
+    };
+    logs.iter().map(|log| log.terms.iter().map(|_| term()).collect::<Result<_, _>>().map(LogUsage::new)).collect()
+}
+
+fn integers(reply: &Value) -> Result<Vec<i64>, StoreError> {
+    let integer = |value: &Value| match value {
+        Value::Int(integer) => Ok(*integer),
+        _ => Err(malformed()),
+    };
+    match reply {
+        Value::Array(values) => values.iter().map(integer).collect(),
+        _ => Err(malformed()),
+    }
+}
+
+fn malformed() -> StoreError {
+    StoreError::new(StoreErrorKind::Malformed, "the server's answer makes no sense")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::Term;
+    use crate::store::Run;
+
+    fn ask() -> Ask {
+        let log = Log::new("calls", [Term::new(5, 1_000)]);
+        Ask::new(Home::new("up", Some("ab")), 255, 7, [log], vec![Run::new(3, [2]).max_wait(Duration::from_millis(1))])
+    }
+
+    fn ints(values: &[i64]) -> Value {
+        Value::Array(values.iter().map(|&value| Value::Int(value)).collect())
+    }
+
+    #[test]
+    fn an_ask_is_written_as_the_header_of_book_lua_says() {
+        let mut cmd = redis::cmd("EVALSHA");
+        Wire::new("outgate", None).book(&mut cmd, &ask());
+        let words: Vec<_> = cmd
+            .args_iter()
+            .map(|arg| match arg {
+                redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                _ => "?".to_owned(),
+            })
+            .collect();
+        let keys = ["seen:ff", "hold", "claim", "asking", "log:calls"].map(|key| format!("outgate:v1:{{up/ab}}:{key}"));
+        assert_eq!(words[1], "5");
+        assert_eq!(words[2..7], keys);
+        assert_eq!(words[7..], ["", "7", "255", "250000", "0", "1", "5", "1000", "3", "1000", "2"]);
+    }
+
+    #[test]
+    fn an_answer_is_read_back() {
+        let grant = grant(&ask(), &ints(&[1_000, 50, 1, 0, 2, 0, 70, 1])).unwrap();
+        let at = Stamp::from_micros;
+        assert_eq!(grant.answers, [Answer::new(2, at(1_000), true), Answer::new(1, at(1_070), false)]);
+        assert_eq!((grant.now, grant.next), (at(1_000), at(1_050)));
+    }
+
+    #[test]
+    fn a_server_that_lies_is_an_error() {
+        let lies = [
+            Value::Nil,
+            Value::Int(3),
+            Value::SimpleString("OK".to_owned()),
+            ints(&[]),
+            ints(&[1]),
+            ints(&[1, 0, 1]),
+            ints(&[1, 0, 2, 0, 1]),
+            ints(&[1, 0, 1, 0, -1]),
+            ints(&[1, 0, 1, 0, 4]),
+            ints(&[1, 0, 1, 0, i64::MAX]),
+            Value::Array(vec![Value::Int(1), Value::Nil]),
+        ];
+        for lie in lies {
+            assert_eq!(grant(&ask(), &lie).unwrap_err().kind(), StoreErrorKind::Malformed, "{lie:?}");
+        }
+        let extreme = grant(&ask(), &ints(&[i64::MAX, i64::MAX, 1, i64::MIN, 1])).unwrap();
+        assert_eq!(extreme.next, Stamp::from_micros(i64::MAX), "saturates");
+        let logs = [Log::new("calls", [Term::new(5, 1_000)])];
+        for lie in [ints(&[]), ints(&[1]), ints(&[1, 2]), ints(&[1, -2, 0]), ints(&[1, 2, -1])] {
+            assert_eq!(usage(&logs, &lie).unwrap_err().kind(), StoreErrorKind::Malformed, "{lie:?}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What tests of a throttle need: the definition of "correct", upstreams that insist on their
+//! limits, and a Redis to break.
+//!
+//! Instants are whole microseconds (`i64`) of one monotonic clock. Every server here runs on a
+//! thread of its own, so a busy or paused test runtime does not disturb it, and stops when its
+//! value is dropped.
+
+pub mod oracle;
+
+mod arrival;
+mod fault;
+mod frames;
+mod judge;
+mod loopback;
+mod meter;
+mod process;
+mod proxy;
+mod redis_server;
+mod resp;
+mod shape;
+mod upstream;
+mod upstream_builder;
+
+pub use arrival::Arrival;
+pub use fault::{Fault, FaultyUpstream};
+pub use judge::{Judge, Verdict};
+pub use proxy::{FlakyProxy, Mode};
+pub use redis_server::RedisServer;
+pub use resp::{Reply, RespClient};
+pub use shape::Shape;
+pub use upstream::StrictUpstream;
+pub use upstream_builder::StrictUpstreamBuilder;

@@ -1,0 +1,80 @@
+use super::{Shape, meter::Meter};
+
+/// The verdict of an upstream on its calls: every limit must admit a call, and a call that one
+/// refuses counts nowhere.
+///
+/// Pure: instants are arguments, in µs of any one clock. An instant before the latest seen is
+/// taken for that one.
+///
+/// # Default
+///
+/// No limits: everything is admitted.
+#[derive(Clone, Debug, Default)]
+pub struct Judge {
+    meters: Vec<Meter>,
+    latest: Option<i64>,
+}
+
+/// What a [`Judge`] says about one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verdict {
+    /// Whether the call may pass; it counts exactly then.
+    pub admitted: bool,
+    /// For a refused call: after how many µs the same call would be admitted if nobody called
+    /// before. Exact. `None` when it was admitted, or costs more than a quota and never will be.
+    pub retry_after: Option<i64>,
+}
+
+impl Judge {
+    /// A judge without limits.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a limit of `quota` units in any `window` µs, counted the way `shape` does. A window
+    /// lasts at least 1 µs.
+    #[must_use]
+    pub fn limit(mut self, quota: u64, window: i64, shape: Shape) -> Self {
+        self.meters.push(Meter::new(quota, window, shape));
+        self
+    }
+
+    /// Judges a call of `cost` units at instant `now`. A call that costs nothing is always
+    /// admitted.
+    pub fn admit(&mut self, now: i64, cost: u64) -> Verdict {
+        let now = self.advance(now);
+        let waits: Option<Vec<i64>> = self.meters.iter().map(|meter| meter.wait(now, cost)).collect();
+        let wait = waits.map(|waits| waits.into_iter().max().unwrap_or(0));
+        if wait == Some(0) {
+            self.take(now, cost);
+            return Verdict { admitted: true, retry_after: None };
+        }
+        Verdict { admitted: false, retry_after: wait }
+    }
+
+    /// Counts a call without asking whether it fits, as when a limit is lowered below what has
+    /// already passed.
+    pub fn count(&mut self, now: i64, cost: u64) {
+        let now = self.advance(now);
+        self.take(now, cost);
+    }
+
+    /// Forgets all calls, not the limits.
+    pub fn reset(&mut self) {
+        self.meters.iter_mut().for_each(Meter::reset);
+        self.latest = None;
+    }
+
+    fn advance(&mut self, now: i64) -> i64 {
+        let now = self.latest.map_or(now, |latest| latest.max(now));
+        self.latest = Some(now);
+        self.meters.iter_mut().for_each(|meter| meter.advance(now));
+        now
+    }
+
+    fn take(&mut self, now: i64, cost: u64) {
+        self.meters.iter_mut().for_each(|meter| meter.take(now, cost));
+    }
+}

@@ -1,0 +1,123 @@
+//! The count that one limit of an upstream keeps. Pure: time is an argument, and never goes back.
+
+use std::collections::VecDeque;
+
+use super::Shape;
+
+#[derive(Clone, Debug)]
+pub(super) struct Meter {
+    quota: u64,
+    window: i64,
+    shape: Shape,
+    count: Count,
+}
+
+#[derive(Clone, Debug)]
+enum Count {
+    /// `used` is the sum of the entries' costs.
+    Log { entries: VecDeque<(i64, u64)>, used: u64 },
+    /// Before any call, and after `end`, no window is open.
+    Window { phase: Option<i64>, end: i64, used: u64 },
+    /// What is missing from a full bucket at instant `at`, in 1/window of a token: `quota` of
+    /// these flow in per µs, so nothing is ever rounded.
+    Bucket { missing: u128, at: i64 },
+}
+
+impl Meter {
+    pub(super) fn new(quota: u64, window: i64, shape: Shape) -> Self {
+        let count = match shape {
+            Shape::SlidingLog => Count::Log { entries: VecDeque::new(), used: 0 },
+            Shape::FixedWindow { phase } => Count::Window { phase: Some(phase), end: i64::MIN, used: 0 },
+            Shape::FixedWindowFromFirstCall => Count::Window { phase: None, end: i64::MIN, used: 0 },
+            Shape::TokenBucket => Count::Bucket { missing: 0, at: i64::MIN },
+        };
+        Self { quota, window: window.max(1), shape, count }
+    }
+
+    pub(super) fn reset(&mut self) {
+        *self = Self::new(self.quota, self.window, self.shape);
+    }
+
+    /// Forgets what no longer counts at `now`.
+    pub(super) fn advance(&mut self, now: i64) {
+        match &mut self.count {
+            Count::Log { entries, used } => {
+                while let Some(&(stamp, cost)) = entries.front()
+                    && stamp.saturating_add(self.window) <= now
+                {
+                    entries.pop_front();
+                    *used -= cost;
+                }
+            }
+            Count::Window { end, used, .. } => {
+                if *end <= now {
+                    *used = 0;
+                }
+            }
+            Count::Bucket { missing, at } => {
+                let elapsed = u128::from(now.abs_diff(*at));
+                *missing = missing.saturating_sub(elapsed * u128::from(self.quota));
+                *at = now;
+            }
+        }
+    }
+
+    /// How long until `cost` would be admitted if nobody else called: 0 is now, `None` is never.
+    /// To be asked after [`Self::advance`].
+    pub(super) fn wait(&self, now: i64, cost: u64) -> Option<i64> {
+        if cost == 0 {
+            return Some(0);
+        }
+        if cost > self.quota {
+            return None;
+        }
+        match &self.count {
+            Count::Log { entries, used } => {
+                let mut excess = (used + cost).saturating_sub(self.quota);
+                let mut wait = 0;
+                for (stamp, freed) in entries {
+                    if excess == 0 {
+                        break;
+                    }
+                    excess = excess.saturating_sub(*freed);
+                    wait = stamp + self.window - now;
+                }
+                Some(wait)
+            }
+            Count::Window { end, used, .. } => Some(if used + cost <= self.quota { 0 } else { end - now }),
+            Count::Bucket { missing, .. } => {
+                let excess = (missing + self.tokens(cost)).saturating_sub(self.tokens(self.quota));
+                i64::try_from(excess.div_ceil(u128::from(self.quota))).ok()
+            }
+        }
+    }
+
+    /// Counts `cost`, whether or not the limit would have admitted it. To be called after
+    /// [`Self::advance`].
+    pub(super) fn take(&mut self, now: i64, cost: u64) {
+        if cost == 0 {
+            return;
+        }
+        let full = self.tokens(self.quota);
+        let taken = self.tokens(cost);
+        match &mut self.count {
+            Count::Log { entries, used } => {
+                entries.push_back((now, cost));
+                *used += cost;
+            }
+            Count::Window { phase, end, used } => {
+                if *end <= now {
+                    let since_start =
+                        phase.map_or(0, |phase| (now - phase.rem_euclid(self.window)).rem_euclid(self.window));
+                    *end = now - since_start + self.window;
+                }
+                *used += cost;
+            }
+            Count::Bucket { missing, .. } => *missing = (*missing + taken).min(full),
+        }
+    }
+
+    fn tokens(&self, units: u64) -> u128 {
+        u128::from(units) * u128::from(self.window.unsigned_abs())
+    }
+}

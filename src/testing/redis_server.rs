@@ -1,0 +1,253 @@
+use std::{
+    env, fs, io,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::PathBuf,
+    process,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio::net::TcpSocket;
+
+use super::{
+    Reply, RespClient,
+    process::{OUTPUT, Process},
+};
+
+const PROGRAM: &str = "redis-server";
+/// How long a server may take to answer its first PING.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// How long a reply to [`RedisServer::command`] may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A Redis of one's own: a real `redis-server` process on a free loopback port, empty and without
+/// persistence.
+///
+/// It ends, and its directory is removed, when this is dropped. It also does not survive this
+/// process being killed: a `sh` beside it watches for that.
+#[derive(Debug)]
+pub struct RedisServer {
+    port: u16,
+    dir: PathBuf,
+    extra: Vec<String>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Running(Process),
+    /// The port is bound where possible, so that nobody else gets it and connecting to it is
+    /// refused.
+    Stopped(#[expect(dead_code, reason = "held, not used")] Option<TcpSocket>),
+}
+
+impl RedisServer {
+    /// Starts a server and waits until it answers.
+    ///
+    /// # Errors
+    ///
+    /// When `redis-server` is not installed, or does not come up. Both are for a test to fail on:
+    /// skipping it would promise what nobody tried.
+    pub fn start() -> io::Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// Like [`start`](Self::start), with more arguments for `redis-server`, such as `--maxmemory
+    /// 2mb`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start`](Self::start).
+    pub fn start_with(extra: &[&str]) -> io::Result<Self> {
+        const ATTEMPTS: usize = 10;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match Self::attempt(PROGRAM, extra) {
+                // Somebody else took the port in between.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts < ATTEMPTS => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn attempt(program: &str, extra: &[&str]) -> io::Result<Self> {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let dir = env::temp_dir().join(format!("outgate-redis-{}-{:016x}", process::id(), fastrand::u64(..)));
+        fs::create_dir(&dir)?;
+        let extra = extra.iter().map(ToString::to_string).collect();
+        let server = Self { port, dir, extra, state: Mutex::new(State::Stopped(None)) };
+        *server.state() = State::Running(server.launch(program)?);
+        Ok(server)
+    }
+
+    /// For clients: `redis://127.0.0.1:<port>`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.addr())
+    }
+
+    /// Where it listens, or would.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// Its port, the same after a [`restart`](Self::restart).
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The id of its process; `None` while stopped.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        if let State::Running(process) = &*self.state() { Some(process.id()) } else { None }
+    }
+
+    /// Kills it: connections break, and new ones are refused. Its data is gone, its port is kept.
+    pub fn stop(&self) {
+        let mut state = self.state();
+        if matches!(*state, State::Running(_)) {
+            // The process must be gone before its port can be bound.
+            *state = State::Stopped(None);
+            *state = State::Stopped(reserve(self.addr()).ok());
+        }
+    }
+
+    /// Kills it if it runs, and starts an empty one on the same port.
+    ///
+    /// # Errors
+    ///
+    /// When the new one does not come up; it is stopped then.
+    pub fn restart(&self) -> io::Result<()> {
+        let mut state = self.state();
+        *state = State::Stopped(None);
+        *state = State::Running(self.launch(PROGRAM)?);
+        Ok(())
+    }
+
+    /// Freezes it: connections stay and can be opened, nothing is answered.
+    ///
+    /// # Errors
+    ///
+    /// When it is stopped, or the `kill` command fails.
+    pub fn pause(&self) -> io::Result<()> {
+        self.signal("STOP")
+    }
+
+    /// Ends a [`pause`](Self::pause): what was sent meanwhile is answered.
+    ///
+    /// # Errors
+    ///
+    /// As for [`pause`](Self::pause).
+    pub fn resume(&self) -> io::Result<()> {
+        self.signal("CONT")
+    }
+
+    /// A connection to it. Each reply may take 5 s.
+    ///
+    /// # Errors
+    ///
+    /// When it is stopped.
+    pub fn client(&self) -> io::Result<RespClient> {
+        RespClient::connect(self.addr(), PATIENCE)
+    }
+
+    /// Sends one command on a connection of its own. `DEBUG` is allowed. A refusal by Redis is a
+    /// [`Reply::Error`].
+    ///
+    /// # Errors
+    ///
+    /// When it is stopped, or paused for longer than 5 s.
+    pub fn command(&self, words: &[&str]) -> io::Result<Reply> {
+        self.client()?.command(words)
+    }
+
+    fn signal(&self, name: &str) -> io::Result<()> {
+        match &*self.state() {
+            State::Running(process) => process.signal(name),
+            State::Stopped(_) => Err(io::Error::new(io::ErrorKind::NotConnected, "redis-server is stopped")),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A process that answers on the port.
+    fn launch(&self, program: &str) -> io::Result<Process> {
+        let mut process = Process::start(program, &self.args(), &self.dir).map_err(|error| explain(program, error))?;
+        let deadline = Instant::now() + DEADLINE;
+        while !self.is_answered_by(process.id()) {
+            if process.ended()?.is_some() || Instant::now() > deadline {
+                return Err(failure(&fs::read_to_string(self.dir.join(OUTPUT))?));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        Ok(process)
+    }
+
+    fn args(&self) -> Vec<String> {
+        let (port, dir) = (self.port.to_string(), self.dir.to_string_lossy());
+        let mut args: Vec<String> = ["--bind", "127.0.0.1", "--port", &port, "--dir", &dir].map(str::to_owned).into();
+        args.extend(["--save", "", "--appendonly", "no", "--daemonize", "no"].map(str::to_owned));
+        // For tests of failover and of slow scripts: replicas attach at once, and DEBUG works.
+        args.extend(["--repl-diskless-sync-delay", "0", "--enable-debug-command", "local"].map(str::to_owned));
+        args.extend_from_slice(&self.extra);
+        args
+    }
+
+    /// Another server may have taken the port: an answer is not enough, it must be this one's.
+    fn is_answered_by(&self, pid: u32) -> bool {
+        let identity = format!("process_id:{pid}");
+        self.command(&["INFO", "server"])
+            .is_ok_and(|info| info.text().is_some_and(|text| text.lines().any(|line| line == identity)))
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        *self.state() = State::Stopped(None);
+        // What is left lies in the system's directory for such things.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn reserve(addr: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    // The connections of the killed server linger.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    Ok(socket)
+}
+
+fn explain(program: &str, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::NotFound {
+        return error;
+    }
+    let what = format!("{program} is not on PATH, and these tests need a real Redis, 7.0 or newer");
+    let help = "install redis-server (Debian: apt install redis-server; macOS: brew install redis), \
+                or let `make test` find one";
+    io::Error::new(error.kind(), format!("{what}: {help}"))
+}
+
+fn failure(log: &str) -> io::Error {
+    let taken = log.contains("Address already in use");
+    let kind = if taken { io::ErrorKind::AddrInUse } else { io::ErrorKind::Other };
+    io::Error::new(kind, format!("redis-server did not come up; it said:\n{log}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_redis_is_an_error_that_says_what_to_do() {
+        let error = RedisServer::attempt("redis-server-that-nobody-has", &[])
+            .map(|server| server.port())
+            .map_err(|e| e.to_string());
+        assert!(error.as_ref().is_err_and(|text| text.contains("install") && text.contains("make test")), "{error:?}");
+    }
+}

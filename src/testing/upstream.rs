@@ -1,0 +1,189 @@
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use http::{HeaderValue, Request, Response, StatusCode, header::RETRY_AFTER};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{
+    body::{Bytes, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+
+use super::{
+    Arrival, Judge, Shape, StrictUpstreamBuilder, Verdict,
+    loopback::Loopback,
+    upstream_builder::{Conduct, micros},
+};
+
+/// An HTTP/1.1 server on the loopback interface that answers 429 to every call beyond its limits
+/// and remembers all of them.
+///
+/// It judges calls one by one, in the order and at the instants at which they arrive. A call
+/// counts once it was read completely, even when its caller has hung up by the time it is judged.
+/// A refusal carries `Retry-After` in whole seconds, rounded up, unless no wait would help.
+///
+/// It runs on a thread of its own until dropped.
+#[derive(Debug)]
+pub struct StrictUpstream {
+    server: Loopback,
+    desk: Arc<Desk>,
+}
+
+/// Where calls are judged.
+#[derive(Debug)]
+struct Desk {
+    started: Instant,
+    conduct: Conduct,
+    record: Mutex<Record>,
+}
+
+#[derive(Debug)]
+struct Record {
+    judge: Judge,
+    arrivals: Vec<Arrival>,
+}
+
+impl StrictUpstream {
+    /// An upstream to be configured.
+    pub fn builder() -> StrictUpstreamBuilder {
+        StrictUpstreamBuilder::default()
+    }
+
+    pub(super) fn start(judge: Judge, conduct: Conduct) -> io::Result<Self> {
+        let record = Mutex::new(Record { judge, arrivals: Vec::new() });
+        let desk = Arc::new(Desk { started: Instant::now(), conduct, record });
+        let behind = Arc::clone(&desk);
+        let server = Loopback::start("strict-upstream", move |stream| {
+            let desk = Arc::clone(&behind);
+            async move {
+                let service = service_fn(|request| answer(Arc::clone(&desk), request));
+                // half_close: a caller that hangs up behind its request has sent it all the same.
+                // How a connection ends is the caller's business.
+                let _ = http1::Builder::new().half_close(true).serve_connection(TokioIo::new(stream), service).await;
+            }
+        })?;
+        Ok(Self { server, desk })
+    }
+
+    /// Where to call, without a trailing slash.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addr())
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.server.addr()
+    }
+
+    /// The upstream's clock: µs since it started.
+    #[must_use]
+    pub fn now(&self) -> i64 {
+        self.desk.now()
+    }
+
+    /// All calls since the start or the last [`reset`](Self::reset), in the order of their arrival.
+    #[must_use]
+    pub fn arrivals(&self) -> Vec<Arrival> {
+        self.desk.record().arrivals.clone()
+    }
+
+    /// The instants of all [`arrivals`](Self::arrivals), admitted or not: what the
+    /// [oracle](super::oracle) wants.
+    #[must_use]
+    pub fn stamps(&self) -> Vec<i64> {
+        self.desk.record().arrivals.iter().map(|arrival| arrival.at).collect()
+    }
+
+    /// How many calls were admitted.
+    #[must_use]
+    pub fn admitted(&self) -> usize {
+        self.desk.record().arrivals.iter().filter(|arrival| arrival.admitted).count()
+    }
+
+    /// How many calls were refused.
+    #[must_use]
+    pub fn refused(&self) -> usize {
+        self.desk.record().arrivals.iter().filter(|arrival| !arrival.admitted).count()
+    }
+
+    /// Forgets all calls: nothing has arrived, and nothing counts. The limits stay, and the clock
+    /// runs on.
+    pub fn reset(&self) {
+        let mut record = self.desk.record();
+        record.arrivals.clear();
+        record.judge.reset();
+    }
+
+    /// Replaces all limits by one. The calls admitted so far count against it.
+    pub fn set_limit(&self, quota: u64, window: Duration, shape: Shape) {
+        let mut record = self.desk.record();
+        let mut judge = Judge::new().limit(quota, micros(window), shape);
+        for arrival in record.arrivals.iter().filter(|arrival| arrival.admitted) {
+            judge.count(arrival.at, arrival.cost);
+        }
+        record.judge = judge;
+    }
+}
+
+impl Desk {
+    fn now(&self) -> i64 {
+        micros(self.started.elapsed())
+    }
+
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn judge(&self, request: &Request<()>) -> Verdict {
+        let cost = self.conduct.cost(request);
+        let caller =
+            request.headers().get("x-caller").map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
+        let method = request.method().clone();
+        let path = request.uri().path_and_query().map_or_else(|| request.uri().path().to_owned(), ToString::to_string);
+        let mut record = self.record();
+        // The clock is read under the lock, so that instants follow the order of the record.
+        let at = self.now();
+        let verdict = record.judge.admit(at, cost);
+        record.arrivals.push(Arrival { at, admitted: verdict.admitted, cost, caller, method, path });
+        verdict
+    }
+
+    async fn serve(&self, request: Request<()>) -> Response<Bytes> {
+        sleep(self.conduct.arrival_delay()).await;
+        let verdict = self.judge(&request);
+        let response = if verdict.admitted { self.conduct.handle(&request) } else { refusal(verdict) };
+        sleep(self.conduct.response_delay()).await;
+        response
+    }
+}
+
+async fn answer(desk: Arc<Desk>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let (head, body) = request.into_parts();
+    body.collect().await?;
+    let response = desk.serve(Request::from_parts(head, ())).await;
+    Ok(response.map(Full::new))
+}
+
+fn refusal(verdict: Verdict) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from_static(b"too many requests"));
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    if let Some(wait) = verdict.retry_after {
+        let seconds = wait.unsigned_abs().div_ceil(1_000_000);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Even an empty sleep lasts until the timer's next millisecond.
+async fn sleep(delay: Duration) {
+    if !delay.is_zero() {
+        tokio::time::sleep(delay).await;
+    }
+}

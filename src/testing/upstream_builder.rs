@@ -1,0 +1,115 @@
+use std::{fmt, io, ops::Range, sync::Arc, time::Duration};
+
+use http::{Request, Response};
+use hyper::body::Bytes;
+
+use super::{Judge, Shape, StrictUpstream};
+
+/// Configures a [`StrictUpstream`].
+///
+/// # Default
+///
+/// * no limits: everything is admitted
+/// * no delays
+/// * admitted calls get 200 and the body `ok`
+/// * each call costs 1
+#[derive(Debug, Default)]
+#[must_use = "an upstream runs once it was started"]
+pub struct StrictUpstreamBuilder {
+    judge: Judge,
+    conduct: Conduct,
+}
+
+/// How an upstream treats calls, apart from its verdicts.
+#[derive(Default)]
+pub(super) struct Conduct {
+    arrival_delay: Range<Duration>,
+    response_delay: Range<Duration>,
+    handler: Option<Handler>,
+    cost: Option<Cost>,
+}
+
+type Handler = Arc<dyn Fn(&Request<()>) -> Response<Bytes> + Send + Sync>;
+type Cost = Arc<dyn Fn(&Request<()>) -> u64 + Send + Sync>;
+
+impl StrictUpstreamBuilder {
+    /// Adds a limit of `quota` units in any `window`, counted the way `shape` does. All limits
+    /// must admit a call.
+    pub fn limit(mut self, quota: u64, window: Duration, shape: Shape) -> Self {
+        self.judge = self.judge.limit(quota, micros(window), shape);
+        self
+    }
+
+    /// Holds each call back for a random time from `delay` before it is judged, as a network would.
+    ///
+    /// Delays are slept in whole milliseconds, rounded up. Calls on different connections may
+    /// overtake each other.
+    pub fn arrival_delay(mut self, delay: Range<Duration>) -> Self {
+        self.conduct.arrival_delay = delay;
+        self
+    }
+
+    /// Holds each response back for a random time from `delay`, after the verdict.
+    pub fn response_delay(mut self, delay: Range<Duration>) -> Self {
+        self.conduct.response_delay = delay;
+        self
+    }
+
+    /// What admitted calls get. A handler that panics breaks the connection.
+    pub fn handler(mut self, handler: impl Fn(&Request<()>) -> Response<Bytes> + Send + Sync + 'static) -> Self {
+        self.conduct.handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// How many units a call costs.
+    pub fn cost_by(mut self, cost: impl Fn(&Request<()>) -> u64 + Send + Sync + 'static) -> Self {
+        self.conduct.cost = Some(Arc::new(cost));
+        self
+    }
+
+    /// Starts listening on a free port of the loopback interface.
+    ///
+    /// # Errors
+    ///
+    /// When no thread, runtime or port is to be had.
+    pub fn start(self) -> io::Result<StrictUpstream> {
+        StrictUpstream::start(self.judge, self.conduct)
+    }
+}
+
+impl Conduct {
+    pub(super) fn arrival_delay(&self) -> Duration {
+        random(&self.arrival_delay)
+    }
+
+    pub(super) fn response_delay(&self) -> Duration {
+        random(&self.response_delay)
+    }
+
+    pub(super) fn handle(&self, request: &Request<()>) -> Response<Bytes> {
+        self.handler.as_ref().map_or_else(|| Response::new(Bytes::from_static(b"ok")), |handler| handler(request))
+    }
+
+    pub(super) fn cost(&self, request: &Request<()>) -> u64 {
+        self.cost.as_ref().map_or(1, |cost| cost(request))
+    }
+}
+
+impl fmt::Debug for Conduct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conduct")
+            .field("arrival_delay", &self.arrival_delay)
+            .field("response_delay", &self.response_delay)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(super) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// A range that holds nothing stands for its start.
+fn random(range: &Range<Duration>) -> Duration {
+    let spread = micros(range.end.saturating_sub(range.start));
+    range.start + Duration::from_micros(fastrand::u64(0..spread.unsigned_abs().max(1)))
+}

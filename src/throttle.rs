@@ -1,0 +1,253 @@
+//! The throttle: upstreams, and the lines of callers before them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Request;
+
+use crate::acquire::{Acquire, Asked, Route};
+use crate::call::Call;
+use crate::error::{ConfigError, Error};
+use crate::line::pace::stale_after;
+use crate::lines::Lines;
+use crate::middleware::Middleware;
+use crate::process::Process;
+use crate::scope::Digest128;
+use crate::store::{Home, Log, MemoryStore, Store};
+use crate::upstream::Upstream;
+use crate::usage::Usage;
+
+/// Throttles calls to upstreams: for requests by its [`middleware`](Throttle::middleware), for anything else by
+/// [`acquire`](Throttle::acquire). Clones are one throttle.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::{Limit, Throttle, Upstream};
+///
+/// let throttle = Throttle::builder()
+///     .upstream(Upstream::new("stripe").host("api.stripe.com").limit(Limit::per_second(100).burst(20)))
+///     .build()?;
+///
+/// let permit = throttle.acquire("stripe").await?; // now make the call
+/// # drop(permit);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Throttle(Arc<Inner>);
+
+struct Inner {
+    upstreams: Vec<Arc<Registered>>,
+    by_name: HashMap<Arc<str>, Arc<Registered>>,
+    process: Arc<Process>,
+    lines: Lines,
+}
+
+/// An upstream, checked.
+pub(crate) struct Registered {
+    pub(crate) upstream: Upstream,
+    logs: Arc<[Log]>,
+    /// The home of callers without a scope.
+    home: Home,
+    stale_after: Duration,
+}
+
+/// Collects what a throttle is made of.
+///
+/// # Default
+///
+/// * store: a [`MemoryStore`] of its own, for one process
+/// * horizon: 250 ms
+#[derive(Debug, Default)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct ThrottleBuilder {
+    store: Option<Arc<dyn Store>>,
+    upstreams: Vec<Upstream>,
+    horizon: Option<Duration>,
+}
+
+impl ThrottleBuilder {
+    /// Keeps the logs here: a [`RedisStore`](crate::RedisStore) makes one throttle of all processes that share it.
+    pub fn store(mut self, store: impl Store) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Registers an upstream. A request belongs to the first that it matches.
+    pub fn upstream(mut self, upstream: Upstream) -> Self {
+        self.upstreams.push(upstream);
+        self
+    }
+
+    /// How far ahead of now slots are booked: 10 ms to 10 s. A process that crashes wastes at most what it booked within
+    /// it; a shorter one means more store calls.
+    pub const fn horizon(mut self, horizon: Duration) -> Self {
+        self.horizon = Some(horizon);
+        self
+    }
+
+    /// The throttle.
+    ///
+    /// # Errors
+    ///
+    /// A mistake in the configuration, which names the upstream and the field.
+    pub fn build(self) -> Result<Throttle, ConfigError> {
+        let horizon = self.horizon.unwrap_or(Duration::from_millis(250));
+        if horizon < Duration::from_millis(10) || horizon > Duration::from_secs(10) {
+            return Err(ConfigError::new("", "horizon", format!("{horizon:?} is not between 10 ms and 10 s")));
+        }
+        let upstreams = self.upstreams.into_iter().map(Registered::new).collect::<Result<Vec<_>, _>>()?;
+        let mut by_name = HashMap::new();
+        for registered in &upstreams {
+            let name = &registered.upstream.name;
+            if by_name.insert(Arc::clone(name), Arc::clone(registered)).is_some() {
+                return Err(ConfigError::new(name, "name", "two upstreams have this name"));
+            }
+        }
+        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
+        let process = Arc::new(Process::new(store, horizon));
+        Ok(Throttle(Arc::new(Inner { upstreams, by_name, process, lines: Lines::default() })))
+    }
+}
+
+impl Throttle {
+    /// Begins a throttle.
+    pub fn builder() -> ThrottleBuilder {
+        ThrottleBuilder::default()
+    }
+
+    /// The middleware that throttles every request of a client which belongs to one of the upstreams.
+    #[must_use]
+    pub fn middleware(&self) -> Middleware {
+        Middleware::new(self.clone())
+    }
+
+    /// Waits until the upstream may be called. Costs, scope and a longest wait can be said before `.await`.
+    ///
+    /// First come, first served. Dropped while waiting, its place goes to those behind.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Throttled`] at once when the slot would be later than the longest wait; [`Error::StoreUnavailable`] after
+    /// the longest wait, or 5 s where none is set, without an answer from the store; [`Error::CostExceedsQuota`],
+    /// [`Error::UnknownUpstream`], [`Error::Closed`].
+    pub fn acquire(&self, upstream: &str) -> Acquire<'_> {
+        Acquire::new(self, upstream, false)
+    }
+
+    /// A permit for now, or in [`Error::Throttled`] how long until there is one. Waits for nothing but the store's answer.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Throttle::acquire`].
+    pub fn try_acquire(&self, upstream: &str) -> Acquire<'_> {
+        Acquire::new(self, upstream, true)
+    }
+
+    /// How much of an upstream's quota is used, by callers without a scope.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownUpstream`], [`Error::StoreUnavailable`].
+    pub async fn usage(&self, upstream: &str) -> Result<Usage, Error> {
+        self.usage_of(upstream, None).await
+    }
+
+    /// How much of an upstream's quota is used by the callers of one scope value: a token, a merchant.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Throttle::usage`].
+    pub async fn usage_in(&self, upstream: &str, scope: impl AsRef<[u8]>) -> Result<Usage, Error> {
+        self.usage_of(upstream, Some(Digest128::of(scope.as_ref()))).await
+    }
+
+    async fn usage_of(&self, upstream: &str, scope: Option<Digest128>) -> Result<Usage, Error> {
+        let registered = self.registered(upstream)?;
+        let home = registered.home(scope.as_ref());
+        let waiting = self.0.lines.find(&home).map_or(0, |line| line.waiting());
+        let logs =
+            self.0.process.store.usage(&home, &registered.logs).await.map_err(|source| Error::StoreUnavailable {
+                upstream: Arc::clone(&registered.upstream.name),
+                source,
+            })?;
+        let none = crate::store::LogUsage::new(Vec::new());
+        Ok(Usage::new(&registered.upstream.limits, logs.first().unwrap_or(&none), waiting))
+    }
+
+    /// Ends: refuses whoever waits and whoever comes with [`Error::Closed`], and hands back what is booked.
+    ///
+    /// Returns when the store has been told, after 5 s at the latest. Permits already given stay valid.
+    pub async fn close(&self) {
+        self.0.lines.close().await;
+    }
+
+    /// Route: which upstream, scope and cost a request belongs to.
+    pub(crate) fn route(&self, request: &Request, call: Option<&Call>) -> Result<Option<Route>, Error> {
+        let named = call.and_then(|call| call.upstream.as_deref());
+        let registered = match named {
+            Some(name) => self.registered(name)?,
+            None => match self.0.upstreams.iter().find(|registered| registered.upstream.matches(request)) {
+                Some(registered) => registered,
+                None => return Ok(None),
+            },
+        };
+        let mut call = call.cloned().unwrap_or_default();
+        call.scope = call.scope.or_else(|| registered.upstream.scope.of(request));
+        let mut route = Route::new(Arc::clone(registered), call);
+        // A caller who gives up on the whole call after its timeout is not served by waiting longer.
+        if let Some(timeout) = request.timeout() {
+            route.max_wait = Some(route.max_wait.map_or(*timeout, |max_wait| max_wait.min(*timeout)));
+        }
+        Ok(Some(route))
+    }
+
+    /// Ask: joins the line of callers for the route's logs.
+    pub(crate) fn ask(&self, route: Route) -> Result<Asked, Error> {
+        let Route { registered, scope, .. } = &route;
+        let home = registered.home(scope.as_ref());
+        let (process, name) = (&self.0.process, &registered.upstream.name);
+        let line = self.0.lines.get(home, |home| {
+            let logs = Arc::clone(&registered.logs);
+            crate::line::Line::new(Arc::clone(process), Arc::clone(name), home, logs, registered.stale_after)
+        })?;
+        Asked::new(line, route)
+    }
+
+    pub(crate) fn registered(&self, name: &str) -> Result<&Arc<Registered>, Error> {
+        self.0.by_name.get(name).ok_or_else(|| Error::UnknownUpstream { name: name.into() })
+    }
+}
+
+impl Registered {
+    fn new(upstream: Upstream) -> Result<Arc<Self>, ConfigError> {
+        upstream.check()?;
+        let mut terms = Vec::new();
+        for limit in &upstream.limits {
+            terms.extend(limit.terms(&upstream.name)?);
+        }
+        let guard = upstream.limits.iter().map(crate::limit::Limit::guard_or_default).min().unwrap_or_default();
+        let home = Home::new(&upstream.name, None);
+        let logs = Arc::from([Log::new("calls", terms)]);
+        Ok(Arc::new(Self { upstream, logs, home, stale_after: stale_after(guard) }))
+    }
+
+    fn home(&self, scope: Option<&Digest128>) -> Home {
+        scope.map_or_else(|| self.home.clone(), |scope| Home::new(&self.upstream.name, Some(scope.as_str())))
+    }
+
+    /// The largest cost of one call that the limits can ever admit.
+    pub(crate) fn largest_cost(&self) -> u32 {
+        self.logs.iter().map(Log::largest_cost).min().unwrap_or(0)
+    }
+}
+
+impl fmt::Debug for Throttle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.0.upstreams.iter().map(|registered| &registered.upstream.name).collect();
+        f.debug_struct("Throttle").field("store", &self.0.process.store).field("upstreams", &names).finish()
+    }
+}

@@ -1,0 +1,248 @@
+//! A remote API that limits us: its name, its limits, and which requests belong to it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Method, Request, Url};
+
+use crate::error::ConfigError;
+use crate::limit::Limit;
+use crate::scope::Scope;
+
+type Predicate = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
+
+/// A remote API that limits us.
+///
+/// A request belongs to an upstream when everything said of it holds: one of the hosts, one of the path prefixes, one of
+/// the methods, the closure. An upstream of which nothing is said is used by name only.
+///
+/// # Default
+///
+/// * scope: the whole upstream shares one log
+/// * max wait: none, a call waits as long as it takes
+///
+/// ```
+/// use outgate::{Limit, Scope, Upstream};
+/// use std::time::Duration;
+///
+/// let upstream = Upstream::new("instagram")
+///     .host("graph.instagram.com")
+///     .scope_by(Scope::bearer_token())
+///     .limit(Limit::per_hour(5_000))
+///     .max_wait(Duration::from_secs(30));
+/// # let _ = upstream;
+/// ```
+#[derive(Clone)]
+pub struct Upstream {
+    pub(crate) name: Arc<str>,
+    pub(crate) limits: Vec<Limit>,
+    pub(crate) scope: Scope,
+    pub(crate) max_wait: Option<Duration>,
+    hosts: Vec<String>,
+    paths: Vec<String>,
+    methods: Vec<Method>,
+    predicate: Option<Predicate>,
+}
+
+impl Upstream {
+    /// An upstream of this name: letters, digits, `.`, `-` and `_`, at most 64 of them. Keys, errors and traces show it.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self {
+            name: name.into(),
+            limits: Vec::new(),
+            scope: Scope::upstream(),
+            max_wait: None,
+            hosts: Vec::new(),
+            paths: Vec::new(),
+            methods: Vec::new(),
+            predicate: None,
+        }
+    }
+
+    /// Requests to this host: `api.example.com`, `*.example.com` for every host below, or either with `:port`. May be said
+    /// of several hosts.
+    #[must_use]
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        self.hosts.push(host.into().to_ascii_lowercase());
+        self
+    }
+
+    /// Requests whose path is this, or begins with it and a `/`. May be said of several paths.
+    #[must_use]
+    pub fn path(mut self, prefix: impl Into<String>) -> Self {
+        self.paths.push(prefix.into());
+        self
+    }
+
+    /// Requests of this method. May be said of several methods.
+    #[must_use]
+    pub fn method(mut self, method: Method) -> Self {
+        self.methods.push(method);
+        self
+    }
+
+    /// Requests that a closure says yes to.
+    #[must_use]
+    pub fn matching(mut self, predicate: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
+        self.predicate = Some(Arc::new(predicate));
+        self
+    }
+
+    /// Who shares the quota.
+    #[must_use]
+    pub fn scope_by(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// A limit. May be said several times: all limits hold at once.
+    #[must_use]
+    pub fn limit(mut self, limit: Limit) -> Self {
+        self.limits.push(limit);
+        self
+    }
+
+    /// How long a call waits for its slot, unless it says otherwise. A call whose slot is further away is refused at once.
+    #[must_use]
+    pub const fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.max_wait = Some(max_wait);
+        self
+    }
+
+    /// Whether a request belongs to this upstream.
+    pub(crate) fn matches(&self, request: &Request) -> bool {
+        let said =
+            !self.hosts.is_empty() || !self.paths.is_empty() || !self.methods.is_empty() || self.predicate.is_some();
+        let any = |all: &[String], is: &dyn Fn(&str) -> bool| all.is_empty() || all.iter().any(|one| is(one));
+        said && (self.methods.is_empty() || self.methods.contains(request.method()))
+            && any(&self.hosts, &|host| is_host(host, request.url()))
+            && any(&self.paths, &|path| is_below(path, request.url().path()))
+            && self.predicate.as_ref().is_none_or(|predicate| predicate(request))
+    }
+
+    /// What is wrong with the configuration, limits aside.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |field, reason: &str| Err(ConfigError::new(&self.name, field, reason));
+        let named = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(named) {
+            return wrong("name", "must be 1 to 64 letters, digits, '.', '-' or '_'");
+        }
+        if self.limits.is_empty() {
+            return wrong("limit", "an upstream needs at least one limit");
+        }
+        for host in &self.hosts {
+            let bare = host.strip_prefix("*.").unwrap_or(host);
+            let url = Url::parse(&format!("http://{bare}/"));
+            let plain = url.is_ok_and(|url| url.path() == "/" && url.username().is_empty() && url.query().is_none());
+            if bare.is_empty() || bare.contains(['*', '/', '@', '?', '#']) || !plain {
+                return wrong("host", &format!("{host:?} is neither a host nor *. and a domain"));
+            }
+        }
+        match self.paths.iter().find(|path| !path.starts_with('/')) {
+            Some(path) => wrong("path", &format!("{path:?} does not begin with '/'")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream")
+            .field("name", &self.name)
+            .field("limits", &self.limits)
+            .field("scope", &self.scope)
+            .field("max_wait", &self.max_wait)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a URL is on the host of a pattern, and on its port where it names one.
+fn is_host(pattern: &str, url: &Url) -> bool {
+    let Some(host) = url.host_str() else {
+        return false;
+    };
+    let matches = |pattern: &str| {
+        let below = |domain| host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+        pattern.strip_prefix("*.").map_or_else(|| pattern == host, below)
+    };
+    match pattern.rsplit_once(':') {
+        Some((pattern, port)) if !port.contains(']') => {
+            matches(pattern) && url.port_or_known_default().is_some_and(|own| port.parse() == Ok(own))
+        }
+        _ => matches(pattern),
+    }
+}
+
+fn is_below(prefix: &str, path: &str) -> bool {
+    let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: Method, url: &str) -> Request {
+        Request::new(method, url.parse().unwrap())
+    }
+
+    #[test]
+    fn which_requests_belong_to_an_upstream() {
+        let up = || Upstream::new("up");
+        let get = |url| request(Method::GET, url);
+        let cases = [
+            (up(), get("http://a.com/"), false),
+            (up().host("a.com"), get("https://A.com/x"), true),
+            (up().host("A.com"), get("https://a.com:8443/x"), true),
+            (up().host("a.com"), get("https://b.a.com/"), false),
+            (up().host("a.com").host("b.com"), get("https://b.com/"), true),
+            (up().host("*.a.com"), get("https://b.a.com/"), true),
+            (up().host("*.a.com"), get("https://c.b.a.com/"), true),
+            (up().host("*.a.com"), get("https://a.com/"), false),
+            (up().host("*.a.com"), get("https://ba.com/"), false),
+            (up().host("a.com:443"), get("https://a.com/"), true),
+            (up().host("a.com:80"), get("https://a.com/"), false),
+            (up().host("[::1]"), get("http://[::1]:9/"), true),
+            (up().host("[::1]:9"), get("http://[::1]:9/"), true),
+            (up().host("[::1]:8"), get("http://[::1]:9/"), false),
+            (up().host("a.com").path("/v1"), get("http://a.com/v1"), true),
+            (up().host("a.com").path("/v1"), get("http://a.com/v1/x"), true),
+            (up().host("a.com").path("/v1/"), get("http://a.com/v1/x"), true),
+            (up().host("a.com").path("/v1"), get("http://a.com/v10"), false),
+            (up().host("a.com").path("/"), get("http://a.com/anything"), true),
+            (up().method(Method::POST), get("http://a.com/"), false),
+            (up().method(Method::POST).method(Method::GET), get("http://a.com/"), true),
+            (up().matching(|request| request.url().query().is_some()), get("http://a.com/?q"), true),
+            (up().host("a.com").matching(|_| false), get("http://a.com/"), false),
+        ];
+        for (upstream, request, expected) in cases {
+            let hosts = (&upstream.hosts, &upstream.paths);
+            assert_eq!(upstream.matches(&request), expected, "{hosts:?} {request:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_configuration_names_the_field() {
+        let up = || Upstream::new("up").limit(Limit::per_second(1));
+        let cases = [
+            (Upstream::new("up"), "limit"),
+            (Upstream::new("").limit(Limit::per_second(1)), "name"),
+            (Upstream::new("a b").limit(Limit::per_second(1)), "name"),
+            (Upstream::new("a}b").limit(Limit::per_second(1)), "name"),
+            (Upstream::new("x".repeat(65)).limit(Limit::per_second(1)), "name"),
+            (up().host(""), "host"),
+            (up().host("*."), "host"),
+            (up().host("a.*.com"), "host"),
+            (up().host("https://a.com"), "host"),
+            (up().host("a.com/v1"), "host"),
+            (up().host("a.com:99999"), "host"),
+            (up().path("v1"), "path"),
+        ];
+        for (upstream, field) in cases {
+            assert_eq!(upstream.check().unwrap_err().field(), field, "{upstream:?}");
+        }
+        assert!(up().host("*.a.com:8080").path("/v1").check().is_ok());
+    }
+}

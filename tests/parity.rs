@@ -1,0 +1,184 @@
+//! The scripts and the pure ledger give identical answers to one random history.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outgate::store::{Ask, HandBack, Home, Log, Run, Slots};
+use outgate::testing::RedisServer;
+use outgate::{ManualClock, MemoryStore, RedisStore, Stamp, Store, StoreError, Term};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+/// Random histories.
+const HISTORIES: u32 = 2_500;
+/// Far from zero, so that every digit of a real stamp is exercised.
+const EPOCH: i64 = 1_795_170_949_790_213;
+
+#[derive(Clone, Debug)]
+struct History {
+    /// The terms of each log.
+    logs: Vec<Vec<(u32, i64)>>,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Ask {
+        sender: u64,
+        runs: Vec<(u32, Vec<u32>, Option<u64>)>,
+        horizon: u64,
+        insist: bool,
+        mask: usize,
+    },
+    /// The last ask of a sender again, or an outdated one.
+    Again {
+        sender: u64,
+        back: u64,
+    },
+    HandBack {
+        which: usize,
+        twice: bool,
+    },
+    HandBackNothing {
+        at: i64,
+    },
+    Hold {
+        wait: u64,
+    },
+    Usage,
+    Jump {
+        micros: i64,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let run = (1..12_u32, prop::collection::vec(1..6_u32, 3), prop::option::weighted(0.3, 0..400_000_u64));
+    let runs = prop::collection::vec(run, 0..4);
+    prop_oneof![
+        8 => (1..5_u64, runs, 0..600_000_u64, any::<bool>(), 1..8_usize)
+            .prop_map(|(sender, runs, horizon, insist, mask)| Step::Ask { sender, runs, horizon, insist, mask }),
+        1 => (1..5_u64, 0..3_u64).prop_map(|(sender, back)| Step::Again { sender, back }),
+        2 => (any::<usize>(), any::<bool>()).prop_map(|(which, twice)| Step::HandBack { which, twice }),
+        1 => (-1_000_000..1_000_000_i64).prop_map(|at| Step::HandBackNothing { at }),
+        1 => (0..700_000_u64).prop_map(|wait| Step::Hold { wait }),
+        1 => Just(Step::Usage),
+        6 => prop_oneof![0..50_000_i64, 0..2_000_000_i64, -200_000..0_i64, Just(100_000_000_i64)]
+            .prop_map(|micros| Step::Jump { micros }),
+    ]
+}
+
+fn history() -> impl Strategy<Value = History> {
+    let terms = prop::collection::vec((1..40_u32, 1_000..2_000_000_i64), 1..4);
+    let logs = prop::collection::vec(terms, 1..4);
+    (logs, prop::collection::vec(step(), 1..40)).prop_map(|(logs, steps)| History { logs, steps })
+}
+
+/// One history told to one store: everything it answered, in words.
+async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &History) -> Vec<String> {
+    let logs: Vec<Log> = (0..)
+        .zip(&history.logs)
+        .map(|(name, terms)| {
+            let terms: Vec<Term> = terms.iter().map(|&(quota, span)| Term::new(quota, span)).collect();
+            Log::new(format!("log{name}"), terms)
+        })
+        .collect();
+    let mut said = Vec::new();
+    let mut number = 0;
+    let mut asked: Vec<Ask> = Vec::new();
+    let mut booked: Vec<(Arc<[Log]>, Slots)> = Vec::new();
+    clock.set(Stamp::from_micros(EPOCH));
+    for step in &history.steps {
+        number += 1;
+        match step {
+            Step::Ask { sender, runs, horizon, insist, mask } => {
+                let chosen: Vec<Log> = logs
+                    .iter()
+                    .enumerate()
+                    .filter(|(index, _)| mask & (1 << index) != 0)
+                    .map(|(_, log)| log.clone())
+                    .collect();
+                let chosen: Arc<[Log]> = if chosen.is_empty() { logs.clone().into() } else { chosen.into() };
+                let runs = runs
+                    .iter()
+                    .map(|(callers, costs, max_wait)| {
+                        let costs: Vec<u32> = chosen
+                            .iter()
+                            .zip(costs)
+                            .map(|(log, &cost)| cost.min(log.terms.iter().map(|term| term.quota).min().unwrap()))
+                            .collect();
+                        let run = Run::new(*callers, costs);
+                        max_wait.map_or(run.clone(), |wait| run.max_wait(Duration::from_micros(wait)))
+                    })
+                    .collect();
+                let mut ask = Ask::new(home.clone(), *sender, number, Arc::clone(&chosen), runs);
+                (ask.horizon, ask.insist) = (Duration::from_micros(*horizon), *insist);
+                let grant = store.book(&ask).await;
+                if let Ok(grant) = &grant {
+                    let costs = ask.runs.iter().flat_map(|run| vec![Arc::clone(&run.costs); run.callers as usize]);
+                    let starts = grant.answers.iter().flat_map(|answer| vec![*answer; answer.callers as usize]);
+                    for (costs, answer) in costs.zip(starts).filter(|(_, answer)| answer.granted) {
+                        booked.push((Arc::clone(&chosen), Slots::new(1, answer.start, costs)));
+                    }
+                }
+                said.push(words(grant));
+                asked.push(ask);
+            }
+            Step::Again { sender, back } => {
+                let of_sender = asked.iter().rev().filter(|ask| ask.sender == *sender);
+                if let Some(ask) = of_sender.skip(usize::try_from(*back).unwrap()).step_by(1).next() {
+                    said.push(words(store.book(ask).await));
+                }
+            }
+            Step::HandBack { which, twice } => {
+                if booked.is_empty() {
+                    continue;
+                }
+                let (logs, slots) = booked.swap_remove(which % booked.len());
+                let message = HandBack::new(home.clone(), 9, number, logs, vec![slots]);
+                for _ in 0..=usize::from(*twice) {
+                    said.push(words(store.hand_back(&message).await));
+                }
+            }
+            Step::HandBackNothing { at } => {
+                let slots =
+                    Slots::new(1, Stamp::from_micros(clock.now().as_micros() + at * 1_000 + 7), vec![1; logs.len()]);
+                let message = HandBack::new(home.clone(), 9, number, logs.clone(), vec![slots]);
+                said.push(words(store.hand_back(&message).await));
+            }
+            Step::Hold { wait } => said.push(words(store.hold(home, Duration::from_micros(*wait)).await)),
+            Step::Usage => {}
+            Step::Jump { micros } => clock.set(Stamp::from_micros(clock.now().as_micros() + micros)),
+        }
+        said.push(words(store.usage(home, &logs).await));
+    }
+    said
+}
+
+fn words(answer: Result<impl std::fmt::Debug, StoreError>) -> String {
+    match answer {
+        Ok(answer) => format!("{answer:?}"),
+        Err(error) => format!("{:?}", error.kind()),
+    }
+}
+
+#[test]
+fn the_scripts_and_the_ledger_answer_alike() {
+    let server = RedisServer::start().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let clock = ManualClock::new(Stamp::from_micros(EPOCH));
+    let memory = MemoryStore::with_clock(clock.clone());
+    let redis = runtime.block_on(RedisStore::connect(&server.url())).unwrap().with_clock(clock.clone());
+    let mut runner = TestRunner::new(Config { cases: HISTORIES, failure_persistence: None, ..Config::default() });
+    let homes = std::cell::Cell::new(0);
+    runner
+        .run(&history(), |history| {
+            homes.set(homes.get() + 1);
+            let home = Home::new("parity", Some(&homes.get().to_string()));
+            let expected = runtime.block_on(tell(&memory, &clock, &home, &history));
+            let answered = runtime.block_on(tell(&redis, &clock, &home, &history));
+            prop_assert_eq!(answered, expected);
+            Ok(())
+        })
+        .unwrap();
+    assert!(homes.get() >= HISTORIES);
+}
