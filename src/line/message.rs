@@ -149,7 +149,9 @@ impl State {
             self.next_slot = Some(now + next);
             if !slow {
                 let round_trip = line.process.round_trip();
-                self.ask_at = Some(now + ask_again(next, line.process.horizon, round_trip, fastrand::f64()));
+                let span = micros(1, line.terms().map(|term| term.span).max().unwrap_or(0));
+                let pause = ask_again(next, line.process.horizon, span, round_trip, fastrand::f64());
+                self.ask_at = Some(now + pause);
             }
             self.refuse_late(line, now);
         }

@@ -19,10 +19,17 @@ pub(crate) fn stale_after(guard: Duration) -> Duration {
 /// How long until a line asks again for a caller that may start `next` from now at the earliest.
 ///
 /// Beyond the horizon: when the slot comes near, but far enough ahead of it that many others come near meanwhile and go
-/// into the same ask. Within the horizon: something was left for the other processes, who come first. `random` in [0, 1)
-/// spreads processes that were told the same time. `round_trip` is what an answer takes.
-pub(crate) fn ask_again(next: Duration, horizon: Duration, round_trip: Duration, random: f64) -> Duration {
-    let pause = horizon.mul_f64(0.5 + 0.3 * random);
+/// into the same ask. Within the horizon: something was left for the other processes, who come first; a span shorter than the
+/// horizon gives out its quota several times within it, and is asked as much more often. `random` in [0, 1) spreads
+/// processes that were told the same time. `round_trip` is what an answer takes.
+pub(crate) fn ask_again(
+    next: Duration,
+    horizon: Duration,
+    span: Duration,
+    round_trip: Duration,
+    random: f64,
+) -> Duration {
+    let pause = horizon.min(span).mul_f64(0.5 + 0.3 * random);
     let pause = next.saturating_sub(horizon) + pause;
     pause.saturating_sub(round_trip).clamp(MIN_PAUSE, MAX_SILENCE)
 }
@@ -67,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_line_sleeps_until_its_slot_is_near() {
-        let ask_again = |next, random| ask_again(next * MS, 250 * MS, Duration::ZERO, random).as_millis();
+        let ask_again = |next, random| ask_again(next * MS, 250 * MS, 1_000 * MS, Duration::ZERO, random).as_millis();
         assert_eq!(ask_again(10_000, 0.0), 9_875);
         assert_eq!(ask_again(10_000, 0.99), 9_949);
         assert_eq!(ask_again(3_600_000, 0.5), 30_000, "but not silently for longer than 30 s");
