@@ -11,6 +11,7 @@ use tracing::field::Empty;
 
 use crate::call::Call;
 use crate::error::Error;
+use crate::line::queue::Wish;
 use crate::line::{Line, Patience};
 use crate::permit::Permit;
 use crate::scope::Digest128;
@@ -110,11 +111,11 @@ impl Asked {
         let upstream = &route.registered.upstream.name;
         let span = tracing::debug_span!("acquire", upstream = &**upstream, cost = route.cost, waited_us = Empty);
         let patience = if route.now_or_never {
-            Patience { deadline: Some(since), until: Some(since + ANSWER_PATIENCE) }
+            Patience { wish: Wish::AtOnce, until: Some(since + ANSWER_PATIENCE) }
         } else {
             // A wait too long for the clock is no bound.
-            let deadline = route.max_wait.and_then(|max_wait| since.checked_add(max_wait));
-            Patience { deadline, until: deadline }
+            let until = route.max_wait.and_then(|max_wait| since.checked_add(max_wait));
+            Patience { wish: until.map_or(Wish::Soon, Wish::By), until }
         };
         let outcome = line.slot([route.cost].into(), patience).instrument(span.clone()).await;
         let waited = since.elapsed();

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use self::driver::Driver;
-use self::queue::{Slot, Waiter};
+use self::queue::{Slot, Waiter, Wish};
 use self::state::State;
 use crate::error::Error;
 use crate::limit::Term;
@@ -39,8 +39,7 @@ pub(crate) struct Line {
 /// How long a caller waits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Patience {
-    /// No slot after this is of use.
-    pub(crate) deadline: Option<Instant>,
+    pub(crate) wish: Wish,
     /// No answer after this is of use. `None`: as long as the store answers.
     pub(crate) until: Option<Instant>,
 }
@@ -96,7 +95,7 @@ impl Line {
         let (tell, told) = oneshot::channel();
         let mut state = self.lock();
         let ticket = ticket.unwrap_or_else(|| state.next_ticket());
-        let waiter = Waiter { ticket, costs, joined: now, deadline: patience.deadline, slot: None, tell };
+        let waiter = Waiter { ticket, costs, joined: now, wish: patience.wish, slot: None, tell };
         if state.join(waiter, self, now)? {
             self.nudge.notify_one();
         }

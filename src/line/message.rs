@@ -78,7 +78,7 @@ impl State {
             }
             tickets.push(waiter.ticket);
             // Further away than the horizon the line decides by itself: only then do neighbours differ in nothing.
-            let max_wait = waiter.deadline.map(|deadline| deadline.saturating_duration_since(now));
+            let max_wait = waiter.deadline(now).map(|deadline| deadline.saturating_duration_since(now));
             let max_wait = max_wait.filter(|&wait| wait < line.process.horizon);
             match runs.last_mut() {
                 Some(run) if run.costs == waiter.costs && run.max_wait == max_wait => run.callers += 1,
@@ -133,7 +133,7 @@ impl State {
         if slow || self.closed {
             self.surplus.extend(slots);
         } else {
-            self.surplus.extend(self.queue.give_all(slots));
+            self.surplus.extend(self.queue.give_all(slots, now));
         }
         for (ticket, retry_after) in refused {
             if let Some(waiter) = self.queue.leave_unslotted(ticket) {
@@ -161,7 +161,7 @@ impl State {
     fn refuse_late(&mut self, line: &Line, now: Instant) {
         let (next_slot, ask_at) = (self.next_slot, self.ask_at);
         self.queue.drop_hopeless(|waiter, ahead| {
-            let deadline = waiter.deadline?;
+            let deadline = waiter.deadline(now)?;
             check_time(next_slot, ask_at, deadline, ahead, line, now).err()
         });
     }

@@ -21,6 +21,18 @@ pub(crate) struct Slot {
     pub(crate) costs: Arc<[u32]>,
 }
 
+/// By when a caller wants its slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// As soon as may be.
+    #[default]
+    Soon,
+    /// No slot after this is of use.
+    By(Instant),
+    /// No slot but one that has started when the store answers.
+    AtOnce,
+}
+
 /// A caller that waits.
 #[derive(Debug)]
 pub(crate) struct Waiter {
@@ -28,8 +40,7 @@ pub(crate) struct Waiter {
     pub(crate) ticket: u64,
     pub(crate) costs: Arc<[u32]>,
     pub(crate) joined: Instant,
-    /// No slot after this is of use.
-    pub(crate) deadline: Option<Instant>,
+    pub(crate) wish: Wish,
     pub(crate) slot: Option<Slot>,
     pub(crate) tell: oneshot::Sender<Result<Slot, Error>>,
 }
@@ -87,19 +98,19 @@ impl Queue {
 
     /// Gives a slot to the next in line who wants its like. Whoever holds a later one moves up. What is left in the end,
     /// nobody here wants.
-    pub(crate) fn give(&mut self, slot: Slot) -> Option<Slot> {
-        self.give_from(0, slot).err()
+    pub(crate) fn give(&mut self, slot: Slot, now: Instant) -> Option<Slot> {
+        self.give_from(0, slot, now).err()
     }
 
     /// Gives new slots, in the order of their starts, and returns those that nobody here wants.
-    pub(crate) fn give_all(&mut self, slots: Vec<Slot>) -> Vec<Slot> {
+    pub(crate) fn give_all(&mut self, slots: Vec<Slot>, now: Instant) -> Vec<Slot> {
         let mut left = Vec::new();
         let (mut from, mut costs) = (0, None);
         for slot in slots {
             // Everybody of these costs before the last one served holds an earlier slot: no need to look there again.
             let same = costs.as_ref().is_some_and(|costs| *costs == slot.costs);
             costs = Some(Arc::clone(&slot.costs));
-            match self.give_from(if same { from } else { 0 }, slot) {
+            match self.give_from(if same { from } else { 0 }, slot, now) {
                 Ok(next) => from = next,
                 Err(slot) => left.push(slot),
             }
@@ -107,10 +118,10 @@ impl Queue {
         left
     }
 
-    fn give_from(&mut self, from: usize, mut slot: Slot) -> Result<usize, Slot> {
+    fn give_from(&mut self, from: usize, mut slot: Slot, now: Instant) -> Result<usize, Slot> {
         for at in from..self.waiters.len() {
             let waiter = &mut self.waiters[at];
-            let late = waiter.deadline.is_some_and(|deadline| slot.start > deadline);
+            let late = waiter.deadline(now).is_some_and(|deadline| slot.start > deadline);
             if late || waiter.costs != slot.costs {
                 continue;
             }
@@ -178,6 +189,15 @@ impl Queue {
 }
 
 impl Waiter {
+    /// No slot after this is of use.
+    pub(crate) const fn deadline(&self, now: Instant) -> Option<Instant> {
+        match self.wish {
+            Wish::Soon => None,
+            Wish::By(deadline) => Some(deadline),
+            Wish::AtOnce => Some(now),
+        }
+    }
+
     /// What it takes of the first log.
     pub(crate) fn units(&self) -> u64 {
         u64::from(self.costs.first().copied().unwrap_or(0))
@@ -197,7 +217,8 @@ mod tests {
 
     fn waiter(ticket: u64, cost: u32) -> (Waiter, oneshot::Receiver<Result<Slot, Error>>) {
         let (tell, told) = oneshot::channel();
-        let waiter = Waiter { ticket, costs: [cost].into(), joined: Instant::now(), deadline: None, slot: None, tell };
+        let waiter =
+            Waiter { ticket, costs: [cost].into(), joined: Instant::now(), wish: Wish::Soon, slot: None, tell };
         (waiter, told)
     }
 
@@ -223,13 +244,13 @@ mod tests {
         let epoch = Instant::now();
         let mut queue = queue(&[1, 1, 1, 1]);
         for ms in [10, 20, 30] {
-            assert!(queue.give(slot(epoch, ms, 1)).is_none());
+            assert!(queue.give(slot(epoch, ms, 1), epoch).is_none());
         }
         let gone = queue.leave(0).and_then(|waiter| waiter.slot).unwrap();
-        assert!(queue.give(gone).is_none());
+        assert!(queue.give(gone, epoch).is_none());
         assert_eq!(slots(&queue), [Some(10), Some(20), Some(30)]);
         let gone = queue.leave(1).and_then(|waiter| waiter.slot).unwrap();
-        let left = queue.give(gone).unwrap();
+        let left = queue.give(gone, epoch).unwrap();
         assert_eq!((slots(&queue), left.stamp.as_micros()), (vec![Some(10), Some(20)], 30), "the last slot is left");
     }
 
@@ -237,9 +258,9 @@ mod tests {
     fn a_slot_goes_only_to_a_caller_of_its_cost() {
         let epoch = Instant::now();
         let mut queue = queue(&[5, 1, 5]);
-        assert!(queue.give(slot(epoch, 10, 1)).is_none());
+        assert!(queue.give(slot(epoch, 10, 1), epoch).is_none());
         assert_eq!(slots(&queue), [None, Some(10), None]);
-        assert!(queue.give(slot(epoch, 20, 1)).is_some());
+        assert!(queue.give(slot(epoch, 20, 1), epoch).is_some());
         assert_eq!(queue.pop_started(epoch + Duration::from_millis(10)).unwrap().0.ticket, 1);
         assert!(queue.pop_started(epoch + Duration::from_secs(1)).is_none());
     }

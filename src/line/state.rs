@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Line;
 use super::message::Message;
-use super::queue::{Queue, Slot, Waiter};
+use super::queue::{Queue, Slot, Waiter, Wish};
 use super::silence::{PATIENCE, Silence};
 use crate::error::Error;
 
@@ -54,7 +54,7 @@ impl State {
         }
         if !self.queue.has_unslotted() {
             (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
-        } else if let Some(deadline) = waiter.deadline {
+        } else if let Some(deadline) = waiter.deadline(now) {
             let ahead = self.queue.unslotted().map(Waiter::units).sum();
             self.check_time(deadline, ahead, line, now)?;
         }
@@ -78,7 +78,7 @@ impl State {
 
     /// Gives a slot to the next in line, or puts it with those that nobody here wants.
     pub(super) fn give(&mut self, slot: Slot, line: &Line, now: Instant) {
-        let unwanted = if slot.is_stale(now, line.stale_after) { Some(slot) } else { self.queue.give(slot) };
+        let unwanted = if slot.is_stale(now, line.stale_after) { Some(slot) } else { self.queue.give(slot, now) };
         self.surplus.extend(unwanted);
     }
 
@@ -148,10 +148,10 @@ impl State {
         let silence = self.silence.as_ref()?;
         let since = silence.since;
         let expiry = |waiter: &Waiter| waiter.joined.max(since) + PATIENCE;
-        let first = |queue: &Queue| queue.unslotted().find(|waiter| waiter.deadline.is_none()).map(expiry);
+        let first = |queue: &Queue| queue.unslotted().find(|waiter| waiter.wish == Wish::Soon).map(expiry);
         if first(&self.queue).is_some_and(|first| first <= now) {
             let error = Error::StoreUnavailable { upstream: Arc::clone(&line.upstream), source: silence.error() };
-            let expired = |waiter: &Waiter| waiter.deadline.is_none() && expiry(waiter) <= now;
+            let expired = |waiter: &Waiter| waiter.wish == Wish::Soon && expiry(waiter) <= now;
             self.queue.drop_hopeless(|waiter, _| expired(waiter).then(|| error.clone()));
         }
         let end = since + PATIENCE;

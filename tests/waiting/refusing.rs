@@ -1,0 +1,124 @@
+//! Refusals: at once, and each with its own time.
+
+use std::time::Duration;
+
+use outgate::{Error, Limit, Throttle};
+use tokio::time::{Instant, sleep};
+
+use crate::support::Counting;
+
+fn retry_after(outcome: Result<outgate::Permit, Error>) -> Duration {
+    match outcome {
+        Err(Error::Throttled { retry_after, .. }) => retry_after,
+        other => panic!("not throttled: {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_whose_slot_is_too_late_is_refused_at_once_with_its_time() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::per_second(1));
+    drop(throttle.acquire("up").await.unwrap());
+    let before = Instant::now();
+    let told = retry_after(throttle.acquire("up").max_wait(Duration::from_millis(500)).await);
+    assert_eq!((before.elapsed(), told), (Duration::from_millis(1), Duration::from_millis(1_049)));
+    let permit = throttle.acquire("up").max_wait(Duration::from_millis(1_100)).await.unwrap();
+    assert_eq!(permit.waited(), Duration::from_millis(1_049));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_caller_leaves_nothing_behind() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::per_second(1));
+    drop(throttle.acquire("up").await.unwrap());
+    for _ in 0..10 {
+        retry_after(throttle.try_acquire("up").await);
+    }
+    sleep(Duration::from_millis(1_050)).await;
+    drop(throttle.try_acquire("up").await.unwrap());
+    assert_eq!(throttle.usage("up").await.unwrap().limits[0].used, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_others_each_is_told_its_own_time() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::new(10, Duration::from_secs(10)).guard(Duration::ZERO));
+    for _ in 0..10 {
+        drop(throttle.acquire("up").await.unwrap());
+    }
+    let waiting: Vec<_> = (0..20)
+        .map(|_| {
+            let throttle = throttle.clone();
+            tokio::spawn(async move { throttle.acquire("up").await })
+        })
+        .collect();
+    sleep(Duration::from_millis(10)).await;
+    let calls = store.calls();
+    // Nobody behind twenty callers can go before two more windows have passed.
+    let told = retry_after(throttle.acquire("up").max_wait(Duration::from_secs(15)).await);
+    assert!(told > Duration::from_secs(29) && told < Duration::from_secs(31), "{told:?}");
+    assert_eq!(store.calls(), calls, "the line knows that without asking");
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_refused_together_are_told_different_times() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::new(2, Duration::from_millis(100)).guard(Duration::ZERO));
+    let first = throttle.clone();
+    // The first call is under way while the others gather.
+    let first = tokio::spawn(async move { first.acquire("up").cost(2).await });
+    tokio::task::yield_now().await;
+    let tasks: Vec<_> = (0..6)
+        .map(|_| {
+            let throttle = throttle.clone();
+            tokio::spawn(async move { throttle.acquire("up").max_wait(Duration::from_millis(20)).await })
+        })
+        .collect();
+    let mut told = Vec::new();
+    for task in tasks {
+        told.push(retry_after(task.await.unwrap()).as_millis());
+    }
+    assert_eq!(told, [99, 99, 199, 199, 299, 299]);
+    drop(first.await.unwrap().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn trying_takes_a_slot_now_or_says_how_long_until_one() {
+    let throttle = Counting::default().limited(Limit::per_second(2));
+    drop(throttle.try_acquire("up").await.unwrap());
+    drop(throttle.try_acquire("up").await.unwrap());
+    let told = retry_after(throttle.try_acquire("up").await);
+    assert_eq!(told, Duration::from_millis(1_048));
+    sleep(told).await;
+    drop(throttle.try_acquire("up").await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_never_be_granted_is_an_error_of_its_own() {
+    let throttle = Counting::default().process(|up| up.limit(Limit::per_second(100).burst(20)));
+    for cost in [0, 21, 10_001] {
+        match throttle.acquire("up").cost(cost).await {
+            Err(Error::CostExceedsQuota { cost: told, most, .. }) => assert_eq!((told, most), (cost, 20)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(matches!(throttle.acquire("nobody").await, Err(Error::UnknownUpstream { .. })));
+}
+
+#[test]
+fn a_wrong_configuration_is_an_error_that_names_upstream_and_field() {
+    use outgate::Upstream;
+    let up = || Upstream::new("up").limit(Limit::per_second(1));
+    let cases = [
+        (Throttle::builder().upstream(up()).upstream(up()).build(), "up", "name"),
+        (Throttle::builder().upstream(Upstream::new("bare")).build(), "bare", "limit"),
+        (Throttle::builder().upstream(up().limit(Limit::per_second(0))).build(), "up", "limit.quota"),
+        (Throttle::builder().upstream(up().limit(Limit::per_second(5).burst(6))).build(), "up", "limit.burst"),
+        (Throttle::builder().horizon(Duration::ZERO).build(), "", "horizon"),
+    ];
+    for (built, upstream, field) in cases {
+        let error = built.unwrap_err();
+        assert_eq!((error.upstream(), error.field()), (upstream, field));
+    }
+}

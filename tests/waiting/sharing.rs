@@ -1,0 +1,116 @@
+//! Processes that share a quota: equal shares, nobody starves.
+
+use std::time::Duration;
+
+use outgate::testing::oracle::{assert_never_more_than, assert_never_more_units_than, jain};
+use outgate::{Limit, Throttle};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{Counting, endless, micros_since};
+
+/// Calls of `processes` with endless demand, one list for each.
+async fn demand(store: &Counting, limit: Limit, processes: usize, callers: usize, seconds: u64) -> Vec<Vec<i64>> {
+    let begin = Instant::now();
+    let end = begin + Duration::from_secs(seconds);
+    let tasks: Vec<_> = (0..processes)
+        .map(|_| {
+            let throttle = store.limited(limit);
+            tokio::spawn(async move { endless(&throttle, callers, begin, end).await })
+        })
+        .collect();
+    let mut starts = Vec::new();
+    for task in tasks {
+        starts.push(task.await.unwrap());
+    }
+    starts
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of calls are small")]
+fn fairness(starts: &[Vec<i64>]) -> f64 {
+    jain(&starts.iter().map(|starts| starts.len() as f64).collect::<Vec<_>>())
+}
+
+#[tokio::test(start_paused = true)]
+async fn eight_processes_with_endless_demand_get_equal_shares_of_the_whole_quota() {
+    fastrand::seed(3);
+    let store = Counting::default();
+    let starts = demand(&store, Limit::per_second(100), 8, 32, 20).await;
+    let all = starts.concat();
+    assert_never_more_than(100, 1_050_000, &all);
+    assert!(fairness(&starts) >= 0.95, "{}", fairness(&starts));
+    assert!(all.len() >= 1_905, "{} of 20 s · 100 / 1.05 s", all.len());
+    assert!(store.calls() < all.len() as u64 / 2, "{} store calls for {}", store.calls(), all.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_shorter_than_the_horizon_is_used_up_all_the_same() {
+    fastrand::seed(4);
+    let store = Counting::default();
+    let starts = demand(&store, Limit::new(10, Duration::from_millis(100)), 4, 32, 20).await.concat();
+    assert_never_more_than(10, 105_000, &starts);
+    assert!(starts.len() >= 1_866, "{} of 20 s · 10 / 105 ms", starts.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_asks_for_little_is_not_refused_by_greedy_ones() {
+    fastrand::seed(5);
+    let store = Counting::default();
+    let limit = Limit::per_second(100);
+    let greedy = {
+        let store = store.clone();
+        tokio::spawn(async move { demand(&store, limit, 7, 64, 20).await })
+    };
+    let modest = store.limited(limit);
+    sleep(Duration::from_secs(2)).await;
+    for _ in 0..30 {
+        let permit = modest.acquire("up").max_wait(Duration::from_millis(1_300)).await;
+        drop(permit.expect("within a window and a horizon"));
+        sleep(Duration::from_millis(500)).await;
+    }
+    greedy.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_cost_neither_starves_behind_small_ones_nor_holds_them_up_for_ever() {
+    fastrand::seed(6);
+    let store = Counting::default();
+    let limit = Limit::per_second(100);
+    let begin = Instant::now();
+    let small = {
+        let store = store.clone();
+        tokio::spawn(async move { demand(&store, limit, 4, 32, 30).await })
+    };
+    let large = store.limited(limit);
+    sleep(Duration::from_secs(3)).await;
+    let mut entries = Vec::new();
+    for _ in 0..5 {
+        let permit = timeout(Duration::from_secs(4), async { large.acquire("up").cost(80).await }).await;
+        drop(permit.expect("it does not starve").unwrap());
+        entries.push((micros_since(begin), 80));
+        sleep(Duration::from_secs(1)).await;
+    }
+    let small = small.await.unwrap().concat();
+    let after = small.iter().filter(|&&at| at > entries[4].0).count();
+    entries.extend(small.iter().map(|&at| (at, 1)));
+    assert_never_more_units_than(100, 1_050_000, &entries);
+    assert!(after > 500, "the small ones go on: {after}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_caller_that_gives_up_or_dies_holds_nobody_up_for_longer_than_its_entry_lives() {
+    let store = Counting::default();
+    let limit = Limit::per_minute(100);
+    let begin = Instant::now();
+    let small: Throttle = store.limited(limit);
+    for _ in 0..60 {
+        drop(small.acquire("up").await.unwrap());
+    }
+    let dying = store.limited(limit);
+    let claim = tokio::spawn(async move { dying.acquire("up").cost(90).await.map(drop) });
+    // Put off once, it claims the next slot of its size when it asks again.
+    sleep(Duration::from_secs(35)).await;
+    claim.abort();
+    sleep(Duration::from_millis(10)).await;
+    drop(small.acquire("up").await.unwrap());
+    assert!(begin.elapsed() < Duration::from_secs(36), "{:?}", begin.elapsed());
+}
