@@ -49,7 +49,7 @@ impl<'a> Acquire<'a> {
         self
     }
 
-    /// Is refused at once when the slot is further away than this. Nothing to [`Throttle::try_acquire`].
+    /// Is refused at once when the slot is further away than this. Zero is [`Throttle::try_acquire`]: a slot now or never.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.call = self.call.max_wait(max_wait);
         self
@@ -58,7 +58,7 @@ impl<'a> Acquire<'a> {
     async fn permit(self) -> Result<Permit, Error> {
         let registered = self.throttle.registered(&self.name)?;
         let mut route = Route::new(Arc::clone(registered), self.call);
-        route.now_or_never = self.now_or_never;
+        route.now_or_never |= self.now_or_never;
         self.throttle.ask(route)?.wait().await
     }
 }
@@ -84,7 +84,8 @@ pub(crate) struct Route {
 impl Route {
     pub(crate) fn new(registered: Arc<Registered>, call: Call) -> Self {
         let max_wait = call.max_wait.or(registered.upstream.max_wait);
-        Self { registered, scope: call.scope, cost: call.cost.unwrap_or(1), max_wait, now_or_never: false }
+        let now_or_never = max_wait == Some(Duration::ZERO);
+        Self { registered, scope: call.scope, cost: call.cost.unwrap_or(1), max_wait, now_or_never }
     }
 }
 

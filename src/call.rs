@@ -62,7 +62,7 @@ impl Call {
         self
     }
 
-    /// Is refused at once when its slot is further away than this.
+    /// Is refused at once when its slot is further away than this. Zero: a slot now or never.
     #[must_use]
     pub const fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);

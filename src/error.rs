@@ -67,7 +67,11 @@ impl Error {
             if let Some(found) = error.downcast_ref() {
                 return Some(found);
             }
-            next = error.source();
+            next = match error.downcast_ref() {
+                // Transparent: its source is not what it wraps, but the source of that.
+                Some(reqwest_middleware::Error::Middleware(wrapped)) => Some(&**wrapped),
+                _ => error.source(),
+            };
         }
         None
     }

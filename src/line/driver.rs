@@ -46,7 +46,10 @@ impl Driver {
     }
 
     async fn run(mut self) {
-        while !matches!(self.turn().await, Turn::Idle) {}
+        while !matches!(self.turn().await, Turn::Idle) {
+            // A store in memory never lets anybody else run.
+            tokio::task::coop::consume_budget().await;
+        }
     }
 
     /// Does what is to be done now, then waits until there is more.

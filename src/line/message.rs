@@ -122,7 +122,7 @@ impl State {
             let start = now.checked_sub(late).unwrap_or(now) + answer.start.since(grant.now);
             for (&ticket, costs) in callers.by_ref().take(answer.callers as usize) {
                 if answer.granted {
-                    slots.push(Slot { stamp: answer.start, start, costs: Arc::clone(costs) });
+                    slots.push((ticket, Slot { stamp: answer.start, start, costs: Arc::clone(costs) }));
                 } else {
                     refused.push((ticket, answer.start.since(grant.now)));
                 }
@@ -130,10 +130,9 @@ impl State {
         }
         // Slower than the fastest by more than a slot may be late: nobody knows how much of that its way here took.
         let slow = line.process.excess(round_trip) > line.stale_after;
-        if slow || self.closed {
-            self.surplus.extend(slots);
-        } else {
-            self.surplus.extend(self.queue.give_all(slots, now));
+        for (ticket, slot) in slots {
+            let usable = !slow && !self.closed;
+            self.surplus.extend(if usable { self.queue.give_to(ticket, slot, now) } else { Some(slot) });
         }
         for (ticket, retry_after) in refused {
             if let Some(waiter) = self.queue.leave_unslotted(ticket) {

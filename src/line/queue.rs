@@ -96,31 +96,25 @@ impl Queue {
         Some(waiter)
     }
 
+    /// Gives a slot to the caller it was asked for, or if that has gone, or has one, to the next in line.
+    ///
+    /// Whether it is in time for the caller it was asked for, the store has judged.
+    pub(crate) fn give_to(&mut self, ticket: u64, slot: Slot, now: Instant) -> Option<Slot> {
+        let at = self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok();
+        match at.and_then(|at| self.waiters.get_mut(at)).filter(|waiter| waiter.slot.is_none()) {
+            Some(waiter) => {
+                waiter.slot = Some(slot);
+                self.slotted += 1;
+                None
+            }
+            None => self.give(slot, now),
+        }
+    }
+
     /// Gives a slot to the next in line who wants its like. Whoever holds a later one moves up. What is left in the end,
     /// nobody here wants.
-    pub(crate) fn give(&mut self, slot: Slot, now: Instant) -> Option<Slot> {
-        self.give_from(0, slot, now).err()
-    }
-
-    /// Gives new slots, in the order of their starts, and returns those that nobody here wants.
-    pub(crate) fn give_all(&mut self, slots: Vec<Slot>, now: Instant) -> Vec<Slot> {
-        let mut left = Vec::new();
-        let (mut from, mut costs) = (0, None);
-        for slot in slots {
-            // Everybody of these costs before the last one served holds an earlier slot: no need to look there again.
-            let same = costs.as_ref().is_some_and(|costs| *costs == slot.costs);
-            costs = Some(Arc::clone(&slot.costs));
-            match self.give_from(if same { from } else { 0 }, slot, now) {
-                Ok(next) => from = next,
-                Err(slot) => left.push(slot),
-            }
-        }
-        left
-    }
-
-    fn give_from(&mut self, from: usize, mut slot: Slot, now: Instant) -> Result<usize, Slot> {
-        for at in from..self.waiters.len() {
-            let waiter = &mut self.waiters[at];
+    pub(crate) fn give(&mut self, mut slot: Slot, now: Instant) -> Option<Slot> {
+        for waiter in &mut self.waiters {
             let late = waiter.deadline(now).is_some_and(|deadline| slot.start > deadline);
             if late || waiter.costs != slot.costs {
                 continue;
@@ -129,13 +123,13 @@ impl Queue {
                 None => {
                     waiter.slot = Some(slot);
                     self.slotted += 1;
-                    return Ok(at + 1);
+                    return None;
                 }
                 Some(later) if later.start > slot.start => std::mem::swap(later, &mut slot),
                 Some(_) => {}
             }
         }
-        Err(slot)
+        Some(slot)
     }
 
     /// When the first slot starts.

@@ -1,0 +1,105 @@
+//! What the caller is told: what happened to its call, and why it was refused, through every wrapper.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use outgate::testing::{Fault, Shape, StrictUpstream};
+use outgate::{Error, Limit, Passage, Throttle, Upstream};
+use reqwest_middleware::ClientBuilder;
+use reqwest_retry::RetryTransientMiddleware;
+use reqwest_retry::policies::ExponentialBackoff;
+use tracing_subscriber::fmt::format::FmtSpan;
+
+use crate::{client, plain, throttle};
+
+fn upstream() -> StrictUpstream {
+    StrictUpstream::builder().limit(1_000, Duration::from_secs(1), Shape::SlidingLog).start().unwrap()
+}
+
+#[tokio::test]
+async fn a_response_says_what_happened_on_its_way() {
+    let upstream = upstream();
+    let limit = Limit::new(1, Duration::from_millis(100)).guard(Duration::from_millis(50));
+    let throttle = Throttle::builder().upstream(Upstream::new("up").host("127.0.0.1").limit(limit)).build().unwrap();
+    let client = client(&throttle);
+    let mut waited = Vec::new();
+    for _ in 0..2 {
+        let response = client.get(upstream.url()).send().await.unwrap();
+        let passage: &Passage = response.extensions().get().unwrap();
+        assert_eq!(&*passage.upstream, "up");
+        waited.push(passage.waited);
+    }
+    assert!(waited[0] < waited[1] && waited[1] > Duration::from_millis(50), "{waited:?}");
+}
+
+#[tokio::test]
+async fn with_retries_outside_every_attempt_asks_for_its_own_slot() {
+    let (upstream, throttle) = (Fault::CloseAfterRequest.start().unwrap(), throttle());
+    let retry = RetryTransientMiddleware::new_with_policy(
+        ExponentialBackoff::builder()
+            .retry_bounds(Duration::from_millis(1), Duration::from_millis(2))
+            .build_with_max_retries(5),
+    );
+    let client = ClientBuilder::new(plain()).with(retry).with(throttle.middleware()).build();
+    let error = client.get(upstream.url()).timeout(Duration::from_secs(1)).send().await.unwrap_err();
+    // Two attempts an hour; the third is refused, found through both wrappers, and not tried again.
+    match Error::find(&error) {
+        Some(Error::Throttled { upstream, retry_after, .. }) => {
+            assert_eq!(&**upstream, "loopback");
+            assert!(*retry_after > Duration::from_secs(3_590), "{retry_after:?}");
+        }
+        other => panic!("{other:?} in {error:?}"),
+    }
+    assert_eq!(upstream.requests(), 2);
+}
+
+#[tokio::test]
+async fn an_error_that_is_not_ours_is_not_found() {
+    let error = plain().get("ftp://127.0.0.1/").send().await.unwrap_err();
+    assert!(Error::find(&error).is_none());
+}
+
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn traces_name_the_upstream_and_never_a_secret() {
+    let written = Written::default();
+    let writer = written.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_span_events(FmtSpan::FULL)
+        .with_ansi(false)
+        .with_writer(move || writer.clone());
+    let _guard = tracing::subscriber::set_default(subscriber.finish());
+    let upstream = upstream();
+    let scoped = Upstream::new("api").host("127.0.0.1").scope_by(outgate::Scope::bearer_token());
+    let throttle =
+        Throttle::builder().upstream(scoped.limit(Limit::per_hour(1)).max_wait(Duration::ZERO)).build().unwrap();
+    let client = client(&throttle);
+    let call = || client.get(format!("{}?card=4242", upstream.url())).bearer_auth("s3cret-token").send();
+    call().await.unwrap();
+    let refused = call().await.unwrap_err();
+    throttle.acquire("api").scope("other-s3cret").await.unwrap().hand_back();
+    tokio::task::yield_now().await;
+    let traces = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let ours: String = traces.lines().filter(|line| line.contains("outgate")).collect();
+    for expected in ["acquire{upstream=\"api\" cost=1", "waited_us=", "refused", "handed back"] {
+        assert!(ours.contains(expected), "{expected} in {traces}");
+    }
+    let told = format!("{ours} {refused} {refused:?} {throttle:?}");
+    for secret in ["s3cret", "4242"] {
+        assert!(!told.contains(secret), "{secret} in {told}");
+    }
+}
