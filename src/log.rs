@@ -142,6 +142,9 @@ mod tests {
         Stamp::from_micros(micros)
     }
 
+    /// Name, entries, terms, cost, and the earliest start at 50.
+    type Case<'a> = (&'a str, &'a [i64], &'a [Term], u32, i64);
+
     fn log(starts: &[i64]) -> SlidingLog {
         let mut log = SlidingLog::new();
         for &start in starts {
@@ -154,7 +157,7 @@ mod tests {
     fn the_rule() {
         let two = [Term::new(2, 100)];
         let both = [Term::new(3, 100), Term::new(1, 10)];
-        let cases: [(&str, &[i64], &[Term], u32, i64); 10] = [
+        let cases: [Case<'_>; 10] = [
             ("an empty log means no wait", &[], &two, 1, 50),
             ("one free unit means no wait", &[40], &two, 1, 50),
             ("a full log waits for the N-th newest", &[10, 40], &two, 1, 110),

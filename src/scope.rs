@@ -18,13 +18,15 @@ use sha2::{Digest, Sha256};
 #[derive(Clone)]
 pub struct Scope(Kind);
 
+type Value = dyn Fn(&Request) -> Option<String> + Send + Sync;
+
 #[derive(Clone)]
 enum Kind {
     Upstream,
     BearerToken,
     Header(HeaderName),
     Query(Arc<str>),
-    By(Arc<dyn Fn(&Request) -> Option<String> + Send + Sync>),
+    By(Arc<Value>),
 }
 
 impl Scope {

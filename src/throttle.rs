@@ -70,7 +70,7 @@ pub struct ThrottleBuilder {
 }
 
 impl ThrottleBuilder {
-    /// Keeps the logs here: a [`RedisStore`](crate::RedisStore) makes one throttle of all processes that share it.
+    /// Keeps the logs here: a `RedisStore` makes one throttle of all processes that share it.
     pub fn store(mut self, store: impl Store) -> Self {
         self.store = Some(Arc::new(store));
         self

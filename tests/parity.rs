@@ -1,5 +1,7 @@
 //! The scripts and the pure ledger give identical answers to one random history.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

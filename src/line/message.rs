@@ -11,6 +11,7 @@ use super::queue::{Slot, Waiter};
 use super::silence::Silence;
 use super::state::State;
 use crate::error::{Error, StoreError, StoreErrorKind};
+use crate::limit::Term;
 use crate::store::{Ask, Grant, HandBack, MAX_CALLERS, MAX_UNITS, Run, Slots};
 
 /// One of the line's numbered stream.
@@ -208,11 +209,8 @@ fn check_time(
 
 /// How long until a caller behind `ahead` units can be expected to go: each has its own time, at the rate of the limits.
 fn expected(next_slot: Option<Instant>, ask_at: Option<Instant>, ahead: u64, line: &Line, now: Instant) -> Duration {
-    let share = |term: &crate::limit::Term| {
-        let span = Duration::from_micros(term.span.unsigned_abs());
-        span.mul_f64(ahead as f64 / f64::from(term.quota))
-    };
-    let behind = line.terms().map(share).max().unwrap_or_default();
+    let at_rate = |term: &Term| micros(ahead, term.span) / term.quota;
+    let behind = line.terms().map(at_rate).max().unwrap_or_default();
     let next = next_slot.unwrap_or(now).max(ask_at.unwrap_or(now));
     next.saturating_duration_since(now) + behind
 }

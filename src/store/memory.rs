@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::ledger::Ledger;
 use super::{Ask, Grant, HandBack, Home, Log, LogUsage, Store};
+#[cfg(any(test, feature = "testing"))]
 use crate::clock::ManualClock;
 use crate::error::StoreError;
 use crate::limit::micros;
@@ -32,7 +33,10 @@ pub struct MemoryStore {
 
 #[derive(Clone, Debug)]
 enum Clock {
-    Tokio { epoch: Instant },
+    Tokio {
+        epoch: Instant,
+    },
+    #[cfg(any(test, feature = "testing"))]
     Manual(ManualClock),
 }
 
@@ -75,6 +79,7 @@ impl MemoryStore {
     fn now(&self) -> Stamp {
         match &self.clock {
             Clock::Tokio { epoch } => Stamp::from_micros(micros(epoch.elapsed())),
+            #[cfg(any(test, feature = "testing"))]
             Clock::Manual(clock) => clock.now(),
         }
     }

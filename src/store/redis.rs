@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use self::link::Link;
 use self::script::Script;
 use super::{Ask, Grant, HandBack, Home, Log, LogUsage, Store};
+#[cfg(any(test, feature = "testing"))]
 use crate::clock::ManualClock;
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -33,6 +34,7 @@ use crate::error::{StoreError, StoreErrorKind};
 pub struct RedisStore {
     link: Arc<Link>,
     prefix: Arc<str>,
+    #[cfg(any(test, feature = "testing"))]
     clock: Option<ManualClock>,
 }
 
@@ -102,7 +104,12 @@ impl RedisStore {
     }
 
     fn on(client: Client) -> Self {
-        Self { link: Arc::new(Link::new(client)), prefix: "outgate".into(), clock: None }
+        Self {
+            link: Arc::new(Link::new(client)),
+            prefix: "outgate".into(),
+            #[cfg(any(test, feature = "testing"))]
+            clock: None,
+        }
     }
 
     /// Calls a script. A call whose outcome is unknown is made once more: every message acts once however often it comes.
@@ -116,7 +123,11 @@ impl RedisStore {
     }
 
     fn wire(&self) -> wire::Wire<'_> {
-        wire::Wire::new(&self.prefix, self.clock.as_ref().map(ManualClock::now))
+        #[cfg(any(test, feature = "testing"))]
+        let supplied = self.clock.as_ref().map(ManualClock::now);
+        #[cfg(not(any(test, feature = "testing")))]
+        let supplied = None;
+        wire::Wire::new(&self.prefix, supplied)
     }
 }
 

@@ -1,5 +1,7 @@
 //! How callers wait: on paused time, over a memory store a millisecond away.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod cancelling;
 mod ending;
 mod order;

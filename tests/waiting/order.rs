@@ -127,8 +127,8 @@ async fn a_slot_that_the_process_slept_through_is_asked_for_again() {
     sleep(Duration::from_millis(50)).await;
     // The laptop's lid is closed for a minute: the slot booked for 211 ms has long passed.
     advance(Duration::from_secs(60)).await;
-    let (waited, at) = waiter.await.unwrap();
-    assert!(waited >= Duration::from_secs(60));
+    let (permit_waited, at) = waiter.await.unwrap();
+    assert!(permit_waited >= Duration::from_secs(60));
     assert!(at >= 60_000_000);
     assert_eq!(store.hand_backs(), 1, "the stale slot went back to the log");
 }

@@ -14,31 +14,31 @@ const LATENCY: Duration = Duration::from_millis(1);
 
 /// A memory store a millisecond away, which counts its calls.
 #[derive(Clone, Debug, Default)]
-pub struct Counting {
+pub(crate) struct Counting {
     inner: MemoryStore,
     asks: Arc<AtomicU64>,
     hand_backs: Arc<AtomicU64>,
 }
 
 impl Counting {
-    pub fn asks(&self) -> u64 {
+    pub(crate) fn asks(&self) -> u64 {
         self.asks.load(Ordering::Relaxed)
     }
 
-    pub fn hand_backs(&self) -> u64 {
+    pub(crate) fn hand_backs(&self) -> u64 {
         self.hand_backs.load(Ordering::Relaxed)
     }
 
-    pub fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.asks() + self.hand_backs()
     }
 
     /// One process of the cluster, with one upstream named `up`.
-    pub fn process(&self, upstream: impl FnOnce(Upstream) -> Upstream) -> Throttle {
+    pub(crate) fn process(&self, upstream: impl FnOnce(Upstream) -> Upstream) -> Throttle {
         Throttle::builder().store(self.clone()).upstream(upstream(Upstream::new("up"))).build().unwrap()
     }
 
-    pub fn limited(&self, limit: Limit) -> Throttle {
+    pub(crate) fn limited(&self, limit: Limit) -> Throttle {
         self.process(|up| up.limit(limit))
     }
 }
@@ -67,12 +67,12 @@ impl Store for Counting {
 }
 
 /// Microseconds since `begin`.
-pub fn micros_since(begin: Instant) -> i64 {
+pub(crate) fn micros_since(begin: Instant) -> i64 {
     i64::try_from(begin.elapsed().as_micros()).unwrap()
 }
 
 /// Callers of one process that ask again as soon as they are served, until `end`: when each call went.
-pub async fn endless(throttle: &Throttle, callers: usize, begin: Instant, end: Instant) -> Vec<i64> {
+pub(crate) async fn endless(throttle: &Throttle, callers: usize, begin: Instant, end: Instant) -> Vec<i64> {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..callers {
         let throttle = throttle.clone();
