@@ -19,11 +19,13 @@ pub struct Permit {
     slot: Slot,
     upstream: Arc<str>,
     waited: Duration,
+    late: Duration,
 }
 
 impl Permit {
-    pub(crate) const fn new(line: Arc<Line>, slot: Slot, upstream: Arc<str>, waited: Duration) -> Self {
-        Self { line, slot, upstream, waited }
+    pub(crate) fn new(line: Arc<Line>, slot: Slot, upstream: Arc<str>, waited: Duration) -> Self {
+        let late = slot.start.elapsed();
+        Self { line, slot, upstream, waited, late }
     }
 
     /// Gives the slot to the next in line, else back to the log. For a call that was never sent.
@@ -46,8 +48,14 @@ impl Permit {
         self.waited
     }
 
+    /// How long after its slot's start it was given: part of what the limit's guard pays for.
+    #[must_use]
+    pub const fn late(&self) -> Duration {
+        self.late
+    }
+
     pub(crate) fn passage(&self) -> Passage {
-        Passage { upstream: Arc::clone(&self.upstream), waited: self.waited }
+        Passage { upstream: Arc::clone(&self.upstream), waited: self.waited, late: self.late }
     }
 }
 
@@ -65,4 +73,6 @@ pub struct Passage {
     pub upstream: Arc<str>,
     /// How long it waited for its slot, the store's answer included.
     pub waited: Duration,
+    /// How long after its slot's start it went on to be sent.
+    pub late: Duration,
 }
