@@ -60,6 +60,7 @@ mod call;
 #[cfg(any(test, feature = "testing"))]
 mod clock;
 mod error;
+pub mod feedback;
 mod limit;
 mod line;
 mod lines;
@@ -80,6 +81,7 @@ pub use self::call::Call;
 #[cfg(any(test, feature = "testing"))]
 pub use self::clock::ManualClock;
 pub use self::error::{ConfigError, Error, StoreError, StoreErrorKind};
+pub use self::feedback::Feedback;
 pub use self::limit::{Limit, Term};
 pub use self::log::{SlidingLog, Stamp};
 pub use self::middleware::Middleware;

@@ -1,0 +1,242 @@
+//! What a response says about the quota: read from its status and headers, or told by whoever read its body.
+
+mod date;
+mod dialect;
+mod fields;
+mod join;
+mod moment;
+mod name;
+mod number;
+mod quota;
+mod reach;
+mod reader;
+mod refill;
+mod refusal;
+mod reset;
+#[cfg(test)]
+mod sample;
+mod signs;
+mod span;
+mod structured;
+mod tally;
+mod text;
+mod time_unit;
+mod unit;
+mod usage;
+mod verdict;
+mod wait;
+
+use std::cmp::Reverse;
+use std::time::{Duration, SystemTime};
+
+use http::header::HeaderName;
+use http::{HeaderMap, StatusCode};
+
+pub use self::dialect::Dialect;
+pub use self::quota::Quota;
+pub use self::reach::Reach;
+pub use self::refill::Refill;
+pub use self::refusal::Refusal;
+pub use self::time_unit::TimeUnit;
+pub use self::unit::Unit;
+use self::wait::Wait;
+
+/// What one response said about the quota: whether it refused, how long to wait, and what is left.
+///
+/// Reading is total: headers that cannot be read are [ignored and listed](Self::invalid), and never guessed. Bodies are
+/// not read; where the verdict stands only there, construct the feedback:
+///
+/// ```
+/// use outgate::feedback::{Feedback, Quota, Refusal, Unit};
+/// use std::time::Duration;
+///
+/// let throttled = Feedback::refused(Duration::from_millis(1_680))
+///     .with_quota(Quota::new().counting(Unit::Points).with_limit(1_000).with_remaining(118))
+///     .with_cost(202);
+/// assert!(throttled.is_limited());
+///
+/// let broke = Feedback::default().with_refusal(Refusal::Spend);
+/// assert_eq!((broke.is_limited(), broke.wait()), (false, None));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Feedback {
+    refusal: Option<Refusal>,
+    reach: Option<Reach>,
+    wait: Option<Wait>,
+    quotas: Vec<Quota>,
+    cost: Option<u64>,
+    near_limit: bool,
+    invalid: Vec<HeaderName>,
+    malformed: Vec<HeaderName>,
+}
+
+impl Feedback {
+    /// The longest wait that is ever given: 31 days, so that a monthly quota can still be waited for.
+    pub const LONGEST_WAIT: Duration = Duration::from_secs(31 * 86_400);
+
+    /// What a response says, by the rules that suit almost every upstream.
+    ///
+    /// Absolute times are taken relative to the response's `Date`; without one, to `received_at`.
+    ///
+    /// ```
+    /// use http::{HeaderMap, HeaderValue, StatusCode};
+    /// use outgate::Feedback;
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let mut headers = HeaderMap::new();
+    /// headers.insert("retry-after", HeaderValue::from_static("20"));
+    /// let feedback = Feedback::read(StatusCode::TOO_MANY_REQUESTS, &headers, SystemTime::now());
+    /// assert_eq!(feedback.wait(), Some(Duration::from_secs(20)));
+    /// ```
+    #[must_use]
+    pub fn read(status: StatusCode, headers: &HeaderMap, received_at: SystemTime) -> Self {
+        Self::read_as(&Dialect::GENERAL, status, headers, received_at)
+    }
+
+    /// What a response says, by the rules of one upstream.
+    #[must_use]
+    pub fn read_as(dialect: &Dialect, status: StatusCode, headers: &HeaderMap, received_at: SystemTime) -> Self {
+        reader::read(dialect, status, headers, received_at)
+    }
+
+    /// The quota is spent, and something is left again after `wait`.
+    #[must_use]
+    pub fn refused(wait: Duration) -> Self {
+        Self::default().with_refusal(Refusal::Quota).with_wait(wait)
+    }
+
+    /// The same, refused for this reason.
+    #[must_use]
+    pub fn with_refusal(mut self, refusal: Refusal) -> Self {
+        self.refusal = Some(refusal);
+        self
+    }
+
+    /// The same, with this wait instead of any other.
+    #[must_use]
+    pub fn with_wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(Wait::exactly(wait));
+        self
+    }
+
+    /// The same, about the calls of `reach`.
+    #[must_use]
+    pub fn with_reach(mut self, reach: Reach) -> Self {
+        self.reach = Some(reach);
+        self
+    }
+
+    /// The same, with one more quota.
+    #[must_use]
+    pub fn with_quota(mut self, quota: Quota) -> Self {
+        self.quotas.push(quota);
+        self
+    }
+
+    /// The same, for a call that cost so many units.
+    #[must_use]
+    pub fn with_cost(mut self, cost: u64) -> Self {
+        self.cost = Some(cost);
+        self
+    }
+
+    /// Why the call was refused; `None` if it was served, or failed for a reason other than limits.
+    #[must_use]
+    pub const fn refusal(&self) -> Option<Refusal> {
+        self.refusal
+    }
+
+    /// Whether the call was throttled, whatever the status: the same call may succeed later at a lower rate.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.refusal.is_some_and(Refusal::is_throttling)
+    }
+
+    /// How long nobody should send, counted from the response: never more than [`LONGEST_WAIT`](Self::LONGEST_WAIT).
+    ///
+    /// `None` if the response names no time: after a refusal, back off by a rule of your own. Zero is not a licence to
+    /// retry at once. A response that was served has a wait too when it spent the last unit, or asks for one.
+    #[must_use]
+    pub fn wait(&self) -> Option<Duration> {
+        self.told_wait().map(|told| told.min(Self::LONGEST_WAIT))
+    }
+
+    /// The wait as the upstream told it, however long; what a `Duration` cannot hold is as long as one can be.
+    #[must_use]
+    pub fn told_wait(&self) -> Option<Duration> {
+        self.wait.map(|wait| wait.told)
+    }
+
+    /// Whether the upstream told a longer wait than is given: let the caller know instead of waiting.
+    #[must_use]
+    pub fn over_cap(&self) -> bool {
+        self.told_wait().is_some_and(|told| told > Self::LONGEST_WAIT)
+    }
+
+    /// How much later than the wait it may really be: a second where the time was told in whole seconds by a reset.
+    #[must_use]
+    pub fn margin(&self) -> Duration {
+        self.wait.map_or(Duration::ZERO, |wait| wait.margin)
+    }
+
+    /// Whose calls the refusal is about; `None` if the response does not say.
+    #[must_use]
+    pub const fn reach(&self) -> Option<Reach> {
+        self.reach
+    }
+
+    /// All quotas that the response spoke of.
+    #[must_use]
+    pub fn quotas(&self) -> &[Quota] {
+        &self.quotas
+    }
+
+    /// The quotas of which both limit and window are known.
+    pub fn policies(&self) -> impl Iterator<Item = &Quota> {
+        self.quotas.iter().filter(|quota| quota.limit.is_some() && quota.window.is_some())
+    }
+
+    /// The quota that matters first: a spent one of calls, else the upstream's own without a name, else the one with
+    /// the least left.
+    #[must_use]
+    pub fn main(&self) -> Option<&Quota> {
+        let rank = |quota: &&Quota| {
+            let calls = quota.unit == Unit::Calls;
+            let left = quota.remaining.unwrap_or(u64::MAX);
+            let used = Reverse(quota.utilization);
+            (!calls, !quota.is_spent(), quota.is_unknown(), !quota.plain, left, used)
+        };
+        self.quotas.iter().min_by_key(rank)
+    }
+
+    /// The quota of calls with the least left, whatever its name: the one that will bind first.
+    #[must_use]
+    pub fn binding(&self) -> Option<&Quota> {
+        let left = |quota: &&Quota| quota.unit == Unit::Calls && quota.remaining.is_some();
+        self.quotas.iter().filter(left).min_by_key(|quota| quota.remaining)
+    }
+
+    /// What the call cost, where the upstream says so.
+    #[must_use]
+    pub const fn cost(&self) -> Option<u64> {
+        self.cost
+    }
+
+    /// Whether the upstream warned that little is left.
+    #[must_use]
+    pub const fn near_limit(&self) -> bool {
+        self.near_limit
+    }
+
+    /// The headers about limits that were ignored, because nothing in them could be read.
+    #[must_use]
+    pub fn invalid(&self) -> &[HeaderName] {
+        &self.invalid
+    }
+
+    /// The headers that were read although a strict parser would drop them.
+    #[must_use]
+    pub fn malformed(&self) -> &[HeaderName] {
+        &self.malformed
+    }
+}

@@ -1,0 +1,271 @@
+//! Reads the values of headers whose names have been understood.
+
+use std::time::Duration;
+
+use super::name::{Field, Name};
+use super::number::Number;
+use super::quota::Quota;
+use super::reader::{Outcome, Reader};
+use super::reset::Reset;
+use super::signs::is_true;
+use super::structured::{self, Policy, Reading};
+use super::tally::Key;
+use super::time_unit::TimeUnit;
+use super::{span, text};
+
+impl Reader {
+    /// Reads one value of a header whose name has been understood.
+    pub(super) fn quota(&mut self, name: &Name, text: &str) -> Outcome {
+        match name.field {
+            Field::Bare => self.bare(name, text),
+            Field::Policy => self.policy(name, text),
+            Field::Call => self.call(name, text),
+            Field::Whole => self.whole(name, text),
+            Field::Limit => self.limit(name, text),
+            Field::Used => self.amount(name, text, |used| Quota { used: Some(used), ..Quota::default() }),
+            Field::Remaining => self.remaining(name, text),
+            Field::Reset => self.reset(name, text),
+            Field::Window => self.window(name, text),
+            Field::Cost => self.cost(text),
+            Field::Fill => {
+                let Some(units) = Number::parse(text) else { return Outcome::Invalid };
+                self.tally.fill(key(name), units);
+                Outcome::Read
+            }
+            Field::Utilization => {
+                let utilization = Number::parse(text).map(Number::millionths);
+                self.add(key(name), utilization.map(|_| Quota { utilization, ..Quota::default() }))
+            }
+            Field::Label => {
+                let called = Some(text.to_owned()).filter(|text| !text.is_empty());
+                self.add(key(name), Some(Quota { name: called, ..Quota::default() }))
+            }
+            Field::Reason | Field::Scope | Field::Global | Field::NearLimit => {
+                self.sign(name.field, text);
+                Outcome::Read
+            }
+        }
+    }
+
+    fn sign(&mut self, field: Field, text: &str) {
+        match field {
+            Field::Scope => self.signs.scope(text),
+            Field::Global => self.signs.global(text),
+            Field::NearLimit => self.signs.near_limit |= is_true(text),
+            _ => self.signs.explain(text),
+        }
+    }
+
+    fn add(&mut self, key: Key, quota: Option<Quota>) -> Outcome {
+        let Some(quota) = quota else { return Outcome::Invalid };
+        self.tally.add(key, quota);
+        Outcome::Read
+    }
+
+    /// `RateLimit`, or a limit under a name without a field.
+    fn bare(&mut self, name: &Name, text: &str) -> Outcome {
+        let Some(Reading { members, repaired }) = structured::statuses(text) else { return self.limit(name, text) };
+        for status in members {
+            self.tally.leave(status);
+        }
+        repaired_if(repaired)
+    }
+
+    fn policy(&mut self, name: &Name, text: &str) -> Outcome {
+        let Some(Reading { members, repaired }) = structured::policies(text) else { return Outcome::Invalid };
+        for policy in members {
+            self.tally.allow(&name.owner, policy);
+        }
+        repaired_if(repaired)
+    }
+
+    fn call(&mut self, name: &Name, text: &str) -> Outcome {
+        let quota = text::used_of_limit(text).map(|(used, limit)| of_used(used, limit));
+        self.add(Key { owner: name.owner.clone(), ..Key::default() }, quota)
+    }
+
+    fn limit(&mut self, name: &Name, text: &str) -> Outcome {
+        // BoldDesk writes the period where others write the number.
+        if let Some(window) = span::parse(text).filter(|window| !window.is_zero()) {
+            return self.add(key(name), Some(Quota::default().with_window(window)));
+        }
+        if let Some((limit, window)) = text::rate(text) {
+            return self.add(windowed(name, window), Some(Quota::default().with_limit(limit)));
+        }
+        self.amount(name, text, |limit| Quota::default().with_limit(limit))
+    }
+
+    /// A number, `amount:window` pairs, or a list of amounts with parameters.
+    fn amount(&mut self, name: &Name, text: &str, quota: impl Fn(u64) -> Quota) -> Outcome {
+        if let Some(number) = Number::parse(text) {
+            return self.add(key(name), Some(quota(number.floor())));
+        }
+        if let Some(pairs) = text::pairs(text) {
+            for (amount, window) in pairs {
+                self.tally.add(windowed(name, window), quota(amount));
+            }
+            return Outcome::Read;
+        }
+        let Some(Reading { members, repaired }) = structured::amounts(text) else { return Outcome::Invalid };
+        for Policy { name: called, amount, window, .. } in members {
+            let key = Key { window, ..key(name) };
+            self.tally.add(key, Quota { name: called, ..quota(amount) });
+        }
+        repaired_if(repaired)
+    }
+
+    fn remaining(&mut self, name: &Name, text: &str) -> Outcome {
+        let outcome = self.amount(name, text, |remaining| Quota::default().with_remaining(remaining));
+        let named = if outcome == Outcome::Invalid { text::named_amounts(text) } else { None };
+        let Some(named) = named else { return outcome };
+        for (called, remaining) in named {
+            let key = Key { name: called.to_owned(), ..key(name) };
+            self.tally.add(key, Quota::default().with_remaining(remaining));
+        }
+        Outcome::Read
+    }
+
+    fn reset(&mut self, name: &Name, text: &str) -> Outcome {
+        let usual = if name.relative { Some(TimeUnit::Seconds) } else { self.dialect.reset };
+        let (now, unit) = (self.now, name.unit.or(usual));
+        let reset = text::joined(text, |member| Reset::parse(member, unit, now), Reset::and);
+        let reset = reset.map(|reset| Reset { relative: name.relative, ..reset });
+        self.add(key(name), reset.map(|_| Quota { reset, ..Quota::default() }))
+    }
+
+    fn window(&mut self, name: &Name, text: &str) -> Outcome {
+        let number = |number: Number| if name.unit.is_some() { number.millis() } else { number.seconds() };
+        let window = Number::parse(text).map(number).or_else(|| span::parse(text));
+        let window = window.filter(|window| !window.is_zero());
+        self.add(key(name), window.map(|window| Quota::default().with_window(window)))
+    }
+
+    /// Several fields in one value; what is none of it is about something else.
+    fn whole(&mut self, name: &Name, text: &str) -> Outcome {
+        let Some(words) = text::words(text) else { return Outcome::Unknown };
+        let mut quota = Quota::default();
+        for (word, value) in &words {
+            let number = Number::parse(value).map(Number::floor);
+            match *word {
+                "total" | "limit" | "max" => quota.limit = number,
+                "remaining" | "left" => quota.remaining = number,
+                "used" | "count" => quota.used = number,
+                "reset" | "resets" => quota.reset = Reset::parse(value, self.dialect.reset, self.now),
+                _ => self.part(name, word, value),
+            }
+        }
+        self.tally.add(key(name), quota);
+        Outcome::Read
+    }
+
+    /// `api-usage=14/5000` and `per-app-api-usage=17/250`: a quota of its own.
+    fn part(&mut self, name: &Name, word: &str, value: &str) {
+        let Some((used, limit)) = text::used_of_limit(value) else { return };
+        let called = word.strip_suffix("api-usage").unwrap_or(word).trim_end_matches('-');
+        let key = Key { owner: name.owner.clone(), name: called.to_owned(), window: None };
+        // Salesforce counts by the day and does not say so.
+        let window = (name.owner == "sforce").then_some(Duration::from_secs(86_400));
+        self.tally.add(key, Quota { window, ..of_used(used, limit) });
+    }
+}
+
+fn of_used(used: u64, limit: u64) -> Quota {
+    Quota { used: Some(used), limit: Some(limit), ..Quota::default() }
+}
+
+fn key(name: &Name) -> Key {
+    Key { owner: name.owner.clone(), name: name.quota.clone(), window: None }
+}
+
+fn windowed(name: &Name, window: Duration) -> Key {
+    Key { window: Some(window), ..key(name) }
+}
+
+fn repaired_if(repaired: bool) -> Outcome {
+    if repaired { Outcome::Repaired } else { Outcome::Read }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Dialect;
+    use super::super::sample::{Lines, read};
+    use super::*;
+
+    fn main(lines: Lines) -> Option<Quota> {
+        read(Dialect::GENERAL, 200, lines).main().cloned()
+    }
+
+    #[test]
+    fn a_limit_is_a_number_a_rate_a_list_or_a_period() {
+        let cases: [(Lines, Option<u64>, Option<u64>); 9] = [
+            (&[("x-ratelimit-limit", "5000")], Some(5_000), None),
+            (&[("x-rate-limit", "400")], Some(400), None),
+            (&[("x-ratelimit-limit", "600/15m")], Some(600), Some(900)),
+            (&[("ratelimit-limit", "100;w=21600")], Some(100), Some(21_600)),
+            (&[("x-ratelimit-limit", "1000, 10;w=1, 1000;w=3600")], Some(1_000), Some(3_600)),
+            (&[("x-app-rate-limit", "20:1")], Some(20), Some(1)),
+            (&[("x-rate-limit-limit", "1m")], None, Some(60)),
+            (&[("x-ratelimit-limit-hour", "9")], Some(9), Some(3_600)),
+            (&[("ratelimit-limit", "100"), ("x-ratelimit-period", "60")], Some(100), Some(60)),
+        ];
+        for (lines, limit, window) in cases {
+            let quota = main(lines).unwrap();
+            assert_eq!((quota.limit(), quota.window().map(|window| window.as_secs())), (limit, window), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_lines_the_strictest_holds() {
+        const TWICE: Lines = &[
+            ("x-ratelimit-remaining", "9"),
+            ("x-ratelimit-remaining", "7, 8"),
+            ("x-ratelimit-reset", "5"),
+            ("x-ratelimit-reset", "junk"),
+            ("x-ratelimit-reset", "6, 7"),
+        ];
+        let quota = main(TWICE).unwrap();
+        assert_eq!((quota.remaining(), quota.reset_after()), (Some(7), Some(Duration::from_secs(7))));
+        assert!(read(Dialect::GENERAL, 200, TWICE).invalid().is_empty(), "one line can be read");
+    }
+
+    #[test]
+    fn what_is_left_is_a_whole_number_or_unknown() {
+        let cases =
+            [("599.0", Some(599)), ("0.9", Some(0)), ("0", Some(0)), ("-1", None), ("unlimited", None), ("", None)];
+        for (text, expected) in cases {
+            let feedback = read(Dialect::GENERAL, 200, Box::leak(Box::new([("x-ratelimit-remaining", text)])));
+            assert_eq!(feedback.main().and_then(Quota::remaining), expected, "{text}");
+            assert_eq!(feedback.invalid().len(), usize::from(expected.is_none()), "{text}");
+        }
+    }
+
+    /// Found by a property: a limit of `0ms` was taken for a window without length.
+    #[test]
+    fn a_window_has_a_length() {
+        for (name, value) in [("ratelimit", "0ms"), ("x-ratelimit-limit", "5/0s"), ("x-ratelimit-window", "0")] {
+            let feedback = read(Dialect::GENERAL, 200, Box::leak(Box::new([(name, value)])));
+            assert_eq!((feedback.quotas().len(), feedback.invalid().len()), (0, 1), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_dialect_gives_the_unit_that_the_name_does_not() {
+        const LINES: Lines = &[("x-ratelimit-reset", "58000"), ("x-ratelimit-reset-after-tokens", "3")];
+        let feedback = read(Dialect::GENERAL.reset_in(TimeUnit::Millis), 200, LINES);
+        let resets: Vec<_> = feedback.quotas().iter().filter_map(Quota::reset_after).collect();
+        assert_eq!(resets, [Duration::from_secs(58), Duration::from_secs(3)]);
+    }
+
+    #[test]
+    fn headers_about_something_else_are_neither_read_nor_invalid() {
+        const LINES: Lines = &[
+            ("docker-ratelimit-source", "192.0.2.1"),
+            ("x-ratelimit-tier", "gold"),
+            ("x-page-limit", "many"),
+            ("x-disk-usage", "a lot"),
+            ("anthropic-ratelimit-unified-status", "allowed"),
+        ];
+        let feedback = read(Dialect::GENERAL, 200, LINES);
+        assert_eq!(feedback, super::super::Feedback::default());
+    }
+}

@@ -1,0 +1,145 @@
+//! What a response says about its refusal, apart from the numbers.
+
+use std::time::Duration;
+
+use super::quota::stricter;
+use super::reach::Reach;
+use super::refusal::Refusal;
+
+/// What a response says about its refusal, apart from the numbers.
+#[derive(Debug, Default)]
+pub(super) struct Signs {
+    /// `Retry-After` in milliseconds, which is the finer one.
+    pub(super) retry_after_millis: Option<Duration>,
+    pub(super) retry_after: Option<Duration>,
+    /// There was a `Retry-After`, readable or not.
+    pub(super) asks_to_wait: bool,
+    pub(super) should_retry: Option<bool>,
+    pub(super) near_limit: bool,
+    pub(super) cost: Option<u64>,
+    /// A type, scope or reason was given.
+    pub(super) explained: bool,
+    pub(super) reach: Option<Reach>,
+    /// The cause that is named outright.
+    pub(super) cause: Option<Refusal>,
+    pub(super) edge: Edge,
+}
+
+/// Marks of a page by which a network's edge shuts callers out.
+#[derive(Debug, Default)]
+pub(super) struct Edge {
+    pub(super) html: bool,
+    pub(super) cloudflare: bool,
+}
+
+impl Signs {
+    /// The wait that was asked for outright.
+    pub(super) fn told_wait(&self) -> Option<Duration> {
+        self.retry_after_millis.or(self.retry_after)
+    }
+
+    /// Takes the words of `RateLimit-Reason`, `X-Rate-Limit-Type` and their like.
+    pub(super) fn explain(&mut self, reason: &str) {
+        for word in words(reason) {
+            self.explained = true;
+            self.reach = stricter(self.reach, Reach::of_word(&word), Reach::max);
+            self.cause = self.cause.or(cause_of(&word));
+        }
+    }
+
+    /// Takes Discord's scope, where `user` is this caller's own quota of one route.
+    pub(super) fn scope(&mut self, scope: &str) {
+        self.explain(scope);
+        if scope.eq_ignore_ascii_case("user") {
+            self.reach = stricter(self.reach, Some(Reach::Route), Reach::max);
+        }
+    }
+
+    /// Takes whether the whole upstream is meant.
+    pub(super) fn global(&mut self, text: &str) {
+        if is_true(text) {
+            self.explain("global");
+        }
+    }
+
+    /// Takes what a header that is about something else may give away; whether it is one of those.
+    pub(super) fn other(&mut self, name: &str, text: &str) -> bool {
+        match name {
+            "x-should-retry" | "stripe-should-retry" => self.should_retry = Some(is_true(text)),
+            "content-type" => self.edge.html |= text.to_ascii_lowercase().starts_with("text/html"),
+            "server" => self.edge.cloudflare |= text.eq_ignore_ascii_case("cloudflare"),
+            "cf-ray" => self.edge.cloudflare = true,
+            "x-amzn-errortype" | "x-amzn-error-type" => {
+                self.cause = self.cause.or(names_throttling(text).then_some(Refusal::Quota));
+            }
+            _ if name.starts_with("x-kubernetes-pf-") => self.cause = self.cause.or(Some(Refusal::Seats)),
+            _ => return false,
+        }
+        true
+    }
+}
+
+fn cause_of(word: &str) -> Option<Refusal> {
+    match word {
+        "shared" => Some(Refusal::Shared),
+        "service" => Some(Refusal::Service),
+        "concurrency" | "concurrent" => Some(Refusal::Seats),
+        "lock" | "locked" => Some(Refusal::Lock),
+        _ => None,
+    }
+}
+
+/// Whether a text stands for yes.
+pub(super) fn is_true(text: &str) -> bool {
+    text.eq_ignore_ascii_case("true") || text == "1"
+}
+
+fn names_throttling(error: &str) -> bool {
+    let error = error.to_ascii_lowercase();
+    ["throttl", "toomanyrequests", "requestlimitexceeded", "slowdown"].iter().any(|word| error.contains(word))
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> {
+    text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_ascii_lowercase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_tells_whose_calls_are_meant() {
+        let cases = [
+            ("application", Some(Reach::Token)),
+            ("method", Some(Reach::Route)),
+            ("jira-quota-tenant-based", Some(Reach::Token)),
+            ("jira-quota-global-based", Some(Reach::Upstream)),
+            ("jira-per-issue-on-write", Some(Reach::Route)),
+            ("endpoint-concurrency", Some(Reach::Route)),
+            ("because", None),
+        ];
+        for (reason, reach) in cases {
+            let mut signs = Signs::default();
+            signs.explain(reason);
+            assert_eq!((signs.reach, signs.explained), (reach, true), "{reason}");
+        }
+    }
+
+    #[test]
+    fn of_several_reasons_the_widest_holds() {
+        let mut signs = Signs::default();
+        signs.scope("user");
+        assert_eq!(signs.reach, Some(Reach::Route));
+        signs.global("false");
+        assert_eq!(signs.reach, Some(Reach::Route));
+        signs.global("true");
+        assert_eq!(signs.reach, Some(Reach::Upstream));
+    }
+
+    #[test]
+    fn an_empty_reason_explains_nothing() {
+        let mut signs = Signs::default();
+        signs.explain(" - ");
+        assert!(!signs.explained);
+    }
+}

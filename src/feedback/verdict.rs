@@ -1,0 +1,159 @@
+//! Whether a response is a refusal, and which.
+
+use http::StatusCode;
+
+use super::dialect::Dialect;
+use super::quota::Quota;
+use super::reach::Reach;
+use super::refusal::Refusal;
+use super::signs::Signs;
+
+/// Why the call was refused; `None` if it was not, or not by anything that limits calls.
+pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], dialect: &Dialect) -> Option<Refusal> {
+    let spent = quotas.iter().any(Quota::is_spent);
+    let error = status.is_client_error() || status.is_server_error();
+    match status.as_u16() {
+        _ if error && signs.cause == Some(Refusal::Quota) => Some(Refusal::Quota),
+        429 => Some(of_429(signs, quotas, dialect)),
+        420 | 509 => Some(Refusal::Quota),
+        430 => Some(Refusal::Ban),
+        418 if signs.asks_to_wait => Some(Refusal::Ban),
+        423 => Some(Refusal::Lock),
+        400 | 403 | 503 if spent => Some(Refusal::Quota),
+        // Nobody asks to wait where a permission is missing: this is a limit of abuse.
+        403 if signs.asks_to_wait => Some(Refusal::Quota),
+        477 | 503 | 529 => Some(Refusal::Overload),
+        500..=599 if signs.told_wait().is_some() => Some(Refusal::Overload),
+        _ => None,
+    }
+}
+
+fn of_429(signs: &Signs, quotas: &[Quota], dialect: &Dialect) -> Refusal {
+    let by_edge = signs.edge.html && signs.edge.cloudflare && quotas.is_empty();
+    let unexplained = !signs.explained && !quotas.iter().any(Quota::is_spent);
+    let refusal = match signs.cause {
+        Some(cause) => cause,
+        None if by_edge && unexplained => Refusal::Ban,
+        None if unexplained && signs.should_retry == Some(false) => Refusal::Spend,
+        None if unexplained => dialect.unexplained,
+        None => Refusal::Quota,
+    };
+    // Nobody asks to wait for what waiting does not cure.
+    if refusal == Refusal::Spend && signs.told_wait().is_some() { Refusal::Quota } else { refusal }
+}
+
+/// Whose calls the refusal is about, where the response says so.
+pub(super) fn reach(status: StatusCode, signs: &Signs, refusal: Option<Refusal>) -> Option<Reach> {
+    refusal?;
+    // 420 is a limit of errors, or of connections, of which every route has its part.
+    if status.as_u16() == 420 { Some(Reach::Upstream) } else { signs.reach }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{Lines, read};
+    use super::*;
+
+    #[test]
+    fn the_status_alone_may_be_a_refusal() {
+        let cases = [
+            (200, None),
+            (304, None),
+            (400, None),
+            (401, None),
+            (403, None),
+            (404, None),
+            (418, None),
+            (500, None),
+            (420, Some(Refusal::Quota)),
+            (423, Some(Refusal::Lock)),
+            (429, Some(Refusal::Quota)),
+            (430, Some(Refusal::Ban)),
+            (477, Some(Refusal::Overload)),
+            (503, Some(Refusal::Overload)),
+            (529, Some(Refusal::Overload)),
+        ];
+        for (status, refusal) in cases {
+            assert_eq!(read(Dialect::GENERAL, status, &[]).refusal(), refusal, "{status}");
+        }
+    }
+
+    #[test]
+    fn headers_make_a_refusal_of_other_statuses() {
+        const SPENT: (&str, &str) = ("x-ratelimit-remaining", "0");
+        const ASKS: (&str, &str) = ("retry-after", "60");
+        let cases: [(u16, Lines, Option<Refusal>); 16] = [
+            (200, &[SPENT, ASKS], None),
+            (404, &[SPENT, ASKS], None),
+            (414, &[ASKS], None),
+            (400, &[ASKS], None),
+            (400, &[SPENT], Some(Refusal::Quota)),
+            (403, &[SPENT], Some(Refusal::Quota)),
+            (503, &[SPENT], Some(Refusal::Quota)),
+            (403, &[("x-ratelimit-remaining", "7")], None),
+            (403, &[ASKS], Some(Refusal::Quota)),
+            (403, &[("retry-after", "")], Some(Refusal::Quota)),
+            (403, &[("sforce-limit-info", "api-usage=5000/5000")], Some(Refusal::Quota)),
+            (418, &[ASKS], Some(Refusal::Ban)),
+            (500, &[ASKS], Some(Refusal::Overload)),
+            (500, &[("retry-after", "soon")], None),
+            (400, &[("x-amzn-errortype", "ThrottlingException:http://aws/")], Some(Refusal::Quota)),
+            (400, &[("x-amzn-errortype", "ValidationException")], None),
+        ];
+        for (status, lines, refusal) in cases {
+            assert_eq!(read(Dialect::GENERAL, status, lines).refusal(), refusal, "{status} {lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_429_is_what_its_headers_say() {
+        let cases: [(Lines, Refusal, Option<Reach>); 11] = [
+            (&[("x-ratelimit-scope", "shared")], Refusal::Shared, Some(Reach::Route)),
+            (&[("x-ratelimit-scope", "user")], Refusal::Quota, Some(Reach::Route)),
+            (&[("x-ratelimit-global", "true")], Refusal::Quota, Some(Reach::Upstream)),
+            (&[("x-rate-limit-type", "service")], Refusal::Service, Some(Reach::Route)),
+            (&[("x-rate-limit-type", "application")], Refusal::Quota, Some(Reach::Token)),
+            (&[("stripe-rate-limited-reason", "global-concurrency")], Refusal::Seats, Some(Reach::Upstream)),
+            (&[("x-kubernetes-pf-flowschema-uid", "8b2c"), ("retry-after", "1")], Refusal::Seats, None),
+            (&[("content-type", "text/html; charset=UTF-8"), ("server", "cloudflare")], Refusal::Ban, None),
+            (&[("content-type", "application/json"), ("server", "cloudflare")], Refusal::Quota, None),
+            (&[("x-should-retry", "false")], Refusal::Spend, None),
+            (&[("x-should-retry", "false"), ("retry-after", "1")], Refusal::Quota, None),
+        ];
+        for (lines, refusal, reach) in cases {
+            let feedback = read(Dialect::GENERAL, 429, lines);
+            assert_eq!((feedback.refusal(), feedback.reach()), (Some(refusal), reach), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_429_without_a_reason_is_what_the_dialect_says() {
+        const SPENT: (&str, &str) = ("x-ratelimit-remaining", "0");
+        let cases: [(Dialect, Lines, Refusal); 8] = [
+            (Dialect::STRIPE, &[], Refusal::Lock),
+            (Dialect::STRIPE, &[("stripe-rate-limited-reason", "global-rate")], Refusal::Quota),
+            (Dialect::RIOT, &[("x-app-rate-limit", "20:1"), ("x-app-rate-limit-count", "3:1")], Refusal::Service),
+            (Dialect::RIOT, &[("x-rate-limit-type", "method")], Refusal::Quota),
+            (Dialect::DISCORD, &[("retry-after", "600")], Refusal::Ban),
+            (Dialect::DISCORD, &[SPENT], Refusal::Quota),
+            (Dialect::ANTHROPIC, &[("anthropic-ratelimit-requests-remaining", "5")], Refusal::Spend),
+            (Dialect::ANTHROPIC, &[("retry-after", "19")], Refusal::Quota),
+        ];
+        for (dialect, lines, refusal) in cases {
+            assert_eq!(read(dialect, 429, lines).refusal(), Some(refusal), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn locks_and_spending_limits_are_no_throttling() {
+        assert!(!read(Dialect::STRIPE, 429, &[]).is_limited());
+        assert!(!read(Dialect::ANTHROPIC, 429, &[]).is_limited());
+        assert!(read(Dialect::GENERAL, 429, &[]).is_limited() && !read(Dialect::GENERAL, 200, &[]).is_limited());
+    }
+
+    #[test]
+    fn an_old_limit_of_errors_stops_every_route() {
+        let feedback = read(Dialect::GENERAL, 420, &[("x-esi-error-limit-remain", "0")]);
+        assert_eq!(feedback.reach(), Some(Reach::Upstream));
+    }
+}
