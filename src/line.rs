@@ -182,11 +182,12 @@ struct Place {
 impl Place {
     /// What the caller is told in the end; `None` when nobody is left to tell it anything.
     ///
-    /// Whoever finds the line undriven sends its first message itself, so that a caller alone pays for no other task.
+    /// Whoever finds the line undriven sends its first message itself, so that a caller alone pays for no other task where the
+    /// store has its answer at hand.
     async fn told(&mut self, driver: Option<Driver>, until: Option<Instant>) -> Option<Result<Slot, Error>> {
         let told = async {
             if let Some(driver) = driver {
-                driver.first_answer().await;
+                driver.first_turn().await;
             }
             (&mut self.told).await.ok()
         };

@@ -1,8 +1,9 @@
 //! Whoever drives a line: sends its messages one by one, hands out its slots as they start.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -28,9 +29,11 @@ impl Driver {
         Self { line, in_flight: None, in_task: false, done: false }
     }
 
-    /// Drives until the first answer has come, or nothing is left to do.
-    pub(super) async fn first_answer(mut self) {
-        while self.turn().await.goes_on() {}
+    /// Sends the first message, and takes the answer of a store that has it at hand. For any other a task waits: its caller
+    /// may be polled no more, while others wait behind it.
+    pub(super) async fn first_turn(mut self) {
+        let mut turn = pin!(self.turn());
+        poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx).is_ready())).await;
     }
 
     /// Leaves the driving to a task.
@@ -46,14 +49,14 @@ impl Driver {
     }
 
     async fn run(mut self) {
-        while !matches!(self.turn().await, Turn::Idle) {
+        while self.turn().await {
             // A store in memory never lets anybody else run.
             tokio::task::coop::consume_budget().await;
         }
     }
 
-    /// Does what is to be done now, then waits until there is more.
-    async fn turn(&mut self) -> Turn {
+    /// Does what is to be done now, then waits until there is more. Says whether there ever will be.
+    async fn turn(&mut self) -> bool {
         let line = Arc::clone(&self.line);
         let step = line.lock().step(&line, Instant::now(), self.in_flight.is_some());
         if let Some(message) = step.send {
@@ -69,7 +72,7 @@ impl Driver {
             None if step.idle => {
                 self.done = true;
                 line.idled.notify_waiters();
-                return Turn::Idle;
+                return false;
             }
             None => tokio::select! {
                 () = wake => {}
@@ -80,13 +83,12 @@ impl Driver {
                 (reply, round_trip) = in_flight => {
                     self.in_flight = None;
                     line.lock().receive(reply, &line, Instant::now(), round_trip);
-                    return Turn::Answered;
                 }
                 () = wake => {}
                 () = line.nudge.notified() => {}
             },
         }
-        Turn::Woken
+        true
     }
 
     /// Nobody can drive any more: whoever waits learns it, and the next caller to come drives again.
@@ -111,18 +113,6 @@ impl Drop for Driver {
                 .spawn();
             self.done = true;
         }
-    }
-}
-
-enum Turn {
-    Idle,
-    Answered,
-    Woken,
-}
-
-impl Turn {
-    const fn goes_on(&self) -> bool {
-        matches!(self, Self::Woken)
     }
 }
 
