@@ -14,6 +14,9 @@ use crate::error::{StoreError, StoreErrorKind};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
+/// What a server says that serves nobody, whatever the keys.
+const REFUSALS_OF_EVERYTHING: [&str; 10] =
+    ["BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOAUTH", "NOPERM", "NOREPLICAS", "OOM", "READONLY"];
 
 /// One connection for all clones of a store.
 pub(super) struct Link {
@@ -142,11 +145,9 @@ impl Link {
             return Failure { error: StoreError::outdated(), heals_by_connecting: false };
         }
         let lost = error.is_io_error() || error.is_timeout() || error.is_unrecoverable_error();
-        let (demoted, busy) = match error.kind() {
-            ErrorKind::Server(ServerErrorKind::ReadOnly) => (true, false),
-            ErrorKind::Server(ServerErrorKind::BusyLoading | ServerErrorKind::MasterDown) => (false, true),
-            _ => (false, false),
-        };
+        let code = error.code();
+        let demoted = code == Some("READONLY");
+        let refuses_everything = code.is_some_and(|code| REFUSALS_OF_EVERYTHING.contains(&code));
         if lost || demoted {
             // After a swallowed reply the next ones may answer the wrong calls: never use this connection again.
             let mut current = self.current();
@@ -160,7 +161,7 @@ impl Link {
             (StoreErrorKind::Refused, "the store refused the call")
         };
         let error = StoreError::new(kind, words).caused_by(error);
-        if lost || demoted || busy {
+        if lost || refuses_everything {
             self.is_down(&error);
         }
         Failure { error, heals_by_connecting: lost || demoted }
