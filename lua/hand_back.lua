@@ -6,7 +6,7 @@
 -- KEYS[2..] logs   one list of start times for each log
 -- ARGV[1] now      stamp, or empty for the server's clock
 -- ARGV[2] number   of this message in the sender's stream
--- ARGV[3] memory   µs for which to remember the message
+-- ARGV[3] memory   µs for which to remember the message after the last of its slots has started
 -- ARGV[4..] for each slot: start (stamp), units in each log
 -- Returns {now}: stamp
 -- Errors: OUTDATED a later message of this sender has been seen
@@ -15,6 +15,8 @@ local seen_key = KEYS[1]
 local now, expires = clock(ARGV[1])
 local number, memory = tonumber(ARGV[2]), tonumber(ARGV[3])
 local keys, args = KEYS, ARGV
+
+local MAX_MEMORY = 60000000
 
 -- Read.
 local seen, outdated = recall(redis.call('GET', seen_key), now, number)
@@ -28,8 +30,9 @@ for i = 2, #keys do
 end
 
 -- Write.
-local at = 4
+local at, last = 4, now
 while args[at] do
+  last = math.max(last, tonumber(args[at]))
   for i, log in ipairs(logs) do redis.call('LREM', log.key, '-' .. args[at + i], args[at]) end
   at = at + 1 + #logs
 end
@@ -37,5 +40,6 @@ for _, log in ipairs(logs) do
   local newest = expires and tonumber(redis.call('LINDEX', log.key, -1) or nil)
   if newest and log.keep > 0 then expire_log(log.key, newest, log.keep) end
 end
-remember(seen_key, number, now, memory, expires, {})
+-- As long as a slot may count: a second removal while it does would take another's.
+remember(seen_key, number, now, math.min(last - now + memory, MAX_MEMORY), expires, {})
 return { now }

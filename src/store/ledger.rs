@@ -96,7 +96,9 @@ impl Ledger {
                 }
             }
         }
-        let memory = message.retention().min(MAX_MEMORY);
+        // As long as a slot may count: a second removal while it does would take another's.
+        let last = message.slots.iter().map(|slots| slots.start).max().unwrap_or(now);
+        let memory = micros(last.since(now)).saturating_add(message.retention()).min(MAX_MEMORY);
         self.remember(now, message.sender, message.number, memory, &[], now);
         Ok(())
     }
