@@ -9,6 +9,8 @@ use crate::error::{StoreError, StoreErrorKind};
 
 /// How long a caller without a deadline waits for a store that does not answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a hand-back may be sent again: well within the shortest time for which a store remembers one that still matters.
+pub(super) const MEMORY: Duration = Duration::from_secs(30);
 /// A new caller has a silent store tried again at once, but no more often than this.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Line;
 use super::message::Message;
 use super::queue::{Queue, Slot, Waiter, Wish};
-use super::silence::{PATIENCE, Silence};
+use super::silence::{MEMORY, PATIENCE, Silence};
 use crate::error::Error;
 
 /// Everything that changes about a line.
@@ -153,6 +153,14 @@ impl State {
             let error = Error::StoreUnavailable { upstream: Arc::clone(&line.upstream), source: silence.error() };
             let expired = |waiter: &Waiter| waiter.wish == Wish::Soon && expiry(waiter) <= now;
             self.queue.drop_hopeless(|waiter, _| expired(waiter).then(|| error.clone()));
+        }
+        if matches!(self.unanswered.as_deref(), Some(Message::HandBack(_)))
+            && since + MEMORY <= now
+            && silence.has_failed()
+        {
+            // The store may have forgotten that it acted: twice, it would take somebody else's slots.
+            (self.unanswered, self.silence) = (None, None);
+            return Some(now);
         }
         let end = since + PATIENCE;
         if self.queue.is_empty() && silence.has_failed() && end <= now {
