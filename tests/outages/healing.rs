@@ -1,0 +1,127 @@
+//! Once the cause has gone, the next call succeeds.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::scene::{AT_ONCE, Outage, Outcome, Scene, plenty, timed, unavailable};
+
+/// Long enough for several failures in a row: the pauses between them have grown by then.
+const MAX_WAIT: Duration = Duration::from_millis(1_800);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_any_outage_the_next_call_succeeds_at_once() -> Outcome {
+    let mut outages = JoinSet::new();
+    for outage in Outage::ALL {
+        for (cold, waiting) in [(true, false), (false, false), (false, true)] {
+            outages.spawn(async move {
+                let scene = Scene::new()?;
+                let throttle = scene.throttle(plenty())?;
+                if !cold {
+                    drop(throttle.acquire("up").await?);
+                }
+                outage.begin(&scene)?;
+                unavailable(throttle.acquire("up").max_wait(MAX_WAIT).await);
+                let other = throttle.clone();
+                let other = tokio::spawn(async move { other.acquire("up").await });
+                if !waiting {
+                    other.abort();
+                }
+                sleep(Duration::from_millis(300)).await;
+                outage.end(&scene)?;
+                let (outcome, took) = timed(throttle.acquire("up")).await;
+                drop(outcome?);
+                assert!(took <= AT_ONCE, "{outage:?}, cold: {cold}, waiting: {waiting}: {took:?}");
+                if waiting {
+                    drop(other.await??);
+                }
+                Outcome::Ok(())
+            });
+        }
+    }
+    outages.join_all().await.into_iter().collect()
+}
+
+#[tokio::test]
+async fn whoever_waits_is_served_when_the_store_is_back() -> Outcome {
+    let scene = Scene::new()?;
+    let throttle = scene.throttle(plenty())?;
+    scene.redis.stop();
+    let mut callers = JoinSet::new();
+    for _ in 0..200 {
+        let throttle = throttle.clone();
+        callers.spawn(async move { throttle.acquire("up").await });
+    }
+    sleep(Duration::from_millis(400)).await;
+    scene.redis.restart()?;
+    drop(callers.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?);
+    assert_eq!(scene.log()?.len(), 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_that_starts_anew_with_nothing_is_used_at_once() -> Outcome {
+    let scene = Scene::new()?;
+    let throttle = scene.throttle(plenty())?;
+    for _ in 0..3 {
+        drop(throttle.acquire("up").await?);
+        scene.redis.restart()?;
+        let (outcome, took) = timed(throttle.acquire("up")).await;
+        drop(outcome?);
+        assert!(took <= AT_ONCE, "{took:?}");
+        assert_eq!(scene.log()?.len(), 1);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_its_scripts_is_told_them_again() -> Outcome {
+    let scene = Scene::new()?;
+    let throttle = scene.throttle(plenty())?;
+    for granted in [2, 4, 6] {
+        drop(throttle.acquire("up").await?);
+        scene.redis("SCRIPT FLUSH")?;
+        drop(throttle.acquire("up").await?);
+        assert_eq!(scene.log()?.len(), granted);
+        scene.redis("SCRIPT FLUSH")?;
+        throttle.usage("up").await?;
+        scene.redis("SCRIPT FLUSH")?;
+        throttle.acquire("up").await?.hand_back();
+        scene.log_holds(granted).await?;
+    }
+    assert_eq!(scene.proxy.connections(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_idle_connection_that_was_dropped_is_replaced() -> Outcome {
+    let scene = Scene::new()?;
+    let throttle = scene.throttle(plenty())?;
+    for connections in 1..=5 {
+        drop(throttle.acquire("up").await?);
+        assert_eq!(scene.proxy.connections(), connections);
+        scene.proxy.cut();
+        sleep(Duration::from_millis(20)).await;
+    }
+    drop(throttle.acquire("up").await?);
+    scene.redis("CLIENT KILL TYPE normal")?;
+    drop(throttle.acquire("up").await?);
+    assert_eq!(scene.log()?.len(), 7);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_silent_server_is_not_left_with_a_pile_of_connections() -> Outcome {
+    let scene = Scene::new()?;
+    let throttle = scene.throttle(plenty())?;
+    Outage::Paused.begin(&scene)?;
+    unavailable(throttle.acquire("up").max_wait(MAX_WAIT).await);
+    Outage::Paused.end(&scene)?;
+    drop(throttle.acquire("up").await?);
+    sleep(Duration::from_millis(100)).await;
+    let clients = scene.redis("CLIENT LIST TYPE normal")?;
+    // That of the throttle, and the one that asks.
+    assert_eq!(clients.text().map(|list| list.lines().count()), Some(2), "{clients:?}");
+    Ok(())
+}

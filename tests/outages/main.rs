@@ -1,0 +1,14 @@
+//! When the store cannot answer: no call hangs, and everything heals by itself.
+
+mod bounds;
+mod cancelling;
+mod distance;
+mod faults;
+mod healing;
+mod once;
+mod refusals;
+mod runtimes;
+mod scene;
+mod secrets;
+mod strangers;
+mod traces;

@@ -1,0 +1,173 @@
+//! A message whose answer is lost acts once.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use outgate::store::{Answer, Ask, Grant, HandBack, Home, Log, LogUsage, Run, Slots};
+use outgate::testing::{Mode, RedisServer};
+use outgate::{Limit, ManualClock, MemoryStore, RedisStore, Stamp, Store, StoreError, StoreErrorKind, Term};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::scene::{Outcome, Scene, plenty, throttle};
+
+#[tokio::test]
+async fn an_ask_acts_once_however_often_its_connection_is_cut_before_the_reply() -> Outcome {
+    let scene = Scene::new()?;
+    let throttle = scene.throttle(plenty())?;
+    drop(throttle.acquire("up").await?);
+    for (cuts, granted) in [(1, 2), (2, 3), (3, 4), (6, 5)] {
+        scene.proxy.set(Mode::CutBeforeReply(cuts));
+        drop(throttle.acquire("up").await?);
+        assert_eq!(scene.proxy.mode(), Mode::Pass);
+        scene.log_holds(granted).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_asks_of_a_crowd_act_once_when_their_connection_is_cut() -> Outcome {
+    let scene = Scene::new()?;
+    let throttle = scene.throttle(plenty())?;
+    drop(throttle.acquire("up").await?);
+    for round in 1..=5 {
+        scene.proxy.set(Mode::CutBeforeReply(2));
+        let mut callers = JoinSet::new();
+        for _ in 0..100 {
+            let throttle = throttle.clone();
+            callers.spawn(async move { throttle.acquire("up").await });
+        }
+        drop(callers.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?);
+        scene.log_holds(1 + 100 * round).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hand_back_acts_once_and_leaves_equal_stamps_of_others_alone() -> Outcome {
+    let scene = Scene::new()?;
+    let throttle = scene.throttle(plenty())?;
+    drop(throttle.acquire("up").await?);
+    for cuts in [1, 2, 3] {
+        // Those who ask together get the same stamp.
+        let before = scene.log()?.len();
+        let mut callers = JoinSet::new();
+        for _ in 0..10 {
+            let throttle = throttle.clone();
+            callers.spawn(async move { throttle.acquire("up").await });
+        }
+        let mut permits = callers.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        scene.proxy.set(Mode::CutBeforeReply(cuts));
+        for permit in permits.drain(..4) {
+            permit.hand_back();
+        }
+        while scene.proxy.mode() != Mode::Pass {
+            sleep(Duration::from_millis(5)).await;
+        }
+        drop(throttle.acquire("up").await?);
+        scene.log_holds(before + 7).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_swallowed_reply_is_asked_for_again_and_the_ask_acts_once() -> Outcome {
+    let scene = Scene::new()?;
+    let throttle = scene.throttle(plenty())?;
+    drop(throttle.acquire("up").await?);
+    scene.proxy.set(Mode::SwallowReplies);
+    let mut callers = JoinSet::new();
+    for _ in 0..20 {
+        let throttle = throttle.clone();
+        callers.spawn(async move { throttle.acquire("up").await });
+    }
+    sleep(Duration::from_millis(700)).await;
+    assert!(scene.log()?.len() > 1, "the server has acted");
+    scene.proxy.set(Mode::Pass);
+    drop(callers.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?);
+    scene.log_holds(21).await?;
+    Ok(())
+}
+
+/// A hand-back that comes again must act once for as long as its slot counts, although that has not started yet.
+#[tokio::test]
+async fn a_hand_back_of_a_slot_far_ahead_is_remembered_until_the_slot_no_longer_counts() -> Outcome {
+    let redis = RedisServer::start()?;
+    let clock = ManualClock::new(Stamp::from_micros(1_000_000_000_000_000));
+    let stores: [Box<dyn Store>; 2] = [
+        Box::new(RedisStore::open(&redis.url())?.with_clock(clock.clone())),
+        Box::new(MemoryStore::with_clock(clock.clone())),
+    ];
+    for store in stores {
+        let (home, logs) = (Home::new("up", None), [Log::new("calls", [Term::new(2, 10_000)])]);
+        store.hold(&home, Duration::from_millis(200)).await?;
+        let booked = store.book(&Ask::new(home.clone(), 1, 1, logs.clone(), vec![Run::new(2, [1])])).await?;
+        let [Answer { callers: 2, start, granted: true, .. }] = booked.answers[..] else {
+            return Err(format!("{booked:?}").into());
+        };
+        let message = HandBack::new(home.clone(), 1, 2, logs.clone(), vec![Slots::new(1, start, [1])]);
+        store.hand_back(&message).await?;
+        clock.set(Stamp::from_micros(clock.now().as_micros() + 205_000));
+        store.hand_back(&message).await?;
+        assert_eq!(store.usage(&home, &logs).await?[0].terms[0].used, 1, "{store:?}");
+    }
+    Ok(())
+}
+
+/// A store that acts, but whose answers are lost for a while.
+#[derive(Clone, Debug)]
+struct Lossy {
+    inner: MemoryStore,
+    until: Instant,
+}
+
+impl Lossy {
+    fn answer<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        if Instant::now() < self.until { Err(StoreError::new(StoreErrorKind::Unreachable, "lost")) } else { answer }
+    }
+}
+
+#[async_trait]
+impl Store for Lossy {
+    async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
+        self.inner.book(ask).await
+    }
+
+    async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
+        self.answer(self.inner.hand_back(message).await)
+    }
+
+    async fn hold(&self, home: &Home, wait: Duration) -> Result<(), StoreError> {
+        self.inner.hold(home, wait).await
+    }
+
+    async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
+        self.inner.usage(home, logs).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hand_back_is_not_sent_again_once_the_store_may_have_forgotten_it() -> Outcome {
+    let inner = MemoryStore::new();
+    let lossy = Lossy { inner: inner.clone(), until: Instant::now() + Duration::from_secs(90) };
+    let limit = Limit::per_hour(100);
+    let (cut_off, other) = (throttle(lossy, limit)?, throttle(inner, limit)?);
+    // All of the same stamp.
+    drop(other.acquire("up").await?);
+    drop(other.acquire("up").await?);
+    cut_off.acquire("up").await?.hand_back();
+    // Somebody waits all the time, so that the line does not let go.
+    let mut callers = JoinSet::new();
+    for seconds in 0..85 {
+        let cut_off = cut_off.clone();
+        callers.spawn(async move {
+            sleep(Duration::from_secs(seconds)).await;
+            cut_off.acquire("up").await.is_ok()
+        });
+    }
+    let granted = callers.join_all().await.into_iter().filter(|&granted| granted).count();
+    sleep(Duration::from_secs(30)).await;
+    let used = other.usage("up").await?.limits[0].used;
+    assert_eq!(used as usize, 2 + granted);
+    Ok(())
+}
