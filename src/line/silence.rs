@@ -19,6 +19,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Silence {
     pub(super) since: Instant,
     failure: Option<Failure>,
+    /// Somebody came since the message was last sent: that try may have begun before the store was back.
+    hurried: bool,
 }
 
 /// The last answer that was none.
@@ -32,7 +34,7 @@ struct Failure {
 
 impl Silence {
     pub(super) const fn new(since: Instant) -> Self {
-        Self { since, failure: None }
+        Self { since, failure: None, hurried: false }
     }
 
     /// Takes note of a failure: the message goes out again after a pause that doubles, up to a second, with jitter.
@@ -45,12 +47,14 @@ impl Silence {
             },
             |failure| failure.backoff,
         );
-        let retry_at = now + backoff.next().unwrap_or(RETRY_PAUSE);
+        let pause = if std::mem::take(&mut self.hurried) { None } else { backoff.next() };
+        let retry_at = now + pause.unwrap_or(RETRY_PAUSE);
         self.failure = Some(Failure { error, at: now, retry_at, backoff });
     }
 
     /// Somebody came and wants an answer: tries again soon.
     pub(super) fn hurry(&mut self, now: Instant) {
+        self.hurried = true;
         if let Some(failure) = &mut self.failure {
             failure.retry_at = failure.retry_at.min(now.max(failure.at + RETRY_PAUSE));
         }
@@ -90,5 +94,9 @@ mod tests {
         assert_eq!(silence.retry_at().unwrap(), start + RETRY_PAUSE);
         silence.hurry(start + Duration::from_millis(70));
         assert_eq!(silence.retry_at().unwrap(), start + RETRY_PAUSE);
+        silence.failed(StoreError::outdated(), start);
+        assert_eq!(silence.retry_at().unwrap(), start + RETRY_PAUSE, "a try that he may have come too late for");
+        silence.failed(StoreError::outdated(), start);
+        assert!(silence.retry_at().unwrap() >= start + Duration::from_secs(1));
     }
 }
