@@ -7,7 +7,7 @@ use outgate::testing::Mode;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use crate::scene::{AT_ONCE, Outcome, Scene, plenty, timed};
+use crate::scene::{AT_ONCE, Outcome, PATIENCE, Scene, plenty, timed};
 
 fn runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
@@ -65,7 +65,7 @@ fn callers_keep_waiting_when_the_runtime_that_drove_their_line_is_dropped() -> O
     drop(first);
     second.block_on(async {
         for caller in callers {
-            drop(timeout(Duration::from_secs(5), caller).await???);
+            drop(timeout(PATIENCE, caller).await???);
         }
         Outcome::Ok(())
     })
@@ -92,7 +92,7 @@ fn callers_are_served_when_the_runtime_that_was_asking_for_them_is_dropped() -> 
     scene.proxy.set(Mode::Pass);
     second.block_on(async {
         for caller in callers {
-            drop(timeout(AT_ONCE, caller).await???);
+            drop(timeout(PATIENCE, caller).await???);
         }
         Outcome::Ok(())
     })
