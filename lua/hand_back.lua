@@ -33,7 +33,10 @@ end
 local at, last = 4, now
 while args[at] do
   last = math.max(last, tonumber(args[at]))
-  for i, log in ipairs(logs) do redis.call('LREM', log.key, '-' .. args[at + i], args[at]) end
+  for i, log in ipairs(logs) do
+    -- To LREM a count of zero would mean all of them.
+    if tonumber(args[at + i]) > 0 then redis.call('LREM', log.key, '-' .. args[at + i], args[at]) end
+  end
   at = at + 1 + #logs
 end
 for _, log in ipairs(logs) do
