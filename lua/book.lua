@@ -208,7 +208,8 @@ local promised = math.min(next, now + MAX_SILENCE) + horizon
 if waiting then
   redis.call('ZREMRANGEBYSCORE', asking_key, '-inf', text(now))
   redis.call('ZADD', asking_key, text(promised), sender)
-  if expires then redis.call('PEXPIRE', asking_key, text(math.ceil((MAX_SILENCE + horizon) / 1000))) end
+  local keep = math.ceil((promised - now) / 1000)
+  if expires and redis.call('PTTL', asking_key) < keep then redis.call('PEXPIRE', asking_key, text(keep)) end
 elseif was_asking then
   redis.call('ZREM', asking_key, sender)
 end
