@@ -5,6 +5,7 @@
 //! thread of its own, so a busy or paused test runtime does not disturb it, and stops when its
 //! value is dropped.
 
+pub mod conformance;
 pub mod oracle;
 
 mod arrival;

@@ -1,0 +1,60 @@
+//! The eleven laws of [`Store`] as checks: whoever writes a store is told here whether it is right.
+//!
+//! One function for each law. It panics when the store breaks the law, and says which law and how. Histories are random
+//! but always the same, so that a failure repeats. Every law uses homes of its own: one store may be checked many times.
+
+mod bounds;
+mod desk;
+mod history;
+mod law;
+mod order;
+mod quota;
+mod silence;
+mod slots;
+mod twice;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub use self::bounds::{law_7, law_8, law_10};
+pub use self::order::{law_2, law_3};
+pub use self::quota::law_1;
+pub use self::silence::law_9;
+pub use self::slots::{law_4, law_5, law_6};
+pub use self::twice::law_11;
+use crate::{ManualClock, Store};
+
+/// A store to be checked, and what only its author knows about it.
+#[async_trait]
+pub trait Subject: Sync {
+    /// The store, on [`clock`](Self::clock).
+    fn store(&self) -> &dyn Store;
+
+    /// The clock of [`store`](Self::store). The checks move it, mostly forwards.
+    fn clock(&self) -> &ManualClock;
+
+    /// Another store of the same kind, empty, on the clock that it has in production.
+    fn running(&self) -> &dyn Store;
+
+    /// Names of everything that [`running`](Self::running) keeps at this moment.
+    async fn kept(&self) -> Vec<String>;
+
+    /// Moves the clock of the calling process, tokio's, on by so much, and no store's with it.
+    async fn age(&self, by: Duration);
+}
+
+/// Checks all laws, one after another.
+pub async fn check_all(subject: &dyn Subject) {
+    law_1(subject).await;
+    law_2(subject).await;
+    law_3(subject).await;
+    law_4(subject).await;
+    law_5(subject).await;
+    law_6(subject).await;
+    law_7(subject).await;
+    law_8(subject).await;
+    law_9(subject).await;
+    law_10(subject).await;
+    law_11(subject).await;
+}

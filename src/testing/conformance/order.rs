@@ -1,0 +1,125 @@
+//! The laws of order: who comes first, and that asking together is asking one by one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::Subject;
+use super::desk::{Desk, EPOCH, at, granted, log};
+use super::history::random_run;
+use super::law::Law;
+use crate::log::Stamp;
+use crate::store::{Grant, Log, Run};
+use crate::{ManualClock, Term};
+
+const CASES: u64 = 200;
+
+/// Slots are given in the order asked.
+///
+/// No start lies before one granted earlier, whoever asked; nobody overtakes a caller of his own process that waits, nor
+/// one of another that insists.
+pub async fn law_2(subject: &dyn Subject) {
+    let law = Law::new(2, "slots are given in the order asked");
+    for seed in 0..CASES {
+        starts_never_go_back(law, subject, seed).await;
+    }
+
+    subject.clock().set(at(0));
+    let mut desk = Desk::new(law, subject.store(), [log("calls", 4, 1_000_000)]);
+    let ask = desk.ask(1, vec![Run::new(1, [3]), Run::new(1, [4]), Run::new(1, [1])]);
+    let grant = desk.send(&ask).await;
+    let expected = Grant::new(at(0), vec![granted(1, at(0))], at(1_000_000));
+    law.equal(&grant, &expected, "a small caller waits behind a large one of its process");
+
+    let mut large = desk.ask(1, vec![Run::new(1, [4])]);
+    large.insist = true;
+    let grant = desk.send(&large).await;
+    law.equal(&grant, &Grant::new(at(0), vec![], at(1_000_000)), "a large caller waits for the whole quota");
+    let grant = desk.book(2, Run::new(1, [1])).await;
+    law.equal(&grant, &Grant::new(at(0), vec![], at(1_000_000)), "nobody overtakes a caller that insists");
+    subject.clock().set(at(900_000));
+    let mut large = desk.ask(1, vec![Run::new(1, [4])]);
+    large.insist = true;
+    let grant = desk.send(&large).await;
+    law.equal(&grant.answers, &vec![granted(1, at(1_000_000))], "the caller that insists gets its slot");
+    let grant = desk.book(2, Run::new(1, [1])).await;
+    let expected = Grant::new(at(900_000), vec![], at(2_000_000));
+    law.equal(&grant, &expected, "the other comes after it");
+}
+
+async fn starts_never_go_back(law: Law, subject: &dyn Subject, seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    let mut desk = Desk::new(law, subject.store(), some_logs(&mut rng));
+    let mut newest = at(0);
+    subject.clock().set(at(0));
+    for _ in 0..20 {
+        let runs = (0..rng.usize(1..4)).map(|_| random_run(&mut rng, &desk.logs)).collect();
+        desk.horizon = Duration::from_micros(rng.u64(0..500_000));
+        let ask = desk.ask(rng.u64(1..4), runs);
+        let grant = desk.send(&ask).await;
+        for answer in grant.answers.iter().filter(|answer| answer.granted) {
+            law.holds(answer.start >= newest, &format!("{answer:?} comes after {newest:?}, seed {seed}"));
+            newest = answer.start;
+        }
+        leap(subject.clock(), &mut rng);
+    }
+}
+
+/// A batch gives what the same asks one by one would.
+///
+/// The callers of random asks, together at one home and alone at its twin: the same callers get the same starts, the first
+/// without an answer is told the same time, and both logs hold the same. What a refused caller is told counts those
+/// before it in its own ask, so that it is not compared.
+pub async fn law_3(subject: &dyn Subject) {
+    let law = Law::new(3, "a batch gives what the same asks one by one would");
+    for seed in 0..CASES {
+        let mut rng = Rng::with_seed(seed);
+        let mut together = Desk::new(law, subject.store(), some_logs(&mut rng));
+        let mut alone = Desk::new(law, subject.store(), Arc::clone(&together.logs));
+        subject.clock().set(at(0));
+        for _ in 0..6 {
+            let runs: Vec<Run> = (0..rng.usize(1..4)).map(|_| random_run(&mut rng, &together.logs)).collect();
+            let horizon = Duration::from_micros(rng.u64(0..500_000));
+            (together.horizon, alone.horizon) = (horizon, horizon);
+            let callers: Vec<Run> =
+                runs.iter().flat_map(|run| vec![Run { callers: 1, ..run.clone() }; run.callers as usize]).collect();
+            let ask = together.ask(1, runs);
+            let batch = together.send(&ask).await;
+            let one_by_one = one_by_one(&mut alone, callers).await;
+            law.equal(&verdicts(&batch), &one_by_one, &format!("seed {seed}, {ask:?}"));
+            law.equal(&together.usage().await, &alone.usage().await, &format!("usage, seed {seed}, {ask:?}"));
+            leap(subject.clock(), &mut rng);
+        }
+    }
+}
+
+/// The start of each granted caller, nothing for each that was refused; then when the first that waits may come.
+type Verdicts = (Vec<Option<Stamp>>, Option<Stamp>);
+
+fn verdicts(batch: &Grant) -> Verdicts {
+    let each = batch.answers.iter().flat_map(|one| vec![one.granted.then_some(one.start); one.callers as usize]);
+    (each.collect(), Some(batch.next).filter(|&next| next != batch.now))
+}
+
+async fn one_by_one(desk: &mut Desk<'_>, callers: Vec<Run>) -> Verdicts {
+    let mut each = Vec::new();
+    for caller in callers {
+        let grant = desk.book(1, caller).await;
+        match grant.answers.first() {
+            Some(one) => each.push(one.granted.then_some(one.start)),
+            None => return (each, Some(grant.next).filter(|&next| next != grant.now)),
+        }
+    }
+    (each, None)
+}
+
+fn some_logs(rng: &mut Rng) -> Vec<Log> {
+    let term = |rng: &mut Rng| Term::new(rng.u32(1..30), rng.i64(1_000..800_000));
+    (0..rng.usize(1..3)).map(|name| Log::new(format!("log{name}"), vec![term(rng), term(rng)])).collect()
+}
+
+fn leap(clock: &ManualClock, rng: &mut Rng) {
+    let now = clock.now().as_micros() - EPOCH;
+    clock.set(at(now + rng.i64(0..300_000)));
+}

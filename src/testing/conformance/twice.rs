@@ -1,0 +1,67 @@
+//! The law of lost replies.
+
+use std::time::Duration;
+
+use super::Subject;
+use super::desk::{Desk, at, fresh_home, granted, log};
+use super::history::History;
+use super::law::Law;
+use crate::StoreErrorKind;
+use crate::store::{Grant, Run, Slots};
+
+const HISTORIES: u64 = 30;
+
+/// The same message sent twice acts once, asks and hand-backs alike.
+///
+/// Random histories in which every message comes twice at once and again later: every answer is what it was, and nothing
+/// else differs from the history in which it came once. And a message that comes after a later one of its sender does not
+/// act at all.
+pub async fn law_11(subject: &dyn Subject) {
+    let law = Law::new(11, "the same message sent twice acts once, asks and hand-backs alike");
+    for seed in 0..HISTORIES {
+        let (store, clock) = (subject.store(), subject.clock());
+        let mut history = History { law, store, clock, home: fresh_home(law), seed, shift: 0, twice: false };
+        let once = history.tell(async || ()).await;
+        (history.home, history.twice) = (fresh_home(law), true);
+        let twice = history.tell(async || ()).await;
+        law.equal(&twice.said, &once.said, &format!("seed {seed}"));
+    }
+    an_equal_slot_of_somebody_else_stays(law, subject).await;
+    what_comes_after_a_later_message_does_not_act(law, subject).await;
+}
+
+async fn an_equal_slot_of_somebody_else_stays(law: Law, subject: &dyn Subject) {
+    subject.clock().set(at(0));
+    let mut desk = Desk::new(law, subject.store(), [log("calls", 9, 1_000_000)]);
+    desk.book(1, Run::new(2, [1])).await;
+    desk.book(2, Run::new(2, [1])).await;
+    let message = desk.returning(1, vec![Slots::new(1, at(0), [1])]);
+    for _ in 0..3 {
+        desk.send_back(&message).await;
+        law.equal(&desk.used().await, &vec![3], "one slot was handed back, in a message that comes again");
+    }
+    subject.clock().set(at(999_999));
+    desk.send_back(&message).await;
+    law.equal(&desk.used().await, &vec![3], "it is remembered for as long as a slot counts");
+}
+
+async fn what_comes_after_a_later_message_does_not_act(law: Law, subject: &dyn Subject) {
+    subject.clock().set(at(0));
+    let mut desk = Desk::new(law, subject.store(), [log("calls", 9, 1_000_000)]);
+    let early_ask = desk.ask(1, vec![Run::new(1, [1])]);
+    let early_return = desk.returning(1, vec![Slots::new(1, at(0), [1])]);
+    let late_ask = desk.ask(1, vec![Run::new(2, [1])]);
+    let grant = desk.send(&late_ask).await;
+    law.equal(&grant, &Grant::new(at(0), vec![granted(2, at(0))], at(0)), "two slots");
+    subject.clock().set(at(500));
+    let outdated = Err(StoreErrorKind::Outdated);
+    let answer = subject.store().book(&early_ask).await.map_err(|error| error.kind());
+    law.equal(&answer, &outdated, "an ask after a later message");
+    let answer = subject.store().hand_back(&early_return).await.map_err(|error| error.kind());
+    law.equal(&answer, &outdated.map(drop), "a hand-back after a later message");
+    law.equal(&desk.used().await, &vec![2], "neither acted");
+    let again = Grant { now: at(500), ..grant };
+    law.equal(&desk.send(&late_ask).await, &again, "the later message still has its answer");
+    let other = desk.book(2, Run::new(1, [1]).max_wait(Duration::ZERO)).await;
+    law.equal(&other.answers, &vec![granted(1, at(500))], "each sender has a stream of its own");
+}
