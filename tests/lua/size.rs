@@ -1,0 +1,59 @@
+//! The largest messages, logs and replies.
+
+use outgate::testing::RedisServer;
+
+use crate::{Desk, Log, NOW, Run, SECOND, must};
+
+const MILLION: u32 = 1_000_000;
+
+#[test]
+fn ten_thousand_units_are_granted_and_handed_back_in_one_message_each() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "batch", Some(NOW));
+    let logs: [Log<'_>; 1] = [("points", &[(10_000, SECOND)])];
+    assert_eq!(desk.book(&logs, &[(1_000, None, &[10])]), [NOW, 0, 1, 0, 1_000]);
+    assert_eq!(desk.int("LLEN", "log:points"), 10_000);
+    assert_eq!(desk.hand_back(&["points"], &[(NOW, &[10_000])]), [NOW]);
+    assert_eq!(desk.int("EXISTS", "log:points"), 0);
+
+    let each: Vec<Run<'_>> = (0..1_000).map(|_| (1, Some(SECOND), &[10][..])).collect();
+    assert_eq!(desk.book(&logs, &each), [NOW, 0, 1, 0, 1_000], "a thousand runs of one");
+    assert_eq!(desk.int("LLEN", "log:points"), 10_000);
+    let slots: Vec<(i64, &[u32])> = (0..1_000).map(|_| (NOW, &[10][..])).collect();
+    assert_eq!(desk.hand_back(&["points"], &slots), [NOW], "a thousand slots of one");
+    assert_eq!(desk.int("EXISTS", "log:points"), 0);
+}
+
+#[test]
+fn a_thousand_callers_each_get_a_start_of_their_own() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "spread", Some(NOW));
+    let logs: [Log<'_>; 1] = [("points", &[(10, 100)])];
+    let reply = desk.book(&logs, &[(1_000, None, &[10])]);
+    let expected: Vec<i64> = (0..1_000).flat_map(|caller| [1, caller * 100, 1]).collect();
+    assert_eq!(reply[2..], expected, "granted");
+    let again = desk.book(&logs, &[(1_000, Some(5), &[10])]);
+    let expected: Vec<i64> = (1_000..2_000).flat_map(|caller| [0, caller * 100, 1]).collect();
+    assert_eq!(again[2..], expected, "refused");
+    desk.number -= 2;
+    assert_eq!(desk.book(&logs, &[(1_000, None, &[10])]), reply, "remembered in full");
+    let slots: Vec<(i64, &[u32])> = (0..1_000).map(|caller| (NOW + caller * 100, &[10][..])).collect();
+    assert_eq!(desk.hand_back(&["points"], &slots), [NOW]);
+    assert_eq!(desk.int("EXISTS", "log:points"), 0);
+}
+
+#[test]
+fn a_quota_of_a_million_fills_to_the_last_unit() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "million", Some(NOW));
+    let logs: [Log<'_>; 1] = [("points", &[(MILLION, SECOND)])];
+    for _ in 0..99 {
+        assert_eq!(desk.book(&logs, &[(1_000, None, &[10])]), [NOW, 0, 1, 0, 1_000]);
+    }
+    assert_eq!(desk.book(&logs, &[(9_999, None, &[1])]), [NOW, 0, 1, 0, 9_999]);
+    assert_eq!(desk.book(&logs, &[(2, None, &[1])]), [NOW, SECOND, 1, 0, 1]);
+    assert_eq!(desk.usage(&logs), [NOW, i64::from(MILLION), SECOND]);
+    assert_eq!(desk.hand_back(&["points"], &[(NOW, &[MILLION])]), [NOW]);
+    assert_eq!(desk.book(&logs, &[(1, None, &[MILLION])]), [NOW, 0, 1, 0, 1], "one caller of a million units");
+    assert_eq!(desk.book(&logs, &[(1, None, &[1])]), [NOW, SECOND]);
+}
