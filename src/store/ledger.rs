@@ -11,6 +11,9 @@ use crate::error::StoreError;
 use crate::limit::micros;
 use crate::log::{SlidingLog, Stamp};
 
+/// How many senders it takes to look for those that are gone.
+const MANY_SENDERS: usize = 64;
+
 /// The logs of one home, the hold on them, and who is asking.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
@@ -139,7 +142,7 @@ impl Ledger {
     }
 
     fn remember(&mut self, now: Stamp, sender: u64, number: u64, memory: i64, answers: &[Answer], next: Stamp) {
-        if !self.seen.contains_key(&sender) {
+        if self.seen.len() >= MANY_SENDERS {
             self.seen.retain(|_, seen| seen.until > now);
         }
         let seen = Seen { number, until: now.plus(memory), answers: answers.to_vec(), next };
