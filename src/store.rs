@@ -79,21 +79,32 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError>;
 }
 
-/// Where the logs that may be asked for together live: one upstream and one scope.
+/// Whose logs: one upstream and one scope.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Home(Arc<str>);
+pub struct Home {
+    /// The upstream, and after a slash the scope.
+    name: Arc<str>,
+    upstream: usize,
+}
 
 impl Home {
     /// The home of an upstream's logs, one for each scope.
     #[must_use]
     pub fn new(upstream: &str, scope: Option<&str>) -> Self {
-        Self(scope.map_or_else(|| upstream.into(), |scope| format!("{upstream}/{scope}").into()))
+        let name = scope.map_or_else(|| upstream.into(), |scope| format!("{upstream}/{scope}").into());
+        Self { name, upstream: upstream.len() }
     }
 
-    /// The name, as it stands in keys.
+    /// The name: the upstream, and after a slash the scope.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
+    }
+
+    /// The upstream's part of the name, and the rest.
+    #[must_use]
+    pub fn split(&self) -> (&str, &str) {
+        self.name.split_at(self.upstream)
     }
 }
 

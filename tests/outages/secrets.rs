@@ -66,7 +66,7 @@ async fn redis_gets_to_know_a_hash_of_128_bits_and_no_more() -> Outcome {
     for (key, value) in found {
         assert_no_secret(&key);
         assert_no_secret(&value);
-        let scope = key.strip_prefix("outgate:v1:{up/").and_then(|rest| rest.split_once("}:")).ok_or("no scope")?.0;
+        let scope = key.strip_prefix("outgate:v1:{up}/").and_then(|rest| rest.split_once(':')).ok_or("no scope")?.0;
         assert!(scope.len() == 32 && scope.bytes().all(|byte| byte.is_ascii_hexdigit()), "{key}");
     }
     Ok(())

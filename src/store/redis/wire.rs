@@ -79,8 +79,9 @@ impl<'a> Wire<'a> {
     }
 
     fn keys(self, home: &Home) -> Keys {
-        // The braces keep all keys of a home in one slot of a Redis Cluster.
-        let key = format!("{}:v1:{{{}}}:", self.prefix, home.as_str());
+        // The braces keep all keys of an upstream in one slot of a Redis Cluster, so that one script may touch any of them.
+        let (upstream, scope) = home.split();
+        let key = format!("{}:v1:{{{upstream}}}{scope}:", self.prefix);
         Keys { stem: key.len(), key }
     }
 }
@@ -199,7 +200,7 @@ mod tests {
                 _ => "?".to_owned(),
             })
             .collect();
-        let keys = ["seen:ff", "hold", "claim", "asking", "log:calls"].map(|key| format!("outgate:v1:{{up/ab}}:{key}"));
+        let keys = ["seen:ff", "hold", "claim", "asking", "log:calls"].map(|key| format!("outgate:v1:{{up}}/ab:{key}"));
         assert_eq!(words[1], "5");
         assert_eq!(words[2..7], keys);
         assert_eq!(words[7..], ["", "7", "255", "250000", "0", "1", "5", "1000", "3", "1000", "2"]);
