@@ -18,7 +18,8 @@ pub(crate) struct Report {
     refused: u32,
     fullest_second: u64,
     seconds: u32,
-    /// `None` where nothing was shared.
+    shared: bool,
+    /// Where Redis could be asked.
     script_calls: Option<u64>,
 }
 
@@ -33,13 +34,14 @@ impl Report {
             refused: count(arrivals.iter().filter(|arrival| !arrival.admitted).count()),
             fullest_second: oracle::worst_window(&stamps, 1_000_000).count,
             seconds: args.seconds,
+            shared: !args.unshared,
             script_calls,
         }
     }
 
     /// The upstream refused a call although the quota was shared.
     pub(crate) fn broke_its_promise(&self) -> bool {
-        self.refused > 0 && self.script_calls.is_some()
+        self.refused > 0 && self.shared
     }
 
     fn processes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,6 +67,7 @@ impl Report {
             Some(calls) => {
                 (format!("{:.3}", ratio(calls, admitted)), format!("per call admitted; Redis ran {calls} scripts"))
             }
+            None if self.shared => ("unknown".to_owned(), "Redis has gone".to_owned()),
             None => ("none".to_owned(), "each process keeps to the limit by itself".to_owned()),
         };
         vec![
@@ -78,15 +81,15 @@ impl Report {
 }
 
 fn quota_note(admitted: u32, sustained: f64, seconds: u32) -> String {
-    let note = format!("{admitted} of the {sustained:.1} calls that the limit sustains in {seconds} s");
-    if f64::from(admitted) > sustained { format!("{note}; the first {QUOTA} may go at once") } else { note }
+    let note = format!("{admitted} of {sustained:.1} that {QUOTA}/s sustains in {seconds} s");
+    if f64::from(admitted) > sustained { format!("{note}; the first {QUOTA} go at once") } else { note }
 }
 
-/// What the limit sustains in some time, N·T/(W + guard): N calls per window and guard.
+/// What the limit sustains in some time: N·T/(W + guard), and N in any shorter time than that.
 fn sustained(seconds: u32) -> f64 {
     let limit = Limit::per_second(QUOTA);
     let span = limit.window() + limit.guard_or_default();
-    f64::from(QUOTA) * f64::from(seconds) / span.as_secs_f64()
+    f64::from(QUOTA) * (f64::from(seconds) / span.as_secs_f64()).max(1.0)
 }
 
 fn ratio(calls: u64, per: u32) -> f64 {
@@ -102,7 +105,7 @@ impl fmt::Display for Report {
         self.processes(f)?;
         writeln!(f)?;
         for (what, value, note) in self.rows() {
-            writeln!(f, "{what:<16}{value:>10}  {note}")?;
+            writeln!(f, "{what:<14}{value:>11}  {note}")?;
         }
         Ok(())
     }

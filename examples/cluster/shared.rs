@@ -22,8 +22,8 @@ impl Shared {
     pub(crate) async fn open(url: Option<&str>) -> Result<Self, Box<dyn Error>> {
         let server = if url.is_none() { Some(RedisServer::start().map_err(explain)?) } else { None };
         let url = url.map(str::to_owned).or_else(|| server.as_ref().map(RedisServer::url)).unwrap_or_default();
-        let client = redis::Client::open(&*url).map_err(unusable)?;
-        let connection = client.get_multiplexed_async_connection().await.map_err(unusable)?;
+        let client = redis::Client::open(&*url).map_err(|error| unusable(&error))?;
+        let connection = client.get_multiplexed_async_connection().await.map_err(|error| unusable(&error))?;
         let prefix = format!("outgate-example-{}-{:08x}", process::id(), fastrand::u32(..));
         Ok(Self { url, prefix, connection, _server: server })
     }
@@ -36,7 +36,7 @@ impl Shared {
 }
 
 /// The URL is left out: there may be a password in it.
-fn unusable(error: redis::RedisError) -> Box<dyn Error> {
+fn unusable(error: &redis::RedisError) -> Box<dyn Error> {
     format!("this Redis cannot be used: {error}").into()
 }
 

@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::io::{self, BufRead as _, Write as _};
 use std::process;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +24,9 @@ use crate::tally::Tally;
 const TASKS: usize = 16;
 /// How long a caller that could not call waits until it tries again.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// One failure is shown, the others are counted.
+static TOLD: Once = Once::new();
 
 /// What a worker needs to know.
 #[derive(Debug, clap::Args)]
@@ -120,10 +123,8 @@ async fn keep_calling(client: ClientWithMiddleware, args: Arc<Args>) -> Tally {
             }
             Err(error) if matches!(outgate::Error::find(&error), Some(outgate::Error::Closed)) => return tally,
             Err(error) => {
-                if tally.failed == 0 {
-                    eprintln!("process {}: {}", args.name, crate::explain(&error));
-                }
                 tally.failed += 1;
+                TOLD.call_once(|| eprintln!("process {}: {}", args.name, crate::explain(&error)));
                 sleep(PAUSE).await;
             }
         }

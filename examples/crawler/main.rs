@@ -32,25 +32,39 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use outgate::testing::StrictUpstream;
 use reqwest::Url;
+use tokio::runtime::Runtime;
 
 use self::args::Args;
 use self::client::Client;
 use self::crawl::Crawl;
 use self::report::Report;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
+    match Runtime::new() {
+        Ok(runtime) => {
+            let code = runtime.block_on(crawl());
+            // A page that takes for ever to parse is not waited for.
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => failure(&error),
+    }
+}
+
+async fn crawl() -> ExitCode {
     match run(Args::parse()).await {
         Ok(report) => {
             // Whoever closed our output does not want the table.
             let _ = write!(io::stdout(), "{report}");
             ExitCode::from(u8::from(report.broke_its_promise()))
         }
-        Err(error) => {
-            eprintln!("crawler: {}", explain(&*error));
-            ExitCode::from(2)
-        }
+        Err(error) => failure(&*error),
     }
+}
+
+fn failure(error: &(dyn Error + 'static)) -> ExitCode {
+    eprintln!("crawler: {}", explain(error));
+    ExitCode::from(2)
 }
 
 async fn run(args: Args) -> Result<Report, Box<dyn Error>> {

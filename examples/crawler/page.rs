@@ -1,15 +1,24 @@
 //! One page: a single call, and what came of it.
 
+use std::error::Error;
+use std::iter;
+use std::time::Duration;
+
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Response, StatusCode, Url};
 use reqwest_middleware::ClientWithMiddleware;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
+use crate::explain;
 use crate::links;
 use crate::wire::Waiting;
 
 /// The largest body that is read.
 const LARGEST: usize = 5_000_000;
+
+/// How long a page may take to parse: elements nested a hundred thousand deep take minutes.
+const LONGEST_PARSE: Duration = Duration::from_secs(5);
 
 /// What came of a call.
 #[derive(Debug)]
@@ -79,17 +88,23 @@ async fn body(mut response: Response) -> Result<Vec<u8>, String> {
 /// Parsing takes a while, and those who wait for their slots must not wait for it.
 async fn parse(body: Vec<u8>, url: Url) -> Outcome {
     let bytes = body.len();
-    let links = spawn_blocking(move || links::of(&String::from_utf8_lossy(&body), &url)).await;
-    links.map_or_else(|_| Outcome::Failed("not to be parsed".to_owned()), |links| Outcome::Page { bytes, links })
+    let parse = spawn_blocking(move || links::of(&String::from_utf8_lossy(&body), &url));
+    match timeout(LONGEST_PARSE, parse).await {
+        Ok(Ok(links)) => Outcome::Page { bytes, links },
+        Ok(Err(_)) | Err(_) => Outcome::Failed("not to be parsed".to_owned()),
+    }
 }
 
 fn reason(error: &reqwest_middleware::Error) -> String {
-    let reason = match outgate::Error::find(error) {
-        Some(outgate::Error::StoreUnavailable { .. }) => "Redis unavailable",
-        Some(_) => "throttled",
-        None if error.is_timeout() => "timeout",
-        None if error.is_connect() => "no connection",
-        None => "connection broken",
-    };
-    reason.to_owned()
+    match outgate::Error::find(error) {
+        Some(error) => explain(error),
+        None if error.is_timeout() => "timeout".to_owned(),
+        None => root_cause(error),
+    }
+}
+
+/// What went wrong in the end: what is above it names the URL, and no two calls would count as alike.
+fn root_cause(error: &(dyn Error + 'static)) -> String {
+    let causes = iter::successors(Some(error), |&error| error.source());
+    causes.last().map(ToString::to_string).unwrap_or_default()
 }

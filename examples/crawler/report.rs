@@ -1,9 +1,10 @@
 //! The table at the end.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::time::Duration;
 
-use indicatif::{HumanBytes, HumanCount};
+use indicatif::HumanCount;
 use outgate::Limit;
 use outgate::testing::{StrictUpstream, oracle};
 
@@ -12,6 +13,12 @@ use crate::client::Client;
 use crate::limits;
 use crate::site;
 use crate::tally::Tally;
+
+/// Reasons for errors that are shown.
+const REASONS: usize = 8;
+
+/// What is counted, how much of it, and a note.
+type Row = (String, String, String);
 
 /// What came of a crawl.
 pub(crate) struct Report {
@@ -34,59 +41,62 @@ impl Report {
         self.refused > 0 && !self.limits.is_empty()
     }
 
-    fn reasons(&self) -> String {
-        let mut reasons: Vec<_> =
-            self.tally.errors.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
-        reasons.truncate(6);
-        reasons.join(", ")
+    /// The most frequent reasons first.
+    fn error_rows(&self) -> Vec<Row> {
+        let mut errors: Vec<_> = self.tally.errors.iter().collect();
+        errors.sort_by_key(|(_, count)| Reverse(*count));
+        errors
+            .iter()
+            .take(REASONS)
+            .map(|(reason, count)| (String::new(), count.to_string(), (*reason).clone()))
+            .collect()
     }
 
-    fn quota_row(&self) -> Option<(String, String)> {
-        let elapsed = self.tally.elapsed;
-        let allowed = |limit: &Limit| allowance(limit, elapsed);
-        let scarcest = self.limits.iter().min_by(|one, other| allowed(one).total_cmp(&allowed(other)))?;
-        let share = 100.0 * f64::from(self.calls) / allowed(scarcest);
-        let of = format!("of {}, which sustains {:.1} calls in this time", limits::text(scarcest), allowed(scarcest));
-        let note = if share > 100.0 { format!("{of}; the first {} may go at once", scarcest.quota()) } else { of };
-        Some((format!("{:.1} %", share.min(100.0)), note))
-    }
-
-    fn rows(&self) -> Vec<(&'static str, String, String)> {
-        let Tally { pages, bytes, redirects, not_html, errors, elapsed, interrupted } = &self.tally;
-        let count = |count: u32| HumanCount(count.into()).to_string();
-        let none = String::new;
-        let mut rows = vec![
-            ("pages", count(*pages), if *interrupted { "interrupted".to_owned() } else { none() }),
-            ("bytes", HumanCount(*bytes).to_string(), HumanBytes(*bytes).to_string()),
-            ("redirects", count(*redirects), none()),
-            ("not HTML", count(*not_html), none()),
-            ("errors", count(errors.values().sum()), self.reasons()),
-            ("calls", count(self.calls), none()),
-            ("429s", count(self.refused), none()),
-            ("seconds", format!("{:.1}", elapsed.as_secs_f64()), none()),
-        ];
-        if let Some(fullest) = self.fullest_second {
-            rows.push((
-                "fullest second",
-                HumanCount(fullest).to_string(),
-                format!("as the site saw it; it allows {}", site::QUOTA),
-            ));
+    fn quota_row(&self) -> Option<Row> {
+        let allowance = |limit: &Limit| allowance(limit, self.tally.elapsed);
+        let scarcest = self.limits.iter().min_by(|one, other| allowance(one).total_cmp(&allowance(other)))?;
+        let share = 100.0 * f64::from(self.calls) / allowance(scarcest);
+        let mut note = format!("of {:.1} that {} sustains", allowance(scarcest), limits::text(scarcest));
+        if share > 100.0 {
+            note = format!("{note}; the first {} go at once", scarcest.quota());
         }
-        rows.extend(self.quota_row().map(|(share, note)| ("quota used", share, note)));
+        Some(("quota used".to_owned(), format!("{:.1} %", share.min(100.0)), note))
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let Tally { pages, bytes, redirects, not_html, errors, elapsed, interrupted } = &self.tally;
+        let row = |what: &str, value: String, note: &str| (what.to_owned(), value, note.to_owned());
+        let count = |what, count: u32| row(what, HumanCount(count.into()).to_string(), "");
+        let interrupted = if *interrupted { "interrupted" } else { "" };
+        let mut rows = vec![
+            row("pages", HumanCount((*pages).into()).to_string(), interrupted),
+            row("bytes", HumanCount(*bytes).to_string(), ""),
+            count("redirects", *redirects),
+            count("not HTML", *not_html),
+            count("errors", errors.values().sum()),
+        ];
+        rows.extend(self.error_rows());
+        rows.extend([count("calls", self.calls), count("429s", self.refused)]);
+        rows.push(row("seconds", format!("{:.1}", elapsed.as_secs_f64()), ""));
+        if let Some(fullest) = self.fullest_second {
+            let note = format!("as the site saw it; it allows {}", site::QUOTA);
+            rows.push(row("fullest second", fullest.to_string(), &note));
+        }
+        rows.extend(self.quota_row());
         rows
     }
 }
 
-/// What a limit sustains in some time, N·T/(W + guard): N calls per window and guard.
+/// What a limit sustains in some time: N·T/(W + guard), and N in any shorter time than that.
 fn allowance(limit: &Limit, elapsed: Duration) -> f64 {
     let span = limit.window() + limit.guard_or_default();
-    f64::from(limit.quota()) * elapsed.as_secs_f64().max(0.001) / span.as_secs_f64()
+    f64::from(limit.quota()) * (elapsed.as_secs_f64() / span.as_secs_f64()).max(1.0)
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (what, value, note) in self.rows() {
-            writeln!(f, "{}", format!("{what:<16}{value:>12}  {note}").trim_end())?;
+            writeln!(f, "{}", format!("{what:<14}{value:>11}  {note}").trim_end())?;
         }
         Ok(())
     }
