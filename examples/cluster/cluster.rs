@@ -9,6 +9,7 @@ use crate::args::Args;
 use crate::child::Child;
 use crate::report::Report;
 use crate::shared::Shared;
+use crate::stall::Stalls;
 use crate::tally::Tally;
 use crate::worker;
 
@@ -23,11 +24,12 @@ pub(crate) async fn run(args: &Args) -> Result<Report, Box<dyn Error>> {
     for child in &mut children {
         child.ready().await?;
     }
+    let stalls = Stalls::watch();
     let before = script_calls(shared.as_mut()).await;
     let tallies = call(&mut children).await?;
     let after = script_calls(shared.as_mut()).await;
     let script_calls = before.zip(after).map(|(before, after)| after.saturating_sub(before));
-    Ok(Report::new(args, tallies, script_calls, &upstream.arrivals()))
+    Ok(Report::new(args, tallies, script_calls, stalls.longest(), &upstream.arrivals()))
 }
 
 fn start(args: &Args, upstream: &StrictUpstream, shared: Option<&Shared>) -> std::io::Result<Vec<Child>> {

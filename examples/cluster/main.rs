@@ -17,6 +17,7 @@ mod child;
 mod cluster;
 mod report;
 mod shared;
+mod stall;
 mod tally;
 mod worker;
 

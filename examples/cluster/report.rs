@@ -21,10 +21,18 @@ pub(crate) struct Report {
     shared: bool,
     /// Where Redis could be asked.
     script_calls: Option<u64>,
+    /// In milliseconds.
+    longest_stall: u64,
 }
 
 impl Report {
-    pub(crate) fn new(args: &Args, tallies: Vec<Tally>, script_calls: Option<u64>, arrivals: &[Arrival]) -> Self {
+    pub(crate) fn new(
+        args: &Args,
+        tallies: Vec<Tally>,
+        script_calls: Option<u64>,
+        longest_stall: u64,
+        arrivals: &[Arrival],
+    ) -> Self {
         let is_of = |arrival: &&Arrival, name: &str| arrival.admitted && arrival.caller.as_deref() == Some(name);
         let admitted_of = |name: &str| count(arrivals.iter().filter(|arrival| is_of(arrival, name)).count());
         let stamps: Vec<_> = arrivals.iter().map(|arrival| arrival.at).collect();
@@ -36,6 +44,7 @@ impl Report {
             seconds: args.seconds,
             shared: !args.unshared,
             script_calls,
+            longest_stall,
         }
     }
 
@@ -67,7 +76,7 @@ impl Report {
             Some(calls) => {
                 (format!("{:.3}", ratio(calls, admitted)), format!("per call admitted; Redis ran {calls} scripts"))
             }
-            None if self.shared => ("unknown".to_owned(), "Redis has gone".to_owned()),
+            None if self.shared => ("unknown".to_owned(), "Redis went away meanwhile".to_owned()),
             None => ("none".to_owned(), "each process keeps to the limit by itself".to_owned()),
         };
         vec![
@@ -76,6 +85,7 @@ impl Report {
             ("fullest second", self.fullest_second.to_string(), format!("the upstream allows {QUOTA}")),
             ("quota used", share, quota_note(admitted, sustained, self.seconds)),
             ("store calls", store_calls, store_note),
+            ("longest stall", format!("{} ms", self.longest_stall), stall_note()),
         ]
     }
 }
@@ -83,6 +93,12 @@ impl Report {
 fn quota_note(admitted: u32, sustained: f64, seconds: u32) -> String {
     let note = format!("{admitted} of {sustained:.1} that {QUOTA}/s sustains in {seconds} s");
     if f64::from(admitted) > sustained { format!("{note}; the first {QUOTA} go at once") } else { note }
+}
+
+/// Calls that arrive later than others by more than the guard are more than any throttle can promise for.
+fn stall_note() -> String {
+    let guard = Limit::per_second(QUOTA).guard_or_default().as_millis();
+    format!("of this machine; above the guard, {guard} ms, it alone may cause 429s")
 }
 
 /// What the limit sustains in some time: N·T/(W + guard), and N in any shorter time than that.

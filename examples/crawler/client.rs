@@ -7,6 +7,7 @@ use std::time::Duration;
 use outgate::{RedisStore, Scope, Throttle, Upstream};
 use reqwest::{Request, Url, redirect, retry};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
+use tokio::signal::ctrl_c;
 
 use crate::args::Args;
 use crate::wire::{Count, Wire};
@@ -34,10 +35,13 @@ impl Client {
         Ok(Self { http, count, throttle })
     }
 
-    /// Lets go of every slot that is still booked.
+    /// Lets go of every slot that is still booked. Who presses Ctrl-C does not wait for a Redis that does not answer.
     pub(crate) async fn close(&self) {
         if let Some(throttle) = &self.throttle {
-            throttle.close().await;
+            tokio::select! {
+                () = throttle.close() => {}
+                _ = ctrl_c() => {}
+            }
         }
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! Without a URL it crawls a site that it brings along, which answers 429 to every call beyond 50 a second. With
 //! `--redis` all crawlers of one host share its limits. It stays on the host and follows links and redirects, each of
-//! which is a call of its own and counted as one. It does not read `robots.txt`: crawl what is yours.
+//! which is a call of its own and counted as one. A page that fails is not tried again. It does not read `robots.txt`:
+//! crawl what is yours.
 //!
 //! The exit code is 0, 1 when the site answered 429 although the crawler was throttled, and 2 when it could not start.
 
