@@ -13,6 +13,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 /// Random histories.
 const HISTORIES: u32 = 2_500;
+const SECOND: i64 = 1_000_000;
 /// Far from zero, so that every digit of a real stamp is exercised.
 const EPOCH: i64 = 1_795_170_949_790_213;
 
@@ -31,6 +32,7 @@ enum Step {
         horizon: u64,
         insist: bool,
         mask: usize,
+        exact: Option<(Exact, i64)>,
     },
     /// The last ask of a sender again, or an outdated one.
     Again {
@@ -51,14 +53,29 @@ enum Step {
     Jump {
         micros: i64,
     },
+    /// To the moment when a slot of before stops counting in some term, or a microsecond beside it.
+    JumpToEnd {
+        which: usize,
+        beside: i64,
+    },
+}
+
+/// What an ask sets to the microsecond: as far as the start that its process was promised before, or one beside it.
+#[derive(Clone, Copy, Debug)]
+enum Exact {
+    Horizon,
+    MaxWait,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let run = (1..12_u32, prop::collection::vec(1..6_u32, 3), prop::option::weighted(0.3, 0..400_000_u64));
     let runs = prop::collection::vec(run, 0..4);
+    let exact = (prop_oneof![Just(Exact::Horizon), Just(Exact::MaxWait)], -1..2_i64);
+    let exact = prop::option::weighted(0.3, exact);
     prop_oneof![
-        8 => (1..5_u64, runs, 0..600_000_u64, any::<bool>(), 1..8_usize)
-            .prop_map(|(sender, runs, horizon, insist, mask)| Step::Ask { sender, runs, horizon, insist, mask }),
+        8 => (1..5_u64, runs, 0..600_000_u64, any::<bool>(), 1..8_usize, exact).prop_map(
+            |(sender, runs, horizon, insist, mask, exact)| Step::Ask { sender, runs, horizon, insist, mask, exact }
+        ),
         1 => (1..5_u64, 0..3_u64).prop_map(|(sender, back)| Step::Again { sender, back }),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(which, twice)| Step::HandBack { which, twice }),
         1 => (-1_000_000..1_000_000_i64).prop_map(|at| Step::HandBackNothing { at }),
@@ -66,11 +83,14 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Usage),
         6 => prop_oneof![0..50_000_i64, 0..2_000_000_i64, -200_000..0_i64, Just(100_000_000_i64)]
             .prop_map(|micros| Step::Jump { micros }),
+        2 => (any::<usize>(), -1..2_i64).prop_map(|(which, beside)| Step::JumpToEnd { which, beside }),
     ]
 }
 
 fn history() -> impl Strategy<Value = History> {
-    let terms = prop::collection::vec((1..40_u32, 1_000..2_000_000_i64), 1..4);
+    // Short spans fill a log beyond its quota, so that it is trimmed.
+    let span = prop_oneof![1_000..20_000_i64, 1_000..2_000_000_i64];
+    let terms = prop::collection::vec((1..40_u32, span), 1..4);
     let logs = prop::collection::vec(terms, 1..4);
     (logs, prop::collection::vec(step(), 1..40)).prop_map(|(logs, steps)| History { logs, steps })
 }
@@ -86,13 +106,14 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
         .collect();
     let mut said = Vec::new();
     let mut number = 0;
+    let mut promised = EPOCH;
     let mut asked: Vec<Ask> = Vec::new();
     let mut booked: Vec<(Arc<[Log]>, Slots)> = Vec::new();
     clock.set(Stamp::from_micros(EPOCH));
     for step in &history.steps {
         number += 1;
         match step {
-            Step::Ask { sender, runs, horizon, insist, mask } => {
+            Step::Ask { sender, runs, horizon, insist, mask, exact } => {
                 let chosen: Vec<Log> = logs
                     .iter()
                     .enumerate()
@@ -114,8 +135,17 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
                     .collect();
                 let mut ask = Ask::new(home.clone(), *sender, number, Arc::clone(&chosen), runs);
                 (ask.horizon, ask.insist) = (Duration::from_micros(*horizon), *insist);
+                if let Some((exact, beside)) = *exact {
+                    let far = u64::try_from(promised - clock.now().as_micros() + beside).unwrap_or(0);
+                    let far = Duration::from_micros(far);
+                    match (exact, ask.runs.first_mut()) {
+                        (Exact::MaxWait, Some(run)) => run.max_wait = Some(far),
+                        _ => ask.horizon = far.min(Duration::from_secs(2)),
+                    }
+                }
                 let grant = store.book(&ask).await;
                 if let Ok(grant) = &grant {
+                    promised = grant.next.as_micros();
                     let costs = ask.runs.iter().flat_map(|run| vec![Arc::clone(&run.costs); run.callers as usize]);
                     let starts = grant.answers.iter().flat_map(|answer| vec![*answer; answer.callers as usize]);
                     for (costs, answer) in costs.zip(starts).filter(|(_, answer)| answer.granted) {
@@ -149,6 +179,13 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
             }
             Step::Hold { wait } => said.push(words(store.hold(home, Duration::from_micros(*wait)).await)),
             Step::Usage => {}
+            Step::JumpToEnd { which, beside } => {
+                if let Some((logs, slots)) = booked.get(which % booked.len().max(1)) {
+                    let terms = &logs[which % logs.len()].terms;
+                    let end = slots.start.as_micros() + terms[which % terms.len()].span + beside;
+                    clock.set(Stamp::from_micros(end.max(clock.now().as_micros() - SECOND / 5)));
+                }
+            }
             Step::Jump { micros } => clock.set(Stamp::from_micros(clock.now().as_micros() + micros)),
         }
         said.push(words(store.usage(home, &logs).await));

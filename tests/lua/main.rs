@@ -61,7 +61,7 @@ impl<'a> Desk<'a> {
     fn try_book(&mut self, logs: &[Log<'_>], runs: &[Run<'_>]) -> Reply {
         let mut keys =
             [&*format!("seen:{:x}", self.sender), "hold", "claim", "asking"].map(|name| self.key(name)).to_vec();
-        let mut args = vec![self.number, self.sender].iter().map(u64::to_string).collect::<Vec<_>>();
+        let mut args = [self.number, self.sender].map(|number| number.to_string()).to_vec();
         args.extend([self.horizon.to_string(), u8::from(self.insist).to_string()]);
         self.logs(logs, &mut keys, &mut args);
         for (callers, max_wait, costs) in runs {

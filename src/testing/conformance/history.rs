@@ -134,9 +134,11 @@ impl Teller<'_> {
             return;
         }
         self.number += 1;
-        let first = self.rng.usize(0..self.held.len());
+        // Mostly of the newest, which is where it matters that older ones still count.
+        let oldest = if self.rng.u8(0..4) == 0 { 0 } else { self.held.len().saturating_sub(20) };
+        let first = self.rng.usize(oldest..self.held.len());
         let logs = Arc::clone(&self.held[first].0);
-        let count = self.rng.usize(1..4).min(self.held.len() - first);
+        let count = self.rng.usize(1..20).min(self.held.len() - first);
         let same = self.held[first..first + count].iter().take_while(|(of, _)| Arc::ptr_eq(of, &logs)).count();
         let slots = self.held.drain(first..first + same).map(|(_, slots)| slots).collect();
         let message = HandBack::new(self.history.home.clone(), self.rng.u64(1..5), self.number, logs, slots);
@@ -209,7 +211,11 @@ fn timeless(said: &Said) -> Said {
 }
 
 fn random_logs(rng: &mut Rng) -> Vec<Log> {
-    let term = |rng: &mut Rng| Term::new(rng.u32(1..25), rng.i64(1_000..1_500_000));
+    let term = |rng: &mut Rng| {
+        // As many short spans as long ones, so that logs of all lengths come up.
+        let most = 1_000 << rng.u32(1..11);
+        Term::new(rng.u32(1..25), rng.i64(1_000..most))
+    };
     let terms = |rng: &mut Rng| (0..rng.usize(1..4)).map(|_| term(rng)).collect::<Vec<_>>();
     (0..rng.usize(1..4)).map(|name| Log::new(format!("log{name}"), terms(rng))).collect()
 }

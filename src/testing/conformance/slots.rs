@@ -93,7 +93,9 @@ pub async fn law_6(subject: &dyn Subject) {
             let grant = desk.book(1, Run::new(1, [12, 1])).await;
             law.equal(&grant.answers, &vec![granted(1, now(500_000))], "it counts for a whole span");
             desk.hand_back(1, Slots::new(1, now(500_000), [12, 1])).await;
+            law.equal(&desk.used().await, &vec![callers * cost, 0], "usage counts it for a whole span, too");
             subject.clock().set(now(500_000));
+            law.equal(&desk.used().await, &vec![0, 0], "and no longer");
             all_at_once(law, &mut desk, callers, cost, now(500_000)).await;
         }
     }
