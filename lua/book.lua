@@ -3,10 +3,11 @@
 -- Atomic, because a start is computed from the entries before it and must be entered before anybody else looks.
 --
 -- KEYS[1] seen     the sender's last message and its answer
--- KEYS[2] hold     no start before this stamp
--- KEYS[3] claim    a caller of large cost that nobody may overtake
--- KEYS[4] asking   processes with callers that wait, by when the entry lapses
--- KEYS[5..] logs   one list of start times for each log
+-- KEYS[2] hold     on this scope
+-- KEYS[3] hold_all on the whole upstream; the same where there is no scope
+-- KEYS[4] claim    a caller of large cost that nobody may overtake
+-- KEYS[5] asking   processes with callers that wait, by when the entry lapses
+-- KEYS[6..] logs   one list of start times for each log
 -- ARGV[1] now      stamp, or empty for the server's clock
 -- ARGV[2] number   of this message in the sender's stream
 -- ARGV[3] sender
@@ -14,27 +15,35 @@
 -- ARGV[5] insist   1: the first caller was put off before
 -- ARGV[6..] for each log: count of terms, then quota and span (µs) of each;
 --           then for each run: callers, longest wait (µs, or empty), cost in each log
--- Returns {now, next, (granted, start, callers)...}: stamp; µs from now until the first caller without an answer may start;
---         1 or 0, µs from now, count
+-- Returns {now, next, held, cause, (granted, start, callers)...}: stamp; µs from now until the first caller without an
+--         answer may start; µs from now until a hold ends, and its cause; 1 or 0, µs from now, count
 -- Errors: OUTDATED a later message of this sender has been seen
 -- Cost: O(callers) when slots are scarce, O(1) reads and one push when they are not
-local seen_key, hold_key, claim_key, asking_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local seen_key, hold_key, hold_all_key, claim_key, asking_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local now, expires = clock(ARGV[1])
 local number, sender, horizon, insist = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local keys, args = KEYS, ARGV
 
 local MAX_MEMORY, MAX_SILENCE, TRIM_SLACK, PIECE = 60000000, 30000000, 64, 1000
 
+-- Read.
+local state = redis.call('MGET', seen_key, hold_key, hold_all_key, claim_key)
+local holds = {}
+if state[2] then holds[1] = read_hold(state[2], now) end
+if state[3] and hold_all_key ~= hold_key then holds[#holds + 1] = read_hold(state[3], now) end
+
 local function reply(next, answers)
-  local out = { now, next - now }
+  local held, cause = 0, 0
+  for _, hold in ipairs(holds) do
+    if hold.stop - now > held then held, cause = hold.stop - now, hold.cause end
+  end
+  local out = { now, next - now, held, cause }
   for i = 1, #answers, 3 do
-    out[i + 2], out[i + 3], out[i + 4] = answers[i], answers[i + 1] - now, answers[i + 2]
+    out[i + 4], out[i + 5], out[i + 6] = answers[i], answers[i + 1] - now, answers[i + 2]
   end
   return out
 end
 
--- Read.
-local state = redis.call('MGET', seen_key, hold_key, claim_key)
 local seen, outdated = recall(state[1], now, number)
 if outdated then return outdated end
 if seen then
@@ -43,7 +52,6 @@ if seen then
   return reply(seen[3], answers)
 end
 
-local hold = tonumber(state[2] or nil)
 local others = redis.call('ZCOUNT', asking_key, '(' .. text(now), '+inf')
 local was_asking = false
 if others > 0 then
@@ -51,19 +59,19 @@ if others > 0 then
   if was_asking then others = others - 1 end
 end
 local had_claim, others_claim = false, nil
-if state[3] then
-  local claim = cmsgpack.unpack(state[3]) -- sender, start, lapse
+if state[4] then
+  local claim = cmsgpack.unpack(state[4]) -- sender, start, lapse
   if claim[3] > now then
     if claim[1] == sender then had_claim = true else others_claim = claim[2] end
   end
 end
 
 local logs, retention, at = {}, 0, 6
-for i = 5, #keys do
+for i = 6, #keys do
   local terms, span, quota
   terms, span, quota, at = read_terms(args, at + 1, tonumber(args[at]))
-  local log = open_log(keys[i], terms, 1)
-  log.retention, log.quota, logs[i - 4] = span, quota, log
+  local log = open_log(keys[i], terms, 1, holds)
+  log.retention, log.quota, logs[i - 5] = span, quota, log
   if span > retention then retention = span end
 end
 
@@ -76,7 +84,7 @@ while args[at] do
 end
 
 -- Decide.
-local floor = math.max(now, hold or now, others_claim or now)
+local floor = math.max(now, others_claim or now)
 local limit = now + horizon
 
 local function earliest_of_all(costs, times)
@@ -126,7 +134,7 @@ end
 
 -- The common case: there is room for one and all, now.
 local function room_for_all()
-  if #runs ~= 1 or share < units or others_claim or callers > most_like(runs[1].costs) then return false end
+  if #runs ~= 1 or #holds > 0 or share < units or others_claim or callers > most_like(runs[1].costs) then return false end
   return earliest_of_all(runs[1].costs, callers) == now
 end
 

@@ -1,25 +1,36 @@
--- Lets no slot start for a while. Only ever lengthens the hold that is there.
+-- Lets no slot start for a while, and then fewer than the limits allow. Only ever lengthens the hold that is there.
 --
--- Atomic, because two processes that learn of different holds must leave the longer one.
+-- Atomic, because two processes that learn of different refusals must leave the longer hold, and count the refusals in a row.
 --
--- KEYS[1] hold     no start before this stamp
+-- KEYS[1] hold     on a scope, or on the whole upstream
 -- ARGV[1] now      stamp, or empty for the server's clock
--- ARGV[2] wait     µs from now
--- Returns {now}: stamp
+-- ARGV[2] recovery µs after the hold in which calls come slower
+-- ARGV[3] cause    0 a refusal, 1 a spending limit, 2 a ban
+-- ARGV[4..] waits  µs from now, by how many refusals came in a row; the last stands for more
+-- Returns {now, held}: stamp; µs from now until the hold ends
 -- Errors: none
 -- Cost: O(1)
 local hold_key = KEYS[1]
 local now, expires = clock(ARGV[1])
-local wait = tonumber(ARGV[2])
+local recovery, cause = tonumber(ARGV[2]), tonumber(ARGV[3])
+local keys, args = KEYS, ARGV
 
 -- Read.
-local hold = tonumber(redis.call('GET', hold_key) or nil)
+local hold = read_hold(redis.call('GET', hold_key), now)
 
--- Decide.
-local until_stamp = now + wait
-if wait > 0 and until_stamp > (hold or now) then
-  -- Write.
-  redis.call('SET', hold_key, text(until_stamp))
-  if expires then redis.call('PEXPIRE', hold_key, text(math.ceil(wait / 1000))) end
+-- Decide. A refusal while a hold lasts belongs to the same incident; one after it, while calls come slower, is the next.
+local refusals = 1
+if hold then refusals = hold.refusals + (hold.stop <= now and 1 or 0) end
+local stop = now + tonumber(args[math.min(3 + refusals, #args)])
+if hold then
+  recovery = math.max(recovery, hold.recovery)
+  if hold.stop >= stop then stop, cause = hold.stop, hold.cause end
 end
-return { now }
+
+-- Write.
+local keep = stop + recovery - now
+if keep > 0 then
+  redis.call('SET', hold_key, cmsgpack.pack({ stop, recovery, refusals, cause }))
+  if expires then redis.call('PEXPIRE', hold_key, text(math.ceil(keep / 1000))) end
+end
+return { now, math.max(stop - now, 0) }

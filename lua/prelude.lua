@@ -8,6 +8,9 @@ local function clock(supplied)
   return tonumber(time[1]) * 1000000 + tonumber(time[2]), true
 end
 
+-- Calls resume at this fraction of the limits' rate after a hold; no start is put further away than FAR.
+local RESUMED, FAR = 10, 1e15
+
 local function text(us) return string.format('%.0f', us) end
 
 -- Reads `count` terms from the arguments at `from`: pairs of quota and span. Also the longest span and the largest quota.
@@ -22,9 +25,34 @@ local function read_terms(args, from, count)
   return terms, retention, quota, from
 end
 
+-- The time that one unit takes by the slowest of some terms.
+local function interval_of(terms)
+  local interval = 0
+  for _, term in ipairs(terms) do interval = math.max(interval, math.ceil(term.span / term.quota)) end
+  return interval
+end
+
+-- A hold: no start before the first stamp; calls come slower for the µs after it; refusals in a row; cause.
+local function read_hold(record, now)
+  if not record then return nil end
+  local hold = cmsgpack.unpack(record)
+  if hold[1] + hold[2] <= now then return nil end
+  return { stop = hold[1], recovery = hold[2], refusals = hold[3], cause = hold[4] }
+end
+
+-- The earliest start of some units under a hold: after it one after another, at first at a tenth of the rate.
+local function after_hold(hold, newest, interval, units)
+  local base, elapsed, gaps = hold.stop, 0, units - 1
+  if newest and newest >= hold.stop then base, elapsed, gaps = newest, newest - hold.stop, units end
+  if elapsed >= hold.recovery then return hold.stop end
+  local slower = RESUMED * hold.recovery / (hold.recovery + (RESUMED - 1) * elapsed)
+  return base + math.min(math.ceil(interval * slower * gaps), FAR)
+end
+
 -- A log: the stored list, and after it the starts that this call adds. `ahead` says how many entries to read at once.
-local function open_log(key, terms, ahead)
-  return { key = key, terms = terms, ahead = ahead, read = {}, added = {}, count = 0 }
+local function open_log(key, terms, ahead, holds)
+  local interval = #holds > 0 and interval_of(terms)
+  return { key = key, terms = terms, ahead = ahead, holds = holds, interval = interval, read = {}, added = {}, count = 0 }
 end
 
 -- The entry with n - 1 newer ones; nil when the log is shorter.
@@ -46,9 +74,11 @@ local function nth_newest(log, n)
   return log.read[n] or nil
 end
 
--- The rule: the earliest start, not before `floor`, for `cost` units under every term of a log.
+-- The rule: the earliest start, not before `floor`, for `cost` units under every term and hold of a log.
 local function earliest(log, floor, cost)
-  local start = math.max(floor, nth_newest(log, 1) or floor)
+  local newest = nth_newest(log, 1)
+  local start = math.max(floor, newest or floor)
+  for _, hold in ipairs(log.holds) do start = math.max(start, after_hold(hold, newest, log.interval, cost)) end
   for _, term in ipairs(log.terms) do
     local n = term.quota - cost + 1
     local entry = n > 0 and nth_newest(log, n)

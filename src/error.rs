@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::store::Cause;
+
 /// Why a call was not let through.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,6 +18,17 @@ pub enum Error {
         /// The upstream whose limit is exhausted.
         upstream: Arc<str>,
         /// When this very call could have gone, counted from now: each caller is told its own time.
+        retry_after: Duration,
+    },
+    /// Stop, and ask a human: the upstream said that waiting does not cure it.
+    #[error("{upstream}: nobody sends for {retry_after:?}, because of {}", .cause.words())]
+    #[non_exhaustive]
+    Barred {
+        /// The upstream that said so.
+        upstream: Arc<str>,
+        /// What it said.
+        cause: Cause,
+        /// How long until a call is let through, to see whether it still says so.
         retry_after: Duration,
     },
     /// Survive without the store, or fail: the shared log could not be reached in time.

@@ -39,7 +39,7 @@
 //!         ─ ask   ─▶ line ─▶ store.book(ask)      one script call for the whole line
 //!         ─ wait  ─▶ sleeps once, until its slot starts
 //!         ─ send  ─▶ the rest of the client
-//!         ─ settle─▶ never left this machine: handed back;  may have left: kept
+//!         ─ settle─▶ never left this machine: handed back;  may have left: kept;  refused: hold
 //! ```
 //!
 //! # The promise
@@ -56,6 +56,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
+mod backoff;
 mod call;
 #[cfg(any(test, feature = "testing"))]
 mod clock;
@@ -68,6 +69,7 @@ mod log;
 mod middleware;
 mod permit;
 mod process;
+mod refusing;
 mod scope;
 pub mod store;
 #[cfg(feature = "testing")]
@@ -77,6 +79,7 @@ mod upstream;
 mod usage;
 
 pub use self::acquire::Acquire;
+pub use self::backoff::Backoff;
 pub use self::call::Call;
 #[cfg(any(test, feature = "testing"))]
 pub use self::clock::ManualClock;

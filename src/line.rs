@@ -20,7 +20,7 @@ use self::state::State;
 use crate::error::Error;
 use crate::limit::Term;
 use crate::process::Process;
-use crate::store::{Home, Log};
+use crate::store::{Cause, Home, Log};
 
 /// One line: a process, a home, and the logs that everybody in it needs a slot in.
 pub(crate) struct Line {
@@ -109,6 +109,23 @@ impl Line {
         let mut state = self.lock();
         state.give(slot, self, Instant::now());
         self.see_to(state);
+    }
+
+    /// Lets nobody here send for a while.
+    pub(crate) fn withhold(self: &Arc<Self>, wait: Duration, cause: Cause) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        state.withhold(now + wait, cause, self, now);
+        self.see_to(state);
+    }
+
+    /// Whether this is the line of a home, or of a scope of that upstream.
+    pub(crate) fn belongs_to(&self, home: &Home) -> bool {
+        self.home == *home || self.home.of_upstream().as_ref() == Some(home)
+    }
+
+    pub(crate) const fn home(&self) -> &Home {
+        &self.home
     }
 
     /// Lets go of everybody who waits, and of every slot.

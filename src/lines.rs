@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::line::Line;
-use crate::store::Home;
+use crate::store::{Cause, Home};
 
 /// How long [`Lines::close`] waits for the store.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -47,6 +47,14 @@ impl Lines {
 
     pub(crate) fn find(&self, home: &Home) -> Option<Arc<Line>> {
         self.lock().lines.get(home).map(Arc::clone)
+    }
+
+    /// Lets nobody of this process send to a home, or to any scope of an upstream, for a while.
+    pub(crate) fn withhold(&self, home: &Home, wait: Duration, cause: Cause) {
+        let held: Vec<_> = self.lock().lines.values().filter(|line| line.belongs_to(home)).map(Arc::clone).collect();
+        for line in held {
+            line.withhold(wait, cause);
+        }
     }
 
     /// Closes every line, and waits until each has told the store what it hands back.

@@ -39,22 +39,26 @@ impl ReqwestMiddleware for Middleware {
         let asked = self.throttle.ask(route).map_err(throttled)?;
         let permit = asked.wait().await.map_err(throttled)?;
         let outcome = next.run(request, extensions).await;
-        settle(permit, outcome)
+        self.settle(permit, outcome)
     }
 }
 
-/// Keeps the slot of a call that may have been sent, hands back that of one that never left this machine.
-fn settle(permit: Permit, outcome: Result<Response>) -> Result<Response> {
-    match outcome {
-        Ok(mut response) => {
-            response.extensions_mut().insert(permit.passage());
-            Ok(response)
-        }
-        Err(error) => {
-            if never_sent(&error) {
-                permit.hand_back();
+impl Middleware {
+    /// Keeps the slot of a call that may have been sent, hands back that of one that never left this machine, and holds
+    /// everybody when the upstream refused.
+    fn settle(&self, permit: Permit, outcome: Result<Response>) -> Result<Response> {
+        match outcome {
+            Ok(mut response) => {
+                self.throttle.read(&permit, &response);
+                response.extensions_mut().insert(permit.passage());
+                Ok(response)
             }
-            Err(error)
+            Err(error) => {
+                if never_sent(&error) {
+                    permit.hand_back();
+                }
+                Err(error)
+            }
         }
     }
 }

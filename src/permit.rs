@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::line::Line;
 use crate::line::queue::Slot;
+use crate::store::Home;
 
 /// The right to make one call, now.
 ///
@@ -52,6 +53,10 @@ impl Permit {
     #[must_use]
     pub const fn late(&self) -> Duration {
         self.late
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        self.line.home()
     }
 
     pub(crate) fn passage(&self) -> Passage {

@@ -1,6 +1,7 @@
 //! What a throttle asks of the place where its logs are kept, and the laws that every such place obeys.
 
 mod decision;
+mod hold;
 pub(crate) mod ledger;
 mod memory;
 #[cfg(feature = "redis")]
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub(crate) use self::hold::Held;
+pub use self::hold::{Cause, Hold};
 pub use self::memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
@@ -64,12 +67,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// As for [`Store::book`].
     async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError>;
 
-    /// Lets no slot of a home start within the next `wait`. Only ever lengthens the hold that is there.
+    /// Lets no slot of a home start for a while, and says for how long. Only ever lengthens the hold that is there. A hold
+    /// on an upstream's home without a scope holds all its scopes.
     ///
     /// # Errors
     ///
     /// As for [`Store::book`].
-    async fn hold(&self, home: &Home, wait: Duration) -> Result<(), StoreError>;
+    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Duration, StoreError>;
 
     /// Counts what a home's logs hold, without changing anything.
     ///
@@ -101,6 +105,12 @@ impl Home {
         &self.name
     }
 
+    /// The home of the whole upstream, where this is that of a scope.
+    #[must_use]
+    pub fn of_upstream(&self) -> Option<Self> {
+        (self.upstream < self.name.len()).then(|| Self::new(&self.name[..self.upstream], None))
+    }
+
     /// The upstream's part of the name, and the rest.
     #[must_use]
     pub fn split(&self) -> (&str, &str) {
@@ -128,6 +138,12 @@ impl Log {
     /// For how long an entry of this log counts, in microseconds.
     pub(crate) fn retention(&self) -> i64 {
         self.terms.iter().map(|term| term.span).max().unwrap_or(0)
+    }
+
+    /// The time that one unit takes by the slowest of the terms, in microseconds.
+    pub(crate) fn interval(&self) -> i64 {
+        let of_term = |term: &Term| (term.span + i64::from(term.quota) - 1) / i64::from(term.quota.max(1));
+        self.terms.iter().map(of_term).max().unwrap_or(0)
     }
 
     /// The most units that can ever start at once.
@@ -217,6 +233,8 @@ pub struct Grant {
     pub answers: Vec<Answer>,
     /// The earliest start of the first caller without an answer; `now` or earlier when there is none.
     pub next: Stamp,
+    /// Until when nobody sends at all, and why.
+    pub held: Option<(Stamp, Cause)>,
 }
 
 /// What became of some callers next to each other.
@@ -243,7 +261,7 @@ impl Grant {
     /// An answer given at `now`.
     #[must_use]
     pub const fn new(now: Stamp, answers: Vec<Answer>, next: Stamp) -> Self {
-        Self { now, answers, next }
+        Self { now, answers, next, held: None }
     }
 
     /// Callers that have an answer.

@@ -6,9 +6,14 @@ use std::time::Duration;
 
 use reqwest::{Method, Request, Url};
 
+use crate::backoff::Backoff;
 use crate::error::ConfigError;
+use crate::feedback::Dialect;
 use crate::limit::Limit;
 use crate::scope::Scope;
+
+/// The longest recovery after a hold.
+const MAX_RECOVERY: Duration = Duration::from_secs(3_600);
 
 type Predicate = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
 
@@ -21,6 +26,7 @@ type Predicate = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
 ///
 /// * scope: the whole upstream shares one log
 /// * max wait: none, a call waits as long as it takes
+/// * dialect: the general one; backoff: that of [`Backoff`]; recovery: 10 s
 ///
 /// ```
 /// use outgate::{Limit, Scope, Upstream};
@@ -39,6 +45,9 @@ pub struct Upstream {
     pub(crate) limits: Vec<Limit>,
     pub(crate) scope: Scope,
     pub(crate) max_wait: Option<Duration>,
+    pub(crate) dialect: Dialect,
+    pub(crate) backoff: Backoff,
+    pub(crate) recovery: Duration,
     hosts: Vec<String>,
     paths: Vec<String>,
     methods: Vec<Method>,
@@ -54,6 +63,9 @@ impl Upstream {
             limits: Vec::new(),
             scope: Scope::upstream(),
             max_wait: None,
+            dialect: Dialect::GENERAL,
+            backoff: Backoff::default(),
+            recovery: Duration::from_secs(10),
             hosts: Vec::new(),
             paths: Vec::new(),
             methods: Vec::new(),
@@ -111,6 +123,27 @@ impl Upstream {
         self
     }
 
+    /// How its responses are read, where they differ from what their headers seem to say.
+    #[must_use]
+    pub const fn dialect(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
+        self
+    }
+
+    /// How long nobody sends after a refusal that names no time.
+    #[must_use]
+    pub const fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// How long after a hold calls come slower than the limits allow: at first at a tenth of the rate. At most an hour.
+    #[must_use]
+    pub const fn recovery(mut self, recovery: Duration) -> Self {
+        self.recovery = recovery;
+        self
+    }
+
     /// Whether a request belongs to this upstream.
     pub(crate) fn matches(&self, request: &Request) -> bool {
         let said =
@@ -131,6 +164,12 @@ impl Upstream {
         }
         if self.limits.is_empty() {
             return wrong("limit", "an upstream needs at least one limit");
+        }
+        if let Some(fault) = self.backoff.fault() {
+            return wrong("backoff", fault);
+        }
+        if self.recovery > MAX_RECOVERY {
+            return wrong("recovery", &format!("{:?} is longer than an hour", self.recovery));
         }
         for host in &self.hosts {
             let bare = host.strip_prefix("*.").unwrap_or(host);
@@ -232,6 +271,8 @@ mod tests {
             (Upstream::new("a b").limit(Limit::per_second(1)), "name"),
             (Upstream::new("a}b").limit(Limit::per_second(1)), "name"),
             (Upstream::new("x".repeat(65)).limit(Limit::per_second(1)), "name"),
+            (up().backoff(Backoff::new().min(Duration::ZERO)), "backoff"),
+            (up().recovery(Duration::from_secs(3_601)), "recovery"),
             (up().host(""), "host"),
             (up().host("*."), "host"),
             (up().host("a.*.com"), "host"),

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outgate::store::{Ask, HandBack, Home, Log, Run, Slots};
+use outgate::store::{Ask, HandBack, Hold, Home, Log, Run, Slots};
 use outgate::testing::RedisServer;
 use outgate::{ManualClock, MemoryStore, RedisStore, Stamp, Store, StoreError, Term};
 use proptest::prelude::*;
@@ -46,8 +46,11 @@ enum Step {
     HandBackNothing {
         at: i64,
     },
+    /// On the scope or the whole upstream.
     Hold {
-        wait: u64,
+        waits: Vec<u64>,
+        recovery: u64,
+        all: bool,
     },
     Usage,
     Jump {
@@ -79,7 +82,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1..5_u64, 0..3_u64).prop_map(|(sender, back)| Step::Again { sender, back }),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(which, twice)| Step::HandBack { which, twice }),
         1 => (-1_000_000..1_000_000_i64).prop_map(|at| Step::HandBackNothing { at }),
-        1 => (0..700_000_u64).prop_map(|wait| Step::Hold { wait }),
+        1 => (prop::collection::vec(0..700_000_u64, 1..4), 0..3_000_000_u64, any::<bool>())
+            .prop_map(|(waits, recovery, all)| Step::Hold { waits, recovery, all }),
         1 => Just(Step::Usage),
         6 => prop_oneof![0..50_000_i64, 0..2_000_000_i64, -200_000..0_i64, Just(100_000_000_i64)]
             .prop_map(|micros| Step::Jump { micros }),
@@ -177,7 +181,10 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
                 let message = HandBack::new(home.clone(), 9, number, logs.clone(), vec![slots]);
                 said.push(words(store.hand_back(&message).await));
             }
-            Step::Hold { wait } => said.push(words(store.hold(home, Duration::from_micros(*wait)).await)),
+            Step::Hold { waits, recovery, all } => {
+                let whom = if *all { home.of_upstream() } else { None };
+                said.push(words(store.hold(whom.as_ref().unwrap_or(home), &hold(waits, *recovery)).await));
+            }
             Step::Usage => {}
             Step::JumpToEnd { which, beside } => {
                 if let Some((logs, slots)) = booked.get(which % booked.len().max(1)) {
@@ -191,6 +198,13 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
         said.push(words(store.usage(home, &logs).await));
     }
     said
+}
+
+fn hold(waits: &[u64], recovery: u64) -> Hold {
+    let mut hold = Hold::new(Duration::ZERO);
+    hold.waits = waits.iter().map(|&wait| Duration::from_micros(wait)).collect();
+    hold.recovery = Duration::from_micros(recovery);
+    hold
 }
 
 fn words(answer: Result<impl std::fmt::Debug, StoreError>) -> String {
@@ -212,7 +226,7 @@ fn the_scripts_and_the_ledger_answer_alike() {
     runner
         .run(&history(), |history| {
             homes.set(homes.get() + 1);
-            let home = Home::new("parity", Some(&homes.get().to_string()));
+            let home = Home::new(&format!("parity-{}", homes.get()), Some("scope"));
             let expected = runtime.block_on(tell(&memory, &clock, &home, &history));
             let answered = runtime.block_on(tell(&redis, &clock, &home, &history));
             prop_assert_eq!(answered, expected);

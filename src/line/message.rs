@@ -129,10 +129,18 @@ impl State {
                 }
             }
         }
+        if let Some((until, cause)) = grant.held {
+            self.withhold(now + until.since(grant.now), cause, line, now);
+        }
+        let held = self.held.map(|(until, _)| until).filter(|&until| until > now);
         // Slower than the fastest by more than a slot may be late: nobody knows how much of that its way here took.
         let slow = line.process.excess(round_trip) > line.stale_after;
+        let mut withheld = false;
         for (ticket, slot) in slots {
-            let usable = !slow && !self.closed;
+            // Held by this process, and the store does not know yet.
+            let early = held.is_some_and(|until| slot.start < until);
+            withheld |= early;
+            let usable = !slow && !early && !self.closed;
             self.surplus.extend(if usable { self.queue.give_to(ticket, slot, now) } else { Some(slot) });
         }
         for (ticket, retry_after) in refused {
@@ -154,6 +162,11 @@ impl State {
                 self.ask_at = Some(now + pause);
             }
             self.refuse_late(line, now);
+        }
+        if let Some(until) = held.filter(|_| withheld) {
+            self.next_slot = self.next_slot.max(Some(until));
+            let near = until.checked_sub(line.process.horizon).unwrap_or(now);
+            self.ask_at = self.ask_at.max(Some(near));
         }
     }
 

@@ -132,6 +132,14 @@ impl Queue {
         Some(slot)
     }
 
+    /// Takes every slot that starts before `until` from its caller.
+    pub(crate) fn take_slots_before(&mut self, until: Instant) -> Vec<Slot> {
+        let early = |waiter: &mut Waiter| waiter.slot.take_if(|slot| slot.start < until);
+        let slots: Vec<_> = self.waiters.iter_mut().filter_map(early).collect();
+        self.slotted -= slots.len();
+        slots
+    }
+
     /// When the first slot starts.
     pub(crate) fn first_start(&self) -> Option<Instant> {
         if self.slotted == 0 {

@@ -9,6 +9,7 @@ use super::message::Message;
 use super::queue::{Queue, Slot, Waiter, Wish};
 use super::silence::{MEMORY, PATIENCE, Silence};
 use crate::error::Error;
+use crate::store::Cause;
 
 /// Everything that changes about a line.
 #[derive(Debug, Default)]
@@ -24,6 +25,8 @@ pub(super) struct State {
     pub(super) closed: bool,
     /// The store has callers of this line on record as waiting.
     pub(super) on_record: bool,
+    /// Nobody sends before this, and why.
+    pub(super) held: Option<(Instant, Cause)>,
     /// No ask before this.
     pub(super) ask_at: Option<Instant>,
     /// The first caller without a slot cannot start before this.
@@ -51,6 +54,9 @@ impl State {
     pub(super) fn join(&mut self, waiter: Waiter, line: &Line, now: Instant) -> Result<bool, Error> {
         if self.closed {
             return Err(Error::Closed);
+        }
+        if let Some(barred) = self.barred(line, now) {
+            return Err(barred);
         }
         if !self.queue.has_unslotted() {
             (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
@@ -80,6 +86,29 @@ impl State {
     pub(super) fn give(&mut self, slot: Slot, line: &Line, now: Instant) {
         let unwanted = if slot.is_stale(now, line.stale_after) { Some(slot) } else { self.queue.give(slot, now) };
         self.surplus.extend(unwanted);
+    }
+
+    /// Nobody sends before `until`: whoever holds an earlier slot asks again, and who cannot be helped by waiting is told.
+    pub(super) fn withhold(&mut self, until: Instant, cause: Cause, line: &Line, now: Instant) {
+        if self.held.is_some_and(|(held, _)| held >= until) || until <= now {
+            return;
+        }
+        tracing::debug!(upstream = &*line.upstream, held = ?until - now, cause = cause.words(), "held");
+        self.held = Some((until, cause));
+        let early = self.queue.take_slots_before(until);
+        if !early.is_empty() {
+            self.surplus.extend(early);
+            self.ask_at = None;
+        }
+        if let Some(barred) = self.barred(line, now) {
+            self.queue.drop_hopeless(|_, _| Some(barred.clone()));
+        }
+    }
+
+    /// The error for callers whom waiting does not help.
+    fn barred(&self, line: &Line, now: Instant) -> Option<Error> {
+        let (until, cause) = self.held.filter(|(until, cause)| *until > now && *cause != Cause::Refusal)?;
+        Some(Error::Barred { upstream: Arc::clone(&line.upstream), cause, retry_after: until - now })
     }
 
     pub(super) fn close(&mut self) {

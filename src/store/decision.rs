@@ -1,13 +1,13 @@
 //! Who gets a slot: the part of an ask that needs no clock, no key and no memory of earlier asks.
 
-use super::{Answer, Ask, Log, Run};
+use super::{Answer, Ask, Held, Log, Run};
 use crate::log::{SlidingLog, Stamp};
 
 /// Within what an ask is decided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) now: Stamp,
-    /// No start lies before: now, a hold, somebody else's claim.
+    /// No start lies before: now, somebody else's claim.
     pub(super) floor: Stamp,
     /// No slot is booked after: now and the horizon.
     pub(super) limit: Stamp,
@@ -31,14 +31,15 @@ pub(super) struct Decision {
 #[derive(Debug)]
 pub(super) struct View<'a> {
     logs: Vec<(Option<&'a SlidingLog>, &'a Log)>,
+    holds: &'a [Held],
     added: Vec<Vec<Stamp>>,
 }
 
 impl<'a> View<'a> {
-    pub(super) fn new(logs: impl Iterator<Item = (Option<&'a SlidingLog>, &'a Log)>) -> Self {
+    pub(super) fn new(logs: impl Iterator<Item = (Option<&'a SlidingLog>, &'a Log)>, holds: &'a [Held]) -> Self {
         let logs: Vec<_> = logs.collect();
         let added = vec![Vec::new(); logs.len()];
-        Self { logs, added }
+        Self { logs, holds, added }
     }
 
     /// The starts to enter into each log.
@@ -55,10 +56,14 @@ impl<'a> View<'a> {
     }
 
     /// The rule, over all logs: one common start for `times` callers of these costs.
-    fn earliest(&self, floor: Stamp, costs: &[u32], times: u32) -> Stamp {
+    pub(super) fn earliest(&self, floor: Stamp, costs: &[u32], times: u32) -> Stamp {
         let mut start = floor;
         for (index, (&cost, (_, log))) in costs.iter().zip(&self.logs).enumerate() {
-            start = start.max(self.nth_newest(index, 1).unwrap_or(start));
+            let newest = self.nth_newest(index, 1);
+            start = start.max(newest.unwrap_or(start));
+            for hold in self.holds {
+                start = start.max(hold.earliest(newest, log.interval(), u64::from(cost) * u64::from(times)));
+            }
             for term in log.terms.iter() {
                 let n = (term.quota as usize + 1).saturating_sub(cost as usize * times as usize);
                 start = self.nth_newest(index, n).map_or(start, |entry| start.max(entry.plus(term.span)));

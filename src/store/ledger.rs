@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::decision::{Bounds, View};
-use super::{Answer, Ask, Grant, HandBack, Log, LogUsage, MAX_MEMORY, MAX_SILENCE, TermUsage};
+use super::{Answer, Ask, Grant, HandBack, Held, Hold, Log, LogUsage, MAX_MEMORY, MAX_SILENCE, TermUsage};
 use crate::error::StoreError;
-use crate::limit::micros;
+use crate::limit::{Term, micros};
 use crate::log::{SlidingLog, Stamp};
 
 /// How many senders it takes to look for those that are gone.
@@ -18,7 +18,7 @@ const MANY_SENDERS: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     logs: HashMap<Arc<str>, SlidingLog>,
-    hold: Option<Stamp>,
+    hold: Option<Held>,
     /// A caller of large cost that nobody may overtake.
     claim: Option<Claim>,
     /// Processes with callers that wait, and when each entry lapses: its promised next ask, and some slack.
@@ -43,9 +43,11 @@ struct Seen {
 }
 
 impl Ledger {
-    pub(crate) fn book(&mut self, now: Stamp, ask: &Ask) -> Result<Grant, StoreError> {
+    /// Decides on an ask; `hold_all` is the hold on the whole upstream, where this is the home of a scope.
+    pub(crate) fn book(&mut self, now: Stamp, hold_all: Option<Held>, ask: &Ask) -> Result<Grant, StoreError> {
+        let holds = self.holds(now, hold_all);
         if let Some(seen) = self.seen(now, ask.sender, ask.number)? {
-            return Ok(Grant::new(now, seen.answers.clone(), seen.next));
+            return Ok(grant(now, seen.answers.clone(), seen.next, &holds));
         }
         // Read.
         let others = self.asking.iter().filter(|&(&sender, &lapse)| sender != ask.sender && lapse > now).count();
@@ -55,9 +57,9 @@ impl Ledger {
         let others_claim = claim.filter(|claim| claim.sender != ask.sender).map(|claim| claim.start);
 
         // Decide.
-        let floor = now.max(self.hold.unwrap_or(now)).max(others_claim.unwrap_or(now));
+        let floor = now.max(others_claim.unwrap_or(now));
         let limit = now.plus(micros(ask.horizon));
-        let mut view = View::new(ask.logs.iter().map(|log| (self.logs.get(&log.name), log)));
+        let mut view = View::new(ask.logs.iter().map(|log| (self.logs.get(&log.name), log)), &holds);
         let processes = u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1);
         let share = if processes == 1 { u64::MAX } else { view.share(ask, floor, limit, processes) };
         let bounds = Bounds { now, floor, limit, share, closed: others_claim.is_some() };
@@ -85,7 +87,7 @@ impl Ledger {
             let memory = ask.retention().saturating_add(micros(ask.horizon)).min(MAX_MEMORY);
             self.remember(now, ask.sender, ask.number, memory, &decision.answers, decision.next);
         }
-        Ok(Grant::new(now, decision.answers, decision.next))
+        Ok(grant(now, decision.answers, decision.next, &holds))
     }
 
     pub(crate) fn hand_back(&mut self, now: Stamp, message: &HandBack) -> Result<(), StoreError> {
@@ -106,20 +108,33 @@ impl Ledger {
         Ok(())
     }
 
-    pub(crate) fn hold(&mut self, until: Stamp) {
-        self.hold = self.hold.max(Some(until));
+    /// Holds this home, and says until when.
+    pub(crate) fn hold(&mut self, now: Stamp, hold: &Hold) -> Stamp {
+        self.hold.insert(Held::after(self.hold, now, hold)).until
     }
 
-    pub(crate) fn usage(&self, now: Stamp, logs: &[Log]) -> Vec<LogUsage> {
-        let floor = self.hold.map_or(now, |hold| now.max(hold));
+    /// The hold on this home, while it means anything.
+    pub(crate) fn held(&self, now: Stamp) -> Option<Held> {
+        self.hold.filter(|hold| hold.over() > now)
+    }
+
+    fn holds(&self, now: Stamp, hold_all: Option<Held>) -> Vec<Held> {
+        self.held(now).into_iter().chain(hold_all).collect()
+    }
+
+    pub(crate) fn usage(&self, now: Stamp, hold_all: Option<Held>, logs: &[Log]) -> Vec<LogUsage> {
+        let holds = self.holds(now, hold_all);
         let empty = SlidingLog::new();
         let of_log = |log: &Log| {
             let entries = self.logs.get(&log.name).unwrap_or(&empty);
-            let of_term = |term: usize| TermUsage {
-                used: u32::try_from(entries.used(now, log.terms[term].span)).unwrap_or(u32::MAX),
-                next: entries.earliest(floor, &log.terms[term..=term], 1).since(now),
+            let of_term = |term: &Term| {
+                let alone = Log::new(Arc::clone(&log.name), [*term]);
+                TermUsage {
+                    used: u32::try_from(entries.used(now, term.span)).unwrap_or(u32::MAX),
+                    next: View::new([(Some(entries), &alone)].into_iter(), &holds).earliest(now, &[1], 1).since(now),
+                }
             };
-            LogUsage::new((0..log.terms.len()).map(of_term).collect())
+            LogUsage::new(log.terms.iter().map(of_term).collect())
         };
         logs.iter().map(of_log).collect()
     }
@@ -127,7 +142,7 @@ impl Ledger {
     /// Whether nothing here means anything any more.
     pub(crate) fn is_spent(&self, now: Stamp) -> bool {
         self.logs.values().all(|log| log.is_spent(now))
-            && self.hold.is_none_or(|hold| hold <= now)
+            && self.held(now).is_none()
             && self.claim.as_ref().is_none_or(|claim| claim.lapse <= now)
             && self.asking.values().all(|&lapse| lapse <= now)
             && self.seen.values().all(|seen| seen.until <= now)
@@ -159,4 +174,13 @@ impl Ledger {
         }
         entries.trim(now, log.largest_quota());
     }
+}
+
+/// An answer, with the hold that lasts longest.
+fn grant(now: Stamp, answers: Vec<Answer>, next: Stamp, holds: &[Held]) -> Grant {
+    let lasting = holds.iter().filter(|hold| hold.until > now);
+    // Of equal ones the first, as a script would have it.
+    let longest = lasting.reduce(|first, other| if other.until > first.until { other } else { first });
+    let held = longest.map(|hold| (hold.until, hold.cause));
+    Grant { held, ..Grant::new(now, answers, next) }
 }

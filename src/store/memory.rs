@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::ledger::Ledger;
-use super::{Ask, Grant, HandBack, Home, Log, LogUsage, Store};
+use super::{Ask, Grant, HandBack, Held, Hold, Home, Log, LogUsage, Store};
 #[cfg(any(test, feature = "testing"))]
 use crate::clock::ManualClock;
 use crate::error::StoreError;
@@ -84,10 +84,21 @@ impl MemoryStore {
         }
     }
 
+    /// The hold on the whole upstream, where a home is that of a scope.
+    fn hold_all(&self, home: &Home) -> Option<Held> {
+        let home = home.of_upstream()?;
+        let shard = lock(self.shard(&home));
+        shard.ledgers.get(&home)?.held(self.now())
+    }
+
+    fn shard(&self, home: &Home) -> &Mutex<Shard> {
+        let index = usize::try_from(self.hasher.hash_one(home) % SHARDS as u64).unwrap_or(0);
+        &self.shards[index]
+    }
+
     /// Runs `act` on the ledger of a home at the time read under its lock, so that times never run backwards within a home.
     fn with<T>(&self, home: &Home, act: impl FnOnce(&mut Ledger, Stamp) -> T) -> T {
-        let index = usize::try_from(self.hasher.hash_one(home) % SHARDS as u64).unwrap_or(0);
-        let mut shard = lock(&self.shards[index]);
+        let mut shard = lock(self.shard(home));
         let now = self.now();
         if let Some(ledger) = shard.ledgers.get_mut(home) {
             return act(ledger, now);
@@ -120,19 +131,20 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 #[async_trait]
 impl Store for MemoryStore {
     async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
-        self.with(&ask.home, |ledger, now| ledger.book(now, ask))
+        let hold_all = self.hold_all(&ask.home);
+        self.with(&ask.home, |ledger, now| ledger.book(now, hold_all, ask))
     }
 
     async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
         self.with(&message.home, |ledger, now| ledger.hand_back(now, message))
     }
 
-    async fn hold(&self, home: &Home, wait: Duration) -> Result<(), StoreError> {
-        self.with(home, |ledger, now| ledger.hold(now.plus(micros(wait))));
-        Ok(())
+    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Duration, StoreError> {
+        Ok(self.with(home, |ledger, now| ledger.hold(now, hold).since(now)))
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
-        Ok(self.with(home, |ledger, now| ledger.usage(now, logs)))
+        let hold_all = self.hold_all(home);
+        Ok(self.with(home, |ledger, now| ledger.usage(now, hold_all, logs)))
     }
 }

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 
 use self::link::Link;
 use self::script::Script;
-use super::{Ask, Grant, HandBack, Home, Log, LogUsage, Store};
+use super::{Ask, Grant, HandBack, Hold, Home, Log, LogUsage, Store};
 #[cfg(any(test, feature = "testing"))]
 use crate::clock::ManualClock;
 use crate::error::{StoreError, StoreErrorKind};
@@ -150,9 +150,9 @@ impl Store for RedisStore {
         self.call(script::hand_back(), |cmd| wire.hand_back(cmd, message)).await.map(drop)
     }
 
-    async fn hold(&self, home: &Home, wait: Duration) -> Result<(), StoreError> {
+    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Duration, StoreError> {
         let wire = self.wire();
-        self.call(script::hold(), |cmd| wire.hold(cmd, home, wait)).await.map(drop)
+        wire::held(&self.call(script::hold(), |cmd| wire.hold(cmd, home, hold)).await?)
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {

@@ -36,11 +36,22 @@ struct Desk<'a> {
     number: u64,
     horizon: i64,
     insist: bool,
+    /// For how long the last ask was told that it is held, and the cause.
+    held: Vec<i64>,
 }
 
 impl<'a> Desk<'a> {
     fn new(server: &RedisServer, home: &'a str, now: Option<i64>) -> Self {
-        Self { client: must(server.client()), home, now, sender: 1, number: 1, horizon: 250_000, insist: false }
+        Self {
+            client: must(server.client()),
+            home,
+            now,
+            sender: 1,
+            number: 1,
+            horizon: 250_000,
+            insist: false,
+            held: Vec::new(),
+        }
     }
 
     fn key(&self, name: &str) -> String {
@@ -59,8 +70,9 @@ impl<'a> Desk<'a> {
     }
 
     fn try_book(&mut self, logs: &[Log<'_>], runs: &[Run<'_>]) -> Reply {
-        let mut keys =
-            [&*format!("seen:{:x}", self.sender), "hold", "claim", "asking"].map(|name| self.key(name)).to_vec();
+        let mut keys = [&*format!("seen:{:x}", self.sender), "hold", "hold_all", "claim", "asking"]
+            .map(|name| self.key(name))
+            .to_vec();
         let mut args = [self.number, self.sender].map(|number| number.to_string()).to_vec();
         args.extend([self.horizon.to_string(), u8::from(self.insist).to_string()]);
         self.logs(logs, &mut keys, &mut args);
@@ -71,10 +83,12 @@ impl<'a> Desk<'a> {
         self.run("book", &keys, &args)
     }
 
-    /// The reply to an ask: flat integers, `{now, next, (granted, start, callers)...}`. The next message has a new number.
+    /// The reply to an ask: flat integers, `{now, next, held, cause, (granted, start, callers)...}`, of which the hold is kept
+    /// apart. The next message has a new number.
     fn book(&mut self, logs: &[Log<'_>], runs: &[Run<'_>]) -> Vec<i64> {
-        let reply = integers(&self.try_book(logs, runs));
-        assert!(reply.len() >= 2 && (reply.len() - 2).is_multiple_of(3), "{reply:?}");
+        let mut reply = integers(&self.try_book(logs, runs));
+        assert!(reply.len() >= 4 && (reply.len() - 4).is_multiple_of(3), "{reply:?}");
+        self.held = reply.drain(2..4).collect();
         assert!(reply[2..].chunks(3).all(|answer| (0..=1).contains(&answer[0]) && answer[2] > 0), "{reply:?}");
         self.number += 1;
         reply
@@ -99,11 +113,11 @@ impl<'a> Desk<'a> {
 
     fn hold(&mut self, wait: i64) -> Vec<i64> {
         let keys = [self.key("hold")];
-        integers(&self.run("hold", &keys, &[wait.to_string()]))
+        integers(&self.run("hold", &keys, &["0".to_owned(), "0".to_owned(), wait.to_string()]))
     }
 
     fn usage(&mut self, logs: &[Log<'_>]) -> Vec<i64> {
-        let (mut keys, mut args) = (vec![self.key("hold")], Vec::new());
+        let (mut keys, mut args) = (vec![self.key("hold"), self.key("hold_all")], Vec::new());
         self.logs(logs, &mut keys, &mut args);
         integers(&self.run("usage", &keys, &args))
     }

@@ -31,10 +31,12 @@ fn every_branch_of_book_replies_in_the_same_shape() {
     let expected = [NOW + SECOND - 100, 100, 1, 100, 1, 0, SECOND + 100, 1, 1, 100, 1];
     assert_eq!(desk.book(&FOUR, &ahead), expected, "one booked, one refused, one booked, one beyond the share");
 
-    assert_eq!(desk.hold(3 * SECOND), [NOW + SECOND - 100]);
+    assert_eq!(desk.held, [0, 0]);
+    assert_eq!(desk.hold(3 * SECOND), [NOW + SECOND - 100, 3 * SECOND]);
     assert_eq!(desk.book(&FOUR, &[(1, None, &[1])]), [NOW + SECOND - 100, 3 * SECOND], "held");
+    assert_eq!(desk.held, [3 * SECOND, 0]);
     desk.home = "claim";
-    assert_eq!(desk.hold(3 * SECOND), [NOW + SECOND - 100]);
+    assert_eq!(desk.hold(3 * SECOND), [NOW + SECOND - 100, 3 * SECOND]);
     desk.insist = true;
     assert_eq!(desk.book(&FOUR, &[(1, None, &[4])]), [NOW + SECOND - 100, 3 * SECOND], "a caller insists");
     desk.sender = 3;
@@ -69,8 +71,8 @@ fn the_other_scripts_reply_the_time_first() {
     assert_eq!(desk.hand_back(&["calls"], &[]), [NOW], "nothing");
     assert_eq!(desk.hand_back(&["calls", "points"], &[(NOW, &[0, 0])]), [NOW], "nothing of each");
     assert_eq!(desk.usage(&logs), [NOW, 1, 0, 1, 0, 4, 0]);
-    assert_eq!(desk.hold(0), [NOW]);
-    assert_eq!(desk.hold(7), [NOW]);
+    assert_eq!(desk.hold(0), [NOW, 0]);
+    assert_eq!(desk.hold(7), [NOW, 7]);
     assert_eq!(desk.usage(&logs), [NOW, 1, 7, 1, 7, 4, 7]);
 }
 
@@ -100,11 +102,12 @@ fn a_stamp_keeps_all_its_digits() {
     let promised = (next + 250_000).to_string();
     assert_eq!(texts(&desk.of("LRANGE", "log:calls", &["0", "-1"])), [NOW.to_string()]);
     assert_eq!(desk.of("ZSCORE", "asking", &["1"]).text(), Some(&*promised));
-    assert_eq!(desk.of("GET", "hold", &[]).text(), Some(&*(NOW + 1_234_567).to_string()));
     let unpack = "local out = cmsgpack.unpack(redis.call('GET', KEYS[1]))
         for i, part in ipairs(out) do out[i] = type(part) == 'number' and string.format('%.0f', part) or part end
         return out";
-    let (claim, seen) = (desk.key("claim"), desk.key("seen:1"));
+    let (claim, seen, hold) = (desk.key("claim"), desk.key("seen:1"), desk.key("hold"));
+    let hold = texts(&must(desk.client.command(&["EVAL", unpack, "1", &hold])));
+    assert_eq!(hold, [&(NOW + 1_234_567).to_string(), "0", "1", "0"]);
     let claim = texts(&must(desk.client.command(&["EVAL", unpack, "1", &claim])));
     assert_eq!(claim, ["1", &next.to_string(), &promised]);
     let seen = texts(&must(desk.client.command(&["EVAL", unpack, "1", &seen])));

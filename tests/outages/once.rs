@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outgate::store::{Answer, Ask, Grant, HandBack, Home, Log, LogUsage, Run, Slots};
+use outgate::store::{Answer, Ask, Grant, HandBack, Hold, Home, Log, LogUsage, Run, Slots};
 use outgate::testing::{Mode, RedisServer};
 use outgate::{Limit, ManualClock, MemoryStore, RedisStore, Stamp, Store, StoreError, StoreErrorKind, Term};
 use tokio::task::JoinSet;
@@ -100,7 +100,7 @@ async fn a_hand_back_of_a_slot_far_ahead_is_remembered_until_the_slot_no_longer_
     ];
     for store in stores {
         let (home, logs) = (Home::new("up", None), [Log::new("calls", [Term::new(2, 10_000)])]);
-        store.hold(&home, Duration::from_millis(200)).await?;
+        store.hold(&home, &Hold::new(Duration::from_millis(200))).await?;
         let booked = store.book(&Ask::new(home.clone(), 1, 1, logs.clone(), vec![Run::new(2, [1])])).await?;
         let [Answer { callers: 2, start, granted: true, .. }] = booked.answers[..] else {
             return Err(format!("{booked:?}").into());
@@ -137,8 +137,8 @@ impl Store for Lossy {
         self.answer(self.inner.hand_back(message).await)
     }
 
-    async fn hold(&self, home: &Home, wait: Duration) -> Result<(), StoreError> {
-        self.inner.hold(home, wait).await
+    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Duration, StoreError> {
+        self.inner.hold(home, hold).await
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {

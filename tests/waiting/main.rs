@@ -4,6 +4,7 @@
 
 mod cancelling;
 mod ending;
+mod holding;
 mod order;
 mod refusing;
 mod sharing;

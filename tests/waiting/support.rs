@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outgate::store::{Ask, Grant, HandBack, Home, Log, LogUsage};
+use outgate::store::{Ask, Grant, HandBack, Hold, Home, Log, LogUsage};
 use outgate::{Limit, MemoryStore, Store, StoreError, Throttle, Upstream};
 use tokio::time::{Instant, sleep};
 
@@ -57,8 +57,8 @@ impl Store for Counting {
         self.inner.hand_back(message).await
     }
 
-    async fn hold(&self, home: &Home, wait: Duration) -> Result<(), StoreError> {
-        self.inner.hold(home, wait).await
+    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Duration, StoreError> {
+        self.inner.hold(home, hold).await
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {

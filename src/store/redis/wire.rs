@@ -8,7 +8,7 @@ use redis::{Cmd, Value};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::limit::micros;
 use crate::log::Stamp;
-use crate::store::{Answer, Ask, Grant, HandBack, Home, Log, LogUsage, MAX_MEMORY, TermUsage};
+use crate::store::{Answer, Ask, Cause, Grant, HandBack, Hold, Home, Log, LogUsage, MAX_MEMORY, TermUsage};
 
 /// Writes keys and arguments, in the order that the scripts' headers give.
 #[derive(Clone, Copy)]
@@ -24,8 +24,9 @@ impl<'a> Wire<'a> {
 
     pub(super) fn book(self, cmd: &mut Cmd, ask: &Ask) {
         let mut keys = self.keys(&ask.home);
-        cmd.arg(4 + ask.logs.len());
-        cmd.arg(keys.seen(ask.sender)).arg(keys.of("hold")).arg(keys.of("claim")).arg(keys.of("asking"));
+        cmd.arg(5 + ask.logs.len());
+        cmd.arg(keys.seen(ask.sender)).arg(keys.of("hold")).arg(self.hold_all(&ask.home));
+        cmd.arg(keys.of("claim")).arg(keys.of("asking"));
         keys.logs(cmd, &ask.logs);
         self.now(cmd);
         cmd.arg(ask.number).arg(ask.sender).arg(micros(ask.horizon)).arg(u8::from(ask.insist));
@@ -56,16 +57,22 @@ impl<'a> Wire<'a> {
         }
     }
 
-    pub(super) fn hold(self, cmd: &mut Cmd, home: &Home, wait: Duration) {
+    pub(super) fn hold(self, cmd: &mut Cmd, home: &Home, hold: &Hold) {
         let mut keys = self.keys(home);
         cmd.arg(1).arg(keys.of("hold"));
         self.now(cmd);
-        cmd.arg(micros(wait));
+        cmd.arg(micros(hold.recovery)).arg(hold.cause.code());
+        for &wait in &hold.waits {
+            cmd.arg(micros(wait));
+        }
+        if hold.waits.is_empty() {
+            cmd.arg(0);
+        }
     }
 
     pub(super) fn usage(self, cmd: &mut Cmd, home: &Home, logs: &[Log]) {
         let mut keys = self.keys(home);
-        cmd.arg(1 + logs.len()).arg(keys.of("hold"));
+        cmd.arg(2 + logs.len()).arg(keys.of("hold")).arg(self.hold_all(home));
         keys.logs(cmd, logs);
         self.now(cmd);
         terms(cmd, logs);
@@ -76,6 +83,10 @@ impl<'a> Wire<'a> {
             Some(now) => cmd.arg(now.as_micros()),
             None => cmd.arg(""),
         };
+    }
+
+    fn hold_all(self, home: &Home) -> String {
+        format!("{}:v1:{{{}}}:hold", self.prefix, home.split().0)
     }
 
     fn keys(self, home: &Home) -> Keys {
@@ -125,8 +136,11 @@ fn terms(cmd: &mut Cmd, logs: &[Log]) {
 
 /// Reads the answer to an ask.
 pub(super) fn grant(ask: &Ask, reply: &Value) -> Result<Grant, StoreError> {
-    let (now, next, rest) = match integers(reply)?.as_slice() {
-        [now, next, rest @ ..] if rest.len() % 3 == 0 => (Stamp::from_micros(*now), *next, rest.to_vec()),
+    let (now, next, held, rest) = match integers(reply)?.as_slice() {
+        [now, next, held, cause, rest @ ..] if rest.len() % 3 == 0 => {
+            let (now, cause) = (Stamp::from_micros(*now), Cause::of(*cause).ok_or_else(malformed)?);
+            (now, *next, (*held > 0).then(|| (now.plus(*held), cause)), rest.to_vec())
+        }
         _ => return Err(malformed()),
     };
     let answer = |part: &[i64]| match *part {
@@ -141,7 +155,15 @@ pub(super) fn grant(ask: &Ask, reply: &Value) -> Result<Grant, StoreError> {
     if answered > u64::from(ask.callers()) {
         return Err(malformed());
     }
-    Ok(Grant::new(now, answers, now.plus(next)))
+    Ok(Grant { held, ..Grant::new(now, answers, now.plus(next)) })
+}
+
+/// Reads for how long a home is held.
+pub(super) fn held(reply: &Value) -> Result<Duration, StoreError> {
+    match integers(reply)?.as_slice() {
+        [_, held] => u64::try_from(*held).map(Duration::from_micros).map_err(|_| malformed()),
+        _ => Err(malformed()),
+    }
 }
 
 /// Reads the answer to a question for usage.
@@ -200,18 +222,19 @@ mod tests {
                 _ => "?".to_owned(),
             })
             .collect();
-        let keys = ["seen:ff", "hold", "claim", "asking", "log:calls"].map(|key| format!("outgate:v1:{{up}}/ab:{key}"));
-        assert_eq!(words[1], "5");
-        assert_eq!(words[2..7], keys);
-        assert_eq!(words[7..], ["", "7", "255", "250000", "0", "1", "5", "1000", "3", "1000", "2"]);
+        let keys = ["/ab:seen:ff", "/ab:hold", ":hold", "/ab:claim", "/ab:asking", "/ab:log:calls"];
+        let keys = keys.map(|key| format!("outgate:v1:{{up}}{key}"));
+        assert_eq!(words[1], "6");
+        assert_eq!(words[2..8], keys);
+        assert_eq!(words[8..], ["", "7", "255", "250000", "0", "1", "5", "1000", "3", "1000", "2"]);
     }
 
     #[test]
     fn an_answer_is_read_back() {
-        let grant = grant(&ask(), &ints(&[1_000, 50, 1, 0, 2, 0, 70, 1])).unwrap();
+        let grant = grant(&ask(), &ints(&[1_000, 50, 9, 2, 1, 0, 2, 0, 70, 1])).unwrap();
         let at = Stamp::from_micros;
         assert_eq!(grant.answers, [Answer::new(2, at(1_000), true), Answer::new(1, at(1_070), false)]);
-        assert_eq!((grant.now, grant.next), (at(1_000), at(1_050)));
+        assert_eq!((grant.now, grant.next, grant.held), (at(1_000), at(1_050), Some((at(1_009), Cause::Ban))));
     }
 
     #[test]
@@ -222,17 +245,19 @@ mod tests {
             Value::SimpleString("OK".to_owned()),
             ints(&[]),
             ints(&[1]),
-            ints(&[1, 0, 1]),
-            ints(&[1, 0, 2, 0, 1]),
-            ints(&[1, 0, 1, 0, -1]),
-            ints(&[1, 0, 1, 0, 4]),
-            ints(&[1, 0, 1, 0, i64::MAX]),
+            ints(&[1, 0, 0]),
+            ints(&[1, 0, 0, 3]),
+            ints(&[1, 0, 0, 0, 1]),
+            ints(&[1, 0, 0, 0, 2, 0, 1]),
+            ints(&[1, 0, 0, 0, 1, 0, -1]),
+            ints(&[1, 0, 0, 0, 1, 0, 4]),
+            ints(&[1, 0, 0, 0, 1, 0, i64::MAX]),
             Value::Array(vec![Value::Int(1), Value::Nil]),
         ];
         for lie in lies {
             assert_eq!(grant(&ask(), &lie).unwrap_err().kind(), StoreErrorKind::Malformed, "{lie:?}");
         }
-        let extreme = grant(&ask(), &ints(&[i64::MAX, i64::MAX, 1, i64::MIN, 1])).unwrap();
+        let extreme = grant(&ask(), &ints(&[i64::MAX, i64::MAX, i64::MAX, 0, 1, i64::MIN, 1])).unwrap();
         assert_eq!(extreme.next, Stamp::from_micros(i64::MAX), "saturates");
         let logs = [Log::new("calls", [Term::new(5, 1_000)])];
         for lie in [ints(&[]), ints(&[1]), ints(&[1, 2]), ints(&[1, -2, 0]), ints(&[1, 2, -1])] {

@@ -8,7 +8,7 @@ use super::Subject;
 use super::desk::{Desk, at, fresh_home, granted, log};
 use super::history::History;
 use super::law::Law;
-use crate::store::{Answer, Grant, Home, Run, Slots};
+use crate::store::{Answer, Cause, Grant, Home, Run, Slots};
 
 const HISTORIES: u64 = 15;
 
@@ -25,14 +25,15 @@ pub async fn law_7(subject: &dyn Subject) {
     law.equal(&before.answers, &vec![granted(3, at(0)), granted(1, at(100_000))], "three now, one booked");
 
     desk.hold(SECOND).await;
-    law.equal(&desk.send(&first).await, &before, "slots given before stay");
+    let held = |grant: Grant| Grant { held: Some((at(1_000_000), Cause::Refusal)), ..grant };
+    law.equal(&desk.send(&first).await, &held(before), "slots given before stay");
     law.equal(&desk.used().await, &vec![4], "slots given before still count");
     let grant = desk.book(1, Run::new(1, [1])).await;
-    law.equal(&grant, &Grant::new(at(0), vec![], at(1_000_000)), "the next waits until the hold is over");
+    law.equal(&grant, &held(Grant::new(at(0), vec![], at(1_000_000))), "the next waits until the hold is over");
     let refused = desk.book(2, Run::new(1, [1]).max_wait(Duration::from_micros(999_999))).await;
     law.equal(&refused.answers, &vec![Answer::new(1, at(1_000_000), false)], "who cannot wait so long is refused");
     let waits = desk.book(2, Run::new(1, [1]).max_wait(SECOND)).await;
-    law.equal(&waits, &Grant::new(at(0), vec![], at(1_000_000)), "who can wait exactly so long waits");
+    law.equal(&waits, &held(Grant::new(at(0), vec![], at(1_000_000))), "who can wait exactly so long waits");
     law.equal(&desk.usage().await[0].terms[0].next, &SECOND, "usage says so, too");
 
     let gone = desk.ask(2, vec![]);

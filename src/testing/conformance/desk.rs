@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::law::Law;
 use crate::log::Stamp;
-use crate::store::{Answer, Ask, Grant, HandBack, Home, Log, LogUsage, Run, Slots};
+use crate::store::{Answer, Ask, Grant, HandBack, Hold, Home, Log, LogUsage, Run, Slots};
 use crate::{Store, Term};
 
 /// When every history begins: far from zero, so that no digit of a real stamp is spared.
@@ -90,7 +90,7 @@ impl<'a> Desk<'a> {
     }
 
     pub(super) async fn hold(&self, wait: Duration) {
-        self.law.answered(self.store.hold(&self.home, wait).await);
+        self.law.answered(self.store.hold(&self.home, &Hold::new(wait)).await);
     }
 
     pub(super) async fn usage(&self) -> Vec<LogUsage> {

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use super::desk::EPOCH;
 use super::law::Law;
 use crate::log::Stamp;
-use crate::store::{Ask, Grant, HandBack, Home, Log, LogUsage, Run, Slots};
+use crate::store::{Ask, Grant, HandBack, Hold, Home, Log, LogUsage, Run, Slots};
 use crate::{ManualClock, Store, StoreError, StoreErrorKind, Term};
 
 const STEPS: usize = 150;
@@ -92,8 +92,8 @@ impl Teller<'_> {
             9..12 => self.hand_back().await,
             12 => {
                 let wait = Duration::from_micros(self.rng.u64(0..400_000));
-                let answer = self.history.store.hold(&self.history.home, wait).await;
-                self.note(answer.map(|()| Said::Done));
+                let answer = self.history.store.hold(&self.history.home, &Hold::new(wait)).await;
+                self.note(answer.map(|_| Said::Done));
             }
             13 => {
                 let answer = self.history.store.usage(&self.history.home, &self.logs).await;

@@ -1,0 +1,35 @@
+//! What follows when an upstream refuses: a hold for the whole cluster, and then a gentle start.
+
+use std::time::Duration;
+
+use crate::feedback::{Feedback, Reach, Refusal};
+use crate::store::{Cause, Hold, Home};
+use crate::upstream::Upstream;
+
+/// The hold that a response asks for, and on whom; `None` when it was served.
+///
+/// Whether a wait was told or not, what follows is the same for every refusal: waits that nobody told grow with each
+/// refusal in a row.
+pub(crate) fn hold(upstream: &Upstream, home: &Home, feedback: &Feedback, random: f64) -> Option<(Home, Hold)> {
+    let refusal = feedback.refusal()?;
+    // Zero is not a licence to retry at once.
+    let told = feedback.wait().filter(|wait| !wait.is_zero());
+    if refusal == Refusal::Overload && told.is_none() {
+        // One page that fails is no reason for a cluster to fall silent.
+        return None;
+    }
+    let mut hold = Hold::new(Duration::ZERO);
+    hold.waits = match told {
+        Some(wait) => vec![wait + feedback.margin()],
+        None => upstream.backoff.waits(random),
+    };
+    // A lock is somebody else's doing: nothing is to be shrunk for it.
+    hold.recovery = if refusal == Refusal::Lock { Duration::ZERO } else { upstream.recovery };
+    hold.cause = match refusal {
+        Refusal::Spend => Cause::Spend,
+        Refusal::Ban => Cause::Ban,
+        _ => Cause::Refusal,
+    };
+    let all = feedback.reach() == Some(Reach::Upstream);
+    Some((if all { home.of_upstream().unwrap_or_else(|| home.clone()) } else { home.clone() }, hold))
+}

@@ -1,0 +1,138 @@
+//! Nobody sends for a while, and then at a pace that recovers. Pure: time is an argument.
+
+use std::time::Duration;
+
+use crate::limit::micros;
+use crate::log::Stamp;
+
+/// The share of the limits' rate at which calls resume after a hold, as its inverse.
+pub(crate) const RESUMED: f64 = 10.0;
+
+/// No start is put further away than this.
+const FAR: f64 = 1e15;
+
+/// What a process tells the store when an upstream refuses: nobody sends for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hold {
+    /// How long, by how many refusals came in a row: the first stands for one, the last for more than there are.
+    pub waits: Vec<Duration>,
+    /// For how long after it calls come slower than the limits allow: at first at a tenth of the rate, growing evenly.
+    pub recovery: Duration,
+    /// Why, for whoever waits meanwhile.
+    pub cause: Cause,
+}
+
+impl Hold {
+    /// A hold of this length, after which calls come at full rate.
+    #[must_use]
+    pub fn new(wait: Duration) -> Self {
+        Self { waits: vec![wait], recovery: Duration::ZERO, cause: Cause::Refusal }
+    }
+}
+
+/// Why nobody sends for a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The upstream refused a call, for its quota or because it was busy: wait.
+    #[default]
+    Refusal,
+    /// What may be spent is spent: waiting does not help.
+    Spend,
+    /// The upstream bans us: waiting may help, calling makes it worse.
+    Ban,
+}
+
+impl Cause {
+    /// What it is called in errors.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Refusal => "a refusal",
+            Self::Spend => "a spending limit",
+            Self::Ban => "a ban",
+        }
+    }
+
+    /// What a script calls it.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Refusal => 0,
+            Self::Spend => 1,
+            Self::Ban => 2,
+        }
+    }
+
+    /// The cause that a script calls so.
+    pub(crate) const fn of(code: i64) -> Option<Self> {
+        match code {
+            0 => Some(Self::Refusal),
+            1 => Some(Self::Spend),
+            2 => Some(Self::Ban),
+            _ => None,
+        }
+    }
+}
+
+/// A hold as a store keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// No start before this.
+    pub(crate) until: Stamp,
+    /// Microseconds after that in which calls come slower.
+    pub(crate) recovery: i64,
+    /// Refusals in a row.
+    pub(crate) refusals: usize,
+    pub(crate) cause: Cause,
+}
+
+impl Held {
+    /// The hold after another refusal at `now`. Refusals while it lasts belong to the same incident; one after it, while
+    /// calls still come slower, is the next in a row. It only ever lengthens.
+    pub(crate) fn after(before: Option<Self>, now: Stamp, hold: &Hold) -> Self {
+        let before = before.filter(|before| before.over() > now);
+        let refusals = before.map_or(1, |before| before.refusals + usize::from(before.until <= now));
+        let wait = hold.waits.get(refusals - 1).or(hold.waits.last()).copied().unwrap_or_default();
+        let new = Self { until: now.plus(micros(wait)), recovery: micros(hold.recovery), refusals, cause: hold.cause };
+        match before {
+            Some(before) if before.until >= new.until => {
+                Self { refusals, recovery: new.recovery.max(before.recovery), ..before }
+            }
+            Some(before) => Self { recovery: new.recovery.max(before.recovery), ..new },
+            None => new,
+        }
+    }
+
+    /// When calls come at full rate again.
+    pub(crate) const fn over(&self) -> Stamp {
+        self.until.plus(self.recovery)
+    }
+
+    /// The earliest start of `units`, in a log whose newest entry is `newest` and whose limits allow one each `interval`:
+    /// after the hold, one after another, at a tenth of the rate, which grows to all of it by the end of the recovery.
+    ///
+    /// The arithmetic is that of Lua, operation by operation, whose numbers are floats.
+    pub(crate) fn earliest(&self, newest: Option<Stamp>, interval: i64, units: u64) -> Stamp {
+        let (base, elapsed, gaps) = match newest.filter(|newest| *newest >= self.until) {
+            None => (self.until, 0, units.saturating_sub(1)),
+            Some(newest) => (newest, newest.as_micros() - self.until.as_micros(), units),
+        };
+        if elapsed >= self.recovery {
+            return self.until;
+        }
+        let recovery = float(self.recovery);
+        let slower = RESUMED * recovery / (recovery + (RESUMED - 1.0) * float(elapsed));
+        let gap = (float(interval) * slower * float(i64::try_from(gaps).unwrap_or(i64::MAX))).ceil();
+        base.plus(whole(gap.min(FAR)))
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "as in Lua")]
+const fn float(integer: i64) -> f64 {
+    integer as f64
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "whole, and at most FAR")]
+const fn whole(float: f64) -> i64 {
+    float as i64
+}

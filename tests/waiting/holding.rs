@@ -1,0 +1,152 @@
+//! After a refusal: the whole cluster falls silent, and resumes gently.
+
+use std::time::Duration;
+
+use outgate::feedback::{Feedback, Reach, Refusal};
+use outgate::store::Cause;
+use outgate::testing::oracle::{assert_never_more_than, worst_window};
+use outgate::{Backoff, Error, Limit, Upstream};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Counting, endless, micros_since};
+
+const SECOND: i64 = 1_000_000;
+
+/// 100 calls per second, a recovery of 10 s, and waits of 1, 2, 4 … s that nobody told.
+fn upstream(up: Upstream) -> Upstream {
+    up.limit(Limit::per_second(100)).backoff(Backoff::new().jitter(0.0))
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_refusal_nobody_in_the_cluster_sends_until_the_time_told() {
+    fastrand::seed(21);
+    let store = Counting::default();
+    let processes: Vec<_> = (0..4).map(|_| store.process(upstream)).collect();
+    let begin = Instant::now();
+    let tasks: Vec<_> = processes
+        .iter()
+        .map(|process| {
+            let process = process.clone();
+            tokio::spawn(async move { endless(&process, 32, begin, begin + Duration::from_secs(30)).await })
+        })
+        .collect();
+    sleep(Duration::from_millis(3_300)).await;
+    let refused_at = micros_since(begin);
+    processes[0].report("up", &Feedback::refused(Duration::from_secs(5))).await.unwrap();
+    let mut starts = Vec::new();
+    for (process, task) in tasks.into_iter().enumerate() {
+        let calls = task.await.unwrap();
+        // The process that was refused is silent at once; the others when they ask next, a horizon later at most.
+        let silent = refused_at + if process == 0 { 0 } else { 250_000 };
+        let resumed = refused_at + 5 * SECOND;
+        assert!(!calls.iter().any(|&at| at > silent && at < resumed), "process {process}");
+        starts.extend(calls);
+    }
+    assert_never_more_than(100, 1_050_000, &starts);
+    let within = |from: i64, to: i64| {
+        let (from, to) = (refused_at + from * SECOND, refused_at + to * SECOND);
+        starts.iter().filter(|&&at| at >= from && at < to).count()
+    };
+    // A tenth of 95 a second at first, all of it ten seconds later.
+    let seconds: Vec<_> = (5..25).map(|second| within(second, second + 1)).collect();
+    assert!((9..=15).contains(&seconds[0]), "{seconds:?}");
+    assert!(seconds[..10].is_sorted(), "{seconds:?}");
+    assert!(seconds[11..].iter().all(|&calls| calls >= 85), "{seconds:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_processes_released_from_one_hold_come_at_the_reduced_pace() {
+    fastrand::seed(22);
+    let store = Counting::default();
+    let processes: Vec<_> = (0..1_000).map(|_| store.process(upstream)).collect();
+    let begin = Instant::now();
+    processes[0].report("up", &Feedback::refused(Duration::from_secs(3))).await.unwrap();
+    let tasks: Vec<_> = processes
+        .into_iter()
+        .map(|process| tokio::spawn(async move { endless(&process, 1, begin, begin + Duration::from_secs(8)).await }))
+        .collect();
+    let mut starts = Vec::new();
+    for task in tasks {
+        starts.extend(task.await.unwrap());
+    }
+    starts.sort_unstable();
+    let released = 3 * SECOND;
+    assert!(starts[0] >= released, "{}", starts[0]);
+    let first: Vec<_> = starts.iter().copied().filter(|&at| at < released + SECOND).collect();
+    // A tenth of 100 a second in windows of 1.05 s, growing by nine tenths of it within ten seconds.
+    assert!((9..=14).contains(&first.len()), "{first:?}");
+    assert!(worst_window(&first, SECOND / 10).count <= 2, "{first:?}");
+    assert!(starts.len() > 100, "and nobody is left behind: {}", starts.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_that_nobody_told_double_with_each_refusal_in_a_row() {
+    let store = Counting::default();
+    let throttle = store.process(upstream);
+    let refusal = Feedback::default().with_refusal(Refusal::Quota);
+    let next = async || throttle.usage("up").await.unwrap().limits[0].next.as_millis();
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        throttle.report("up", &refusal).await.unwrap();
+        // The same incident: another call was under way.
+        throttle.report("up", &refusal).await.unwrap();
+        waits.push(next().await);
+        sleep(Duration::from_millis(u64::try_from(waits[waits.len() - 1]).unwrap() + 1)).await;
+    }
+    assert_eq!(waits, [1_000, 2_000, 4_000, 8_000]);
+    sleep(Duration::from_secs(11)).await;
+    throttle.report("up", &refusal).await.unwrap();
+    assert_eq!(next().await, 1_000, "after the recovery it begins anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_wait_does_not_shorten_the_hold() {
+    let throttle = Counting::default().process(upstream);
+    throttle.report("up", &Feedback::refused(Duration::from_secs(60))).await.unwrap();
+    throttle.report("up", &Feedback::refused(Duration::from_secs(1))).await.unwrap();
+    assert_eq!(throttle.usage("up").await.unwrap().limits[0].next, Duration::from_secs(60));
+    throttle.report("up", &Feedback::default()).await.unwrap();
+    let told = throttle.try_acquire("up").await.unwrap_err();
+    assert!(matches!(told, Error::Throttled { retry_after, .. } if retry_after > Duration::from_secs(59)), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bans_and_spending_limits_are_errors_of_their_own_in_every_process() {
+    for (refusal, expected) in [(Refusal::Ban, Cause::Ban), (Refusal::Spend, Cause::Spend)] {
+        let store = Counting::default();
+        let (told, other) = (store.process(upstream), store.process(upstream));
+        let waiting = {
+            let told = told.clone();
+            tokio::spawn(async move { told.acquire("up").cost(100).await.map(drop) })
+        };
+        drop(told.acquire("up").cost(100).await.unwrap());
+        let barred = Feedback::default().with_refusal(refusal).with_wait(Duration::from_secs(600));
+        told.report("up", &barred).await.unwrap();
+        for outcome in [waiting.await.unwrap(), told.acquire("up").await.map(drop), other.acquire("up").await.map(drop)]
+        {
+            match outcome {
+                Err(Error::Barred { cause, retry_after, .. }) => {
+                    assert_eq!(cause, expected);
+                    assert!(retry_after > Duration::from_secs(590), "{retry_after:?}");
+                }
+                outcome => panic!("{outcome:?}"),
+            }
+        }
+        sleep(Duration::from_secs(600)).await;
+        other.acquire("up").await.unwrap().hand_back();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_holds_the_scope_that_it_names() {
+    let store = Counting::default();
+    let (throttle, other) = (store.process(upstream), store.process(upstream));
+    let minute = Feedback::refused(Duration::from_secs(60));
+    throttle.report_in("up", "token 1", &minute).await.unwrap();
+    assert!(other.try_acquire("up").scope("token 1").await.is_err());
+    drop(other.try_acquire("up").scope("token 2").await.unwrap());
+    throttle.report_in("up", "token 1", &minute.with_reach(Reach::Upstream)).await.unwrap();
+    assert!(other.try_acquire("up").scope("token 2").await.is_err());
+    assert!(throttle.try_acquire("up").scope("token 3").await.is_err());
+    assert!(throttle.try_acquire("up").await.is_err());
+}
