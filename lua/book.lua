@@ -24,7 +24,7 @@ local now, expires = clock(ARGV[1])
 local number, sender, horizon, insist = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local keys, args = KEYS, ARGV
 
-local MAX_MEMORY, MAX_SILENCE, TRIM_SLACK, PIECE = 60000000, 30000000, 64, 1000
+local MAX_MEMORY, MAX_SILENCE, MIN_SLACK, TRIM_SLACK, PIECE = 60000000, 30000000, 250000, 64, 1000
 
 -- Read.
 local state = redis.call('MGET', seen_key, hold_key, hold_all_key, claim_key)
@@ -44,7 +44,7 @@ local function reply(next, answers)
   return out
 end
 
-local seen, outdated = recall(state[1], now, number)
+local seen, outdated, remembered = recall(state[1], now, number)
 if outdated then return outdated end
 if seen then
   local answers = {}
@@ -212,7 +212,7 @@ for _, log in ipairs(logs) do
 end
 
 local waiting = answered < callers
-local promised = math.min(next, now + MAX_SILENCE) + horizon
+local promised = math.min(next, now + MAX_SILENCE) + math.max(horizon, MIN_SLACK)
 if waiting then
   redis.call('ZREMRANGEBYSCORE', asking_key, '-inf', text(now))
   redis.call('ZADD', asking_key, text(promised), sender)
@@ -230,6 +230,8 @@ end
 if granted > 0 or waiting or was_asking then
   local told = { next }
   for i = 1, #answers do told[i + 1] = answers[i] end
-  remember(seen_key, number, now, math.min(retention + horizon, MAX_MEMORY), expires, told)
+  -- Not for less long than the message before: a late copy of that must not act.
+  local stamp = math.max(now + math.min(retention + horizon, MAX_MEMORY), remembered)
+  remember(seen_key, number, now, stamp, expires, told)
 end
 return reply(next, answers)

@@ -10,16 +10,16 @@
 -- ARGV[4..] for each slot: start (stamp), units in each log
 -- Returns {now}: stamp
 -- Errors: OUTDATED a later message of this sender has been seen
--- Cost: O(slots), each near the tail of its log
+-- Cost: O(slots), each near the tail of its log; one that lies deeper than 10,000 entries is kept
 local seen_key = KEYS[1]
 local now, expires = clock(ARGV[1])
 local number, memory = tonumber(ARGV[2]), tonumber(ARGV[3])
 local keys, args = KEYS, ARGV
 
-local MAX_MEMORY = 60000000
+local MAX_MEMORY, MAX_DEPTH = 60000000, 10000
 
 -- Read.
-local seen, outdated = recall(redis.call('GET', seen_key), now, number)
+local seen, outdated, remembered = recall(redis.call('GET', seen_key), now, number)
 if outdated then return outdated end
 if seen then return { now } end
 
@@ -32,10 +32,14 @@ end
 -- Write.
 local at, last = 4, now
 while args[at] do
-  last = math.max(last, tonumber(args[at]))
+  local start = tonumber(args[at])
+  last = math.max(last, start)
   for i, log in ipairs(logs) do
-    -- To LREM a count of zero would mean all of them.
-    if tonumber(args[at + i]) > 0 then redis.call('LREM', log.key, '-' .. args[at + i], args[at]) end
+    -- LREM walks from the tail: what lies deep, or is not there, would cost it milliseconds. A slot kept breaks no limit.
+    local newer, units = newer_than(log.key, start), tonumber(args[at + i])
+    local found = newer <= MAX_DEPTH and tonumber(redis.call('LINDEX', log.key, -newer - 1) or nil) == start
+    -- A count of zero would mean all of them.
+    if found and units > 0 then redis.call('LREM', log.key, -units, args[at]) end
   end
   at = at + 1 + #logs
 end
@@ -44,5 +48,5 @@ for _, log in ipairs(logs) do
   if newest and log.keep > 0 then expire_log(log.key, newest, log.keep) end
 end
 -- As long as a slot may count: a second removal while it does would take another's.
-remember(seen_key, number, now, math.min(last - now + memory, MAX_MEMORY), expires, {})
+remember(seen_key, number, now, math.max(now + math.min(last - now + memory, MAX_MEMORY), remembered), expires, { now })
 return { now }

@@ -109,22 +109,23 @@ local function expire_log(key, newest, ms)
   redis.call('PEXPIREAT', key, text(math.floor(newest / 1000) + ms))
 end
 
--- The last message of a sender, unless its memory has lapsed; refuses one that comes after a later one.
+-- The last message of a sender, unless its memory has lapsed; refuses one that comes after a later one. Last, until when
+-- an earlier message is remembered.
 local function recall(record, now, number)
-  if not record then return nil end
+  if not record then return nil, nil, 0 end
   local seen = cmsgpack.unpack(record)
-  if seen[2] <= now then return nil end
+  if seen[2] <= now then return nil, nil, 0 end
   if seen[1] > number then return nil, redis.error_reply('OUTDATED a later message of this sender has been seen') end
   if seen[1] == number then return seen end
-  return nil
+  return nil, nil, seen[2]
 end
 
--- Remembers a message and its answer for `memory` microseconds.
-local function remember(key, number, now, memory, expires, answer)
-  local seen = { number, now + memory }
+-- Remembers a message and its answer until a stamp.
+local function remember(key, number, now, stamp, expires, answer)
+  local seen = { number, stamp }
   for i = 1, #answer do seen[i + 2] = answer[i] end
   if expires then
-    redis.call('SET', key, cmsgpack.pack(seen), 'PX', text(math.ceil(memory / 1000)))
+    redis.call('SET', key, cmsgpack.pack(seen), 'PX', text(math.ceil((stamp - now) / 1000)))
   else
     redis.call('SET', key, cmsgpack.pack(seen))
   end

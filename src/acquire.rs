@@ -87,6 +87,16 @@ impl Route {
         let now_or_never = max_wait == Some(Duration::ZERO);
         Self { registered, scope: call.scope, cost: call.cost.unwrap_or(1), max_wait, now_or_never }
     }
+
+    /// Whether the limits can ever admit it.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let most = self.registered.largest_cost().min(MAX_COST);
+        if (1..=most).contains(&self.cost) {
+            return Ok(());
+        }
+        let upstream = Arc::clone(&self.registered.upstream.name);
+        Err(Error::CostExceedsQuota { upstream, cost: self.cost, most })
+    }
 }
 
 /// A caller that has asked.
@@ -97,13 +107,8 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn new(line: Arc<Line>, route: Route) -> Result<Self, Error> {
-        let most = route.registered.largest_cost().min(MAX_COST);
-        if route.cost == 0 || route.cost > most {
-            let upstream = Arc::clone(&route.registered.upstream.name);
-            return Err(Error::CostExceedsQuota { upstream, cost: route.cost, most });
-        }
-        Ok(Self { line, route, since: Instant::now() })
+    pub(crate) fn new(line: Arc<Line>, route: Route) -> Self {
+        Self { line, route, since: Instant::now() }
     }
 
     /// Waits in line until the slot starts.

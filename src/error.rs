@@ -41,7 +41,7 @@ pub enum Error {
         source: StoreError,
     },
     /// Never come back: the call costs more than a limit allows at once.
-    #[error("{upstream}: a cost of {cost} can never be granted, the most is {most}")]
+    #[error("{upstream}: a cost of {cost} can never be granted, it must be between 1 and {most}")]
     #[non_exhaustive]
     CostExceedsQuota {
         /// The upstream asked for.

@@ -68,9 +68,9 @@ impl Line {
     ///
     /// Dropped while waiting, the caller's place goes to those behind it.
     pub(crate) async fn slot(self: &Arc<Self>, costs: Arc<[u32]>, patience: Patience) -> Result<Slot, Error> {
-        let mut ticket = None;
+        let (joined, mut ticket) = (Instant::now(), None);
         loop {
-            let (mut place, driver) = self.join(Arc::clone(&costs), patience, ticket)?;
+            let (mut place, driver) = self.join(Arc::clone(&costs), patience, joined, ticket)?;
             ticket = Some(place.ticket);
             match place.told(driver, patience.until).await {
                 Some(Ok(slot)) if slot.is_stale(Instant::now(), self.stale_after) => {
@@ -78,7 +78,7 @@ impl Line {
                     self.give_back(slot);
                 }
                 Some(told) => return told,
-                // Whoever drove the line has gone with its runtime. This caller keeps its ticket, so its place.
+                // Whoever drove the line has gone, or stands still, with its runtime. This caller keeps its ticket, so its place.
                 None => {}
             }
         }
@@ -89,17 +89,18 @@ impl Line {
         self: &Arc<Self>,
         costs: Arc<[u32]>,
         patience: Patience,
+        joined: Instant,
         ticket: Option<u64>,
     ) -> Result<(Place, Option<Driver>), Error> {
         let now = Instant::now();
         let (tell, told) = oneshot::channel();
         let mut state = self.lock();
         let ticket = ticket.unwrap_or_else(|| state.next_ticket());
-        let waiter = Waiter { ticket, costs, joined: now, wish: patience.wish, slot: None, tell };
+        let waiter = Waiter { ticket, costs, joined, wish: patience.wish, slot: None, tell };
         if state.join(waiter, self, now)? {
             self.nudge.notify_one();
         }
-        let driver = state.must_be_driven().then(|| Driver::new(Arc::clone(self)));
+        let driver = state.must_be_driven(now).map(|number| Driver::new(Arc::clone(self), number));
         drop(state);
         Ok((Place { line: Arc::clone(self), ticket, told }, driver))
     }
@@ -163,15 +164,31 @@ impl Line {
         self.logs.iter().take(1).flat_map(|log| log.terms.iter())
     }
 
+    /// How long until this line asks again for a caller that may start `next` from now at the earliest.
+    fn ask_again(&self, next: Duration) -> Duration {
+        let span = self.terms().map(|term| term.span.unsigned_abs()).max().unwrap_or(0);
+        let round_trip = self.process.round_trip();
+        pace::ask_again(next, self.process.horizon, Duration::from_micros(span), round_trip, fastrand::f64())
+    }
+
     fn throttled(&self, retry_after: Duration) -> Error {
         Error::Throttled { upstream: Arc::clone(&self.upstream), retry_after }
     }
 
+    /// Gives up on a driver that did not look when it had promised: its runtime stands still. Everybody comes back, and one drives.
+    fn look_after(&self, overdue_at: Instant) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        if state.overdue_at(now) <= overdue_at {
+            state.abandon();
+        }
+    }
+
     /// Makes sure that somebody does what has come up.
     fn see_to(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        if state.must_be_driven() {
+        if let Some(number) = state.must_be_driven(Instant::now()) {
             drop(state);
-            Driver::new(Arc::clone(self)).spawn();
+            Driver::new(Arc::clone(self), number).spawn();
         } else {
             drop(state);
             self.nudge.notify_one();
@@ -206,7 +223,13 @@ impl Place {
             if let Some(driver) = driver {
                 driver.first_turn().await;
             }
-            (&mut self.told).await.ok()
+            loop {
+                let overdue_at = self.line.lock().overdue_at(Instant::now());
+                match timeout_at(overdue_at, &mut self.told).await {
+                    Ok(told) => return told.ok(),
+                    Err(_) => self.line.look_after(overdue_at),
+                }
+            }
         };
         let Some(until) = until else {
             return told.await;

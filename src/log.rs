@@ -11,6 +11,9 @@ use crate::limit::Term;
 /// Entries a log may hold beyond its longest quota before it is trimmed, so that trimming is rare and cheap.
 pub(crate) const TRIM_SLACK: usize = 64;
 
+/// Newer entries that a slot may have and still be handed back.
+const MAX_DEPTH: usize = 10_000;
+
 /// A start time on the store's clock, in microseconds.
 ///
 /// Only differences between stamps of one store mean anything.
@@ -104,8 +107,13 @@ impl SlidingLog {
     }
 
     /// Takes up to `cost` units that start at `start` out again; what was never entered changes nothing.
+    ///
+    /// A start with more than 10,000 newer entries is kept: in Redis it would cost milliseconds to find.
     pub fn hand_back(&mut self, start: Stamp, cost: u32) {
         let end = self.starts.partition_point(|&entry| entry <= start);
+        if self.starts.len() - end > MAX_DEPTH {
+            return;
+        }
         let begin = self.starts.partition_point(|&entry| entry < start);
         let from = begin.max(end.saturating_sub(cost as usize));
         self.starts.drain(from..end);

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::line::Line;
 use crate::line::queue::Slot;
 use crate::store::Home;
@@ -25,7 +27,7 @@ pub struct Permit {
 
 impl Permit {
     pub(crate) fn new(line: Arc<Line>, slot: Slot, upstream: Arc<str>, waited: Duration) -> Self {
-        let late = slot.start.elapsed();
+        let late = slot.late(Instant::now());
         Self { line, slot, upstream, waited, late }
     }
 

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::line::pace::Fastest;
 use crate::store::Store;
 
@@ -29,8 +31,8 @@ impl Process {
     }
 
     /// By how much an answer was slower than the fastest recent one.
-    pub(crate) fn excess(&self, round_trip: Duration) -> Duration {
-        self.fastest.lock().unwrap_or_else(PoisonError::into_inner).excess(round_trip)
+    pub(crate) fn excess(&self, round_trip: Duration, now: Instant) -> Duration {
+        self.fastest.lock().unwrap_or_else(PoisonError::into_inner).excess(round_trip, now)
     }
 
     /// What an answer takes at best.

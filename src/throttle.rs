@@ -270,6 +270,7 @@ impl Throttle {
 
     /// Ask: joins the line of callers for the route's logs.
     pub(crate) fn ask(&self, route: Route) -> Result<Asked, Error> {
+        route.check()?;
         let Route { registered, scope, .. } = &route;
         let home = registered.home(scope.as_ref());
         let (process, name) = (&self.0.process, &registered.upstream.name);
@@ -277,7 +278,7 @@ impl Throttle {
             let logs = Arc::clone(&registered.logs);
             crate::line::Line::new(Arc::clone(process), Arc::clone(name), home, logs, registered.stale_after)
         })?;
-        Asked::new(line, route)
+        Ok(Asked::new(line, route))
     }
 
     pub(crate) fn registered(&self, name: &str) -> Result<&Arc<Registered>, Error> {

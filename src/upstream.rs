@@ -77,7 +77,7 @@ impl Upstream {
     /// of several hosts.
     #[must_use]
     pub fn host(mut self, host: impl Into<String>) -> Self {
-        self.hosts.push(host.into().to_ascii_lowercase());
+        self.hosts.push(canonical(&host.into()));
         self
     }
 
@@ -197,11 +197,29 @@ impl fmt::Debug for Upstream {
     }
 }
 
+/// A pattern in the form that URLs have: lower case, punycode, without a last dot. What is no host stays as it is, to be
+/// found when the throttle is built.
+fn canonical(pattern: &str) -> String {
+    let (wildcard, host) = pattern.strip_prefix("*.").map_or(("", pattern), |host| ("*.", host));
+    let (host, port) = match host.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) && !host.is_empty() => {
+            (host, Some(port))
+        }
+        _ => (host, None),
+    };
+    let url = Url::parse(&format!("http://{host}/"));
+    let known = url.ok().filter(|url| url.path() == "/" && url.port().is_none() && url.query().is_none());
+    let known = known.as_ref().and_then(Url::host_str).unwrap_or(host);
+    let known = known.strip_suffix('.').unwrap_or(known);
+    port.map_or_else(|| format!("{wildcard}{known}"), |port| format!("{wildcard}{known}:{port}"))
+}
+
 /// Whether a URL is on the host of a pattern, and on its port where it names one.
 fn is_host(pattern: &str, url: &Url) -> bool {
     let Some(host) = url.host_str() else {
         return false;
     };
+    let host = host.strip_suffix('.').unwrap_or(host);
     let matches = |pattern: &str| {
         let below = |domain| host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
         pattern.strip_prefix("*.").map_or_else(|| pattern == host, below)
@@ -246,6 +264,11 @@ mod tests {
             (up().host("[::1]"), get("http://[::1]:9/"), true),
             (up().host("[::1]:9"), get("http://[::1]:9/"), true),
             (up().host("[::1]:8"), get("http://[::1]:9/"), false),
+            (up().host("b\u{fc}cher.com"), get("http://b\u{fc}cher.com/"), true),
+            (up().host("127.1:9"), get("http://127.0.0.1:9/"), true),
+            (up().host("localhost"), get("http://localhost.:9/"), true),
+            (up().host("localhost."), get("http://localhost/"), true),
+            (up().host("[0:0::1]"), get("http://[::1]/"), true),
             (up().host("a.com").path("/v1"), get("http://a.com/v1"), true),
             (up().host("a.com").path("/v1"), get("http://a.com/v1/x"), true),
             (up().host("a.com").path("/v1/"), get("http://a.com/v1/x"), true),

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Line;
 use super::message::{Message, Reply};
+use super::state::Step;
 
 type InFlight = Pin<Box<dyn Future<Output = (Reply, Duration)> + Send>>;
 
@@ -18,6 +19,7 @@ type InFlight = Pin<Box<dyn Future<Output = (Reply, Duration)> + Send>>;
 /// message that is under way: a caller that drove and was cancelled leaves no message without its answer.
 pub(super) struct Driver {
     line: Arc<Line>,
+    number: u64,
     in_flight: Option<InFlight>,
     /// In a task already: when that is dropped its runtime is gone, and nothing can be spawned.
     in_task: bool,
@@ -25,8 +27,20 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub(super) fn new(line: Arc<Line>) -> Self {
-        Self { line, in_flight: None, in_task: false, done: false }
+    pub(super) fn new(line: Arc<Line>, number: u64) -> Self {
+        Self { line, number, in_flight: None, in_task: false, done: false }
+    }
+
+    /// The same driver elsewhere; this one is done.
+    fn moved(&mut self, in_task: bool) -> Self {
+        self.done = true;
+        Self {
+            line: Arc::clone(&self.line),
+            number: self.number,
+            in_flight: self.in_flight.take(),
+            in_task,
+            done: false,
+        }
     }
 
     /// Sends the first message, and takes the answer of a store that has it at hand. For any other a task waits: its caller
@@ -42,9 +56,7 @@ impl Driver {
             self.abandon();
             return;
         };
-        let driver =
-            Self { line: Arc::clone(&self.line), in_flight: self.in_flight.take(), in_task: true, done: false };
-        self.done = true;
+        let driver = self.moved(true);
         runtime.spawn(driver.run());
     }
 
@@ -58,7 +70,7 @@ impl Driver {
     /// Does what is to be done now, then waits until there is more. Says whether there ever will be.
     async fn turn(&mut self) -> bool {
         let line = Arc::clone(&self.line);
-        let step = line.lock().step(&line, Instant::now(), self.in_flight.is_some());
+        let Some(step) = self.step() else { return false };
         if let Some(message) = step.send {
             self.in_flight = Some(send(Arc::clone(&line), message));
         }
@@ -82,7 +94,10 @@ impl Driver {
                 biased;
                 (reply, round_trip) = in_flight => {
                     self.in_flight = None;
-                    line.lock().receive(reply, &line, Instant::now(), round_trip);
+                    let mut state = line.lock();
+                    if state.is_driven_by(self.number) {
+                        state.receive(reply, &line, Instant::now(), round_trip);
+                    }
                 }
                 () = wake => {}
                 () = line.nudge.notified() => {}
@@ -91,10 +106,20 @@ impl Driver {
         true
     }
 
+    /// What is to be done now; nothing if somebody else drives meanwhile, because this one was not heard of for too long.
+    fn step(&mut self) -> Option<Step> {
+        let mut state = self.line.lock();
+        self.done = !state.is_driven_by(self.number);
+        (!self.done).then(|| state.step(&self.line, Instant::now(), self.in_flight.is_some()))
+    }
+
     /// Nobody can drive any more: whoever waits learns it, and the next caller to come drives again.
     fn abandon(&mut self) {
         self.done = true;
-        self.line.lock().abandon();
+        let mut state = self.line.lock();
+        if state.is_driven_by(self.number) {
+            state.abandon();
+        }
     }
 }
 
@@ -109,9 +134,7 @@ impl Drop for Driver {
             self.done = true;
             self.line.idled.notify_waiters();
         } else {
-            Self { line: Arc::clone(&self.line), in_flight: self.in_flight.take(), in_task: false, done: false }
-                .spawn();
-            self.done = true;
+            self.moved(false).spawn();
         }
     }
 }

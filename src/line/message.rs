@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Line;
-use super::pace::ask_again;
 use super::queue::{Slot, Waiter};
 use super::silence::Silence;
 use super::state::State;
@@ -55,8 +54,8 @@ impl State {
 
     fn hand_back(&mut self, line: &Line) -> Message {
         let mut slots: Vec<Slots> = Vec::new();
-        let units = line.logs.len().max(1) * MAX_CALLERS;
-        for slot in self.surplus.drain(..self.surplus.len().min(units)) {
+        let most = MAX_CALLERS / line.logs.len().max(1);
+        for slot in self.surplus.drain(..self.surplus.len().min(most)) {
             tracing::debug!(upstream = &*line.upstream, "slot handed back");
             match slots.last_mut() {
                 Some(last) if last.start == slot.stamp && last.costs == slot.costs => last.count += 1,
@@ -105,6 +104,10 @@ impl State {
             reply => {
                 let message = self.unanswered.take();
                 self.silence = None;
+                if matches!(message.as_deref(), Some(Message::HandBack(_))) {
+                    // What went back may be what the first in line waits for.
+                    self.ask_at = None;
+                }
                 if let (Ok(Some(grant)), Some(Message::Ask(ask, tickets))) = (reply, message.as_deref()) {
                     self.granted(&grant, ask, tickets, line, now, round_trip);
                     self.hand_out(line, now);
@@ -114,6 +117,7 @@ impl State {
     }
 
     fn granted(&mut self, grant: &Grant, ask: &Ask, tickets: &[u64], line: &Line, now: Instant, round_trip: Duration) {
+        let excess = line.process.excess(round_trip, now);
         let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.costs, run.callers as usize));
         let mut callers = tickets.iter().zip(costs);
         let (mut slots, mut refused) = (Vec::new(), Vec::new());
@@ -123,7 +127,7 @@ impl State {
             let start = now.checked_sub(late).unwrap_or(now) + answer.start.since(grant.now);
             for (&ticket, costs) in callers.by_ref().take(answer.callers as usize) {
                 if answer.granted {
-                    slots.push((ticket, Slot { stamp: answer.start, start, costs: Arc::clone(costs) }));
+                    slots.push((ticket, Slot { stamp: answer.start, start, costs: Arc::clone(costs), excess }));
                 } else {
                     refused.push((ticket, answer.start.since(grant.now)));
                 }
@@ -134,7 +138,7 @@ impl State {
         }
         let held = self.held.map(|(until, _)| until).filter(|&until| until > now);
         // Slower than the fastest by more than a slot may be late: nobody knows how much of that its way here took.
-        let slow = line.process.excess(round_trip) > line.stale_after;
+        let slow = excess > line.stale_after;
         let mut withheld = false;
         for (ticket, slot) in slots {
             // Held by this process, and the store does not know yet.
@@ -143,11 +147,19 @@ impl State {
             let usable = !slow && !early && !self.closed;
             self.surplus.extend(if usable { self.queue.give_to(ticket, slot, now) } else { Some(slot) });
         }
+        // What is free now and yet refused was left for other processes: they come first.
+        let turn = line.ask_again(Duration::ZERO);
         for (ticket, retry_after) in refused {
+            let retry_after = if retry_after.is_zero() { turn } else { retry_after };
             if let Some(waiter) = self.queue.leave_unslotted(ticket) {
                 // A caller that has gone needs no news.
                 let _ = waiter.tell.send(Err(line.throttled(retry_after)));
             }
+        }
+        if !self.queue.is_empty() {
+            let until = grant.next.max(grant.answers.last().map_or(grant.now, |answer| answer.start));
+            let wait = until.since(grant.now);
+            tracing::debug!(upstream = &*line.upstream, callers = self.queue.len(), ?wait, "waiting");
         }
         self.on_record = (grant.answered() as usize) < tickets.len();
         self.put_off = tickets.get(grant.answered() as usize).copied();
@@ -156,10 +168,7 @@ impl State {
             let next = grant.next.since(grant.now);
             self.next_slot = Some(now + next);
             if !slow {
-                let round_trip = line.process.round_trip();
-                let span = micros(1, line.terms().map(|term| term.span).max().unwrap_or(0));
-                let pause = ask_again(next, line.process.horizon, span, round_trip, fastrand::f64());
-                self.ask_at = Some(now + pause);
+                self.ask_at = Some(now + line.ask_again(next));
             }
             self.refuse_late(line, now);
         }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// The longest that a line says nothing while it waits, so that the store knows it is still there.
 const MAX_SILENCE: Duration = Duration::from_secs(30);
 /// No line asks more often than this.
@@ -34,23 +36,28 @@ pub(crate) fn ask_again(
     pause.saturating_sub(round_trip).clamp(MIN_PAUSE, MAX_SILENCE)
 }
 
-/// The fastest of the last 16 to 32 answers of the store.
+/// The fastest recent answer of the store: of ten seconds and 16 answers at least, of twice as many at most.
 #[derive(Debug, Default)]
 pub(crate) struct Fastest {
     before: Option<Duration>,
     current: Option<Duration>,
     answers: u8,
+    since: Option<Instant>,
 }
 
 impl Fastest {
-    /// Takes note of an answer, and says by how much it was slower than the fastest.
-    pub(crate) fn excess(&mut self, round_trip: Duration) -> Duration {
-        if self.answers == 16 {
-            *self = Self { before: self.current.take(), current: None, answers: 0 };
+    /// Takes note of an answer, and says by how much it was slower than the fastest. The first has none to be judged by: it
+    /// is held against an answer that takes no time.
+    pub(crate) fn excess(&mut self, round_trip: Duration, now: Instant) -> Duration {
+        let since = *self.since.get_or_insert(now);
+        // By time as well: a stall that many answers share must not become the measure of them all.
+        if self.answers >= 16 && now.saturating_duration_since(since) >= Duration::from_secs(10) {
+            *self = Self { before: self.current.take(), current: None, answers: 0, since: Some(now) };
         }
-        self.answers += 1;
+        self.answers = self.answers.saturating_add(1);
+        let excess = round_trip.saturating_sub(self.get());
         self.current = Some(self.current.map_or(round_trip, |fastest| fastest.min(round_trip)));
-        round_trip.saturating_sub(self.get())
+        excess
     }
 
     /// The fastest answer; zero before the first.
@@ -83,14 +90,20 @@ mod tests {
 
     #[test]
     fn the_fastest_answer_is_forgotten_after_a_while() {
+        let mut now = Instant::now();
         let mut fastest = Fastest::default();
-        assert_eq!(fastest.excess(80 * MS), Duration::ZERO);
-        assert_eq!(fastest.excess(90 * MS), 10 * MS);
-        assert_eq!(fastest.excess(60 * MS), Duration::ZERO);
-        assert_eq!(fastest.excess(80 * MS), 20 * MS);
-        for _ in 0..32 {
-            fastest.excess(80 * MS);
+        assert_eq!(fastest.excess(80 * MS, now), 80 * MS, "the first has nothing to be judged by");
+        assert_eq!(fastest.excess(90 * MS, now), 10 * MS);
+        assert_eq!(fastest.excess(60 * MS, now), Duration::ZERO);
+        for _ in 0..100 {
+            assert_eq!(fastest.excess(400 * MS, now), 340 * MS, "however many answers a stall holds up");
         }
-        assert_eq!(fastest.excess(80 * MS), Duration::ZERO);
+        for _ in 0..2 {
+            now += Duration::from_secs(10);
+            for _ in 0..16 {
+                assert!(fastest.excess(80 * MS, now) <= 20 * MS);
+            }
+        }
+        assert_eq!(fastest.excess(80 * MS, now), Duration::ZERO);
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Slot {
     pub(crate) start: Instant,
     /// What it takes of each log.
     pub(crate) costs: Arc<[u32]>,
+    /// By how much the answer was slower than the fastest: the slot may have started earlier by as much.
+    pub(crate) excess: Duration,
 }
 
 /// By when a caller wants its slot.
@@ -209,7 +211,12 @@ impl Waiter {
 impl Slot {
     /// Whether it is too late to use the slot.
     pub(crate) fn is_stale(&self, now: Instant, stale_after: Duration) -> bool {
-        now.saturating_duration_since(self.start) > stale_after
+        self.late(now) > stale_after
+    }
+
+    /// How long after its start it is, at most.
+    pub(crate) fn late(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.start) + self.excess
     }
 }
 
@@ -226,7 +233,12 @@ mod tests {
 
     fn slot(epoch: Instant, ms: u64, cost: u32) -> Slot {
         let start = epoch + Duration::from_millis(ms);
-        Slot { stamp: Stamp::from_micros(i64::try_from(ms).unwrap()), start, costs: [cost].into() }
+        Slot {
+            stamp: Stamp::from_micros(i64::try_from(ms).unwrap()),
+            start,
+            costs: [cost].into(),
+            excess: Duration::ZERO,
+        }
     }
 
     fn slots(queue: &Queue) -> Vec<Option<i64>> {

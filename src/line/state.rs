@@ -22,6 +22,10 @@ pub(super) struct State {
     pub(super) unanswered: Option<Arc<Message>>,
     pub(super) silence: Option<Silence>,
     driven: bool,
+    /// Which driver drives: one that was given up on, and comes back, finds another number here.
+    driver: u64,
+    /// When the driver promised to look again.
+    look_by: Option<Instant>,
     pub(super) closed: bool,
     /// The store has callers of this line on record as waiting.
     pub(super) on_record: bool,
@@ -123,6 +127,7 @@ impl State {
     /// Nobody drives any more: everybody who waits comes back with its ticket, and one of them drives.
     pub(super) fn abandon(&mut self) {
         self.driven = false;
+        self.driver += 1;
         self.surplus.extend(self.queue.drain().filter_map(|waiter| waiter.slot));
     }
 
@@ -134,11 +139,23 @@ impl State {
         !self.queue.is_empty() || !self.surplus.is_empty() || self.unanswered.is_some() || self.on_record
     }
 
-    /// Takes the duty to drive where there is work and nobody has it yet.
-    pub(super) fn must_be_driven(&mut self) -> bool {
+    /// Takes the duty to drive where there is work and nobody has it yet; with the number of the driver.
+    pub(super) fn must_be_driven(&mut self, now: Instant) -> Option<u64> {
         let must = !self.driven && self.has_work();
-        self.driven |= must;
-        must
+        if must {
+            (self.driven, self.look_by) = (true, Some(now));
+        }
+        must.then_some(self.driver)
+    }
+
+    /// Whether this is the driver that drives.
+    pub(super) const fn is_driven_by(&self, driver: u64) -> bool {
+        self.driven && self.driver == driver
+    }
+
+    /// When a caller that waits looks after the driver: well after it promised to look itself.
+    pub(super) fn overdue_at(&self, now: Instant) -> Instant {
+        self.look_by.unwrap_or(now) + PATIENCE
     }
 
     /// Ends the duty to drive where there is no work.
@@ -154,6 +171,8 @@ impl State {
         let (send, later) = if in_flight { (None, None) } else { self.next_message(line, now) };
         let wake = [expiry, later, self.queue.first_start()].into_iter().flatten().min();
         let idle = send.is_none() && !in_flight && self.stop_if_idle();
+        let answered_by = (in_flight || send.is_some()).then(|| now + PATIENCE);
+        self.look_by = wake.into_iter().chain(answered_by).min();
         Step { send, wake, idle }
     }
 
@@ -183,21 +202,17 @@ impl State {
             let expired = |waiter: &Waiter| waiter.wish == Wish::Soon && expiry(waiter) <= now;
             self.queue.drop_hopeless(|waiter, _| expired(waiter).then(|| error.clone()));
         }
-        if matches!(self.unanswered.as_deref(), Some(Message::HandBack(_)))
-            && since + MEMORY <= now
-            && silence.has_failed()
-        {
-            // The store may have forgotten that it acted: twice, it would take somebody else's slots.
+        if silence.has_failed() && since + MEMORY <= now {
+            // The store may have forgotten that it acted: twice, a hand-back would take somebody else's slots, and an ask book
+            // more. A wasted slot breaks no limit.
             (self.unanswered, self.silence) = (None, None);
+            if self.queue.is_empty() {
+                self.on_record = false;
+                self.surplus.clear();
+            }
             return Some(now);
         }
-        let end = since + PATIENCE;
-        if self.queue.is_empty() && silence.has_failed() && end <= now {
-            // What it booked, if it acted, nobody uses: a wasted slot breaks no limit.
-            (self.unanswered, self.silence, self.on_record) = (None, None, false);
-            self.surplus.clear();
-            return None;
-        }
+        let end = since + MEMORY;
         first(&self.queue).or_else(|| self.queue.is_empty().then_some(end)).filter(|&at| at > now)
     }
 }

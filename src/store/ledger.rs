@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::decision::{Bounds, View};
-use super::{Answer, Ask, Grant, HandBack, Held, Hold, Log, LogUsage, MAX_MEMORY, MAX_SILENCE, TermUsage};
+use super::{Answer, Ask, Grant, HandBack, Held, Hold, Log, LogUsage, MAX_MEMORY, MAX_SILENCE, MIN_SLACK, TermUsage};
 use crate::error::StoreError;
 use crate::limit::{Term, micros};
 use crate::log::{SlidingLog, Stamp};
@@ -66,7 +66,7 @@ impl Ledger {
         let decision = view.decide(&ask.runs, bounds);
         let waiting = decision.answered < ask.callers();
         let claiming = waiting && ask.insist && others_claim.is_none() && decision.granted == 0;
-        let promised = decision.next.min(now.plus(MAX_SILENCE)).plus(micros(ask.horizon));
+        let promised = decision.next.min(now.plus(MAX_SILENCE)).plus(micros(ask.horizon).max(MIN_SLACK));
 
         // Write.
         for (log, starts) in ask.logs.iter().zip(view.into_added()) {
@@ -160,7 +160,9 @@ impl Ledger {
         if self.seen.len() >= MANY_SENDERS {
             self.seen.retain(|_, seen| seen.until > now);
         }
-        let seen = Seen { number, until: now.plus(memory), answers: answers.to_vec(), next };
+        // Not for less long than the message before: a late copy of that must not act.
+        let before = self.seen.get(&sender).map_or(now, |seen| seen.until);
+        let seen = Seen { number, until: now.plus(memory).max(before), answers: answers.to_vec(), next };
         self.seen.insert(sender, seen);
     }
 

@@ -89,7 +89,10 @@ impl Link {
             }
             current.attempts
         };
-        let _connecting = self.connecting.lock().await;
+        // Whoever connects may be polled no more.
+        let Ok(_connecting) = timeout(2 * CONNECT_TIMEOUT, self.connecting.lock()).await else {
+            return Err(unreachable("the store cannot be connected to: another call has not got through"));
+        };
         {
             let current = self.current();
             if let Some(connection) = &current.connection {

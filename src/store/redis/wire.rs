@@ -146,6 +146,10 @@ pub(super) fn grant(ask: &Ask, reply: &Value) -> Result<Grant, StoreError> {
     let answer = |part: &[i64]| match *part {
         [granted @ (0 | 1), start, callers] => {
             let callers = u32::try_from(callers).map_err(|_| malformed())?;
+            // Nobody would ever be told that it may send. A clock that was set back a little is no lie.
+            if granted == 1 && start > micros(ask.horizon) + MAX_MEMORY {
+                return Err(malformed());
+            }
             Ok(Answer::new(callers, now.plus(start), granted == 1))
         }
         _ => Err(malformed()),
@@ -251,6 +255,7 @@ mod tests {
             ints(&[1, 0, 0, 0, 2, 0, 1]),
             ints(&[1, 0, 0, 0, 1, 0, -1]),
             ints(&[1, 0, 0, 0, 1, 0, 4]),
+            ints(&[1, 0, 0, 0, 1, 60_250_001, 1]),
             ints(&[1, 0, 0, 0, 1, 0, i64::MAX]),
             Value::Array(vec![Value::Int(1), Value::Nil]),
         ];

@@ -1,0 +1,204 @@
+//! What a process and its store say to each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Cause, Home, Log};
+use crate::log::Stamp;
+
+/// Callers next to each other in a line that want the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Run {
+    /// How many callers.
+    pub callers: u32,
+    /// What each takes of each log of the ask, in the ask's order; at least one unit, at most the smallest quota.
+    pub costs: Arc<[u32]>,
+    /// Refuse a caller whose slot would be further away than this. `None`: it waits.
+    pub max_wait: Option<Duration>,
+}
+
+impl Run {
+    /// So many callers of these costs, who all wait as long as it takes.
+    #[must_use]
+    pub fn new(callers: u32, costs: impl Into<Arc<[u32]>>) -> Self {
+        Self { callers, costs: costs.into(), max_wait: None }
+    }
+
+    /// The same callers, refused when their slot is further away than `max_wait`.
+    #[must_use]
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.max_wait = Some(max_wait);
+        self
+    }
+}
+
+/// A message of a line: may these callers send, and when?
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Ask {
+    /// Whose logs.
+    pub home: Home,
+    /// Which process asks.
+    pub sender: u64,
+    /// Larger than that of every earlier message of the same sender to the same home.
+    pub number: u64,
+    /// The logs that every caller needs a slot in: all or none.
+    pub logs: Arc<[Log]>,
+    /// The callers, first come first.
+    pub runs: Vec<Run>,
+    /// How far ahead of now a slot may be booked.
+    pub horizon: Duration,
+    /// The first caller needs more than one unit and was put off before: let nobody else overtake it again.
+    pub insist: bool,
+}
+
+impl Ask {
+    /// An ask for one caller after another, with a horizon of 250 ms.
+    #[must_use]
+    pub fn new(home: Home, sender: u64, number: u64, logs: impl Into<Arc<[Log]>>, runs: Vec<Run>) -> Self {
+        let horizon = Duration::from_millis(250);
+        Self { home, sender, number, logs: logs.into(), runs, horizon, insist: false }
+    }
+
+    /// Callers in all runs.
+    pub(crate) fn callers(&self) -> u32 {
+        self.runs.iter().map(|run| run.callers).sum()
+    }
+
+    /// For how long the longest log of the ask counts an entry.
+    pub(crate) fn retention(&self) -> i64 {
+        self.logs.iter().map(Log::retention).max().unwrap_or(0)
+    }
+}
+
+/// The store's answer to an ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Grant {
+    /// The store's clock when it answered. A slot's wait is its start less this.
+    pub now: Stamp,
+    /// The answers to the first callers, in their order, equal neighbours together. Callers without an answer wait.
+    pub answers: Vec<Answer>,
+    /// The earliest start of the first caller without an answer; `now` or earlier when there is none.
+    pub next: Stamp,
+    /// Until when nobody sends at all, and why.
+    pub held: Option<(Stamp, Cause)>,
+}
+
+/// What became of some callers next to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// How many callers.
+    pub callers: u32,
+    /// Granted: they start then. Refused: they could have started then.
+    pub start: Stamp,
+    /// Whether they hold a slot. If not, their `max_wait` was too short.
+    pub granted: bool,
+}
+
+impl Answer {
+    /// An answer to some callers.
+    #[must_use]
+    pub const fn new(callers: u32, start: Stamp, granted: bool) -> Self {
+        Self { callers, start, granted }
+    }
+}
+
+impl Grant {
+    /// An answer given at `now`.
+    #[must_use]
+    pub const fn new(now: Stamp, answers: Vec<Answer>, next: Stamp) -> Self {
+        Self { now, answers, next, held: None }
+    }
+
+    /// Callers that have an answer.
+    #[must_use]
+    pub fn answered(&self) -> u32 {
+        self.answers.iter().map(|answer| answer.callers).sum()
+    }
+}
+
+/// A message of a line: nobody here wants these slots.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HandBack {
+    /// Whose logs.
+    pub home: Home,
+    /// Which process hands back.
+    pub sender: u64,
+    /// Larger than that of every earlier message of the same sender to the same home.
+    pub number: u64,
+    /// The logs that the slots were booked in.
+    pub logs: Arc<[Log]>,
+    /// What is handed back.
+    pub slots: Vec<Slots>,
+}
+
+impl HandBack {
+    /// A message that hands back slots of some logs.
+    #[must_use]
+    pub fn new(home: Home, sender: u64, number: u64, logs: impl Into<Arc<[Log]>>, slots: Vec<Slots>) -> Self {
+        Self { home, sender, number, logs: logs.into(), slots }
+    }
+
+    /// For how long the longest log of the message counts an entry.
+    pub(crate) fn retention(&self) -> i64 {
+        self.logs.iter().map(Log::retention).max().unwrap_or(0)
+    }
+}
+
+/// Slots of equal start and cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Slots {
+    /// How many slots.
+    pub count: u32,
+    /// When they start.
+    pub start: Stamp,
+    /// What each takes of each log.
+    pub costs: Arc<[u32]>,
+}
+
+impl Slots {
+    /// So many slots of this start and these costs.
+    #[must_use]
+    pub fn new(count: u32, start: Stamp, costs: impl Into<Arc<[u32]>>) -> Self {
+        Self { count, start, costs: costs.into() }
+    }
+}
+
+/// What one log holds, term by term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogUsage {
+    /// One for each term, in their order.
+    pub terms: Vec<TermUsage>,
+}
+
+/// What one term of a log allows at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TermUsage {
+    /// Units that count now: started within the span, or booked.
+    pub used: u32,
+    /// How long until the next unit may start, by this term and the hold.
+    pub next: Duration,
+}
+
+impl LogUsage {
+    /// What each term of a log allows.
+    #[must_use]
+    pub const fn new(terms: Vec<TermUsage>) -> Self {
+        Self { terms }
+    }
+}
+
+impl TermUsage {
+    /// So many units used, and so long until the next.
+    #[must_use]
+    pub const fn new(used: u32, next: Duration) -> Self {
+        Self { used, next }
+    }
+}
