@@ -14,7 +14,8 @@ use crate::throttle::Throttle;
 ///
 /// Put it innermost. A retry middleware outside it makes every attempt ask for a slot of its own; inside it, attempts
 /// would escape the count. Redirects and reqwest's own protocol retries happen below every middleware: turn them off with
-/// `redirect::Policy::none()` and `retry::never()` to have each call counted.
+/// `redirect::Policy::none()` and `retry::never()` to have each call counted. With redirects on, a call that was sent, and
+/// redirected to a host that cannot be reached, looks like one that was never sent: its slot is handed back.
 ///
 /// A request that belongs to no upstream passes through untouched. A request's own timeout bounds how long it waits. What
 /// happened to a call is in its response's extensions, as a [`Passage`](crate::Passage); what a call costs, how long it
