@@ -19,21 +19,21 @@ use crate::throttle::{Registered, Throttle};
 
 /// The largest cost of one call.
 const MAX_COST: u32 = 10_000;
-/// How long `try_acquire` waits for the store's answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a call for now or never waits for the store's answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Asks for a permit when awaited.
 #[derive(Debug)]
 #[must_use = "nothing is asked for until this is awaited"]
-pub struct Acquire<'a> {
-    throttle: &'a Throttle,
+pub struct Acquire {
+    throttle: Throttle,
     name: Arc<str>,
     call: Call,
     now_or_never: bool,
 }
 
-impl<'a> Acquire<'a> {
-    pub(crate) fn new(throttle: &'a Throttle, upstream: &str, now_or_never: bool) -> Self {
+impl Acquire {
+    pub(crate) fn new(throttle: Throttle, upstream: &str, now_or_never: bool) -> Self {
         Self { throttle, name: upstream.into(), call: Call::new(), now_or_never }
     }
 
@@ -63,9 +63,9 @@ impl<'a> Acquire<'a> {
     }
 }
 
-impl<'a> IntoFuture for Acquire<'a> {
+impl IntoFuture for Acquire {
     type Output = Result<Permit, Error>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.permit())

@@ -32,7 +32,7 @@ pub enum Error {
         retry_after: Duration,
     },
     /// Survive without the store, or fail: the shared log could not be reached in time.
-    #[error("{upstream}: the store of the shared log is unavailable")]
+    #[error("{upstream}: the store of the shared log is unavailable: {source}")]
     #[non_exhaustive]
     StoreUnavailable {
         /// The upstream asked for.
@@ -64,6 +64,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// When to come back, counted from now, where that is known.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Throttled { retry_after, .. } | Self::Barred { retry_after, .. } => Some(*retry_after),
+            _ => None,
+        }
+    }
+
     /// Finds our error in another one: through reqwest-middleware's `anyhow`, reqwest-retry's wrapper, or any chain of sources.
     ///
     /// ```
@@ -92,7 +101,7 @@ impl Error {
 
 /// A mistake in the configuration, found when the throttle is built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("upstream {upstream:?}, {field}: {reason}")]
+#[error("{}{field}: {reason}", whose(.upstream))]
 pub struct ConfigError {
     upstream: String,
     field: &'static str,
@@ -110,11 +119,22 @@ impl ConfigError {
         &self.upstream
     }
 
+    /// What is wrong with it.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
     /// The setting that is wrong.
     #[must_use]
     pub fn field(&self) -> &'static str {
         self.field
     }
+}
+
+/// The upstream, where the mistake is not the throttle's own.
+fn whose(upstream: &str) -> String {
+    if upstream.is_empty() { String::new() } else { format!("upstream {upstream:?}, ") }
 }
 
 /// Why a store did not answer.

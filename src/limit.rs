@@ -73,7 +73,8 @@ impl Limit {
 
     /// At most `burst` units at once: the rest of the quota comes at the rate of the limit.
     ///
-    /// Adds the bound of `burst` units in any `window · burst / quota`.
+    /// Adds the bound of `burst` slots in any `window · burst / quota`. It has no guard, as the window's own pays for delays: two
+    /// bursts may touch when they arrive. If the upstream insists on it, make it a limit of its own.
     #[must_use]
     pub const fn burst(mut self, burst: u32) -> Self {
         self.burst = Some(burst);

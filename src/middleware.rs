@@ -70,5 +70,10 @@ fn never_sent(error: &reqwest_middleware::Error) -> bool {
 }
 
 fn throttled(error: Error) -> reqwest_middleware::Error {
-    reqwest_middleware::Error::middleware(error)
+    reqwest_middleware::Error::middleware(Refused(error))
 }
+
+/// Around our error, so that it is the source of something: wrappers that are transparent show the source of what they wrap.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refused(#[source] Error);

@@ -85,6 +85,12 @@ impl ThrottleBuilder {
         self
     }
 
+    /// Registers several upstreams.
+    pub fn upstreams(mut self, upstreams: impl IntoIterator<Item = Upstream>) -> Self {
+        self.upstreams.extend(upstreams);
+        self
+    }
+
     /// How far ahead of now slots are booked: 10 ms to 10 s. A process that crashes wastes at most what it booked within
     /// it; a shorter one means more store calls.
     pub const fn horizon(mut self, horizon: Duration) -> Self {
@@ -137,20 +143,22 @@ impl Throttle {
     /// [`Error::Throttled`] at once when the slot would be later than the longest wait; [`Error::StoreUnavailable`] after
     /// the longest wait, or 5 s where none is set, without an answer from the store; [`Error::CostExceedsQuota`],
     /// [`Error::UnknownUpstream`], [`Error::Closed`].
-    pub fn acquire(&self, upstream: &str) -> Acquire<'_> {
-        Acquire::new(self, upstream, false)
+    pub fn acquire(&self, upstream: &str) -> Acquire {
+        Acquire::new(self.clone(), upstream, false)
     }
 
-    /// A permit for now, or in [`Error::Throttled`] how long until there is one. Waits for nothing but the store's answer.
+    /// A permit for now, or in [`Error::Throttled`] how long until there is one. Waits for nothing but the store's answer, and for
+    /// that no longer than a second. In a loop, sleep for what it tells.
     ///
     /// # Errors
     ///
     /// As for [`Throttle::acquire`].
-    pub fn try_acquire(&self, upstream: &str) -> Acquire<'_> {
-        Acquire::new(self, upstream, true)
+    pub fn try_acquire(&self, upstream: &str) -> Acquire {
+        Acquire::new(self.clone(), upstream, true)
     }
 
-    /// How much of an upstream's quota is used, by callers without a scope.
+    /// How much of an upstream's quota is used by callers without a scope; those of a scope are in
+    /// [`usage_in`](Throttle::usage_in).
     ///
     /// # Errors
     ///

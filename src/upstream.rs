@@ -176,7 +176,9 @@ impl Upstream {
             let url = Url::parse(&format!("http://{bare}/"));
             let plain = url.is_ok_and(|url| url.path() == "/" && url.username().is_empty() && url.query().is_none());
             if bare.is_empty() || bare.contains(['*', '/', '@', '?', '#']) || !plain {
-                return wrong("host", &format!("{host:?} is neither a host nor *. and a domain"));
+                let form =
+                    "write api.example.com, *.example.com or [::1], with :port or without, but no scheme and no path";
+                return wrong("host", &format!("{host:?} is no host: {form}; for every host, use matching(|_| true)"));
             }
         }
         match self.paths.iter().find(|path| !path.starts_with('/')) {

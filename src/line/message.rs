@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Line;
-use super::queue::{Slot, Waiter};
+use super::queue::{Slot, Waiter, Wish};
 use super::silence::Silence;
 use super::state::State;
 use crate::error::{Error, StoreError, StoreErrorKind};
@@ -99,14 +99,18 @@ impl State {
     pub(super) fn receive(&mut self, reply: Reply, line: &Line, now: Instant, round_trip: Duration) {
         match reply {
             Err(error) if error.kind() != StoreErrorKind::Outdated => {
+                let source = error.clone();
                 self.silence.get_or_insert_with(|| Silence::new(now)).failed(error, now);
+                // Who wants a slot now or never does not wait for another try.
+                let unavailable = Error::StoreUnavailable { upstream: Arc::clone(&line.upstream), source };
+                self.queue.drop_hopeless(|waiter, _| (waiter.wish == Wish::AtOnce).then(|| unavailable.clone()));
             }
             reply => {
                 let message = self.unanswered.take();
                 self.silence = None;
                 if matches!(message.as_deref(), Some(Message::HandBack(_))) {
-                    // What went back may be what the first in line waits for.
-                    self.ask_at = None;
+                    // There is room now that the last answer knew nothing of.
+                    (self.ask_at, self.next_slot) = (None, None);
                 }
                 if let (Ok(Some(grant)), Some(Message::Ask(ask, tickets))) = (reply, message.as_deref()) {
                     self.granted(&grant, ask, tickets, line, now, round_trip);

@@ -56,9 +56,13 @@ impl RedisStore {
     ///
     /// When the URL is none.
     pub fn open(url: &str) -> Result<Self, StoreError> {
-        let client = Client::open(url).map_err(|error| {
-            StoreError::new(StoreErrorKind::Refused, "this is no URL of a Redis server").caused_by(error)
-        })?;
+        let words = if url.starts_with("rediss:") {
+            "this needs a TLS feature of the `redis` crate, to be turned on in your own dependencies"
+        } else {
+            "this is no URL of a Redis server, such as redis://127.0.0.1:6379"
+        };
+        let client =
+            Client::open(url).map_err(|error| StoreError::new(StoreErrorKind::Refused, words).caused_by(error))?;
         Ok(Self::on(client))
     }
 

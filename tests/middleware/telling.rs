@@ -54,6 +54,18 @@ async fn with_retries_outside_every_attempt_asks_for_its_own_slot() {
 }
 
 #[tokio::test]
+async fn a_refusal_of_the_first_attempt_is_found_through_retries() {
+    let retry = RetryTransientMiddleware::new_with_policy(ExponentialBackoff::builder().build_with_max_retries(5));
+    let throttle = throttle();
+    drop(throttle.acquire("loopback").cost(2).await.unwrap());
+    let client = ClientBuilder::new(plain()).with(retry).with(throttle.middleware()).build();
+    let error = client.get("http://127.0.0.1:1/").timeout(Duration::from_secs(1)).send().await.unwrap_err();
+    let found = Error::find(&error).unwrap_or_else(|| panic!("{error:?}"));
+    assert!(matches!(found, Error::Throttled { .. }) && found.retry_after() > Some(Duration::from_secs(3_590)));
+    assert!(error.to_string().contains("the next slot for this call is"), "{error}");
+}
+
+#[tokio::test]
 async fn an_error_that_is_not_ours_is_not_found() {
     let error = plain().get("ftp://127.0.0.1/").send().await.unwrap_err();
     assert!(Error::find(&error).is_none());

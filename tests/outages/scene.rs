@@ -156,7 +156,7 @@ impl Outage {
 }
 
 /// Awaits an ask, and says how long that took.
-pub(crate) async fn timed(acquire: Acquire<'_>) -> (Result<Permit, Error>, Duration) {
+pub(crate) async fn timed(acquire: Acquire) -> (Result<Permit, Error>, Duration) {
     let since = Instant::now();
     let outcome = acquire.into_future().await;
     (outcome, since.elapsed())
