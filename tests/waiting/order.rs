@@ -1,11 +1,12 @@
 //! First come, first served, and no more store calls than that takes.
 
+use std::future::IntoFuture as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use outgate::testing::oracle::assert_never_more_than;
 use outgate::{Limit, Throttle, Upstream};
-use tokio::time::{Instant, advance, sleep};
+use tokio::time::{Instant, advance, sleep, sleep_until, timeout};
 
 use crate::support::{Counting, endless, micros_since};
 
@@ -131,6 +132,25 @@ async fn a_slot_that_the_process_slept_through_is_asked_for_again() {
     assert!(permit_waited >= Duration::from_secs(60));
     assert!(at >= 60_000_000);
     assert_eq!(store.hand_backs(), 1, "the stale slot went back to the log");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_only_its_caller_slept_through_is_asked_for_again_at_once() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::new(1, Duration::from_secs(10)));
+    let begin = Instant::now();
+    drop(throttle.acquire("up").await.unwrap());
+    let mut sleeper = throttle.acquire("up").into_future();
+    assert!(timeout(Duration::from_millis(5), &mut sleeper).await.is_err());
+    let behind = tokio::spawn({
+        let throttle = throttle.clone();
+        async move { throttle.acquire("up").await }
+    });
+    // The slot at 10.5 s is the sleeper's. Its line has been told by then that the next one starts at 21 s.
+    sleep_until(begin + Duration::from_secs(11)).await;
+    drop(sleeper.await.unwrap());
+    assert!(micros_since(begin) <= 11_005_000, "the slot that was handed back is free: {}", micros_since(begin));
+    behind.abort();
 }
 
 #[tokio::test(start_paused = true)]
