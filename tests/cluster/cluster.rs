@@ -1,0 +1,115 @@
+//! Worker processes, the log that they share, and the strict upstream that they call.
+
+use std::error::Error;
+use std::ops::Range;
+use std::thread;
+use std::time::Duration;
+
+use outgate::Limit;
+use outgate::testing::{RedisServer, Shape, StrictUpstream};
+
+use crate::fleet::Worker;
+use crate::outcome::Outcome;
+use crate::settings::{Demand, Settings};
+
+/// Who calls whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) name: String,
+    /// What the workers obey and the upstream insists on.
+    pub(crate) limits: Vec<Limit>,
+    /// How the upstream counts.
+    pub(crate) shape: Shape,
+    /// How long calls are on their way.
+    pub(crate) delay: Range<Duration>,
+    pub(crate) place: Place,
+    /// What each process wants.
+    pub(crate) demands: Vec<Demand>,
+}
+
+/// Where the log is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Redis,
+    Memory,
+}
+
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    plan: Plan,
+    workers: Vec<Worker>,
+    upstream: StrictUpstream,
+    redis: Option<RedisServer>,
+    store_calls_before: usize,
+}
+
+impl Cluster {
+    /// Everybody is up and connected, and nobody has called yet.
+    pub(crate) fn start(plan: Plan) -> Result<Self, Box<dyn Error>> {
+        let mut upstream = StrictUpstream::builder().arrival_delay(plan.delay.clone());
+        for limit in &plan.limits {
+            upstream = upstream.limit(limit.quota().into(), limit.window(), plan.shape);
+        }
+        let upstream = upstream.start()?;
+        let redis = if plan.place == Place::Redis { Some(RedisServer::start()?) } else { None };
+        let worker = |(number, &demand): (usize, &Demand)| {
+            let (caller, limits) = (format!("worker-{number}"), plan.limits.clone());
+            let redis = redis.as_ref().map(RedisServer::url);
+            Worker::start(&Settings { upstream: upstream.url(), redis, limits, caller, demand })
+        };
+        let workers = plan.demands.iter().enumerate().map(worker).collect::<Result<Vec<_>, _>>()?;
+        workers.iter().try_for_each(Worker::ready)?;
+        let store_calls_before = script_calls(redis.as_ref())?;
+        Ok(Self { plan, workers, upstream, redis, store_calls_before })
+    }
+
+    /// Has every worker call.
+    pub(crate) fn begin(&mut self) -> Result<(), Box<dyn Error>> {
+        Ok(self.workers.iter_mut().try_for_each(Worker::begin)?)
+    }
+
+    /// Waits until so long after the first arrival. Returns the upstream's clock.
+    pub(crate) fn run_until(&self, end: Duration) -> i64 {
+        loop {
+            let (now, first) = (self.upstream.now(), self.upstream.stamps().first().copied());
+            let left = first.map(|first| first + micros(end) - now);
+            match left {
+                Some(left) if left <= 0 => return now,
+                left => thread::sleep(Duration::from_micros(left.unwrap_or(1_000).unsigned_abs())),
+            }
+        }
+    }
+
+    /// Kills the last worker as it stands. Returns the upstream's clock.
+    pub(crate) fn kill_one(&mut self) -> Result<i64, Box<dyn Error>> {
+        self.workers.pop().ok_or("nobody is left")?.kill()?;
+        Ok(self.upstream.now())
+    }
+
+    /// Ends every worker, and says what happened.
+    pub(crate) fn finish(mut self) -> Result<Outcome, Box<dyn Error>> {
+        self.workers.iter_mut().for_each(Worker::end);
+        let results = self.workers.into_iter().map(Worker::results).collect::<Result<Vec<_>, _>>()?;
+        let store_calls = script_calls(self.redis.as_ref())? - self.store_calls_before;
+        let store_calls = self.redis.is_some().then_some(store_calls);
+        Ok(Outcome { plan: self.plan, arrivals: self.upstream.arrivals(), results, store_calls })
+    }
+}
+
+/// Calls of scripts that a server counts.
+fn script_calls(redis: Option<&RedisServer>) -> Result<usize, Box<dyn Error>> {
+    let Some(redis) = redis else {
+        return Ok(0);
+    };
+    let stats = redis.command(&["INFO", "commandstats"])?;
+    let stats = stats.text().ok_or("no statistics")?;
+    let calls = |line: &str| {
+        let line = line.strip_prefix("cmdstat_evalsha:").or_else(|| line.strip_prefix("cmdstat_eval:"))?;
+        line.strip_prefix("calls=")?.split(',').next()?.parse::<usize>().ok()
+    };
+    Ok(stats.lines().filter_map(calls).sum())
+}
+
+pub(crate) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
