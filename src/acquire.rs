@@ -59,7 +59,7 @@ impl Acquire {
         let registered = self.throttle.registered(&self.name)?;
         let mut route = Route::new(Arc::clone(registered), self.call);
         route.now_or_never |= self.now_or_never;
-        self.throttle.ask(route)?.wait().await
+        self.throttle.ask(&route)?.wait().await
     }
 }
 
@@ -79,13 +79,30 @@ pub(crate) struct Route {
     pub(crate) cost: u32,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) now_or_never: bool,
+    /// Since when it waits: a call made again has no more time than the first.
+    since: Instant,
+    retries_left: u32,
 }
 
 impl Route {
     pub(crate) fn new(registered: Arc<Registered>, call: Call) -> Self {
         let max_wait = call.max_wait.or(registered.upstream.max_wait);
         let now_or_never = max_wait == Some(Duration::ZERO);
-        Self { registered, scope: call.scope, cost: call.cost.unwrap_or(1), max_wait, now_or_never }
+        let (cost, retries_left) = (call.cost.unwrap_or(1), registered.upstream.retries);
+        let since = Instant::now();
+        Self { registered, scope: call.scope, cost, max_wait, now_or_never, since, retries_left }
+    }
+
+    /// Whether a call that is refused could be made again.
+    pub(crate) const fn may_retry(&self) -> bool {
+        self.retries_left > 0 && !self.now_or_never
+    }
+
+    /// Takes one of the retries, if one is left and the upstream's budget allows it.
+    pub(crate) fn take_retry(&mut self) -> bool {
+        let taken = self.may_retry() && self.registered.budget.take();
+        self.retries_left -= u32::from(taken);
+        taken
     }
 
     /// Whether the limits can ever admit it.
@@ -100,27 +117,27 @@ impl Route {
 }
 
 /// A caller that has asked.
-pub(crate) struct Asked {
+pub(crate) struct Asked<'a> {
     line: Arc<Line>,
-    route: Route,
-    since: Instant,
+    route: &'a Route,
 }
 
-impl Asked {
-    pub(crate) fn new(line: Arc<Line>, route: Route) -> Self {
-        Self { line, route, since: Instant::now() }
+impl<'a> Asked<'a> {
+    pub(crate) const fn new(line: Arc<Line>, route: &'a Route) -> Self {
+        Self { line, route }
     }
 
     /// Waits in line until the slot starts.
     pub(crate) async fn wait(self) -> Result<Permit, Error> {
-        let Self { line, route, since } = self;
+        let Self { line, route } = self;
+        let since = Instant::now();
         let upstream = &route.registered.upstream.name;
         let span = tracing::debug_span!("acquire", upstream = &**upstream, cost = route.cost, waited_us = Empty);
         let patience = if route.now_or_never {
             Patience { wish: Wish::AtOnce, until: Some(since + ANSWER_PATIENCE) }
         } else {
             // A wait too long for the clock is no bound.
-            let until = route.max_wait.and_then(|max_wait| since.checked_add(max_wait));
+            let until = route.max_wait.and_then(|max_wait| route.since.checked_add(max_wait));
             Patience { wish: until.map_or(Wish::Soon, Wish::By), until }
         };
         let outcome = line.slot([route.cost].into(), patience).instrument(span.clone()).await;

@@ -70,6 +70,7 @@ mod middleware;
 mod permit;
 mod process;
 mod refusing;
+mod retry;
 mod scope;
 pub mod store;
 #[cfg(feature = "testing")]

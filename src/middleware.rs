@@ -7,7 +7,9 @@ use reqwest_middleware::{Middleware as ReqwestMiddleware, Next, Result};
 
 use crate::call::Call;
 use crate::error::Error;
+use crate::feedback::Refusal;
 use crate::permit::Permit;
+use crate::retry::is_safe_after;
 use crate::throttle::Throttle;
 
 /// Throttles the requests of a reqwest-middleware client: made by [`Throttle::middleware`].
@@ -34,25 +36,33 @@ impl Middleware {
 #[async_trait]
 impl ReqwestMiddleware for Middleware {
     async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
-        let Some(route) = self.throttle.route(&request, extensions.get::<Call>()).map_err(throttled)? else {
+        let Some(mut route) = self.throttle.route(&request, extensions.get::<Call>()).map_err(throttled)? else {
             return next.run(request, extensions).await;
         };
-        let asked = self.throttle.ask(route).map_err(throttled)?;
-        let permit = asked.wait().await.map_err(throttled)?;
-        let outcome = next.run(request, extensions).await;
-        self.settle(permit, outcome)
+        let mut request = request;
+        loop {
+            let again = if route.may_retry() { request.try_clone() } else { None };
+            let asked = self.throttle.ask(&route).map_err(throttled)?;
+            let permit = asked.wait().await.map_err(throttled)?;
+            let outcome = next.clone().run(request, extensions).await;
+            let (response, refusal) = self.settle(permit, outcome)?;
+            match again.filter(|_| refusal.is_some_and(is_safe_after) && route.take_retry()) {
+                Some(again) => request = again,
+                None => return Ok(response),
+            }
+        }
     }
 }
 
 impl Middleware {
     /// Keeps the slot of a call that may have been sent, hands back that of one that never left this machine, and holds
     /// everybody when the upstream refused.
-    fn settle(&self, permit: Permit, outcome: Result<Response>) -> Result<Response> {
+    fn settle(&self, permit: Permit, outcome: Result<Response>) -> Result<(Response, Option<Refusal>)> {
         match outcome {
             Ok(mut response) => {
-                self.throttle.read(&permit, &response);
+                let refusal = self.throttle.read(&permit, &response);
                 response.extensions_mut().insert(permit.passage());
-                Ok(response)
+                Ok((response, refusal))
             }
             Err(error) => {
                 if never_sent(&error) {

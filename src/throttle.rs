@@ -10,13 +10,14 @@ use reqwest::{Request, Response};
 use crate::acquire::{Acquire, Asked, Route};
 use crate::call::Call;
 use crate::error::{ConfigError, Error};
-use crate::feedback::Feedback;
+use crate::feedback::{Feedback, Refusal};
 use crate::line::pace::stale_after;
 use crate::lines::Lines;
 use crate::middleware::Middleware;
 use crate::permit::Permit;
 use crate::process::Process;
 use crate::refusing;
+use crate::retry::Budget;
 use crate::scope::Digest128;
 use crate::store::{Home, Log, MemoryStore, Store};
 use crate::upstream::Upstream;
@@ -56,6 +57,7 @@ pub(crate) struct Registered {
     /// The home of callers without a scope.
     home: Home,
     stale_after: Duration,
+    pub(crate) budget: Budget,
 }
 
 /// Collects what a throttle is made of.
@@ -228,14 +230,13 @@ impl Throttle {
         }
     }
 
-    /// Settle: takes note of a response, in the background where the store has to be told.
-    pub(crate) fn read(&self, permit: &Permit, response: &Response) {
-        let Ok(registered) = self.registered(permit.upstream()) else { return };
+    /// Settle: takes note of a response, in the background where the store has to be told. Says why it was refused.
+    pub(crate) fn read(&self, permit: &Permit, response: &Response) -> Option<Refusal> {
+        let registered = self.registered(permit.upstream()).ok()?;
+        registered.budget.pay_in();
         let dialect = &registered.upstream.dialect;
         let feedback = Feedback::read_as(dialect, response.status(), response.headers(), SystemTime::now());
-        if feedback.refusal().is_none() {
-            return;
-        }
+        let refusal = feedback.refusal()?;
         let (throttle, registered, home) = (self.clone(), Arc::clone(registered), permit.home().clone());
         let mut learning = Box::pin(async move {
             if let Err(error) = throttle.learn(&registered, &home, &feedback).await {
@@ -247,6 +248,7 @@ impl Throttle {
         if learning.as_mut().poll(&mut context).is_pending() {
             tokio::spawn(learning);
         }
+        Some(refusal)
     }
 
     /// Ends: refuses whoever waits and whoever comes with [`Error::Closed`], and hands back what is booked.
@@ -277,9 +279,9 @@ impl Throttle {
     }
 
     /// Ask: joins the line of callers for the route's logs.
-    pub(crate) fn ask(&self, route: Route) -> Result<Asked, Error> {
+    pub(crate) fn ask<'a>(&self, route: &'a Route) -> Result<Asked<'a>, Error> {
         route.check()?;
-        let Route { registered, scope, .. } = &route;
+        let Route { registered, scope, .. } = route;
         let home = registered.home(scope.as_ref());
         let (process, name) = (&self.0.process, &registered.upstream.name);
         let line = self.0.lines.get(home, |home| {
@@ -304,7 +306,8 @@ impl Registered {
         let guard = upstream.limits.iter().map(crate::limit::Limit::guard_or_default).min().unwrap_or_default();
         let home = Home::new(&upstream.name, None);
         let logs = Arc::from([Log::new("calls", terms)]);
-        Ok(Arc::new(Self { upstream, logs, home, stale_after: stale_after(guard) }))
+        let budget = Budget::new(upstream.retry_share);
+        Ok(Arc::new(Self { upstream, logs, home, stale_after: stale_after(guard), budget }))
     }
 
     fn home(&self, scope: Option<&Digest128>) -> Home {

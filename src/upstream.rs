@@ -27,6 +27,7 @@ type Predicate = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
 /// * scope: the whole upstream shares one log
 /// * max wait: none, a call waits as long as it takes
 /// * dialect: the general one; backoff: that of [`Backoff`]; recovery: 10 s
+/// * refused calls are not made again; if they are, then a tenth of the calls at most
 ///
 /// ```
 /// use outgate::{Limit, Scope, Upstream};
@@ -48,6 +49,9 @@ pub struct Upstream {
     pub(crate) dialect: Dialect,
     pub(crate) backoff: Backoff,
     pub(crate) recovery: Duration,
+    pub(crate) retries: u32,
+    /// Retries for each thousand calls.
+    pub(crate) retry_share: u32,
     hosts: Vec<String>,
     paths: Vec<String>,
     methods: Vec<Method>,
@@ -66,6 +70,8 @@ impl Upstream {
             dialect: Dialect::GENERAL,
             backoff: Backoff::default(),
             recovery: Duration::from_secs(10),
+            retries: 0,
+            retry_share: 100,
             hosts: Vec::new(),
             paths: Vec::new(),
             methods: Vec::new(),
@@ -144,6 +150,24 @@ impl Upstream {
         self
     }
 
+    /// Makes a call again that the upstream refused for its quota, up to `retries` times: safe for any method, as it was not
+    /// executed.
+    ///
+    /// Each time is a full call, which waits out the hold in line, within the longest wait of the first. The request is sent
+    /// as it was, an `Idempotency-Key` included; one whose body cannot be cloned is not sent again.
+    #[must_use]
+    pub const fn retry_refused(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// How many retries there may be for each thousand calls of a process; ten may be saved up.
+    #[must_use]
+    pub const fn retries_per_thousand(mut self, share: u32) -> Self {
+        self.retry_share = share;
+        self
+    }
+
     /// Whether a request belongs to this upstream.
     pub(crate) fn matches(&self, request: &Request) -> bool {
         let said =
@@ -167,6 +191,9 @@ impl Upstream {
         }
         if let Some(fault) = self.backoff.fault() {
             return wrong("backoff", fault);
+        }
+        if self.retry_share > 1_000 {
+            return wrong("retries_per_thousand", "is more than one for each call");
         }
         if self.recovery > MAX_RECOVERY {
             return wrong("recovery", &format!("{:?} is longer than an hour", self.recovery));
@@ -297,6 +324,7 @@ mod tests {
             (Upstream::new("a}b").limit(Limit::per_second(1)), "name"),
             (Upstream::new("x".repeat(65)).limit(Limit::per_second(1)), "name"),
             (up().backoff(Backoff::new().min(Duration::ZERO)), "backoff"),
+            (up().retries_per_thousand(1_001), "retries_per_thousand"),
             (up().recovery(Duration::from_secs(3_601)), "recovery"),
             (up().host(""), "host"),
             (up().host("*."), "host"),

@@ -53,25 +53,6 @@ impl Cause {
             Self::Ban => "a ban",
         }
     }
-
-    /// What a script calls it.
-    pub(crate) const fn code(self) -> u8 {
-        match self {
-            Self::Refusal => 0,
-            Self::Spend => 1,
-            Self::Ban => 2,
-        }
-    }
-
-    /// The cause that a script calls so.
-    pub(crate) const fn of(code: i64) -> Option<Self> {
-        match code {
-            0 => Some(Self::Refusal),
-            1 => Some(Self::Spend),
-            2 => Some(Self::Ban),
-            _ => None,
-        }
-    }
 }
 
 /// A hold as a store keeps it.

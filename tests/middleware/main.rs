@@ -4,6 +4,7 @@
 
 mod holding;
 mod outcomes;
+mod retrying;
 mod routing;
 mod telling;
 

@@ -61,7 +61,7 @@ impl<'a> Wire<'a> {
         let mut keys = self.keys(home);
         cmd.arg(1).arg(keys.of("hold"));
         self.now(cmd);
-        cmd.arg(micros(hold.recovery)).arg(hold.cause.code());
+        cmd.arg(micros(hold.recovery)).arg(code(hold.cause));
         for &wait in &hold.waits {
             cmd.arg(micros(wait));
         }
@@ -125,6 +125,24 @@ impl Keys {
     }
 }
 
+/// What the scripts call a cause.
+const fn code(cause: Cause) -> u8 {
+    match cause {
+        Cause::Refusal => 0,
+        Cause::Spend => 1,
+        Cause::Ban => 2,
+    }
+}
+
+fn cause_of(code: i64) -> Result<Cause, StoreError> {
+    match code {
+        0 => Ok(Cause::Refusal),
+        1 => Ok(Cause::Spend),
+        2 => Ok(Cause::Ban),
+        _ => Err(malformed()),
+    }
+}
+
 fn terms(cmd: &mut Cmd, logs: &[Log]) {
     for log in logs {
         cmd.arg(log.terms.len());
@@ -138,7 +156,7 @@ fn terms(cmd: &mut Cmd, logs: &[Log]) {
 pub(super) fn grant(ask: &Ask, reply: &Value) -> Result<Grant, StoreError> {
     let (now, next, held, rest) = match integers(reply)?.as_slice() {
         [now, next, held, cause, rest @ ..] if rest.len() % 3 == 0 => {
-            let (now, cause) = (Stamp::from_micros(*now), Cause::of(*cause).ok_or_else(malformed)?);
+            let (now, cause) = (Stamp::from_micros(*now), cause_of(*cause)?);
             (now, *next, (*held > 0).then(|| (now.plus(*held), cause)), rest.to_vec())
         }
         _ => return Err(malformed()),

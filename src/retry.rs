@@ -1,0 +1,59 @@
+//! Calls that the upstream refused to execute, made again: how often, and how many in all.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::feedback::Refusal;
+
+/// A retry, in the thousandths that calls pay in.
+const RETRY: u32 = 1_000;
+/// Retries that may be saved up, and that a process begins with.
+const SAVED: u32 = 10 * RETRY;
+
+/// Keeps the retries of an upstream to a share of its calls, so that they cannot become the load.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    credit: AtomicU32,
+    /// What each call pays in.
+    share: u32,
+}
+
+impl Budget {
+    /// A budget of so many retries for each thousand calls.
+    pub(crate) const fn new(share: u32) -> Self {
+        Self { credit: AtomicU32::new(SAVED), share }
+    }
+
+    /// A call was made.
+    pub(crate) fn pay_in(&self) {
+        let add = |credit: u32| Some(credit.saturating_add(self.share).min(SAVED));
+        let _ = self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
+    /// Whether a retry may be made; it is taken out.
+    pub(crate) fn take(&self) -> bool {
+        let take = |credit: u32| credit.checked_sub(RETRY);
+        self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+}
+
+/// Whether a refusal says that the call was not executed, so that it may be made again whatever its method.
+pub(crate) const fn is_safe_after(refusal: Refusal) -> bool {
+    matches!(refusal, Refusal::Quota | Refusal::Shared | Refusal::Service | Refusal::Seats)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_are_a_share_of_the_calls() {
+        let budget = Budget::new(100);
+        let taken = |budget: &Budget| (0..100).filter(|_| budget.take()).count();
+        assert_eq!(taken(&budget), 10, "to begin with");
+        (0..50).for_each(|_| budget.pay_in());
+        assert_eq!(taken(&budget), 5, "a tenth of 50 calls");
+        (0..1_000).for_each(|_| budget.pay_in());
+        assert_eq!(taken(&budget), 10, "no more are saved up");
+        assert_eq!(taken(&Budget::new(0)), 10);
+    }
+}

@@ -1,0 +1,78 @@
+//! Calls that the upstream refused, made again.
+
+use std::time::Duration;
+
+use http::Method;
+use outgate::testing::{Shape, StrictUpstream};
+use outgate::{Backoff, Error, Limit, Throttle, Upstream};
+use reqwest_middleware::ClientWithMiddleware;
+
+use crate::client;
+
+/// Allows one call a second, and answers a call with its key.
+fn strict() -> StrictUpstream {
+    let echo = |request: &http::Request<()>| {
+        let key = request.headers().get("idempotency-key").map_or(&b""[..], |key| key.as_bytes());
+        http::Response::new(hyper::body::Bytes::copy_from_slice(key))
+    };
+    StrictUpstream::builder().limit(1, Duration::from_secs(1), Shape::SlidingLog).handler(echo).start().unwrap()
+}
+
+/// Believes in 100 calls a second.
+fn trusting(retries: u32, more: impl FnOnce(Upstream) -> Upstream) -> ClientWithMiddleware {
+    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100)).retry_refused(retries);
+    client(&Throttle::builder().upstream(more(up)).build().unwrap())
+}
+
+#[tokio::test]
+async fn a_refused_call_is_made_again_as_it_was_once_the_hold_is_over() {
+    let (upstream, client) = (strict(), trusting(2, |up| up));
+    assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), 200);
+    let post = client.post(upstream.url()).header("idempotency-key", "k1").body("pay");
+    let response = post.send().await.unwrap();
+    assert_eq!((response.status().as_u16(), &*response.text().await.unwrap()), (200, "k1"));
+    let arrivals = upstream.arrivals();
+    let seen: Vec<_> = arrivals.iter().map(|arrival| (arrival.method.clone(), arrival.admitted)).collect();
+    assert_eq!(seen, [(Method::GET, true), (Method::POST, false), (Method::POST, true)]);
+    assert!(arrivals[2].at - arrivals[1].at >= 1_000_000, "it waited out the hold");
+}
+
+#[tokio::test]
+async fn without_being_asked_to_no_call_is_made_again() {
+    let (upstream, client) = (strict(), trusting(0, |up| up));
+    for status in [200, 429] {
+        assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), status);
+    }
+    assert_eq!(upstream.arrivals().len(), 2);
+}
+
+#[tokio::test]
+async fn a_body_that_cannot_be_cloned_is_not_sent_again() {
+    let (upstream, client) = (strict(), trusting(2, |up| up));
+    client.get(upstream.url()).send().await.unwrap();
+    let once = reqwest::Body::wrap(http_body_util::Full::new(hyper::body::Bytes::from_static(b"once")));
+    let response = client.post(upstream.url()).body(once).send().await.unwrap();
+    assert_eq!((response.status().as_u16(), upstream.arrivals().len()), (429, 2));
+}
+
+#[tokio::test]
+async fn a_call_made_again_waits_no_longer_than_the_first_would_have() {
+    let (upstream, client) = (strict(), trusting(2, |up| up.max_wait(Duration::from_millis(500))));
+    client.get(upstream.url()).send().await.unwrap();
+    let error = client.get(upstream.url()).send().await.unwrap_err();
+    assert!(matches!(Error::find(&error), Some(Error::Throttled { .. })), "{error:?}");
+    assert_eq!(upstream.arrivals().len(), 2);
+}
+
+#[tokio::test]
+async fn retries_are_kept_to_a_share_of_the_calls() {
+    let never = StrictUpstream::builder().limit(1, Duration::from_secs(3_600), Shape::SlidingLog);
+    let refusing = never.cost_by(|_| 2).start().unwrap();
+    let client = trusting(100, |up| {
+        up.backoff(Backoff::new().min(Duration::from_millis(1)).max(Duration::from_millis(2))).recovery(Duration::ZERO)
+    });
+    let response = client.get(refusing.url()).send().await.unwrap();
+    assert_eq!(response.status(), 429);
+    // The first call, the ten retries that a process begins with, and the one that those eleven calls have paid for.
+    assert_eq!(refusing.arrivals().len(), 12);
+}
