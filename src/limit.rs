@@ -84,7 +84,8 @@ impl Limit {
     /// Counts every unit for `guard` longer than the window, to absorb the spread of the network delay.
     ///
     /// A slot may be used late by half the guard, though by 2 ms at least and 50 ms at most. The upstream never sees more than
-    /// the quota as long as the delay from there to the arrival varies by no more than the rest of the guard. It costs
+    /// the quota as long as the delay from there to the arrival, a new connection's set-up included, varies by no more than the
+    /// rest of the guard. It costs
     /// `guard / (window + guard)` of the throughput.
     #[must_use]
     pub const fn guard(mut self, guard: Duration) -> Self {
