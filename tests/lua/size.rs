@@ -57,3 +57,35 @@ fn a_quota_of_a_million_fills_to_the_last_unit() {
     assert_eq!(desk.book(&logs, &[(1, None, &[MILLION])]), [NOW, 0, 1, 0, 1], "one caller of a million units");
     assert_eq!(desk.book(&logs, &[(1, None, &[1])]), [NOW, SECOND]);
 }
+
+#[test]
+fn what_lies_deep_in_a_million_entries_is_kept_without_a_search() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "deep", Some(NOW));
+    let logs: [Log<'_>; 1] = [("points", &[(MILLION, SECOND)])];
+    for deep in 0..50 {
+        desk.now = Some(NOW + deep);
+        desk.book(&logs, &[(1, None, &[1])]);
+    }
+    desk.now = Some(NOW + 1_000);
+    assert_eq!(desk.book(&logs, &[(1, None, &[MILLION - 50])]), [NOW + 1_000, 0, 1, 0, 1]);
+    assert_eq!(desk.int("LLEN", "log:points"), i64::from(MILLION));
+
+    // Deep, absent among the deep, and absent at the tail.
+    let starts = (0..50).chain(500..525).chain(2_000..2_025);
+    let slots: Vec<(i64, &[u32])> = starts.map(|start| (NOW + start, &[1][..])).collect();
+    assert_eq!(desk.hand_back(&["points"], &slots), [NOW + 1_000]);
+    assert_eq!(desk.int("LLEN", "log:points"), i64::from(MILLION));
+    assert_eq!(searches(&server), 0);
+
+    assert_eq!(desk.hand_back(&["points"], &[(NOW + 1_000, &[1])]), [NOW + 1_000], "near the tail");
+    assert_eq!(desk.int("LLEN", "log:points"), i64::from(MILLION) - 1);
+    assert_eq!(searches(&server), 1);
+}
+
+/// How often the server was made to walk through a list.
+fn searches(server: &RedisServer) -> u32 {
+    let stats = must(server.command(&["INFO", "commandstats"]));
+    let calls = stats.text().and_then(|stats| stats.split_once("cmdstat_lrem:calls=")).map(|(_, rest)| rest);
+    calls.and_then(|rest| rest.split(',').next()).map_or(0, |calls| must(calls.parse()))
+}

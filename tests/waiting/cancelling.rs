@@ -86,6 +86,25 @@ async fn a_permit_handed_back_goes_to_the_next_in_line() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_permit_handed_back_too_late_to_be_passed_on_serves_the_next_in_line_soon() {
+    // A connection that fails only after a second; and a permit of another cost than the one that is wanted.
+    for (quota, cost, after) in [(1, 1, 1_000), (10, 10, 1_000), (10, 10, 10)] {
+        fastrand::seed(12);
+        let throttle = Counting::default().limited(Limit::per_minute(quota));
+        let permit = throttle.acquire("up").cost(cost).await.unwrap();
+        let next = {
+            let throttle = throttle.clone();
+            tokio::spawn(async move { throttle.acquire("up").await.unwrap().waited() })
+        };
+        sleep(Duration::from_millis(after)).await;
+        permit.hand_back();
+        let waited = next.await.unwrap();
+        let free = Duration::from_millis(after);
+        assert!(waited <= free + Duration::from_millis(10), "free after {free:?}, used after {waited:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_permit_handed_back_for_nobody_goes_back_to_the_log() {
     let store = Counting::default();
     let throttle = store.limited(Limit::per_hour(1));

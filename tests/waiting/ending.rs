@@ -55,6 +55,25 @@ fn a_throttle_outlives_the_runtime_that_drove_it() {
 }
 
 #[test]
+fn a_caller_does_not_hang_when_the_driver_s_runtime_stands_still() {
+    let throttle = Counting::default().limited(Limit::new(1, Duration::from_millis(300)));
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let clone = throttle.clone();
+    first.spawn(async move {
+        clone.acquire("up").await.map(drop).unwrap();
+        clone.acquire("up").await.map(drop).unwrap();
+    });
+    first.block_on(async { sleep(Duration::from_millis(10)).await });
+    // The first runtime lives on, with the task that drives the line, but its only thread is busy with something else.
+    // Patience with the driver, a slot, and what a busy machine adds.
+    let bound = Duration::from_millis(5_000 + 350 + 1_000);
+    let acquired = second.block_on(async { timeout(bound, async { throttle.acquire("up").await }).await });
+    acquired.expect("it does not hang").map(drop).unwrap();
+    drop(first);
+}
+
+#[test]
 fn a_caller_dropped_outside_any_runtime_does_no_harm() {
     let throttle = Counting::default().limited(Limit::per_second(1));
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outgate::{Error, Limit, Throttle};
+use outgate::{Error, Limit, MemoryStore, Throttle, Upstream};
 use tokio::time::{Instant, sleep};
 
 use crate::support::Counting;
@@ -84,6 +84,36 @@ async fn callers_refused_together_are_told_different_times() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refusal_tells_a_time_that_is_not_now() {
+    fastrand::seed(31);
+    // At hand, so that the time told is not lengthened by an answer's way.
+    let store = MemoryStore::new();
+    let process = || {
+        let up = Upstream::new("up").limit(Limit::per_second(10));
+        Throttle::builder().store(store.clone()).upstream(up).build().unwrap()
+    };
+    let (throttle, other) = (process(), process());
+    for _ in 0..10 {
+        drop(throttle.acquire("up").await.unwrap());
+    }
+    // While another process waits, a slot may be free and yet not for this one.
+    let waiting = tokio::spawn(async move {
+        for _ in 0..50 {
+            drop(other.acquire("up").await.unwrap());
+        }
+    });
+    sleep(Duration::from_millis(900)).await;
+    let mut told = Vec::new();
+    for _ in 0..500 {
+        let pair = tokio::join!(async { throttle.try_acquire("up").await }, async { throttle.try_acquire("up").await });
+        told.extend([pair.0, pair.1].into_iter().filter(Result::is_err).map(retry_after));
+        sleep(Duration::from_millis(7)).await;
+    }
+    waiting.abort();
+    assert!(told.iter().min() > Some(&Duration::ZERO), "{} refusals", told.len());
+}
+
+#[tokio::test(start_paused = true)]
 async fn trying_takes_a_slot_now_or_says_how_long_until_one() {
     let throttle = Counting::default().limited(Limit::per_second(2));
     drop(throttle.try_acquire("up").await.unwrap());
@@ -108,7 +138,6 @@ async fn what_can_never_be_granted_is_an_error_of_its_own() {
 
 #[test]
 fn a_wrong_configuration_is_an_error_that_names_upstream_and_field() {
-    use outgate::Upstream;
     let up = || Upstream::new("up").limit(Limit::per_second(1));
     let cases = [
         (Throttle::builder().upstream(up()).upstream(up()).build(), "up", "name"),

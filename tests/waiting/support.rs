@@ -1,26 +1,80 @@
 //! A store that counts what it is told, and processes that share it.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use outgate::store::{Ask, Grant, HandBack, Hold, Home, Log, LogUsage};
-use outgate::{Limit, MemoryStore, Store, StoreError, Throttle, Upstream};
+use outgate::{Limit, MemoryStore, Store, StoreError, StoreErrorKind, Throttle, Upstream};
 use tokio::time::{Instant, sleep};
 
 /// How long the store takes to answer.
 const LATENCY: Duration = Duration::from_millis(1);
 
+/// What becomes of an answer on its way back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Way {
+    pub(crate) delay: Duration,
+    pub(crate) lost: bool,
+}
+
+impl Way {
+    pub(crate) const fn slow(delay: Duration) -> Self {
+        Self { delay, lost: false }
+    }
+}
+
+/// The way of the answer to each message, by how many came before; looked up in the moment in which the store acts.
+#[derive(Clone)]
+struct Ways(Arc<dyn Fn(u64) -> Way + Send + Sync>);
+
+impl Default for Ways {
+    fn default() -> Self {
+        Self(Arc::new(|_| Way::default()))
+    }
+}
+
+impl fmt::Debug for Ways {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ways")
+    }
+}
+
 /// A memory store a millisecond away, which counts its calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counting {
-    inner: MemoryStore,
+    inner: Arc<Mutex<MemoryStore>>,
     asks: Arc<AtomicU64>,
     hand_backs: Arc<AtomicU64>,
+    ways: Ways,
 }
 
 impl Counting {
+    /// A store that acts as it should, and whose answers come late or never.
+    pub(crate) fn answering(ways: impl Fn(u64) -> Way + Send + Sync + 'static) -> Self {
+        Self { ways: Ways(Arc::new(ways)), ..Self::default() }
+    }
+
+    async fn answer<T>(&self, before: u64, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        let way = (self.ways.0)(before);
+        // Sleeping for no time takes a millisecond.
+        if !way.delay.is_zero() {
+            sleep(way.delay).await;
+        }
+        if way.lost { Err(StoreError::new(StoreErrorKind::Unreachable, "the answer was lost")) } else { answer }
+    }
+
+    fn inner(&self) -> MemoryStore {
+        self.inner.lock().unwrap().clone()
+    }
+
+    /// Loses everything it has kept.
+    pub(crate) fn lose_data(&self) {
+        *self.inner.lock().unwrap() = MemoryStore::new();
+    }
+
     pub(crate) fn asks(&self) -> u64 {
         self.asks.load(Ordering::Relaxed)
     }
@@ -46,23 +100,25 @@ impl Counting {
 #[async_trait]
 impl Store for Counting {
     async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
+        let before = self.calls();
         self.asks.fetch_add(1, Ordering::Relaxed);
         sleep(LATENCY).await;
-        self.inner.book(ask).await
+        self.answer(before, self.inner().book(ask).await).await
     }
 
     async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
+        let before = self.calls();
         self.hand_backs.fetch_add(1, Ordering::Relaxed);
         sleep(LATENCY).await;
-        self.inner.hand_back(message).await
+        self.answer(before, self.inner().hand_back(message).await).await
     }
 
     async fn hold(&self, home: &Home, hold: &Hold) -> Result<Duration, StoreError> {
-        self.inner.hold(home, hold).await
+        self.inner().hold(home, hold).await
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
-        self.inner.usage(home, logs).await
+        self.inner().usage(home, logs).await
     }
 }
 

@@ -15,7 +15,7 @@ const HISTORIES: u64 = 30;
 ///
 /// Random histories in which every message comes twice at once and again later: every answer is what it was, and nothing
 /// else differs from the history in which it came once. And a message that comes after a later one of its sender does not
-/// act at all.
+/// act at all, for as long as it could do harm.
 pub async fn law_11(subject: &dyn Subject) {
     let law = Law::new(11, "the same message sent twice acts once, asks and hand-backs alike");
     for seed in 0..HISTORIES {
@@ -28,6 +28,7 @@ pub async fn law_11(subject: &dyn Subject) {
     }
     an_equal_slot_of_somebody_else_stays(law, subject).await;
     what_comes_after_a_later_message_does_not_act(law, subject).await;
+    a_late_copy_takes_nobody_else_s_slot(law, subject).await;
 }
 
 async fn an_equal_slot_of_somebody_else_stays(law: Law, subject: &dyn Subject) {
@@ -64,4 +65,22 @@ async fn what_comes_after_a_later_message_does_not_act(law: Law, subject: &dyn S
     law.equal(&desk.send(&late_ask).await, &again, "the later message still has its answer");
     let other = desk.book(2, Run::new(1, [1]).max_wait(Duration::ZERO)).await;
     law.equal(&other.answers, &vec![granted(1, at(500))], "each sender has a stream of its own");
+}
+
+async fn a_late_copy_takes_nobody_else_s_slot(law: Law, subject: &dyn Subject) {
+    subject.clock().set(at(0));
+    let mut desk = Desk::new(law, subject.store(), [log("calls", 2, 100_000)]);
+    desk.book(9, Run::new(2, [1])).await;
+    for sender in [1, 2] {
+        let grant = desk.book(sender, Run::new(1, [1])).await;
+        law.equal(&grant.answers, &vec![granted(1, at(100_000))], "two equal slots");
+    }
+    let message = desk.returning(1, vec![Slots::new(1, at(100_000), [1])]);
+    desk.send_back(&message).await;
+    // Of a slot long past: by itself it need not be remembered.
+    desk.hand_back(1, Slots::new(1, at(-999_000), [1])).await;
+    subject.clock().set(at(150_000));
+    // Outdated or acted upon already: the sender learns nothing new either way.
+    let _ = subject.store().hand_back(&message).await;
+    law.equal(&desk.used().await, &vec![1], "the slot of another sender, after a late copy");
 }

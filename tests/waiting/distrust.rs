@@ -1,0 +1,119 @@
+//! A store whose answers come late, or never: it is believed no further than that.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use outgate::testing::oracle::assert_never_more_than;
+use outgate::{Error, Limit, Throttle};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Counting, Way, micros_since};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Callers that come together, each for one call: when each call went.
+async fn crowd(throttle: &Throttle, callers: usize, begin: Instant) -> Vec<i64> {
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..callers {
+        let throttle = throttle.clone();
+        tasks.spawn(async move {
+            drop(throttle.acquire("up").await.unwrap());
+            micros_since(begin)
+        });
+    }
+    tasks.join_all().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_answer_of_a_process_may_be_slow_too() {
+    let store = Counting::answering(|before| Way::slow(if before == 0 { 400 * MS } else { Duration::ZERO }));
+    let starts = crowd(&store.limited(Limit::per_second(10)), 20, Instant::now()).await;
+    // Slots that are 400 ms old by then would bring the next ten too close.
+    assert_never_more_than(10, 1_000_000, &starts);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stall_that_hits_many_homes_is_noticed_by_each() {
+    let stall = 40..140;
+    let store =
+        Counting::answering(move |before| Way::slow(if stall.contains(&before) { 400 * MS } else { Duration::ZERO }));
+    let throttle = store.limited(Limit::per_second(10));
+    for scope in 0..40_u32 {
+        drop(throttle.acquire("up").scope(scope.to_le_bytes()).await.unwrap());
+    }
+    let mut tasks = tokio::task::JoinSet::new();
+    for scope in 100..200_u32 {
+        let throttle = throttle.clone();
+        tasks.spawn(async move { throttle.acquire("up").scope(scope.to_le_bytes()).await.unwrap().waited() });
+    }
+    let waited = tasks.join_all().await;
+    assert!(waited.iter().all(|&waited| waited > 401 * MS), "none went with a slot that was 400 ms old: {waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_is_never_used_later_than_half_the_guard_after_its_start() {
+    let acted = Arc::new(Mutex::new(Instant::now()));
+    let store = Counting::answering({
+        let acted = Arc::clone(&acted);
+        move |before| {
+            *acted.lock().unwrap() = Instant::now();
+            Way::slow(if before < 2 { Duration::ZERO } else { 49 * MS })
+        }
+    });
+    let throttle = store.limited(Limit::per_second(10).guard(100 * MS));
+    drop(throttle.acquire("up").await.unwrap());
+    drop(throttle.acquire("up").await.unwrap());
+    let caller = tokio::spawn(async move {
+        let mut caller = Box::pin(async { throttle.acquire("up").await.unwrap() });
+        tokio::select! {
+            biased;
+            _ = &mut caller => panic!("no answer yet"),
+            () = sleep(10 * MS) => {}
+        }
+        // The answer comes 49 ms after its slot has started, and its caller is busy for another 48 ms.
+        sleep(88 * MS).await;
+        let permit = caller.await;
+        (permit.late(), Instant::now())
+    });
+    let (late, used_at) = caller.await.unwrap();
+    let late_in_truth = used_at - *acted.lock().unwrap();
+    assert_eq!((late_in_truth, late), (49 * MS, 49 * MS), "of another slot, at once");
+    assert_eq!(store.asks(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_call_is_never_booked() {
+    let begin = Instant::now();
+    let store = Counting::answering(move |_| Way { delay: 100 * MS, lost: begin.elapsed() < Duration::from_secs(6) });
+    let throttle = store.limited(Limit::per_hour(10));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let throttle = throttle.clone();
+        tasks.spawn(async move { throttle.acquire("up").await });
+    }
+    for outcome in tasks.join_all().await {
+        assert!(matches!(outcome, Err(Error::StoreUnavailable { .. })), "{outcome:?}");
+    }
+    assert_eq!(begin.elapsed(), Duration::from_secs(5));
+    assert!(throttle.usage("up").await.unwrap().limits[0].used > 0, "the store has acted for callers that left");
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(throttle.usage("up").await.unwrap().limits[0].used, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_jittery_store_is_not_hammered() {
+    let cases =
+        [(Limit::new(10, 100 * MS), 200, 1..30, 19 * 105 * MS), (Limit::per_second(10), 100, 1..100, 9 * 1_050 * MS)];
+    for (limit, callers, jitter, best) in cases {
+        for seed in 0..10 {
+            fastrand::seed(seed);
+            let jitter = jitter.clone();
+            let store = Counting::answering(move |_| Way::slow(MS * fastrand::u32(jitter.clone())));
+            let starts = crowd(&store.limited(limit), callers, Instant::now()).await;
+            let last = Duration::from_micros(starts.into_iter().max().unwrap().unsigned_abs());
+            let told = format!("{limit:?}, seed {seed}: {} messages, the last call after {last:?}", store.calls());
+            // Many an answer comes too late to be of use, and yet that costs no more than a message for each call.
+            assert!(store.calls() <= callers as u64 && last <= 2 * best, "{told}");
+        }
+    }
+}
