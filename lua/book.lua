@@ -24,7 +24,7 @@ local now, expires = clock(ARGV[1])
 local number, sender, horizon, insist = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local keys, args = KEYS, ARGV
 
-local MAX_MEMORY, MAX_SILENCE, MIN_SLACK, TRIM_SLACK, PIECE = 60000000, 30000000, 250000, 64, 1000
+local MAX_MEMORY, MAX_SILENCE, TRIM_SLACK, PIECE = 60000000, 30000000, 64, 1000
 
 -- Read.
 local state = redis.call('MGET', seen_key, hold_key, hold_all_key, claim_key)
@@ -35,7 +35,7 @@ if state[3] and hold_all_key ~= hold_key then holds[#holds + 1] = read_hold(stat
 local function reply(next, answers)
   local held, cause = 0, 0
   for _, hold in ipairs(holds) do
-    if hold.stop - now > held then held, cause = hold.stop - now, hold.cause end
+    if hold.stop > now then held, cause = math.max(held, hold.stop - now), math.max(cause, hold.cause) end
   end
   local out = { now, next - now, held, cause }
   for i = 1, #answers, 3 do
@@ -212,7 +212,7 @@ for _, log in ipairs(logs) do
 end
 
 local waiting = answered < callers
-local promised = math.min(next, now + MAX_SILENCE) + math.max(horizon, MIN_SLACK)
+local promised = math.min(next, now + MAX_SILENCE) + horizon
 if waiting then
   redis.call('ZREMRANGEBYSCORE', asking_key, '-inf', text(now))
   redis.call('ZADD', asking_key, text(promised), sender)

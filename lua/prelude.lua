@@ -32,12 +32,13 @@ local function interval_of(terms)
   return interval
 end
 
--- A hold: no start before the first stamp; calls come slower for the µs after it; refusals in a row; cause.
+-- A hold: no start before the first stamp; calls come slower for the µs after it; refusals in a row; cause; when the row is
+-- forgotten.
 local function read_hold(record, now)
   if not record then return nil end
   local hold = cmsgpack.unpack(record)
-  if hold[1] + hold[2] <= now then return nil end
-  return { stop = hold[1], recovery = hold[2], refusals = hold[3], cause = hold[4] }
+  if hold[5] <= now then return nil end
+  return { stop = hold[1], recovery = hold[2], refusals = hold[3], cause = hold[4], forgotten = hold[5] }
 end
 
 -- The earliest start of some units under a hold: after it one after another, at first at a tenth of the rate.
@@ -46,7 +47,7 @@ local function after_hold(hold, newest, interval, units)
   if newest and newest >= hold.stop then base, elapsed, gaps = newest, newest - hold.stop, units end
   if elapsed >= hold.recovery then return hold.stop end
   local slower = RESUMED * hold.recovery / (hold.recovery + (RESUMED - 1) * elapsed)
-  return base + math.min(math.ceil(interval * slower * gaps), FAR)
+  return math.min(base + math.min(math.ceil(interval * slower * gaps), FAR), hold.stop + hold.recovery)
 end
 
 -- A log: the stored list, and after it the starts that this call adds. `ahead` says how many entries to read at once.

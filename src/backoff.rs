@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 
-/// Waits worth telling apart: after so many refusals in a row the longest is reached, or will do.
-const STEPS: usize = 16;
+use crate::feedback::Feedback;
+
+/// Waits told apart: after so many refusals in a row they grow no longer.
+const STEPS: usize = 32;
 
 /// How long to back off: longer with each refusal in a row, and a little different for each process.
 ///
@@ -51,7 +53,7 @@ impl Backoff {
         self
     }
 
-    /// The longest wait, jitter aside.
+    /// The longest wait, jitter aside: at most 31 days.
     #[must_use]
     pub const fn max(mut self, max: Duration) -> Self {
         self.max = max;
@@ -72,10 +74,15 @@ impl Backoff {
         self
     }
 
+    /// The longest wait, jitter aside.
+    pub(crate) const fn longest(&self) -> Duration {
+        self.max
+    }
+
     /// What is wrong with it.
     pub(crate) fn fault(&self) -> Option<&'static str> {
-        if self.min.is_zero() || self.min > self.max {
-            Some("min must be longer than zero and at most max")
+        if self.min.is_zero() || self.min > self.max || self.max > Feedback::LONGEST_WAIT {
+            Some("min must be longer than zero and at most max, and max at most 31 days")
         } else if !(1.0..=1_000.0).contains(&self.factor) {
             Some("factor must be between 1 and 1,000")
         } else if !(0.0..=1.0).contains(&self.jitter) {
@@ -117,6 +124,7 @@ mod tests {
         let wrong = [
             backoff.min(Duration::ZERO),
             backoff.min(Duration::MAX),
+            backoff.max(Duration::MAX),
             backoff.factor(0.5),
             backoff.factor(f32::NAN),
             backoff.jitter(-0.1),

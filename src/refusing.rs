@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::feedback::{Feedback, Reach, Refusal};
+use crate::feedback::{Dialect, Feedback, Reach, Refusal};
 use crate::store::{Cause, Hold, Home};
 use crate::upstream::Upstream;
 
@@ -12,9 +12,15 @@ use crate::upstream::Upstream;
 /// refusal in a row.
 pub(crate) fn hold(upstream: &Upstream, home: &Home, feedback: &Feedback, random: f64) -> Option<(Home, Hold)> {
     let refusal = feedback.refusal()?;
-    // Zero is not a licence to retry at once.
-    let told = feedback.wait().filter(|wait| !wait.is_zero());
-    if refusal == Refusal::Overload && told.is_none() {
+    // Zero is not a licence to retry at once, and more than a month is no time that anybody means.
+    let told = feedback.wait().filter(|wait| !wait.is_zero() && !feedback.over_cap());
+    let about_one_page = match refusal {
+        Refusal::Overload => true,
+        // Stripe says so of the account.
+        Refusal::Lock => upstream.dialect != Dialect::STRIPE,
+        _ => false,
+    };
+    if about_one_page && told.is_none() {
         // One page that fails is no reason for a cluster to fall silent.
         return None;
     }
@@ -25,6 +31,10 @@ pub(crate) fn hold(upstream: &Upstream, home: &Home, feedback: &Feedback, random
     };
     // A lock is somebody else's doing: nothing is to be shrunk for it.
     hold.recovery = if refusal == Refusal::Lock { Duration::ZERO } else { upstream.recovery };
+    if told.is_none() {
+        // Waits grow up to the longest only if a refusal after the longest is still the next in a row.
+        hold.memory = upstream.backoff.longest();
+    }
     hold.cause = match refusal {
         Refusal::Spend => Cause::Spend,
         Refusal::Ban => Cause::Ban,

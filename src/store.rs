@@ -31,8 +31,6 @@ pub(crate) const MAX_UNITS: u32 = 10_000;
 pub(crate) const MAX_MEMORY: i64 = 60_000_000;
 /// The longest that a line which waits for a slot says nothing to the store.
 pub(crate) const MAX_SILENCE: i64 = 30_000_000;
-/// How much later than promised a line may ask again, at least, and still be known to wait.
-pub(crate) const MIN_SLACK: i64 = 250_000;
 
 /// Keeps the logs: in memory for one process, in Redis for a cluster.
 ///

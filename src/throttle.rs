@@ -144,7 +144,7 @@ impl Throttle {
     ///
     /// [`Error::Throttled`] at once when the slot would be later than the longest wait; [`Error::StoreUnavailable`] after
     /// the longest wait, or 5 s where none is set, without an answer from the store; [`Error::CostExceedsQuota`],
-    /// [`Error::UnknownUpstream`], [`Error::Closed`].
+    /// [`Error::UnknownUpstream`], [`Error::Barred`], [`Error::Closed`].
     pub fn acquire(&self, upstream: &str) -> Acquire {
         Acquire::new(self.clone(), upstream, false)
     }

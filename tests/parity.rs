@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outgate::store::{Ask, HandBack, Hold, Home, Log, Run, Slots};
+use outgate::store::{Ask, Cause, HandBack, Hold, Home, Log, Run, Slots};
 use outgate::testing::RedisServer;
 use outgate::{ManualClock, MemoryStore, RedisStore, Stamp, Store, StoreError, Term};
 use proptest::prelude::*;
@@ -204,6 +204,8 @@ fn hold(waits: &[u64], recovery: u64) -> Hold {
     let mut hold = Hold::new(Duration::ZERO);
     hold.waits = waits.iter().map(|&wait| Duration::from_micros(wait)).collect();
     hold.recovery = Duration::from_micros(recovery);
+    hold.memory = Duration::from_micros(recovery / 2 * u64::try_from(waits.len()).unwrap());
+    hold.cause = [Cause::Refusal, Cause::Spend, Cause::Ban][waits.len() % 3];
     hold
 }
 

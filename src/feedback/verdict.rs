@@ -33,7 +33,8 @@ fn of_429(signs: &Signs, quotas: &[Quota], dialect: &Dialect) -> Refusal {
     let unexplained = !signs.explained && !quotas.iter().any(Quota::is_spent);
     let refusal = match signs.cause {
         Some(cause) => cause,
-        None if by_edge && unexplained => Refusal::Ban,
+        // A ban is not over in a moment that one is told.
+        None if by_edge && unexplained && signs.told_wait().is_none() => Refusal::Ban,
         None if unexplained && signs.should_retry == Some(false) => Refusal::Spend,
         None if unexplained => dialect.unexplained,
         None => Refusal::Quota,

@@ -113,6 +113,20 @@ impl Driver {
         (!self.done).then(|| state.step(&self.line, Instant::now(), self.in_flight.is_some()))
     }
 
+    /// Ends where nothing is left to do, or somebody else drives.
+    fn stop_if_idle(&self) -> bool {
+        let mut state = self.line.lock();
+        if !state.is_driven_by(self.number) {
+            return true;
+        }
+        let idle = state.stop_if_idle();
+        drop(state);
+        if idle {
+            self.line.idled.notify_waiters();
+        }
+        idle
+    }
+
     /// Nobody can drive any more: whoever waits learns it, and the next caller to come drives again.
     fn abandon(&mut self) {
         self.done = true;
@@ -130,9 +144,8 @@ impl Drop for Driver {
         }
         if self.in_task {
             self.abandon();
-        } else if self.in_flight.is_none() && self.line.lock().stop_if_idle() {
+        } else if self.in_flight.is_none() && self.stop_if_idle() {
             self.done = true;
-            self.line.idled.notify_waiters();
         } else {
             self.moved(false).spawn();
         }

@@ -111,6 +111,9 @@ impl State {
                 if matches!(message.as_deref(), Some(Message::HandBack(_))) {
                     // There is room now that the last answer knew nothing of.
                     (self.ask_at, self.next_slot) = (None, None);
+                    if std::mem::take(&mut self.unknown) {
+                        self.wait_out_hold(line, now);
+                    }
                 }
                 if let (Ok(Some(grant)), Some(Message::Ask(ask, tickets))) = (reply, message.as_deref()) {
                     self.granted(&grant, ask, tickets, line, now, round_trip);
@@ -146,7 +149,8 @@ impl State {
         let mut withheld = false;
         for (ticket, slot) in slots {
             // Held by this process, and the store does not know yet.
-            let early = held.is_some_and(|until| slot.start < until);
+            // Two answers tell the end of one hold a little differently: by as much as a slot may be late.
+            let early = held.is_some_and(|until| slot.start + line.stale_after < until);
             withheld |= early;
             let usable = !slow && !early && !self.closed;
             self.surplus.extend(if usable { self.queue.give_to(ticket, slot, now) } else { Some(slot) });
@@ -176,11 +180,18 @@ impl State {
             }
             self.refuse_late(line, now);
         }
-        if let Some(until) = held.filter(|_| withheld) {
-            self.next_slot = self.next_slot.max(Some(until));
-            let near = until.checked_sub(line.process.horizon).unwrap_or(now);
-            self.ask_at = self.ask_at.max(Some(near));
+        self.unknown = withheld;
+        if withheld {
+            self.wait_out_hold(line, now);
         }
+    }
+
+    /// The store does not know of the hold: there is nothing to ask for before its end.
+    fn wait_out_hold(&mut self, line: &Line, now: Instant) {
+        let Some((until, _)) = self.held.filter(|(until, _)| *until > now) else { return };
+        self.next_slot = self.next_slot.max(Some(until));
+        self.ask_at = self.ask_at.max(Some(until));
+        self.refuse_late(line, now);
     }
 
     /// Refuses every caller for whom even the earliest possible slot is too late.

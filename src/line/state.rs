@@ -13,6 +13,7 @@ use crate::store::Cause;
 
 /// Everything that changes about a line.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub(super) struct State {
     pub(super) queue: Queue,
     tickets: u64,
@@ -31,6 +32,8 @@ pub(super) struct State {
     pub(super) on_record: bool,
     /// Nobody sends before this, and why.
     pub(super) held: Option<(Instant, Cause)>,
+    /// Slots before the end of the hold were granted: the store does not know of it.
+    pub(super) unknown: bool,
     /// No ask before this.
     pub(super) ask_at: Option<Instant>,
     /// The first caller without a slot cannot start before this.
@@ -88,18 +91,22 @@ impl State {
 
     /// Gives a slot to the next in line, or puts it with those that nobody here wants.
     pub(super) fn give(&mut self, slot: Slot, line: &Line, now: Instant) {
-        let unwanted = if slot.is_stale(now, line.stale_after) { Some(slot) } else { self.queue.give(slot, now) };
+        let held = self.held.is_some_and(|(until, _)| until > now && slot.start + line.stale_after < until);
+        let unwanted =
+            if held || slot.is_stale(now, line.stale_after) { Some(slot) } else { self.queue.give(slot, now) };
         self.surplus.extend(unwanted);
     }
 
     /// Nobody sends before `until`: whoever holds an earlier slot asks again, and who cannot be helped by waiting is told.
     pub(super) fn withhold(&mut self, until: Instant, cause: Cause, line: &Line, now: Instant) {
-        if self.held.is_some_and(|(held, _)| held >= until) || until <= now {
+        let before = self.held.filter(|(held, _)| *held > now);
+        if until <= now || before.is_some_and(|(held, graver)| held >= until && graver >= cause) {
             return;
         }
+        let (until, cause) = before.map_or((until, cause), |(held, graver)| (held.max(until), graver.max(cause)));
         tracing::debug!(upstream = &*line.upstream, held = ?until - now, cause = cause.words(), "held");
         self.held = Some((until, cause));
-        let early = self.queue.take_slots_before(until);
+        let early = self.queue.take_slots_before(until.checked_sub(line.stale_after).unwrap_or(until));
         if !early.is_empty() {
             self.surplus.extend(early);
             self.ask_at = None;
@@ -172,8 +179,9 @@ impl State {
         let wake = [expiry, later, self.queue.first_start()].into_iter().flatten().min();
         let idle = send.is_none() && !in_flight && self.stop_if_idle();
         let answered_by = (in_flight || send.is_some()).then(|| now + PATIENCE);
+        // Woken by then, the driver shows that it is there however long the store takes.
         self.look_by = wake.into_iter().chain(answered_by).min();
-        Step { send, wake, idle }
+        Step { send, wake: self.look_by, idle }
     }
 
     /// Tells every caller whose slot has started. A slot that is stale by now is asked for again.

@@ -19,6 +19,8 @@ pub struct Hold {
     pub waits: Vec<Duration>,
     /// For how long after it calls come slower than the limits allow: at first at a tenth of the rate, growing evenly.
     pub recovery: Duration,
+    /// For how long after it a refusal is the next in a row; the recovery at least.
+    pub memory: Duration,
     /// Why, for whoever waits meanwhile.
     pub cause: Cause,
 }
@@ -27,12 +29,12 @@ impl Hold {
     /// A hold of this length, after which calls come at full rate.
     #[must_use]
     pub fn new(wait: Duration) -> Self {
-        Self { waits: vec![wait], recovery: Duration::ZERO, cause: Cause::Refusal }
+        Self { waits: vec![wait], recovery: Duration::ZERO, memory: Duration::ZERO, cause: Cause::Refusal }
     }
 }
 
-/// Why nobody sends for a while.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Why nobody sends for a while; graver causes are greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Cause {
     /// The upstream refused a call, for its quota or because it was busy: wait.
@@ -64,24 +66,32 @@ pub(crate) struct Held {
     pub(crate) recovery: i64,
     /// Refusals in a row.
     pub(crate) refusals: usize,
+    /// When the row ends: a refusal after that is the first again.
+    pub(crate) forgotten: Stamp,
     pub(crate) cause: Cause,
 }
 
 impl Held {
-    /// The hold after another refusal at `now`. Refusals while it lasts belong to the same incident; one after it, while
-    /// calls still come slower, is the next in a row. It only ever lengthens.
+    /// The hold after another refusal at `now`. Refusals while it lasts belong to the same incident; one after it, before it is
+    /// forgotten, is the next in a row. It only ever lengthens, and keeps the graver cause.
     pub(crate) fn after(before: Option<Self>, now: Stamp, hold: &Hold) -> Self {
-        let before = before.filter(|before| before.over() > now);
+        let before = before.filter(|before| before.forgotten > now);
         let refusals = before.map_or(1, |before| before.refusals + usize::from(before.until <= now));
         let wait = hold.waits.get(refusals - 1).or(hold.waits.last()).copied().unwrap_or_default();
-        let new = Self { until: now.plus(micros(wait)), recovery: micros(hold.recovery), refusals, cause: hold.cause };
-        match before {
-            Some(before) if before.until >= new.until => {
-                Self { refusals, recovery: new.recovery.max(before.recovery), ..before }
-            }
-            Some(before) => Self { recovery: new.recovery.max(before.recovery), ..new },
-            None => new,
+        let mut next = Self {
+            until: now.plus(micros(wait)),
+            recovery: micros(hold.recovery),
+            refusals,
+            forgotten: now,
+            cause: hold.cause,
+        };
+        if let Some(before) = before {
+            next.cause = if before.until > now { before.cause.max(next.cause) } else { next.cause };
+            (next.until, next.recovery) = (next.until.max(before.until), next.recovery.max(before.recovery));
         }
+        next.forgotten = next.until.plus(next.recovery.max(micros(hold.memory)));
+        next.forgotten = before.map_or(next.forgotten, |before| before.forgotten.max(next.forgotten));
+        next
     }
 
     /// When calls come at full rate again.
@@ -104,7 +114,7 @@ impl Held {
         let recovery = float(self.recovery);
         let slower = RESUMED * recovery / (recovery + (RESUMED - 1.0) * float(elapsed));
         let gap = (float(interval) * slower * float(i64::try_from(gaps).unwrap_or(i64::MAX))).ceil();
-        base.plus(whole(gap.min(FAR)))
+        base.plus(whole(gap.min(FAR))).min(self.over())
     }
 }
 

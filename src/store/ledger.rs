@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::decision::{Bounds, View};
-use super::{Answer, Ask, Grant, HandBack, Held, Hold, Log, LogUsage, MAX_MEMORY, MAX_SILENCE, MIN_SLACK, TermUsage};
+use super::{Answer, Ask, Grant, HandBack, Held, Hold, Log, LogUsage, MAX_MEMORY, MAX_SILENCE, TermUsage};
 use crate::error::StoreError;
 use crate::limit::{Term, micros};
 use crate::log::{SlidingLog, Stamp};
@@ -66,7 +66,7 @@ impl Ledger {
         let decision = view.decide(&ask.runs, bounds);
         let waiting = decision.answered < ask.callers();
         let claiming = waiting && ask.insist && others_claim.is_none() && decision.granted == 0;
-        let promised = decision.next.min(now.plus(MAX_SILENCE)).plus(micros(ask.horizon).max(MIN_SLACK));
+        let promised = decision.next.min(now.plus(MAX_SILENCE)).plus(micros(ask.horizon));
 
         // Write.
         for (log, starts) in ask.logs.iter().zip(view.into_added()) {
@@ -115,7 +115,7 @@ impl Ledger {
 
     /// The hold on this home, while it means anything.
     pub(crate) fn held(&self, now: Stamp) -> Option<Held> {
-        self.hold.filter(|hold| hold.over() > now)
+        self.hold.filter(|hold| hold.forgotten > now)
     }
 
     fn holds(&self, now: Stamp, hold_all: Option<Held>) -> Vec<Held> {
@@ -178,11 +178,9 @@ impl Ledger {
     }
 }
 
-/// An answer, with the hold that lasts longest.
+/// An answer, with the end of the longest hold and the gravest cause.
 fn grant(now: Stamp, answers: Vec<Answer>, next: Stamp, holds: &[Held]) -> Grant {
-    let lasting = holds.iter().filter(|hold| hold.until > now);
-    // Of equal ones the first, as a script would have it.
-    let longest = lasting.reduce(|first, other| if other.until > first.until { other } else { first });
-    let held = longest.map(|hold| (hold.until, hold.cause));
+    let lasting = holds.iter().filter(|hold| hold.until > now).map(|hold| (hold.until, hold.cause));
+    let held = lasting.reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)));
     Grant { held, ..Grant::new(now, answers, next) }
 }

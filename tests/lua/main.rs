@@ -113,7 +113,7 @@ impl<'a> Desk<'a> {
 
     fn hold(&mut self, wait: i64) -> Vec<i64> {
         let keys = [self.key("hold")];
-        integers(&self.run("hold", &keys, &["0".to_owned(), "0".to_owned(), wait.to_string()]))
+        integers(&self.run("hold", &keys, &["0".to_owned(), "0".to_owned(), "0".to_owned(), wait.to_string()]))
     }
 
     fn usage(&mut self, logs: &[Log<'_>]) -> Vec<i64> {

@@ -107,7 +107,8 @@ fn a_stamp_keeps_all_its_digits() {
         return out";
     let (claim, seen, hold) = (desk.key("claim"), desk.key("seen:1"), desk.key("hold"));
     let hold = texts(&must(desk.client.command(&["EVAL", unpack, "1", &hold])));
-    assert_eq!(hold, [&(NOW + 1_234_567).to_string(), "0", "1", "0"]);
+    let stop = (NOW + 1_234_567).to_string();
+    assert_eq!(hold, [&*stop, "0", "1", "0", &stop]);
     let claim = texts(&must(desk.client.command(&["EVAL", unpack, "1", &claim])));
     assert_eq!(claim, ["1", &next.to_string(), &promised]);
     let seen = texts(&must(desk.client.command(&["EVAL", unpack, "1", &seen])));

@@ -8,7 +8,7 @@ use outgate::testing::oracle::{assert_never_more_than, worst_window};
 use outgate::{Backoff, Error, Limit, Upstream};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Counting, endless, micros_since};
+use crate::support::{Counting, Way, endless, micros_since};
 
 const SECOND: i64 = 1_000_000;
 
@@ -94,9 +94,9 @@ async fn waits_that_nobody_told_double_with_each_refusal_in_a_row() {
         sleep(Duration::from_millis(u64::try_from(waits[waits.len() - 1]).unwrap() + 1)).await;
     }
     assert_eq!(waits, [1_000, 2_000, 4_000, 8_000]);
-    sleep(Duration::from_secs(11)).await;
+    sleep(Duration::from_secs(301)).await;
     throttle.report("up", &refusal).await.unwrap();
-    assert_eq!(next().await, 1_000, "after the recovery it begins anew");
+    assert_eq!(next().await, 1_000, "after as long as the longest wait it begins anew");
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,4 +149,78 @@ async fn a_refusal_holds_the_scope_that_it_names() {
     assert!(other.try_acquire("up").scope("token 2").await.is_err());
     assert!(throttle.try_acquire("up").scope("token 3").await.is_err());
     assert!(throttle.try_acquire("up").await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_double_without_a_recovery_too() {
+    let throttle = Counting::default().process(|up| upstream(up).recovery(Duration::ZERO));
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        throttle.report("up", &Feedback::default().with_refusal(Refusal::Quota)).await.unwrap();
+        waits.push(throttle.usage("up").await.unwrap().limits[0].next.as_secs());
+        // As slow a caller as one in two waits.
+        sleep(Duration::from_secs(2 * waits[waits.len() - 1])).await;
+    }
+    assert_eq!(waits, [1, 2, 4, 8]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_slower_pace_ends_with_the_recovery_however_slow_the_limit() {
+    let throttle = Counting::default().process(|up| up.limit(Limit::per_hour(60)));
+    throttle.report("up", &Feedback::refused(Duration::from_secs(5))).await.unwrap();
+    drop(throttle.acquire("up").await.unwrap());
+    let second = throttle.acquire("up").max_wait(Duration::from_secs(30)).await.unwrap();
+    assert!(second.waited() <= Duration::from_secs(10), "{:?}", second.waited());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_handed_back_during_a_hold_goes_to_nobody() {
+    let throttle = Counting::default().limited(Limit::per_second(1));
+    let permit = throttle.acquire("up").await.unwrap();
+    let waiter = {
+        let throttle = throttle.clone();
+        tokio::spawn(async move { throttle.acquire("up").await.unwrap().waited() })
+    };
+    sleep(Duration::from_millis(5)).await;
+    throttle.report("up", &Feedback::refused(Duration::from_secs(60))).await.unwrap();
+    permit.hand_back();
+    assert!(waiter.await.unwrap() >= Duration::from_secs(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ban_during_a_longer_hold_is_a_ban() {
+    let store = Counting::default();
+    let (told, other) = (store.process(upstream), store.process(upstream));
+    told.report("up", &Feedback::refused(Duration::from_secs(60))).await.unwrap();
+    told.report("up", &Feedback::default().with_refusal(Refusal::Ban)).await.unwrap();
+    for throttle in [told, other] {
+        let outcome = throttle.try_acquire("up").await;
+        assert!(matches!(outcome, Err(Error::Barred { cause: Cause::Ban, .. })), "{outcome:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_the_store_has_lost_is_kept_without_asking_all_the_time() {
+    let store = Counting::default();
+    let throttle = store.process(upstream);
+    throttle.report("up", &Feedback::refused(Duration::from_secs(60))).await.unwrap();
+    let waiter = {
+        let throttle = throttle.clone();
+        tokio::spawn(async move { throttle.acquire("up").await.unwrap().waited() })
+    };
+    sleep(Duration::from_secs(1)).await;
+    store.lose_data();
+    assert!(waiter.await.unwrap() >= Duration::from_secs(59));
+    assert!(store.calls() < 12, "{} store calls", store.calls());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_ends_quietly_when_answers_take_now_more_now_less() {
+    fastrand::seed(23);
+    let store = Counting::answering(|_| Way { delay: Duration::from_millis(fastrand::u64(1..4)), lost: false });
+    let throttle = store.process(upstream);
+    drop(throttle.acquire("up").await.unwrap());
+    throttle.report("up", &Feedback::refused(Duration::from_secs(3))).await.unwrap();
+    drop(throttle.acquire("up").await.unwrap());
+    assert!(store.calls() <= 5, "{} store calls", store.calls());
 }

@@ -61,7 +61,7 @@ impl<'a> Wire<'a> {
         let mut keys = self.keys(home);
         cmd.arg(1).arg(keys.of("hold"));
         self.now(cmd);
-        cmd.arg(micros(hold.recovery)).arg(code(hold.cause));
+        cmd.arg(micros(hold.recovery)).arg(code(hold.cause)).arg(micros(hold.memory));
         for &wait in &hold.waits {
             cmd.arg(micros(wait));
         }
