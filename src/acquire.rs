@@ -14,8 +14,9 @@ use crate::error::Error;
 use crate::line::queue::Wish;
 use crate::line::{Line, Patience};
 use crate::permit::Permit;
+use crate::registered::Registered;
 use crate::scope::Digest128;
-use crate::throttle::{Registered, Throttle};
+use crate::throttle::Throttle;
 
 /// The largest cost of one call.
 const MAX_COST: u32 = 10_000;

@@ -11,15 +11,14 @@ use crate::acquire::{Acquire, Asked, Route};
 use crate::call::Call;
 use crate::error::{ConfigError, Error};
 use crate::feedback::{Feedback, Refusal};
-use crate::line::pace::stale_after;
 use crate::lines::Lines;
 use crate::middleware::Middleware;
 use crate::permit::Permit;
 use crate::process::Process;
 use crate::refusing;
-use crate::retry::Budget;
+use crate::registered::Registered;
 use crate::scope::Digest128;
-use crate::store::{Home, Log, MemoryStore, Store};
+use crate::store::{Home, MemoryStore, Store};
 use crate::upstream::Upstream;
 use crate::usage::Usage;
 
@@ -48,16 +47,6 @@ struct Inner {
     by_name: HashMap<Arc<str>, Arc<Registered>>,
     process: Arc<Process>,
     lines: Lines,
-}
-
-/// An upstream, checked.
-pub(crate) struct Registered {
-    pub(crate) upstream: Upstream,
-    logs: Arc<[Log]>,
-    /// The home of callers without a scope.
-    home: Home,
-    stale_after: Duration,
-    pub(crate) budget: Budget,
 }
 
 /// Collects what a throttle is made of.
@@ -293,30 +282,6 @@ impl Throttle {
 
     pub(crate) fn registered(&self, name: &str) -> Result<&Arc<Registered>, Error> {
         self.0.by_name.get(name).ok_or_else(|| Error::UnknownUpstream { name: name.into() })
-    }
-}
-
-impl Registered {
-    fn new(upstream: Upstream) -> Result<Arc<Self>, ConfigError> {
-        upstream.check()?;
-        let mut terms = Vec::new();
-        for limit in &upstream.limits {
-            terms.extend(limit.terms(&upstream.name)?);
-        }
-        let guard = upstream.limits.iter().map(crate::limit::Limit::guard_or_default).min().unwrap_or_default();
-        let home = Home::new(&upstream.name, None);
-        let logs = Arc::from([Log::new("calls", terms)]);
-        let budget = Budget::new(upstream.retry_share);
-        Ok(Arc::new(Self { upstream, logs, home, stale_after: stale_after(guard), budget }))
-    }
-
-    fn home(&self, scope: Option<&Digest128>) -> Home {
-        scope.map_or_else(|| self.home.clone(), |scope| Home::new(&self.upstream.name, Some(scope.as_str())))
-    }
-
-    /// The largest cost of one call that the limits can ever admit.
-    pub(crate) fn largest_cost(&self) -> u32 {
-        self.logs.iter().map(Log::largest_cost).min().unwrap_or(0)
     }
 }
 

@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::{Method, Request, Url};
+use reqwest::{Method, Request};
 
 use crate::backoff::Backoff;
 use crate::error::ConfigError;
 use crate::feedback::Dialect;
+use crate::host::{canonical, is_below, is_host, is_pattern};
 use crate::limit::Limit;
 use crate::scope::Scope;
 
@@ -198,15 +199,10 @@ impl Upstream {
         if self.recovery > MAX_RECOVERY {
             return wrong("recovery", &format!("{:?} is longer than an hour", self.recovery));
         }
-        for host in &self.hosts {
-            let bare = host.strip_prefix("*.").unwrap_or(host);
-            let url = Url::parse(&format!("http://{bare}/"));
-            let plain = url.is_ok_and(|url| url.path() == "/" && url.username().is_empty() && url.query().is_none());
-            if bare.is_empty() || bare.contains(['*', '/', '@', '?', '#']) || !plain {
-                let form =
-                    "write api.example.com, *.example.com or [::1], with :port or without, but no scheme and no path";
-                return wrong("host", &format!("{host:?} is no host: {form}; for every host, use matching(|_| true)"));
-            }
+        if let Some(host) = self.hosts.iter().find(|host| !is_pattern(host)) {
+            let form =
+                "write api.example.com, *.example.com or [::1], with :port or without, but no scheme and no path";
+            return wrong("host", &format!("{host:?} is no host: {form}; for every host, use matching(|_| true)"));
         }
         match self.paths.iter().find(|path| !path.starts_with('/')) {
             Some(path) => wrong("path", &format!("{path:?} does not begin with '/'")),
@@ -224,46 +220,6 @@ impl fmt::Debug for Upstream {
             .field("max_wait", &self.max_wait)
             .finish_non_exhaustive()
     }
-}
-
-/// A pattern in the form that URLs have: lower case, punycode, without a last dot. What is no host stays as it is, to be
-/// found when the throttle is built.
-fn canonical(pattern: &str) -> String {
-    let (wildcard, host) = pattern.strip_prefix("*.").map_or(("", pattern), |host| ("*.", host));
-    let (host, port) = match host.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) && !host.is_empty() => {
-            (host, Some(port))
-        }
-        _ => (host, None),
-    };
-    let url = Url::parse(&format!("http://{host}/"));
-    let known = url.ok().filter(|url| url.path() == "/" && url.port().is_none() && url.query().is_none());
-    let known = known.as_ref().and_then(Url::host_str).unwrap_or(host);
-    let known = known.strip_suffix('.').unwrap_or(known);
-    port.map_or_else(|| format!("{wildcard}{known}"), |port| format!("{wildcard}{known}:{port}"))
-}
-
-/// Whether a URL is on the host of a pattern, and on its port where it names one.
-fn is_host(pattern: &str, url: &Url) -> bool {
-    let Some(host) = url.host_str() else {
-        return false;
-    };
-    let host = host.strip_suffix('.').unwrap_or(host);
-    let matches = |pattern: &str| {
-        let below = |domain| host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
-        pattern.strip_prefix("*.").map_or_else(|| pattern == host, below)
-    };
-    match pattern.rsplit_once(':') {
-        Some((pattern, port)) if !port.contains(']') => {
-            matches(pattern) && url.port_or_known_default().is_some_and(|own| port.parse() == Ok(own))
-        }
-        _ => matches(pattern),
-    }
-}
-
-fn is_below(prefix: &str, path: &str) -> bool {
-    let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
-    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]

@@ -1,0 +1,47 @@
+//! An upstream that has been found to be in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::ConfigError;
+use crate::limit::Limit;
+use crate::line::pace::stale_after;
+use crate::retry::Budget;
+use crate::scope::Digest128;
+use crate::store::{Home, Log};
+use crate::upstream::Upstream;
+
+/// An upstream, checked.
+pub(crate) struct Registered {
+    pub(crate) upstream: Upstream,
+    pub(crate) logs: Arc<[Log]>,
+    /// The home of callers without a scope.
+    pub(crate) home: Home,
+    pub(crate) stale_after: Duration,
+    pub(crate) budget: Budget,
+}
+
+impl Registered {
+    pub(crate) fn new(upstream: Upstream) -> Result<Arc<Self>, ConfigError> {
+        upstream.check()?;
+        let mut terms = Vec::new();
+        for limit in &upstream.limits {
+            terms.extend(limit.terms(&upstream.name)?);
+        }
+        let guard = upstream.limits.iter().map(Limit::guard_or_default).min().unwrap_or_default();
+        let home = Home::new(&upstream.name, None);
+        let logs = Arc::from([Log::new("calls", terms)]);
+        let budget = Budget::new(upstream.retry_share);
+        Ok(Arc::new(Self { upstream, logs, home, stale_after: stale_after(guard), budget }))
+    }
+
+    /// The home of the callers of a scope.
+    pub(crate) fn home(&self, scope: Option<&Digest128>) -> Home {
+        scope.map_or_else(|| self.home.clone(), |scope| Home::new(&self.upstream.name, Some(scope.as_str())))
+    }
+
+    /// The largest cost of one call that the limits can ever admit.
+    pub(crate) fn largest_cost(&self) -> u32 {
+        self.logs.iter().map(Log::largest_cost).min().unwrap_or(0)
+    }
+}
