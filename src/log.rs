@@ -88,11 +88,7 @@ impl SlidingLog {
     /// A cost above a term's quota can never start; ask [`Term::quota`] first.
     #[must_use]
     pub fn earliest(&self, floor: Stamp, terms: &[Term], cost: u32) -> Stamp {
-        let newest = self.nth_newest(1).unwrap_or(floor);
-        terms.iter().fold(floor.max(newest), |start, term| {
-            let n = (term.quota as usize + 1).saturating_sub(cost as usize);
-            self.nth_newest(n).map_or(start, |entry| start.max(entry.plus(term.span)))
-        })
+        earliest(floor, terms, cost as usize, |n| self.nth_newest(n))
     }
 
     /// Enters `cost` units that start at `start`, which must not lie before the newest entry, and count for `retention`
@@ -140,6 +136,20 @@ impl SlidingLog {
     pub fn is_spent(&self, now: Stamp) -> bool {
         self.nth_newest(1).is_none_or(|newest| newest.plus(self.retention) <= now)
     }
+}
+
+/// The rule, for whatever has an n-th newest entry.
+pub(crate) fn earliest(
+    floor: Stamp,
+    terms: &[Term],
+    units: usize,
+    nth_newest: impl Fn(usize) -> Option<Stamp>,
+) -> Stamp {
+    let newest = nth_newest(1).unwrap_or(floor);
+    terms.iter().fold(floor.max(newest), |start, term| {
+        let n = (term.quota as usize + 1).saturating_sub(units);
+        nth_newest(n).map_or(start, |entry| start.max(entry.plus(term.span)))
+    })
 }
 
 #[cfg(test)]

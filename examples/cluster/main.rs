@@ -15,6 +15,8 @@
 mod args;
 mod child;
 mod cluster;
+#[path = "../common/explain.rs"]
+mod explain;
 mod report;
 mod shared;
 mod stall;
@@ -28,6 +30,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use self::args::{Args, Role};
+use self::explain::explain;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -49,15 +52,4 @@ async fn run(args: Args) -> Result<ExitCode, Box<dyn Error>> {
     // Whoever closed our output does not want the table.
     let _ = write!(io::stdout(), "{report}");
     Ok(ExitCode::from(u8::from(report.broke_its_promise())))
-}
-
-/// An error and all that caused it, in one line. Some errors have said what their cause says once more.
-fn explain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    for cause in std::iter::successors(error.source(), |&error| error.source()).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
 }

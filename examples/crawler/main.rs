@@ -16,6 +16,8 @@
 mod args;
 mod client;
 mod crawl;
+#[path = "../common/explain.rs"]
+mod explain;
 mod frontier;
 mod limits;
 mod links;
@@ -38,6 +40,7 @@ use tokio::runtime::Runtime;
 use self::args::Args;
 use self::client::Client;
 use self::crawl::Crawl;
+use self::explain::explain;
 use self::report::Report;
 
 fn main() -> ExitCode {
@@ -84,15 +87,4 @@ fn start_url(args: &Args, site: Option<&StrictUpstream>) -> Result<Url, Box<dyn 
         (None, Some(site)) => Ok(site.url().parse()?),
         (None, None) => Err("there is nothing to crawl".into()),
     }
-}
-
-/// An error and all that caused it, in one line. Some errors have said what their cause says once more.
-fn explain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    for cause in std::iter::successors(error.source(), |&error| error.source()).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
 }

@@ -143,14 +143,12 @@ impl State {
         if let Some((until, cause)) = grant.held {
             self.withhold(now + until.since(grant.now), cause, line, now);
         }
-        let held = self.held.map(|(until, _)| until).filter(|&until| until > now);
         // Slower than the fastest by more than a slot may be late: nobody knows how much of that its way here took.
         let slow = excess > line.stale_after;
         let mut withheld = false;
         for (ticket, slot) in slots {
             // Held by this process, and the store does not know yet.
-            // Two answers tell the end of one hold a little differently: by as much as a slot may be late.
-            let early = held.is_some_and(|until| slot.start + line.stale_after < until);
+            let early = self.is_held_back(&slot, line, now);
             withheld |= early;
             let usable = !slow && !early && !self.closed;
             self.surplus.extend(if usable { self.queue.give_to(ticket, slot, now) } else { Some(slot) });

@@ -91,10 +91,14 @@ impl State {
 
     /// Gives a slot to the next in line, or puts it with those that nobody here wants.
     pub(super) fn give(&mut self, slot: Slot, line: &Line, now: Instant) {
-        let held = self.held.is_some_and(|(until, _)| until > now && slot.start + line.stale_after < until);
-        let unwanted =
-            if held || slot.is_stale(now, line.stale_after) { Some(slot) } else { self.queue.give(slot, now) };
-        self.surplus.extend(unwanted);
+        let unusable = self.is_held_back(&slot, line, now) || slot.is_stale(now, line.stale_after);
+        self.surplus.extend(if unusable { Some(slot) } else { self.queue.give(slot, now) });
+    }
+
+    /// Whether a slot starts before the end of the hold. Two answers tell that end a little differently: by as much as a slot
+    /// may be late.
+    pub(super) fn is_held_back(&self, slot: &Slot, line: &Line, now: Instant) -> bool {
+        self.held.is_some_and(|(until, _)| until > now && slot.start + line.stale_after < until)
     }
 
     /// Nobody sends before `until`: whoever holds an earlier slot asks again, and who cannot be helped by waiting is told.

@@ -1,7 +1,7 @@
 //! Who gets a slot: the part of an ask that needs no clock, no key and no memory of earlier asks.
 
 use super::{Answer, Ask, Held, Log, Run};
-use crate::log::{SlidingLog, Stamp};
+use crate::log::{SlidingLog, Stamp, earliest};
 
 /// Within what an ask is decided.
 #[derive(Clone, Copy, Debug)]
@@ -59,14 +59,11 @@ impl<'a> View<'a> {
     pub(super) fn earliest(&self, floor: Stamp, costs: &[u32], times: u32) -> Stamp {
         let mut start = floor;
         for (index, (&cost, (_, log))) in costs.iter().zip(&self.logs).enumerate() {
-            let newest = self.nth_newest(index, 1);
-            start = start.max(newest.unwrap_or(start));
+            let units = u64::from(cost) * u64::from(times);
+            let nth_newest = |n| self.nth_newest(index, n);
+            start = earliest(start, &log.terms, usize::try_from(units).unwrap_or(usize::MAX), nth_newest);
             for hold in self.holds {
-                start = start.max(hold.earliest(newest, log.interval(), u64::from(cost) * u64::from(times)));
-            }
-            for term in log.terms.iter() {
-                let n = (term.quota as usize + 1).saturating_sub(cost as usize * times as usize);
-                start = self.nth_newest(index, n).map_or(start, |entry| start.max(entry.plus(term.span)));
+                start = start.max(hold.earliest(nth_newest(1), log.interval(), units));
             }
         }
         start
