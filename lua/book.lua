@@ -3,8 +3,8 @@
 -- Atomic, because a start is computed from the entries before it and must be entered before anybody else looks.
 --
 -- KEYS[1] seen     the sender's last message and its answer
--- KEYS[2] hold     on this scope
--- KEYS[3] hold_all on the whole upstream; the same where there is no scope
+-- KEYS[2] told     by the upstream, of this scope
+-- KEYS[3] told_all of the whole upstream; the same where there is no scope
 -- KEYS[4] claim    a caller of large cost that nobody may overtake
 -- KEYS[5] asking   processes with callers that wait, by when the entry lapses
 -- KEYS[6..] logs   one list of start times for each log
@@ -19,7 +19,7 @@
 --         answer may start; µs from now until a hold ends, and its cause; 1 or 0, µs from now, count
 -- Errors: OUTDATED a later message of this sender has been seen
 -- Cost: O(callers) when slots are scarce, O(1) reads and one push when they are not
-local seen_key, hold_key, hold_all_key, claim_key, asking_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local seen_key, told_key, told_all_key, claim_key, asking_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local now, expires = clock(ARGV[1])
 local number, sender, horizon, insist = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local keys, args = KEYS, ARGV
@@ -27,10 +27,9 @@ local keys, args = KEYS, ARGV
 local MAX_MEMORY, MAX_SILENCE, TRIM_SLACK, PIECE = 60000000, 30000000, 64, 1000
 
 -- Read.
-local state = redis.call('MGET', seen_key, hold_key, hold_all_key, claim_key)
-local holds = {}
-if state[2] then holds[1] = read_hold(state[2], now) end
-if state[3] and hold_all_key ~= hold_key then holds[#holds + 1] = read_hold(state[3], now) end
+local state = redis.call('MGET', seen_key, told_key, told_all_key, claim_key)
+local heeded = heed(state[2], state[3], told_key, told_all_key, now)
+local holds = heeded.holds
 
 local function reply(next, answers)
   local held, cause = 0, 0
@@ -69,8 +68,8 @@ end
 local logs, retention, at = {}, 0, 6
 for i = 6, #keys do
   local terms, span, quota
-  terms, span, quota, at = read_terms(args, at + 1, tonumber(args[at]))
-  local log = open_log(keys[i], terms, 1, holds)
+  terms, span, quota, at = read_terms(args, at + 1, tonumber(args[at]), heeded.widened)
+  local log = open_log(keys[i], terms, 1, heeded)
   log.retention, log.quota, logs[i - 5] = span, quota, log
   if span > retention then retention = span end
 end

@@ -13,11 +13,13 @@ local RESUMED, FAR = 10, 1e15
 
 local function text(us) return string.format('%.0f', us) end
 
--- Reads `count` terms from the arguments at `from`: pairs of quota and span. Also the longest span and the largest quota.
-local function read_terms(args, from, count)
+-- Reads `count` terms from the arguments at `from`: pairs of quota and span, each span `widened` by so many thousandths. Also the
+-- longest span and the largest quota.
+local function read_terms(args, from, count, widened)
   local terms, retention, quota = {}, 0, 0
   for i = 1, count do
-    local term = { quota = tonumber(args[from]), span = tonumber(args[from + 1]) }
+    local base = tonumber(args[from + 1])
+    local term = { quota = tonumber(args[from]), base = base, span = base + math.floor(base / 1000) * widened }
     terms[i], from = term, from + 2
     if term.span > retention then retention = term.span end
     if term.quota > quota then quota = term.quota end
@@ -32,13 +34,69 @@ local function interval_of(terms)
   return interval
 end
 
--- A hold: no start before the first stamp; calls come slower for the µs after it; refusals in a row; cause; when the row is
--- forgotten.
-local function read_hold(record, now)
-  if not record then return nil end
-  local hold = cmsgpack.unpack(record)
-  if hold[5] <= now then return nil end
-  return { stop = hold[1], recovery = hold[2], refusals = hold[3], cause = hold[4], forgotten = hold[5] }
+-- What an upstream told, of a scope or of all of it: a hold, a wider guard, foreign use; each false or empty where there is none.
+--   hold     no start before `stop`; calls come slower for `recovery` µs after it; refusals in a row; cause; when the row is forgotten
+--   guard    thousandths by which spans are wider at `since`, falling evenly to none at `lapse`
+--   foreign  for each step: log key, span, units that others have used, when they count no more
+local function read_told(record, now)
+  local told = { foreign = {} }
+  if not record then return told end
+  local hold, guard, foreign = unpack(cmsgpack.unpack(record))
+  if hold and hold[5] > now then
+    told.hold = { stop = hold[1], recovery = hold[2], refusals = hold[3], cause = hold[4], forgotten = hold[5] }
+  end
+  if guard and guard[3] > now then told.guard = { widened = guard[1], since = guard[2], lapse = guard[3] } end
+  for i = 1, #foreign, 4 do
+    local key, span, units, lapse = unpack(foreign, i, i + 3)
+    if lapse > now then table.insert(told.foreign, { key = key, span = span, units = units, lapse = lapse }) end
+  end
+  return told
+end
+
+-- Writes what an upstream told, until none of it matters.
+local function write_told(key, told, now, expires)
+  local hold, guard, foreign, stamp = told.hold, told.guard, {}, now
+  if hold then stamp = math.max(stamp, hold.forgotten) end
+  if guard then stamp = math.max(stamp, guard.lapse) end
+  for _, step in ipairs(told.foreign) do
+    for _, part in ipairs({ step.key, step.span, step.units, step.lapse }) do table.insert(foreign, part) end
+    stamp = math.max(stamp, step.lapse)
+  end
+  if stamp <= now then return end
+  hold = hold and { hold.stop, hold.recovery, hold.refusals, hold.cause, hold.forgotten } or false
+  guard = guard and { guard.widened, guard.since, guard.lapse } or false
+  redis.call('SET', key, cmsgpack.pack({ hold, guard, foreign }))
+  if expires then redis.call('PEXPIRE', key, text(math.ceil((stamp - now) / 1000))) end
+end
+
+-- By how many thousandths spans are wider now.
+local function widened_by(guard, now)
+  if not guard then return 0 end
+  local length = guard.lapse - guard.since
+  return math.floor(guard.widened * math.min(guard.lapse - now, length) / length)
+end
+
+-- The hold on a whole upstream, as a scope sees it: somewhat later, each by its name, so that not all come back in one moment.
+local function staggered(hold, key, key_all)
+  local share = 0
+  -- The scope is what one key has more than the other.
+  local last = math.min(#key - 5, #key_all + 35)
+  for _, byte in ipairs({ string.byte(key, #key_all - 4, last) }) do share = (share * 31 + byte) % 65536 end
+  local later = math.floor(hold.recovery / 131072 * share)
+  return { stop = hold.stop + later, recovery = hold.recovery - later, cause = hold.cause }
+end
+
+-- What holds for a scope by what was told of it and of the whole upstream: holds, the widening of spans, foreign use.
+local function heed(record, record_all, key, key_all, now)
+  local told, holds = read_told(record, now), {}
+  if told.hold then holds[1] = told.hold end
+  local guard = told.guard
+  if key_all ~= key and record_all then
+    local all = read_told(record_all, now)
+    if all.hold then holds[#holds + 1] = staggered(all.hold, key, key_all) end
+    guard = all.guard
+  end
+  return { holds = holds, widened = widened_by(guard, now), foreign = told.foreign }
 end
 
 -- The earliest start of some units under a hold: after it one after another, at first at a tenth of the rate.
@@ -51,7 +109,16 @@ local function after_hold(hold, newest, interval, units)
 end
 
 -- A log: the stored list, and after it the starts that this call adds. `ahead` says how many entries to read at once.
-local function open_log(key, terms, ahead, holds)
+local function open_log(key, terms, ahead, heeded)
+  local holds = heeded.holds
+  for _, step in ipairs(heeded.foreign) do
+    for _, term in ipairs(terms) do
+      if step.key == key and step.span == term.base then
+        term.foreign = term.foreign or {}
+        table.insert(term.foreign, step)
+      end
+    end
+  end
   local interval = #holds > 0 and interval_of(terms)
   return { key = key, terms = terms, ahead = ahead, holds = holds, interval = interval, read = {}, added = {}, count = 0 }
 end
@@ -75,6 +142,23 @@ local function nth_newest(log, n)
   return log.read[n] or nil
 end
 
+-- The earliest start under a term of which others use a part: until each step lapses, its units are missing from the quota, and
+-- ours come one after another, so that each can be answered before the next.
+local function beside_foreign(log, term, newest, start, cost)
+  local interval = math.ceil(term.span / term.quota)
+  for _, step in ipairs(term.foreign) do
+    if step.lapse > start then
+      local n = term.quota - step.units - cost + 1
+      local entry = n > 0 and nth_newest(log, n)
+      local ready = math.max(start, entry and entry + term.span or start, newest and newest + interval or start)
+      ready = n > 0 and ready + (cost - 1) * interval or step.lapse
+      if ready < step.lapse then return ready end
+      start = step.lapse
+    end
+  end
+  return start
+end
+
 -- The rule: the earliest start, not before `floor`, for `cost` units under every term and hold of a log.
 local function earliest(log, floor, cost)
   local newest = nth_newest(log, 1)
@@ -84,6 +168,9 @@ local function earliest(log, floor, cost)
     local n = term.quota - cost + 1
     local entry = n > 0 and nth_newest(log, n)
     if entry and entry + term.span > start then start = entry + term.span end
+  end
+  for _, term in ipairs(log.terms) do
+    if term.foreign then start = beside_foreign(log, term, newest, start, cost) end
   end
   return start
 end

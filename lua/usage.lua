@@ -2,31 +2,32 @@
 --
 -- Atomic, because the counts of several logs must be of one moment.
 --
--- KEYS[1] hold     on this scope
--- KEYS[2] hold_all on the whole upstream; the same where there is no scope
+-- KEYS[1] told     by the upstream, of this scope
+-- KEYS[2] told_all of the whole upstream; the same where there is no scope
 -- KEYS[3..] logs   one list of start times for each log
 -- ARGV[1] now      stamp, or empty for the server's clock
 -- ARGV[2..] for each log: count of terms, then quota and span (µs) of each
--- Returns {now, (used, next)...}: stamp; for each term units that count, and µs from now until one more may start
+-- Returns {now, (used, foreign, next)...}: stamp; for each term units that count, units that others have used, and µs from now
+--         until one more may start
 -- Errors: none
 -- Cost: O(log of the entries) for each term
-local hold_key, hold_all_key = KEYS[1], KEYS[2]
+local told_key, told_all_key = KEYS[1], KEYS[2]
 local now = clock(ARGV[1])
 local keys, args = KEYS, ARGV
 
 -- Read.
-local state, holds = redis.call('MGET', hold_key, hold_all_key), {}
-if state[1] then holds[1] = read_hold(state[1], now) end
-if state[2] and hold_all_key ~= hold_key then holds[#holds + 1] = read_hold(state[2], now) end
+local state = redis.call('MGET', told_key, told_all_key)
+local heeded = heed(state[1], state[2], told_key, told_all_key, now)
 
 -- Decide.
 local out, at = { now }, 2
 for i = 3, #keys do
   local terms, retention, quota
-  terms, retention, quota, at = read_terms(args, at + 1, tonumber(args[at]))
+  terms, retention, quota, at = read_terms(args, at + 1, tonumber(args[at]), heeded.widened)
   for _, term in ipairs(terms) do
-    local log = open_log(keys[i], { term }, 1, holds)
+    local log = open_log(keys[i], { term }, 1, heeded)
     out[#out + 1] = newer_than(keys[i], now - term.span)
+    out[#out + 1] = term.foreign and term.foreign[1].units or 0
     out[#out + 1] = earliest(log, now, 1) - now
   end
 end

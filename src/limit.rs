@@ -117,6 +117,11 @@ impl Limit {
         self.burst
     }
 
+    /// The first of its terms: the quota in any window and guard.
+    pub(crate) fn window_term(&self) -> Term {
+        Term::new(self.quota, micros(self.window).saturating_add(micros(self.guard_or_default())))
+    }
+
     /// The terms of the one rule that this limit stands for, or what is wrong with it.
     pub(crate) fn terms(&self, upstream: &str) -> Result<Vec<Term>, ConfigError> {
         let wrong = |field, reason: String| Err(ConfigError::new(upstream, field, reason));
@@ -129,7 +134,7 @@ impl Limit {
         if self.guard_or_default() > MAX_GUARD {
             return wrong("limit.guard", format!("{:?} is longer than a day", self.guard_or_default()));
         }
-        let mut terms = vec![Term::new(self.quota, micros(self.window) + micros(self.guard_or_default()))];
+        let mut terms = vec![self.window_term()];
         if let Some(burst) = self.burst {
             if burst == 0 || burst > self.quota {
                 return wrong("limit.burst", format!("{burst} is not between 1 and the quota, {}", self.quota));
@@ -158,6 +163,11 @@ impl Term {
     #[must_use]
     pub const fn new(quota: u32, span: i64) -> Self {
         Self { quota, span }
+    }
+
+    /// The time that one unit takes, in microseconds.
+    pub(crate) fn interval(self) -> i64 {
+        (self.span + i64::from(self.quota) - 1) / i64::from(self.quota.max(1))
     }
 }
 

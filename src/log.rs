@@ -88,7 +88,7 @@ impl SlidingLog {
     /// A cost above a term's quota can never start; ask [`Term::quota`] first.
     #[must_use]
     pub fn earliest(&self, floor: Stamp, terms: &[Term], cost: u32) -> Stamp {
-        earliest(floor, terms, cost as usize, |n| self.nth_newest(n))
+        earliest(floor, terms.iter().copied(), cost as usize, |n| self.nth_newest(n))
     }
 
     /// Enters `cost` units that start at `start`, which must not lie before the newest entry, and count for `retention`
@@ -131,6 +131,12 @@ impl SlidingLog {
         self.starts.len() - self.starts.partition_point(|entry| entry.plus(span) <= now)
     }
 
+    /// Units that counted at `stamp` in a span: those started since, and those booked for later, do not.
+    pub(crate) fn used_at(&self, stamp: Stamp, span: i64) -> usize {
+        let until = self.starts.partition_point(|&entry| entry <= stamp);
+        until.saturating_sub(self.starts.partition_point(|entry| entry.plus(span) <= stamp))
+    }
+
     /// Whether no entry counts any more.
     #[must_use]
     pub fn is_spent(&self, now: Stamp) -> bool {
@@ -141,12 +147,12 @@ impl SlidingLog {
 /// The rule, for whatever has an n-th newest entry.
 pub(crate) fn earliest(
     floor: Stamp,
-    terms: &[Term],
+    terms: impl Iterator<Item = Term>,
     units: usize,
     nth_newest: impl Fn(usize) -> Option<Stamp>,
 ) -> Stamp {
     let newest = nth_newest(1).unwrap_or(floor);
-    terms.iter().fold(floor.max(newest), |start, term| {
+    terms.fold(floor.max(newest), |start, term| {
         let n = (term.quota as usize + 1).saturating_sub(units);
         nth_newest(n).map_or(start, |entry| start.max(entry.plus(term.span)))
     })

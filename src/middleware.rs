@@ -60,7 +60,7 @@ impl Middleware {
     fn settle(&self, permit: Permit, outcome: Result<Response>) -> Result<(Response, Option<Refusal>)> {
         match outcome {
             Ok(mut response) => {
-                let refusal = self.throttle.read(&permit, &response);
+                let refusal = self.throttle.hear(&permit, &response);
                 response.extensions_mut().insert(permit.passage());
                 Ok((response, refusal))
             }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::line::Line;
 use crate::line::queue::Slot;
+use crate::log::Stamp;
 use crate::store::Home;
 
 /// The right to make one call, now.
@@ -59,6 +60,11 @@ impl Permit {
 
     pub(crate) fn home(&self) -> &Home {
         self.line.home()
+    }
+
+    /// When its slot starts, as the store calls it.
+    pub(crate) const fn stamp(&self) -> Stamp {
+        self.slot.stamp
     }
 
     pub(crate) fn passage(&self) -> Passage {

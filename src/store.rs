@@ -1,21 +1,24 @@
 //! What a throttle asks of the place where its logs are kept, and the laws that every such place obeys.
 
 mod decision;
+mod foreign;
 mod hold;
 pub(crate) mod ledger;
+mod lesson;
 mod memory;
 mod message;
 #[cfg(feature = "redis")]
 mod redis;
+mod told;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub(crate) use self::hold::Held;
+use self::hold::Held;
 pub use self::hold::{Cause, Hold};
+pub use self::lesson::{Incident, Learned, Lesson, Report};
 pub use self::memory::MemoryStore;
 pub use self::message::{Answer, Ask, Grant, HandBack, LogUsage, Run, Slots, TermUsage};
 #[cfg(feature = "redis")]
@@ -69,12 +72,21 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError>;
 
     /// Lets no slot of a home start for a while, and says for how long. Only ever lengthens the hold that is there. A hold
-    /// on an upstream's home without a scope holds all its scopes.
+    /// on an upstream's home without a scope holds all its scopes, each until a moment of its own within the first half of
+    /// the recovery.
     ///
     /// # Errors
     ///
     /// As for [`Store::book`].
-    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Duration, StoreError>;
+    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Incident, StoreError>;
+
+    /// Enters what others have used of the quotas of a log, by the upstream's reports, and widens the spans of the whole
+    /// upstream after a refusal that nothing explains. Only ever delays.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Store::book`].
+    async fn learn(&self, home: &Home, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError>;
 
     /// Counts what a home's logs hold, without changing anything.
     ///
@@ -139,12 +151,6 @@ impl Log {
     /// For how long an entry of this log counts, in microseconds.
     pub(crate) fn retention(&self) -> i64 {
         self.terms.iter().map(|term| term.span).max().unwrap_or(0)
-    }
-
-    /// The time that one unit takes by the slowest of the terms, in microseconds.
-    pub(crate) fn interval(&self) -> i64 {
-        let of_term = |term: &Term| (term.span + i64::from(term.quota) - 1) / i64::from(term.quota.max(1));
-        self.terms.iter().map(of_term).max().unwrap_or(0)
     }
 
     /// The most units that can ever start at once.

@@ -24,7 +24,7 @@ mod upstream_builder;
 
 pub use arrival::Arrival;
 pub use fault::{Fault, FaultyUpstream};
-pub use judge::{Judge, Verdict};
+pub use judge::{Balance, Judge, Verdict};
 pub use proxy::{FlakyProxy, Mode};
 pub use redis_server::RedisServer;
 pub use resp::{Reply, RespClient};

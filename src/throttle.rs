@@ -3,22 +3,20 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use reqwest::{Request, Response};
+use reqwest::Request;
 
 use crate::acquire::{Acquire, Asked, Route};
 use crate::call::Call;
 use crate::error::{ConfigError, Error};
-use crate::feedback::{Feedback, Refusal};
+use crate::learning::Lessons;
 use crate::lines::Lines;
 use crate::middleware::Middleware;
-use crate::permit::Permit;
 use crate::process::Process;
-use crate::refusing;
 use crate::registered::Registered;
 use crate::scope::Digest128;
-use crate::store::{Home, MemoryStore, Store};
+use crate::store::{MemoryStore, Store};
 use crate::upstream::Upstream;
 use crate::usage::Usage;
 
@@ -47,6 +45,7 @@ struct Inner {
     by_name: HashMap<Arc<str>, Arc<Registered>>,
     process: Arc<Process>,
     lines: Lines,
+    lessons: Lessons,
 }
 
 /// Collects what a throttle is made of.
@@ -109,7 +108,13 @@ impl ThrottleBuilder {
         }
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let process = Arc::new(Process::new(store, horizon));
-        Ok(Throttle(Arc::new(Inner { upstreams, by_name, process, lines: Lines::default() })))
+        Ok(Throttle(Arc::new(Inner {
+            upstreams,
+            by_name,
+            process,
+            lines: Lines::default(),
+            lessons: Lessons::default(),
+        })))
     }
 }
 
@@ -180,66 +185,6 @@ impl Throttle {
         Ok(Usage::new(&registered.upstream.limits, logs.first().unwrap_or(&none), waiting))
     }
 
-    /// Takes note of what an upstream said: after a refusal nobody in the cluster sends for a while, then slowly.
-    ///
-    /// The middleware does so for every response by its status and headers. This is for verdicts that stand in bodies, and
-    /// for calls made without the middleware. Returns when the store has been told.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::UnknownUpstream`], [`Error::StoreUnavailable`].
-    pub async fn report(&self, upstream: &str, feedback: &Feedback) -> Result<(), Error> {
-        let registered = self.registered(upstream)?;
-        self.learn(registered, &registered.home, feedback).await
-    }
-
-    /// The same for the calls of one scope value: a token, a merchant.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Throttle::report`].
-    pub async fn report_in(&self, upstream: &str, scope: impl AsRef<[u8]>, feedback: &Feedback) -> Result<(), Error> {
-        let registered = self.registered(upstream)?;
-        let home = registered.home(Some(&Digest128::of(scope.as_ref())));
-        self.learn(registered, &home, feedback).await
-    }
-
-    async fn learn(&self, registered: &Registered, home: &Home, feedback: &Feedback) -> Result<(), Error> {
-        let upstream = &registered.upstream;
-        let Some((home, hold)) = refusing::hold(upstream, home, feedback, fastrand::f64()) else { return Ok(()) };
-        // This process falls silent at once, the others when the store knows.
-        self.0.lines.withhold(&home, hold.waits.first().copied().unwrap_or_default(), hold.cause);
-        match self.0.process.store.hold(&home, &hold).await {
-            Ok(wait) => {
-                tracing::warn!(upstream = &*upstream.name, ?wait, refusal = ?feedback.refusal(), "refused, all hold");
-                self.0.lines.withhold(&home, wait, hold.cause);
-                Ok(())
-            }
-            Err(source) => Err(Error::StoreUnavailable { upstream: Arc::clone(&upstream.name), source }),
-        }
-    }
-
-    /// Settle: takes note of a response, in the background where the store has to be told. Says why it was refused.
-    pub(crate) fn read(&self, permit: &Permit, response: &Response) -> Option<Refusal> {
-        let registered = self.registered(permit.upstream()).ok()?;
-        registered.budget.pay_in();
-        let dialect = &registered.upstream.dialect;
-        let feedback = Feedback::read_as(dialect, response.status(), response.headers(), SystemTime::now());
-        let refusal = feedback.refusal()?;
-        let (throttle, registered, home) = (self.clone(), Arc::clone(registered), permit.home().clone());
-        let mut learning = Box::pin(async move {
-            if let Err(error) = throttle.learn(&registered, &home, &feedback).await {
-                tracing::warn!(upstream = &*registered.upstream.name, %error, "the hold is not known to the others");
-            }
-        });
-        // Once by hand, so that this process is silent before the response is seen; the rest whatever becomes of the caller.
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        if learning.as_mut().poll(&mut context).is_pending() {
-            tokio::spawn(learning);
-        }
-        Some(refusal)
-    }
-
     /// Ends: refuses whoever waits and whoever comes with [`Error::Closed`], and hands back what is booked.
     ///
     /// Returns when the store has been told, after 5 s at the latest. Permits already given stay valid.
@@ -278,6 +223,19 @@ impl Throttle {
             crate::line::Line::new(Arc::clone(process), Arc::clone(name), home, logs, registered.stale_after)
         })?;
         Ok(Asked::new(line, route))
+    }
+
+    /// Where the logs are kept.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.0.process.store
+    }
+
+    pub(crate) fn lines(&self) -> &Lines {
+        &self.0.lines
+    }
+
+    pub(crate) fn lessons(&self) -> &Lessons {
+        &self.0.lessons
     }
 
     pub(crate) fn registered(&self, name: &str) -> Result<&Arc<Registered>, Error> {

@@ -23,6 +23,9 @@ pub struct LimitUsage {
     pub limit: Limit,
     /// Units that count against it: started within its window and guard, or booked.
     pub used: u32,
+    /// Units set aside because others use the same quota, where that is
+    /// [learned](crate::Upstream::learn_from_responses).
+    pub foreign: u32,
     /// Units that are left, of the quota and of the burst.
     pub free: u32,
     /// How long until this limit, or a hold, lets the next unit start.
@@ -37,7 +40,8 @@ impl Usage {
             let mut usage = LimitUsage {
                 limit: *limit,
                 used: window.used,
-                free: limit.quota().saturating_sub(window.used),
+                foreign: window.foreign,
+                free: limit.quota().saturating_sub(window.used).saturating_sub(window.foreign),
                 next: window.next,
             };
             if let Some(burst) = limit.burst_or_none() {

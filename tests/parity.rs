@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outgate::store::{Ask, Cause, HandBack, Hold, Home, Log, Run, Slots};
+use outgate::store::{Ask, Cause, HandBack, Hold, Home, Lesson, Log, Report, Run, Slots};
 use outgate::testing::RedisServer;
 use outgate::{ManualClock, MemoryStore, RedisStore, Stamp, Store, StoreError, Term};
 use proptest::prelude::*;
@@ -22,6 +22,8 @@ struct History {
     /// The terms of each log.
     logs: Vec<Vec<(u32, i64)>>,
     steps: Vec<Step>,
+    /// Spans are widened. Then logs stay too short to be trimmed: by which of two spans, a store on a test's clock does not know.
+    widens: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -50,6 +52,15 @@ enum Step {
     Hold {
         waits: Vec<u64>,
         recovery: u64,
+        all: bool,
+        started: Option<i64>,
+    },
+    /// Of a log, for each of some terms: units remaining, microseconds until they reset.
+    Learn {
+        which: usize,
+        reports: Vec<(u32, u64)>,
+        started: Option<i64>,
+        refused: bool,
         all: bool,
     },
     Usage,
@@ -82,8 +93,10 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1..5_u64, 0..3_u64).prop_map(|(sender, back)| Step::Again { sender, back }),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(which, twice)| Step::HandBack { which, twice }),
         1 => (-1_000_000..1_000_000_i64).prop_map(|at| Step::HandBackNothing { at }),
-        1 => (prop::collection::vec(0..700_000_u64, 1..4), 0..3_000_000_u64, any::<bool>())
-            .prop_map(|(waits, recovery, all)| Step::Hold { waits, recovery, all }),
+        1 => (prop::collection::vec(0..700_000_u64, 1..4), 0..3_000_000_u64, any::<bool>(), started())
+            .prop_map(|(waits, recovery, all, started)| Step::Hold { waits, recovery, all, started }),
+        2 => (any::<usize>(), prop::collection::vec((0..40_u32, 0..3_000_000_u64), 0..4), started(), any::<[bool; 2]>())
+            .prop_map(|(which, reports, started, [refused, all])| Step::Learn { which, reports, started, refused, all }),
         1 => Just(Step::Usage),
         6 => prop_oneof![0..50_000_i64, 0..2_000_000_i64, -200_000..0_i64, Just(100_000_000_i64)]
             .prop_map(|micros| Step::Jump { micros }),
@@ -91,12 +104,21 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// When a call started, from now.
+fn started() -> impl Strategy<Value = Option<i64>> {
+    prop::option::of(-1_000_000..50_000_i64)
+}
+
 fn history() -> impl Strategy<Value = History> {
     // Short spans fill a log beyond its quota, so that it is trimmed.
     let span = prop_oneof![1_000..20_000_i64, 1_000..2_000_000_i64];
     let terms = prop::collection::vec((1..40_u32, span), 1..4);
     let logs = prop::collection::vec(terms, 1..4);
-    (logs, prop::collection::vec(step(), 1..40)).prop_map(|(logs, steps)| History { logs, steps })
+    prop_oneof![
+        4 => (logs.clone(), prop::collection::vec(step(), 1..40), Just(false)),
+        1 => (logs, prop::collection::vec(step(), 1..11), Just(true)),
+    ]
+    .prop_map(|(logs, steps, widens)| History { logs, steps, widens })
 }
 
 /// One history told to one store: everything it answered, in words.
@@ -118,25 +140,10 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
         number += 1;
         match step {
             Step::Ask { sender, runs, horizon, insist, mask, exact } => {
-                let chosen: Vec<Log> = logs
-                    .iter()
-                    .enumerate()
-                    .filter(|(index, _)| mask & (1 << index) != 0)
-                    .map(|(_, log)| log.clone())
-                    .collect();
+                let chosen = logs.iter().enumerate().filter(|(index, _)| mask & (1 << index) != 0);
+                let chosen: Vec<Log> = chosen.map(|(_, log)| log.clone()).collect();
                 let chosen: Arc<[Log]> = if chosen.is_empty() { logs.clone().into() } else { chosen.into() };
-                let runs = runs
-                    .iter()
-                    .map(|(callers, costs, max_wait)| {
-                        let costs: Vec<u32> = chosen
-                            .iter()
-                            .zip(costs)
-                            .map(|(log, &cost)| cost.min(log.terms.iter().map(|term| term.quota).min().unwrap()))
-                            .collect();
-                        let run = Run::new(*callers, costs);
-                        max_wait.map_or(run.clone(), |wait| run.max_wait(Duration::from_micros(wait)))
-                    })
-                    .collect();
+                let runs = runs.iter().map(|wanted| run(&chosen, wanted, history.widens)).collect();
                 let mut ask = Ask::new(home.clone(), *sender, number, Arc::clone(&chosen), runs);
                 (ask.horizon, ask.insist) = (Duration::from_micros(*horizon), *insist);
                 if let Some((exact, beside)) = *exact {
@@ -181,9 +188,19 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
                 let message = HandBack::new(home.clone(), 9, number, logs.clone(), vec![slots]);
                 said.push(words(store.hand_back(&message).await));
             }
-            Step::Hold { waits, recovery, all } => {
+            Step::Hold { waits, recovery, all, started } => {
                 let whom = if *all { home.of_upstream() } else { None };
-                said.push(words(store.hold(whom.as_ref().unwrap_or(home), &hold(waits, *recovery)).await));
+                let mut hold = hold(waits, *recovery);
+                hold.started = started.map(|from_now| Stamp::from_micros(clock.now().as_micros() + from_now));
+                said.push(words(store.hold(whom.as_ref().unwrap_or(home), &hold).await));
+            }
+            Step::Learn { which, reports, started, refused, all } => {
+                let log = &logs[which % logs.len()];
+                let mut lesson = lesson(log, reports);
+                lesson.started = started.map(|from_now| Stamp::from_micros(clock.now().as_micros() + from_now));
+                (lesson.refused, lesson.memory) = (*refused && history.widens, Duration::from_secs(3));
+                let whom = if *all { home.of_upstream() } else { None };
+                said.push(words(store.learn(whom.as_ref().unwrap_or(home), log, &lesson).await));
             }
             Step::Usage => {}
             Step::JumpToEnd { which, beside } => {
@@ -198,6 +215,24 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
         said.push(words(store.usage(home, &logs).await));
     }
     said
+}
+
+/// Callers who want no more than the logs could ever grant at once; and hardly anything in a short history.
+fn run(logs: &[Log], (callers, costs, max_wait): &(u32, Vec<u32>, Option<u64>), short: bool) -> Run {
+    let most = |log: &Log| log.terms.iter().map(|term| term.quota).min().unwrap().min(if short { 2 } else { u32::MAX });
+    let costs: Vec<u32> = logs.iter().zip(costs).map(|(log, &cost)| cost.min(most(log))).collect();
+    let run = Run::new(if short { 1 } else { *callers }, costs);
+    max_wait.map_or(run.clone(), |wait| run.max_wait(Duration::from_micros(wait)))
+}
+
+fn lesson(log: &Log, reports: &[(u32, u64)]) -> Lesson {
+    let report = |(term, (remaining, reset)): (&Term, &(u32, u64))| {
+        let window = Duration::from_micros(term.span.unsigned_abs() * 9 / 10);
+        Report::new(*term, window, *remaining, Duration::from_micros(*reset))
+    };
+    let mut lesson = Lesson::default();
+    lesson.reports = log.terms.iter().zip(reports).map(report).collect();
+    lesson
 }
 
 fn hold(waits: &[u64], recovery: u64) -> Hold {

@@ -136,6 +136,11 @@ impl Quota {
         self.reset.map(|reset| reset.after)
     }
 
+    /// From the response until the quota has surely reset.
+    pub(crate) fn reset_within(&self) -> Option<Duration> {
+        self.reset.map(|reset| reset.after.saturating_add(reset.margin()))
+    }
+
     /// The instant of the reset, by the upstream's clock, where it told one.
     #[must_use]
     pub fn reset_at(&self) -> Option<SystemTime> {

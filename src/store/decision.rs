@@ -1,7 +1,8 @@
 //! Who gets a slot: the part of an ask that needs no clock, no key and no memory of earlier asks.
 
-use super::{Answer, Ask, Held, Log, Run};
-use crate::log::{SlidingLog, Stamp, earliest};
+use super::told::Heeded;
+use super::{Answer, Ask, Log, Run};
+use crate::log::{SlidingLog, Stamp};
 
 /// Within what an ask is decided.
 #[derive(Clone, Copy, Debug)]
@@ -31,15 +32,15 @@ pub(super) struct Decision {
 #[derive(Debug)]
 pub(super) struct View<'a> {
     logs: Vec<(Option<&'a SlidingLog>, &'a Log)>,
-    holds: &'a [Held],
+    heeded: &'a Heeded<'a>,
     added: Vec<Vec<Stamp>>,
 }
 
 impl<'a> View<'a> {
-    pub(super) fn new(logs: impl Iterator<Item = (Option<&'a SlidingLog>, &'a Log)>, holds: &'a [Held]) -> Self {
+    pub(super) fn new(logs: impl Iterator<Item = (Option<&'a SlidingLog>, &'a Log)>, heeded: &'a Heeded<'a>) -> Self {
         let logs: Vec<_> = logs.collect();
         let added = vec![Vec::new(); logs.len()];
-        Self { logs, holds, added }
+        Self { logs, heeded, added }
     }
 
     /// The starts to enter into each log.
@@ -60,11 +61,7 @@ impl<'a> View<'a> {
         let mut start = floor;
         for (index, (&cost, (_, log))) in costs.iter().zip(&self.logs).enumerate() {
             let units = u64::from(cost) * u64::from(times);
-            let nth_newest = |n| self.nth_newest(index, n);
-            start = earliest(start, &log.terms, usize::try_from(units).unwrap_or(usize::MAX), nth_newest);
-            for hold in self.holds {
-                start = start.max(hold.earliest(nth_newest(1), log.interval(), units));
-            }
+            start = self.heeded.earliest(start, log, units, |n| self.nth_newest(index, n));
         }
         start
     }

@@ -23,13 +23,21 @@ pub struct Hold {
     pub memory: Duration,
     /// Why, for whoever waits meanwhile.
     pub cause: Cause,
+    /// When the refused call started: one from before the end of a hold belongs to the same incident. `None`: now.
+    pub started: Option<Stamp>,
 }
 
 impl Hold {
     /// A hold of this length, after which calls come at full rate.
     #[must_use]
     pub fn new(wait: Duration) -> Self {
-        Self { waits: vec![wait], recovery: Duration::ZERO, memory: Duration::ZERO, cause: Cause::Refusal }
+        Self {
+            waits: vec![wait],
+            recovery: Duration::ZERO,
+            memory: Duration::ZERO,
+            cause: Cause::Refusal,
+            started: None,
+        }
     }
 }
 
@@ -72,11 +80,13 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// The hold after another refusal at `now`. Refusals while it lasts belong to the same incident; one after it, before it is
-    /// forgotten, is the next in a row. It only ever lengthens, and keeps the graver cause.
-    pub(crate) fn after(before: Option<Self>, now: Stamp, hold: &Hold) -> Self {
-        let before = before.filter(|before| before.forgotten > now);
-        let refusals = before.map_or(1, |before| before.refusals + usize::from(before.until <= now));
+    /// The hold after another refusal at `now`, and whether that began it. Refusals while it lasts, or of calls from before
+    /// its end, belong to the same incident; another, before it is forgotten, is the next in a row. It only ever lengthens,
+    /// and keeps the graver cause.
+    pub(crate) fn after(before: Option<Self>, now: Stamp, hold: &Hold) -> (Self, bool) {
+        let earlier = |before: Self| hold.started.is_some_and(|started| started < before.until);
+        let same = before.is_some_and(|before| before.until > now || earlier(before));
+        let refusals = before.map_or(1, |before| before.refusals + usize::from(!same));
         let wait = hold.waits.get(refusals - 1).or(hold.waits.last()).copied().unwrap_or_default();
         let mut next = Self {
             until: now.plus(micros(wait)),
@@ -91,7 +101,7 @@ impl Held {
         }
         next.forgotten = next.until.plus(next.recovery.max(micros(hold.memory)));
         next.forgotten = before.map_or(next.forgotten, |before| before.forgotten.max(next.forgotten));
-        next
+        (next, !same)
     }
 
     /// When calls come at full rate again.

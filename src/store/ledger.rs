@@ -1,12 +1,16 @@
 //! Everything a store keeps for one home, and the decision on an ask. Pure: time is an argument.
 //!
-//! `lua/book.lua`, `hand_back.lua`, `hold.lua` and `usage.lua` say the same in Redis, part for part.
+//! `lua/book.lua`, `hand_back.lua`, `hold.lua`, `learn.lua` and `usage.lua` say the same in Redis, part for part.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::decision::{Bounds, View};
-use super::{Answer, Ask, Grant, HandBack, Held, Hold, Log, LogUsage, MAX_MEMORY, MAX_SILENCE, TermUsage};
+use super::told::Told;
+use super::{
+    Answer, Ask, Cause, Grant, HandBack, Hold, Home, Incident, Lesson, Log, LogUsage, MAX_MEMORY, MAX_SILENCE,
+    TermUsage,
+};
 use crate::error::StoreError;
 use crate::limit::{Term, micros};
 use crate::log::{SlidingLog, Stamp};
@@ -14,11 +18,11 @@ use crate::log::{SlidingLog, Stamp};
 /// How many senders it takes to look for those that are gone.
 const MANY_SENDERS: usize = 64;
 
-/// The logs of one home, the hold on them, and who is asking.
+/// The logs of one home, what the upstream told, and who is asking.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     logs: HashMap<Arc<str>, SlidingLog>,
-    hold: Option<Held>,
+    told: Told,
     /// A caller of large cost that nobody may overtake.
     claim: Option<Claim>,
     /// Processes with callers that wait, and when each entry lapses: its promised next ask, and some slack.
@@ -43,11 +47,11 @@ struct Seen {
 }
 
 impl Ledger {
-    /// Decides on an ask; `hold_all` is the hold on the whole upstream, where this is the home of a scope.
-    pub(crate) fn book(&mut self, now: Stamp, hold_all: Option<Held>, ask: &Ask) -> Result<Grant, StoreError> {
-        let holds = self.holds(now, hold_all);
+    /// Decides on an ask; `all` is what was told of the whole upstream, where this is the home of a scope.
+    pub(crate) fn book(&mut self, now: Stamp, all: Option<&Told>, ask: &Ask) -> Result<Grant, StoreError> {
+        let heeded = self.told.heed(now, all, &ask.home);
         if let Some(seen) = self.seen(now, ask.sender, ask.number)? {
-            return Ok(grant(now, seen.answers.clone(), seen.next, &holds));
+            return Ok(grant(now, seen.answers.clone(), seen.next, heeded.held()));
         }
         // Read.
         let others = self.asking.iter().filter(|&(&sender, &lapse)| sender != ask.sender && lapse > now).count();
@@ -59,9 +63,10 @@ impl Ledger {
         // Decide.
         let floor = now.max(others_claim.unwrap_or(now));
         let limit = now.plus(micros(ask.horizon));
-        let mut view = View::new(ask.logs.iter().map(|log| (self.logs.get(&log.name), log)), &holds);
+        let mut view = View::new(ask.logs.iter().map(|log| (self.logs.get(&log.name), log)), &heeded);
         let processes = u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1);
         let share = if processes == 1 { u64::MAX } else { view.share(ask, floor, limit, processes) };
+        let (held, retentions) = (heeded.held(), heeded.retentions(&ask.logs));
         let bounds = Bounds { now, floor, limit, share, closed: others_claim.is_some() };
         let decision = view.decide(&ask.runs, bounds);
         let waiting = decision.answered < ask.callers();
@@ -69,8 +74,8 @@ impl Ledger {
         let promised = decision.next.min(now.plus(MAX_SILENCE)).plus(micros(ask.horizon));
 
         // Write.
-        for (log, starts) in ask.logs.iter().zip(view.into_added()) {
-            self.append(log, &starts, now);
+        for ((log, starts), retention) in ask.logs.iter().zip(view.into_added()).zip(retentions.clone()) {
+            self.append(log, &starts, now, retention);
         }
         if waiting {
             self.asking.retain(|_, lapse| *lapse > now);
@@ -84,10 +89,10 @@ impl Ledger {
             self.claim = None;
         }
         if decision.granted > 0 || waiting || was_asking {
-            let memory = ask.retention().saturating_add(micros(ask.horizon)).min(MAX_MEMORY);
+            let memory = retentions.max().unwrap_or(0).saturating_add(micros(ask.horizon)).min(MAX_MEMORY);
             self.remember(now, ask.sender, ask.number, memory, &decision.answers, decision.next);
         }
-        Ok(grant(now, decision.answers, decision.next, &holds))
+        Ok(grant(now, decision.answers, decision.next, held))
     }
 
     pub(crate) fn hand_back(&mut self, now: Stamp, message: &HandBack) -> Result<(), StoreError> {
@@ -108,30 +113,37 @@ impl Ledger {
         Ok(())
     }
 
-    /// Holds this home, and says until when.
-    pub(crate) fn hold(&mut self, now: Stamp, hold: &Hold) -> Stamp {
-        self.hold.insert(Held::after(self.hold, now, hold)).until
+    pub(crate) fn hold(&mut self, now: Stamp, hold: &Hold) -> Incident {
+        self.told.hold(now, hold)
     }
 
-    /// The hold on this home, while it means anything.
-    pub(crate) fn held(&self, now: Stamp) -> Option<Held> {
-        self.hold.filter(|hold| hold.forgotten > now)
+    /// Takes note of what others use. Says how much that is, and whether a refusal is left that nothing explains.
+    pub(crate) fn learn(&mut self, now: Stamp, log: &Log, lesson: &Lesson) -> (u32, bool) {
+        let empty = SlidingLog::new();
+        self.told.learn(now, log, self.logs.get(&log.name).unwrap_or(&empty), lesson)
     }
 
-    fn holds(&self, now: Stamp, hold_all: Option<Held>) -> Vec<Held> {
-        self.held(now).into_iter().chain(hold_all).collect()
+    /// What the upstream told of this home.
+    pub(crate) const fn told(&self) -> &Told {
+        &self.told
     }
 
-    pub(crate) fn usage(&self, now: Stamp, hold_all: Option<Held>, logs: &[Log]) -> Vec<LogUsage> {
-        let holds = self.holds(now, hold_all);
+    pub(crate) const fn told_mut(&mut self) -> &mut Told {
+        &mut self.told
+    }
+
+    pub(crate) fn usage(&self, now: Stamp, all: Option<&Told>, home: &Home, logs: &[Log]) -> Vec<LogUsage> {
+        let heeded = self.told.heed(now, all, home);
         let empty = SlidingLog::new();
         let of_log = |log: &Log| {
             let entries = self.logs.get(&log.name).unwrap_or(&empty);
             let of_term = |term: &Term| {
                 let alone = Log::new(Arc::clone(&log.name), [*term]);
+                let next = heeded.earliest(now, &alone, 1, |n| entries.nth_newest(n));
                 TermUsage {
-                    used: u32::try_from(entries.used(now, term.span)).unwrap_or(u32::MAX),
-                    next: View::new([(Some(entries), &alone)].into_iter(), &holds).earliest(now, &[1], 1).since(now),
+                    used: u32::try_from(entries.used(now, heeded.term(*term).span)).unwrap_or(u32::MAX),
+                    foreign: heeded.foreign(log, *term),
+                    next: next.since(now),
                 }
             };
             LogUsage::new(log.terms.iter().map(of_term).collect())
@@ -142,7 +154,7 @@ impl Ledger {
     /// Whether nothing here means anything any more.
     pub(crate) fn is_spent(&self, now: Stamp) -> bool {
         self.logs.values().all(|log| log.is_spent(now))
-            && self.held(now).is_none()
+            && self.told.is_spent(now)
             && self.claim.as_ref().is_none_or(|claim| claim.lapse <= now)
             && self.asking.values().all(|&lapse| lapse <= now)
             && self.seen.values().all(|seen| seen.until <= now)
@@ -166,21 +178,18 @@ impl Ledger {
         self.seen.insert(sender, seen);
     }
 
-    fn append(&mut self, log: &Log, starts: &[Stamp], now: Stamp) {
+    fn append(&mut self, log: &Log, starts: &[Stamp], now: Stamp, retention: i64) {
         if starts.is_empty() {
             return;
         }
         let entries = self.logs.entry(Arc::clone(&log.name)).or_default();
         for &start in starts {
-            entries.append(start, 1, log.retention());
+            entries.append(start, 1, retention);
         }
         entries.trim(now, log.largest_quota());
     }
 }
 
-/// An answer, with the end of the longest hold and the gravest cause.
-fn grant(now: Stamp, answers: Vec<Answer>, next: Stamp, holds: &[Held]) -> Grant {
-    let lasting = holds.iter().filter(|hold| hold.until > now).map(|hold| (hold.until, hold.cause));
-    let held = lasting.reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)));
+fn grant(now: Stamp, answers: Vec<Answer>, next: Stamp, held: Option<(Stamp, Cause)>) -> Grant {
     Grant { held, ..Grant::new(now, answers, next) }
 }

@@ -5,13 +5,13 @@ use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::ledger::Ledger;
-use super::{Ask, Grant, HandBack, Held, Hold, Home, Log, LogUsage, Store};
+use super::told::Told;
+use super::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, Store};
 #[cfg(any(test, feature = "testing"))]
 use crate::clock::ManualClock;
 use crate::error::StoreError;
@@ -84,11 +84,11 @@ impl MemoryStore {
         }
     }
 
-    /// The hold on the whole upstream, where a home is that of a scope.
-    fn hold_all(&self, home: &Home) -> Option<Held> {
+    /// What was told of the whole upstream, where a home is that of a scope.
+    fn told_all(&self, home: &Home) -> Option<Told> {
         let home = home.of_upstream()?;
         let shard = lock(self.shard(&home));
-        shard.ledgers.get(&home)?.held(self.now())
+        Some(shard.ledgers.get(&home)?.told().clone())
     }
 
     fn shard(&self, home: &Home) -> &Mutex<Shard> {
@@ -131,22 +131,33 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 #[async_trait]
 impl Store for MemoryStore {
     async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
-        let hold_all = self.hold_all(&ask.home);
-        self.with(&ask.home, |ledger, now| ledger.book(now, hold_all, ask))
+        let all = self.told_all(&ask.home);
+        self.with(&ask.home, |ledger, now| ledger.book(now, all.as_ref(), ask))
     }
 
     async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
         self.with(&message.home, |ledger, now| ledger.hand_back(now, message))
     }
 
-    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Duration, StoreError> {
-        Ok(self.with(home, |ledger, now| ledger.hold(now, hold).since(now)))
+    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Incident, StoreError> {
+        Ok(self.with(home, |ledger, now| ledger.hold(now, hold)))
+    }
+
+    async fn learn(&self, home: &Home, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
+        let (foreign, unexplained) = self.with(home, |ledger, now| ledger.learn(now, log, lesson));
+        let all = home.of_upstream();
+        Ok(self.with(all.as_ref().unwrap_or(home), |ledger, now| {
+            if unexplained {
+                ledger.told_mut().widen(now, micros(lesson.memory));
+            }
+            Learned::new(foreign, ledger.told().widened(now))
+        }))
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
-        let hold_all = self.hold_all(home);
+        let all = self.told_all(home);
         let shard = lock(self.shard(home));
         let none = Ledger::default();
-        Ok(shard.ledgers.get(home).unwrap_or(&none).usage(self.now(), hold_all, logs))
+        Ok(shard.ledgers.get(home).unwrap_or(&none).usage(self.now(), all.as_ref(), home, logs))
     }
 }

@@ -67,6 +67,7 @@ impl Ask {
     }
 
     /// For how long the longest log of the ask counts an entry.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn retention(&self) -> i64 {
         self.logs.iter().map(Log::retention).max().unwrap_or(0)
     }
@@ -183,6 +184,8 @@ pub struct LogUsage {
 pub struct TermUsage {
     /// Units that count now: started within the span, or booked.
     pub used: u32,
+    /// Units missing from the quota, because others have used them.
+    pub foreign: u32,
     /// How long until the next unit may start, by this term and the hold.
     pub next: Duration,
 }
@@ -196,9 +199,9 @@ impl LogUsage {
 }
 
 impl TermUsage {
-    /// So many units used, and so long until the next.
+    /// So many units used, by us and by others, and so long until the next.
     #[must_use]
-    pub const fn new(used: u32, next: Duration) -> Self {
-        Self { used, next }
+    pub const fn new(used: u32, foreign: u32, next: Duration) -> Self {
+        Self { used, foreign, next }
     }
 }

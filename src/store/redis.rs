@@ -13,7 +13,7 @@ use async_trait::async_trait;
 
 use self::link::Link;
 use self::script::Script;
-use super::{Ask, Grant, HandBack, Hold, Home, Log, LogUsage, Store};
+use super::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, Store};
 #[cfg(any(test, feature = "testing"))]
 use crate::clock::ManualClock;
 use crate::error::{StoreError, StoreErrorKind};
@@ -154,9 +154,14 @@ impl Store for RedisStore {
         self.call(script::hand_back(), |cmd| wire.hand_back(cmd, message)).await.map(drop)
     }
 
-    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Duration, StoreError> {
+    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Incident, StoreError> {
         let wire = self.wire();
-        wire::held(&self.call(script::hold(), |cmd| wire.hold(cmd, home, hold)).await?)
+        wire::incident(&self.call(script::hold(), |cmd| wire.hold(cmd, home, hold)).await?)
+    }
+
+    async fn learn(&self, home: &Home, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
+        let wire = self.wire();
+        wire::learned(&self.call(script::learn(), |cmd| wire.learn(cmd, home, log, lesson)).await?)
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {

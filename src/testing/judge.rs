@@ -26,6 +26,18 @@ pub struct Verdict {
     pub retry_after: Option<i64>,
 }
 
+/// What is left of one limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Balance {
+    /// The limit's quota.
+    pub quota: u64,
+    /// Whole units that are left of it.
+    pub left: u64,
+    /// After how many µs all of them are there again if nobody calls.
+    pub reset: i64,
+}
+
 impl Judge {
     /// A judge without limits.
     #[must_use]
@@ -52,6 +64,12 @@ impl Judge {
             return Verdict { admitted: true, retry_after: None };
         }
         Verdict { admitted: false, retry_after: wait }
+    }
+
+    /// What is left at instant `now` of the limit of which least is left; `None` without limits.
+    pub fn balance(&mut self, now: i64) -> Option<Balance> {
+        let now = self.advance(now);
+        self.meters.iter().map(|meter| meter.balance(now)).min_by_key(|balance| balance.left)
     }
 
     /// Counts a call without asking whether it fits, as when a limit is lowered below what has

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::Shape;
+use super::{Balance, Shape};
 
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
@@ -90,6 +90,25 @@ impl Meter {
                 i64::try_from(excess.div_ceil(u128::from(self.quota))).ok()
             }
         }
+    }
+
+    /// The quota, what is left of it, and how long until all of it is there again if nobody calls. To be asked after
+    /// [`Self::advance`].
+    pub(super) fn balance(&self, now: i64) -> Balance {
+        let (left, reset) = match &self.count {
+            Count::Log { entries, used } => {
+                let last = entries.back().map_or(0, |(stamp, _)| stamp + self.window - now);
+                (self.quota.saturating_sub(*used), last)
+            }
+            Count::Window { end, used, .. } => (self.quota.saturating_sub(*used), end.saturating_sub(now).max(0)),
+            Count::Bucket { missing, .. } => {
+                let units = missing.div_ceil(u128::from(self.window.unsigned_abs()));
+                let left = u128::from(self.quota).saturating_sub(units);
+                let reset = missing.div_ceil(u128::from(self.quota.max(1)));
+                (u64::try_from(left).unwrap_or(0), i64::try_from(reset).unwrap_or(i64::MAX))
+            }
+        };
+        Balance { quota: self.quota, left, reset }
     }
 
     /// Counts `cost`, whether or not the limit would have admitted it. To be called after

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::{HeaderValue, Request, Response, StatusCode, header::RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header::RETRY_AFTER};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
     body::{Bytes, Incoming},
@@ -15,7 +15,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 
 use super::{
-    Arrival, Judge, Shape, StrictUpstreamBuilder, Verdict,
+    Arrival, Balance, Judge, Shape, StrictUpstreamBuilder, Verdict,
     loopback::Loopback,
     upstream_builder::{Conduct, micros},
 };
@@ -141,7 +141,7 @@ impl Desk {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn judge(&self, request: &Request<()>) -> Verdict {
+    fn judge(&self, request: &Request<()>) -> (Verdict, Option<Balance>) {
         let cost = self.conduct.cost(request);
         let caller =
             request.headers().get("x-caller").map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
@@ -152,13 +152,17 @@ impl Desk {
         let at = self.now();
         let verdict = record.judge.admit(at, cost);
         record.arrivals.push(Arrival { at, admitted: verdict.admitted, cost, caller, method, path });
-        verdict
+        let balance = if self.conduct.tells_balance { record.judge.balance(at) } else { None };
+        (verdict, balance)
     }
 
     async fn serve(&self, request: Request<()>) -> Response<Bytes> {
         sleep(self.conduct.arrival_delay()).await;
-        let verdict = self.judge(&request);
-        let response = if verdict.admitted { self.conduct.handle(&request) } else { refusal(verdict) };
+        let (verdict, balance) = self.judge(&request);
+        let mut response = if verdict.admitted { self.conduct.handle(&request) } else { refusal(verdict) };
+        if let Some(balance) = balance {
+            tell(balance, response.headers_mut());
+        }
         sleep(self.conduct.response_delay()).await;
         response
     }
@@ -179,6 +183,15 @@ fn refusal(verdict: Verdict) -> Response<Bytes> {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
+}
+
+fn tell(balance: Balance, headers: &mut HeaderMap) {
+    let seconds = balance.reset.unsigned_abs().div_ceil(1_000_000);
+    let lines =
+        [("x-ratelimit-limit", balance.quota), ("x-ratelimit-remaining", balance.left), ("x-ratelimit-reset", seconds)];
+    for (name, value) in lines {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from(value));
+    }
 }
 
 /// Even an empty sleep lasts until the timer's next millisecond.

@@ -13,6 +13,7 @@ use super::{Judge, Shape, StrictUpstream};
 /// * no delays
 /// * admitted calls get 200 and the body `ok`
 /// * each call costs 1
+/// * no response tells what is left
 #[derive(Debug, Default)]
 #[must_use = "an upstream runs once it was started"]
 pub struct StrictUpstreamBuilder {
@@ -27,6 +28,7 @@ pub(super) struct Conduct {
     response_delay: Range<Duration>,
     handler: Option<Handler>,
     cost: Option<Cost>,
+    pub(super) tells_balance: bool,
 }
 
 type Handler = Arc<dyn Fn(&Request<()>) -> Response<Bytes> + Send + Sync>;
@@ -64,6 +66,13 @@ impl StrictUpstreamBuilder {
     /// How many units a call costs.
     pub fn cost_by(mut self, cost: impl Fn(&Request<()>) -> u64 + Send + Sync + 'static) -> Self {
         self.conduct.cost = Some(Arc::new(cost));
+        self
+    }
+
+    /// Tells in every response what is left: in `X-RateLimit-Limit`, `X-RateLimit-Remaining` and, in whole seconds from then,
+    /// rounded up, `X-RateLimit-Reset`.
+    pub fn telling_balance(mut self) -> Self {
+        self.conduct.tells_balance = true;
         self
     }
 

@@ -7,7 +7,8 @@ use outgate::testing::{RedisServer, Reply};
 use crate::{PRELUDE, SCRIPTS, must};
 
 /// What a script may use that it does not define.
-const GLOBALS: [&str; 9] = ["ARGV", "KEYS", "cmsgpack", "ipairs", "math", "redis", "string", "tonumber", "unpack"];
+const GLOBALS: [&str; 10] =
+    ["ARGV", "KEYS", "cmsgpack", "ipairs", "math", "redis", "string", "table", "tonumber", "unpack"];
 const ALL: &str = "local keys, args = KEYS, ARGV";
 
 /// The comment in front of a script, without its dashes, and the code below.

@@ -37,7 +37,7 @@ async fn all_keys_of_one_upstream_share_a_hash_slot_but_not_all_upstreams_do() {
     }
     let mut client = must(server.client());
     let found = keyspace(&mut client);
-    let names = ["asking", "claim", "hold", "log:calls", "log:points", "seen:1", "seen:2", "seen:ffffffffffffffff"];
+    let names = ["asking", "claim", "log:calls", "log:points", "seen:1", "seen:2", "seen:ffffffffffffffff", "told"];
     let of_home = |home: &Home| {
         let (upstream, scope) = home.split();
         names.map(|name| format!("mine:v1:{{{upstream}}}{scope}:{name}"))

@@ -12,10 +12,11 @@ use outgate::testing::{RedisServer, Reply, RespClient};
 
 const PRELUDE: &str = include_str!("../../lua/prelude.lua");
 /// Every script by its verb, without the prelude.
-const SCRIPTS: [(&str, &str); 4] = [
+const SCRIPTS: [(&str, &str); 5] = [
     ("book", include_str!("../../lua/book.lua")),
     ("hand_back", include_str!("../../lua/hand_back.lua")),
     ("hold", include_str!("../../lua/hold.lua")),
+    ("learn", include_str!("../../lua/learn.lua")),
     ("usage", include_str!("../../lua/usage.lua")),
 ];
 /// A supplied time with all the digits of a real one.
@@ -70,7 +71,7 @@ impl<'a> Desk<'a> {
     }
 
     fn try_book(&mut self, logs: &[Log<'_>], runs: &[Run<'_>]) -> Reply {
-        let mut keys = [&*format!("seen:{:x}", self.sender), "hold", "hold_all", "claim", "asking"]
+        let mut keys = [&*format!("seen:{:x}", self.sender), "told", "told_all", "claim", "asking"]
             .map(|name| self.key(name))
             .to_vec();
         let mut args = [self.number, self.sender].map(|number| number.to_string()).to_vec();
@@ -112,12 +113,22 @@ impl<'a> Desk<'a> {
     }
 
     fn hold(&mut self, wait: i64) -> Vec<i64> {
-        let keys = [self.key("hold")];
-        integers(&self.run("hold", &keys, &["0".to_owned(), "0".to_owned(), "0".to_owned(), wait.to_string()]))
+        let keys = [self.key("told")];
+        integers(&self.run(
+            "hold",
+            &keys,
+            &["0".to_owned(), "0".to_owned(), "0".to_owned(), String::new(), wait.to_string()],
+        ))
+    }
+
+    fn learn(&mut self, log: &str, refused: bool, reports: &[String]) -> Vec<i64> {
+        let keys = [self.key("told"), self.key("told_all"), self.key(&format!("log:{log}"))];
+        let args = [String::new(), u8::from(refused).to_string(), (60 * SECOND).to_string()];
+        integers(&self.run("learn", &keys, &[&args, reports].concat()))
     }
 
     fn usage(&mut self, logs: &[Log<'_>]) -> Vec<i64> {
-        let (mut keys, mut args) = (vec![self.key("hold"), self.key("hold_all")], Vec::new());
+        let (mut keys, mut args) = (vec![self.key("told"), self.key("told_all")], Vec::new());
         self.logs(logs, &mut keys, &mut args);
         integers(&self.run("usage", &keys, &args))
     }

@@ -32,11 +32,11 @@ fn every_branch_of_book_replies_in_the_same_shape() {
     assert_eq!(desk.book(&FOUR, &ahead), expected, "one booked, one refused, one booked, one beyond the share");
 
     assert_eq!(desk.held, [0, 0]);
-    assert_eq!(desk.hold(3 * SECOND), [NOW + SECOND - 100, 3 * SECOND]);
+    assert_eq!(desk.hold(3 * SECOND), [NOW + SECOND - 100, 3 * SECOND, 1]);
     assert_eq!(desk.book(&FOUR, &[(1, None, &[1])]), [NOW + SECOND - 100, 3 * SECOND], "held");
     assert_eq!(desk.held, [3 * SECOND, 0]);
     desk.home = "claim";
-    assert_eq!(desk.hold(3 * SECOND), [NOW + SECOND - 100, 3 * SECOND]);
+    assert_eq!(desk.hold(3 * SECOND), [NOW + SECOND - 100, 3 * SECOND, 1]);
     desk.insist = true;
     assert_eq!(desk.book(&FOUR, &[(1, None, &[4])]), [NOW + SECOND - 100, 3 * SECOND], "a caller insists");
     desk.sender = 3;
@@ -62,18 +62,28 @@ fn the_other_scripts_reply_the_time_first() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "others", Some(NOW));
     let logs: [Log<'_>; 2] = [("calls", &[(4, SECOND), (2, 10)]), ("points", &[(9, SECOND)])];
-    assert_eq!(desk.usage(&logs), [NOW, 0, 0, 0, 0, 0, 0], "of nothing");
+    assert_eq!(desk.usage(&logs), [NOW, 0, 0, 0, 0, 0, 0, 0, 0, 0], "of nothing");
     assert_eq!(desk.book(&logs, &[(2, None, &[1, 4])]), [NOW, 0, 1, 0, 2]);
-    assert_eq!(desk.usage(&logs), [NOW, 2, 0, 2, 10, 8, 0]);
+    assert_eq!(desk.usage(&logs), [NOW, 2, 0, 0, 2, 0, 10, 8, 0, 0]);
     assert_eq!(desk.hand_back(&["calls", "points"], &[(NOW, &[1, 4])]), [NOW]);
     desk.number -= 1;
     assert_eq!(desk.hand_back(&["calls", "points"], &[(NOW, &[1, 4])]), [NOW], "the same again");
     assert_eq!(desk.hand_back(&["calls"], &[]), [NOW], "nothing");
     assert_eq!(desk.hand_back(&["calls", "points"], &[(NOW, &[0, 0])]), [NOW], "nothing of each");
-    assert_eq!(desk.usage(&logs), [NOW, 1, 0, 1, 0, 4, 0]);
-    assert_eq!(desk.hold(0), [NOW, 0]);
-    assert_eq!(desk.hold(7), [NOW, 7]);
-    assert_eq!(desk.usage(&logs), [NOW, 1, 7, 1, 7, 4, 7]);
+    assert_eq!(desk.usage(&logs), [NOW, 1, 0, 0, 1, 0, 0, 4, 0, 0]);
+    assert_eq!(desk.hold(0), [NOW, 0, 1]);
+    assert_eq!(desk.hold(7), [NOW, 7, 1]);
+    assert_eq!(desk.hold(5), [NOW, 7, 0], "the same incident");
+    assert_eq!(desk.usage(&logs), [NOW, 1, 0, 7, 1, 0, 7, 4, 0, 7]);
+    let remaining = |left: u32| [4, SECOND, SECOND, left.into(), SECOND / 2].map(|part| part.to_string());
+    assert_eq!(desk.learn("calls", false, &remaining(3)), [NOW, 0, 0], "as many as the log allows");
+    assert_eq!(
+        desk.learn("calls", true, &remaining(2)),
+        [NOW, 2, 0],
+        "one less, and one to come, which explains the refusal"
+    );
+    assert_eq!(desk.usage(&logs), [NOW, 1, 2, SECOND / 4, 1, 0, 7, 4, 0, 7]);
+    assert_eq!(desk.learn("points", true, &[]), [NOW, 0, 50], "nothing explains it");
 }
 
 #[test]
@@ -86,7 +96,7 @@ fn a_message_after_a_later_one_is_outdated() {
     let outdated = Reply::Error("OUTDATED a later message of this sender has been seen".to_owned());
     assert_eq!(desk.try_book(&FOUR, &[(1, None, &[1])]), outdated);
     assert_eq!(desk.try_hand_back(&["calls"], &[(NOW, &[1])]), outdated);
-    assert_eq!(desk.usage(&FOUR), [NOW, 1, 0]);
+    assert_eq!(desk.usage(&FOUR), [NOW, 1, 0, 0]);
 }
 
 #[test]
@@ -103,9 +113,10 @@ fn a_stamp_keeps_all_its_digits() {
     assert_eq!(texts(&desk.of("LRANGE", "log:calls", &["0", "-1"])), [NOW.to_string()]);
     assert_eq!(desk.of("ZSCORE", "asking", &["1"]).text(), Some(&*promised));
     let unpack = "local out = cmsgpack.unpack(redis.call('GET', KEYS[1]))
+        if type(out[1]) == 'table' then out = out[1] end
         for i, part in ipairs(out) do out[i] = type(part) == 'number' and string.format('%.0f', part) or part end
         return out";
-    let (claim, seen, hold) = (desk.key("claim"), desk.key("seen:1"), desk.key("hold"));
+    let (claim, seen, hold) = (desk.key("claim"), desk.key("seen:1"), desk.key("told"));
     let hold = texts(&must(desk.client.command(&["EVAL", unpack, "1", &hold])));
     let stop = (NOW + 1_234_567).to_string();
     assert_eq!(hold, [&*stop, "0", "1", "0", &stop]);

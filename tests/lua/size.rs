@@ -52,7 +52,7 @@ fn a_quota_of_a_million_fills_to_the_last_unit() {
     }
     assert_eq!(desk.book(&logs, &[(9_999, None, &[1])]), [NOW, 0, 1, 0, 9_999]);
     assert_eq!(desk.book(&logs, &[(2, None, &[1])]), [NOW, SECOND, 1, 0, 1]);
-    assert_eq!(desk.usage(&logs), [NOW, i64::from(MILLION), SECOND]);
+    assert_eq!(desk.usage(&logs), [NOW, i64::from(MILLION), 0, SECOND]);
     assert_eq!(desk.hand_back(&["points"], &[(NOW, &[MILLION])]), [NOW]);
     assert_eq!(desk.book(&logs, &[(1, None, &[MILLION])]), [NOW, 0, 1, 0, 1], "one caller of a million units");
     assert_eq!(desk.book(&logs, &[(1, None, &[1])]), [NOW, SECOND]);

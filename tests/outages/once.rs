@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outgate::store::{Answer, Ask, Grant, HandBack, Hold, Home, Log, LogUsage, Run, Slots};
+use outgate::store::{Answer, Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, Run, Slots};
 use outgate::testing::{Mode, RedisServer};
 use outgate::{Limit, ManualClock, MemoryStore, RedisStore, Stamp, Store, StoreError, StoreErrorKind, Term};
 use tokio::task::JoinSet;
@@ -137,8 +137,12 @@ impl Store for Lossy {
         self.answer(self.inner.hand_back(message).await)
     }
 
-    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Duration, StoreError> {
+    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Incident, StoreError> {
         self.inner.hold(home, hold).await
+    }
+
+    async fn learn(&self, home: &Home, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
+        self.inner.learn(home, log, lesson).await
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {

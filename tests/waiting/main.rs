@@ -6,6 +6,7 @@ mod cancelling;
 mod distrust;
 mod ending;
 mod holding;
+mod learning;
 mod order;
 mod refusing;
 mod sharing;

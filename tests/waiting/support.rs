@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outgate::store::{Ask, Grant, HandBack, Hold, Home, Log, LogUsage};
+use outgate::store::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage};
 use outgate::{Limit, MemoryStore, Store, StoreError, StoreErrorKind, Throttle, Upstream};
 use tokio::time::{Instant, sleep};
 
@@ -48,6 +48,7 @@ pub(crate) struct Counting {
     inner: Arc<Mutex<MemoryStore>>,
     asks: Arc<AtomicU64>,
     hand_backs: Arc<AtomicU64>,
+    lessons: Arc<AtomicU64>,
     ways: Ways,
 }
 
@@ -83,6 +84,10 @@ impl Counting {
         self.hand_backs.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn lessons(&self) -> u64 {
+        self.lessons.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn calls(&self) -> u64 {
         self.asks() + self.hand_backs()
     }
@@ -113,8 +118,13 @@ impl Store for Counting {
         self.answer(before, self.inner().hand_back(message).await).await
     }
 
-    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Duration, StoreError> {
+    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Incident, StoreError> {
         self.inner().hold(home, hold).await
+    }
+
+    async fn learn(&self, home: &Home, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
+        self.lessons.fetch_add(1, Ordering::Relaxed);
+        self.inner().learn(home, log, lesson).await
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {

@@ -26,9 +26,10 @@ macro_rules! script {
 script!(book);
 script!(hand_back);
 script!(hold);
+script!(learn);
 script!(usage);
 
 /// All scripts, to be loaded on every new connection.
-pub(super) fn all() -> [&'static Script; 4] {
-    [book(), hand_back(), hold(), usage()]
+pub(super) fn all() -> [&'static Script; 5] {
+    [book(), hand_back(), hold(), learn(), usage()]
 }

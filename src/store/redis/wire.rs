@@ -8,7 +8,10 @@ use redis::{Cmd, Value};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::limit::micros;
 use crate::log::Stamp;
-use crate::store::{Answer, Ask, Cause, Grant, HandBack, Hold, Home, Log, LogUsage, MAX_MEMORY, TermUsage};
+use crate::store::{
+    Answer, Ask, Cause, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MAX_MEMORY, Report,
+    TermUsage,
+};
 
 /// Writes keys and arguments, in the order that the scripts' headers give.
 #[derive(Clone, Copy)]
@@ -25,7 +28,7 @@ impl<'a> Wire<'a> {
     pub(super) fn book(self, cmd: &mut Cmd, ask: &Ask) {
         let mut keys = self.keys(&ask.home);
         cmd.arg(5 + ask.logs.len());
-        cmd.arg(keys.seen(ask.sender)).arg(keys.of("hold")).arg(self.hold_all(&ask.home));
+        cmd.arg(keys.seen(ask.sender)).arg(keys.of("told")).arg(self.told_all(&ask.home));
         cmd.arg(keys.of("claim")).arg(keys.of("asking"));
         keys.logs(cmd, &ask.logs);
         self.now(cmd);
@@ -59,9 +62,10 @@ impl<'a> Wire<'a> {
 
     pub(super) fn hold(self, cmd: &mut Cmd, home: &Home, hold: &Hold) {
         let mut keys = self.keys(home);
-        cmd.arg(1).arg(keys.of("hold"));
+        cmd.arg(1).arg(keys.of("told"));
         self.now(cmd);
         cmd.arg(micros(hold.recovery)).arg(code(hold.cause)).arg(micros(hold.memory));
+        stamp(cmd, hold.started);
         for &wait in &hold.waits {
             cmd.arg(micros(wait));
         }
@@ -72,21 +76,30 @@ impl<'a> Wire<'a> {
 
     pub(super) fn usage(self, cmd: &mut Cmd, home: &Home, logs: &[Log]) {
         let mut keys = self.keys(home);
-        cmd.arg(2 + logs.len()).arg(keys.of("hold")).arg(self.hold_all(home));
+        cmd.arg(2 + logs.len()).arg(keys.of("told")).arg(self.told_all(home));
         keys.logs(cmd, logs);
         self.now(cmd);
         terms(cmd, logs);
     }
 
-    fn now(self, cmd: &mut Cmd) {
-        match self.now {
-            Some(now) => cmd.arg(now.as_micros()),
-            None => cmd.arg(""),
-        };
+    pub(super) fn learn(self, cmd: &mut Cmd, home: &Home, log: &Log, lesson: &Lesson) {
+        let mut keys = self.keys(home);
+        cmd.arg(3).arg(keys.of("told")).arg(self.told_all(home));
+        keys.logs(cmd, std::slice::from_ref(log));
+        self.now(cmd);
+        stamp(cmd, lesson.started);
+        cmd.arg(u8::from(lesson.refused)).arg(micros(lesson.memory).max(1));
+        for Report { term, window, remaining, reset } in &lesson.reports {
+            cmd.arg(term.quota).arg(term.span).arg(micros(*window)).arg(remaining).arg(micros(*reset));
+        }
     }
 
-    fn hold_all(self, home: &Home) -> String {
-        format!("{}:v1:{{{}}}:hold", self.prefix, home.split().0)
+    fn now(self, cmd: &mut Cmd) {
+        stamp(cmd, self.now);
+    }
+
+    fn told_all(self, home: &Home) -> String {
+        format!("{}:v1:{{{}}}:told", self.prefix, home.split().0)
     }
 
     fn keys(self, home: &Home) -> Keys {
@@ -143,6 +156,14 @@ fn cause_of(code: i64) -> Result<Cause, StoreError> {
     }
 }
 
+/// Nothing stands for the server's clock.
+fn stamp(cmd: &mut Cmd, stamp: Option<Stamp>) {
+    match stamp {
+        Some(stamp) => cmd.arg(stamp.as_micros()),
+        None => cmd.arg(""),
+    };
+}
+
 fn terms(cmd: &mut Cmd, logs: &[Log]) {
     for log in logs {
         cmd.arg(log.terms.len());
@@ -181,9 +202,21 @@ pub(super) fn grant(ask: &Ask, reply: &Value) -> Result<Grant, StoreError> {
 }
 
 /// Reads for how long a home is held.
-pub(super) fn held(reply: &Value) -> Result<Duration, StoreError> {
+pub(super) fn incident(reply: &Value) -> Result<Incident, StoreError> {
     match integers(reply)?.as_slice() {
-        [_, held] => u64::try_from(*held).map(Duration::from_micros).map_err(|_| malformed()),
+        [_, held, first @ (0 | 1)] => {
+            let wait = u64::try_from(*held).map(Duration::from_micros).map_err(|_| malformed())?;
+            Ok(Incident::new(wait, *first == 1))
+        }
+        _ => Err(malformed()),
+    }
+}
+
+/// Reads what the store made of an upstream's reports.
+pub(super) fn learned(reply: &Value) -> Result<Learned, StoreError> {
+    let small = |integer: i64| u32::try_from(integer).map_err(|_| malformed());
+    match integers(reply)?.as_slice() {
+        [_, foreign, widened] => Ok(Learned::new(small(*foreign)?, small(*widened)?)),
         _ => Err(malformed()),
     }
 }
@@ -191,12 +224,13 @@ pub(super) fn held(reply: &Value) -> Result<Duration, StoreError> {
 /// Reads the answer to a question for usage.
 pub(super) fn usage(logs: &[Log], reply: &Value) -> Result<Vec<LogUsage>, StoreError> {
     let integers = integers(reply)?;
-    let mut pairs = integers.get(1..).ok_or_else(malformed)?.chunks_exact(2);
-    let mut term = || match pairs.next() {
-        Some(&[used, next]) => {
-            let used = u32::try_from(used).map_err(|_| malformed())?;
+    let mut parts = integers.get(1..).ok_or_else(malformed)?.chunks_exact(3);
+    let mut term = || match parts.next() {
+        Some(&[used, foreign, next]) => {
+            let [used, foreign] = [used, foreign].map(u32::try_from);
             let next = u64::try_from(next).map_err(|_| malformed())?;
-            Ok(TermUsage::new(used, Duration::from_micros(next)))
+            let (used, foreign) = (used.map_err(|_| malformed())?, foreign.map_err(|_| malformed())?);
+            Ok(TermUsage::new(used, foreign, Duration::from_micros(next)))
         }
         _ => Err(malformed()),
     };
@@ -244,7 +278,7 @@ mod tests {
                 _ => "?".to_owned(),
             })
             .collect();
-        let keys = ["/ab:seen:ff", "/ab:hold", ":hold", "/ab:claim", "/ab:asking", "/ab:log:calls"];
+        let keys = ["/ab:seen:ff", "/ab:told", ":told", "/ab:claim", "/ab:asking", "/ab:log:calls"];
         let keys = keys.map(|key| format!("outgate:v1:{{up}}{key}"));
         assert_eq!(words[1], "6");
         assert_eq!(words[2..8], keys);
@@ -283,7 +317,9 @@ mod tests {
         let extreme = grant(&ask(), &ints(&[i64::MAX, i64::MAX, i64::MAX, 0, 1, i64::MIN, 1])).unwrap();
         assert_eq!(extreme.next, Stamp::from_micros(i64::MAX), "saturates");
         let logs = [Log::new("calls", [Term::new(5, 1_000)])];
-        for lie in [ints(&[]), ints(&[1]), ints(&[1, 2]), ints(&[1, -2, 0]), ints(&[1, 2, -1])] {
+        for lie in
+            [ints(&[]), ints(&[1]), ints(&[1, 2, 0]), ints(&[1, -2, 0, 0]), ints(&[1, 2, -1, 0]), ints(&[1, 2, 0, -1])]
+        {
             assert_eq!(usage(&logs, &lie).unwrap_err().kind(), StoreErrorKind::Malformed, "{lie:?}");
         }
     }

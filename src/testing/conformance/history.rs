@@ -1,4 +1,5 @@
-//! Random histories of one home: several senders, logs, terms, costs and horizons, hand-backs, holds and leaps in time.
+//! Random histories of one home: several senders, logs, terms, costs and horizons, hand-backs, holds, reports and leaps in
+//! time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use fastrand::Rng;
 use super::desk::EPOCH;
 use super::law::Law;
 use crate::log::Stamp;
-use crate::store::{Ask, Grant, HandBack, Hold, Home, Log, LogUsage, Run, Slots};
+use crate::store::{Ask, Grant, HandBack, Hold, Home, Lesson, Log, LogUsage, Report, Run, Slots};
 use crate::{ManualClock, Store, StoreError, StoreErrorKind, Term};
 
 const STEPS: usize = 150;
@@ -95,7 +96,8 @@ impl Teller<'_> {
                 let answer = self.history.store.hold(&self.history.home, &Hold::new(wait)).await;
                 self.note(answer.map(|_| Said::Done));
             }
-            13 => {
+            13 => self.learn().await,
+            14 => {
                 let answer = self.history.store.usage(&self.history.home, &self.logs).await;
                 self.note(answer.map(Said::Usage));
             }
@@ -105,6 +107,21 @@ impl Teller<'_> {
                 self.history.clock.set(Stamp::from_micros(now));
             }
         }
+    }
+
+    /// An upstream reports how much is left: true or not.
+    async fn learn(&mut self) {
+        let log = self.logs[self.rng.usize(0..self.logs.len())].clone();
+        let rng = &mut self.rng;
+        let mut report = |term: &Term| {
+            let window = Duration::from_micros(term.span.unsigned_abs());
+            Report::new(*term, window, rng.u32(0..25), Duration::from_micros(rng.u64(0..400_000)))
+        };
+        let reports = log.terms.iter().map(&mut report).collect();
+        let started = Some(self.history.clock.now()).filter(|_| self.rng.bool());
+        let lesson = Lesson { started, reports, refused: false, memory: Duration::ZERO };
+        let answer = self.history.store.learn(&self.history.home, &log, &lesson).await;
+        self.note(answer.map(|_| Said::Done));
     }
 
     async fn ask(&mut self) {

@@ -1,0 +1,70 @@
+-- Enters what others use of the same quota, as the upstream reports it, and widens the guard after a refusal that nothing explains.
+--
+-- Atomic, because what the log allows must be read in the moment in which the difference is entered.
+--
+-- KEYS[1] told     by the upstream, of this scope: holds the foreign use
+-- KEYS[2] told_all of the whole upstream: holds the guard; the same where there is no scope
+-- KEYS[3] log      that the reports are about
+-- ARGV[1] now      stamp, or empty for the server's clock
+-- ARGV[2] started  stamp, or empty for now: calls that started later had not arrived when the upstream counted
+-- ARGV[3] refused  1: the call was refused, and nothing was held for it yet
+-- ARGV[4] memory   µs for which a wider guard lasts
+-- ARGV[5..] for each report: quota and span (µs) of a term, window (µs) for which the upstream counts, units remaining, µs until
+--         they reset
+-- Returns {now, foreign, widened}: stamp; units now entered, of the term with the most; thousandths by which spans are wider
+-- Errors: none
+-- Cost: O(log of the entries) for each report
+local told_key, told_all_key, log_key = KEYS[1], KEYS[2], KEYS[3]
+local now, expires = clock(ARGV[1])
+local started, refused, memory = tonumber(ARGV[2]) or now, ARGV[3] == '1', tonumber(ARGV[4])
+local keys, args = KEYS, ARGV
+
+local FIRST_WIDENING, MAX_WIDENING, STEPS = 50, 1000, 16
+
+-- Read.
+local told = read_told(redis.call('GET', told_key), now)
+local all = told
+if told_all_key ~= told_key then all = read_told(redis.call('GET', told_all_key), now) end
+
+-- Decide. More remaining than the log allows is ignored. Units are entered for a span at the most.
+local foreign, entered, explained = 0, false, false
+for i = 5, #args, 5 do
+  local quota, span, window = tonumber(args[i]), tonumber(args[i + 1]), tonumber(args[i + 2])
+  local remaining, reset = tonumber(args[i + 3]), tonumber(args[i + 4])
+  local used = newer_than(log_key, started - window) - newer_than(log_key, started)
+  -- Ends closer together than `grid` are one, so that a term has few steps.
+  local grid = math.floor(span / STEPS)
+  local units, lapse = quota - used - remaining, now + math.min(reset + grid, span)
+  -- And what they use by the time that ours arrive, at the pace of a whole span.
+  units = math.min(units + math.ceil(units / STEPS), quota)
+  if units > 0 and lapse > now then
+    -- Of one term, in order of their ends: each has fewer units than the one before.
+    local steps, at, dominated = {}, nil, false
+    for _, step in ipairs(told.foreign) do
+      local same = step.key == log_key and step.span == span
+      local outlasts = same and step.units >= units and step.lapse + grid >= lapse
+      dominated = dominated or outlasts
+      if same and step.lapse > lapse then at = at or #steps + 1 end
+      -- A step of no more units that ends no later says nothing any more.
+      if not same or outlasts or step.units > units or step.lapse > lapse + grid then table.insert(steps, step) end
+    end
+    if not dominated then
+      table.insert(steps, at or #steps + 1, { key = log_key, span = span, units = units, lapse = lapse })
+      told.foreign, entered = steps, true
+    end
+    foreign, explained = math.max(foreign, units), true
+  end
+end
+-- What was entered before explains a refusal as well.
+for _, step in ipairs(told.foreign) do explained = explained or step.key == log_key end
+local widened = widened_by(all.guard, now)
+local widens = refused and not explained
+if widens then
+  widened = math.min(math.max(2 * widened, FIRST_WIDENING), MAX_WIDENING)
+  all.guard = { widened = widened, since = now, lapse = now + memory }
+end
+
+-- Write.
+if entered or (widens and all == told) then write_told(told_key, told, now, expires) end
+if widens and all ~= told then write_told(told_all_key, all, now, expires) end
+return { now, foreign, widened }

@@ -1,0 +1,163 @@
+//! What follows from what an upstream said: for this process at once, for the cluster as soon as the store knows.
+
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::{Duration, SystemTime};
+
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use reqwest::Response;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use crate::error::{Error, StoreError};
+use crate::feedback::{Feedback, Refusal};
+use crate::learning::{self, memory};
+use crate::limit::micros;
+use crate::log::Stamp;
+use crate::permit::Permit;
+use crate::refusing;
+use crate::registered::Registered;
+use crate::scope::Digest128;
+use crate::store::{Hold, Home, Lesson};
+use crate::throttle::Throttle;
+
+impl Throttle {
+    /// Takes note of what an upstream said: after a refusal nobody in the cluster sends for a while, then slowly; and what
+    /// others use of the quota is [learned](crate::Upstream::learn_from_responses), where that is asked for.
+    ///
+    /// The middleware does so for every response by its status and headers. This is for verdicts that stand in bodies, and
+    /// for calls made without the middleware. Returns when the store has been told.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownUpstream`], [`Error::StoreUnavailable`].
+    pub async fn report(&self, upstream: &str, feedback: &Feedback) -> Result<(), Error> {
+        let registered = self.registered(upstream)?;
+        self.report_at(registered, &registered.home, feedback).await
+    }
+
+    /// The same for the calls of one scope value: a token, a merchant.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Throttle::report`].
+    pub async fn report_in(&self, upstream: &str, scope: impl AsRef<[u8]>, feedback: &Feedback) -> Result<(), Error> {
+        let registered = self.registered(upstream)?;
+        let home = registered.home(Some(&Digest128::of(scope.as_ref())));
+        self.report_at(registered, &home, feedback).await
+    }
+
+    async fn report_at(&self, registered: &Registered, home: &Home, feedback: &Feedback) -> Result<(), Error> {
+        let upstream = &registered.upstream.name;
+        let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };
+        let first = match refusing::hold(&registered.upstream, home, feedback, fastrand::f64()) {
+            Some((whom, hold)) => self.hold(registered, &whom, &hold).await.map_err(unavailable)?,
+            None => false,
+        };
+        self.learn(registered, home, feedback, None, first).await.map_err(unavailable)
+    }
+
+    /// Settle: takes note of a response, in the background where the store has to be told. Says why it was refused.
+    pub(crate) fn hear(&self, permit: &Permit, response: &Response) -> Option<Refusal> {
+        let registered = self.registered(permit.upstream()).ok()?;
+        registered.budget.pay_in();
+        let dialect = &registered.upstream.dialect;
+        let feedback = Feedback::read_as(dialect, response.status(), response.headers(), SystemTime::now());
+        let refusal = feedback.refusal();
+        if refusal.is_none() && !registered.upstream.learns {
+            return None;
+        }
+        let (throttle, registered, home) = (self.clone(), Arc::clone(registered), permit.home().clone());
+        let started = Some(permit.stamp());
+        let mut telling = Box::pin(async move { throttle.tell(&registered, &home, &feedback, started).await });
+        // Once by hand, so that this process is silent before the response is seen; the rest whatever becomes of the caller.
+        if telling.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            if let Ok(runtime) = Handle::try_current() {
+                runtime.spawn(telling);
+            } else {
+                tracing::warn!(upstream = permit.upstream(), "no runtime to tell the store on");
+            }
+        }
+        refusal
+    }
+
+    /// Tells the store of a hold, again and again while it lasts and the store does not answer, and then of what was learned.
+    async fn tell(&self, registered: &Registered, home: &Home, feedback: &Feedback, started: Option<Stamp>) {
+        let upstream = &*registered.upstream.name;
+        let mut first = false;
+        if let Some((whom, mut hold)) = refusing::hold(&registered.upstream, home, feedback, fastrand::f64()) {
+            hold.started = started;
+            let since = Instant::now();
+            let mut pauses = ExponentialBuilder::default().with_max_delay(Duration::from_secs(5)).with_jitter().build();
+            loop {
+                match self.hold(registered, &whom, &after(&hold, since.elapsed())).await {
+                    Ok(begun) => break first = begun,
+                    Err(error) => tracing::warn!(upstream, %error, "the hold is not known to the others yet"),
+                }
+                let pause = pauses.next().unwrap_or(Duration::from_secs(5));
+                if hold.waits.iter().all(|wait| *wait <= since.elapsed() + pause) {
+                    return;
+                }
+                sleep(pause).await;
+            }
+        }
+        if let Err(error) = self.learn(registered, home, feedback, started, first).await {
+            tracing::debug!(upstream, %error, "not learned from");
+        }
+    }
+
+    /// Lets nobody send for a while: this process at once, the others when the store knows. Says whether that is news.
+    async fn hold(&self, registered: &Registered, home: &Home, hold: &Hold) -> Result<bool, StoreError> {
+        self.lines().withhold(home, hold.waits.first().copied().unwrap_or_default(), hold.cause);
+        let incident = self.store().hold(home, hold).await?;
+        let wait = incident.wait;
+        tracing::warn!(upstream = &*registered.upstream.name, ?wait, cause = hold.cause.words(), "refused, all hold");
+        self.lines().withhold(home, wait, hold.cause);
+        Ok(incident.first)
+    }
+
+    /// Tells the store what an upstream reported of its quotas, and of the first refusal of an incident.
+    async fn learn(
+        &self,
+        registered: &Registered,
+        home: &Home,
+        feedback: &Feedback,
+        started: Option<Stamp>,
+        first: bool,
+    ) -> Result<(), StoreError> {
+        let upstream = &registered.upstream;
+        let Some(log) = registered.logs.first().filter(|_| upstream.learns) else { return Ok(()) };
+        // A call may be sent so long after its start: others may have gone before it.
+        let started = started.map(|started| started.plus(micros(registered.stale_after)));
+        let refused = first && feedback.refusal() == Some(Refusal::Quota);
+        let reports = learning::reports(&upstream.limits, feedback);
+        if reports.is_empty() && !refused {
+            return Ok(());
+        }
+        let lesson = Lesson { started, reports, refused, memory: memory(upstream) };
+        let Some((mut telling, mut lesson)) = self.lessons().begin(home, lesson) else { return Ok(()) };
+        loop {
+            let learned = self.store().learn(home, log, &lesson).await?;
+            if learned.foreign > 0 {
+                tracing::debug!(upstream = &*upstream.name, units = learned.foreign, "others use the same quota");
+            } else if lesson.refused && learned.widened > 0 {
+                tracing::warn!(
+                    upstream = &*upstream.name,
+                    thousandths = learned.widened,
+                    "refused within the limits, guard widened"
+                );
+            }
+            match telling.next() {
+                Some(next) => lesson = next,
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// The rest of a hold, some time after it began.
+fn after(hold: &Hold, elapsed: Duration) -> Hold {
+    let mut rest = hold.clone();
+    rest.waits.iter_mut().for_each(|wait| *wait = wait.saturating_sub(elapsed));
+    rest
+}

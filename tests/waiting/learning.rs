@@ -1,0 +1,234 @@
+//! Where others spend the same quota: what responses report is learned, so that they are not refused, nor are we.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::Extensions;
+use outgate::feedback::{Feedback, Quota};
+use outgate::testing::{Judge, Shape};
+use outgate::{Limit, Throttle, Upstream};
+use reqwest::{Request, Response};
+use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, interval, sleep, timeout_at};
+
+use crate::support::{Counting, micros_since};
+
+const WINDOW: Duration = Duration::from_secs(60);
+
+const SHAPES: [Shape; 4] =
+    [Shape::SlidingLog, Shape::FixedWindow { phase: 0 }, Shape::FixedWindowFromFirstCall, Shape::TokenBucket];
+
+/// An upstream on tokio's clock, with no network before it but a delay, which tells what is left.
+#[derive(Clone)]
+struct Virtual {
+    judge: Arc<Mutex<Judge>>,
+    begin: Instant,
+    tells: bool,
+    /// When our calls arrived, and whether they were admitted.
+    arrivals: Arc<Mutex<Vec<(i64, bool)>>>,
+}
+
+impl Virtual {
+    fn new(quota: u64, shape: Shape) -> Self {
+        let judge = Judge::new().limit(quota, 60_000_000, shape);
+        Self { judge: Arc::new(Mutex::new(judge)), begin: Instant::now(), tells: true, arrivals: Arc::default() }
+    }
+
+    fn client(&self, throttle: &Throttle) -> ClientWithMiddleware {
+        ClientBuilder::new(reqwest::Client::new()).with(throttle.middleware()).with(self.clone()).build()
+    }
+
+    /// Somebody else's call: it counts whether or not it is admitted.
+    fn foreign(&self) {
+        self.judge.lock().unwrap().count(micros_since(self.begin), 1);
+    }
+
+    /// Our calls that were admitted since the last time, and when the others arrived.
+    fn take_outcome(&self) -> (usize, Vec<i64>) {
+        let arrivals = std::mem::take(&mut *self.arrivals.lock().unwrap());
+        let refused = arrivals.iter().filter(|(_, admitted)| !admitted).map(|(at, _)| *at).collect::<Vec<_>>();
+        (arrivals.len() - refused.len(), refused)
+    }
+}
+
+#[async_trait]
+impl Middleware for Virtual {
+    async fn handle(&self, _: Request, _: &mut Extensions, _: Next<'_>) -> reqwest_middleware::Result<Response> {
+        sleep(Duration::from_millis(fastrand::u64(5..25))).await;
+        let response = {
+            let now = micros_since(self.begin);
+            let mut judge = self.judge.lock().unwrap();
+            let verdict = judge.admit(now, 1);
+            self.arrivals.lock().unwrap().push((now, verdict.admitted));
+            let mut response = http::Response::builder().status(if verdict.admitted { 200 } else { 429 });
+            let seconds = |micros: i64| micros.unsigned_abs().div_ceil(1_000_000);
+            if let Some(wait) = verdict.retry_after {
+                response = response.header("retry-after", seconds(wait));
+            }
+            if let Some(balance) = judge.balance(now).filter(|_| self.tells) {
+                response = response.header("x-ratelimit-limit", balance.quota);
+                response = response.header("x-ratelimit-remaining", balance.left);
+                response = response.header("x-ratelimit-reset", seconds(balance.reset));
+            }
+            response.body("").unwrap()
+        };
+        sleep(Duration::from_millis(fastrand::u64(5..25))).await;
+        Ok(response.into())
+    }
+}
+
+/// 600 calls in a minute, no more than ten at once.
+fn upstream(up: Upstream) -> Upstream {
+    up.matching(|_| true).limit(Limit::new(600, WINDOW).burst(10))
+}
+
+/// Tasks of several processes that call as soon as they may, until `end`.
+fn saturate(clients: &[ClientWithMiddleware], end: Instant) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for client in clients {
+        for _ in 0..8 {
+            let client = client.clone();
+            tasks.spawn(async move { while timeout_at(end, client.get("http://up/").send()).await.is_ok() {} });
+        }
+    }
+    tasks
+}
+
+/// Somebody else, who calls every so often and is always served.
+fn others(server: &Virtual, every: Duration) -> JoinHandle<()> {
+    let server = server.clone();
+    tokio::spawn(async move {
+        let mut ticks = interval(every);
+        loop {
+            ticks.tick().await;
+            server.foreign();
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_others_who_spend_two_fifths_the_rest_is_used_without_refusals() {
+    for shape in SHAPES {
+        fastrand::seed(41);
+        let (store, server) = (Counting::default(), Virtual::new(600, shape));
+        let processes: Vec<_> = (0..4).map(|_| store.process(|up| upstream(up).learn_from_responses())).collect();
+        let clients: Vec<_> = processes.iter().map(|process| server.client(process)).collect();
+        let others = others(&server, WINDOW / 240);
+        let mut refusals = 0;
+        for minute in 1..=3 {
+            saturate(&clients, server.begin + WINDOW * u32::try_from(minute).unwrap()).join_all().await;
+            let (admitted, refused) = server.take_outcome();
+            println!("{shape:?}, minute {minute}: {admitted} of 360, refused at {refused:?}");
+            refusals += refused.len();
+            assert!(refusals <= 2 * minute, "{shape:?}, minute {minute}: {refused:?}");
+            // In the first minute more is left: others had not come yet.
+            assert!(admitted * 10 >= 360 * 9, "{shape:?}, minute {minute}: {admitted} of 360");
+        }
+        others.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_use_is_seen_by_every_process_and_forgotten_at_the_reset() {
+    let store = Counting::default();
+    let (told, other) = (store.process(|up| upstream(up).learn_from_responses()), store.process(upstream));
+    let quota = |remaining| Quota::new().with_limit(600).with_remaining(remaining);
+    let report = async |quota| told.report("up", &Feedback::default().with_quota(quota)).await.unwrap();
+    let usage = async || other.usage("up").await.unwrap().limits[0];
+    report(quota(600)).await;
+    report(quota(9_999)).await;
+    assert_eq!((usage().await.foreign, usage().await.free), (0, 10), "more remaining is ignored");
+    report(quota(200).with_reset_after(Duration::from_millis(30_500))).await;
+    assert_eq!(usage().await.foreign, 425, "400, and a sixteenth of it to come");
+    report(quota(300)).await;
+    assert_eq!(usage().await.foreign, 425, "more remaining is ignored");
+    sleep(Duration::from_secs(36)).await;
+    assert_eq!(usage().await.foreign, 319, "the reset has passed; the later report told none, and counts for a window");
+    sleep(Duration::from_secs(26)).await;
+    assert_eq!(usage().await.foreign, 0, "a window after");
+    report(quota(0)).await;
+    assert!(usage().await.next > Duration::from_secs(55), "nothing is left");
+    sleep(Duration::from_secs(61)).await;
+    assert_eq!((usage().await.foreign, usage().await.next), (0, Duration::ZERO), "one wrong report costs a window");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_learned_unless_asked_for() {
+    let store = Counting::default();
+    let throttle = store.process(upstream);
+    let spent = Feedback::default().with_quota(Quota::new().with_limit(600).with_remaining(0));
+    throttle.report("up", &spent).await.unwrap();
+    throttle.report("up", &Feedback::refused(Duration::from_secs(1))).await.unwrap();
+    let usage = throttle.usage("up").await.unwrap().limits[0];
+    assert_eq!((usage.foreign, store.lessons()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_in_flight_are_no_foreign_use() {
+    fastrand::seed(42);
+    for shape in SHAPES {
+        let (store, server) = (Counting::default(), Virtual::new(600, shape));
+        let throttle = store.process(|up| upstream(up).learn_from_responses());
+        let client = server.client(&throttle);
+        saturate(&[client], server.begin + WINDOW).join_all().await;
+        let (admitted, refused) = server.take_outcome();
+        assert_eq!(refused, [0_i64; 0], "{shape:?}");
+        assert!(admitted >= 560, "{shape:?}: {admitted} of 580");
+        let usage = throttle.usage("up").await.unwrap().limits[0];
+        // Calls that overtake each other look like others for as many units.
+        assert!(usage.foreign <= 3, "{shape:?}: {}", usage.foreign);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_nothing_explains_widens_the_guard_of_the_whole_upstream_for_a_while() {
+    let store = Counting::default();
+    let learning = |up: Upstream| {
+        let up = up.limit(Limit::per_second(20).guard(Duration::ZERO)).recovery(Duration::ZERO);
+        up.learn_from_responses()
+    };
+    let (refused, other) = (store.process(learning), store.process(learning));
+    let refuse = async || {
+        refused.report("up", &Feedback::refused(Duration::from_millis(10))).await.unwrap();
+        refused.report("up", &Feedback::refused(Duration::from_millis(10))).await.unwrap();
+        sleep(Duration::from_millis(20)).await;
+    };
+    let span = async |throttle: &Throttle| {
+        drop(throttle.acquire("up").scope("one").cost(20).await.unwrap());
+        let next = throttle.usage_in("up", "one").await.unwrap().limits[0].next.as_millis();
+        sleep(Duration::from_secs(3)).await;
+        next
+    };
+    assert_eq!(span(&other).await, 1_000);
+    refuse().await;
+    assert_eq!(span(&other).await, 1_049, "wider by a twentieth, once for each incident");
+    refuse().await;
+    refuse().await;
+    assert_eq!(span(&other).await, 1_189, "twice as wide each time, of what is left");
+    for _ in 0..9 {
+        refuse().await;
+    }
+    assert_eq!(span(&other).await, 1_999, "by a window at most");
+    sleep(Duration::from_secs(47)).await;
+    let half = span(&other).await;
+    assert!((1_480..1_510).contains(&half), "half of it is left after fifty windows: {half}");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(span(&other).await, 1_000, "none after a hundred");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_others_explain_does_not_widen_the_guard() {
+    let throttle = Counting::default().process(|up| upstream(up).learn_from_responses());
+    let quota = Quota::new().with_limit(600).with_remaining(0).with_reset_after(Duration::from_millis(1_500));
+    let refusal = Feedback::refused(Duration::from_secs(1)).with_quota(quota);
+    throttle.report("up", &refusal).await.unwrap();
+    assert_eq!(throttle.usage("up").await.unwrap().limits[0].foreign, 600);
+    sleep(Duration::from_secs(30)).await;
+    drop(throttle.acquire("up").await.unwrap());
+    let since = throttle.usage("up").await.unwrap().limits[0];
+    assert_eq!((since.foreign, since.used), (0, 1));
+    sleep(Duration::from_secs(61)).await;
+    assert_eq!(throttle.usage("up").await.unwrap().limits[0].used, 0, "counted for a window and its guard");
+}
