@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
+use crate::breaker::Pass;
 use crate::call::Call;
 use crate::error::Error;
 use crate::line::queue::Wish;
@@ -16,6 +17,7 @@ use crate::line::{Line, Patience};
 use crate::permit::Permit;
 use crate::registered::Registered;
 use crate::scope::Digest128;
+use crate::store::Home;
 use crate::throttle::Throttle;
 
 /// The largest cost of one call.
@@ -80,6 +82,8 @@ pub(crate) struct Route {
     pub(crate) cost: u32,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) now_or_never: bool,
+    /// Whether its response will be seen: only then has a breaker a say.
+    pub(crate) is_seen: bool,
     /// Since when it waits: a call made again has no more time than the first.
     since: Instant,
     retries_left: u32,
@@ -91,7 +95,7 @@ impl Route {
         let now_or_never = max_wait == Some(Duration::ZERO);
         let (cost, retries_left) = (call.cost.unwrap_or(1), registered.upstream.retries);
         let since = Instant::now();
-        Self { registered, scope: call.scope, cost, max_wait, now_or_never, since, retries_left }
+        Self { registered, scope: call.scope, cost, max_wait, now_or_never, is_seen: false, since, retries_left }
     }
 
     /// Whether a call that is refused could be made again.
@@ -104,6 +108,14 @@ impl Route {
         let taken = self.may_retry() && self.registered.budget.take();
         self.retries_left -= u32::from(taken);
         taken
+    }
+
+    /// The pass for its call, unless the upstream's breaker is open.
+    pub(crate) fn admit(&self, home: &Home, pass: Pass) -> Result<Pass, Error> {
+        match &self.registered.breaker {
+            Some(breaker) if self.is_seen => breaker.admit(home, pass, Instant::now()),
+            _ => Ok(pass),
+        }
     }
 
     /// Whether the limits can ever admit it.
@@ -121,16 +133,17 @@ impl Route {
 pub(crate) struct Asked<'a> {
     line: Arc<Line>,
     route: &'a Route,
+    pass: Pass,
 }
 
 impl<'a> Asked<'a> {
-    pub(crate) const fn new(line: Arc<Line>, route: &'a Route) -> Self {
-        Self { line, route }
+    pub(crate) const fn new(line: Arc<Line>, route: &'a Route, pass: Pass) -> Self {
+        Self { line, route, pass }
     }
 
     /// Waits in line until the slot starts.
     pub(crate) async fn wait(self) -> Result<Permit, Error> {
-        let Self { line, route } = self;
+        let Self { line, route, pass } = self;
         let since = Instant::now();
         let upstream = &route.registered.upstream.name;
         let span = tracing::debug_span!("acquire", upstream = &**upstream, cost = route.cost, waited_us = Empty);
@@ -144,8 +157,16 @@ impl<'a> Asked<'a> {
         let outcome = line.slot([route.cost].into(), patience).instrument(span.clone()).await;
         let waited = since.elapsed();
         span.record("waited_us", u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
-        match outcome {
-            Ok(slot) => Ok(Permit::new(line, slot, Arc::clone(upstream), waited)),
+        // The breaker may have opened meanwhile.
+        let admitted = outcome.and_then(|slot| match route.admit(line.home(), pass) {
+            Ok(pass) => Ok((slot, pass)),
+            Err(error) => {
+                line.give_back(slot);
+                Err(error)
+            }
+        });
+        match admitted {
+            Ok((slot, pass)) => Ok(Permit::new(line, slot, pass, Arc::clone(upstream), waited)),
             Err(error) => {
                 span.in_scope(|| tracing::debug!(upstream = &**upstream, %error, "refused"));
                 Err(error)

@@ -31,6 +31,20 @@ pub enum Error {
         /// How long until a call is let through, to see whether it still says so.
         retry_after: Duration,
     },
+    /// Check the credentials: the upstream keeps answering 401 or 403 to this scope. Only where
+    /// [`break_after_unauthorized`](crate::Upstream::break_after_unauthorized) asks for it.
+    #[error(
+        "{upstream}: the last {in_a_row} responses were 401 or 403, no call is sent for {retry_after:?}, and then one to see"
+    )]
+    #[non_exhaustive]
+    Unauthorized {
+        /// The upstream that answered so.
+        upstream: Arc<str>,
+        /// How many responses in a row were 401 or 403.
+        in_a_row: u32,
+        /// How long until one call is let through, to see whether it still does; while one is under way, until the next.
+        retry_after: Duration,
+    },
     /// Survive without the store, or fail: the shared log could not be reached in time.
     #[error("{upstream}: the store of the shared log is unavailable: {source}")]
     #[non_exhaustive]
@@ -68,7 +82,9 @@ impl Error {
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Throttled { retry_after, .. } | Self::Barred { retry_after, .. } => Some(*retry_after),
+            Self::Throttled { retry_after, .. }
+            | Self::Barred { retry_after, .. }
+            | Self::Unauthorized { retry_after, .. } => Some(*retry_after),
             _ => None,
         }
     }

@@ -64,6 +64,9 @@ impl Throttle {
         let dialect = &registered.upstream.dialect;
         let feedback = Feedback::read_as(dialect, response.status(), response.headers(), SystemTime::now());
         let refusal = feedback.refusal();
+        if let Some(breaker) = &registered.breaker {
+            breaker.hear(permit.home(), permit.pass(), response.status(), refusal, Instant::now());
+        }
         if refusal.is_none() && !registered.upstream.learns {
             return None;
         }

@@ -57,6 +57,7 @@
 
 mod acquire;
 mod backoff;
+mod breaker;
 mod call;
 #[cfg(any(test, feature = "testing"))]
 mod clock;

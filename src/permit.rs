@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::breaker::Pass;
 use crate::line::Line;
 use crate::line::queue::Slot;
 use crate::log::Stamp;
@@ -21,15 +22,16 @@ use crate::store::Home;
 pub struct Permit {
     line: Arc<Line>,
     slot: Slot,
+    pass: Pass,
     upstream: Arc<str>,
     waited: Duration,
     late: Duration,
 }
 
 impl Permit {
-    pub(crate) fn new(line: Arc<Line>, slot: Slot, upstream: Arc<str>, waited: Duration) -> Self {
+    pub(crate) fn new(line: Arc<Line>, slot: Slot, pass: Pass, upstream: Arc<str>, waited: Duration) -> Self {
         let late = slot.late(Instant::now());
-        Self { line, slot, upstream, waited, late }
+        Self { line, slot, pass, upstream, waited, late }
     }
 
     /// Gives the slot to the next in line, else back to the log. For a call that was never sent.
@@ -65,6 +67,10 @@ impl Permit {
     /// When its slot starts, as the store calls it.
     pub(crate) const fn stamp(&self) -> Stamp {
         self.slot.stamp
+    }
+
+    pub(crate) const fn pass(&self) -> &Pass {
+        &self.pass
     }
 
     pub(crate) fn passage(&self) -> Passage {

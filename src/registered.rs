@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::breaker::Breaker;
 use crate::error::ConfigError;
 use crate::limit::Limit;
 use crate::line::pace::stale_after;
@@ -19,6 +20,7 @@ pub(crate) struct Registered {
     pub(crate) home: Home,
     pub(crate) stale_after: Duration,
     pub(crate) budget: Budget,
+    pub(crate) breaker: Option<Breaker>,
 }
 
 impl Registered {
@@ -32,7 +34,9 @@ impl Registered {
         let home = Home::new(&upstream.name, None);
         let logs = Arc::from([Log::new("calls", terms)]);
         let budget = Budget::new(upstream.retry_share);
-        Ok(Arc::new(Self { upstream, logs, home, stale_after: stale_after(guard), budget }))
+        let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff);
+        let breaker = upstream.break_after.map(new);
+        Ok(Arc::new(Self { upstream, logs, home, stale_after: stale_after(guard), budget, breaker }))
     }
 
     /// The home of the callers of a scope.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use reqwest::Request;
 
 use crate::acquire::{Acquire, Asked, Route};
+use crate::breaker::Pass;
 use crate::call::Call;
 use crate::error::{ConfigError, Error};
 use crate::learning::Lessons;
@@ -205,6 +206,7 @@ impl Throttle {
         let mut call = call.cloned().unwrap_or_default();
         call.scope = call.scope.or_else(|| registered.upstream.scope.of(request));
         let mut route = Route::new(Arc::clone(registered), call);
+        route.is_seen = true;
         // A caller who gives up on the whole call after its timeout is not served by waiting longer.
         if let Some(timeout) = request.timeout() {
             route.max_wait = Some(route.max_wait.map_or(*timeout, |max_wait| max_wait.min(*timeout)));
@@ -217,12 +219,13 @@ impl Throttle {
         route.check()?;
         let Route { registered, scope, .. } = route;
         let home = registered.home(scope.as_ref());
+        let pass = route.admit(&home, Pass::default())?;
         let (process, name) = (&self.0.process, &registered.upstream.name);
         let line = self.0.lines.get(home, |home| {
             let logs = Arc::clone(&registered.logs);
             crate::line::Line::new(Arc::clone(process), Arc::clone(name), home, logs, registered.stale_after)
         })?;
-        Ok(Asked::new(line, route))
+        Ok(Asked::new(line, route, pass))
     }
 
     /// Where the logs are kept.

@@ -30,6 +30,7 @@ type Predicate = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
 /// * dialect: the general one; backoff: that of [`Backoff`]; recovery: 10 s
 /// * refused calls are not made again; if they are, then a tenth of the calls at most
 /// * nothing is learned from responses that are no refusals
+/// * calls go on however many responses are 401 or 403
 ///
 /// ```
 /// use outgate::{Limit, Scope, Upstream};
@@ -55,6 +56,7 @@ pub struct Upstream {
     /// Retries for each thousand calls.
     pub(crate) retry_share: u32,
     pub(crate) learns: bool,
+    pub(crate) break_after: Option<u32>,
     hosts: Vec<String>,
     paths: Vec<String>,
     methods: Vec<Method>,
@@ -76,6 +78,7 @@ impl Upstream {
             retries: 0,
             retry_share: 100,
             learns: false,
+            break_after: None,
             hosts: Vec::new(),
             paths: Vec::new(),
             methods: Vec::new(),
@@ -188,6 +191,19 @@ impl Upstream {
         self
     }
 
+    /// Refuses a scope's calls with [`Error::Unauthorized`](crate::Error::Unauthorized), at the cost of no slot, once its
+    /// last `in_a_row` responses were 401 or 403: some upstreams ban an address that goes on. After a pause one call is let
+    /// through to see. If it gets 401 or 403 as well, the next pause is longer, as those of [`backoff`](Upstream::backoff)
+    /// are; any other response lets all calls through again.
+    ///
+    /// A refusal for a limit, a 403 included, neither counts nor ends a row. Only calls through the middleware count and are
+    /// refused: of others nobody sees the response. Each process counts for itself, and forgets a row after an hour of silence.
+    #[must_use]
+    pub const fn break_after_unauthorized(mut self, in_a_row: u32) -> Self {
+        self.break_after = Some(in_a_row);
+        self
+    }
+
     /// Whether a request belongs to this upstream.
     pub(crate) fn matches(&self, request: &Request) -> bool {
         let said =
@@ -214,6 +230,9 @@ impl Upstream {
         }
         if self.retry_share > 1_000 {
             return wrong("retries_per_thousand", "is more than one for each call");
+        }
+        if self.break_after == Some(0) {
+            return wrong("break_after_unauthorized", "must be at least 1 response in a row");
         }
         if self.recovery > MAX_RECOVERY {
             return wrong("recovery", &format!("{:?} is longer than an hour", self.recovery));

@@ -56,6 +56,7 @@ fn a_wrong_configuration_names_the_field() {
         (up().backoff(Backoff::new().min(Duration::ZERO)), "backoff"),
         (up().retries_per_thousand(1_001), "retries_per_thousand"),
         (up().recovery(Duration::from_secs(3_601)), "recovery"),
+        (up().break_after_unauthorized(0), "break_after_unauthorized"),
         (up().host(""), "host"),
         (up().host("*."), "host"),
         (up().host("a.*.com"), "host"),

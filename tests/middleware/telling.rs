@@ -8,6 +8,9 @@ use outgate::{Error, Limit, Passage, Throttle, Upstream};
 use reqwest_middleware::ClientBuilder;
 use reqwest_retry::RetryTransientMiddleware;
 use reqwest_retry::policies::ExponentialBackoff;
+use tracing::Dispatch;
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::Registry;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::{client, plain, throttle};
@@ -72,7 +75,27 @@ async fn an_error_that_is_not_ours_is_not_found() {
 }
 
 #[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Written {
+    /// Everything that is traced on this thread.
+    pub(crate) fn on_this_thread() -> (Self, (DefaultGuard, Dispatch)) {
+        let written = Self::default();
+        let writer = written.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_span_events(FmtSpan::FULL)
+            .with_ansi(false)
+            .with_writer(move || writer.clone());
+        // A second subscriber: where there is but one, what another test's thread traces first is never asked of it.
+        let second = Dispatch::new(Registry::default());
+        (written, (tracing::subscriber::set_default(subscriber.finish()), second))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
 
 impl std::io::Write for Written {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -87,14 +110,7 @@ impl std::io::Write for Written {
 
 #[tokio::test]
 async fn traces_name_the_upstream_and_never_a_secret() {
-    let written = Written::default();
-    let writer = written.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_span_events(FmtSpan::FULL)
-        .with_ansi(false)
-        .with_writer(move || writer.clone());
-    let _guard = tracing::subscriber::set_default(subscriber.finish());
+    let (written, _guard) = Written::on_this_thread();
     let upstream = upstream();
     let scoped = Upstream::new("api").host("127.0.0.1").scope_by(outgate::Scope::bearer_token());
     let throttle =
@@ -105,7 +121,7 @@ async fn traces_name_the_upstream_and_never_a_secret() {
     let refused = call().await.unwrap_err();
     throttle.acquire("api").scope("other-s3cret").await.unwrap().hand_back();
     tokio::task::yield_now().await;
-    let traces = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let traces = written.text();
     let ours: String = traces.lines().filter(|line| line.contains("outgate")).collect();
     for expected in ["acquire{upstream=\"api\" cost=1", "waited_us=", "refused", "handed back"] {
         assert!(ours.contains(expected), "{expected} in {traces}");

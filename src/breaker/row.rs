@@ -1,0 +1,223 @@
+//! A scope's responses in a row that were 401 or 403, and what follows. Pure: time is an argument.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// For how long a row is remembered, counted from its last response or from the end of its pause.
+const MEMORY: Duration = Duration::from_secs(3_600);
+
+/// The right to make one call; some are probes. Dropped without a response, a probe leaves its place to another.
+#[derive(Debug, Default)]
+pub(crate) struct Pass(Option<Arc<()>>);
+
+/// The responses of one scope since the last that was neither 401 nor 403.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// How many they are; what comes late while the breaker is open aside.
+    pub(super) length: u32,
+    /// How many times in a row it opened; zero while it is closed.
+    opened: usize,
+    /// While it is open, when a probe is let through; before, when the last of them came.
+    until: Instant,
+    /// The pause after that, should the probe fail.
+    next_pause: Duration,
+    probe: Weak<()>,
+}
+
+impl Row {
+    /// An empty row.
+    pub(super) const fn new(now: Instant) -> Self {
+        Self { length: 0, opened: 0, until: now, next_pause: Duration::ZERO, probe: Weak::new() }
+    }
+
+    /// The pass for one call, or how long until one is let through to see. A probe that asks again stays one.
+    pub(super) fn admit(&mut self, pass: Pass, now: Instant) -> Result<Pass, Duration> {
+        if !self.is_open() || self.is_probe(&pass) {
+            return Ok(pass);
+        }
+        if now < self.until {
+            return Err(self.until - now);
+        }
+        if self.probe.strong_count() > 0 {
+            return Err(self.next_pause);
+        }
+        let probe = Arc::new(());
+        self.probe = Arc::downgrade(&probe);
+        Ok(Pass(Some(probe)))
+    }
+
+    /// A response was 401 or 403: says whether the breaker opened for it. After `limit` in a row it opens, for the first of the
+    /// pauses; after a probe for the next of them; what else comes while it is open was sent before.
+    pub(super) fn add(
+        &mut self,
+        pass: &Pass,
+        now: Instant,
+        limit: u32,
+        pauses: impl FnOnce() -> Vec<Duration>,
+    ) -> bool {
+        if self.is_open() && !self.is_probe(pass) {
+            return false;
+        }
+        self.length = self.length.saturating_add(1);
+        self.until = now;
+        if !self.is_open() && self.length < limit {
+            return false;
+        }
+        let pauses = pauses();
+        let pause = |at: usize| pauses.get(at).or(pauses.last()).copied().unwrap_or_default();
+        self.until = now + pause(self.opened);
+        self.opened += 1;
+        self.next_pause = pause(self.opened);
+        self.probe = Weak::new();
+        true
+    }
+
+    pub(super) const fn is_open(&self) -> bool {
+        self.opened > 0
+    }
+
+    /// How long the breaker stays open.
+    pub(super) fn pause(&self, now: Instant) -> Duration {
+        self.until.saturating_duration_since(now)
+    }
+
+    /// Whether it is too long ago to matter.
+    pub(super) fn is_forgotten(&self, now: Instant) -> bool {
+        self.probe.strong_count() == 0 && now.saturating_duration_since(self.until) > MEMORY
+    }
+
+    fn is_probe(&self, pass: &Pass) -> bool {
+        pass.0.as_ref().is_some_and(|probe| Weak::ptr_eq(&self.probe, &Arc::downgrade(probe)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u32 = 3;
+
+    /// A row, and its time in seconds.
+    struct Scene {
+        row: Row,
+        start: Instant,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let start = Instant::now();
+            Self { row: Row::new(start), start }
+        }
+
+        /// Open since second zero, for the first pause.
+        fn open() -> Self {
+            let mut scene = Self::new();
+            assert_eq!([(); 3].map(|()| scene.add(&Pass::default(), 0)), [false, false, true]);
+            scene
+        }
+
+        fn at(&self, second: u64) -> Instant {
+            self.start + Duration::from_secs(second)
+        }
+
+        /// In seconds.
+        fn admit(&mut self, second: u64) -> Result<Pass, u64> {
+            self.again(Pass::default(), second)
+        }
+
+        fn again(&mut self, pass: Pass, second: u64) -> Result<Pass, u64> {
+            self.row.admit(pass, self.at(second)).map_err(|wait| wait.as_secs())
+        }
+
+        fn add(&mut self, pass: &Pass, second: u64) -> bool {
+            let pauses = || [10, 20, 40].map(Duration::from_secs).to_vec();
+            self.row.add(pass, self.at(second), LIMIT, pauses)
+        }
+    }
+
+    fn is_plain(pass: &Result<Pass, u64>) -> bool {
+        matches!(pass, Ok(Pass(None)))
+    }
+
+    fn is_probe(pass: &Result<Pass, u64>) -> bool {
+        matches!(pass, Ok(Pass(Some(_))))
+    }
+
+    #[test]
+    fn so_many_in_a_row_open_it() {
+        let mut scene = Scene::new();
+        for second in 0..2 {
+            assert!(!scene.add(&Pass::default(), second));
+            assert!(is_plain(&scene.admit(second)));
+        }
+        assert!(scene.add(&Pass::default(), 2));
+        assert_eq!(scene.row.length, 3);
+        assert_eq!([2, 3, 11].map(|second| scene.admit(second).unwrap_err()), [10, 9, 1]);
+    }
+
+    #[test]
+    fn after_the_pause_one_probe_is_let_through() {
+        let mut scene = Scene::open();
+        let probe = scene.admit(10);
+        assert!(is_probe(&probe));
+        assert_eq!([10, 15].map(|second| scene.admit(second).unwrap_err()), [20, 20], "the pause if it fails");
+        assert!(is_probe(&scene.again(probe.unwrap(), 15)), "when it asks again after its wait");
+    }
+
+    #[test]
+    fn each_probe_that_fails_is_followed_by_a_longer_pause() {
+        let mut scene = Scene::open();
+        for (second, pause) in [(10, 20), (30, 40), (70, 40), (110, 40)] {
+            let probe = scene.admit(second).unwrap();
+            assert!(scene.add(&probe, second));
+            assert_eq!(scene.admit(second).unwrap_err(), pause, "while the pass of the failed one lives, too");
+        }
+        assert_eq!(scene.row.length, 7);
+    }
+
+    #[test]
+    fn a_probe_without_a_response_leaves_its_place_to_the_next() {
+        let mut scene = Scene::open();
+        drop(scene.admit(10).unwrap());
+        assert!(is_probe(&scene.admit(10)));
+        assert!(is_probe(&scene.admit(11)), "dropped, too");
+    }
+
+    #[test]
+    fn what_was_sent_before_it_opened_does_not_lengthen_it() {
+        let mut scene = Scene::open();
+        assert!(!scene.add(&Pass::default(), 5));
+        assert_eq!(scene.admit(5).unwrap_err(), 5);
+        let probe = scene.admit(10).unwrap();
+        assert!(!scene.add(&Pass::default(), 11), "nor does it take the probe's place");
+        assert_eq!((scene.row.length, scene.admit(11).unwrap_err()), (3, 20));
+        assert!(scene.add(&probe, 12));
+        let old = probe;
+        assert_eq!(scene.again(old, 13).unwrap_err(), 19, "a pass is a probe once");
+    }
+
+    #[test]
+    fn whoever_waited_while_it_opened_is_refused_or_becomes_the_probe() {
+        let mut scene = Scene::new();
+        let [early, late] = [0, 0].map(|second| scene.admit(second).unwrap());
+        assert!([(); 3].map(|()| scene.add(&Pass::default(), 0))[2]);
+        assert_eq!(scene.again(early, 4).unwrap_err(), 6);
+        assert!(is_probe(&scene.again(late, 10)));
+    }
+
+    #[test]
+    fn a_row_is_forgotten_an_hour_after_its_last_response_or_pause() {
+        let mut closed = Scene::new();
+        closed.add(&Pass::default(), 100);
+        let forgotten = |scene: &Scene, second| scene.row.is_forgotten(scene.at(second));
+        assert_eq!([3_700, 3_701].map(|second| forgotten(&closed, second)), [false, true]);
+        let mut open = Scene::open();
+        assert_eq!([3_610, 3_611].map(|second| forgotten(&open, second)), [false, true]);
+        let probe = open.admit(3_610).unwrap();
+        assert!(!forgotten(&open, 9_000), "a probe that waits for its slot is not");
+        drop(probe);
+        assert!(forgotten(&open, 9_000));
+    }
+}
