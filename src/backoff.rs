@@ -1,5 +1,9 @@
 //! How long to back off when nobody says.
 
+#[cfg(feature = "backoff")]
+mod policy;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
@@ -25,17 +29,19 @@ const STEPS: usize = 32;
 /// let patient = Backoff::new().min(Duration::from_secs(60)).max(Duration::from_secs(3_600));
 /// # let _ = patient;
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Backoff {
     min: Duration,
     max: Duration,
     factor: f32,
     jitter: f64,
+    /// The waits that a policy told, in place of those that grow by the factor.
+    told: Option<Arc<[Duration]>>,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { min: Duration::from_secs(1), max: Duration::from_secs(300), factor: 2.0, jitter: 0.5 }
+        Self { min: Duration::from_secs(1), max: Duration::from_secs(300), factor: 2.0, jitter: 0.5, told: None }
     }
 }
 
@@ -94,13 +100,17 @@ impl Backoff {
 
     /// The waits after one refusal, two in a row, and so on; the last stands for all after it. `random` is in [0, 1).
     pub(crate) fn waits(&self, random: f64) -> Vec<Duration> {
+        let vary = |wait: Duration| wait.mul_f64(1.0 + self.jitter * random);
+        if let Some(told) = &self.told {
+            return told.iter().map(|wait| vary((*wait).max(self.min).min(self.max))).collect();
+        }
         let waits = ExponentialBuilder::new()
             .with_min_delay(self.min)
             .with_max_delay(self.max)
             .with_factor(self.factor)
             .with_max_times(STEPS)
             .build();
-        waits.map(|wait| wait.mul_f64(1.0 + self.jitter * random)).collect()
+        waits.map(vary).collect()
     }
 }
 
@@ -119,16 +129,15 @@ mod tests {
 
     #[test]
     fn an_impossible_backoff_is_found() {
-        let backoff = Backoff::new();
-        assert_eq!(backoff.fault(), None);
+        assert_eq!(Backoff::new().fault(), None);
         let wrong = [
-            backoff.min(Duration::ZERO),
-            backoff.min(Duration::MAX),
-            backoff.max(Duration::MAX),
-            backoff.factor(0.5),
-            backoff.factor(f32::NAN),
-            backoff.jitter(-0.1),
-            backoff.jitter(f64::NAN),
+            Backoff::new().min(Duration::ZERO),
+            Backoff::new().min(Duration::MAX),
+            Backoff::new().max(Duration::MAX),
+            Backoff::new().factor(0.5),
+            Backoff::new().factor(f32::NAN),
+            Backoff::new().jitter(-0.1),
+            Backoff::new().jitter(f64::NAN),
         ];
         assert!(wrong.iter().all(|backoff| backoff.fault().is_some()));
     }

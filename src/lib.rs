@@ -51,6 +51,7 @@
 //! # Features
 //!
 //! * `redis` (default): `RedisStore`, the store shared by a cluster
+//! * `backoff`: policies of the crate `backoff`, which is unmaintained, are taken for a [`Backoff`]
 //! * `testing`: `outgate::testing`, upstreams that insist on their limits, faults, and the conformance suite for stores
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

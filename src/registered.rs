@@ -34,7 +34,7 @@ impl Registered {
         let home = Home::new(&upstream.name, None);
         let logs = Arc::from([Log::new("calls", terms)]);
         let budget = Budget::new(upstream.retry_share);
-        let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff);
+        let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
         let breaker = upstream.break_after.map(new);
         Ok(Arc::new(Self { upstream, logs, home, stale_after: stale_after(guard), budget, breaker }))
     }

@@ -143,10 +143,10 @@ impl Upstream {
         self
     }
 
-    /// How long nobody sends after a refusal that names no time.
+    /// How long nobody sends after a refusal that names no time. With the feature `backoff`, a policy of that crate will do.
     #[must_use]
-    pub const fn backoff(mut self, backoff: Backoff) -> Self {
-        self.backoff = backoff;
+    pub fn backoff(mut self, backoff: impl Into<Backoff>) -> Self {
+        self.backoff = backoff.into();
         self
     }
 
