@@ -1,13 +1,16 @@
 //! Calls that the upstream refused, made again.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::Method;
 use outgate::testing::{Shape, StrictUpstream};
 use outgate::{Backoff, Error, Limit, Throttle, Upstream};
-use reqwest_middleware::ClientWithMiddleware;
+use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
+use reqwest_retry::RetryTransientMiddleware;
+use reqwest_retry::policies::ExponentialBackoff;
 
-use crate::client;
+use crate::{client, plain};
 
 /// Allows one call a second, and answers a call with its key.
 fn strict() -> StrictUpstream {
@@ -34,6 +37,28 @@ async fn a_refused_call_is_made_again_as_it_was_once_the_hold_is_over() {
     let arrivals = upstream.arrivals();
     let seen: Vec<_> = arrivals.iter().map(|arrival| (arrival.method.clone(), arrival.admitted)).collect();
     assert_eq!(seen, [(Method::GET, true), (Method::POST, false), (Method::POST, true)]);
+    assert!(arrivals[2].at - arrivals[1].at >= 1_000_000, "it waited out the hold");
+}
+
+#[tokio::test]
+async fn beside_a_retry_middleware_each_makes_again_what_is_its_own() {
+    let failed = AtomicBool::new(false);
+    let fail_once = move |_: &http::Request<()>| {
+        let status = if failed.swap(true, Ordering::Relaxed) { 200 } else { 500 };
+        http::Response::builder().status(status).body(hyper::body::Bytes::new()).unwrap()
+    };
+    let strict = StrictUpstream::builder().limit(1, Duration::from_secs(1), Shape::SlidingLog);
+    let upstream = strict.handler(fail_once).start().unwrap();
+    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100)).retry_refused(1);
+    let throttle = Throttle::builder().upstream(up).build().unwrap();
+    let bounds = (Duration::from_millis(1), Duration::from_millis(2));
+    let once = ExponentialBackoff::builder().retry_bounds(bounds.0, bounds.1).build_with_max_retries(1);
+    let retry = RetryTransientMiddleware::new_with_policy(once);
+    let client = ClientBuilder::new(plain()).with(retry).with(throttle.middleware()).build();
+    assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), 200);
+    let arrivals = upstream.arrivals();
+    // The 500 was made again outside, its 429 inside.
+    assert_eq!(arrivals.iter().map(|arrival| arrival.admitted).collect::<Vec<_>>(), [true, false, true]);
     assert!(arrivals[2].at - arrivals[1].at >= 1_000_000, "it waited out the hold");
 }
 
