@@ -10,7 +10,7 @@ use outgate::testing::{RedisServer, Shape, StrictUpstream};
 
 use crate::fleet::Worker;
 use crate::outcome::Outcome;
-use crate::settings::{Demand, Settings};
+use crate::settings::{Demand, Manner, Settings};
 
 /// Who calls whom.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) place: Place,
     /// What each process wants.
     pub(crate) demands: Vec<Demand>,
+    /// How every process calls.
+    pub(crate) manner: Manner,
 }
 
 /// Where the log is kept.
@@ -46,7 +48,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Everybody is up and connected, and nobody has called yet.
     pub(crate) fn start(plan: Plan) -> Result<Self, Box<dyn Error>> {
-        let mut upstream = StrictUpstream::builder().arrival_delay(plan.delay.clone());
+        let mut upstream = StrictUpstream::builder().arrival_delay(plan.delay.clone()).telling_balance();
         for limit in &plan.limits {
             upstream = upstream.limit(limit.quota().into(), limit.window(), plan.shape);
         }
@@ -55,7 +57,7 @@ impl Cluster {
         let worker = |(number, &demand): (usize, &Demand)| {
             let (caller, limits) = (format!("worker-{number}"), plan.limits.clone());
             let redis = redis.as_ref().map(RedisServer::url);
-            Worker::start(&Settings { upstream: upstream.url(), redis, limits, caller, demand })
+            Worker::start(&Settings { upstream: upstream.url(), redis, limits, caller, demand, manner: plan.manner })
         };
         let workers = plan.demands.iter().enumerate().map(worker).collect::<Result<Vec<_>, _>>()?;
         workers.iter().try_for_each(Worker::ready)?;
@@ -78,6 +80,13 @@ impl Cluster {
                 left => thread::sleep(Duration::from_micros(left.unwrap_or(1_000).unsigned_abs())),
             }
         }
+    }
+
+    /// Has the upstream insist on another quota from now on. Returns its clock.
+    pub(crate) fn set_quota(&self, quota: u64) -> i64 {
+        let window = self.plan.limits.first().map_or(Duration::ZERO, Limit::window);
+        self.upstream.set_limit(quota, window, self.plan.shape);
+        self.upstream.now()
     }
 
     /// Kills the last worker as it stands. Returns the upstream's clock.

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod fleet;
+mod lowered;
 mod outcome;
 mod settings;
 mod shapes;

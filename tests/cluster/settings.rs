@@ -13,6 +13,7 @@ const REDIS: &str = "OUTGATE_WORKER_REDIS";
 const LIMITS: &str = "OUTGATE_WORKER_LIMITS";
 const CALLER: &str = "OUTGATE_WORKER_CALLER";
 const DEMAND: &str = "OUTGATE_WORKER_DEMAND";
+const MANNER: &str = "OUTGATE_WORKER_MANNER";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -24,6 +25,18 @@ pub(crate) struct Settings {
     /// How calls are labelled.
     pub(crate) caller: String,
     pub(crate) demand: Demand,
+    pub(crate) manner: Manner,
+}
+
+/// How a worker calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Manner {
+    /// No more calls at once than this, by each limit; zero: as many as the limits allow.
+    pub(crate) burst: u32,
+    /// Learns from responses.
+    pub(crate) learns: bool,
+    /// Recovers so fast after a hold; zero: as by default.
+    pub(crate) recovery: Duration,
 }
 
 /// How much a worker wants.
@@ -52,7 +65,7 @@ impl Settings {
     pub(crate) fn put(&self, command: &mut Command) {
         let limits: Vec<_> = self.limits.iter().map(words_of_limit).collect();
         command.env(UPSTREAM, &self.upstream).env(LIMITS, limits.join(",")).env(CALLER, &self.caller);
-        command.env(DEMAND, words_of_demand(self.demand));
+        command.env(DEMAND, words_of_demand(self.demand)).env(MANNER, words_of_manner(self.manner));
         match &self.redis {
             Some(redis) => command.env(REDIS, redis),
             None => command.env_remove(REDIS),
@@ -67,6 +80,7 @@ impl Settings {
             limits: env::var(LIMITS).ok()?.split(',').map(limit).collect::<Option<_>>()?,
             caller: env::var(CALLER).ok()?,
             demand: demand(&env::var(DEMAND).ok()?)?,
+            manner: manner(&env::var(MANNER).ok()?)?,
         })
     }
 }
@@ -93,6 +107,15 @@ fn demand(words: &str) -> Option<Demand> {
         0 => Demand::Paced { every: Duration::from_micros(every), max_wait: Duration::from_micros(max_wait) },
         tasks => Demand::Endless { tasks },
     })
+}
+
+fn words_of_manner(manner: Manner) -> String {
+    format!("{}:{}:{}", manner.burst, u8::from(manner.learns), manner.recovery.as_micros())
+}
+
+fn manner(words: &str) -> Option<Manner> {
+    let [burst, learns, recovery] = numbers(words)?;
+    Some(Manner { burst: u32::try_from(burst).ok()?, learns: learns == 1, recovery: Duration::from_micros(recovery) })
 }
 
 impl Display for Results {

@@ -8,7 +8,7 @@ use outgate::Limit;
 use outgate::testing::Shape;
 
 use crate::cluster::{Cluster, Place, Plan};
-use crate::settings::Demand;
+use crate::settings::{Demand, Manner};
 use crate::{Outcome, alone, ms, table};
 
 const RUN: Duration = Duration::from_secs(10);
@@ -61,7 +61,15 @@ fn plans(place: Place, demands: &[Demand], limit: Limit, delay: &Range<Duration>
     SHAPES
         .map(|(words, shape)| {
             let name = format!("{place:?}, {} to {} ms, {words}", delay.start.as_millis(), delay.end.as_millis());
-            Plan { name, limits: vec![limit], shape, delay: delay.clone(), place, demands: demands.to_vec() }
+            Plan {
+                name,
+                limits: vec![limit],
+                shape,
+                delay: delay.clone(),
+                place,
+                demands: demands.to_vec(),
+                manner: Manner::default(),
+            }
         })
         .into_iter()
 }

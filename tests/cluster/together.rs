@@ -7,7 +7,7 @@ use outgate::Limit;
 use outgate::testing::{Shape, oracle};
 
 use crate::cluster::{Cluster, Place, Plan, micros};
-use crate::settings::Demand;
+use crate::settings::{Demand, Manner};
 use crate::{Outcome, alone, ms, table};
 
 const HORIZON: Duration = ms(250);
@@ -19,7 +19,8 @@ const GREEDY: Demand = Demand::Endless { tasks: 32 };
 /// A cluster that has begun to call, of processes with one log in Redis.
 fn begun(name: &str, limits: &[Limit], demands: Vec<Demand>) -> Result<Cluster, Box<dyn std::error::Error>> {
     let (name, limits, delay) = (name.to_owned(), limits.to_vec(), ms(0)..ms(20));
-    let plan = Plan { name, limits, shape: Shape::SlidingLog, delay, place: Place::Redis, demands };
+    let plan =
+        Plan { name, limits, shape: Shape::SlidingLog, delay, place: Place::Redis, demands, manner: Manner::default() };
     let mut cluster = Cluster::start(plan)?;
     thread::sleep(ms(200));
     cluster.begin()?;

@@ -54,9 +54,15 @@ async fn call_until_told(settings: Settings) -> Result<Results, Box<dyn Error>> 
 }
 
 async fn throttle(settings: &Settings) -> Result<Throttle, Box<dyn Error>> {
-    let mut upstream = Upstream::new("strict").host("127.0.0.1");
+    let (mut upstream, manner) = (Upstream::new("strict").host("127.0.0.1"), settings.manner);
     for &limit in &settings.limits {
-        upstream = upstream.limit(limit);
+        upstream = upstream.limit(if manner.burst > 0 { limit.burst(manner.burst) } else { limit });
+    }
+    if manner.learns {
+        upstream = upstream.learn_from_responses();
+    }
+    if !manner.recovery.is_zero() {
+        upstream = upstream.recovery(manner.recovery);
     }
     let builder = Throttle::builder().upstream(upstream);
     let builder = match &settings.redis {
