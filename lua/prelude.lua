@@ -53,22 +53,6 @@ local function read_told(record, now)
   return told
 end
 
--- Writes what an upstream told, until none of it matters.
-local function write_told(key, told, now, expires)
-  local hold, guard, foreign, stamp = told.hold, told.guard, {}, now
-  if hold then stamp = math.max(stamp, hold.forgotten) end
-  if guard then stamp = math.max(stamp, guard.lapse) end
-  for _, step in ipairs(told.foreign) do
-    for _, part in ipairs({ step.key, step.span, step.units, step.lapse }) do table.insert(foreign, part) end
-    stamp = math.max(stamp, step.lapse)
-  end
-  if stamp <= now then return end
-  hold = hold and { hold.stop, hold.recovery, hold.refusals, hold.cause, hold.forgotten } or false
-  guard = guard and { guard.widened, guard.since, guard.lapse } or false
-  redis.call('SET', key, cmsgpack.pack({ hold, guard, foreign }))
-  if expires then redis.call('PEXPIRE', key, text(math.ceil((stamp - now) / 1000))) end
-end
-
 -- By how many thousandths spans are wider now.
 local function widened_by(guard, now)
   if not guard then return 0 end

@@ -1,13 +1,16 @@
 //! Asking for a permit: what for, how long, and the wait for it.
 
+use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::task::coop::poll_proceed;
 use tokio::time::Instant;
-use tracing::Instrument as _;
 use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use crate::breaker::Pass;
 use crate::call::Call;
@@ -30,14 +33,16 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 #[must_use = "nothing is asked for until this is awaited"]
 pub struct Acquire {
     throttle: Throttle,
-    name: Arc<str>,
+    /// The upstream; if there is none, what it was called.
+    registered: Result<Arc<Registered>, Arc<str>>,
     call: Call,
     now_or_never: bool,
 }
 
 impl Acquire {
-    pub(crate) fn new(throttle: Throttle, upstream: &str, now_or_never: bool) -> Self {
-        Self { throttle, name: upstream.into(), call: Call::new(), now_or_never }
+    pub(crate) fn new(throttle: &Throttle, upstream: &str, now_or_never: bool) -> Self {
+        let registered = throttle.find(upstream).map(Arc::clone).ok_or_else(|| upstream.into());
+        Self { throttle: throttle.clone(), registered, call: Call::new(), now_or_never }
     }
 
     /// Takes so many units: 1 to 10,000.
@@ -58,20 +63,61 @@ impl Acquire {
         self
     }
 
-    async fn permit(self) -> Result<Permit, Error> {
-        let registered = self.throttle.registered(&self.name)?;
-        let mut route = Route::new(Arc::clone(registered), self.call);
+    fn route(&self) -> Result<Route, Error> {
+        let registered = self.registered.clone().map_err(|name| Error::UnknownUpstream { name })?;
+        let mut route = Route::new(registered, &self.call);
         route.now_or_never |= self.now_or_never;
-        self.throttle.ask(&route)?.wait().await
+        Ok(route)
     }
 }
 
 impl IntoFuture for Acquire {
     type Output = Result<Permit, Error>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+    type IntoFuture = Acquiring;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.permit())
+        Acquiring(Stage::Begun(self))
+    }
+}
+
+/// An [`Acquire`] that is awaited.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Acquiring(Stage);
+
+enum Stage {
+    Begun(Acquire),
+    Waiting(Pin<Box<dyn Future<Output = Result<Permit, Error>> + Send>>),
+}
+
+impl Future for Acquiring {
+    type Output = Result<Permit, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Stage::Begun(acquire) = &mut self.0 {
+            // Where slots are free for ever a loop of callers must let others run.
+            let progress = ready!(poll_proceed(cx));
+            let route = acquire.route()?;
+            if let Ok(permit) = acquire.throttle.ask(&route)?.at_hand() {
+                progress.made_progress();
+                return Poll::Ready(Ok(permit));
+            }
+            let throttle = acquire.throttle.clone();
+            self.0 = Stage::Waiting(Box::pin(async move { throttle.ask(&route)?.wait().await }));
+        }
+        match &mut self.0 {
+            Stage::Begun(_) => Poll::Pending,
+            Stage::Waiting(waiting) => waiting.as_mut().poll(cx),
+        }
+    }
+}
+
+impl fmt::Debug for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Begun(acquire) => acquire.fmt(f),
+            Self::Waiting(_) => f.write_str("Waiting"),
+        }
     }
 }
 
@@ -90,7 +136,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    pub(crate) fn new(registered: Arc<Registered>, call: Call) -> Self {
+    pub(crate) fn new(registered: Arc<Registered>, call: &Call) -> Self {
         let max_wait = call.max_wait.or(registered.upstream.max_wait);
         let now_or_never = max_wait == Some(Duration::ZERO);
         let (cost, retries_left) = (call.cost.unwrap_or(1), registered.upstream.retries);
@@ -141,12 +187,22 @@ impl<'a> Asked<'a> {
         Self { line, route, pass }
     }
 
+    /// The permit, where nobody is before this caller and the store has its answer at hand.
+    pub(crate) fn at_hand(self) -> Result<Permit, Self> {
+        let now = Instant::now();
+        let Some(slot) = self.line.at_hand(self.route.cost, now) else { return Err(self) };
+        Self::span(self.route).record("waited_us", 0);
+        Ok(Permit::new(self.line, slot, self.pass, Duration::ZERO, now))
+    }
+
     /// Waits in line until the slot starts.
     pub(crate) async fn wait(self) -> Result<Permit, Error> {
-        let Self { line, route, pass } = self;
+        let Self { line, route, pass } = match self.at_hand() {
+            Ok(permit) => return Ok(permit),
+            Err(asked) => asked,
+        };
         let since = Instant::now();
-        let upstream = &route.registered.upstream.name;
-        let span = tracing::debug_span!("acquire", upstream = &**upstream, cost = route.cost, waited_us = Empty);
+        let span = Self::span(route);
         let patience = if route.now_or_never {
             Patience { wish: Wish::AtOnce, until: Some(since + ANSWER_PATIENCE) }
         } else {
@@ -154,8 +210,9 @@ impl<'a> Asked<'a> {
             let until = route.max_wait.and_then(|max_wait| route.since.checked_add(max_wait));
             Patience { wish: until.map_or(Wish::Soon, Wish::By), until }
         };
-        let outcome = line.slot([route.cost].into(), patience).instrument(span.clone()).await;
-        let waited = since.elapsed();
+        let outcome = line.slot(line.costs(route.cost), patience).instrument(span.clone()).await;
+        let now = Instant::now();
+        let waited = now.saturating_duration_since(since);
         span.record("waited_us", u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
         // The breaker may have opened meanwhile.
         let admitted = outcome.and_then(|slot| match route.admit(line.home(), pass) {
@@ -166,11 +223,17 @@ impl<'a> Asked<'a> {
             }
         });
         match admitted {
-            Ok((slot, pass)) => Ok(Permit::new(line, slot, pass, Arc::clone(upstream), waited)),
+            Ok((slot, pass)) => Ok(Permit::new(line, slot, pass, waited, now)),
             Err(error) => {
-                span.in_scope(|| tracing::debug!(upstream = &**upstream, %error, "refused"));
+                let upstream = &*route.registered.upstream.name;
+                span.in_scope(|| tracing::debug!(upstream, %error, "refused"));
                 Err(error)
             }
         }
+    }
+
+    fn span(route: &Route) -> Span {
+        let upstream = &*route.registered.upstream.name;
+        tracing::debug_span!("acquire", upstream, cost = route.cost, waited_us = Empty)
     }
 }

@@ -43,7 +43,7 @@ impl Throttle {
     /// As for [`Throttle::report`].
     pub async fn report_in(&self, upstream: &str, scope: impl AsRef<[u8]>, feedback: &Feedback) -> Result<(), Error> {
         let registered = self.registered(upstream)?;
-        let home = registered.home(Some(&Digest128::of(scope.as_ref())));
+        let home = registered.home(Some(Digest128::of(scope.as_ref())));
         self.report_at(registered, &home, feedback).await
     }
 

@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::select;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
@@ -20,6 +21,8 @@ use self::state::State;
 use crate::error::Error;
 use crate::limit::Term;
 use crate::process::Process;
+use crate::registered::Registered;
+use crate::scope::Digest128;
 use crate::store::{Cause, Home, Log};
 
 /// One line: a process, a home, and the logs that everybody in it needs a slot in.
@@ -28,8 +31,12 @@ pub(crate) struct Line {
     upstream: Arc<str>,
     home: Home,
     logs: Arc<[Log]>,
+    /// What a call of cost 1 takes of each log.
+    one: Arc<[u32]>,
     stale_after: Duration,
     state: Mutex<State>,
+    /// Whoever drives in a caller's own task, while its message is under way.
+    by_hand: Mutex<Option<Driver>>,
     /// Wakes the driver when something came up that it does not sleep for.
     nudge: Notify,
     /// Tells that nothing is left to do.
@@ -45,23 +52,37 @@ pub(crate) struct Patience {
 }
 
 impl Line {
-    pub(crate) fn new(
-        process: Arc<Process>,
-        upstream: Arc<str>,
-        home: Home,
-        logs: Arc<[Log]>,
-        stale_after: Duration,
-    ) -> Self {
+    /// The line of the callers of a scope of an upstream.
+    pub(crate) fn new(process: &Arc<Process>, registered: &Registered, scope: Option<Digest128>) -> Self {
         Self {
-            process,
-            upstream,
-            home,
-            logs,
-            stale_after,
+            process: Arc::clone(process),
+            upstream: Arc::clone(&registered.upstream.name),
+            home: registered.home(scope),
+            logs: Arc::clone(&registered.logs),
+            one: Arc::clone(&registered.one),
+            stale_after: registered.stale_after,
             state: Mutex::default(),
+            by_hand: Mutex::default(),
             nudge: Notify::new(),
             idled: Notify::new(),
         }
+    }
+
+    /// What a call of this cost takes of each log.
+    pub(crate) fn costs(&self, cost: u32) -> Arc<[u32]> {
+        if cost == 1 { Arc::clone(&self.one) } else { [cost].into() }
+    }
+
+    /// A slot that starts now, where nobody is before the caller and the store has its answer at hand.
+    pub(crate) fn at_hand(&self, cost: u32, now: Instant) -> Option<Slot> {
+        let state = self.lock();
+        if !state.is_quiet(now) {
+            return None;
+        }
+        let costs = self.costs(cost);
+        let stamp = self.process.store.at_hand(&self.home, &self.logs, &costs)?;
+        drop(state);
+        Some(Slot { stamp, start: now, costs, excess: Duration::ZERO })
     }
 
     /// Waits for a slot that starts now.
@@ -102,6 +123,9 @@ impl Line {
         }
         let driver = state.must_be_driven(now).map(|number| Driver::new(Arc::clone(self), number));
         drop(state);
+        if driver.is_none() {
+            self.leave_to_a_task();
+        }
         Ok((Place { line: Arc::clone(self), ticket, told }, driver))
     }
 
@@ -123,6 +147,10 @@ impl Line {
     /// Whether this is the line of a home, or of a scope of that upstream.
     pub(crate) fn belongs_to(&self, home: &Home) -> bool {
         self.home == *home || self.home.of_upstream().as_ref() == Some(home)
+    }
+
+    pub(crate) const fn upstream(&self) -> &Arc<str> {
+        &self.upstream
     }
 
     pub(crate) const fn home(&self) -> &Home {
@@ -191,8 +219,21 @@ impl Line {
             Driver::new(Arc::clone(self), number).spawn();
         } else {
             drop(state);
+            self.leave_to_a_task();
             self.nudge.notify_one();
         }
+    }
+
+    /// Has a task drive where a caller did so far: there is more to do now than to wait for that caller's answer.
+    fn leave_to_a_task(&self) {
+        let driver = self.driver_by_hand().take();
+        if let Some(driver) = driver {
+            driver.spawn();
+        }
+    }
+
+    fn driver_by_hand(&self) -> MutexGuard<'_, Option<Driver>> {
+        self.by_hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -216,12 +257,16 @@ struct Place {
 impl Place {
     /// What the caller is told in the end; `None` when nobody is left to tell it anything.
     ///
-    /// Whoever finds the line undriven sends its first message itself, so that a caller alone pays for no other task where the
-    /// store has its answer at hand.
+    /// Whoever finds the line undriven sends its first message, and takes the answer, itself, so that a caller alone pays for no
+    /// other task.
     async fn told(&mut self, driver: Option<Driver>, until: Option<Instant>) -> Option<Result<Slot, Error>> {
         let told = async {
             if let Some(driver) = driver {
-                driver.first_turn().await;
+                select! {
+                    biased;
+                    told = &mut self.told => return told.ok(),
+                    () = driver.by_hand() => {}
+                }
             }
             loop {
                 let overdue_at = self.line.lock().overdue_at(Instant::now());

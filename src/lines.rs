@@ -8,62 +8,82 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::line::Line;
+use crate::scope::Digest128;
 use crate::store::{Cause, Home};
 
 /// How long [`Lines::close`] waits for the store.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Finds the line of a home. Lines that nobody uses are forgotten as new ones come.
+/// How many parts the lines are in, so that threads seldom wait for each other.
+const PARTS: usize = 16;
+
+/// Whose line: of an upstream, by its place among those registered, and a scope.
+pub(crate) type Key = (usize, Option<Digest128>);
+
+/// Finds the line of a home. Lines that nobody uses, or has used but once for a long time, are forgotten as new ones come.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(Mutex<Map>);
+pub(crate) struct Lines {
+    parts: [Mutex<Map>; PARTS],
+}
 
 #[derive(Debug, Default)]
 struct Map {
-    lines: HashMap<Home, Arc<Line>>,
+    lines: HashMap<Key, Entry>,
     /// How many lines it takes to look for idle ones again: twice as many as were left the last time.
     sweep_at: usize,
     closed: bool,
 }
 
+#[derive(Debug)]
+struct Entry {
+    line: Arc<Line>,
+    /// Used again since the last look for idle ones.
+    again: bool,
+}
+
 impl Lines {
     /// The line of a home, new if need be.
-    pub(crate) fn get(&self, home: Home, new: impl FnOnce(Home) -> Line) -> Result<Arc<Line>, Error> {
-        let mut map = self.lock();
+    pub(crate) fn get(&self, key: Key, new: impl FnOnce() -> Line) -> Result<Arc<Line>, Error> {
+        let mut map = self.part(key);
         if map.closed {
             return Err(Error::Closed);
         }
-        if let Some(line) = map.lines.get(&home) {
-            return Ok(Arc::clone(line));
+        if let Some(entry) = map.lines.get_mut(&key) {
+            entry.again = true;
+            return Ok(Arc::clone(&entry.line));
         }
         if map.lines.len() >= map.sweep_at {
-            // Whoever holds the line may be about to use it.
-            map.lines.retain(|_, line| Arc::strong_count(line) > 1 || !line.is_idle());
-            map.sweep_at = (map.lines.len() * 2).max(64);
+            map.sweep();
         }
-        let line = Arc::new(new(home.clone()));
-        map.lines.insert(home, Arc::clone(&line));
+        let line = Arc::new(new());
+        map.lines.insert(key, Entry { line: Arc::clone(&line), again: false });
         Ok(line)
     }
 
-    pub(crate) fn find(&self, home: &Home) -> Option<Arc<Line>> {
-        self.lock().lines.get(home).map(Arc::clone)
+    pub(crate) fn find(&self, key: Key) -> Option<Arc<Line>> {
+        self.part(key).lines.get(&key).map(|entry| Arc::clone(&entry.line))
+    }
+
+    fn part(&self, (upstream, scope): Key) -> MutexGuard<'_, Map> {
+        lock(&self.parts[scope.map_or(upstream, |scope| scope.first_byte().into()) % PARTS])
+    }
+
+    fn all(&self) -> Vec<Arc<Line>> {
+        let of_part = |part| lock(part).lines.values().map(|entry| Arc::clone(&entry.line)).collect::<Vec<_>>();
+        self.parts.iter().flat_map(of_part).collect()
     }
 
     /// Lets nobody of this process send to a home, or to any scope of an upstream, for a while.
     pub(crate) fn withhold(&self, home: &Home, wait: Duration, cause: Cause) {
-        let held: Vec<_> = self.lock().lines.values().filter(|line| line.belongs_to(home)).map(Arc::clone).collect();
-        for line in held {
+        for line in self.all().into_iter().filter(|line| line.belongs_to(home)) {
             line.withhold(wait, cause);
         }
     }
 
     /// Closes every line, and waits until each has told the store what it hands back.
     pub(crate) async fn close(&self) {
-        let lines: Vec<_> = {
-            let mut map = self.lock();
-            map.closed = true;
-            map.lines.values().map(Arc::clone).collect()
-        };
+        self.parts.iter().for_each(|part| lock(part).closed = true);
+        let lines = self.all();
         for line in &lines {
             line.close();
         }
@@ -76,8 +96,17 @@ impl Lines {
             tracing::warn!("closed without an answer from the store");
         }
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Map> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Map {
+    fn sweep(&mut self) {
+        // Whoever holds the line may be about to use it.
+        let idle = |line: &Arc<Line>| Arc::strong_count(line) == 1 && line.is_idle();
+        self.lines.retain(|_, entry| std::mem::take(&mut entry.again) || !idle(&entry.line));
+        self.sweep_at = (self.lines.len() * 2).max(64);
     }
+}
+
+fn lock(part: &Mutex<Map>) -> MutexGuard<'_, Map> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
 }

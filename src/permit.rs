@@ -23,29 +23,29 @@ pub struct Permit {
     line: Arc<Line>,
     slot: Slot,
     pass: Pass,
-    upstream: Arc<str>,
     waited: Duration,
     late: Duration,
 }
 
 impl Permit {
-    pub(crate) fn new(line: Arc<Line>, slot: Slot, pass: Pass, upstream: Arc<str>, waited: Duration) -> Self {
-        let late = slot.late(Instant::now());
-        Self { line, slot, pass, upstream, waited, late }
+    /// A permit given at `now`.
+    pub(crate) fn new(line: Arc<Line>, slot: Slot, pass: Pass, waited: Duration, now: Instant) -> Self {
+        let late = slot.late(now);
+        Self { line, slot, pass, waited, late }
     }
 
     /// Gives the slot to the next in line, else back to the log. For a call that was never sent.
     ///
     /// Returns at once; the store is told in the background.
     pub fn hand_back(self) {
-        tracing::debug!(upstream = &*self.upstream, "permit handed back");
+        tracing::debug!(upstream = self.upstream(), "permit handed back");
         self.line.give_back(self.slot);
     }
 
     /// The upstream that may be called.
     #[must_use]
     pub fn upstream(&self) -> &str {
-        &self.upstream
+        self.line.upstream()
     }
 
     /// How long the caller waited for it, the store's answer included.
@@ -74,13 +74,16 @@ impl Permit {
     }
 
     pub(crate) fn passage(&self) -> Passage {
-        Passage { upstream: Arc::clone(&self.upstream), waited: self.waited, late: self.late }
+        Passage { upstream: Arc::clone(self.line.upstream()), waited: self.waited, late: self.late }
     }
 }
 
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("upstream", &self.upstream).field("waited", &self.waited).finish_non_exhaustive()
+        f.debug_struct("Permit")
+            .field("upstream", &self.upstream())
+            .field("waited", &self.waited)
+            .finish_non_exhaustive()
     }
 }
 

@@ -7,15 +7,21 @@ use crate::breaker::Breaker;
 use crate::error::ConfigError;
 use crate::limit::Limit;
 use crate::line::pace::stale_after;
+use crate::lines::Key;
 use crate::retry::Budget;
 use crate::scope::Digest128;
 use crate::store::{Home, Log};
 use crate::upstream::Upstream;
 
 /// An upstream, checked.
+#[derive(Debug)]
 pub(crate) struct Registered {
+    /// Its place among those registered.
+    index: usize,
     pub(crate) upstream: Upstream,
     pub(crate) logs: Arc<[Log]>,
+    /// What a call of cost 1 takes of each log.
+    pub(crate) one: Arc<[u32]>,
     /// The home of callers without a scope.
     pub(crate) home: Home,
     pub(crate) stale_after: Duration,
@@ -24,7 +30,7 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    pub(crate) fn new(upstream: Upstream) -> Result<Arc<Self>, ConfigError> {
+    pub(crate) fn new(index: usize, upstream: Upstream) -> Result<Arc<Self>, ConfigError> {
         upstream.check()?;
         let mut terms = Vec::new();
         for limit in &upstream.limits {
@@ -36,12 +42,26 @@ impl Registered {
         let budget = Budget::new(upstream.retry_share);
         let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
         let breaker = upstream.break_after.map(new);
-        Ok(Arc::new(Self { upstream, logs, home, stale_after: stale_after(guard), budget, breaker }))
+        Ok(Arc::new(Self {
+            index,
+            upstream,
+            logs,
+            one: [1].into(),
+            home,
+            stale_after: stale_after(guard),
+            budget,
+            breaker,
+        }))
     }
 
     /// The home of the callers of a scope.
-    pub(crate) fn home(&self, scope: Option<&Digest128>) -> Home {
-        scope.map_or_else(|| self.home.clone(), |scope| Home::new(&self.upstream.name, Some(scope.as_str())))
+    pub(crate) fn home(&self, scope: Option<Digest128>) -> Home {
+        scope.map_or_else(|| self.home.clone(), |scope| Home::new(&self.upstream.name, Some(&scope.to_hex())))
+    }
+
+    /// Whose line the callers of a scope stand in.
+    pub(crate) const fn key(&self, scope: Option<Digest128>) -> Key {
+        (self.index, scope)
     }
 
     /// The largest cost of one call that the limits can ever admit.

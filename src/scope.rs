@@ -91,22 +91,26 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// The first 128 bits of a SHA-256, in hexadecimal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Digest128(String);
+/// The first 128 bits of a SHA-256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Digest128([u8; 16]);
 
 impl Digest128 {
     pub(crate) fn of(value: &[u8]) -> Self {
-        use std::fmt::Write as _;
-        let mut hex = String::with_capacity(32);
-        for byte in &Sha256::digest(value)[..16] {
-            let _ = write!(hex, "{byte:02x}");
-        }
-        Self(hex)
+        let mut first = [0; 16];
+        first.copy_from_slice(&Sha256::digest(value)[..16]);
+        Self(first)
     }
 
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
+    /// In hexadecimal, as keys show it.
+    pub(crate) fn to_hex(self) -> String {
+        let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+        self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    }
+
+    /// A part of it, spread evenly.
+    pub(crate) const fn first_byte(self) -> u8 {
+        self.0[0]
     }
 }
 
@@ -145,6 +149,6 @@ mod tests {
         for (scope, request, expected) in cases {
             assert_eq!(scope.of(request), expected, "{scope:?} {request:?}");
         }
-        assert_eq!(Digest128::of(b"abc").as_str(), "ba7816bf8f01cfea414140de5dae2223");
+        assert_eq!(Digest128::of(b"abc").to_hex(), "ba7816bf8f01cfea414140de5dae2223");
     }
 }

@@ -25,6 +25,7 @@ pub use self::message::{Answer, Ask, Grant, HandBack, LogUsage, Run, Slots, Term
 pub use self::redis::RedisStore;
 use crate::error::StoreError;
 use crate::limit::Term;
+use crate::log::Stamp;
 
 /// Callers that one ask carries at most.
 pub(crate) const MAX_CALLERS: usize = 1_000;
@@ -63,6 +64,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// When the log could not be reached, or the answer not be read.
     async fn book(&self, ask: &Ask) -> Result<Grant, StoreError>;
+
+    /// Books a slot that starts now, where the store has its answer at hand, nothing is held, and no other process waits:
+    /// when it starts. `None` decides nothing: then the answer is [`Store::book`]'s.
+    ///
+    /// Nothing of it is remembered: unlike a message it cannot be lost.
+    fn at_hand(&self, home: &Home, logs: &[Log], costs: &[u32]) -> Option<Stamp> {
+        let _ = (home, logs, costs);
+        None
+    }
 
     /// Takes slots that nobody wants out of their logs.
     ///

@@ -12,6 +12,7 @@ use crate::breaker::Pass;
 use crate::call::Call;
 use crate::error::{ConfigError, Error};
 use crate::learning::Lessons;
+use crate::line::Line;
 use crate::lines::Lines;
 use crate::middleware::Middleware;
 use crate::process::Process;
@@ -99,7 +100,12 @@ impl ThrottleBuilder {
         if horizon < Duration::from_millis(10) || horizon > Duration::from_secs(10) {
             return Err(ConfigError::new("", "horizon", format!("{horizon:?} is not between 10 ms and 10 s")));
         }
-        let upstreams = self.upstreams.into_iter().map(Registered::new).collect::<Result<Vec<_>, _>>()?;
+        let upstreams = self
+            .upstreams
+            .into_iter()
+            .enumerate()
+            .map(|(index, up)| Registered::new(index, up))
+            .collect::<Result<Vec<_>, _>>()?;
         let mut by_name = HashMap::new();
         for registered in &upstreams {
             let name = &registered.upstream.name;
@@ -141,7 +147,7 @@ impl Throttle {
     /// the longest wait, or 5 s where none is set, without an answer from the store; [`Error::CostExceedsQuota`],
     /// [`Error::UnknownUpstream`], [`Error::Barred`], [`Error::Closed`].
     pub fn acquire(&self, upstream: &str) -> Acquire {
-        Acquire::new(self.clone(), upstream, false)
+        Acquire::new(self, upstream, false)
     }
 
     /// A permit for now, or in [`Error::Throttled`] how long until there is one. Waits for nothing but the store's answer, and for
@@ -151,7 +157,7 @@ impl Throttle {
     ///
     /// As for [`Throttle::acquire`].
     pub fn try_acquire(&self, upstream: &str) -> Acquire {
-        Acquire::new(self.clone(), upstream, true)
+        Acquire::new(self, upstream, true)
     }
 
     /// How much of an upstream's quota is used by callers without a scope; those of a scope are in
@@ -175,8 +181,8 @@ impl Throttle {
 
     async fn usage_of(&self, upstream: &str, scope: Option<Digest128>) -> Result<Usage, Error> {
         let registered = self.registered(upstream)?;
-        let home = registered.home(scope.as_ref());
-        let waiting = self.0.lines.find(&home).map_or(0, |line| line.waiting());
+        let home = registered.home(scope);
+        let waiting = self.0.lines.find(registered.key(scope)).map_or(0, |line| line.waiting());
         let logs =
             self.0.process.store.usage(&home, &registered.logs).await.map_err(|source| Error::StoreUnavailable {
                 upstream: Arc::clone(&registered.upstream.name),
@@ -205,7 +211,7 @@ impl Throttle {
         };
         let mut call = call.cloned().unwrap_or_default();
         call.scope = call.scope.or_else(|| registered.upstream.scope.of(request));
-        let mut route = Route::new(Arc::clone(registered), call);
+        let mut route = Route::new(Arc::clone(registered), &call);
         route.is_seen = true;
         // A caller who gives up on the whole call after its timeout is not served by waiting longer.
         if let Some(timeout) = request.timeout() {
@@ -218,13 +224,8 @@ impl Throttle {
     pub(crate) fn ask<'a>(&self, route: &'a Route) -> Result<Asked<'a>, Error> {
         route.check()?;
         let Route { registered, scope, .. } = route;
-        let home = registered.home(scope.as_ref());
-        let pass = route.admit(&home, Pass::default())?;
-        let (process, name) = (&self.0.process, &registered.upstream.name);
-        let line = self.0.lines.get(home, |home| {
-            let logs = Arc::clone(&registered.logs);
-            crate::line::Line::new(Arc::clone(process), Arc::clone(name), home, logs, registered.stale_after)
-        })?;
+        let line = self.0.lines.get(registered.key(*scope), || Line::new(&self.0.process, registered, *scope))?;
+        let pass = route.admit(line.home(), Pass::default())?;
         Ok(Asked::new(line, route, pass))
     }
 
@@ -241,8 +242,12 @@ impl Throttle {
         &self.0.lessons
     }
 
+    pub(crate) fn find(&self, upstream: &str) -> Option<&Arc<Registered>> {
+        self.0.by_name.get(upstream)
+    }
+
     pub(crate) fn registered(&self, name: &str) -> Result<&Arc<Registered>, Error> {
-        self.0.by_name.get(name).ok_or_else(|| Error::UnknownUpstream { name: name.into() })
+        self.find(name).ok_or_else(|| Error::UnknownUpstream { name: name.into() })
     }
 }
 

@@ -1,13 +1,13 @@
 //! Whoever drives a line: sends its messages one by one, hands out its slots as they start.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Line;
 use super::message::{Message, Reply};
@@ -43,11 +43,48 @@ impl Driver {
         }
     }
 
-    /// Sends the first message, and takes the answer of a store that has it at hand. For any other a task waits: its caller
-    /// may be polled no more, while others wait behind it.
-    pub(super) async fn first_turn(mut self) {
-        let mut turn = pin!(self.turn());
-        poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx).is_ready())).await;
+    /// Sends the first message and waits for its answer in the caller's own task. As soon as anybody else comes, or there is
+    /// more to do, a task drives: this caller may be polled no more.
+    pub(super) async fn by_hand(mut self) {
+        let line = Arc::clone(&self.line);
+        let until = {
+            let mut state = line.lock();
+            let step = state.is_driven_by(self.number).then(|| state.step(&line, Instant::now(), false));
+            let Some(Step { send: Some(message), wake, .. }) = step else {
+                drop(state);
+                return;
+            };
+            self.in_flight = Some(send(Arc::clone(&line), message));
+            // Before anybody else can join: whoever does finds it here.
+            *line.driver_by_hand() = Some(self);
+            wake
+        };
+        let parked = Parked(&line);
+        let answer = poll_fn(|cx| {
+            let mut by_hand = line.driver_by_hand();
+            // Where a task drives already, nothing is left to wait for here.
+            let Some(in_flight) = by_hand.as_mut().and_then(|driver| driver.in_flight.as_mut()) else {
+                return Poll::Pending;
+            };
+            in_flight.as_mut().poll(cx).map(|answer| (by_hand.take(), answer))
+        });
+        let answered = match until {
+            Some(until) => timeout_at(until, answer).await.ok(),
+            None => Some(answer.await),
+        };
+        drop(parked);
+        if let Some((Some(mut driver), (reply, round_trip))) = answered {
+            driver.in_flight = None;
+            driver.receive(reply, round_trip);
+            // Dropped, it ends where nothing is left to do.
+        }
+    }
+
+    fn receive(&self, reply: Reply, round_trip: Duration) {
+        let mut state = self.line.lock();
+        if state.is_driven_by(self.number) {
+            state.receive(reply, &self.line, Instant::now(), round_trip);
+        }
     }
 
     /// Leaves the driving to a task.
@@ -94,10 +131,7 @@ impl Driver {
                 biased;
                 (reply, round_trip) = in_flight => {
                     self.in_flight = None;
-                    let mut state = line.lock();
-                    if state.is_driven_by(self.number) {
-                        state.receive(reply, &line, Instant::now(), round_trip);
-                    }
+                    self.receive(reply, round_trip);
                 }
                 () = wake => {}
                 () = line.nudge.notified() => {}
@@ -134,6 +168,15 @@ impl Driver {
         if state.is_driven_by(self.number) {
             state.abandon();
         }
+    }
+}
+
+/// Sees to it that a driver is not left alone by a caller that waits no more.
+struct Parked<'a>(&'a Line);
+
+impl Drop for Parked<'_> {
+    fn drop(&mut self) {
+        self.0.leave_to_a_task();
     }
 }
 

@@ -142,6 +142,11 @@ impl State {
         self.surplus.extend(self.queue.drain().filter_map(|waiter| waiter.slot));
     }
 
+    /// Whether nobody is here, nothing is held, and the store knows of nobody.
+    pub(super) fn is_quiet(&self, now: Instant) -> bool {
+        !self.closed && self.is_idle() && self.held.is_none_or(|(until, _)| until <= now)
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         !self.driven && !self.has_work()
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use outgate::testing::{RedisServer, Reply};
 
-use crate::{PRELUDE, SCRIPTS, must};
+use crate::{PRELUDE, SCRIPTS, TELL, must, whole};
 
 /// What a script may use that it does not define.
 const GLOBALS: [&str; 10] =
@@ -68,7 +68,9 @@ fn a_header_says_everything_in_order_and_briefly() {
 
 #[test]
 fn the_first_lines_name_every_argument_as_documented_and_nobody_else_touches_them() {
-    assert!(!PRELUDE.contains("KEYS") && !PRELUDE.contains("ARGV"), "the prelude takes no arguments of its own");
+    for shared in [PRELUDE, TELL] {
+        assert!(!shared.contains("KEYS") && !shared.contains("ARGV"), "what is shared takes no arguments of its own");
+    }
     for (verb, script) in SCRIPTS {
         let (header, code) = parts(script);
         let (named, ranges) = documented(&header);
@@ -117,7 +119,7 @@ fn every_script_loads_and_knows_every_global_that_it_uses() {
     let server = must(RedisServer::start());
     let allowed: BTreeSet<String> = GLOBALS.map(str::to_owned).into();
     for (verb, script) in SCRIPTS {
-        let script = format!("{PRELUDE}{script}");
+        let script = whole(verb, script);
         let loaded = must(server.command(&["SCRIPT", "LOAD", &script]));
         assert!(matches!(&loaded, Reply::Bulk(hash) if hash.len() == 40), "{verb}: {loaded:?}");
         let dump = must(server.command(&["EVAL", "return string.dump(loadstring(ARGV[1]))", "0", &script]));

@@ -3,6 +3,7 @@
 mod contract;
 mod expiry;
 mod keyspace;
+mod lane;
 mod replies;
 mod size;
 
@@ -11,6 +12,8 @@ use std::fmt::Debug;
 use outgate::testing::{RedisServer, Reply, RespClient};
 
 const PRELUDE: &str = include_str!("../../lua/prelude.lua");
+const LANE: &str = include_str!("../../lua/lane.lua");
+const TELL: &str = include_str!("../../lua/tell.lua");
 /// Every script by its verb, without the prelude.
 const SCRIPTS: [(&str, &str); 5] = [
     ("book", include_str!("../../lua/book.lua")),
@@ -27,6 +30,15 @@ const SECOND: i64 = 1_000_000;
 type Log<'a> = (&'a str, &'a [(u32, i64)]);
 /// Callers, the longest wait, and the cost in each log.
 type Run<'a> = (u32, Option<i64>, &'a [u32]);
+
+/// A script with what it shares with others in front, as it is run.
+fn whole(verb: &str, body: &str) -> String {
+    match verb {
+        "book" => format!("{LANE}{PRELUDE}{body}"),
+        "hold" | "learn" => format!("{PRELUDE}{TELL}{body}"),
+        _ => format!("{PRELUDE}{body}"),
+    }
+}
 
 /// A Redis, a home in it, and a clock: the server's own, or a supplied one.
 struct Desk<'a> {
@@ -61,7 +73,7 @@ impl<'a> Desk<'a> {
 
     fn run(&mut self, verb: &str, keys: &[String], args: &[String]) -> Reply {
         let body = SCRIPTS.iter().find(|(name, _)| *name == verb).map(|(_, body)| *body).unwrap_or_default();
-        let script = format!("{PRELUDE}{body}");
+        let script = whole(verb, body);
         let (count, now) = (keys.len().to_string(), self.now.map(|now| now.to_string()).unwrap_or_default());
         let mut words = vec!["EVAL", &script, &count];
         words.extend(keys.iter().map(String::as_str));

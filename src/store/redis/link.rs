@@ -69,7 +69,7 @@ impl Link {
         };
         let mut answer = run(&mut connection, "EVALSHA", &script.hash, encode).await;
         if matches!(&answer, Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)) {
-            answer = run(&mut connection, "EVAL", script.body, encode).await;
+            answer = run(&mut connection, "EVAL", &script.body, encode).await;
         }
         match answer {
             Ok(value) => {
@@ -134,7 +134,7 @@ impl Link {
         let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
         let mut load = redis::pipe();
         for script in script::all() {
-            load.cmd("SCRIPT").arg("LOAD").arg(script.body).ignore();
+            load.cmd("SCRIPT").arg("LOAD").arg(&script.body).ignore();
         }
         // Where loading is forbidden, or the server still reads its data, the calls themselves will say so.
         match load.exec_async(&mut connection).await {

@@ -1,0 +1,70 @@
+-- The commonest ask, answered before anything else is set up: callers of one kind, one log, room for all of them now, and nothing
+-- told, claimed or asked by others. Joined in front of the prelude and of book.lua, which answer every other ask, and would
+-- answer this one alike.
+do
+  local seen_key, told_key, told_all_key, claim_key, asking_key, log_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+  local run = 7 + 2 * ARGV[6]
+  local callers, cost = tonumber(ARGV[run]), tonumber(ARGV[run + 2])
+  local MAX_MEMORY, TRIM_SLACK, PIECE = 60000000, 64, 1000
+
+  if callers and callers * cost <= PIECE and not ARGV[run + 3] and not KEYS[7]
+    and redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key) == 0 then
+    local number, now, expires, units = tonumber(ARGV[2]), tonumber(ARGV[1]), false, callers * cost
+    if not now then
+      local time = redis.call('TIME')
+      now, expires = time[1] * 1000000 + time[2], true
+    end
+
+    -- Decide.
+    local newest = tonumber(redis.call('LINDEX', log_key, -1) or nil)
+    local room, long, retention, largest = not newest or newest <= now, false, 0, 0
+    for at = 7, run - 1, 2 do
+      local quota, span = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+      local n = quota - units + 1
+      local entry = newest
+      if newest and n > 1 then entry = tonumber(redis.call('LINDEX', log_key, -n) or nil) end
+      room = room and n > 0 and not (entry and entry + span > now)
+      if entry then long = true end
+      if span > retention then retention = span end
+      if quota > largest then largest = quota end
+    end
+    -- What has to be trimmed is left to the others.
+    if room and long then room = redis.call('LLEN', log_key) + units <= largest + TRIM_SLACK end
+
+    -- Write.
+    if room then
+      local stamp = now + math.min(retention + ARGV[4], MAX_MEMORY)
+      local told, old = cmsgpack.pack({ number, stamp, now, 1, now, callers }), nil
+      if expires then
+        old = redis.call('SET', seen_key, told, 'PX', string.format('%.0f', math.ceil((stamp - now) / 1000)), 'GET')
+      else
+        old = redis.call('SET', seen_key, told, 'GET')
+      end
+      if old then
+        local seen = cmsgpack.unpack(old)
+        -- The same message again, a late one, or one whose answer is to be remembered for longer.
+        if seen[2] > now and (seen[1] >= number or seen[2] > stamp) then
+          redis.call('SET', seen_key, old)
+          if expires then redis.call('PEXPIRE', seen_key, string.format('%.0f', math.ceil((seen[2] - now) / 1000))) end
+          room = false
+        end
+      end
+    end
+    if room then
+      local entry, keep = string.format('%.0f', now), math.ceil(retention / 1000) + 1
+      if expires and newest then
+        local expiry = redis.call('PEXPIRETIME', log_key)
+        if expiry > 0 then keep = math.max(keep, expiry - math.floor(newest / 1000)) end
+      end
+      if units == 1 then
+        redis.call('RPUSH', log_key, entry)
+      else
+        local entries = {}
+        for i = 1, units do entries[i] = entry end
+        redis.call('RPUSH', log_key, unpack(entries))
+      end
+      if expires then redis.call('PEXPIREAT', log_key, string.format('%.0f', math.floor(now / 1000) + keep)) end
+      return { now, 0, 0, 0, 1, 0, callers }
+    end
+  end
+end
