@@ -1,11 +1,15 @@
 # Every target works on a Debian machine with nothing but Rust.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: test redis examples check deny
+.PHONY: test bench redis examples check deny
 
 # All tests, against redis-servers that they start themselves on free ports and stop again.
 test: redis
 	cargo test --all-features
+
+# What a decision costs beside what people use today: writes benches/REPORT.md and the charts beside it.
+bench: redis
+	cargo bench --bench report
 
 # The whole gate, as CI runs it.
 check:

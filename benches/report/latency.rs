@@ -1,0 +1,82 @@
+//! How long one caller waits for a decision while slots are free, beside what a round trip takes.
+
+use std::time::Instant;
+
+use crate::contender::{Contender, Decider, LIMITERS, PING, SET};
+use crate::page::{Page, Target};
+use crate::race::Threads;
+use crate::server::{Failure, Server};
+use crate::spread::{Spread, Versus};
+
+/// Decisions in a row before it is the next one's turn.
+const BATCH: usize = 16;
+const TURNS: usize = 100;
+
+pub(crate) fn run(page: &mut Page) -> Result<(), Failure> {
+    page.section("One caller, slot free: latency");
+    page.text(
+        "One task asks again and again, 16 times in a row each in turns, and each over a connection of its own. \
+         The median of a round's decisions, in µs, and its ratio to the median of `SET` in the same round.",
+    );
+    let mut contenders = vec![SET, PING];
+    contenders.extend(LIMITERS);
+    let mut server = Server::start()?;
+    for threads in [Threads::Two, Threads::One] {
+        let runtime = threads.runtime()?;
+        let mut rounds = Vec::new();
+        for _ in 0..page.rounds(7) {
+            server.clear()?;
+            let round = round(server.url(), contenders.clone());
+            // As a task: whoever blocks on a runtime of several threads is not one of them.
+            rounds.push(runtime.block_on(async { tokio::spawn(round).await })??);
+        }
+        report(page, threads, &contenders, &rounds);
+    }
+    Ok(())
+}
+
+/// The median of each contender's decisions, in µs.
+async fn round(url: String, contenders: Vec<Contender>) -> Result<Vec<f64>, Failure> {
+    let mut deciders: Vec<(Decider, Vec<f64>)> = Vec::new();
+    for (number, contender) in contenders.into_iter().enumerate() {
+        let name = format!("up{number}");
+        deciders.push((contender.open(&url, &name, contender.ample()).await?, Vec::with_capacity(BATCH * TURNS)));
+    }
+    for turn in 0..TURNS {
+        // Nobody has always the same one before it.
+        let count = deciders.len();
+        deciders.rotate_left(turn % count);
+        for (decider, took) in &mut deciders {
+            for _ in 0..BATCH {
+                let begin = Instant::now();
+                if !decider.decide().await? {
+                    return Err("a quota is used up".into());
+                }
+                took.push(begin.elapsed().as_secs_f64() * 1e6);
+            }
+        }
+        deciders.rotate_right(turn % count);
+    }
+    Ok(deciders.into_iter().map(|(_, took)| Spread::of(took).median).collect())
+}
+
+fn report(page: &mut Page, threads: Threads, contenders: &[Contender], rounds: &[Vec<f64>]) {
+    let against_set = |index: usize| {
+        let pairs: Vec<_> = rounds.iter().map(|round| (round[index], round[0])).collect();
+        Versus::of(&pairs)
+    };
+    let rows: Vec<_> = contenders
+        .iter()
+        .enumerate()
+        .map(|(index, contender)| {
+            let Versus { ours, ratio, .. } = against_set(index);
+            vec![contender.name().to_owned(), ours.cell(1), ratio.cell(2)]
+        })
+        .collect();
+    page.text(&format!("In {}:", threads.name()));
+    page.table(&["one caller", "µs", "÷ `SET`"], &rows);
+    if let Some(ours) = contenders.iter().position(|&contender| contender == Contender::Outgate) {
+        let what = format!("latency of `acquire` ÷ `SET`, one caller, {}", threads.name());
+        page.target(&what, against_set(ours).ratio, "", Target::AtMost(1.25));
+    }
+}

@@ -1,0 +1,94 @@
+//! What a decision costs, beside what people use today: every figure a ratio against a baseline of the same run.
+//!
+//! `make bench` writes `benches/REPORT.md` and the charts beside it. For a part of it, name sections:
+//! `cargo bench --bench report -- latency throughput --quick`.
+
+mod baselines;
+mod contender;
+mod latency;
+mod page;
+mod race;
+mod server;
+mod spread;
+mod throughput;
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::{env, fs};
+
+use crate::page::Page;
+use crate::race::Threads;
+use crate::server::{Failure, Server};
+
+type Section = fn(&mut Page) -> Result<(), Failure>;
+
+const SECTIONS: [(&str, Section); 2] = [("latency", latency::run), ("throughput", throughput::run)];
+
+fn main() -> ExitCode {
+    match report() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn report() -> Result<(), Failure> {
+    // Cargo says `--bench`, too.
+    let words: Vec<_> = env::args().skip(1).filter(|word| word != "--bench").collect();
+    let (options, names): (Vec<_>, Vec<_>) = words.iter().map(String::as_str).partition(|word| word.starts_with("--"));
+    let known: Vec<_> = SECTIONS.iter().map(|(name, _)| *name).collect();
+    if let Some(word) =
+        names.iter().find(|name| !known.contains(name)).or(options.iter().find(|&&word| word != "--quick"))
+    {
+        return Err(format!("{word}? There are --quick and the sections {}", known.join(", ")).into());
+    }
+    let mut page = Page::quick(!options.is_empty());
+    let head = head()?;
+    println!("{head}");
+    for (name, section) in SECTIONS {
+        if names.is_empty() || names.contains(&name) {
+            section(&mut page)?;
+        }
+    }
+    if words.is_empty() {
+        write(&page, &head)?;
+    }
+    Ok(())
+}
+
+/// A part of the report, or a hasty one, is for the terminal only.
+fn write(page: &Page, head: &str) -> Result<(), Failure> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches");
+    for (file, svg) in page.charts() {
+        fs::write(folder.join(file), svg)?;
+    }
+    fs::write(folder.join("REPORT.md"), page.markdown(head))?;
+    Ok(())
+}
+
+/// On what the figures were measured.
+fn head() -> Result<String, Failure> {
+    let mut server = Server::start()?;
+    Threads::One.runtime()?.block_on(contender::check(&mut server))?;
+    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
+    let cores = std::thread::available_parallelism()?;
+    let said = |program: &str, words: &[&str]| {
+        let output = Command::new(program).args(words).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok();
+        let text = output.and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
+        text.split_whitespace().nth(usize::from(words == ["--version"])).unwrap_or("unknown").to_owned()
+    };
+    Ok(format!(
+        "# What a decision costs\n\n\
+         Written by `make bench`. {cores} cores, {}; Redis {}, rustc {}, outgate {} at commit {}.\n\n\
+         Ours and others take turns within one run; a figure is the median of several rounds, with the least and the most. \
+         The server runs on the same machine, so that both share its cores.",
+        model.trim_start_matches([' ', '\t', ':']),
+        server.version()?,
+        said("rustc", &["--version"]),
+        env!("CARGO_PKG_VERSION"),
+        said("git", &["describe", "--always", "--dirty"]),
+    ))
+}
