@@ -21,12 +21,30 @@ pub(crate) struct Quota {
 pub(crate) enum Way {
     Ping,
     Set,
+    /// A script that does nothing: what any script costs.
+    Nothing,
+    /// The barest log as Outgate keeps it: what its rule alone costs.
+    BareList,
     SortedSet,
     Multi,
     FixedWindow,
     Stream,
     SubBuckets,
 }
+
+const NOTHING: &str = "return 1";
+
+/// A log in a list, and nothing about lost replies, holds, others who wait, or different limits.
+/// KEYS: log. ARGV: quota, window (ms).
+const BARE_LIST: &str = "
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local entry = redis.call('LINDEX', KEYS[1], -ARGV[1])
+if entry and entry + ARGV[2] * 1000 > now then return 0 end
+redis.call('RPUSH', KEYS[1], now)
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 1
+";
 
 /// A log in a sorted set: score is the server's time, member is a number of the caller's.
 /// KEYS: log. ARGV: quota, window (µs), window (ms), member.
@@ -120,7 +138,7 @@ impl Baseline {
         match self.way {
             Way::Ping => redis::cmd("PING").exec_async(connection).await?,
             Way::Set => redis::cmd("SET").arg(&self.key).arg("0123456789abcdef").exec_async(connection).await?,
-            Way::SortedSet | Way::Stream | Way::SubBuckets => {
+            Way::Nothing | Way::BareList | Way::SortedSet | Way::Stream | Way::SubBuckets => {
                 let mut cmd = redis::cmd("EVALSHA");
                 cmd.arg(&self.hash).arg(1).arg(&self.key);
                 if self.way == Way::SubBuckets {
@@ -133,7 +151,7 @@ impl Baseline {
                 if self.way == Way::SortedSet {
                     let member = self.members.fetch_add(1, Ordering::Relaxed);
                     cmd.arg(us(window)).arg(ms(window)).arg(member);
-                } else if self.way == Way::Stream {
+                } else if matches!(self.way, Way::Stream | Way::BareList) {
                     cmd.arg(ms(window));
                 }
                 return Ok(cmd.query_async(connection).await?);
@@ -168,6 +186,8 @@ impl Way {
         match self {
             Self::Ping => "`PING`",
             Self::Set => "`SET`",
+            Self::Nothing => "a script that does nothing",
+            Self::BareList => "the bare rule on a list, one script",
             Self::SortedSet => "log in a sorted set, one script",
             Self::Multi => "log in a sorted set, `MULTI`",
             Self::FixedWindow => "fixed window, `INCR` and `EXPIRE`",
@@ -181,7 +201,7 @@ impl Way {
         match self {
             Self::Ping => &["ping"],
             Self::Set => &["set"],
-            Self::SortedSet | Self::Stream | Self::SubBuckets => &["evalsha"],
+            Self::Nothing | Self::BareList | Self::SortedSet | Self::Stream | Self::SubBuckets => &["evalsha"],
             Self::Multi => &["multi", "exec"],
             Self::FixedWindow => &["incr", "expire"],
         }
@@ -189,6 +209,8 @@ impl Way {
 
     const fn script(self) -> Option<&'static str> {
         match self {
+            Self::Nothing => Some(NOTHING),
+            Self::BareList => Some(BARE_LIST),
             Self::SortedSet => Some(SORTED_SET),
             Self::Stream => Some(STREAM),
             Self::SubBuckets => Some(SUB_BUCKETS),

@@ -1,15 +1,16 @@
 //! Who decides whether a call may go: Outgate, and what it is measured against.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use outgate::{Error, Limit, RedisStore, Throttle, Upstream};
+use tokio::time::sleep;
 use trypema::hybrid::HybridRateLimiterProvider;
 use trypema::redis::{RedisKey, RedisRateLimiterProvider};
 use trypema::{RateLimit, RateLimitDecision, RateLimiterBuilder as _, WindowSize};
 
 use crate::baselines::{Baseline, Quota, Way, client};
-use crate::server::{Failure, Server};
+use crate::server::Failure;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contender {
@@ -23,9 +24,10 @@ pub(crate) enum Contender {
 }
 
 /// Everybody who really limits.
-pub(crate) const LIMITERS: [Contender; 9] = [
+pub(crate) const LIMITERS: [Contender; 10] = [
     Contender::Outgate,
     Contender::Baseline(Way::SortedSet),
+    Contender::Baseline(Way::BareList),
     Contender::Baseline(Way::Multi),
     Contender::Baseline(Way::FixedWindow),
     Contender::Baseline(Way::Stream),
@@ -37,6 +39,7 @@ pub(crate) const LIMITERS: [Contender; 9] = [
 
 pub(crate) const SORTED_SET: Contender = Contender::Baseline(Way::SortedSet);
 pub(crate) const SET: Contender = Contender::Baseline(Way::Set);
+pub(crate) const NOTHING: Contender = Contender::Baseline(Way::Nothing);
 pub(crate) const PING: Contender = Contender::Baseline(Way::Ping);
 
 /// More than any round uses up where each decision is the server's.
@@ -63,6 +66,16 @@ impl Contender {
         }
     }
 
+    /// The name for where there is no Markdown.
+    pub(crate) const fn plain(self) -> &'static str {
+        match self {
+            Self::Outgate => "Outgate",
+            Self::Baseline(Way::SortedSet) => "log in a sorted set",
+            Self::Baseline(Way::Stream) => "log in a stream",
+            other => other.name(),
+        }
+    }
+
     pub(crate) const fn commands(self) -> &'static [&'static str] {
         match self {
             Self::Baseline(way) => way.commands(),
@@ -81,7 +94,8 @@ impl Contender {
     /// One with a connection and a log of its own, under a quota; who keeps three limits has it for a minute and a second, too.
     pub(crate) async fn open(self, url: &str, name: &str, quota: Quota) -> Result<Decider, Failure> {
         let within = |secs| Quota { window: Duration::from_secs(secs).min(quota.window), ..quota };
-        let three = [within(1), within(60), quota];
+        let mut three = vec![within(1), within(60), quota];
+        three.dedup_by_key(|quota| quota.window);
         Ok(match self {
             Self::Outgate => Decider::Outgate(outgate(url, name, &[quota]).await?, name.to_owned()),
             Self::OutgateThree => Decider::Outgate(outgate(url, name, &three).await?, name.to_owned()),
@@ -96,8 +110,8 @@ impl Contender {
                 Decider::TrypemaHybrid(builder.window_size(window).disable_cleanup().build()?, key, rate)
             }
             Self::Baseline(way) => {
-                let limits = if way == Way::SubBuckets { &three[..] } else { &three[2..] };
-                Decider::Baseline(Baseline::connect(way, url, name, limits).await?)
+                let limits = if way == Way::SubBuckets { three } else { vec![quota] };
+                Decider::Baseline(Baseline::connect(way, url, name, &limits).await?)
             }
         })
     }
@@ -145,18 +159,30 @@ impl Decider {
     }
 }
 
-/// Makes sure that whoever takes part does limit: of five calls under a quota of three, the first three go.
-pub(crate) async fn check(server: &mut Server) -> Result<(), Failure> {
-    let quota = Quota { quota: 3, ..AMPLE };
-    for contender in LIMITERS {
-        server.clear()?;
-        let mut decider = contender.open(&server.url(), "up", quota).await?;
+/// Makes sure that whoever takes part does limit: of five calls under a quota of three in a second the first three go, and
+/// when the second is over another.
+pub(crate) async fn check(url: &str) -> Result<(), Failure> {
+    let quota = Quota { quota: 3, window: Duration::from_secs(1) };
+    let mut deciders = Vec::new();
+    for (number, contender) in LIMITERS.into_iter().enumerate() {
+        deciders.push((contender, contender.open(url, &format!("up{number}"), quota).await?));
+    }
+    // A fixed window begins with the second.
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_micros();
+    sleep(Duration::from_micros(1_010_000 - u64::from(elapsed))).await;
+    for (contender, decider) in &mut deciders {
         let mut verdicts = Vec::new();
         for _ in 0..5 {
             verdicts.push(decider.decide_now().await?);
         }
         if verdicts != [true, true, true, false, false] {
             return Err(format!("{} does not limit: {verdicts:?}", contender.name()).into());
+        }
+    }
+    sleep(quota.window + Duration::from_millis(200)).await;
+    for (contender, decider) in &mut deciders {
+        if !decider.decide_now().await? {
+            return Err(format!("{} does not forget", contender.name()).into());
         }
     }
     Ok(())

@@ -4,11 +4,17 @@
 //! `cargo bench --bench report -- latency throughput --quick`.
 
 mod baselines;
+mod bytes;
+mod callers;
+mod chart;
 mod contender;
 mod latency;
+mod length;
 mod page;
 mod race;
+mod saturated;
 mod server;
+mod sizes;
 mod spread;
 mod throughput;
 
@@ -22,7 +28,15 @@ use crate::server::{Failure, Server};
 
 type Section = fn(&mut Page) -> Result<(), Failure>;
 
-const SECTIONS: [(&str, Section); 2] = [("latency", latency::run), ("throughput", throughput::run)];
+const SECTIONS: [(&str, Section); 7] = [
+    ("latency", latency::run),
+    ("throughput", throughput::run),
+    ("bytes", bytes::run),
+    ("length", length::run),
+    ("saturated", saturated::run),
+    ("callers", callers::run),
+    ("sizes", sizes::run),
+];
 
 fn main() -> ExitCode {
     match report() {
@@ -71,7 +85,7 @@ fn write(page: &Page, head: &str) -> Result<(), Failure> {
 /// On what the figures were measured.
 fn head() -> Result<String, Failure> {
     let mut server = Server::start()?;
-    Threads::One.runtime()?.block_on(contender::check(&mut server))?;
+    Threads::One.runtime()?.block_on(contender::check(&server.url()))?;
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
     let cores = std::thread::available_parallelism()?;

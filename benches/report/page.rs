@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::chart::Chart;
 use crate::spread::Spread;
 
 /// What is wanted of a figure.
@@ -67,9 +68,9 @@ impl Page {
     }
 
     /// A drawing in a file of its own beside the page.
-    pub(crate) fn chart(&mut self, file: &str, caption: &str, svg: String) {
+    pub(crate) fn chart(&mut self, file: &str, caption: &str, chart: &Chart) {
         let _ = write!(self.body, "![{caption}]({file})\n\n");
-        self.charts.push((file.to_owned(), svg));
+        self.charts.push((file.to_owned(), chart.svg()));
     }
 
     /// The names of the drawings, and what is to be in their files.

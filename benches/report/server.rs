@@ -24,7 +24,7 @@ pub(crate) struct Counters {
 }
 
 /// What the server did between two moments.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Work {
     /// Calls of the commands that were asked about.
     pub(crate) calls: f64,
@@ -128,6 +128,15 @@ impl Counters {
             cpu_us: self.cpu_us - before.cpu_us,
             wire: (self.input + self.output) - (before.input + before.output),
         }
+    }
+}
+
+impl Work {
+    pub(crate) fn add(&mut self, more: Self) {
+        self.calls += more.calls;
+        self.us += more.us;
+        self.cpu_us += more.cpu_us;
+        self.wire += more.wire;
     }
 }
 
