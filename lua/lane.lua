@@ -9,14 +9,15 @@ do
 
   if callers and callers * cost <= PIECE and not ARGV[run + 3] and not KEYS[7]
     and redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key) == 0 then
-    local number, now, expires, units = tonumber(ARGV[2]), tonumber(ARGV[1]), false, callers * cost
+    -- The stamp as text is put together from what the server tells: to format a number takes as long as a command.
+    local number, now, units, time = tonumber(ARGV[2]), tonumber(ARGV[1]), callers * cost, nil
     if not now then
-      local time = redis.call('TIME')
-      now, expires = time[1] * 1000000 + time[2], true
+      time = redis.call('TIME')
+      now = time[1] * 1000000 + time[2]
     end
 
     -- Decide.
-    local newest = tonumber(redis.call('LINDEX', log_key, -1) or nil)
+    local newest = tonumber(redis.call('LINDEX', log_key, '-1') or nil)
     local room, long, retention, largest = not newest or newest <= now, false, 0, 0
     for at = 7, run - 1, 2 do
       local quota, span = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
@@ -35,8 +36,8 @@ do
     if room then
       local stamp = now + math.min(retention + ARGV[4], MAX_MEMORY)
       local told, old = cmsgpack.pack({ number, stamp, now, 1, now, callers }), nil
-      if expires then
-        old = redis.call('SET', seen_key, told, 'PX', string.format('%.0f', math.ceil((stamp - now) / 1000)), 'GET')
+      if time then
+        old = redis.call('SET', seen_key, told, 'PX', math.ceil((stamp - now) / 1000), 'GET')
       else
         old = redis.call('SET', seen_key, told, 'GET')
       end
@@ -45,14 +46,15 @@ do
         -- The same message again, a late one, or one whose answer is to be remembered for longer.
         if seen[2] > now and (seen[1] >= number or seen[2] > stamp) then
           redis.call('SET', seen_key, old)
-          if expires then redis.call('PEXPIRE', seen_key, string.format('%.0f', math.ceil((seen[2] - now) / 1000))) end
+          if time then redis.call('PEXPIRE', seen_key, math.ceil((seen[2] - now) / 1000)) end
           room = false
         end
       end
     end
     if room then
-      local entry, keep = string.format('%.0f', now), math.ceil(retention / 1000) + 1
-      if expires and newest then
+      local entry = time and time[1] .. string.sub('00000' .. time[2], -6) or string.format('%.0f', now)
+      local keep = math.ceil(retention / 1000) + 1
+      if time and newest then
         local expiry = redis.call('PEXPIRETIME', log_key)
         if expiry > 0 then keep = math.max(keep, expiry - math.floor(newest / 1000)) end
       end
@@ -63,7 +65,8 @@ do
         for i = 1, units do entries[i] = entry end
         redis.call('RPUSH', log_key, unpack(entries))
       end
-      if expires then redis.call('PEXPIREAT', log_key, string.format('%.0f', math.floor(now / 1000) + keep)) end
+      -- From now on, which is when its newest entry starts.
+      if time then redis.call('PEXPIRE', log_key, keep) end
       return { now, 0, 0, 0, 1, 0, callers }
     end
   end
