@@ -31,13 +31,16 @@ local foreign, entered, explained = 0, false, false
 for i = 5, #args, 5 do
   local quota, span, window = tonumber(args[i]), tonumber(args[i + 1]), tonumber(args[i + 2])
   local remaining, reset = tonumber(args[i + 3]), tonumber(args[i + 4])
-  local used = newer_than(log_key, started - window) - newer_than(log_key, started)
   -- Ends closer together than `grid` are one, so that a term has few steps.
   local grid = math.floor(span / STEPS)
+  -- After so long, entries of before may be forgotten and would look like foreign use: all that came since count.
+  local used = newer_than(log_key, now - span)
+  if started + grid >= now then used = newer_than(log_key, started - window) - newer_than(log_key, started) end
   local units, lapse = quota - used - remaining, now + math.min(reset + grid, span)
   -- And what they use by the time that ours arrive, at the pace of a whole span.
   units = math.min(units + math.ceil(units / STEPS), quota)
-  if units > 0 and lapse > now then
+  -- What the upstream counted a window ago counts no more.
+  if units > 0 and lapse > now and started + window > now then
     -- Of one term, in order of their ends: each has fewer units than the one before.
     local steps, at, dominated = {}, nil, false
     for _, step in ipairs(told.foreign) do

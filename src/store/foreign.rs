@@ -112,7 +112,8 @@ pub(super) fn lapse(now: Stamp, reset: i64, span: i64) -> Stamp {
     now.plus(reset.saturating_add(grid(span)).min(span))
 }
 
-fn grid(span: i64) -> i64 {
+/// The part of a span within which one end, or the moment of a report, is as good as another.
+pub(super) fn grid(span: i64) -> i64 {
     span / i64::from(STEPS)
 }
 

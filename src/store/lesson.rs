@@ -9,7 +9,8 @@ use crate::log::Stamp;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lesson {
-    /// Calls that started after this had not arrived when the upstream counted. `None`: all have.
+    /// Calls that started after this had not arrived when the upstream counted. `None`: all have. What it counted a window
+    /// ago or more tells nothing.
     pub started: Option<Stamp>,
     /// What is left, by term.
     pub reports: Vec<Report>,

@@ -1,6 +1,6 @@
 //! What an upstream told of a home: a hold, a wider guard, foreign use. Pure: time is an argument.
 
-use super::foreign::{Foreign, expected, lapse};
+use super::foreign::{Foreign, expected, grid, lapse};
 use super::{Cause, Held, Hold, Home, Incident, Lesson, Log};
 use crate::limit::{Term, micros};
 use crate::log::{SlidingLog, Stamp, earliest};
@@ -81,8 +81,14 @@ impl Told {
         let (mut told, mut entered, mut most) = (self.at(now), false, 0);
         let started = lesson.started.unwrap_or(now);
         for report in &lesson.reports {
-            let Term { quota, span } = report.term;
-            let used = u32::try_from(entries.used_at(started, micros(report.window))).unwrap_or(u32::MAX);
+            let (Term { quota, span }, window) = (report.term, micros(report.window));
+            if started.plus(window) <= now {
+                continue; // Nothing that the upstream counted counts any more.
+            }
+            // After so long, entries of before may be forgotten and would look like foreign use: all that came since count.
+            let late = started.plus(grid(span)) < now;
+            let used = if late { entries.used(now, span) } else { entries.used_at(started, window) };
+            let used = u32::try_from(used).unwrap_or(u32::MAX);
             let units = expected(quota.saturating_sub(used).saturating_sub(report.remaining)).min(quota);
             let lapse = lapse(now, micros(report.reset), span);
             if units > 0 && lapse > now {

@@ -1,5 +1,6 @@
 //! Where others spend the same quota: what responses report is learned, so that they are not refused, nor are we.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ struct Virtual {
     judge: Arc<Mutex<Judge>>,
     begin: Instant,
     tells: bool,
+    /// Milliseconds until a response comes, from the arrival.
+    responds: Range<u64>,
     /// When our calls arrived, and whether they were admitted.
     arrivals: Arc<Mutex<Vec<(i64, bool)>>>,
 }
@@ -33,7 +36,13 @@ struct Virtual {
 impl Virtual {
     fn new(quota: u64, shape: Shape) -> Self {
         let judge = Judge::new().limit(quota, 60_000_000, shape);
-        Self { judge: Arc::new(Mutex::new(judge)), begin: Instant::now(), tells: true, arrivals: Arc::default() }
+        Self {
+            judge: Arc::new(Mutex::new(judge)),
+            begin: Instant::now(),
+            tells: true,
+            responds: 5..25,
+            arrivals: Arc::default(),
+        }
     }
 
     fn client(&self, throttle: &Throttle) -> ClientWithMiddleware {
@@ -74,7 +83,7 @@ impl Middleware for Virtual {
             }
             response.body("").unwrap()
         };
-        sleep(Duration::from_millis(fastrand::u64(5..25))).await;
+        sleep(Duration::from_millis(fastrand::u64(self.responds.clone()))).await;
         Ok(response.into())
     }
 }
@@ -86,9 +95,14 @@ fn upstream(up: Upstream) -> Upstream {
 
 /// Tasks of several processes that call as soon as they may, until `end`.
 fn saturate(clients: &[ClientWithMiddleware], end: Instant) -> JoinSet<()> {
+    saturate_with(8, clients, end)
+}
+
+/// So many tasks of each process.
+fn saturate_with(tasks_each: usize, clients: &[ClientWithMiddleware], end: Instant) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for client in clients {
-        for _ in 0..8 {
+        for _ in 0..tasks_each {
             let client = client.clone();
             tasks.spawn(async move { while timeout_at(end, client.get("http://up/").send()).await.is_ok() {} });
         }
@@ -179,6 +193,24 @@ async fn calls_in_flight_are_no_foreign_use() {
         let usage = throttle.usage("up").await.unwrap().limits[0];
         // Calls that overtake each other look like others for as many units.
         assert!(usage.foreign <= 3, "{shape:?}: {}", usage.foreign);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_slow_response_reports_is_no_foreign_use() {
+    for responds in [2_500..3_500, 200..15_000, 30_000..31_000, 70_000..71_000] {
+        fastrand::seed(43);
+        let (store, server) = (Counting::default(), Virtual::new(600, Shape::SlidingLog));
+        let server = Virtual { responds: responds.clone(), ..server };
+        let throttle = store.process(|up| upstream(up).learn_from_responses());
+        let client = server.client(&throttle);
+        for minute in 1..=3 {
+            saturate_with(1_000, std::slice::from_ref(&client), server.begin + WINDOW * minute).join_all().await;
+            let (admitted, refused) = server.take_outcome();
+            let usage = throttle.usage("up").await.unwrap().limits[0];
+            assert_eq!(refused, [0_i64; 0], "{responds:?}");
+            assert!(admitted >= 550 && usage.foreign <= 40, "{responds:?}, minute {minute}: {admitted}, {usage:?}");
+        }
     }
 }
 
