@@ -194,7 +194,7 @@ impl Line {
 
     /// How long until this line asks again for a caller that may start `next` from now at the earliest.
     fn ask_again(&self, next: Duration) -> Duration {
-        let span = self.terms().map(|term| term.span.unsigned_abs()).max().unwrap_or(0);
+        let span = self.terms().map(|term| term.span.unsigned_abs()).min().unwrap_or(0);
         let round_trip = self.process.round_trip();
         pace::ask_again(next, self.process.horizon, Duration::from_micros(span), round_trip, fastrand::f64())
     }

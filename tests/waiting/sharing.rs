@@ -52,6 +52,18 @@ async fn a_quota_shorter_than_the_horizon_is_used_up_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_burst_that_refills_within_the_horizon_does_not_lower_the_rate() {
+    for burst in [50, 20, 5] {
+        fastrand::seed(8);
+        let store = Counting::default();
+        let starts = demand(&store, Limit::per_second(200).burst(burst), 4, 50, 20).await.concat();
+        assert_never_more_than(200, 1_050_000, &starts);
+        assert_never_more_than(burst.into(), i64::from(burst) * 5_000, &starts);
+        assert!(starts.len() >= 3_750, "burst {burst}: {} of 20 s · 200 / 1.05 s", starts.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_process_that_asks_for_little_is_not_refused_by_greedy_ones() {
     fastrand::seed(5);
     let store = Counting::default();
