@@ -6,17 +6,18 @@
 -- KEYS[2] told_all of the whole upstream: holds the guard; the same where there is no scope
 -- KEYS[3] log      that the reports are about
 -- ARGV[1] now      stamp, or empty for the server's clock
--- ARGV[2] started  stamp, or empty for now: calls that started later had not arrived when the upstream counted
--- ARGV[3] refused  1: the call was refused, and nothing was held for it yet
--- ARGV[4] memory   µs for which a wider guard lasts
--- ARGV[5..] for each report: quota and span (µs) of a term, window (µs) for which the upstream counts, units remaining, µs until
+-- ARGV[2] started  stamp of the call's start, or empty for now
+-- ARGV[3] late     µs: calls that started so long after it had not arrived when the upstream counted
+-- ARGV[4] refused  1: the call was refused, and nothing was held for it yet
+-- ARGV[5] memory   µs for which a wider guard lasts
+-- ARGV[6..] for each report: quota and span (µs) of a term, window (µs) for which the upstream counts, units remaining, µs until
 --         they reset
 -- Returns {now, foreign, widened}: stamp; units now entered, of the term with the most; thousandths by which spans are wider
 -- Errors: none
 -- Cost: O(log of the entries) for each report
 local told_key, told_all_key, log_key = KEYS[1], KEYS[2], KEYS[3]
 local now, expires = clock(ARGV[1])
-local started, refused, memory = tonumber(ARGV[2]) or now, ARGV[3] == '1', tonumber(ARGV[4])
+local started, late, refused, memory = tonumber(ARGV[2]) or now, tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[5])
 local keys, args = KEYS, ARGV
 
 local FIRST_WIDENING, MAX_WIDENING, STEPS = 50, 1000, 16
@@ -27,20 +28,20 @@ local all = told
 if told_all_key ~= told_key then all = read_told(redis.call('GET', told_all_key), now) end
 
 -- Decide. More remaining than the log allows is ignored. Units are entered for a span at the most.
-local foreign, entered, explained = 0, false, false
-for i = 5, #args, 5 do
+local foreign, entered, explained, counted = 0, false, false, math.min(started + late, now)
+for i = 6, #args, 5 do
   local quota, span, window = tonumber(args[i]), tonumber(args[i + 1]), tonumber(args[i + 2])
   local remaining, reset = tonumber(args[i + 3]), tonumber(args[i + 4])
   -- Ends closer together than `grid` are one, so that a term has few steps.
   local grid = math.floor(span / STEPS)
   -- After so long, entries of before may be forgotten and would look like foreign use: all that came since count.
   local used = newer_than(log_key, now - span)
-  if started + grid >= now then used = newer_than(log_key, started - window) - newer_than(log_key, started) end
+  if counted + grid >= now then used = newer_than(log_key, counted - window) - newer_than(log_key, counted) end
   local units, lapse = quota - used - remaining, now + math.min(reset + grid, span)
   -- And what they use by the time that ours arrive, at the pace of a whole span.
   units = math.min(units + math.ceil(units / STEPS), quota)
   -- What the upstream counted a window ago counts no more.
-  if units > 0 and lapse > now and started + window > now then
+  if units > 0 and lapse > now and counted + window > now then
     -- Of one term, in order of their ends: each has fewer units than the one before.
     local steps, at, dominated = {}, nil, false
     for _, step in ipairs(told.foreign) do
@@ -61,7 +62,8 @@ end
 -- What was entered before explains a refusal as well.
 for _, step in ipairs(told.foreign) do explained = explained or step.key == log_key end
 local widened = widened_by(all.guard, now)
-local widens = refused and not explained
+-- A call from before the guard was widened belongs to the same incident.
+local widens = refused and not explained and not (all.guard and started < all.guard.since)
 if widens then
   widened = math.min(math.max(2 * widened, FIRST_WIDENING), MAX_WIDENING)
   all.guard = { widened = widened, since = now, lapse = now + memory }

@@ -12,7 +12,6 @@ use tokio::time::{Instant, sleep};
 use crate::error::{Error, StoreError};
 use crate::feedback::{Feedback, Refusal};
 use crate::learning::{self, memory};
-use crate::limit::micros;
 use crate::log::Stamp;
 use crate::permit::Permit;
 use crate::refusing;
@@ -130,14 +129,12 @@ impl Throttle {
     ) -> Result<(), StoreError> {
         let upstream = &registered.upstream;
         let Some(log) = registered.logs.first().filter(|_| upstream.learns) else { return Ok(()) };
-        // A call may be sent so long after its start: others may have gone before it.
-        let started = started.map(|started| started.plus(micros(registered.stale_after)));
         let refused = first && feedback.refusal() == Some(Refusal::Quota);
         let reports = learning::reports(&upstream.limits, feedback);
         if reports.is_empty() && !refused {
             return Ok(());
         }
-        let lesson = Lesson { started, reports, refused, memory: memory(upstream) };
+        let lesson = Lesson { started, late: registered.stale_after, reports, refused, memory: memory(upstream) };
         let Some((mut telling, mut lesson)) = self.lessons().begin(home, lesson) else { return Ok(()) };
         loop {
             let learned = self.store().learn(home, log, &lesson).await?;

@@ -60,6 +60,7 @@ enum Step {
         which: usize,
         reports: Vec<(u32, u64)>,
         started: Option<i64>,
+        late: u64,
         refused: bool,
         all: bool,
     },
@@ -95,13 +96,21 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (-1_000_000..1_000_000_i64).prop_map(|at| Step::HandBackNothing { at }),
         1 => (prop::collection::vec(0..700_000_u64, 1..4), 0..3_000_000_u64, any::<bool>(), started())
             .prop_map(|(waits, recovery, all, started)| Step::Hold { waits, recovery, all, started }),
-        2 => (any::<usize>(), prop::collection::vec((0..40_u32, 0..3_000_000_u64), 0..4), started(), any::<[bool; 2]>())
-            .prop_map(|(which, reports, started, [refused, all])| Step::Learn { which, reports, started, refused, all }),
+        2 => (any::<usize>(), reports(), started(), 0..60_000_u64, any::<[bool; 2]>()).prop_map(
+            |(which, reports, started, late, [refused, all])| Step::Learn { which, reports, started, late, refused, all }
+        ),
         1 => Just(Step::Usage),
         6 => prop_oneof![0..50_000_i64, 0..2_000_000_i64, -200_000..0_i64, Just(100_000_000_i64)]
             .prop_map(|micros| Step::Jump { micros }),
         2 => (any::<usize>(), -1..2_i64).prop_map(|(which, beside)| Step::JumpToEnd { which, beside }),
     ]
+}
+
+/// Units remaining and microseconds until they reset; seldom of an upstream that knows no bounds.
+fn reports() -> impl Strategy<Value = Vec<(u32, u64)>> {
+    let remaining = prop_oneof![20 => 0..40_u32, 1 => Just(u32::MAX)];
+    let reset = prop_oneof![20 => 0..3_000_000_u64, 1 => Just(u64::MAX)];
+    prop::collection::vec((remaining, reset), 0..4)
 }
 
 /// When a call started, from now.
@@ -194,10 +203,11 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
                 hold.started = started.map(|from_now| Stamp::from_micros(clock.now().as_micros() + from_now));
                 said.push(words(store.hold(whom.as_ref().unwrap_or(home), &hold).await));
             }
-            Step::Learn { which, reports, started, refused, all } => {
+            Step::Learn { which, reports, started, late, refused, all } => {
                 let log = &logs[which % logs.len()];
                 let mut lesson = lesson(log, reports);
                 lesson.started = started.map(|from_now| Stamp::from_micros(clock.now().as_micros() + from_now));
+                lesson.late = Duration::from_micros(*late);
                 (lesson.refused, lesson.memory) = (*refused && history.widens, Duration::from_secs(3));
                 let whom = if *all { home.of_upstream() } else { None };
                 said.push(words(store.learn(whom.as_ref().unwrap_or(home), log, &lesson).await));

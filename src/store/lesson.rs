@@ -9,12 +9,15 @@ use crate::log::Stamp;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lesson {
-    /// Calls that started after this had not arrived when the upstream counted. `None`: all have. What it counted a window
-    /// ago or more tells nothing.
+    /// When the call started. `None`: now. What the upstream counted a window ago or more tells nothing.
     pub started: Option<Stamp>,
+    /// How long after its start a call may be sent: those that started later than that had not arrived when the upstream
+    /// counted.
+    pub late: Duration,
     /// What is left, by term.
     pub reports: Vec<Report>,
-    /// The call was refused, and nothing was held for it yet: where nothing explains it, the guard is widened.
+    /// The call was refused, and nothing was held for it yet: where nothing explains it, the guard is widened. Of calls from
+    /// before it was widened, one alone does so.
     pub refused: bool,
     /// For how long a wider guard lasts, narrowing evenly; at least a microsecond.
     pub memory: Duration,

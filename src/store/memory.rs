@@ -148,7 +148,7 @@ impl Store for MemoryStore {
         let all = home.of_upstream();
         Ok(self.with(all.as_ref().unwrap_or(home), |ledger, now| {
             if unexplained {
-                ledger.told_mut().widen(now, micros(lesson.memory));
+                ledger.told_mut().widen(now, lesson);
             }
             Learned::new(foreign, ledger.told().widened(now))
         }))

@@ -79,15 +79,15 @@ impl Told {
     /// is left that nothing explains.
     pub(super) fn learn(&mut self, now: Stamp, log: &Log, entries: &SlidingLog, lesson: &Lesson) -> (u32, bool) {
         let (mut told, mut entered, mut most) = (self.at(now), false, 0);
-        let started = lesson.started.unwrap_or(now);
+        let counted = lesson.started.unwrap_or(now).plus(micros(lesson.late)).min(now);
         for report in &lesson.reports {
             let (Term { quota, span }, window) = (report.term, micros(report.window));
-            if started.plus(window) <= now {
+            if counted.plus(window) <= now {
                 continue; // Nothing that the upstream counted counts any more.
             }
             // After so long, entries of before may be forgotten and would look like foreign use: all that came since count.
-            let late = started.plus(grid(span)) < now;
-            let used = if late { entries.used(now, span) } else { entries.used_at(started, window) };
+            let late = counted.plus(grid(span)) < now;
+            let used = if late { entries.used(now, span) } else { entries.used_at(counted, window) };
             let used = u32::try_from(used).unwrap_or(u32::MAX);
             let units = expected(quota.saturating_sub(used).saturating_sub(report.remaining)).min(quota);
             let lapse = lapse(now, micros(report.reset), span);
@@ -103,8 +103,13 @@ impl Told {
         (most, unexplained)
     }
 
-    /// Widens every span after a refusal that nothing explains.
-    pub(super) fn widen(&mut self, now: Stamp, memory: i64) {
+    /// Widens every span after a refusal that nothing explains; of a call from before they were widened, it is of the same
+    /// incident.
+    pub(super) fn widen(&mut self, now: Stamp, lesson: &Lesson) {
+        let (started, memory) = (lesson.started.unwrap_or(now), micros(lesson.memory));
+        if self.guard.is_some_and(|guard| guard.lapse > now && started < guard.since) {
+            return;
+        }
         let widened = (2 * self.widened(now)).clamp(FIRST_WIDENING, MAX_WIDENING);
         *self = Self { guard: Some(Guard { widened, since: now, lapse: now.plus(memory.max(1)) }), ..self.at(now) };
     }

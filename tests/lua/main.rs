@@ -135,7 +135,7 @@ impl<'a> Desk<'a> {
 
     fn learn(&mut self, log: &str, refused: bool, reports: &[String]) -> Vec<i64> {
         let keys = [self.key("told"), self.key("told_all"), self.key(&format!("log:{log}"))];
-        let args = [String::new(), u8::from(refused).to_string(), (60 * SECOND).to_string()];
+        let args = [String::new(), "0".to_owned(), u8::from(refused).to_string(), (60 * SECOND).to_string()];
         integers(&self.run("learn", &keys, &[&args, reports].concat()))
     }
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use http::Extensions;
 use outgate::feedback::{Feedback, Quota};
 use outgate::testing::{Judge, Shape};
-use outgate::{Limit, Throttle, Upstream};
+use outgate::{Call, Limit, Throttle, Upstream};
 use reqwest::{Request, Response};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next};
 use tokio::task::{JoinHandle, JoinSet};
@@ -248,6 +248,24 @@ async fn a_refusal_that_nothing_explains_widens_the_guard_of_the_whole_upstream_
     assert!((1_480..1_510).contains(&half), "half of it is left after fifty windows: {half}");
     sleep(Duration::from_secs(60)).await;
     assert_eq!(span(&other).await, 1_000, "none after a hundred");
+}
+
+#[tokio::test(start_paused = true)]
+async fn scopes_that_are_refused_together_widen_the_guard_once() {
+    let store = Counting::default();
+    let limit = Limit::per_second(20).guard(Duration::from_millis(100));
+    let throttle = store.process(|up| up.matching(|_| true).limit(limit).learn_from_responses());
+    let server = Virtual { tells: false, ..Virtual::new(1, Shape::SlidingLog) };
+    let client = server.client(&throttle);
+    let mut calls = JoinSet::new();
+    for scope in 0..20_u8 {
+        calls.spawn(client.get("http://up/").with_extension(Call::new().scope([scope])).send());
+    }
+    let refused = calls.join_all().await.into_iter().filter(|response| response.as_ref().unwrap().status() == 429);
+    assert_eq!(refused.count(), 19);
+    drop(throttle.acquire("up").scope("another").cost(20).await.unwrap());
+    let next = throttle.usage_in("up", "another").await.unwrap().limits[0].next.as_millis();
+    assert!((1_150..=1_155).contains(&next), "{next}: wider by a twentieth");
 }
 
 #[tokio::test(start_paused = true)]

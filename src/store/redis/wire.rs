@@ -88,7 +88,7 @@ impl<'a> Wire<'a> {
         keys.logs(cmd, std::slice::from_ref(log));
         self.now(cmd);
         stamp(cmd, lesson.started);
-        cmd.arg(u8::from(lesson.refused)).arg(micros(lesson.memory).max(1));
+        cmd.arg(micros(lesson.late)).arg(u8::from(lesson.refused)).arg(micros(lesson.memory).max(1));
         for Report { term, window, remaining, reset } in &lesson.reports {
             cmd.arg(term.quota).arg(term.span).arg(micros(*window)).arg(remaining).arg(micros(*reset));
         }

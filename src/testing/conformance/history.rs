@@ -119,7 +119,7 @@ impl Teller<'_> {
         };
         let reports = log.terms.iter().map(&mut report).collect();
         let started = Some(self.history.clock.now()).filter(|_| self.rng.bool());
-        let lesson = Lesson { started, reports, refused: false, memory: Duration::ZERO };
+        let lesson = Lesson { started, reports, ..Lesson::default() };
         let answer = self.history.store.learn(&self.history.home, &log, &lesson).await;
         self.note(answer.map(|_| Said::Done));
     }
