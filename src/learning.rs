@@ -102,11 +102,18 @@ impl Drop for Telling<'_> {
     }
 }
 
-/// Of two lessons the one of the later call; a refusal is not forgotten.
+/// Of two lessons the one of the later call, or the only one that reports anything; a refusal is not forgotten. One that says
+/// no start is of now.
 fn newer(one: Lesson, other: Lesson) -> Lesson {
     let refused = one.refused || other.refused;
-    let newer = if one.started.is_some() && one.started > other.started { one } else { other };
-    Lesson { refused, ..newer }
+    let is_later = match (one.started, other.started) {
+        (_, None) => false,
+        (None, _) => true,
+        (Some(one), Some(other)) => one > other,
+    };
+    let silent = [&one, &other].map(|lesson| lesson.reports.is_empty());
+    let keeps_one = if silent[0] == silent[1] { is_later } else { silent[1] };
+    Lesson { refused, ..if keeps_one { one } else { other } }
 }
 
 #[cfg(test)]
@@ -166,6 +173,35 @@ mod tests {
         assert!(lessons.begin(&home, lesson(7, false)).is_none(), "the right of who comes later is its own");
         drop(again);
         assert!(lessons.begin(&home, lesson(8, false)).is_some(), "a task that was dropped leaves nobody waiting");
+    }
+
+    #[test]
+    fn of_two_lessons_the_later_call_counts_and_no_report_is_lost_to_a_refusal_without_any() {
+        let report = |left| Report::new(Limit::per_second(9).window_term(), secs(1), left, secs(1));
+        let lesson = |at: Option<i64>, left: Option<u32>| {
+            let reports = left.map(report).into_iter().collect();
+            Lesson { started: at.map(Stamp::from_micros), reports, refused: left.is_none(), ..Lesson::default() }
+        };
+        let left = |lesson: &Lesson| lesson.reports.first().map(|report| report.remaining);
+        let cases = [
+            ((Some(1), Some(8)), (Some(2), Some(7)), Some(7)),
+            ((Some(2), Some(8)), (Some(1), Some(7)), Some(8)),
+            ((Some(1), Some(8)), (Some(1), Some(7)), Some(7)),
+            ((Some(9), Some(8)), (None, Some(7)), Some(7)),
+            ((None, Some(8)), (Some(9), Some(7)), Some(8)),
+            ((None, Some(8)), (None, Some(7)), Some(7)),
+            ((Some(1), Some(8)), (Some(2), None), Some(8)),
+            ((Some(2), None), (Some(1), Some(7)), Some(7)),
+            ((Some(1), None), (Some(2), None), None),
+        ];
+        for (one, other, expected) in cases {
+            let newer = newer(lesson(one.0, one.1), lesson(other.0, other.1));
+            assert_eq!(
+                (left(&newer), newer.refused),
+                (expected, one.1.is_none() || other.1.is_none()),
+                "{one:?} {other:?}"
+            );
+        }
     }
 
     #[test]
