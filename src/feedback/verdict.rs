@@ -7,10 +7,11 @@ use super::quota::Quota;
 use super::reach::Reach;
 use super::refusal::Refusal;
 use super::signs::Signs;
+use super::unit::Unit;
 
 /// Why the call was refused; `None` if it was not, or not by anything that limits calls.
 pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], dialect: &Dialect) -> Option<Refusal> {
-    let spent = quotas.iter().any(Quota::is_spent);
+    let spent = quotas.iter().any(|quota| quota.is_spent() && counts_calls(quota));
     let error = status.is_client_error() || status.is_server_error();
     match status.as_u16() {
         _ if error && signs.cause == Some(Refusal::Quota) => Some(Refusal::Quota),
@@ -26,6 +27,12 @@ pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], diale
         500..=599 if signs.told_wait().is_some() => Some(Refusal::Overload),
         _ => None,
     }
+}
+
+/// Whether no call is served once it is spent: places in flight are taken by the call itself, tokens and bytes run out for some
+/// calls only, and a limit of zero is none.
+fn counts_calls(quota: &Quota) -> bool {
+    matches!(quota.unit(), Unit::Calls | Unit::Points) && quota.limit() != Some(0)
 }
 
 fn of_429(signs: &Signs, quotas: &[Quota], dialect: &Dialect) -> Refusal {
@@ -83,7 +90,8 @@ mod tests {
     fn headers_make_a_refusal_of_other_statuses() {
         const SPENT: (&str, &str) = ("x-ratelimit-remaining", "0");
         const ASKS: (&str, &str) = ("retry-after", "60");
-        let cases: [(u16, Lines, Option<Refusal>); 16] = [
+        const NONE: (&str, &str) = ("x-ratelimit-limit", "0");
+        let cases: [(u16, Lines, Option<Refusal>); 22] = [
             (200, &[SPENT, ASKS], None),
             (404, &[SPENT, ASKS], None),
             (414, &[ASKS], None),
@@ -92,6 +100,12 @@ mod tests {
             (403, &[SPENT], Some(Refusal::Quota)),
             (503, &[SPENT], Some(Refusal::Quota)),
             (403, &[("x-ratelimit-remaining", "7")], None),
+            (403, &[NONE, SPENT], None),
+            (403, &[("x-ratelimit-remaining-concurrent-requests", "0")], None),
+            (400, &[("x-ratelimit-remaining-tokens", "0")], None),
+            (503, &[("x-ratelimit-remaining-tokens", "0")], Some(Refusal::Overload)),
+            (400, &[("x-ratelimit-complexity-remaining", "0")], Some(Refusal::Quota)),
+            (429, &[NONE, SPENT], Some(Refusal::Quota)),
             (403, &[ASKS], Some(Refusal::Quota)),
             (403, &[("retry-after", "")], Some(Refusal::Quota)),
             (403, &[("sforce-limit-info", "api-usage=5000/5000")], Some(Refusal::Quota)),
