@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::feedback::{Feedback, Quota, Unit};
+use crate::feedback::{Feedback, Quota, Refusal, Unit};
 use crate::limit::Limit;
 use crate::store::{Home, Lesson, Report};
 use crate::upstream::Upstream;
@@ -20,8 +20,11 @@ pub(crate) fn memory(upstream: &Upstream) -> Duration {
     longest.saturating_mul(WINDOWS).clamp(SHORTEST_MEMORY, LONGEST_MEMORY)
 }
 
-/// What a response reports of our limits.
+/// What a response reports of our limits: none where it was refused for anything but a quota of ours.
 pub(crate) fn reports(limits: &[Limit], feedback: &Feedback) -> Vec<Report> {
+    if !matches!(feedback.refusal(), None | Some(Refusal::Quota)) {
+        return Vec::new();
+    }
     let report = |quota: &Quota| {
         let remaining = if quota.is_spent() { 0 } else { quota.remaining()? };
         let limit = limit_of(limits, quota)?;
@@ -154,6 +157,20 @@ mod tests {
                 told.iter().map(|report| (report.term.quota, report.remaining, report.reset.as_secs())).collect();
             assert_eq!(told, expected, "{quota:?}");
         }
+    }
+
+    #[test]
+    fn a_refusal_that_is_not_for_our_quota_reports_nothing_of_it() {
+        let reported = |feedback: Feedback| {
+            let feedback = feedback.with_quota(Quota::new().with_limit(10).with_remaining(1));
+            reports(&[Limit::per_minute(100)], &feedback).len()
+        };
+        let refused = |refusal| reported(Feedback::default().with_refusal(refusal));
+        assert_eq!([reported(Feedback::default()), refused(Refusal::Quota)], [1, 1]);
+        assert_eq!(
+            [Refusal::Shared, Refusal::Service, Refusal::Lock, Refusal::Spend, Refusal::Ban].map(refused),
+            [0; 5]
+        );
     }
 
     #[test]
