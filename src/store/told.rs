@@ -117,9 +117,9 @@ impl Told {
 
 impl Guard {
     fn widened_at(&self, now: Stamp) -> u32 {
-        let length = self.lapse.as_micros() - self.since.as_micros();
-        let left = (self.lapse.as_micros() - now.as_micros()).min(length);
-        u32::try_from(i64::from(self.widened) * left / length.max(1)).unwrap_or(0)
+        let length = i128::from(self.lapse.as_micros()) - i128::from(self.since.as_micros());
+        let left = (i128::from(self.lapse.as_micros()) - i128::from(now.as_micros())).min(length);
+        u32::try_from(i128::from(self.widened) * left / length.max(1)).unwrap_or(0)
     }
 }
 
@@ -185,4 +185,21 @@ fn staggered(hold: Held, scope: &str) -> Held {
     let share = scope.bytes().take(NAME).fold(0_u16, |share, byte| share.wrapping_mul(31).wrapping_add(byte.into()));
     let later = hold.recovery.saturating_mul(share.into()) / 131_072;
     Held { until: hold.until.plus(later), recovery: hold.recovery - later, ..hold }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_guard_may_last_for_ever() {
+        let lesson = Lesson { memory: Duration::MAX, ..Lesson::default() };
+        let (now, mut told) = (Stamp::from_micros(1_795_170_949_790_213), Told::default());
+        for widened in [50, 100, 200, 400, 800, 1_000, 1_000] {
+            told.widen(now, &lesson);
+            assert_eq!((told.widened(now), told.widened(now.plus(1))), (widened, widened - 1));
+        }
+    }
 }
