@@ -178,13 +178,16 @@ impl Upstream {
     /// Learns from what responses say of the quota, where others spend it too: the limits given here are never exceeded, but
     /// fewer calls may be made.
     ///
-    /// * Where the upstream reports fewer units remaining than the log allows, the difference counts as used by others until
-    ///   the reset that it tells, or for a window. A wrong report costs one window at most. More remaining is ignored.
+    /// * Where the upstream reports fewer units remaining than the log allows, the difference, and a sixteenth more, counts as
+    ///   used by others until a sixteenth of the window after the reset that it tells, for a window and its guard at most. A
+    ///   wrong report costs no more than that. More remaining is ignored.
+    /// * A response that took longer than a sixteenth of the window is held against all calls since, so that those in flight
+    ///   do not look like others'; one that took longer than the window reports nothing.
     /// * A refusal that nothing explains widens the guard of every limit: by a twentieth of the window, then twice as much
     ///   each time, by a whole window at most. It narrows evenly, over a hundred windows, a minute at least and a day at most.
     ///
-    /// A report belongs to the limit of its window, else to the one with the least quota that is no less than the limit
-    /// reported. It costs a store call for each response that reports, one at a time.
+    /// A report belongs to the limit of its window, else to the only one, else to the one with the least quota that is no less
+    /// than the limit reported. It costs a store call for each response that reports, one at a time.
     #[must_use]
     pub const fn learn_from_responses(mut self) -> Self {
         self.learns = true;
