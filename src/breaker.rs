@@ -51,8 +51,8 @@ impl Breaker {
 
     /// Takes note of a response.
     pub(crate) fn hear(&self, home: &Home, pass: &Pass, status: StatusCode, refusal: Option<Refusal>, now: Instant) {
-        if refusal.is_some() {
-            return; // Refused for a limit, a call is not judged by who makes it.
+        if refusal.is_some() || status.is_server_error() {
+            return; // Refused for a limit, or failed, a call is not judged by who makes it.
         }
         let upstream = &*self.upstream;
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
@@ -135,7 +135,7 @@ mod tests {
             (&[(401, None), (403, None)], true),
             (&[(401, None), (200, None), (401, None)], false),
             (&[(401, None), (404, None), (401, None)], false),
-            (&[(401, None), (500, None), (401, None)], false),
+            (&[(401, None), (500, None), (401, None)], true),
             (&[(401, None), (302, None), (403, None)], false),
             (&[(400, None), (407, None), (429, QUOTA)], false),
             (&[(403, QUOTA), (403, QUOTA), (403, QUOTA)], false),

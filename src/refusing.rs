@@ -29,8 +29,9 @@ pub(crate) fn hold(upstream: &Upstream, home: &Home, feedback: &Feedback, random
         Some(wait) => vec![wait + feedback.margin()],
         None => upstream.backoff.waits(random),
     };
-    // A lock is somebody else's doing: nothing is to be shrunk for it.
-    hold.recovery = if refusal == Refusal::Lock { Duration::ZERO } else { upstream.recovery };
+    // What is somebody else's doing, or no matter of pace, is no reason to come slower.
+    let of_pace = matches!(refusal, Refusal::Quota | Refusal::Seats | Refusal::Overload);
+    hold.recovery = if of_pace { upstream.recovery } else { Duration::ZERO };
     if told.is_none() {
         // Waits grow up to the longest only if a refusal after the longest is still the next in a row.
         hold.memory = upstream.backoff.longest();

@@ -151,6 +151,7 @@ impl Upstream {
     }
 
     /// How long after a hold calls come slower than the limits allow: at first at a tenth of the rate. At most an hour.
+    /// After what is no matter of pace, such as a lock or a ban, they come at full rate.
     #[must_use]
     pub const fn recovery(mut self, recovery: Duration) -> Self {
         self.recovery = recovery;
@@ -197,9 +198,9 @@ impl Upstream {
     /// Refuses a scope's calls with [`Error::Unauthorized`](crate::Error::Unauthorized), at the cost of no slot, once its
     /// last `in_a_row` responses were 401 or 403: some upstreams ban an address that goes on. After a pause one call is let
     /// through to see. If it gets 401 or 403 as well, the next pause is longer, as those of [`backoff`](Upstream::backoff)
-    /// are; any other response lets all calls through again.
+    /// are; any other response below 500 lets all calls through again.
     ///
-    /// A refusal for a limit, a 403 included, neither counts nor ends a row. Only calls through the middleware count and are
+    /// A refusal for a limit, a 403 included, and a failure of the upstream's neither count nor end a row. Only calls through the middleware count and are
     /// refused: of others nobody sees the response. Each process counts for itself, and forgets a row after an hour of silence.
     #[must_use]
     pub const fn break_after_unauthorized(mut self, in_a_row: u32) -> Self {
