@@ -65,8 +65,11 @@ do
         for i = 1, units do entries[i] = entry end
         redis.call('RPUSH', log_key, unpack(entries))
       end
-      -- From now on, which is when its newest entry starts.
-      if time then redis.call('PEXPIRE', log_key, keep) end
+      if time then
+        -- Seconds, which tostring keeps, and the milliseconds beyond them.
+        local ms = math.floor(time[2] / 1000) + keep
+        redis.call('PEXPIREAT', log_key, time[1] + math.floor(ms / 1000) .. string.sub('00' .. ms % 1000, -3))
+      end
       return { now, 0, 0, 0, 1, 0, callers }
     end
   end
