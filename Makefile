@@ -2,6 +2,7 @@
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .PHONY: test bench redis examples check deny
+.PHONY: test redis examples check deny compare
 
 # All tests, against redis-servers that they start themselves on free ports and stop again.
 test: redis
@@ -19,6 +20,14 @@ redis:
 	@command -v redis-server >/dev/null || { \
 		$(SUDO) apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends redis-server; }
+
+# Outgate beside other libraries, in eight minutes: writes compare/RESULTS.md.
+compare: redis
+	@{ command -v node && command -v npm && python3 -c 'import ensurepip'; } >/dev/null 2>&1 || { \
+		$(SUDO) apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends nodejs npm python3-venv; }
+	@cd compare && python3 -B -m unittest --quiet test_figures
+	python3 -B compare/run.py
 
 # Licences, duplicates and sources of the dependencies; needs cargo-deny.
 deny:
