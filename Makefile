@@ -1,8 +1,7 @@
 # Every target works on a Debian machine with nothing but Rust.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: test bench redis examples check deny
-.PHONY: test redis examples check deny compare
+.PHONY: test bench compare redis check deny
 
 # All tests, against redis-servers that they start themselves on free ports and stop again.
 test: redis

@@ -1,0 +1,47 @@
+//! What the servers of the model had to do.
+
+use std::time::Duration;
+
+use outgate::store::{Ask, Grant};
+
+use crate::service::callers;
+
+/// Counts of all servers together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) asks: u32,
+    /// Asks after which somebody had to wait.
+    pub(crate) waiting: u32,
+    pub(crate) hand_backs: u32,
+    /// Callers that were asked for.
+    pub(crate) callers: u32,
+    /// For how long each server was busy.
+    pub(crate) busy: Vec<Duration>,
+    /// How long each call took, as the process saw it.
+    pub(crate) round_trips: Vec<Duration>,
+}
+
+impl Tally {
+    /// Nothing yet.
+    pub(crate) fn of(servers: usize) -> Self {
+        Self { busy: vec![Duration::ZERO; servers], ..Self::default() }
+    }
+
+    pub(crate) fn ask(&mut self, ask: &Ask, grant: &Grant) {
+        let callers = callers(ask);
+        self.asks += 1;
+        self.callers += callers;
+        self.waiting += u32::from(grant.answered() < callers);
+    }
+
+    /// A server was busy for so long.
+    pub(crate) fn busy(&mut self, server: usize, time: Duration) {
+        if let Some(busy) = self.busy.get_mut(server) {
+            *busy += time;
+        }
+    }
+
+    pub(crate) fn calls(&self) -> u32 {
+        self.asks + self.hand_backs
+    }
+}
