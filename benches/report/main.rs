@@ -3,20 +3,28 @@
 //! `make bench` writes `benches/REPORT.md` and the charts beside it. For a part of it, name sections:
 //! `cargo bench --bench report -- latency throughput --quick`.
 
+mod allocations;
 mod baselines;
 mod bytes;
 mod callers;
 mod chart;
 mod contender;
+mod growth;
 mod latency;
+mod lateness;
 mod length;
+mod memory;
+mod middleware;
 mod page;
 mod race;
 mod saturated;
+mod scopes;
 mod server;
 mod sizes;
 mod spread;
+mod throttles;
 mod throughput;
+mod turns;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -28,7 +36,7 @@ use crate::server::{Failure, Server};
 
 type Section = fn(&mut Page) -> Result<(), Failure>;
 
-const SECTIONS: [(&str, Section); 7] = [
+const SECTIONS: [(&str, Section); 13] = [
     ("latency", latency::run),
     ("throughput", throughput::run),
     ("bytes", bytes::run),
@@ -36,6 +44,12 @@ const SECTIONS: [(&str, Section); 7] = [
     ("saturated", saturated::run),
     ("callers", callers::run),
     ("sizes", sizes::run),
+    ("memory", memory::run),
+    ("middleware", middleware::run),
+    ("scopes", scopes::run),
+    ("allocations", allocations::run),
+    ("growth", growth::run),
+    ("lateness", lateness::run),
 ];
 
 fn main() -> ExitCode {

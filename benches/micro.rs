@@ -1,0 +1,122 @@
+//! The smallest parts of a decision, one by one.
+//!
+//! `cargo bench --bench micro`
+
+#![allow(clippy::expect_used, reason = "what is not granted is no measurement")]
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, SystemTime};
+
+use divan::{Bencher, black_box};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use outgate::store::{Ask, Home, Log, Run};
+use outgate::{Feedback, Limit, MemoryStore, SlidingLog, Stamp, Store, Term, Throttle, Upstream};
+
+fn main() {
+    divan::main();
+}
+
+/// The rule, on a log whose quota is used up.
+#[divan::bench(args = [100, 5_000, 1_000_000])]
+fn earliest(bencher: Bencher<'_, '_>, quota: u32) {
+    let mut log = SlidingLog::new();
+    for start in 0..i64::from(quota) {
+        log.append(Stamp::from_micros(start), 1, 60_000_000);
+    }
+    let (now, terms) = (Stamp::from_micros(i64::from(quota)), [Term::new(quota, 60_000_000)]);
+    bencher.bench_local(|| black_box(&log).earliest(black_box(now), black_box(&terms), 1));
+}
+
+/// The same with several limits.
+#[divan::bench(args = [1, 2, 3, 4])]
+fn earliest_of_terms(bencher: Bencher<'_, '_>, terms: usize) {
+    let mut log = SlidingLog::new();
+    for start in 0..5_000 {
+        log.append(Stamp::from_micros(start), 1, 60_000_000);
+    }
+    let all = [Term::new(5_000, 60_000_000), Term::new(4_000, 6_000_000), Term::new(100, 600_000), Term::new(9, 6_000)];
+    let (now, terms) = (Stamp::from_micros(5_000), all.get(..terms).unwrap_or(&all));
+    bencher.bench_local(|| black_box(&log).earliest(black_box(now), black_box(terms), 1));
+}
+
+/// A message for one caller, on a store in memory: in one scope after another.
+#[divan::bench(args = [1, 100_000], sample_size = 100_000, sample_count = 20)]
+fn book(bencher: Bencher<'_, '_>, scopes: usize) {
+    let (store, logs) = (MemoryStore::new(), [Log::new("calls", [Term::new(1_000_000, 100_000)])]);
+    let mut asks: Vec<Ask> =
+        homes(scopes).into_iter().map(|home| Ask::new(home, 1, 0, logs.clone(), vec![Run::new(1, [1])])).collect();
+    let (mut number, mut next) = (0, 0);
+    bencher.bench_local(|| {
+        (number, next) = (number + 1, (next + 1) % scopes);
+        let ask = &mut asks[next];
+        ask.number = number;
+        at_once(store.book(ask)).expect("memory never fails")
+    });
+}
+
+/// The same without a message, where the store has its answer at hand.
+#[divan::bench(args = [1, 100_000], sample_size = 100_000, sample_count = 20)]
+fn at_hand(bencher: Bencher<'_, '_>, scopes: usize) {
+    let (store, logs) = (MemoryStore::new(), [Log::new("calls", [Term::new(1_000_000, 100_000)])]);
+    let (homes, mut next) = (homes(scopes), 0);
+    bencher.bench_local(|| {
+        next = (next + 1) % scopes;
+        store.at_hand(&homes[next], &logs, &[1]).expect("nobody else waits")
+    });
+}
+
+/// Homes in an order in which none lies beside the one before.
+fn homes(scopes: usize) -> Vec<Home> {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut homes: Vec<_> = (0..scopes as u128).map(|scope| Home::new("up", Some(&format!("{scope:032x}")))).collect();
+    random.shuffle(&mut homes);
+    homes
+}
+
+/// What a future has at hand.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(ready) => ready,
+        Poll::Pending => unreachable!("a store in memory never waits"),
+    }
+}
+
+/// A permit for now, in memory.
+#[divan::bench(args = ["", "merchant-000042"], sample_size = 1_000)]
+fn try_acquire(bencher: Bencher<'_, '_>, scope: &str) {
+    let upstream = Upstream::new("up").limit(Limit::new(1_000_000, Duration::from_millis(100)));
+    let throttle = Throttle::builder().upstream(upstream).build().expect("an upstream in order");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    bencher.bench_local(|| {
+        let acquire = throttle.try_acquire("up");
+        let acquire = if scope.is_empty() { acquire } else { acquire.scope(scope) };
+        runtime.block_on(async { acquire.await.map(drop) }).expect("a free slot");
+    });
+}
+
+/// A response whose headers say nothing about a quota, and one with the headers of GitHub.
+#[divan::bench(args = [false, true], sample_size = 1_000)]
+fn read_headers(bencher: Bencher<'_, '_>, told: bool) {
+    let any = [
+        ("date", "Tue, 14 Nov 2023 22:13:20 GMT"),
+        ("content-type", "application/json; charset=utf-8"),
+        ("cache-control", "private, max-age=60, s-maxage=60"),
+        ("etag", "\"7638417db6d59f3c431d3e1f261cc637155684cd\""),
+        ("server", "github.com"),
+        ("x-github-request-id", "C0DE:1A2B:3C4D5E:6F7081:6553F100"),
+    ];
+    let quota = [
+        ("x-ratelimit-limit", "5000"),
+        ("x-ratelimit-remaining", "4987"),
+        ("x-ratelimit-reset", "1700003600"),
+        ("x-ratelimit-used", "13"),
+        ("x-ratelimit-resource", "core"),
+    ];
+    let lines = any.iter().chain(if told { &quota[..] } else { &[] });
+    let line = |&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+    let headers: HeaderMap = lines.map(line).collect();
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    bencher.bench_local(|| Feedback::read(StatusCode::OK, black_box(&headers), now));
+}
