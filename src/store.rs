@@ -48,9 +48,9 @@ pub(crate) const MAX_SILENCE: i64 = 30_000_000;
 /// 4. A slot handed back can be given again.
 /// 5. Handing back twice, or something never given, changes nothing.
 /// 6. An empty log means no wait.
-/// 7. A hold delays every later slot and no earlier one.
+/// 7. A hold delays every later slot and no earlier one; so does what is learned of others' use, for a span at most.
 /// 8. Homes do not affect each other.
-/// 9. After the longest span of silence nothing is stored.
+/// 9. After the longest span of silence nothing is stored, but a hold or a wider guard that still lasts.
 /// 10. The answer does not depend on the caller's clock.
 /// 11. The same message sent twice acts once, asks and hand-backs alike.
 ///

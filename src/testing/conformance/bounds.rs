@@ -8,7 +8,8 @@ use super::Subject;
 use super::desk::{Desk, at, fresh_home, granted, log};
 use super::history::History;
 use super::law::Law;
-use crate::store::{Answer, Cause, Grant, Home, Run, Slots};
+use crate::Term;
+use crate::store::{Answer, Cause, Grant, Home, Report, Run, Slots};
 
 const HISTORIES: u64 = 15;
 
@@ -55,6 +56,29 @@ pub async fn law_7(subject: &dyn Subject) {
     subject.clock().set(at(1_000_001));
     let grant = desk.book(1, Run::new(1, [1])).await;
     law.equal(&grant.answers, &vec![granted(1, at(1_000_001))], "at its end it is over");
+    what_is_learned_delays(law, subject).await;
+}
+
+/// What is learned of others' use delays like a hold, for a span at the most.
+async fn what_is_learned_delays(law: Law, subject: &dyn Subject) {
+    subject.clock().set(at(0));
+    let mut desk = Desk::new(law, subject.store(), [log("calls", 3, 100_000)]);
+    let report = |remaining, reset| {
+        let window = Duration::from_millis(100);
+        Report::new(Term::new(3, 100_000), window, remaining, Duration::from_micros(reset))
+    };
+    law.equal(&desk.learn(report(3, 50_000)).await.foreign, &0, "as much is left as the log allows");
+    law.equal(&desk.learn(report(9, 50_000)).await.foreign, &0, "more is ignored");
+    let grant = desk.book(1, Run::new(1, [1])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(0))], "nothing is delayed");
+    law.holds(desk.learn(report(0, 1_000_000)).await.foreign >= 2, "two that are not ours are missing");
+    desk.horizon = Duration::ZERO;
+    let grant = desk.book(1, Run::new(1, [1])).await;
+    law.holds(grant.answers.is_empty() && grant.next > at(0), "the next waits");
+    law.holds(grant.next <= at(100_000), "for a span at the most");
+    subject.clock().set(at(100_000));
+    let grant = desk.book(1, Run::new(1, [1])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(100_000))], "after a span it is over");
 }
 
 /// Homes do not affect each other.

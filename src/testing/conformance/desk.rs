@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::law::Law;
 use crate::log::Stamp;
-use crate::store::{Answer, Ask, Grant, HandBack, Hold, Home, Log, LogUsage, Run, Slots};
+use crate::store::{Answer, Ask, Grant, HandBack, Hold, Home, Learned, Lesson, Log, LogUsage, Report, Run, Slots};
 use crate::{Store, Term};
 
 /// When every history begins: far from zero, so that no digit of a real stamp is spared.
@@ -91,6 +91,12 @@ impl<'a> Desk<'a> {
 
     pub(super) async fn hold(&self, wait: Duration) {
         self.law.answered(self.store.hold(&self.home, &Hold::new(wait)).await);
+    }
+
+    /// The upstream reports what is left of the first log.
+    pub(super) async fn learn(&self, report: Report) -> Learned {
+        let lesson = Lesson { reports: vec![report], ..Lesson::default() };
+        self.law.answered(self.store.learn(&self.home, &self.logs[0], &lesson).await)
     }
 
     pub(super) async fn usage(&self) -> Vec<LogUsage> {
