@@ -5,10 +5,12 @@ mod foreign;
 mod hold;
 pub(crate) mod ledger;
 mod lesson;
+mod logs;
 mod memory;
 mod message;
 #[cfg(feature = "redis")]
 mod redis;
+mod senders;
 mod told;
 
 use std::fmt;

@@ -25,6 +25,10 @@ struct Step {
 pub(super) struct Foreign(Vec<Step>);
 
 impl Foreign {
+    pub(super) const fn none() -> Self {
+        Self(Vec::new())
+    }
+
     /// What of it still counts.
     pub(super) fn at(&self, now: Stamp) -> Self {
         Self(self.0.iter().filter(|step| step.lapse > now).cloned().collect())

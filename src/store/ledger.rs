@@ -2,10 +2,11 @@
 //!
 //! `lua/book.lua`, `hand_back.lua`, `hold.lua`, `learn.lua` and `usage.lua` say the same in Redis, part for part.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::decision::{Bounds, View};
+use super::logs::Logs;
+use super::senders::Senders;
 use super::told::Told;
 use super::{
     Answer, Ask, Cause, Grant, HandBack, Hold, Home, Incident, Lesson, Log, LogUsage, MAX_MEMORY, MAX_SILENCE,
@@ -18,17 +19,21 @@ use crate::log::{SlidingLog, Stamp};
 /// How many senders it takes to look for those that are gone.
 const MANY_SENDERS: usize = 64;
 
-/// The logs of one home, what the upstream told, and who is asking.
+/// Where an upstream has told nothing.
+static NOTHING: Told = Told::nothing();
+
+/// The logs of one home, what the upstream told, and who is asking. There are as many of them as scopes: what few need lies
+/// apart.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    logs: HashMap<Arc<str>, SlidingLog>,
-    told: Told,
+    logs: Logs,
+    told: Option<Box<Told>>,
     /// A caller of large cost that nobody may overtake.
-    claim: Option<Claim>,
+    claim: Option<Box<Claim>>,
     /// Processes with callers that wait, and when each entry lapses: its promised next ask, and some slack.
-    asking: HashMap<u64, Stamp>,
+    asking: Senders<Stamp>,
     /// The last message of each process, so that it acts once when it comes twice.
-    seen: HashMap<u64, Seen>,
+    seen: Senders<Seen>,
 }
 
 #[derive(Debug)]
@@ -42,21 +47,21 @@ struct Claim {
 struct Seen {
     number: u64,
     until: Stamp,
-    answers: Vec<Answer>,
+    answers: Box<[Answer]>,
     next: Stamp,
 }
 
 impl Ledger {
     /// Decides on an ask; `all` is what was told of the whole upstream, where this is the home of a scope.
     pub(crate) fn book(&mut self, now: Stamp, all: Option<&Told>, ask: &Ask) -> Result<Grant, StoreError> {
-        let heeded = self.told.heed(now, all, &ask.home);
+        let heeded = self.told().heed(now, all, &ask.home);
         if let Some(seen) = self.seen(now, ask.sender, ask.number)? {
-            return Ok(grant(now, seen.answers.clone(), seen.next, heeded.held()));
+            return Ok(grant(now, seen.answers.to_vec(), seen.next, heeded.held()));
         }
         // Read.
-        let others = self.asking.iter().filter(|&(&sender, &lapse)| sender != ask.sender && lapse > now).count();
-        let was_asking = self.asking.get(&ask.sender).is_some_and(|&lapse| lapse > now);
-        let claim = self.claim.as_ref().filter(|claim| claim.lapse > now);
+        let others = self.asking.iter().filter(|&(sender, &lapse)| sender != ask.sender && lapse > now).count();
+        let was_asking = self.asking.get(ask.sender).is_some_and(|&lapse| lapse > now);
+        let claim = self.claim.as_deref().filter(|claim| claim.lapse > now);
         let had_claim = claim.is_some_and(|claim| claim.sender == ask.sender);
         let others_claim = claim.filter(|claim| claim.sender != ask.sender).map(|claim| claim.start);
 
@@ -78,13 +83,13 @@ impl Ledger {
             self.append(log, &starts, now, retention);
         }
         if waiting {
-            self.asking.retain(|_, lapse| *lapse > now);
+            self.asking.retain(|&lapse| lapse > now);
             self.asking.insert(ask.sender, promised);
         } else if was_asking {
-            self.asking.remove(&ask.sender);
+            self.asking.remove(ask.sender);
         }
         if claiming {
-            self.claim = Some(Claim { sender: ask.sender, start: decision.next, lapse: promised });
+            self.claim = Some(Box::new(Claim { sender: ask.sender, start: decision.next, lapse: promised }));
         } else if had_claim {
             self.claim = None;
         }
@@ -114,26 +119,30 @@ impl Ledger {
     }
 
     pub(crate) fn hold(&mut self, now: Stamp, hold: &Hold) -> Incident {
-        self.told.hold(now, hold)
+        self.told_mut().hold(now, hold)
     }
 
     /// Takes note of what others use. Says how much that is, and whether a refusal is left that nothing explains.
     pub(crate) fn learn(&mut self, now: Stamp, log: &Log, lesson: &Lesson) -> (u32, bool) {
         let empty = SlidingLog::new();
-        self.told.learn(now, log, self.logs.get(&log.name).unwrap_or(&empty), lesson)
+        let entries = self.logs.get(&log.name).unwrap_or(&empty);
+        let learned = self.told.get_or_insert_default().learn(now, log, entries, lesson);
+        // Mostly nobody else uses the quota.
+        self.told.take_if(|told| told.is_nothing());
+        learned
     }
 
     /// What the upstream told of this home.
-    pub(crate) const fn told(&self) -> &Told {
-        &self.told
+    pub(crate) fn told(&self) -> &Told {
+        self.told.as_deref().unwrap_or(&NOTHING)
     }
 
-    pub(crate) const fn told_mut(&mut self) -> &mut Told {
-        &mut self.told
+    pub(crate) fn told_mut(&mut self) -> &mut Told {
+        self.told.get_or_insert_default()
     }
 
     pub(crate) fn usage(&self, now: Stamp, all: Option<&Told>, home: &Home, logs: &[Log]) -> Vec<LogUsage> {
-        let heeded = self.told.heed(now, all, home);
+        let heeded = self.told().heed(now, all, home);
         let empty = SlidingLog::new();
         let of_log = |log: &Log| {
             let entries = self.logs.get(&log.name).unwrap_or(&empty);
@@ -153,15 +162,15 @@ impl Ledger {
 
     /// Whether nothing here means anything any more.
     pub(crate) fn is_spent(&self, now: Stamp) -> bool {
-        self.logs.values().all(|log| log.is_spent(now))
-            && self.told.is_spent(now)
+        self.logs.iter().all(|log| log.is_spent(now))
+            && self.told().is_spent(now)
             && self.claim.as_ref().is_none_or(|claim| claim.lapse <= now)
-            && self.asking.values().all(|&lapse| lapse <= now)
-            && self.seen.values().all(|seen| seen.until <= now)
+            && self.asking.iter().all(|(_, &lapse)| lapse <= now)
+            && self.seen.iter().all(|(_, seen)| seen.until <= now)
     }
 
     fn seen(&self, now: Stamp, sender: u64, number: u64) -> Result<Option<&Seen>, StoreError> {
-        match self.seen.get(&sender).filter(|seen| seen.until > now) {
+        match self.seen.get(sender).filter(|seen| seen.until > now) {
             Some(seen) if seen.number > number => Err(StoreError::outdated()),
             Some(seen) if seen.number == number => Ok(Some(seen)),
             _ => Ok(None),
@@ -170,11 +179,11 @@ impl Ledger {
 
     fn remember(&mut self, now: Stamp, sender: u64, number: u64, memory: i64, answers: &[Answer], next: Stamp) {
         if self.seen.len() >= MANY_SENDERS {
-            self.seen.retain(|_, seen| seen.until > now);
+            self.seen.retain(|seen| seen.until > now);
         }
         // Not for less long than the message before: a late copy of that must not act.
-        let before = self.seen.get(&sender).map_or(now, |seen| seen.until);
-        let seen = Seen { number, until: now.plus(memory).max(before), answers: answers.to_vec(), next };
+        let before = self.seen.get(sender).map_or(now, |seen| seen.until);
+        let seen = Seen { number, until: now.plus(memory).max(before), answers: answers.into(), next };
         self.seen.insert(sender, seen);
     }
 
@@ -182,7 +191,7 @@ impl Ledger {
         if starts.is_empty() {
             return;
         }
-        let entries = self.logs.entry(Arc::clone(&log.name)).or_default();
+        let entries = self.logs.entry(&log.name);
         for &start in starts {
             entries.append(start, 1, retention);
         }

@@ -42,7 +42,7 @@ enum Clock {
 
 #[derive(Debug, Default)]
 struct Shard {
-    ledgers: HashMap<Home, Ledger>,
+    ledgers: HashMap<Home, Box<Ledger>>,
     /// How many homes it takes to look for silent ones again: twice as many as were left the last time.
     sweep_at: usize,
 }
@@ -158,6 +158,6 @@ impl Store for MemoryStore {
         let all = self.told_all(home);
         let shard = lock(self.shard(home));
         let none = Ledger::default();
-        Ok(shard.ledgers.get(home).unwrap_or(&none).usage(self.now(), all.as_ref(), home, logs))
+        Ok(shard.ledgers.get(home).map_or(&none, Box::as_ref).usage(self.now(), all.as_ref(), home, logs))
     }
 }

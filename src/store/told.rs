@@ -37,6 +37,14 @@ pub(super) struct Heeded<'a> {
 }
 
 impl Told {
+    pub(super) const fn nothing() -> Self {
+        Self { hold: None, guard: None, foreign: Foreign::none() }
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        self.hold.is_none() && self.guard.is_none() && self.foreign.is_empty()
+    }
+
     /// What of it still matters.
     fn at(&self, now: Stamp) -> Self {
         let guard = self.guard.filter(|guard| guard.lapse > now);
