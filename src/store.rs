@@ -133,7 +133,12 @@ impl Home {
     /// The home of the whole upstream, where this is that of a scope.
     #[must_use]
     pub fn of_upstream(&self) -> Option<Self> {
-        (self.upstream < self.name.len()).then(|| Self::new(&self.name[..self.upstream], None))
+        self.is_of_scope().then(|| Self::new(&self.name[..self.upstream], None))
+    }
+
+    /// Whether it is that of one scope of an upstream.
+    pub(crate) fn is_of_scope(&self) -> bool {
+        self.upstream < self.name.len()
     }
 
     /// The upstream's part of the name, and the rest.

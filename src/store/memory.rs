@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -27,6 +28,8 @@ const SHARDS: usize = 16;
 #[derive(Clone)]
 pub struct MemoryStore {
     shards: Arc<[Mutex<Shard>]>,
+    /// Until when anything matters that was told of the whole of some upstream: mostly nothing ever was.
+    told_until: Arc<AtomicI64>,
     hasher: RandomState,
     clock: Clock,
 }
@@ -73,7 +76,7 @@ impl MemoryStore {
 
     fn on(clock: Clock) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, hasher: RandomState::new(), clock }
+        Self { shards, told_until: Arc::new(AtomicI64::new(i64::MIN)), hasher: RandomState::new(), clock }
     }
 
     fn now(&self) -> Stamp {
@@ -84,11 +87,23 @@ impl MemoryStore {
         }
     }
 
-    /// What was told of the whole upstream, where a home is that of a scope.
+    /// What was told of the whole upstream, where a home is that of a scope, and any of it may still matter.
     fn told_all(&self, home: &Home) -> Option<Told> {
+        // Whoever asks after a hold was set sees it: that is entered before its message is answered.
+        let until = self.told_until.load(Ordering::Acquire);
+        if until == i64::MIN || until <= self.now().as_micros() {
+            return None;
+        }
         let home = home.of_upstream()?;
         let shard = lock(self.shard(&home));
         Some(shard.ledgers.get(&home)?.told().clone())
+    }
+
+    /// Takes note of until when that which was told of a home matters to all scopes of its upstream.
+    fn note_told(&self, home: &Home, told: &Told) {
+        if !home.is_of_scope() {
+            self.told_until.fetch_max(told.until().as_micros(), Ordering::Release);
+        }
     }
 
     fn shard(&self, home: &Home) -> &Mutex<Shard> {
@@ -140,15 +155,21 @@ impl Store for MemoryStore {
     }
 
     async fn hold(&self, home: &Home, hold: &Hold) -> Result<Incident, StoreError> {
-        Ok(self.with(home, |ledger, now| ledger.hold(now, hold)))
+        Ok(self.with(home, |ledger, now| {
+            let incident = ledger.hold(now, hold);
+            self.note_told(home, ledger.told());
+            incident
+        }))
     }
 
     async fn learn(&self, home: &Home, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
         let (foreign, unexplained) = self.with(home, |ledger, now| ledger.learn(now, log, lesson));
         let all = home.of_upstream();
-        Ok(self.with(all.as_ref().unwrap_or(home), |ledger, now| {
+        let all = all.as_ref().unwrap_or(home);
+        Ok(self.with(all, |ledger, now| {
             if unexplained {
                 ledger.told_mut().widen(now, lesson);
+                self.note_told(all, ledger.told());
             }
             Learned::new(foreign, ledger.told().widened(now))
         }))

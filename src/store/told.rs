@@ -56,6 +56,12 @@ impl Told {
         self.held(now).is_none() && self.guard.is_none_or(|guard| guard.lapse <= now) && self.foreign.is_spent(now)
     }
 
+    /// Until when the hold or the guard may matter.
+    pub(super) fn until(&self) -> Stamp {
+        let (hold, guard) = (self.hold.map(|hold| hold.forgotten), self.guard.map(|guard| guard.lapse));
+        hold.max(guard).unwrap_or(Stamp::from_micros(i64::MIN))
+    }
+
     /// The hold, while it means anything.
     fn held(&self, now: Stamp) -> Option<Held> {
         self.hold.filter(|hold| hold.forgotten > now)
