@@ -55,6 +55,7 @@ pub(crate) const MAX_SILENCE: i64 = 30_000_000;
 /// 9. After the longest span of silence nothing is stored, but a hold or a wider guard that still lasts.
 /// 10. The answer does not depend on the caller's clock.
 /// 11. The same message sent twice acts once, asks and hand-backs alike.
+/// 12. What is at hand is what a message would be granted at once.
 ///
 /// Every call must end: a store that cannot be reached is an error, not a wait. A call that fails may have acted; its
 /// caller sends the same message, with the same number, again.
@@ -67,10 +68,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// When the log could not be reached, or the answer not be read.
     async fn book(&self, ask: &Ask) -> Result<Grant, StoreError>;
 
-    /// Books a slot that starts now, where the store has its answer at hand, nothing is held, and no other process waits:
-    /// when it starts. `None` decides nothing: then the answer is [`Store::book`]'s.
+    /// Books a slot that starts now, where the answer is at hand: nothing is held, nobody waits, and there is room. Says when
+    /// it starts. `costs` are those of a [`Run`]. `None` decides nothing: the answer is [`Store::book`]'s then.
     ///
     /// Nothing of it is remembered: unlike a message it cannot be lost.
+    ///
+    /// # Default
+    ///
+    /// No answer is ever at hand.
     fn at_hand(&self, home: &Home, logs: &[Log], costs: &[u32]) -> Option<Stamp> {
         let _ = (home, logs, costs);
         None

@@ -80,7 +80,7 @@ impl Ledger {
 
         // Write.
         for ((log, starts), retention) in ask.logs.iter().zip(view.into_added()).zip(retentions.clone()) {
-            self.append(log, &starts, now, retention);
+            self.append(log, &starts, 1, now, retention);
         }
         if waiting {
             self.asking.retain(|&lapse| lapse > now);
@@ -98,6 +98,25 @@ impl Ledger {
             self.remember(now, ask.sender, ask.number, memory, &decision.answers, decision.next);
         }
         Ok(grant(now, decision.answers, decision.next, held))
+    }
+
+    /// Enters a slot that starts now, where that takes no deciding: nothing was told that may delay it, nobody waits, and
+    /// there is room in every log. Says whether it did.
+    pub(crate) fn book_at_hand(&mut self, now: Stamp, all: Option<&Told>, logs: &[Log], costs: &[u32]) -> bool {
+        let is_told = self.told.as_deref().into_iter().chain(all).any(|told| told.may_delay(now));
+        let is_claimed = self.claim.as_ref().is_some_and(|claim| claim.lapse > now);
+        let is_asked_for = || self.asking.iter().any(|(_, &lapse)| lapse > now);
+        let is_free = |(log, &cost): (&Log, &u32)| {
+            let entries = self.logs.get(&log.name);
+            cost <= log.largest_cost() && entries.is_none_or(|entries| entries.earliest(now, &log.terms, cost) == now)
+        };
+        if is_told || is_claimed || is_asked_for() || !logs.iter().zip(costs).all(is_free) {
+            return false;
+        }
+        for (log, &cost) in logs.iter().zip(costs) {
+            self.append(log, &[now], cost, now, log.retention());
+        }
+        true
     }
 
     pub(crate) fn hand_back(&mut self, now: Stamp, message: &HandBack) -> Result<(), StoreError> {
@@ -187,13 +206,14 @@ impl Ledger {
         self.seen.insert(sender, seen);
     }
 
-    fn append(&mut self, log: &Log, starts: &[Stamp], now: Stamp, retention: i64) {
+    /// Enters starts, each of so many units, as of `now`.
+    fn append(&mut self, log: &Log, starts: &[Stamp], units: u32, now: Stamp, retention: i64) {
         if starts.is_empty() {
             return;
         }
         let entries = self.logs.entry(&log.name);
         for &start in starts {
-            entries.append(start, 1, retention);
+            entries.append(start, units, retention);
         }
         entries.trim(now, log.largest_quota());
     }

@@ -28,7 +28,7 @@ const SHARDS: usize = 16;
 #[derive(Clone)]
 pub struct MemoryStore {
     shards: Arc<[Mutex<Shard>]>,
-    /// Until when anything matters that was told of the whole of some upstream: mostly nothing ever was.
+    /// Until when what was told of the whole of some upstream may delay a start: mostly nothing ever was.
     told_until: Arc<AtomicI64>,
     hasher: RandomState,
     clock: Clock,
@@ -87,7 +87,7 @@ impl MemoryStore {
         }
     }
 
-    /// What was told of the whole upstream, where a home is that of a scope, and any of it may still matter.
+    /// What was told of the whole upstream, where a home is that of a scope, and any of it may delay a start.
     fn told_all(&self, home: &Home) -> Option<Told> {
         // Whoever asks after a hold was set sees it: that is entered before its message is answered.
         let until = self.told_until.load(Ordering::Acquire);
@@ -99,7 +99,7 @@ impl MemoryStore {
         Some(shard.ledgers.get(&home)?.told().clone())
     }
 
-    /// Takes note of until when that which was told of a home matters to all scopes of its upstream.
+    /// Takes note of until when that which was told of a home may delay a start in any scope of its upstream.
     fn note_told(&self, home: &Home, told: &Told) {
         if !home.is_of_scope() {
             self.told_until.fetch_max(told.until().as_micros(), Ordering::Release);
@@ -148,6 +148,11 @@ impl Store for MemoryStore {
     async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
         let all = self.told_all(&ask.home);
         self.with(&ask.home, |ledger, now| ledger.book(now, all.as_ref(), ask))
+    }
+
+    fn at_hand(&self, home: &Home, logs: &[Log], costs: &[u32]) -> Option<Stamp> {
+        let all = self.told_all(home);
+        self.with(home, |ledger, now| ledger.book_at_hand(now, all.as_ref(), logs, costs).then_some(now))
     }
 
     async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {

@@ -56,10 +56,15 @@ impl Told {
         self.held(now).is_none() && self.guard.is_none_or(|guard| guard.lapse <= now) && self.foreign.is_spent(now)
     }
 
-    /// Until when the hold or the guard may matter.
+    /// Until when the hold or the guard may delay a start.
     pub(super) fn until(&self) -> Stamp {
-        let (hold, guard) = (self.hold.map(|hold| hold.forgotten), self.guard.map(|guard| guard.lapse));
+        let (hold, guard) = (self.hold.map(|hold| hold.over()), self.guard.map(|guard| guard.lapse));
         hold.max(guard).unwrap_or(Stamp::from_micros(i64::MIN))
+    }
+
+    /// Whether anything of it may delay a start.
+    pub(super) fn may_delay(&self, now: Stamp) -> bool {
+        self.until() > now || !self.foreign.is_spent(now)
     }
 
     /// The hold, while it means anything.

@@ -1,8 +1,9 @@
-//! The eleven laws of [`Store`] as checks: whoever writes a store is told here whether it is right.
+//! The twelve laws of [`Store`] as checks: whoever writes a store is told here whether it is right.
 //!
 //! One function for each law. It panics when the store breaks the law, and says which law and how. Histories are random
 //! but always the same, so that a failure repeats. Every law uses homes of its own: one store may be checked many times.
 
+mod at_hand;
 mod bounds;
 mod desk;
 mod history;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::at_hand::law_12;
 pub use self::bounds::{law_7, law_8, law_10};
 pub use self::order::{law_2, law_3};
 pub use self::quota::law_1;
@@ -57,4 +59,5 @@ pub async fn check_all(subject: &dyn Subject) {
     law_9(subject).await;
     law_10(subject).await;
     law_11(subject).await;
+    law_12(subject).await;
 }

@@ -227,7 +227,7 @@ fn timeless(said: &Said) -> Said {
     }
 }
 
-fn random_logs(rng: &mut Rng) -> Vec<Log> {
+pub(super) fn random_logs(rng: &mut Rng) -> Vec<Log> {
     let term = |rng: &mut Rng| {
         // As many short spans as long ones, so that logs of all lengths come up.
         let most = 1_000 << rng.u32(1..11);

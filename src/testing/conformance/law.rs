@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use crate::StoreError;
 
-/// One of the eleven.
+/// One of the twelve.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Law {
     pub(super) number: u8,
