@@ -31,44 +31,51 @@ pub(super) struct Decision {
 /// The logs of an ask as they will be: what they hold, and what the ask has added so far.
 #[derive(Debug)]
 pub(super) struct View<'a> {
-    logs: Vec<(Option<&'a SlidingLog>, &'a Log)>,
+    pages: Vec<Page<'a>>,
     heeded: &'a Heeded<'a>,
-    added: Vec<Vec<Stamp>>,
+}
+
+/// One of the logs: what it holds, and the starts to enter.
+#[derive(Debug)]
+struct Page<'a> {
+    log: &'a Log,
+    entries: Option<&'a SlidingLog>,
+    added: Vec<Stamp>,
+}
+
+impl Page<'_> {
+    fn nth_newest(&self, n: usize) -> Option<Stamp> {
+        match self.added.len().checked_sub(n) {
+            Some(index) => self.added.get(index).copied(),
+            None => self.entries?.nth_newest(n - self.added.len()),
+        }
+    }
 }
 
 impl<'a> View<'a> {
     pub(super) fn new(logs: impl Iterator<Item = (Option<&'a SlidingLog>, &'a Log)>, heeded: &'a Heeded<'a>) -> Self {
-        let logs: Vec<_> = logs.collect();
-        let added = vec![Vec::new(); logs.len()];
-        Self { logs, heeded, added }
+        let pages = logs.map(|(entries, log)| Page { log, entries, added: Vec::new() }).collect();
+        Self { pages, heeded }
     }
 
     /// The starts to enter into each log.
     pub(super) fn into_added(self) -> Vec<Vec<Stamp>> {
-        self.added
-    }
-
-    fn nth_newest(&self, log: usize, n: usize) -> Option<Stamp> {
-        let added = &self.added[log];
-        match added.len().checked_sub(n) {
-            Some(index) => added.get(index).copied(),
-            None => self.logs[log].0?.nth_newest(n - added.len()),
-        }
+        self.pages.into_iter().map(|page| page.added).collect()
     }
 
     /// The rule, over all logs: one common start for `times` callers of these costs.
     pub(super) fn earliest(&self, floor: Stamp, costs: &[u32], times: u32) -> Stamp {
         let mut start = floor;
-        for (index, (&cost, (_, log))) in costs.iter().zip(&self.logs).enumerate() {
+        for (page, &cost) in self.pages.iter().zip(costs) {
             let units = u64::from(cost) * u64::from(times);
-            start = self.heeded.earliest(start, log, units, |n| self.nth_newest(index, n));
+            start = self.heeded.earliest(start, page.log, units, |n| page.nth_newest(n));
         }
         start
     }
 
     fn add(&mut self, start: Stamp, costs: &[u32]) {
-        for (added, &cost) in self.added.iter_mut().zip(costs) {
-            added.extend(std::iter::repeat_n(start, cost as usize));
+        for (page, &cost) in self.pages.iter_mut().zip(costs) {
+            page.added.extend(std::iter::repeat_n(start, cost as usize));
         }
     }
 
@@ -79,8 +86,8 @@ impl<'a> View<'a> {
         let Some(first) = ask.runs.first() else {
             return 0;
         };
-        let fits = |(&cost, (_, log)): (&u32, &(_, &Log))| log.largest_cost() / cost.max(1);
-        let most = first.costs.iter().zip(&self.logs).map(fits).min().unwrap_or(0);
+        let fits = |(page, &cost): (&Page<'_>, &u32)| page.log.largest_cost() / cost.max(1);
+        let most = self.pages.iter().zip(first.costs.iter()).map(fits).min().unwrap_or(0);
         let (mut free, mut over) = (0, most.min(ask.callers().saturating_mul(processes)) + 1);
         while free + 1 < over {
             let callers = free + (over - free) / 2;
@@ -119,13 +126,15 @@ impl<'a> View<'a> {
                 decision.push(1, start, true);
             }
         }
-        self.tell_times(&mut decision, &refused, bounds.floor);
+        if !refused.is_empty() {
+            self.tell_times(&mut decision, &refused, bounds.floor);
+        }
         decision
     }
 
     /// Tells every refused caller its own time: when it could go after all those before it had gone.
     fn tell_times(&mut self, decision: &mut Decision, refused: &[(usize, &Run)], floor: Stamp) {
-        let granted: Vec<usize> = self.added.iter().map(Vec::len).collect();
+        let granted: Vec<usize> = self.pages.iter().map(|page| page.added.len()).collect();
         let mut answers = Vec::with_capacity(decision.answers.len());
         let mut refused = refused.iter().peekable();
         for (index, answer) in decision.answers.iter().enumerate() {
@@ -141,8 +150,8 @@ impl<'a> View<'a> {
             }
         }
         decision.answers = answers;
-        for (added, granted) in self.added.iter_mut().zip(granted) {
-            added.truncate(granted);
+        for (page, granted) in self.pages.iter_mut().zip(granted) {
+            page.added.truncate(granted);
         }
     }
 }
