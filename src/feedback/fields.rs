@@ -13,7 +13,7 @@ use super::tally::Key;
 use super::time_unit::TimeUnit;
 use super::{span, text};
 
-impl Reader {
+impl Reader<'_> {
     /// Reads one value of a header whose name has been understood.
     pub(super) fn quota(&mut self, name: &Name, text: &str) -> Outcome {
         match name.field {
@@ -127,7 +127,7 @@ impl Reader {
 
     fn reset(&mut self, name: &Name, text: &str) -> Outcome {
         let usual = if name.relative { Some(TimeUnit::Seconds) } else { self.dialect.reset };
-        let (now, unit) = (self.now, name.unit.or(usual));
+        let (now, unit) = (self.now(), name.unit.or(usual));
         let reset = text::joined(text, |member| Reset::parse(member, unit, now), Reset::and);
         let reset = reset.map(|reset| Reset { relative: name.relative, ..reset });
         self.add(key(name), reset.map(|_| Quota { reset, ..Quota::default() }))
@@ -150,7 +150,7 @@ impl Reader {
                 "total" | "limit" | "max" => quota.limit = number,
                 "remaining" | "left" => quota.remaining = number,
                 "used" | "count" => quota.used = number,
-                "reset" | "resets" => quota.reset = Reset::parse(value, self.dialect.reset, self.now),
+                "reset" | "resets" => quota.reset = Reset::parse(value, self.dialect.reset, self.now()),
                 _ => self.part(name, word, value),
             }
         }

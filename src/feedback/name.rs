@@ -48,7 +48,11 @@ pub(super) enum Field {
 
 /// The meaning of `name`, which is in lower case; `None` if it has no word of a limit in it.
 pub(super) fn parse(name: &str) -> Option<Name> {
-    let words: Vec<&str> = name.split(['-', '_']).collect();
+    // Most headers are about something else: they are not taken apart.
+    if !name.as_bytes().windows(5).any(|word| matches!(word, b"limit" | b"quota")) {
+        return None;
+    }
+    let words = words(name);
     let words = words.strip_prefix(&["x"]).unwrap_or(&words);
     let mark = Mark::find(words)?;
     let (owner, suffix) = (words.get(..mark.start)?, words.get(mark.end..)?);
@@ -56,6 +60,19 @@ pub(super) fn parse(name: &str) -> Option<Name> {
         Name { owner: owner.join("-"), quota: String::new(), field: Field::Whole, unit: None, relative: false };
     parsed.read(suffix);
     parsed.settle(suffix, mark.rate)
+}
+
+/// The words of a name, which is ASCII.
+fn words(name: &str) -> Vec<&str> {
+    let (mut words, mut start) = (Vec::with_capacity(8), 0);
+    for (at, byte) in name.bytes().enumerate() {
+        if byte == b'-' || byte == b'_' {
+            words.extend(name.get(start..at));
+            start = at + 1;
+        }
+    }
+    words.extend(name.get(start..));
+    words
 }
 
 /// Where the words of a name that mean a limit stand.

@@ -1,5 +1,6 @@
 //! Reads a response, header by header.
 
+use std::cell::OnceCell;
 use std::time::{Duration, SystemTime};
 
 use http::header::{AGE, HeaderName};
@@ -18,12 +19,15 @@ use super::{Feedback, date, text, usage, verdict, wait};
 /// The spellings of `Retry-After` in milliseconds.
 const IN_MILLIS: [&str; 3] = ["retry-after-ms", "x-retry-after-ms", "x-ms-retry-after-ms"];
 
+/// What a call cost.
+const COMPLEXITY: &str = "x-complexity";
+
 /// What `headers` say under `status`.
 pub(super) fn read(dialect: &Dialect, status: StatusCode, headers: &HeaderMap, received_at: SystemTime) -> Feedback {
-    let mut reader = Reader::new(*dialect, Moment::of_response(headers, received_at));
+    let mut reader = Reader::new(*dialect, headers, received_at);
     if !is_from_cache(status, headers) {
         for name in headers.keys() {
-            reader.take(name, headers);
+            reader.take(name);
         }
     }
     reader.finish(status)
@@ -31,8 +35,8 @@ pub(super) fn read(dialect: &Dialect, status: StatusCode, headers: &HeaderMap, r
 
 /// An answer from a cache tells how things stood when it was stored.
 fn is_from_cache(status: StatusCode, headers: &HeaderMap) -> bool {
-    let age = headers.get(AGE).and_then(text_of).and_then(Number::parse);
-    status.is_success() && age.is_some_and(|age| age.floor() > 0)
+    let age = || headers.get(AGE).and_then(text_of).and_then(Number::parse);
+    status.is_success() && age().is_some_and(|age| age.floor() > 0)
 }
 
 /// What became of one line of a header.
@@ -48,19 +52,34 @@ pub(super) enum Outcome {
 }
 
 /// A response that is being read.
-pub(super) struct Reader {
+pub(super) struct Reader<'a> {
     pub(super) dialect: Dialect,
-    pub(super) now: Moment,
+    headers: &'a HeaderMap,
+    received_at: SystemTime,
+    now: OnceCell<Moment>,
     pub(super) signs: Signs,
     pub(super) tally: Tally,
     invalid: Vec<HeaderName>,
     malformed: Vec<HeaderName>,
 }
 
-impl Reader {
-    fn new(dialect: Dialect, now: Moment) -> Self {
-        let (signs, tally) = (Signs::default(), Tally::default());
-        Self { dialect, now, signs, tally, invalid: Vec::new(), malformed: Vec::new() }
+impl<'a> Reader<'a> {
+    fn new(dialect: Dialect, headers: &'a HeaderMap, received_at: SystemTime) -> Self {
+        Self {
+            dialect,
+            headers,
+            received_at,
+            now: OnceCell::new(),
+            signs: Signs::default(),
+            tally: Tally::default(),
+            invalid: Vec::new(),
+            malformed: Vec::new(),
+        }
+    }
+
+    /// From when the response counts its times. Most name none.
+    pub(super) fn now(&self) -> Moment {
+        *self.now.get_or_init(|| Moment::of_response(self.headers, self.received_at))
     }
 
     fn finish(self, status: StatusCode) -> Feedback {
@@ -80,9 +99,12 @@ impl Reader {
     }
 
     /// Reads all lines of one header; it is ignored only if none of them can be read.
-    fn take(&mut self, name: &HeaderName, headers: &HeaderMap) {
-        let lines = || headers.get_all(name).iter();
+    fn take(&mut self, name: &HeaderName) {
         let parsed = name::parse(name.as_str());
+        if parsed.is_none() && !may_tell(name.as_str()) {
+            return;
+        }
+        let lines = || self.headers.get_all(name).iter();
         let outcome = match &parsed {
             // Lists may be split over several lines.
             Some(parsed) if matches!(parsed.field, Field::Bare | Field::Policy) => {
@@ -100,10 +122,10 @@ impl Reader {
 
     fn line(&mut self, name: &HeaderName, parsed: Option<&Name>, line: &HeaderValue) -> Outcome {
         let name = name.as_str();
-        if (name.ends_with("-usage") || name.ends_with("-throttle")) && line.as_bytes().starts_with(b"{") {
+        if may_be_usage(name) && line.as_bytes().starts_with(b"{") {
             return self.usage(line);
         }
-        let asks = name == "retry-after" || IN_MILLIS.contains(&name);
+        let asks = asks_to_wait(name);
         self.signs.asks_to_wait |= asks;
         let Some(text) = text_of(line) else {
             return if asks || parsed.is_some() { Outcome::Invalid } else { Outcome::Unknown };
@@ -111,14 +133,14 @@ impl Reader {
         match name {
             "retry-after" => self.retry_after(text),
             _ if asks => self.retry_after_millis(text),
-            "x-complexity" => self.cost(text),
+            COMPLEXITY => self.cost(text),
             _ if self.signs.other(name, text) => Outcome::Read,
             _ => parsed.map_or(Outcome::Unknown, |parsed| self.quota(parsed, text)),
         }
     }
 
     fn retry_after(&mut self, text: &str) -> Outcome {
-        let (now, unit) = (self.now, self.dialect.retry_after);
+        let (now, unit) = (self.now(), self.dialect.retry_after);
         let number = |text: &str| Number::parse(text).map(|number| Reset::of_number(number, unit, now).after);
         let date = |text: &str| date::parse(text).map(|moment| moment.after(now));
         let told = text::joined(text, |member| number(member).or_else(|| date(member)), Duration::max);
@@ -145,6 +167,19 @@ impl Reader {
         self.signs.cost = stricter(self.signs.cost, cost, u64::max);
         read_if(cost.is_some())
     }
+}
+
+/// Whether a header may say anything although its name has no word of a limit in it.
+fn may_tell(name: &str) -> bool {
+    name == COMPLEXITY || may_be_usage(name) || asks_to_wait(name) || Signs::may_tell(name)
+}
+
+fn may_be_usage(name: &str) -> bool {
+    name.ends_with("-usage") || name.ends_with("-throttle")
+}
+
+fn asks_to_wait(name: &str) -> bool {
+    name == "retry-after" || IN_MILLIS.contains(&name)
 }
 
 /// The text of a value without the space around it; `None` if it is none.

@@ -6,6 +6,9 @@ use super::quota::stricter;
 use super::reach::Reach;
 use super::refusal::Refusal;
 
+/// What the names of the headers begin with by which Kubernetes tells who refused.
+const KUBERNETES: &str = "x-kubernetes-pf-";
+
 /// What a response says about its refusal, apart from the numbers.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
@@ -62,17 +65,32 @@ impl Signs {
         }
     }
 
+    /// Whether a header that is about something else may give something away.
+    pub(super) fn may_tell(name: &str) -> bool {
+        let named = matches!(
+            name,
+            "x-should-retry"
+                | "stripe-should-retry"
+                | "content-type"
+                | "server"
+                | "cf-ray"
+                | "x-amzn-errortype"
+                | "x-amzn-error-type"
+        );
+        named || name.starts_with(KUBERNETES)
+    }
+
     /// Takes what a header that is about something else may give away; whether it is one of those.
     pub(super) fn other(&mut self, name: &str, text: &str) -> bool {
         match name {
             "x-should-retry" | "stripe-should-retry" => self.should_retry = Some(is_true(text)),
-            "content-type" => self.edge.html |= text.to_ascii_lowercase().starts_with("text/html"),
+            "content-type" => self.edge.html |= is_html(text),
             "server" => self.edge.cloudflare |= text.eq_ignore_ascii_case("cloudflare"),
             "cf-ray" => self.edge.cloudflare = true,
             "x-amzn-errortype" | "x-amzn-error-type" => {
                 self.cause = self.cause.or(names_throttling(text).then_some(Refusal::Quota));
             }
-            _ if name.starts_with("x-kubernetes-pf-") => self.cause = self.cause.or(Some(Refusal::Seats)),
+            _ if name.starts_with(KUBERNETES) => self.cause = self.cause.or(Some(Refusal::Seats)),
             _ => return false,
         }
         true
@@ -92,6 +110,10 @@ fn cause_of(word: &str) -> Option<Refusal> {
 /// Whether a text stands for yes.
 pub(super) fn is_true(text: &str) -> bool {
     text.eq_ignore_ascii_case("true") || text == "1"
+}
+
+fn is_html(content_type: &str) -> bool {
+    content_type.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("text/html"))
 }
 
 fn names_throttling(error: &str) -> bool {
@@ -122,6 +144,37 @@ mod tests {
             let mut signs = Signs::default();
             signs.explain(reason);
             assert_eq!((signs.reach, signs.explained), (reach, true), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_header_gives_something_away_just_when_it_may() {
+        let names = [
+            "x-should-retry",
+            "stripe-should-retry",
+            "content-type",
+            "server",
+            "cf-ray",
+            "x-amzn-errortype",
+            "x-amzn-error-type",
+            "x-kubernetes-pf-flowschema-uid",
+            "content-length",
+            "x-amzn-requestid",
+            "date",
+            "",
+        ];
+        for name in names {
+            assert_eq!(Signs::may_tell(name), Signs::default().other(name, "1"), "{name}");
+        }
+        assert_eq!(names.iter().filter(|name| Signs::may_tell(name)).count(), 8);
+    }
+
+    #[test]
+    fn a_page_is_html_whatever_its_case_and_parameters() {
+        let cases =
+            [("text/html", true), ("Text/HTML; charset=utf-8", true), ("text/htm", false), ("ëëëëëëëëë", false)];
+        for (text, html) in cases {
+            assert_eq!(is_html(text), html, "{text}");
         }
     }
 
