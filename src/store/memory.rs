@@ -197,7 +197,7 @@ mod tests {
     fn scopes_are_spread_over_the_shards() {
         let (store, mut counts) = (MemoryStore::new(), [0; SHARDS]);
         for scope in 0..1_600_u32 {
-            let home = Home::new("up", Some(Digest128::of(&scope.to_be_bytes()).as_str()));
+            let home = Home::new("up", Some(&Digest128::of(&scope.to_be_bytes()).to_hex()));
             let shard = store.shard(&home);
             counts[store.shards.iter().position(|of| std::ptr::eq(of, shard)).unwrap()] += 1;
         }
