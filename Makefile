@@ -20,7 +20,7 @@ redis:
 		$(SUDO) apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends redis-server; }
 
-# Outgate beside other libraries, in eight minutes: writes compare/RESULTS.md.
+# Outgate beside other libraries, in nine minutes: writes compare/RESULTS.md.
 compare: redis
 	@{ command -v node && command -v npm && python3 -c 'import ensurepip'; } >/dev/null 2>&1 || { \
 		$(SUDO) apt-get update -qq && \

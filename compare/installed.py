@@ -37,7 +37,8 @@ def install(folder: Path) -> list[Library]:
         javascript("bottleneck, reservoir", "bottleneck.js", "reservoir"),
         javascript("bottleneck, minTime", "bottleneck.js", "min-time"),
         javascript("rate-limiter-flexible, queue", "rate_limiter_flexible.js"),
-        of_python("PyrateLimiter", "pyrate_limiter_redis.py"),
+        of_python("PyrateLimiter, threads", "pyrate_limiter_threads.py"),
+        of_python("PyrateLimiter, asyncio", "pyrate_limiter_asyncio.py"),
         of_python("limits, 10 ms poll", "limits_polling.py"),
         Library("**Outgate**", [str(outgate)]),
     ]

@@ -38,7 +38,7 @@ HEAD = [
     "quota used",
     "Jain's index",
     "longest wait",
-    f"one clock {FAST_BY_SECONDS} s fast: worst {WINDOW_SECONDS} s, share of that process",
+    f"one clock {FAST_BY_SECONDS} s fast: worst {WINDOW_SECONDS} s, share of that process (while its clock is right)",
     f"Redis lost its data: worst {WINDOW_SECONDS} s around it, and then",
 ]
 
@@ -83,7 +83,7 @@ def _row(library: Library, runs: dict[Fault, Run]) -> list[str]:
         _quota_used(steady),
         f"{jain(calls_of_each(steady.calls, EVERYBODY)):.3f}",
         _longest_wait(steady),
-        f"{worst_window(fast.stamps, WINDOW)}, {_percent(share_of(fast.calls, FAST_PROCESS))}",
+        f"{worst_window(fast.stamps, WINDOW)}, {_share(fast)} ({_share(steady)})",
         _after_loss(loss),
     ]
 
@@ -121,6 +121,10 @@ def _errors(runs: dict[Library, dict[Fault, Run]]) -> str:
         for fault, run in of_it.items():
             lines += [f"* {library.name}, where {fault.value}: `{_short(error)}`" for error in run.errors]
     return "\n".join(["The first error of each process, where there was one:", "", *lines]) if lines else ""
+
+
+def _share(run: Run) -> str:
+    return _percent(share_of(run.calls, FAST_PROCESS))
 
 
 def _percent(share: float) -> str:

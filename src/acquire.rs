@@ -98,12 +98,15 @@ impl Future for Acquiring {
             // Where slots are free for ever a loop of callers must let others run.
             let progress = ready!(poll_proceed(cx));
             let route = acquire.route()?;
-            if let Ok(permit) = acquire.throttle.ask(&route)?.at_hand() {
-                progress.made_progress();
-                return Poll::Ready(Ok(permit));
+            match acquire.throttle.ask(&route)?.at_hand() {
+                Ok(permit) => {
+                    progress.made_progress();
+                    return Poll::Ready(Ok(permit));
+                }
+                Err(Asked { line, pass, .. }) => {
+                    self.0 = Stage::Waiting(Box::pin(async move { wait_in_line(line, &route, pass).await }));
+                }
             }
-            let throttle = acquire.throttle.clone();
-            self.0 = Stage::Waiting(Box::pin(async move { throttle.ask(&route)?.wait().await }));
         }
         match &mut self.0 {
             Stage::Begun(_) => Poll::Pending,
@@ -191,49 +194,52 @@ impl<'a> Asked<'a> {
     pub(crate) fn at_hand(self) -> Result<Permit, Self> {
         let now = Instant::now();
         let Some(slot) = self.line.at_hand(self.route.cost, now) else { return Err(self) };
-        Self::span(self.route).record("waited_us", 0);
+        span(self.route).record("waited_us", 0);
         Ok(Permit::new(self.line, slot, self.pass, Duration::ZERO, now))
     }
 
     /// Waits in line until the slot starts.
     pub(crate) async fn wait(self) -> Result<Permit, Error> {
-        let Self { line, route, pass } = match self.at_hand() {
-            Ok(permit) => return Ok(permit),
-            Err(asked) => asked,
-        };
-        let since = Instant::now();
-        let span = Self::span(route);
-        let patience = if route.now_or_never {
-            Patience { wish: Wish::AtOnce, until: Some(since + ANSWER_PATIENCE) }
-        } else {
-            // A wait too long for the clock is no bound.
-            let until = route.max_wait.and_then(|max_wait| route.since.checked_add(max_wait));
-            Patience { wish: until.map_or(Wish::Soon, Wish::By), until }
-        };
-        let outcome = line.slot(line.costs(route.cost), patience).instrument(span.clone()).await;
-        let now = Instant::now();
-        let waited = now.saturating_duration_since(since);
-        span.record("waited_us", u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
-        // The breaker may have opened meanwhile.
-        let admitted = outcome.and_then(|slot| match route.admit(line.home(), pass) {
-            Ok(pass) => Ok((slot, pass)),
-            Err(error) => {
-                line.give_back(slot);
-                Err(error)
-            }
-        });
-        match admitted {
-            Ok((slot, pass)) => Ok(Permit::new(line, slot, pass, waited, now)),
-            Err(error) => {
-                let upstream = &*route.registered.upstream.name;
-                span.in_scope(|| tracing::debug!(upstream, %error, "refused"));
-                Err(error)
-            }
+        match self.at_hand() {
+            Ok(permit) => Ok(permit),
+            Err(Self { line, route, pass }) => wait_in_line(line, route, pass).await,
         }
     }
+}
 
-    fn span(route: &Route) -> Span {
-        let upstream = &*route.registered.upstream.name;
-        tracing::debug_span!("acquire", upstream, cost = route.cost, waited_us = Empty)
+async fn wait_in_line(line: Arc<Line>, route: &Route, pass: Pass) -> Result<Permit, Error> {
+    let since = Instant::now();
+    let span = span(route);
+    let patience = if route.now_or_never {
+        Patience { wish: Wish::AtOnce, until: Some(since + ANSWER_PATIENCE) }
+    } else {
+        // A wait too long for the clock is no bound.
+        let until = route.max_wait.and_then(|max_wait| route.since.checked_add(max_wait));
+        Patience { wish: until.map_or(Wish::Soon, Wish::By), until }
+    };
+    let outcome = line.slot(line.costs(route.cost), patience, since).instrument(span.clone()).await;
+    let now = Instant::now();
+    let waited = now.saturating_duration_since(since);
+    span.record("waited_us", u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
+    // The breaker may have opened meanwhile.
+    let admitted = outcome.and_then(|slot| match route.admit(line.home(), pass) {
+        Ok(pass) => Ok((slot, pass)),
+        Err(error) => {
+            line.give_back(slot);
+            Err(error)
+        }
+    });
+    match admitted {
+        Ok((slot, pass)) => Ok(Permit::new(line, slot, pass, waited, now)),
+        Err(error) => {
+            let upstream = &*route.registered.upstream.name;
+            span.in_scope(|| tracing::debug!(upstream, %error, "refused"));
+            Err(error)
+        }
     }
+}
+
+fn span(route: &Route) -> Span {
+    let upstream = &*route.registered.upstream.name;
+    tracing::debug_span!("acquire", upstream, cost = route.cost, waited_us = Empty)
 }

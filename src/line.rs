@@ -85,13 +85,18 @@ impl Line {
         Some(Slot { stamp, start: now, costs, excess: Duration::ZERO })
     }
 
-    /// Waits for a slot that starts now.
+    /// Waits for a slot that starts now, for a caller that comes at `joined`.
     ///
     /// Dropped while waiting, the caller's place goes to those behind it.
-    pub(crate) async fn slot(self: &Arc<Self>, costs: Arc<[u32]>, patience: Patience) -> Result<Slot, Error> {
-        let (joined, mut ticket) = (Instant::now(), None);
+    pub(crate) async fn slot(
+        self: &Arc<Self>,
+        costs: Arc<[u32]>,
+        patience: Patience,
+        joined: Instant,
+    ) -> Result<Slot, Error> {
+        let (mut now, mut ticket) = (joined, None);
         loop {
-            let (mut place, driver) = self.join(Arc::clone(&costs), patience, joined, ticket)?;
+            let (mut place, driver) = self.join(Arc::clone(&costs), patience, joined, ticket, now)?;
             ticket = Some(place.ticket);
             match place.told(driver, patience.until).await {
                 Some(Ok(slot)) if slot.is_stale(Instant::now(), self.stale_after) => {
@@ -102,6 +107,7 @@ impl Line {
                 // Whoever drove the line has gone, or stands still, with its runtime. This caller keeps its ticket, so its place.
                 None => {}
             }
+            now = Instant::now();
         }
     }
 
@@ -112,8 +118,8 @@ impl Line {
         patience: Patience,
         joined: Instant,
         ticket: Option<u64>,
+        now: Instant,
     ) -> Result<(Place, Option<Driver>), Error> {
-        let now = Instant::now();
         let (tell, told) = oneshot::channel();
         let mut state = self.lock();
         let ticket = ticket.unwrap_or_else(|| state.next_ticket());

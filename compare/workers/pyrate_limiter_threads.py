@@ -1,4 +1,4 @@
-"""Calls through PyrateLimiter and its Redis bucket."""
+"""Calls through PyrateLimiter and its Redis bucket, each caller a thread."""
 
 from callers import QUOTA, REDIS, WINDOW_SECONDS, run, version
 from pyrate_limiter import Duration, Limiter, Rate, RedisBucket
