@@ -7,7 +7,7 @@ do
   local callers, cost = tonumber(ARGV[run]), tonumber(ARGV[run + 2])
   local MAX_MEMORY, TRIM_SLACK, PIECE = 60000000, 64, 1000
 
-  if callers and callers * cost <= PIECE and not ARGV[run + 3] and not KEYS[7]
+  if callers and not KEYS[7] and not ARGV[run + 3] and callers * cost >= 1 and callers * cost <= PIECE
     and redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key) == 0 then
     -- The stamp as text is put together from what the server tells: to format a number takes as long as a command.
     local number, now, units, time = tonumber(ARGV[2]), tonumber(ARGV[1]), callers * cost, nil

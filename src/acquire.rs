@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::task::coop::poll_proceed;
+use tokio::task::coop::{consume_budget, poll_proceed};
 use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
@@ -200,6 +200,8 @@ impl<'a> Asked<'a> {
 
     /// Waits in line until the slot starts.
     pub(crate) async fn wait(self) -> Result<Permit, Error> {
+        // Where slots are free for ever a loop of callers must let others run.
+        consume_budget().await;
         match self.at_hand() {
             Ok(permit) => Ok(permit),
             Err(Self { line, route, pass }) => wait_in_line(line, route, pass).await,

@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
@@ -225,7 +226,10 @@ impl Line {
             Driver::new(Arc::clone(self), number).spawn();
         } else {
             drop(state);
-            self.leave_to_a_task();
+            // On a thread without a runtime nothing can be spawned: what came up is seen to when the answer is there.
+            if Handle::try_current().is_ok() {
+                self.leave_to_a_task();
+            }
             self.nudge.notify_one();
         }
     }
@@ -268,10 +272,11 @@ impl Place {
     async fn told(&mut self, driver: Option<Driver>, until: Option<Instant>) -> Option<Result<Slot, Error>> {
         let told = async {
             if let Some(driver) = driver {
+                let by_hand = driver.by_hand();
                 select! {
                     biased;
                     told = &mut self.told => return told.ok(),
-                    () = driver.by_hand() => {}
+                    () = by_hand => {}
                 }
             }
             loop {

@@ -68,14 +68,18 @@ impl Lines {
         lock(&self.parts[scope.map_or(upstream, |scope| scope.first_byte().into()) % PARTS])
     }
 
-    fn all(&self) -> Vec<Arc<Line>> {
-        let of_part = |part| lock(part).lines.values().map(|entry| Arc::clone(&entry.line)).collect::<Vec<_>>();
-        self.parts.iter().flat_map(of_part).collect()
+    fn all(&self, which: impl Fn(&Line) -> bool) -> Vec<Arc<Line>> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            let part = lock(part);
+            all.extend(part.lines.values().filter(|entry| which(&entry.line)).map(|entry| Arc::clone(&entry.line)));
+        }
+        all
     }
 
     /// Lets nobody of this process send to a home, or to any scope of an upstream, for a while.
     pub(crate) fn withhold(&self, home: &Home, wait: Duration, cause: Cause) {
-        for line in self.all().into_iter().filter(|line| line.belongs_to(home)) {
+        for line in self.all(|line| line.belongs_to(home)) {
             line.withhold(wait, cause);
         }
     }
@@ -83,7 +87,7 @@ impl Lines {
     /// Closes every line, and waits until each has told the store what it hands back.
     pub(crate) async fn close(&self) {
         self.parts.iter().for_each(|part| lock(part).closed = true);
-        let lines = self.all();
+        let lines = self.all(|_| true);
         for line in &lines {
             line.close();
         }

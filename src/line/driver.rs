@@ -44,41 +44,54 @@ impl Driver {
         }
     }
 
-    /// Sends the first message and waits for its answer in the caller's own task. As soon as anybody else comes, or there is
-    /// more to do, a task drives: this caller may be polled no more.
-    pub(super) async fn by_hand(mut self) {
+    /// Sends the first message, at once, and waits for its answer in the caller's own task. As soon as anybody else comes, or
+    /// there is more to do, a task drives: this caller may be polled no more.
+    pub(super) fn by_hand(self) -> impl Future<Output = ()> + Send {
         let line = Arc::clone(&self.line);
-        let until = {
-            let mut state = line.lock();
-            let step = state.is_driven_by(self.number).then(|| state.step(&line, Instant::now(), false));
-            let Some(Step { send: Some(message), wake, .. }) = step else {
-                drop(state);
-                return;
+        let parked = self.park();
+        async move {
+            let Some((parked, until)) = parked else { return };
+            let answer = poll_fn(|cx| {
+                let mut by_hand = line.driver_by_hand();
+                // Where a task drives already, nothing is left to wait for here.
+                let Some(in_flight) = by_hand.as_mut().and_then(|driver| driver.in_flight.as_mut()) else {
+                    return Poll::Pending;
+                };
+                in_flight.as_mut().poll(cx).map(|answer| (by_hand.take(), answer))
+            });
+            let answered = match until {
+                Some(until) => timeout_at(until, answer).await.ok(),
+                None => Some(answer.await),
             };
-            self.in_flight = Some(send(Arc::clone(&line), message));
-            // Before anybody else can join: whoever does finds it here.
-            *line.driver_by_hand() = Some(self);
-            wake
-        };
-        let parked = Parked(&line);
-        let answer = poll_fn(|cx| {
-            let mut by_hand = line.driver_by_hand();
-            // Where a task drives already, nothing is left to wait for here.
-            let Some(in_flight) = by_hand.as_mut().and_then(|driver| driver.in_flight.as_mut()) else {
-                return Poll::Pending;
-            };
-            in_flight.as_mut().poll(cx).map(|answer| (by_hand.take(), answer))
-        });
-        let answered = match until {
-            Some(until) => timeout_at(until, answer).await.ok(),
-            None => Some(answer.await),
-        };
-        drop(parked);
-        if let Some((Some(mut driver), (reply, round_trip))) = answered {
-            driver.in_flight = None;
-            driver.receive(reply, round_trip);
-            // Dropped, it ends where nothing is left to do.
+            drop(parked);
+            if let Some((Some(mut driver), (reply, round_trip))) = answered {
+                driver.in_flight = None;
+                driver.receive(reply, round_trip);
+                // Dropped, it ends where nothing is left to do.
+            }
         }
+    }
+
+    /// Sends the first message, and leaves the driver where whoever comes next finds it; with when to look again. Where
+    /// others wait already, a task drives.
+    fn park(mut self) -> Option<(Parked, Option<Instant>)> {
+        let line = Arc::clone(&self.line);
+        let mut state = line.lock();
+        let step = state.is_driven_by(self.number).then(|| state.step(&line, Instant::now(), false));
+        let Some(Step { send: Some(message), wake, .. }) = step else {
+            drop(state);
+            line.idled.notify_waiters();
+            return None;
+        };
+        self.in_flight = Some(send(Arc::clone(&line), message));
+        if state.queue.len() > 1 {
+            drop(state);
+            return None;
+        }
+        let before = line.driver_by_hand().replace(self);
+        drop(state);
+        drop(before);
+        Some((Parked(line), wake))
     }
 
     fn receive(&self, reply: Reply, round_trip: Duration) {
@@ -173,9 +186,9 @@ impl Driver {
 }
 
 /// Sees to it that a driver is not left alone by a caller that waits no more.
-struct Parked<'a>(&'a Line);
+struct Parked(Arc<Line>);
 
-impl Drop for Parked<'_> {
+impl Drop for Parked {
     fn drop(&mut self) {
         self.0.leave_to_a_task();
     }
