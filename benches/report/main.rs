@@ -112,7 +112,9 @@ fn head() -> Result<String, Failure> {
         "# What a decision costs\n\n\
          Written by `make bench`. {cores} cores, {}; Redis {}, rustc {}, outgate {} at commit {}.\n\n\
          Ours and others take turns within one run; a figure is the median of several rounds, with the least and the most. \
-         The server runs on the same machine, so that both share its cores.",
+         The server runs on the same machine, so that both share its cores.\n\n\
+         The targets are those that the project has set itself. How low a figure can get is measured beside it: by a script that \
+         does nothing, by the bare rule on a list, by one number for each key instead of a log.",
         model.trim_start_matches([' ', '\t', ':']),
         server.version()?,
         said("rustc", &["--version"]),
