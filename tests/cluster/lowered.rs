@@ -14,9 +14,10 @@ use crate::{Outcome, alone, ms, table};
 const QUOTA: u32 = 40;
 const LIMIT: Limit = Limit::per_second(QUOTA).guard(ms(250));
 const SECOND: i64 = 1_000_000;
-/// A process learns of a hold at the latest when it asks next; and its last call may be on its way.
+/// A process learns of a hold at the latest when it asks next: what it asked for until the store knew starts within a horizon.
 const HORIZON: i64 = 250_000;
-const ON_ITS_WAY: i64 = 60_000;
+/// What passes until the store knows of a refusal, 50 ms by which a slot may be used late, and 10 ms for the call's way.
+const ON_ITS_WAY: i64 = 100_000;
 
 /// Four processes of which each calls one time after another, until 22 s after the upstream halved its limit for 10 s; with
 /// when it did, and when it took that back.
