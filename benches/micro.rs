@@ -4,15 +4,18 @@
 
 #![allow(clippy::expect_used, reason = "what is not granted is no measurement")]
 
-use std::future::Future;
-use std::pin::pin;
+use std::future::{Future, IntoFuture as _};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use divan::{Bencher, black_box};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode};
 use outgate::store::{Ask, Home, Log, Run};
 use outgate::{Feedback, Limit, MemoryStore, SlidingLog, Stamp, Store, Term, Throttle, Upstream};
+use reqwest::{Client, Method, Request, Response};
+use reqwest_middleware::{ClientBuilder, Middleware, Next};
 
 fn main() {
     divan::main();
@@ -94,6 +97,58 @@ fn try_acquire(bencher: Bencher<'_, '_>, scope: &str) {
         let acquire = if scope.is_empty() { acquire } else { acquire.scope(scope) };
         runtime.block_on(async { acquire.await.map(drop) }).expect("a free slot");
     });
+}
+
+/// A caller that would wait for half a minute, behind so many who wait for hours: it is refused at once.
+#[divan::bench(args = [1_000, 60_000], sample_size = 100)]
+fn join(bencher: Bencher<'_, '_>, waiting: usize) {
+    let upstream = Upstream::new("up").limit(Limit::per_hour(1));
+    let throttle = Throttle::builder().upstream(upstream).build().expect("an upstream in order");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut callers: Vec<_> = (0..=waiting).map(|_| throttle.acquire("up").into_future()).collect();
+    runtime.block_on(async {
+        for caller in &mut callers {
+            let _ = Pin::new(caller).poll(&mut Context::from_waker(Waker::noop()));
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    });
+    let soon = Duration::from_secs(30);
+    bencher.bench_local(|| {
+        let refused = runtime.block_on(async { throttle.acquire("up").max_wait(soon).await });
+        assert!(refused.is_err_and(|error| error.retry_after() > Some(soon)));
+    });
+}
+
+/// A request through the middleware, of the last of so many upstreams: each with a host of its own, or a path on one host.
+#[divan::bench(args = [(1, "host"), (1_000, "host"), (1, "path"), (1_000, "path")], sample_size = 100)]
+fn route(bencher: Bencher<'_, '_>, (last, by): (usize, &str)) {
+    let upstreams = (1..=last).map(|nth| {
+        let upstream = Upstream::new(format!("up{nth}")).limit(Limit::new(1_000_000, Duration::from_millis(100)));
+        if by == "host" {
+            upstream.host(format!("api{nth}.example.com"))
+        } else {
+            upstream.path(format!("/v1/api{nth}"))
+        }
+    });
+    let url = format!("https://api{last}.example.com/v1/api{last}/things?page=1");
+    let throttle = Throttle::builder().upstreams(upstreams).build().expect("upstreams in order");
+    let client = ClientBuilder::new(Client::new()).with(throttle.middleware()).with(Answer).build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let request = Request::new(Method::GET, url.parse().expect("a URL"));
+    bencher.bench_local(|| {
+        let request = request.try_clone().expect("no body");
+        runtime.block_on(client.execute(request)).expect("a free slot")
+    });
+}
+
+/// Answers in place of an upstream.
+struct Answer;
+
+#[async_trait]
+impl Middleware for Answer {
+    async fn handle(&self, _: Request, _: &mut Extensions, _: Next<'_>) -> reqwest_middleware::Result<Response> {
+        Ok(http::Response::new("").into())
+    }
 }
 
 /// A response whose headers say nothing about a quota, and one with the headers of GitHub.

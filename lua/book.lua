@@ -17,7 +17,7 @@
 --           then for each run: callers, longest wait (µs, or empty), cost in each log
 -- Returns {now, next, held, cause, (granted, start, callers)...}: stamp; µs from now until the first caller without an
 --         answer may start; µs from now until a hold ends, and its cause; 1 or 0, µs from now, count
--- Errors: OUTDATED a later message of this sender has been seen
+-- Errors: OUTDATED a later message of this sender has been seen; GARBAGE a log holds what is no time
 -- Cost: O(callers) when slots are scarce, O(1) reads and one push when they are not
 local seen_key, told_key, told_all_key, claim_key, asking_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local now, expires = clock(ARGV[1])
@@ -28,6 +28,13 @@ local MAX_MEMORY, MAX_SILENCE, TRIM_SLACK, PIECE = 60000000, 30000000, 64, 1000
 
 -- Read.
 local state = redis.call('MGET', seen_key, told_key, told_all_key, claim_key)
+local others = redis.call('ZCOUNT', asking_key, '(' .. text(now), '+inf')
+-- MGET is silent about a key of another type, which might hide a hold; GET is not.
+present = present or redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key)
+for i = 2, 4 do
+  if state[i] then present = present - 1 end
+end
+if present > (others > 0 and 1 or 0) then redis.call('GET', told_key) redis.call('GET', told_all_key) end
 local heeded = heed(state[2], state[3], told_key, told_all_key, now)
 local holds = heeded.holds
 
@@ -51,7 +58,6 @@ if seen then
   return reply(seen[3], answers)
 end
 
-local others = redis.call('ZCOUNT', asking_key, '(' .. text(now), '+inf')
 local was_asking = false
 if others > 0 then
   was_asking = tonumber(redis.call('ZSCORE', asking_key, sender) or 0) > now
@@ -189,6 +195,7 @@ if #refused > 0 then
 end
 
 -- Write.
+local long
 for _, log in ipairs(logs) do
   if log.count > 0 then
     local newest = nth_newest({ key = log.key, read = log.read, added = {}, count = 0, ahead = 1 }, 1)
@@ -203,8 +210,8 @@ for _, log in ipairs(logs) do
     end
     newest = log.batch or log.added[log.count]
     if length > log.quota + TRIM_SLACK then
-      -- By time only: a log cut to a count would forget a call that counts again once a later slot is handed back.
-      redis.call('LTRIM', log.key, -newer_than(log.key, now - math.max(log.retention, expires and keep * 1000 or 0)), -1)
+      long = long or {}
+      long[#long + 1], log.outdated = log, now - math.max(log.retention, expires and keep * 1000 or 0)
     end
     if expires then expire_log(log.key, newest, keep) end
   end
@@ -232,5 +239,10 @@ if granted > 0 or waiting or was_asking then
   -- Not for less long than the message before: a late copy of that must not act.
   local stamp = math.max(now + math.min(retention + horizon, MAX_MEMORY), remembered)
   remember(seen_key, number, now, stamp, expires, told)
+end
+for i = 1, long and #long or 0 do
+  -- By time only: a log cut to a count would forget a call that counts again once a later slot is handed back. Last, since this
+  -- fails where an old entry is no time, and what is booked must be remembered by then.
+  redis.call('LTRIM', long[i].key, -newer_than(long[i].key, long[i].outdated), -1)
 end
 return reply(next, answers)

@@ -1,30 +1,39 @@
 -- The commonest ask, answered before anything else is set up: callers of one kind, one log, room for all of them now, and nothing
 -- told, claimed or asked by others. Joined in front of the prelude and of book.lua, which answer every other ask, and would
 -- answer this one alike.
+
+-- How many of the keys beside the log there are, where somebody has looked.
+local present
 do
   local seen_key, told_key, told_all_key, claim_key, asking_key, log_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
   local run = 7 + 2 * ARGV[6]
   local callers, cost = tonumber(ARGV[run]), tonumber(ARGV[run + 2])
   local MAX_MEMORY, TRIM_SLACK, PIECE = 60000000, 64, 1000
 
-  if callers and not KEYS[7] and not ARGV[run + 3] and callers * cost >= 1 and callers * cost <= PIECE
-    and redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key) == 0 then
+  if callers and not KEYS[7] and not ARGV[run + 3] and callers * cost >= 1 and callers * cost <= PIECE then
+    present = redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key)
+  end
+  if present == 0 then
     -- The stamp as text is put together from what the server tells: to format a number takes as long as a command.
-    local number, now, units, time = tonumber(ARGV[2]), tonumber(ARGV[1]), callers * cost, nil
+    local number, now, units, time, oldest = tonumber(ARGV[2]), tonumber(ARGV[1]), callers * cost, nil, -9e15
     if not now then
-      time = redis.call('TIME')
+      time, oldest = redis.call('TIME'), 1e15
       now = time[1] * 1000000 + time[2]
     end
 
-    -- Decide.
-    local newest = tonumber(redis.call('LINDEX', log_key, '-1') or nil)
-    local room, long, retention, largest = not newest or newest <= now, false, 0, 0
+    -- Decide. A log with an entry that is no time is left to the others, who say so.
+    local last = redis.call('LINDEX', log_key, '-1')
+    local newest = tonumber(last or nil)
+    local room, long, retention, largest = not last or (newest and newest >= oldest and newest <= now), false, 0, 0
     for at = 7, run - 1, 2 do
       local quota, span = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
       local n = quota - units + 1
-      local entry = newest
-      if newest and n > 1 then entry = tonumber(redis.call('LINDEX', log_key, -n) or nil) end
-      room = room and n > 0 and not (entry and entry + span > now)
+      local found, entry = last, newest
+      if newest and n > 1 then
+        found = redis.call('LINDEX', log_key, -n)
+        entry = tonumber(found or nil)
+      end
+      room = room and n > 0 and (not found or (entry and entry >= oldest and entry + span <= now))
       if entry then long = true end
       if span > retention then retention = span end
       if quota > largest then largest = quota end
@@ -42,11 +51,16 @@ do
         old = redis.call('SET', seen_key, told, 'GET')
       end
       if old then
-        local seen = cmsgpack.unpack(old)
-        -- The same message again, a late one, or one whose answer is to be remembered for longer.
-        if seen[2] > now and (seen[1] >= number or seen[2] > stamp) then
+        -- Until when the message before is remembered, where this is the same, a late one, or one to be remembered for less long.
+        local function lasting(record, now, number, stamp)
+          local seen = cmsgpack.unpack(record)
+          return seen[2] > now and (seen[1] >= number or seen[2] > stamp) and seen[2]
+        end
+        local readable, lapse = pcall(lasting, old, now, number, stamp)
+        if not readable or lapse then
+          -- What nobody can read is put back as well: else this message would look answered when it comes again.
           redis.call('SET', seen_key, old)
-          if time then redis.call('PEXPIRE', seen_key, math.ceil((seen[2] - now) / 1000)) end
+          if time then redis.call('PEXPIRE', seen_key, math.ceil((readable and lapse - now or MAX_MEMORY) / 1000)) end
           room = false
         end
       end

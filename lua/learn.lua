@@ -13,7 +13,7 @@
 -- ARGV[6..] for each report: quota and span (µs) of a term, window (µs) for which the upstream counts, units remaining, µs until
 --         they reset
 -- Returns {now, foreign, widened}: stamp; units now entered, of the term with the most; thousandths by which spans are wider
--- Errors: none
+-- Errors: GARBAGE the log holds what is no time
 -- Cost: O(log of the entries) for each report
 local told_key, told_all_key, log_key = KEYS[1], KEYS[2], KEYS[3]
 local now, expires = clock(ARGV[1])

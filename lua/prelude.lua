@@ -1,17 +1,21 @@
 -- What every script shares: the clock, and a log as one call sees it. Joined in front of each script.
 -- Times are integer microseconds. A time becomes text by text() only: tostring keeps 14 digits.
 
+-- No entry is as old as this: by the server's clock none is of before 2001.
+local oldest = -9e15
+
 -- The server's clock, or the one that a test supplies. Under a supplied clock no key expires: the server would count on its own.
 local function clock(supplied)
   if supplied ~= '' then return tonumber(supplied), false end
   local time = redis.call('TIME')
+  oldest = 1e15
   return tonumber(time[1]) * 1000000 + tonumber(time[2]), true
 end
 
 -- Calls resume at this fraction of the limits' rate after a hold; no start is put further away than FAR.
 local RESUMED, FAR = 10, 1e15
 
-local function text(us) return string.format('%.0f', us) end
+local function text(us) return string.format('%d', us) end
 
 -- Reads `count` terms from the arguments at `from`: pairs of quota and span, each span `widened` by so many thousandths. Also the
 -- longest span and the largest quota.
@@ -107,6 +111,18 @@ local function open_log(key, terms, ahead, heeded)
   return { key = key, terms = terms, ahead = ahead, holds = holds, interval = interval, read = {}, added = {}, count = 0 }
 end
 
+-- Fails, since a log with an entry that is no time would look shorter than it is.
+local function garbage(key) error(redis.error_reply('GARBAGE ' .. key)) end
+
+-- A stored entry as a number; nil where there is none.
+local function stamp_of(entry, key)
+  if not entry then return nil end
+  local stamp = tonumber(entry)
+  -- Lua takes `nan` and `inf` for numbers, too. No stamp is as large as 9e15, and a constant costs no look-up.
+  if not (stamp and stamp >= oldest and stamp < 9e15) then garbage(key) end
+  return stamp
+end
+
 -- The entry with n - 1 newer ones; nil when the log is shorter.
 local function nth_newest(log, n)
   if n <= log.count then return log.added[log.count - n + 1] end
@@ -114,7 +130,7 @@ local function nth_newest(log, n)
   local entry = log.read[n]
   if entry ~= nil then return entry or nil end
   if log.ahead <= 1 or n == 1 then
-    entry = tonumber(redis.call('LINDEX', log.key, -n) or nil)
+    entry = stamp_of(redis.call('LINDEX', log.key, -n), log.key)
     log.read[n] = entry or false
     return entry
   end
@@ -122,7 +138,11 @@ local function nth_newest(log, n)
   local last = math.max(n - log.ahead + 1, 1)
   local found = redis.call('LRANGE', log.key, -n, -last)
   for k = last, n do log.read[k] = false end
-  for i = 1, #found do log.read[last + #found - i] = tonumber(found[i]) end
+  for i = 1, #found do
+    local stamp = tonumber(found[i])
+    if not (stamp and stamp >= oldest and stamp < 9e15) then garbage(log.key) end
+    log.read[last + #found - i] = stamp
+  end
   return log.read[n] or nil
 end
 
@@ -164,7 +184,7 @@ local function newer_than(key, stamp)
   local newer, rest = 0, redis.call('LLEN', key) + 1
   while newer + 1 < rest do
     local n = math.floor((newer + rest) / 2)
-    if tonumber(redis.call('LINDEX', key, -n)) > stamp then newer = n else rest = n end
+    if stamp_of(redis.call('LINDEX', key, -n), key) > stamp then newer = n else rest = n end
   end
   return newer
 end

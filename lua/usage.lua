@@ -9,15 +9,14 @@
 -- ARGV[2..] for each log: count of terms, then quota and span (µs) of each
 -- Returns {now, (used, foreign, next)...}: stamp; for each term units that count, units that others have used, and µs from now
 --         until one more may start
--- Errors: none
+-- Errors: GARBAGE a log holds what is no time
 -- Cost: O(log of the entries) for each term
 local told_key, told_all_key = KEYS[1], KEYS[2]
 local now = clock(ARGV[1])
 local keys, args = KEYS, ARGV
 
 -- Read.
-local state = redis.call('MGET', told_key, told_all_key)
-local heeded = heed(state[1], state[2], told_key, told_all_key, now)
+local heeded = heed(redis.call('GET', told_key), redis.call('GET', told_all_key), told_key, told_all_key, now)
 
 -- Decide.
 local out, at = { now }, 2

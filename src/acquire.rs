@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::task::coop::{consume_budget, poll_proceed};
 use tokio::time::Instant;
 use tracing::field::Empty;
@@ -17,6 +18,7 @@ use crate::call::Call;
 use crate::error::Error;
 use crate::line::queue::Wish;
 use crate::line::{Line, Patience};
+use crate::name::shown;
 use crate::permit::Permit;
 use crate::registered::Registered;
 use crate::scope::Digest128;
@@ -41,7 +43,7 @@ pub struct Acquire {
 
 impl Acquire {
     pub(crate) fn new(throttle: &Throttle, upstream: &str, now_or_never: bool) -> Self {
-        let registered = throttle.find(upstream).map(Arc::clone).ok_or_else(|| upstream.into());
+        let registered = throttle.find(upstream).map(Arc::clone).ok_or_else(|| shown(upstream));
         Self { throttle: throttle.clone(), registered, call: Call::new(), now_or_never }
     }
 
@@ -134,7 +136,7 @@ pub(crate) struct Route {
     /// Whether its response will be seen: only then has a breaker a say.
     pub(crate) is_seen: bool,
     /// Since when it waits: a call made again has no more time than the first.
-    since: Instant,
+    pub(crate) since: Instant,
     retries_left: u32,
 }
 
@@ -210,6 +212,8 @@ impl<'a> Asked<'a> {
 }
 
 async fn wait_in_line(line: Arc<Line>, route: &Route, pass: Pass) -> Result<Permit, Error> {
+    // A timer that finds no runtime panics.
+    Handle::try_current().map_err(|_| Error::OutsideRuntime)?;
     let since = Instant::now();
     let span = span(route);
     let patience = if route.now_or_never {

@@ -20,6 +20,15 @@ pub enum Error {
         /// When this very call could have gone, counted from now: each caller is told its own time.
         retry_after: Duration,
     },
+    /// Shed load: as many calls of this process wait for the upstream as may.
+    #[error("{upstream}: {max_waiting} calls of this process wait already, as many as may")]
+    #[non_exhaustive]
+    TooManyWaiting {
+        /// The upstream that they wait for.
+        upstream: Arc<str>,
+        /// How many calls may wait: see [`max_waiting`](crate::Upstream::max_waiting).
+        max_waiting: usize,
+    },
     /// Stop, and ask a human: the upstream said that waiting does not cure it.
     #[error("{upstream}: nobody sends for {retry_after:?}, because of {}", .cause.words())]
     #[non_exhaustive]
@@ -69,8 +78,19 @@ pub enum Error {
     #[error("no upstream named {name:?} is registered")]
     #[non_exhaustive]
     UnknownUpstream {
-        /// The name asked for.
+        /// The name asked for; `…` where it can be no upstream's, as it may be a secret then.
         name: Arc<str>,
+    },
+    /// Fix the program: a call that has to wait was first polled outside of a Tokio runtime. With Redis every call has to.
+    #[error("a call that has to wait must be awaited within a Tokio runtime")]
+    OutsideRuntime,
+    /// Register the host, or do not call it: the request belongs to no upstream. Only where
+    /// [`Unmatched::Refuse`](crate::Unmatched::Refuse) asks for it.
+    #[error("{host}: refused, because the request belongs to no upstream")]
+    #[non_exhaustive]
+    Unmatched {
+        /// The request's host, with its port where that is not the one of the scheme.
+        host: Arc<str>,
     },
     /// Stop: the throttle was closed.
     #[error("the throttle is closed")]
@@ -182,11 +202,16 @@ impl StoreError {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// The same failure, with what caused it.
+    /// The same failure, with what caused it: its words follow those of the failure.
     #[must_use]
-    pub fn caused_by(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
-        self.source = Some(Arc::new(source));
-        self
+    pub fn caused_by(self, source: impl StdError + Send + Sync + 'static) -> Self {
+        let message = format!("{}: {source}", self.message).into();
+        Self { message, ..self.explained_by(source) }
+    }
+
+    /// The same failure in the same words, which tell already what caused it.
+    pub(crate) fn explained_by(self, source: impl StdError + Send + Sync + 'static) -> Self {
+        Self { source: Some(Arc::new(source)), ..self }
     }
 
     /// What the failure means.
@@ -208,12 +233,30 @@ impl fmt::Display for StoreError {
 
 impl fmt::Debug for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.kind, self.message)
+        write!(f, "{:?}: {}", self.kind, self.message)?;
+        self.source.as_ref().map_or(Ok(()), |source| write!(f, " ({source:?})"))
     }
 }
 
 impl StdError for StoreError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+        // The words of the cause stand in its own: what follows is what lies behind the cause.
+        self.source.as_deref().and_then(StdError::source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_of_the_store_shows_its_cause_once() {
+        let cause = StoreError::new(StoreErrorKind::Refused, "no").caused_by(io::Error::other("who are you"));
+        let error = Error::StoreUnavailable { upstream: "up".into(), source: cause.clone() };
+        assert_eq!(error.to_string(), "up: the store of the shared log is unavailable: no: who are you");
+        assert!(cause.source().is_none(), "and nobody who follows the chain reads it again");
+        assert!(format!("{cause:?}").contains("Custom { kind: Other"), "{cause:?}");
     }
 }

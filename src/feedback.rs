@@ -61,6 +61,7 @@ use self::wait::Wait;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Feedback {
     refusal: Option<Refusal>,
+    not_executed: bool,
     reach: Option<Reach>,
     wait: Option<Wait>,
     quotas: Vec<Quota>,
@@ -71,7 +72,8 @@ pub struct Feedback {
 }
 
 impl Feedback {
-    /// The longest wait that is ever given: 31 days, so that a monthly quota can still be waited for.
+    /// The longest wait that is ever given: 31 days, so that a monthly quota can still be waited for. A throttle waits no longer
+    /// than [`max_pause`](crate::Upstream::max_pause).
     pub const LONGEST_WAIT: Duration = Duration::from_secs(31 * 86_400);
 
     /// What a response says, by the rules that suit almost every upstream.
@@ -150,6 +152,16 @@ impl Feedback {
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.refusal.is_some_and(Refusal::is_throttling)
+    }
+
+    /// Whether the response says that the call was not executed, so that the same call may be sent again whatever its method.
+    ///
+    /// Only a 429, a 420, or an error whose header names throttling as its cause (`x-amzn-errortype: ThrottlingException`)
+    /// says so. A call of any other response may have been executed, whatever is said of quotas and waits. Feedback that
+    /// was not read from a response says nothing of it.
+    #[must_use]
+    pub const fn not_executed(&self) -> bool {
+        self.not_executed
     }
 
     /// How long nobody should send, counted from the response: never more than [`LONGEST_WAIT`](Self::LONGEST_WAIT).

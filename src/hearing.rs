@@ -16,16 +16,19 @@ use crate::log::Stamp;
 use crate::permit::Permit;
 use crate::refusing;
 use crate::registered::Registered;
+use crate::retry::is_safe_after;
 use crate::scope::Digest128;
 use crate::store::{Hold, Home, Lesson};
 use crate::throttle::Throttle;
+use crate::url::Target;
 
 impl Throttle {
     /// Takes note of what an upstream said: after a refusal nobody in the cluster sends for a while, then slowly; and what
     /// others use of the quota is [learned](crate::Upstream::learn_from_responses), where that is asked for.
     ///
     /// The middleware does so for every response by its status and headers. This is for verdicts that stand in bodies, and
-    /// for calls made without the middleware. Returns when the store has been told.
+    /// for calls made without the middleware. Returns when the store has been told. A wait is believed for
+    /// [`max_pause`](crate::Upstream::max_pause) at most.
     ///
     /// # Errors
     ///
@@ -56,18 +59,25 @@ impl Throttle {
         self.learn(registered, home, feedback, None, first).await.map_err(unavailable)
     }
 
-    /// Settle: takes note of a response, in the background where the store has to be told. Says why it was refused.
-    pub(crate) fn hear(&self, permit: &Permit, response: &Response) -> Option<Refusal> {
-        let registered = self.registered(permit.upstream()).ok()?;
+    /// Settle: takes note of a response, in the background where the store has to be told. Says whether the same call may be
+    /// sent again: it was refused for a limit, and not executed.
+    pub(crate) fn hear(&self, permit: &Permit, target: &Target, response: &Response) -> bool {
+        let Ok(registered) = self.registered(permit.upstream()) else { return false };
         registered.budget.pay_in();
+        if !target.is_spoken_for_by(response) {
+            tracing::debug!(upstream = permit.upstream(), "redirected to another host, which says nothing of this one");
+            return false;
+        }
         let dialect = &registered.upstream.dialect;
         let feedback = Feedback::read_as(dialect, response.status(), response.headers(), SystemTime::now());
         let refusal = feedback.refusal();
         if let Some(breaker) = &registered.breaker {
             breaker.hear(permit.home(), permit.pass(), response.status(), refusal, Instant::now());
         }
+        let may_send_again =
+            feedback.not_executed() && refusal.is_some_and(is_safe_after) && target.is_answered_by(response);
         if refusal.is_none() && !registered.upstream.learns {
-            return None;
+            return false;
         }
         let (throttle, registered, home) = (self.clone(), Arc::clone(registered), permit.home().clone());
         let started = Some(permit.stamp());
@@ -80,7 +90,7 @@ impl Throttle {
                 tracing::warn!(upstream = permit.upstream(), "no runtime to tell the store on");
             }
         }
-        refusal
+        may_send_again
     }
 
     /// Tells the store of a hold, again and again while it lasts and the store does not answer, and then of what was learned.

@@ -35,7 +35,7 @@
 //! # The path of a request
 //!
 //! ```text
-//! request ─ route ─▶ upstream, scope, cost        no match: passes through untouched
+//! request ─ route ─▶ upstream, scope, cost        no match: passes through, with a warning
 //!         ─ ask   ─▶ line ─▶ store.book(ask)      one script call for the whole line
 //!         ─ wait  ─▶ sleeps once, until its slot starts
 //!         ─ send  ─▶ the rest of the client
@@ -63,6 +63,7 @@ mod call;
 #[cfg(any(test, feature = "testing"))]
 mod clock;
 mod error;
+mod excerpt;
 pub mod feedback;
 mod hearing;
 mod host;
@@ -72,17 +73,23 @@ mod line;
 mod lines;
 mod log;
 mod middleware;
+mod name;
+mod path;
 mod permit;
 mod process;
 mod refusing;
 mod registered;
 mod retry;
+mod route;
 mod scope;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod throttle;
+mod turns;
+mod unmatched;
 mod upstream;
+mod url;
 mod usage;
 
 pub use self::acquire::Acquire;
@@ -101,6 +108,7 @@ pub use self::scope::Scope;
 pub use self::store::RedisStore;
 pub use self::store::{MemoryStore, Store};
 pub use self::throttle::{Throttle, ThrottleBuilder};
+pub use self::unmatched::Unmatched;
 pub use self::upstream::Upstream;
 pub use self::usage::{LimitUsage, Usage};
 

@@ -10,6 +10,10 @@ pub(crate) const MAX_QUOTA: u32 = 1_000_000;
 pub(crate) const MIN_WINDOW: Duration = Duration::from_millis(1);
 /// The longest window of a limit.
 pub(crate) const MAX_WINDOW: Duration = Duration::from_secs(366 * 86_400);
+/// The shortest window that has a default guard: of a shorter one the guard would take a fifth and more.
+pub(crate) const MIN_GUARDED_WINDOW: Duration = Duration::from_millis(50);
+/// The narrowest default guard: half of it may pass before a slot is used, and timers alone take a millisecond or two of that.
+const MIN_DEFAULT_GUARD: Duration = Duration::from_millis(10);
 /// The widest guard of a limit.
 pub(crate) const MAX_GUARD: Duration = Duration::from_secs(86_400);
 
@@ -18,7 +22,8 @@ pub(crate) const MAX_GUARD: Duration = Duration::from_secs(86_400);
 /// # Default
 ///
 /// * no burst: the whole quota may be spent at once
-/// * guard: a twentieth of the window, at least 5 ms and at most 1 s
+/// * guard: a twentieth of the window, at least 10 ms, and at most 1 s or, if that is more, a 2,000th of the window; none for
+///   a window under 50 ms, which needs one that is given
 ///
 /// A limit is checked when the throttle is built, not here: quotas run from 1 to 1,000,000 units, windows from 1 ms to
 /// 366 days.
@@ -73,8 +78,12 @@ impl Limit {
 
     /// At most `burst` units at once: the rest of the quota comes at the rate of the limit.
     ///
-    /// Adds the bound of `burst` slots in any `window · burst / quota`. It has no guard, as the window's own pays for delays: two
-    /// bursts may touch when they arrive. If the upstream insists on it, make it a limit of its own.
+    /// No call may cost more. Adds the bound of `burst` units in any `(window + guard) · burst / quota`. It costs no throughput: the limit allows no
+    /// more in the long run.
+    ///
+    /// `burst(1)` is even pacing. It serves an upstream whose counter approximates a sliding window by two fixed ones, as
+    /// many gateways do: there the whole quota at once is refused although no window holds more, while even calls are not. For a
+    /// token bucket of `b` tokens, or a limit that insists on `b` calls in a shorter time, add that as a limit of its own.
     #[must_use]
     pub const fn burst(mut self, burst: u32) -> Self {
         self.burst = Some(burst);
@@ -83,7 +92,9 @@ impl Limit {
 
     /// Counts every unit for `guard` longer than the window, to absorb the spread of the network delay.
     ///
-    /// A slot may be used late by half the guard, though by 2 ms at least and 50 ms at most. The upstream never sees more than
+    /// A slot may be used late by half the guard, though by 2 ms at least and 50 ms at most. Where several limits hold, by half
+    /// the narrowest, since a late call endangers that limit first; but a guard under 4 ms, which timers alone use up, says
+    /// nothing about the slots of the others. The upstream never sees more than
     /// the quota as long as the delay from there to the arrival, a new connection's set-up included, varies by no more than the
     /// rest of the guard. It costs
     /// `guard / (window + guard)` of the throughput.
@@ -108,8 +119,9 @@ impl Limit {
     /// The extra time for which a unit is counted: the one given, else the default.
     #[must_use]
     pub fn guard_or_default(&self) -> Duration {
-        let default = (self.window / 20).clamp(Duration::from_millis(5), Duration::from_secs(1));
-        self.guard.unwrap_or(default)
+        // Clocks that are slewed by 500 ppm make a window of an hour 1.8 s shorter.
+        let longest = (self.window / 2_000).max(Duration::from_secs(1));
+        self.guard.unwrap_or_else(|| (self.window / 20).clamp(MIN_DEFAULT_GUARD, longest))
     }
 
     /// The burst, where one was given.
@@ -131,17 +143,24 @@ impl Limit {
         if self.window < MIN_WINDOW || self.window > MAX_WINDOW {
             return wrong("limit.window", format!("{:?} is not between 1 ms and 366 days", self.window));
         }
+        if self.guard.is_none() && self.window < MIN_GUARDED_WINDOW {
+            let reason = format!(
+                "a window of {:?} has no default guard, as 10 ms would be too much of it: give one by .guard()",
+                self.window
+            );
+            return wrong("limit.guard", reason);
+        }
         if self.guard_or_default() > MAX_GUARD {
             return wrong("limit.guard", format!("{:?} is longer than a day", self.guard_or_default()));
         }
-        let mut terms = vec![self.window_term()];
+        let window = self.window_term();
+        let mut terms = vec![window];
         if let Some(burst) = self.burst {
             if burst == 0 || burst > self.quota {
                 return wrong("limit.burst", format!("{burst} is not between 1 and the quota, {}", self.quota));
             }
             // Rounded up, so that the burst never refills faster than the limit allows.
-            let span =
-                (u128::from(micros(self.window).unsigned_abs()) * u128::from(burst)).div_ceil(u128::from(self.quota));
+            let span = (u128::from(window.span.unsigned_abs()) * u128::from(burst)).div_ceil(u128::from(self.quota));
             terms.push(Term::new(burst, i64::try_from(span).unwrap_or(i64::MAX / 4)));
         }
         Ok(terms)
@@ -187,16 +206,22 @@ mod tests {
     #[test]
     fn a_limit_is_a_term_of_window_and_guard() {
         assert_eq!(terms(Limit::per_second(100)), [(100, 1_050_000)]);
-        assert_eq!(terms(Limit::per_hour(5_000)), [(5_000, 3_601_000_000)], "the guard is at most a second");
-        assert_eq!(terms(Limit::new(1, Duration::from_millis(1))), [(1, 6_000)], "the guard is at least 5 ms");
+        assert_eq!(terms(Limit::per_minute(60)), [(60, 61_000_000)], "the guard is at most a second …");
+        assert_eq!(terms(Limit::per_hour(5_000)), [(5_000, 3_601_800_000)], "… or a 2,000th of the window");
+        assert_eq!(terms(Limit::per_day(9)), [(9, 86_443_200_000)]);
+        assert_eq!(terms(Limit::new(10, Duration::from_millis(100))), [(10, 110_000)], "the guard is at least 10 ms");
+        assert_eq!(terms(Limit::new(1, Duration::from_millis(50))), [(1, 60_000)]);
+        assert_eq!(terms(Limit::new(1, Duration::from_millis(1)).guard(Duration::from_millis(1))), [(1, 2_000)]);
         assert_eq!(terms(Limit::per_second(9).guard(Duration::ZERO)), [(9, 1_000_000)]);
     }
 
     #[test]
-    fn a_burst_is_a_term_without_guard_rounded_up() {
-        assert_eq!(terms(Limit::per_second(100).burst(20)), [(100, 1_050_000), (20, 200_000)]);
-        assert_eq!(terms(Limit::per_second(3).burst(1)), [(3, 1_050_000), (1, 333_334)]);
-        assert_eq!(terms(Limit::new(1_000_000, MAX_WINDOW).burst(1_000_000))[1].1, 31_622_400_000_000);
+    fn a_burst_is_a_term_with_its_part_of_the_guard_rounded_up() {
+        assert_eq!(terms(Limit::per_second(100).burst(20)), [(100, 1_050_000), (20, 210_000)]);
+        assert_eq!(terms(Limit::per_second(9).burst(1)), [(9, 1_050_000), (1, 116_667)]);
+        assert_eq!(terms(Limit::per_second(3).burst(1).guard(Duration::ZERO)), [(3, 1_000_000), (1, 333_334)]);
+        let longest = Limit::new(1_000_000, MAX_WINDOW).burst(1_000_000);
+        assert_eq!(terms(longest)[1], terms(longest)[0], "the largest burst bounds nothing more");
     }
 
     #[test]
@@ -211,6 +236,7 @@ mod tests {
             (Limit::per_second(5).burst(0), "limit.burst"),
             (Limit::per_second(5).burst(6), "limit.burst"),
             (Limit::per_second(5).guard(Duration::MAX), "limit.guard"),
+            (Limit::new(5, Duration::from_micros(49_999)), "limit.guard"),
         ];
         for (limit, field) in cases {
             let error = limit.terms("stripe").unwrap_err();

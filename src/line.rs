@@ -1,5 +1,6 @@
 //! The callers of one process that wait for the same logs: first come, first served, one message to the store at a time.
 
+pub(crate) mod crowd;
 mod driver;
 mod message;
 pub(crate) mod pace;
@@ -16,6 +17,7 @@ use tokio::select;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use self::crowd::Crowd;
 use self::driver::Driver;
 use self::queue::{Slot, Waiter, Wish};
 use self::state::State;
@@ -35,6 +37,8 @@ pub(crate) struct Line {
     /// What a call of cost 1 takes of each log.
     one: Arc<[u32]>,
     stale_after: Duration,
+    /// Everybody who waits for the upstream.
+    crowd: Arc<Crowd>,
     state: Mutex<State>,
     /// Whoever drives in a caller's own task, while its message is under way.
     by_hand: Mutex<Option<Driver>>,
@@ -62,6 +66,7 @@ impl Line {
             logs: Arc::clone(&registered.logs),
             one: Arc::clone(&registered.one),
             stale_after: registered.stale_after,
+            crowd: Arc::clone(&registered.crowd),
             state: Mutex::default(),
             by_hand: Mutex::default(),
             nudge: Notify::new(),
@@ -95,6 +100,9 @@ impl Line {
         patience: Patience,
         joined: Instant,
     ) -> Result<Slot, Error> {
+        let Some(_member) = self.crowd.enter() else {
+            return Err(Error::TooManyWaiting { upstream: Arc::clone(&self.upstream), max_waiting: self.crowd.most() });
+        };
         let (mut now, mut ticket) = (joined, None);
         loop {
             let (mut place, driver) = self.join(Arc::clone(&costs), patience, joined, ticket, now)?;
@@ -124,7 +132,7 @@ impl Line {
         let (tell, told) = oneshot::channel();
         let mut state = self.lock();
         let ticket = ticket.unwrap_or_else(|| state.next_ticket());
-        let waiter = Waiter { ticket, costs, joined, wish: patience.wish, slot: None, tell };
+        let waiter = Waiter { ticket, costs, joined, wish: patience.wish, tell };
         if state.join(waiter, self, now)? {
             self.nudge.notify_one();
         }
@@ -300,7 +308,7 @@ impl Place {
     fn give_up(&mut self) -> Result<Slot, Error> {
         let mut state = self.line.lock();
         let error = state.why_nothing(self.ticket, &self.line, Instant::now());
-        state.leave(self.ticket, &self.line, Instant::now());
+        state.leave(self.ticket, Instant::now());
         self.line.see_to(state);
         self.told.try_recv().unwrap_or(Err(error))
     }
@@ -311,7 +319,7 @@ impl Drop for Place {
         self.told.close();
         let told = self.told.try_recv();
         let mut state = self.line.lock();
-        let left = state.leave(self.ticket, &self.line, Instant::now());
+        let left = state.leave(self.ticket, Instant::now());
         if let Ok(Ok(slot)) = told {
             state.give(slot, &self.line, Instant::now());
         } else if !left {

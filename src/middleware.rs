@@ -7,19 +7,22 @@ use reqwest_middleware::{Middleware as ReqwestMiddleware, Next, Result};
 
 use crate::call::Call;
 use crate::error::Error;
-use crate::feedback::Refusal;
 use crate::permit::Permit;
-use crate::retry::is_safe_after;
 use crate::throttle::Throttle;
+use crate::url::Target;
 
 /// Throttles the requests of a reqwest-middleware client: made by [`Throttle::middleware`].
 ///
 /// Put it innermost. A retry middleware outside it makes every attempt ask for a slot of its own; inside it, attempts
 /// would escape the count. Redirects and reqwest's own protocol retries happen below every middleware: turn them off with
 /// `redirect::Policy::none()` and `retry::never()` to have each call counted. With redirects on, a call that was sent, and
-/// redirected to a host that cannot be reached, looks like one that was never sent: its slot is handed back.
+/// redirected to a host that cannot be reached, looks like one that was never sent: its slot is handed back; and a
+/// redirect to the request's own URL cannot be told from none.
 ///
-/// A request that belongs to no upstream passes through untouched. A request's own timeout bounds how long it waits. What
+/// A response from another host or port than the request's, after a redirect, says nothing about the upstream.
+///
+/// A request that belongs to no upstream passes through, with a warning for each host, unless
+/// [`unmatched`](crate::ThrottleBuilder::unmatched) says otherwise. A request's own timeout bounds how long it waits. What
 /// happened to a call is in its response's extensions, as a [`Passage`](crate::Passage); what a call costs, how long it
 /// may wait, which upstream it belongs to can be said by `with_extension` of a [`Call`].
 #[derive(Clone, Debug)]
@@ -41,12 +44,13 @@ impl ReqwestMiddleware for Middleware {
         };
         let mut request = request;
         loop {
+            let target = Target::of(&request);
             let again = if route.may_retry() { request.try_clone() } else { None };
             let asked = self.throttle.ask(&route).map_err(throttled)?;
             let permit = asked.wait().await.map_err(throttled)?;
             let outcome = next.clone().run(request, extensions).await;
-            let (response, refusal) = self.settle(permit, outcome)?;
-            match again.filter(|_| refusal.is_some_and(is_safe_after) && route.take_retry()) {
+            let (response, may_send_again) = self.settle(permit, &target, outcome)?;
+            match again.filter(|_| may_send_again && route.take_retry()) {
                 Some(again) => request = again,
                 None => return Ok(response),
             }
@@ -56,13 +60,13 @@ impl ReqwestMiddleware for Middleware {
 
 impl Middleware {
     /// Keeps the slot of a call that may have been sent, hands back that of one that never left this machine, and holds
-    /// everybody when the upstream refused.
-    fn settle(&self, permit: Permit, outcome: Result<Response>) -> Result<(Response, Option<Refusal>)> {
+    /// everybody when the upstream refused. Says whether the same call may be sent again.
+    fn settle(&self, permit: Permit, target: &Target, outcome: Result<Response>) -> Result<(Response, bool)> {
         match outcome {
             Ok(mut response) => {
-                let refusal = self.throttle.hear(&permit, &response);
+                let may_send_again = self.throttle.hear(&permit, target, &response);
                 response.extensions_mut().insert(permit.passage());
-                Ok((response, refusal))
+                Ok((response, may_send_again))
             }
             Err(error) => {
                 if never_sent(&error) {

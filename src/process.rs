@@ -13,7 +13,7 @@ use crate::store::Store;
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) store: Arc<dyn Store>,
-    /// A random name, so that a process that starts anew is another one.
+    /// A name from the operating system's randomness, so that a process that starts anew is another one.
     pub(crate) id: u64,
     pub(crate) horizon: Duration,
     numbers: AtomicU64,
@@ -21,8 +21,14 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(store: Arc<dyn Store>, horizon: Duration) -> Self {
-        Self { store, id: fastrand::u64(..), horizon, numbers: AtomicU64::new(1), fastest: Mutex::default() }
+    /// A process that is not mistaken for another: two with one name would get each other's slots.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system gives no randomness.
+    pub(crate) fn new(store: Arc<dyn Store>, horizon: Duration) -> Result<Self, getrandom::Error> {
+        let id = getrandom::u64()?;
+        Ok(Self { store, id, horizon, numbers: AtomicU64::new(1), fastest: Mutex::default() })
     }
 
     /// The number of the next message; they ascend for every home.
@@ -38,5 +44,20 @@ impl Process {
     /// What an answer takes at best.
     pub(crate) fn round_trip(&self) -> Duration {
         self.fastest.lock().unwrap_or_else(PoisonError::into_inner).get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemoryStore;
+
+    #[test]
+    fn processes_whose_own_generators_agree_have_different_names() {
+        let name = || {
+            fastrand::seed(7);
+            Process::new(Arc::new(MemoryStore::new()), Duration::ZERO).unwrap().id
+        };
+        assert_ne!(name(), name());
     }
 }

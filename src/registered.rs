@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::breaker::Breaker;
 use crate::error::ConfigError;
 use crate::limit::Limit;
-use crate::line::pace::stale_after;
+use crate::line::crowd::Crowd;
+use crate::line::pace::stale_after_all;
 use crate::lines::Key;
 use crate::retry::Budget;
 use crate::scope::Digest128;
@@ -25,33 +26,26 @@ pub(crate) struct Registered {
     /// The home of callers without a scope.
     pub(crate) home: Home,
     pub(crate) stale_after: Duration,
+    pub(crate) crowd: Arc<Crowd>,
     pub(crate) budget: Budget,
     pub(crate) breaker: Option<Breaker>,
 }
 
 impl Registered {
     pub(crate) fn new(index: usize, upstream: Upstream) -> Result<Arc<Self>, ConfigError> {
-        upstream.check()?;
+        upstream.check(index)?;
         let mut terms = Vec::new();
         for limit in &upstream.limits {
             terms.extend(limit.terms(&upstream.name)?);
         }
-        let guard = upstream.limits.iter().map(Limit::guard_or_default).min().unwrap_or_default();
+        let crowd = Arc::new(Crowd::new(upstream.max_waiting));
+        let stale_after = stale_after_all(upstream.limits.iter().map(Limit::guard_or_default));
         let home = Home::new(&upstream.name, None);
         let logs = Arc::from([Log::new("calls", terms)]);
         let budget = Budget::new(upstream.retry_share);
         let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
         let breaker = upstream.break_after.map(new);
-        Ok(Arc::new(Self {
-            index,
-            upstream,
-            logs,
-            one: [1].into(),
-            home,
-            stale_after: stale_after(guard),
-            budget,
-            breaker,
-        }))
+        Ok(Arc::new(Self { index, upstream, logs, one: [1].into(), home, stale_after, crowd, budget, breaker }))
     }
 
     /// The home of the callers of a scope.

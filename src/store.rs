@@ -24,7 +24,7 @@ pub use self::lesson::{Incident, Learned, Lesson, Report};
 pub use self::memory::MemoryStore;
 pub use self::message::{Answer, Ask, Grant, HandBack, LogUsage, Run, Slots, TermUsage};
 #[cfg(feature = "redis")]
-pub use self::redis::RedisStore;
+pub use self::redis::{RedisStore, RedisStoreBuilder};
 use crate::error::StoreError;
 use crate::limit::Term;
 use crate::log::Stamp;

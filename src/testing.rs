@@ -21,6 +21,7 @@ mod resp;
 mod shape;
 mod upstream;
 mod upstream_builder;
+mod window_counter;
 
 pub use arrival::Arrival;
 pub use fault::{Fault, FaultyUpstream};

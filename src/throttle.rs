@@ -15,10 +15,13 @@ use crate::learning::Lessons;
 use crate::line::Line;
 use crate::lines::Lines;
 use crate::middleware::Middleware;
+use crate::name::shown;
 use crate::process::Process;
 use crate::registered::Registered;
+use crate::route::Table;
 use crate::scope::Digest128;
 use crate::store::{MemoryStore, Store};
+use crate::unmatched::{Strangers, Unmatched};
 use crate::upstream::Upstream;
 use crate::usage::Usage;
 
@@ -45,6 +48,8 @@ pub struct Throttle(Arc<Inner>);
 struct Inner {
     upstreams: Vec<Arc<Registered>>,
     by_name: HashMap<Arc<str>, Arc<Registered>>,
+    table: Table,
+    strangers: Strangers,
     process: Arc<Process>,
     lines: Lines,
     lessons: Lessons,
@@ -56,12 +61,14 @@ struct Inner {
 ///
 /// * store: a [`MemoryStore`] of its own, for one process
 /// * horizon: 250 ms
+/// * unmatched: [`Unmatched::Warn`]
 #[derive(Debug, Default)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct ThrottleBuilder {
     store: Option<Arc<dyn Store>>,
     upstreams: Vec<Upstream>,
     horizon: Option<Duration>,
+    unmatched: Unmatched,
 }
 
 impl ThrottleBuilder {
@@ -90,6 +97,12 @@ impl ThrottleBuilder {
         self
     }
 
+    /// What happens to a request that belongs to no upstream.
+    pub const fn unmatched(mut self, unmatched: Unmatched) -> Self {
+        self.unmatched = unmatched;
+        self
+    }
+
     /// The throttle.
     ///
     /// # Errors
@@ -114,10 +127,16 @@ impl ThrottleBuilder {
             }
         }
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        let process = Arc::new(Process::new(store, horizon));
+        let process = Process::new(store, horizon).map_err(|error| {
+            ConfigError::new("", "sender", format!("the operating system gives no randomness for a name: {error}"))
+        })?;
+        let process = Arc::new(process);
+        let table = Table::new(upstreams.iter().map(|registered| &registered.upstream));
         Ok(Throttle(Arc::new(Inner {
             upstreams,
             by_name,
+            table,
+            strangers: Strangers::new(self.unmatched),
             process,
             lines: Lines::default(),
             lessons: Lessons::default(),
@@ -145,7 +164,9 @@ impl Throttle {
     ///
     /// [`Error::Throttled`] at once when the slot would be later than the longest wait; [`Error::StoreUnavailable`] after
     /// the longest wait, or 5 s where none is set, without an answer from the store; [`Error::CostExceedsQuota`],
-    /// [`Error::UnknownUpstream`], [`Error::Barred`], [`Error::Closed`].
+    /// [`Error::TooManyWaiting`], [`Error::UnknownUpstream`], [`Error::Barred`], [`Error::Closed`].
+    /// [`Error::OutsideRuntime`] where a call that has to wait is first polled outside of a Tokio runtime. The runtime needs
+    /// its timers (`enable_time`): without them, or polled elsewhere later, tokio panics.
     pub fn acquire(&self, upstream: &str) -> Acquire {
         Acquire::new(self, upstream, false)
     }
@@ -194,7 +215,8 @@ impl Throttle {
 
     /// Ends: refuses whoever waits and whoever comes with [`Error::Closed`], and hands back what is booked.
     ///
-    /// Returns when the store has been told, after 5 s at the latest. Permits already given stay valid.
+    /// Returns when the store has been told, after 5 s at the latest; outside of a Tokio runtime it cannot be told. Permits
+    /// already given stay valid.
     pub async fn close(&self) {
         self.0.lines.close().await;
     }
@@ -204,9 +226,9 @@ impl Throttle {
         let named = call.and_then(|call| call.upstream.as_deref());
         let registered = match named {
             Some(name) => self.registered(name)?,
-            None => match self.0.upstreams.iter().find(|registered| registered.upstream.matches(request)) {
+            None => match self.first_match(request) {
                 Some(registered) => registered,
-                None => return Ok(None),
+                None => return self.0.strangers.meet(request.url()).map(|()| None),
             },
         };
         let mut call = call.cloned().unwrap_or_default();
@@ -220,11 +242,18 @@ impl Throttle {
         Ok(Some(route))
     }
 
+    fn first_match(&self, request: &Request) -> Option<&Arc<Registered>> {
+        let upstreams = &self.0.upstreams;
+        let accepts = |index: usize| upstreams.get(index).is_some_and(|found| found.upstream.accepts(request));
+        self.0.table.find(request, accepts).and_then(|index| upstreams.get(index))
+    }
+
     /// Ask: joins the line of callers for the route's logs.
     pub(crate) fn ask<'a>(&self, route: &'a Route) -> Result<Asked<'a>, Error> {
         route.check()?;
-        let Route { registered, scope, .. } = route;
-        let line = self.0.lines.get(registered.key(*scope), || Line::new(&self.0.process, registered, *scope))?;
+        let Route { registered, scope, since, .. } = route;
+        let line =
+            self.0.lines.get(registered.key(*scope), *since, || Line::new(&self.0.process, registered, *scope))?;
         let pass = route.admit(line.home(), Pass::default())?;
         Ok(Asked::new(line, route, pass))
     }
@@ -247,7 +276,7 @@ impl Throttle {
     }
 
     pub(crate) fn registered(&self, name: &str) -> Result<&Arc<Registered>, Error> {
-        self.find(name).ok_or_else(|| Error::UnknownUpstream { name: name.into() })
+        self.find(name).ok_or_else(|| Error::UnknownUpstream { name: shown(name) })
     }
 }
 

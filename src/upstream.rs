@@ -8,11 +8,18 @@ use reqwest::{Method, Request};
 
 use crate::backoff::Backoff;
 use crate::error::ConfigError;
-use crate::feedback::Dialect;
-use crate::host::{canonical, is_below, is_host, is_pattern};
+use crate::excerpt;
+use crate::feedback::{Dialect, Feedback};
+use crate::host::HostPattern;
 use crate::limit::Limit;
+use crate::name::fault;
+use crate::path::PathPrefix;
 use crate::scope::Scope;
 
+/// How many calls of a process wait at once, unless the upstream says otherwise.
+const MAX_WAITING: usize = 100_000;
+/// The least that one response may be allowed to silence an upstream.
+const MIN_MAX_PAUSE: Duration = Duration::from_millis(1);
 /// The longest recovery after a hold.
 const MAX_RECOVERY: Duration = Duration::from_secs(3_600);
 
@@ -26,8 +33,8 @@ type Predicate = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
 /// # Default
 ///
 /// * scope: the whole upstream shares one log
-/// * max wait: none, a call waits as long as it takes
-/// * dialect: the general one; backoff: that of [`Backoff`]; recovery: 10 s
+/// * max wait: none, a call waits as long as it takes; max waiting: 100,000 calls of a process
+/// * dialect: the general one; backoff: that of [`Backoff`]; recovery: 10 s; max pause: an hour
 /// * refused calls are not made again; if they are, then a tenth of the calls at most
 /// * nothing is learned from responses that are no refusals
 /// * calls go on however many responses are 401 or 403
@@ -49,18 +56,22 @@ pub struct Upstream {
     pub(crate) limits: Vec<Limit>,
     pub(crate) scope: Scope,
     pub(crate) max_wait: Option<Duration>,
+    pub(crate) max_waiting: usize,
     pub(crate) dialect: Dialect,
     pub(crate) backoff: Backoff,
     pub(crate) recovery: Duration,
+    pub(crate) max_pause: Option<Duration>,
     pub(crate) retries: u32,
     /// Retries for each thousand calls.
     pub(crate) retry_share: u32,
     pub(crate) learns: bool,
     pub(crate) break_after: Option<u32>,
-    hosts: Vec<String>,
-    paths: Vec<String>,
+    hosts: Vec<HostPattern>,
+    paths: Vec<PathPrefix>,
     methods: Vec<Method>,
     predicate: Option<Predicate>,
+    /// The first host or path that is none, and why.
+    wrong_pattern: Option<(&'static str, String)>,
 }
 
 impl Upstream {
@@ -72,9 +83,11 @@ impl Upstream {
             limits: Vec::new(),
             scope: Scope::upstream(),
             max_wait: None,
+            max_waiting: MAX_WAITING,
             dialect: Dialect::GENERAL,
             backoff: Backoff::default(),
             recovery: Duration::from_secs(10),
+            max_pause: None,
             retries: 0,
             retry_share: 100,
             learns: false,
@@ -83,6 +96,7 @@ impl Upstream {
             paths: Vec::new(),
             methods: Vec::new(),
             predicate: None,
+            wrong_pattern: None,
         }
     }
 
@@ -90,14 +104,25 @@ impl Upstream {
     /// of several hosts.
     #[must_use]
     pub fn host(mut self, host: impl Into<String>) -> Self {
-        self.hosts.push(canonical(&host.into()));
+        let host = host.into();
+        match HostPattern::parse(&host) {
+            Ok(pattern) => self.hosts.push(pattern),
+            Err(fault) => self.refuse("host", &excerpt::of_host(&host, self.hosts.len() + 1), fault),
+        }
         self
     }
 
     /// Requests whose path is this, or begins with it and a `/`. May be said of several paths.
+    ///
+    /// It is read as the path of a URL is: `/a b` is `/a%20b`, and `%c3` is `%C3`. It is a prefix and no template: where
+    /// that does not do, use [`matching`](Upstream::matching).
     #[must_use]
     pub fn path(mut self, prefix: impl Into<String>) -> Self {
-        self.paths.push(prefix.into());
+        let prefix = prefix.into();
+        match PathPrefix::parse(&prefix) {
+            Ok(pattern) => self.paths.push(pattern),
+            Err(fault) => self.refuse("path", &excerpt::of_path(&prefix, self.paths.len() + 1), fault),
+        }
         self
     }
 
@@ -136,6 +161,14 @@ impl Upstream {
         self
     }
 
+    /// How many calls of a process may wait at once, those of all scopes together: 100,000 by default. One more is refused at
+    /// once with [`Error::TooManyWaiting`](crate::Error::TooManyWaiting).
+    #[must_use]
+    pub const fn max_waiting(mut self, calls: usize) -> Self {
+        self.max_waiting = calls;
+        self
+    }
+
     /// How its responses are read, where they differ from what their headers seem to say.
     #[must_use]
     pub const fn dialect(mut self, dialect: Dialect) -> Self {
@@ -143,7 +176,8 @@ impl Upstream {
         self
     }
 
-    /// How long nobody sends after a refusal that names no time. With the feature `backoff`, a policy of that crate will do.
+    /// How long nobody sends after a 429, a ban or a spending limit that names no time. A 503 or a lock that names none holds
+    /// nobody. With the feature `backoff`, a policy of that crate will do.
     #[must_use]
     pub fn backoff(mut self, backoff: impl Into<Backoff>) -> Self {
         self.backoff = backoff.into();
@@ -158,8 +192,29 @@ impl Upstream {
         self
     }
 
-    /// Makes a call again that the upstream refused for its quota, up to `retries` times: safe for any method, as it was not
-    /// executed.
+    /// How long one response can silence an upstream or a scope: 1 ms to 31 days. Where it asks for more, calls go again after
+    /// this, and what they are told then decides.
+    ///
+    /// # Default
+    ///
+    /// An hour, with three exceptions. A ban that names its end, and a spent quota that names its reset, are believed for
+    /// that long, a day at most. An overload (a 503 and its like) pauses for a minute at most; each that follows, for twice as
+    /// long as the one before. Waits of [`backoff`](Upstream::backoff), where no time is told, are as long as it says.
+    ///
+    /// A value given here cuts all of these.
+    #[must_use]
+    pub const fn max_pause(mut self, max_pause: Duration) -> Self {
+        self.max_pause = Some(max_pause);
+        self
+    }
+
+    /// Sends a call again that the upstream refused for its quota, up to `retries` times, whatever its method, where the
+    /// response says that the call was not executed: a 429, a 420, or an error whose header names throttling as its cause.
+    ///
+    /// A 429 that is read as a ban, a spending limit or a lock is not sent again: waiting does not cure those, or not in time.
+    /// Nothing else is sent again, not even beside a spent quota or a `Retry-After`; nor is a call that was redirected. A
+    /// redirect to the call's own URL cannot be told from none: before a payment, turn redirects off with
+    /// `redirect::Policy::none()`.
     ///
     /// Each time is a full call, which waits out the hold in line, within the longest wait of the first. The request is sent
     /// as it was, an `Idempotency-Key` included; one whose body cannot be cloned is not sent again.
@@ -208,23 +263,37 @@ impl Upstream {
         self
     }
 
-    /// Whether a request belongs to this upstream.
-    pub(crate) fn matches(&self, request: &Request) -> bool {
-        let said =
-            !self.hosts.is_empty() || !self.paths.is_empty() || !self.methods.is_empty() || self.predicate.is_some();
-        let any = |all: &[String], is: &dyn Fn(&str) -> bool| all.is_empty() || all.iter().any(|one| is(one));
-        said && (self.methods.is_empty() || self.methods.contains(request.method()))
-            && any(&self.hosts, &|host| is_host(host, request.url()))
-            && any(&self.paths, &|path| is_below(path, request.url().path()))
+    pub(crate) fn hosts(&self) -> &[HostPattern] {
+        &self.hosts
+    }
+
+    pub(crate) fn paths(&self) -> &[PathPrefix] {
+        &self.paths
+    }
+
+    /// Whether anything is said of the requests that belong to it.
+    pub(crate) const fn is_routed(&self) -> bool {
+        !self.hosts.is_empty() || !self.paths.is_empty() || !self.methods.is_empty() || self.predicate.is_some()
+    }
+
+    /// Whether a request that is on one of its hosts, below one of its paths, is the upstream's.
+    pub(crate) fn accepts(&self, request: &Request) -> bool {
+        (self.methods.is_empty() || self.methods.contains(request.method()))
             && self.predicate.as_ref().is_none_or(|predicate| predicate(request))
     }
 
-    /// What is wrong with the configuration, limits aside.
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+    /// Keeps the first pattern that is wrong for the error, and nothing else of it: it may hold a secret.
+    fn refuse(&mut self, field: &'static str, which: &str, fault: &str) {
+        self.wrong_pattern.get_or_insert_with(|| (field, format!("{which} {fault}")));
+    }
+
+    /// What is wrong with the configuration, limits aside; `index` is the upstream's place among those registered.
+    pub(crate) fn check(&self, index: usize) -> Result<(), ConfigError> {
         let wrong = |field, reason: &str| Err(ConfigError::new(&self.name, field, reason));
-        let named = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(named) {
-            return wrong("name", "must be 1 to 64 letters, digits, '.', '-' or '_'");
+        if let Some(fault) = fault(&self.name) {
+            // No name says which one it is, so its place does.
+            let place = excerpt::ordinal(index + 1);
+            return Err(ConfigError::new("", "name", format!("the {place} upstream's name {fault}")));
         }
         if self.limits.is_empty() {
             return wrong("limit", "an upstream needs at least one limit");
@@ -232,22 +301,23 @@ impl Upstream {
         if let Some(fault) = self.backoff.fault() {
             return wrong("backoff", fault);
         }
+        if self.max_waiting == 0 {
+            return wrong("max_waiting", "must be at least 1 call: whoever asks waits for the answer");
+        }
         if self.retry_share > 1_000 {
             return wrong("retries_per_thousand", "is more than one for each call");
         }
         if self.break_after == Some(0) {
             return wrong("break_after_unauthorized", "must be at least 1 response in a row");
         }
+        if let Some(max_pause) = self.max_pause.filter(|max| *max < MIN_MAX_PAUSE || *max > Feedback::LONGEST_WAIT) {
+            return wrong("max_pause", &format!("{max_pause:?} is not between 1 ms and 31 days"));
+        }
         if self.recovery > MAX_RECOVERY {
             return wrong("recovery", &format!("{:?} is longer than an hour", self.recovery));
         }
-        if let Some(host) = self.hosts.iter().find(|host| !is_pattern(host)) {
-            let form =
-                "write api.example.com, *.example.com or [::1], with :port or without, but no scheme and no path";
-            return wrong("host", &format!("{host:?} is no host: {form}; for every host, use matching(|_| true)"));
-        }
-        match self.paths.iter().find(|path| !path.starts_with('/')) {
-            Some(path) => wrong("path", &format!("{path:?} does not begin with '/'")),
+        match &self.wrong_pattern {
+            Some((field, reason)) => wrong(field, reason),
             None => Ok(()),
         }
     }

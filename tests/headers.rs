@@ -8,6 +8,7 @@ mod headers {
     pub(crate) mod body;
     pub(crate) mod check;
     pub(crate) mod entry;
+    mod executed;
 }
 
 use std::collections::BTreeMap;

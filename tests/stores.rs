@@ -57,7 +57,7 @@ impl Redis {
         let server = must(RedisServer::start());
         let clock = ManualClock::new(Stamp::from_micros(0));
         let store = must(RedisStore::connect(&server.url()).await);
-        let running = must(store.clone().prefix("running"));
+        let running = must(RedisStore::builder(&server.url()).prefix("running").connect().await);
         Self { store: store.with_clock(clock.clone()), clock, running, server }
     }
 }

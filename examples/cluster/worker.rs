@@ -63,7 +63,7 @@ async fn throttle(args: &Args) -> Result<Throttle, Box<dyn Error>> {
     let upstream = Upstream::new("api").host("127.0.0.1").limit(Limit::per_second(QUOTA));
     let mut builder = Throttle::builder().upstream(upstream);
     if let (Some(url), Some(prefix)) = (&args.redis, &args.prefix) {
-        builder = builder.store(RedisStore::connect(url).await?.prefix(prefix)?);
+        builder = builder.store(RedisStore::builder(url).prefix(prefix).connect().await?);
     }
     Ok(builder.build()?)
 }

@@ -88,6 +88,7 @@ impl<'a> Reader<'a> {
         let refusal = verdict::refusal(status, &signs, &quotas, &dialect);
         Feedback {
             refusal,
+            not_executed: verdict::says_not_executed(status, &signs),
             reach: verdict::reach(status, &signs, refusal),
             wait: wait::wait(status, refusal, &signs, &quotas, &dialect),
             quotas,

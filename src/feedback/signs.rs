@@ -25,6 +25,8 @@ pub(super) struct Signs {
     pub(super) reach: Option<Reach>,
     /// The cause that is named outright.
     pub(super) cause: Option<Refusal>,
+    /// An error type was given, and whether every one that was given names throttling.
+    throttling: Option<bool>,
     pub(super) edge: Edge,
 }
 
@@ -39,6 +41,16 @@ impl Signs {
     /// The wait that was asked for outright.
     pub(super) fn told_wait(&self) -> Option<Duration> {
         self.retry_after_millis.or(self.retry_after)
+    }
+
+    /// Whether an error type names throttling, so that the call was not executed.
+    pub(super) fn names_throttling(&self) -> bool {
+        self.throttling == Some(true)
+    }
+
+    /// The cause that is named outright, by an error type or a reason.
+    pub(super) fn named_cause(&self) -> Option<Refusal> {
+        self.cause.or(self.names_throttling().then_some(Refusal::Quota))
     }
 
     /// Takes the words of `RateLimit-Reason`, `X-Rate-Limit-Type` and their like.
@@ -88,7 +100,7 @@ impl Signs {
             "server" => self.edge.cloudflare |= text.eq_ignore_ascii_case("cloudflare"),
             "cf-ray" => self.edge.cloudflare = true,
             "x-amzn-errortype" | "x-amzn-error-type" => {
-                self.cause = self.cause.or(names_throttling(text).then_some(Refusal::Quota));
+                self.throttling = Some(self.throttling.unwrap_or(true) && is_throttling(text));
             }
             _ if name.starts_with(KUBERNETES) => self.cause = self.cause.or(Some(Refusal::Seats)),
             _ => return false,
@@ -116,9 +128,15 @@ fn is_html(content_type: &str) -> bool {
     content_type.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("text/html"))
 }
 
-fn names_throttling(error: &str) -> bool {
-    let error = error.to_ascii_lowercase();
-    ["throttl", "toomanyrequests", "requestlimitexceeded", "slowdown"].iter().any(|word| error.contains(word))
+/// Whether every error type of a list names throttling: `com.example#ThrottlingException:http://example.com/`, where the
+/// name lies between a namespace and a link.
+fn is_throttling(error_types: &str) -> bool {
+    const NAMES: [&str; 4] = ["throttl", "toomanyrequests", "requestlimitexceeded", "slowdown"];
+    error_types.split(',').all(|error_type| {
+        let name = error_type.split_once(':').map_or(error_type, |(name, _)| name);
+        let name = name.rsplit_once('#').map_or(name, |(_, name)| name).to_ascii_lowercase();
+        NAMES.iter().any(|word| name.contains(word))
+    })
 }
 
 fn words(text: &str) -> impl Iterator<Item = String> {
@@ -145,6 +163,27 @@ mod tests {
             signs.explain(reason);
             assert_eq!((signs.reach, signs.explained), (reach, true), "{reason}");
         }
+    }
+
+    #[test]
+    fn throttling_is_named_by_the_name_of_every_error_type_and_by_nothing_around_it() {
+        let cases: [(&[&str], bool); 9] = [
+            (&["ThrottlingException"], true),
+            (&["ThrottlingException:http://internal.example.com/"], true),
+            (&["com.example.v1#RequestThrottled"], true),
+            (&["TooManyRequestsException", "SlowDown"], true),
+            (&["ValidationException:http://throttling.example.com/"], false),
+            (&["com.throttling#InternalFailure"], false),
+            (&["ThrottlingException", "InternalFailure"], false),
+            (&["InternalFailure, ThrottlingException"], false),
+            (&[""], false),
+        ];
+        for (lines, named) in cases {
+            let mut signs = Signs::default();
+            assert!(lines.iter().all(|line| signs.other("x-amzn-errortype", line)));
+            assert_eq!(signs.names_throttling(), named, "{lines:?}");
+        }
+        assert!(!Signs::default().names_throttling());
     }
 
     #[test]

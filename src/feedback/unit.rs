@@ -20,6 +20,12 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// Whether every call spends it, so that none is served once it is spent: tokens and bytes run out for some calls only, and
+    /// places in flight are taken by the call itself.
+    pub(crate) const fn is_spent_by_every_call(self) -> bool {
+        matches!(self, Self::Calls | Self::Points)
+    }
+
     /// The unit that the parameter `qu` of a `RateLimit-Policy` names.
     pub(super) fn of_policy(qu: &str) -> Self {
         match qu {

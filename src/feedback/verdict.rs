@@ -7,14 +7,12 @@ use super::quota::Quota;
 use super::reach::Reach;
 use super::refusal::Refusal;
 use super::signs::Signs;
-use super::unit::Unit;
 
 /// Why the call was refused; `None` if it was not, or not by anything that limits calls.
 pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], dialect: &Dialect) -> Option<Refusal> {
     let spent = quotas.iter().any(|quota| quota.is_spent() && counts_calls(quota));
-    let error = status.is_client_error() || status.is_server_error();
     match status.as_u16() {
-        _ if error && signs.cause == Some(Refusal::Quota) => Some(Refusal::Quota),
+        _ if is_error(status) && signs.names_throttling() => Some(Refusal::Quota),
         429 => Some(of_429(signs, quotas, dialect)),
         420 | 509 => Some(Refusal::Quota),
         430 => Some(Refusal::Ban),
@@ -29,16 +27,26 @@ pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], diale
     }
 }
 
-/// Whether no call is served once it is spent: places in flight are taken by the call itself, tokens and bytes run out for some
-/// calls only, and a limit of zero is none.
+/// Whether the response says that the call was not executed: by its status, or by naming throttling as the cause of an error.
+///
+/// A spent quota or a wish to wait beside any other error says nothing of the kind: the call may have spent the last unit.
+pub(super) fn says_not_executed(status: StatusCode, signs: &Signs) -> bool {
+    matches!(status.as_u16(), 420 | 429) || (is_error(status) && signs.names_throttling())
+}
+
+fn is_error(status: StatusCode) -> bool {
+    status.is_client_error() || status.is_server_error()
+}
+
+/// Whether no call is served once it is spent; a limit of zero is none.
 fn counts_calls(quota: &Quota) -> bool {
-    matches!(quota.unit(), Unit::Calls | Unit::Points) && quota.limit() != Some(0)
+    quota.unit().is_spent_by_every_call() && quota.limit() != Some(0)
 }
 
 fn of_429(signs: &Signs, quotas: &[Quota], dialect: &Dialect) -> Refusal {
     let by_edge = signs.edge.html && signs.edge.cloudflare && quotas.is_empty();
     let unexplained = !signs.explained && !quotas.iter().any(Quota::is_spent);
-    let refusal = match signs.cause {
+    let refusal = match signs.named_cause() {
         Some(cause) => cause,
         // A ban is not over in a moment that one is told.
         None if by_edge && unexplained && signs.told_wait().is_none() => Refusal::Ban,
@@ -117,6 +125,25 @@ mod tests {
         ];
         for (status, lines, refusal) in cases {
             assert_eq!(read(Dialect::GENERAL, status, lines).refusal(), refusal, "{status} {lines:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_429_a_420_or_a_named_throttling_says_that_the_call_was_not_executed() {
+        const NAMED: Lines = &[("x-amzn-errortype", "ThrottlingException:http://aws/")];
+        const AROUND: [Lines; 5] = [
+            &[],
+            &[("x-ratelimit-remaining", "0"), ("retry-after", "5")],
+            &[("x-ratelimit-remaining", "0"), ("x-amzn-errortype", "InternalFailure")],
+            &[("x-rate-limit-type", "application"), ("ratelimit-reason", "quota")],
+            &[("x-should-retry", "true"), ("stripe-should-retry", "true")],
+        ];
+        for status in 100..1_000 {
+            let says = |lines| read(Dialect::GENERAL, status, lines).not_executed();
+            assert_eq!(says(NAMED), (400..600).contains(&status), "{status}");
+            for lines in AROUND {
+                assert_eq!(says(lines), matches!(status, 420 | 429), "{status} {lines:?}");
+            }
         }
     }
 

@@ -71,7 +71,7 @@ impl State {
         let mut runs: Vec<Run> = Vec::new();
         let mut tickets = Vec::new();
         let mut units = 0;
-        for waiter in self.queue.unslotted().take(MAX_CALLERS) {
+        for waiter in self.queue.unslotted(now).take(MAX_CALLERS) {
             units += waiter.costs.iter().copied().max().unwrap_or(0);
             if units > MAX_UNITS && !tickets.is_empty() {
                 break;
@@ -103,7 +103,8 @@ impl State {
                 self.silence.get_or_insert_with(|| Silence::new(now)).failed(error, now);
                 // Who wants a slot now or never does not wait for another try.
                 let unavailable = Error::StoreUnavailable { upstream: Arc::clone(&line.upstream), source };
-                self.queue.drop_hopeless(|waiter, _| (waiter.wish == Wish::AtOnce).then(|| unavailable.clone()));
+                let at_once = |waiter: &Waiter| waiter.wish == Wish::AtOnce;
+                self.queue.drop_hopeless(now, |waiter, _| at_once(waiter).then(|| unavailable.clone()));
             }
             reply => {
                 let message = self.unanswered.take();
@@ -134,7 +135,7 @@ impl State {
             let start = now.checked_sub(late).unwrap_or(now) + answer.start.since(grant.now);
             for (&ticket, costs) in callers.by_ref().take(answer.callers as usize) {
                 if answer.granted {
-                    slots.push((ticket, Slot { stamp: answer.start, start, costs: Arc::clone(costs), excess }));
+                    slots.push(Slot { stamp: answer.start, start, costs: Arc::clone(costs), excess });
                 } else {
                     refused.push((ticket, answer.start.since(grant.now)));
                 }
@@ -145,22 +146,17 @@ impl State {
         }
         // Slower than the fastest by more than a slot may be late: nobody knows how much of that its way here took.
         let slow = excess > line.stale_after;
-        let mut withheld = false;
-        for (ticket, slot) in slots {
-            // Held by this process, and the store does not know yet.
-            let early = self.is_held_back(&slot, line, now);
-            withheld |= early;
-            let usable = !slow && !early && !self.closed;
-            self.surplus.extend(if usable { self.queue.give_to(ticket, slot, now) } else { Some(slot) });
-        }
-        // What is free now and yet refused was left for other processes: they come first.
-        let turn = line.ask_again(Duration::ZERO);
-        for (ticket, retry_after) in refused {
-            let retry_after = if retry_after.is_zero() { turn } else { retry_after };
-            if let Some(waiter) = self.queue.leave_unslotted(ticket) {
-                // A caller that has gone needs no news.
-                let _ = waiter.tell.send(Err(line.throttled(retry_after)));
-            }
+        // Held by this process, and the store does not know yet.
+        let early: Vec<_> = slots.extract_if(.., |slot| self.is_held_back(slot, line, now)).collect();
+        let withheld = !early.is_empty();
+        self.surplus.extend(early);
+        self.surplus.extend(if slow || self.closed { slots } else { self.queue.give(slots, now) });
+        if !refused.is_empty() {
+            // What is free now and yet refused was left for other processes: they come first.
+            let turn = line.ask_again(Duration::ZERO);
+            let when = |retry_after: Duration| if retry_after.is_zero() { turn } else { retry_after };
+            let refused = refused.into_iter().map(|(ticket, at)| (ticket, line.throttled(when(at)))).collect();
+            self.queue.refuse(refused, now);
         }
         if !self.queue.is_empty() {
             let until = grant.next.max(grant.answers.last().map_or(grant.now, |answer| answer.start));
@@ -194,8 +190,11 @@ impl State {
 
     /// Refuses every caller for whom even the earliest possible slot is too late.
     fn refuse_late(&mut self, line: &Line, now: Instant) {
+        if !self.queue.has_hurried() {
+            return;
+        }
         let (next_slot, ask_at) = (self.next_slot, self.ask_at);
-        self.queue.drop_hopeless(|waiter, ahead| {
+        self.queue.drop_hopeless(now, |waiter, ahead| {
             let deadline = waiter.deadline(now)?;
             check_time(next_slot, ask_at, deadline, ahead, line, now).err()
         });
@@ -208,7 +207,7 @@ impl State {
 
     /// Why a caller whose time is up has got nothing.
     pub(super) fn why_nothing(&self, ticket: u64, line: &Line, now: Instant) -> Error {
-        let ahead = self.queue.unslotted().take_while(|waiter| waiter.ticket < ticket).map(Waiter::units).sum();
+        let ahead = self.queue.units_before(ticket);
         match &self.silence {
             Some(silence) if silence.has_failed() || self.next_slot.is_none() => {
                 Error::StoreUnavailable { upstream: Arc::clone(&line.upstream), source: silence.error() }

@@ -14,8 +14,15 @@ const STALE_AT_MOST: Duration = Duration::from_millis(50);
 const STALE_AT_LEAST: Duration = Duration::from_millis(2);
 
 /// How much later than its start a slot may be used: half the guard, at most 50 ms.
-pub(crate) fn stale_after(guard: Duration) -> Duration {
+fn stale_after(guard: Duration) -> Duration {
     (guard / 2).clamp(STALE_AT_LEAST, STALE_AT_MOST)
+}
+
+/// The same where several limits hold: by the narrowest guard, since a late call endangers that limit first. A guard that timers
+/// alone use up protects from nothing, so it makes no slot of the others stale.
+pub(crate) fn stale_after_all(guards: impl Iterator<Item = Duration> + Clone) -> Duration {
+    let protects = |guard: &Duration| *guard >= 2 * STALE_AT_LEAST;
+    stale_after(guards.clone().filter(protects).min().or_else(|| guards.min()).unwrap_or_default())
 }
 
 /// How long until a line asks again for a caller that may start `next` from now at the earliest.
@@ -76,6 +83,22 @@ mod tests {
     fn a_slot_is_stale_after_half_the_guard_within_bounds() {
         for (guard, stale) in [(0, 2), (5, 2), (10, 5), (50, 25), (100, 50), (1_000, 50)] {
             assert_eq!(stale_after(guard * MS).as_millis(), stale, "{guard}");
+        }
+    }
+
+    #[test]
+    fn of_several_guards_the_narrowest_that_protects_from_anything_governs() {
+        let cases: [(&[u32], u128); 7] = [
+            (&[50], 25),
+            (&[50, 10], 5),
+            (&[10, 1_000], 5),
+            (&[50, 0], 25),
+            (&[3, 1_000], 50),
+            (&[3, 0], 2),
+            (&[4, 50], 2),
+        ];
+        for (guards, stale) in cases {
+            assert_eq!(stale_after_all(guards.iter().map(|guard| *guard * MS)).as_millis(), stale, "{guards:?}");
         }
     }
 

@@ -1,4 +1,9 @@
-//! The callers in their order, and the slots they hold. Pure: time is an argument.
+//! The callers in their order, and the slots that are theirs. Pure: time is an argument.
+
+mod matching;
+#[cfg(test)]
+mod tests;
+mod units;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,8 +12,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use self::matching::Matching;
+use self::units::Units;
 use crate::error::Error;
 use crate::log::Stamp;
+
+/// Places that are kept although nobody is in them any more.
+const SPARE: usize = 64;
 
 /// A booked start time, as its process sees it.
 #[derive(Clone, Debug)]
@@ -43,152 +53,236 @@ pub(crate) struct Waiter {
     pub(crate) costs: Arc<[u32]>,
     pub(crate) joined: Instant,
     pub(crate) wish: Wish,
-    pub(crate) slot: Option<Slot>,
     pub(crate) tell: oneshot::Sender<Result<Slot, Error>>,
 }
 
-/// Callers in order of arrival. Where several hold slots, theirs are in the same order.
+/// Callers in order of arrival, and slots in order of their starts.
+///
+/// A slot is nobody's own: the earliest is always the earliest caller's, among those of its cost whom it is in time for, in
+/// whatever order slots and callers come and go. So nobody's slot passes while it waits in the wrong place.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    waiters: VecDeque<Waiter>,
-    /// How many of them hold a slot.
-    slotted: usize,
+    /// Ascending by ticket. A caller that leaves from the middle leaves its place empty, until many are.
+    places: VecDeque<(u64, Option<Waiter>)>,
+    waiting: usize,
+    /// Callers for whom a slot may come too late.
+    hurried: usize,
+    /// Callers and slots of another cost than one unit.
+    large: usize,
+    units: Units,
+    /// Each is some caller's.
+    slots: VecDeque<Slot>,
+    slot_units: u64,
 }
 
 impl Queue {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.waiting == 0
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.waiters.len()
+    pub(crate) const fn len(&self) -> usize {
+        self.waiting
+    }
+
+    /// The first caller without a slot for whom none comes too late.
+    pub(crate) fn first_patient(&self, now: Instant) -> Option<&Waiter> {
+        let some = self.hurried < self.waiting;
+        some.then(|| self.unslotted(now).find(|waiter| waiter.wish == Wish::Soon)).flatten()
+    }
+
+    /// Whether a slot may come too late for anybody.
+    pub(crate) const fn has_hurried(&self) -> bool {
+        self.hurried > 0
     }
 
     /// Callers without a slot, in order.
-    pub(crate) fn unslotted(&self) -> impl Iterator<Item = &Waiter> {
-        self.waiters.iter().filter(|waiter| waiter.slot.is_none())
+    pub(crate) fn unslotted(&self, now: Instant) -> impl Iterator<Item = &Waiter> {
+        self.matching(now).filter(|(_, slot)| slot.is_none()).map(|(waiter, _)| waiter)
     }
 
     pub(crate) fn has_unslotted(&self) -> bool {
-        self.slotted < self.waiters.len()
+        self.slots.len() < self.waiting
+    }
+
+    /// Units of the first log that the callers without a slot want.
+    pub(crate) const fn units_wanted(&self) -> u64 {
+        self.units.total().saturating_sub(self.slot_units)
+    }
+
+    /// Units of the first log that the callers without a slot want who come before a ticket whose caller has none.
+    pub(crate) fn units_before(&self, ticket: u64) -> u64 {
+        let (begin, sum) = self.units.of_blocks_before(ticket);
+        let from = self.places.partition_point(|(other, _)| *other < begin);
+        let rest = self.places.range(from..).take_while(|(other, _)| *other < ticket);
+        let rest = rest.filter_map(|(_, waiter)| waiter.as_ref()).map(Waiter::units).sum::<u64>();
+        (sum + rest).saturating_sub(self.slot_units)
     }
 
     /// Puts a caller in its place: at the end, unless it had a ticket before.
     pub(crate) fn join(&mut self, waiter: Waiter) {
-        let at = self.waiters.partition_point(|other| other.ticket < waiter.ticket);
-        self.slotted += usize::from(waiter.slot.is_some());
-        self.waiters.insert(at, waiter);
+        self.waiting += 1;
+        self.hurried += usize::from(waiter.wish != Wish::Soon);
+        self.large += is_large(&waiter.costs);
+        self.units.add(waiter.ticket, waiter.units());
+        let ticket = waiter.ticket;
+        if self.places.back().is_none_or(|(last, _)| *last < ticket) {
+            self.places.push_back((ticket, Some(waiter)));
+            return;
+        }
+        match self.places.binary_search_by_key(&ticket, |(other, _)| *other) {
+            Ok(at) => self.places[at].1 = Some(waiter),
+            Err(at) => self.places.insert(at, (ticket, Some(waiter))),
+        }
     }
 
-    /// Takes a caller out.
-    pub(crate) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
-        let at = self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok()?;
-        self.remove(at)
+    /// Takes a caller out, and with it the slots that nobody here wants then.
+    pub(crate) fn leave(&mut self, ticket: u64, now: Instant) -> Option<Vec<Slot>> {
+        let at = self.places.binary_search_by_key(&ticket, |(other, _)| *other).ok()?;
+        self.remove(at)?;
+        self.tidy();
+        Some(self.unwanted(now))
     }
 
-    /// Takes a caller out, unless it holds a slot.
-    pub(crate) fn leave_unslotted(&mut self, ticket: u64) -> Option<Waiter> {
-        let at = self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok()?;
-        if self.waiters[at].slot.is_some() { None } else { self.remove(at) }
-    }
-
+    /// Takes the caller out of a place. The place stays, so that those of the others do.
     fn remove(&mut self, at: usize) -> Option<Waiter> {
-        let waiter = self.waiters.remove(at)?;
-        self.slotted -= usize::from(waiter.slot.is_some());
+        let waiter = self.places.get_mut(at)?.1.take()?;
+        self.waiting -= 1;
+        self.hurried -= usize::from(waiter.wish != Wish::Soon);
+        self.large -= is_large(&waiter.costs);
+        self.units.take(waiter.ticket, waiter.units());
         Some(waiter)
     }
 
-    /// Gives a slot to the caller it was asked for, or if that has gone, or has one, to the next in line.
-    ///
-    /// Whether it is in time for the caller it was asked for, the store has judged.
-    pub(crate) fn give_to(&mut self, ticket: u64, slot: Slot, now: Instant) -> Option<Slot> {
-        let at = self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok();
-        match at.and_then(|at| self.waiters.get_mut(at)).filter(|waiter| waiter.slot.is_none()) {
-            Some(waiter) => {
-                waiter.slot = Some(slot);
-                self.slotted += 1;
-                None
-            }
-            None => self.give(slot, now),
+    /// Drops the empty places at the front, and all of them once they are the most.
+    fn tidy(&mut self) {
+        while self.places.front().is_some_and(|(_, waiter)| waiter.is_none()) {
+            self.places.pop_front();
+        }
+        if self.places.len() > 2 * self.waiting + SPARE {
+            self.places.retain(|(_, waiter)| waiter.is_some());
+        }
+        if self.places.capacity() > 4 * (self.places.len() + SPARE) {
+            self.places.shrink_to(2 * self.places.len());
         }
     }
 
-    /// Gives a slot to the next in line who wants its like. Whoever holds a later one moves up. What is left in the end,
-    /// nobody here wants.
-    pub(crate) fn give(&mut self, mut slot: Slot, now: Instant) -> Option<Slot> {
-        for waiter in &mut self.waiters {
-            let late = waiter.deadline(now).is_some_and(|deadline| slot.start > deadline);
-            if late || waiter.costs != slot.costs {
-                continue;
-            }
-            match &mut waiter.slot {
-                None => {
-                    waiter.slot = Some(slot);
-                    self.slotted += 1;
-                    return None;
-                }
-                Some(later) if later.start > slot.start => std::mem::swap(later, &mut slot),
-                Some(_) => {}
-            }
+    /// Takes slots in, and gives back those that nobody here wants.
+    pub(crate) fn give(&mut self, slots: impl IntoIterator<Item = Slot>, now: Instant) -> Vec<Slot> {
+        for slot in slots {
+            self.slot_units += slot.units();
+            self.large += is_large(&slot.costs);
+            let at = self.slots.iter().rposition(|other| other.start <= slot.start).map_or(0, |before| before + 1);
+            self.slots.insert(at, slot);
         }
-        Some(slot)
+        self.unwanted(now)
     }
 
-    /// Takes every slot that starts before `until` from its caller.
+    /// Takes out the slots that are no caller's.
+    fn unwanted(&mut self, now: Instant) -> Vec<Slot> {
+        if self.slots.is_empty() {
+            return Vec::new();
+        }
+        if self.is_plain() {
+            let unwanted = self.slots.drain(self.waiting.min(self.slots.len())..).collect();
+            return self.without(unwanted);
+        }
+        let mut matching = self.matching(now);
+        while matching.has_slots() && matching.next().is_some() {}
+        let unwanted = matching.into_unmatched();
+        let taken = unwanted.into_iter().rev().filter_map(|at| self.slots.remove(at)).collect();
+        self.without(taken)
+    }
+
+    /// Takes every slot that starts before `until` from the callers.
     pub(crate) fn take_slots_before(&mut self, until: Instant) -> Vec<Slot> {
-        let early = |waiter: &mut Waiter| waiter.slot.take_if(|slot| slot.start < until);
-        let slots: Vec<_> = self.waiters.iter_mut().filter_map(early).collect();
-        self.slotted -= slots.len();
-        slots
+        let early = self.slots.partition_point(|slot| slot.start < until);
+        let early = self.slots.drain(..early).collect();
+        self.without(early)
+    }
+
+    fn without(&mut self, taken: Vec<Slot>) -> Vec<Slot> {
+        for slot in &taken {
+            self.count_no_more(slot);
+        }
+        taken
+    }
+
+    /// A slot was taken out.
+    fn count_no_more(&mut self, slot: &Slot) {
+        self.slot_units -= slot.units();
+        self.large -= is_large(&slot.costs);
     }
 
     /// When the first slot starts.
     pub(crate) fn first_start(&self) -> Option<Instant> {
-        if self.slotted == 0 {
-            return None;
-        }
-        self.waiters.iter().find_map(|waiter| waiter.slot.as_ref()).map(|slot| slot.start)
+        self.slots.front().map(|slot| slot.start)
     }
 
-    /// Takes out the first caller whose slot has started, with it.
-    pub(crate) fn pop_started(&mut self, now: Instant) -> Option<(Waiter, Slot)> {
-        if self.first_start()? > now {
-            return None;
-        }
-        let at = self.waiters.iter().position(|waiter| waiter.slot.is_some())?;
-        let mut waiter = self.remove(at)?;
-        let slot = waiter.slot.take()?;
-        Some((waiter, slot))
+    /// Takes out the first slot, if it has started.
+    pub(crate) fn pop_started(&mut self, now: Instant) -> Option<Slot> {
+        self.slots.front().filter(|slot| slot.start <= now)?;
+        let slot = self.slots.pop_front()?;
+        self.count_no_more(&slot);
+        Some(slot)
+    }
+
+    /// Takes out the caller whose the first slot was.
+    pub(crate) fn pop_owner(&mut self, slot: &Slot, now: Instant) -> Option<Waiter> {
+        let wants = |waiter: &Waiter| is_same(&waiter.costs, &slot.costs) && waiter.is_served_by(slot, now);
+        let at = self.places.iter().position(|(_, waiter)| waiter.as_ref().is_some_and(wants))?;
+        let waiter = self.remove(at);
+        self.tidy();
+        waiter
+    }
+
+    /// Refuses callers without a slot, by their tickets in ascending order.
+    pub(crate) fn refuse(&mut self, refused: Vec<(u64, Error)>, now: Instant) {
+        let mut refused = refused.into_iter().peekable();
+        self.drop_hopeless(now, |waiter, _| {
+            while refused.next_if(|(ticket, _)| *ticket < waiter.ticket).is_some() {}
+            refused.next_if(|(ticket, _)| *ticket == waiter.ticket).map(|(_, error)| error)
+        });
     }
 
     /// Takes every caller out that is hopeless at its place: `hopeless` sees the caller without a slot, and the units of
     /// the first log that those before it want.
-    pub(crate) fn drop_hopeless(&mut self, mut hopeless: impl FnMut(&Waiter, u64) -> Option<Error>) {
+    pub(crate) fn drop_hopeless(&mut self, now: Instant, mut hopeless: impl FnMut(&Waiter, u64) -> Option<Error>) {
         if !self.has_unslotted() {
             return;
         }
         let mut ahead = 0;
-        let mut at = 0;
-        while at < self.waiters.len() {
-            let waiter = &self.waiters[at];
-            if waiter.slot.is_none() {
-                if let Some(error) = hopeless(waiter, ahead) {
-                    if let Some(waiter) = self.remove(at) {
-                        // A caller that has gone needs no news.
-                        let _ = waiter.tell.send(Err(error));
-                    }
-                    continue;
-                }
-                ahead += waiter.units();
+        let mut errors = Vec::new();
+        for waiter in self.unslotted(now) {
+            match hopeless(waiter, ahead) {
+                Some(error) => errors.push((waiter.ticket, error)),
+                None => ahead += waiter.units(),
             }
-            at += 1;
         }
+        for (ticket, error) in errors {
+            let at = self.places.binary_search_by_key(&ticket, |(other, _)| *other);
+            if let Some(waiter) = at.ok().and_then(|at| self.remove(at)) {
+                // A caller that has gone needs no news.
+                let _ = waiter.tell.send(Err(error));
+            }
+        }
+        self.tidy();
     }
 
-    /// Takes everybody out.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Waiter> {
-        self.slotted = 0;
-        std::mem::take(&mut self.waiters).into_iter()
+    /// Takes everybody out, and every slot.
+    pub(crate) fn drain(&mut self) -> (impl Iterator<Item = Waiter> + use<>, VecDeque<Slot>) {
+        let Self { places, slots, .. } = std::mem::take(self);
+        (places.into_iter().filter_map(|(_, waiter)| waiter), slots)
+    }
+
+    /// Whether any slot does for any caller, as is mostly so.
+    const fn is_plain(&self) -> bool {
+        self.hurried == 0 && self.large == 0
+    }
+
+    /// Who has which slot.
+    fn matching(&self, now: Instant) -> Matching<'_, impl Iterator<Item = &Waiter>> {
+        let waiters = self.places.iter().filter_map(|(_, waiter)| waiter.as_ref());
+        Matching::new(waiters, &self.slots, self.is_plain(), now)
     }
 }
 
@@ -202,9 +296,14 @@ impl Waiter {
         }
     }
 
+    /// Whether a slot is in time for it.
+    fn is_served_by(&self, slot: &Slot, now: Instant) -> bool {
+        self.deadline(now).is_none_or(|deadline| slot.start <= deadline)
+    }
+
     /// What it takes of the first log.
     pub(crate) fn units(&self) -> u64 {
-        u64::from(self.costs.first().copied().unwrap_or(0))
+        of_first(&self.costs)
     }
 }
 
@@ -218,84 +317,22 @@ impl Slot {
     pub(crate) fn late(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.start) + self.excess
     }
+
+    fn units(&self) -> u64 {
+        of_first(&self.costs)
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Whether two costs are the same; mostly they are one.
+fn is_same(one: &Arc<[u32]>, other: &Arc<[u32]>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
+}
 
-    fn waiter(ticket: u64, cost: u32) -> (Waiter, oneshot::Receiver<Result<Slot, Error>>) {
-        let (tell, told) = oneshot::channel();
-        let waiter =
-            Waiter { ticket, costs: [cost].into(), joined: Instant::now(), wish: Wish::Soon, slot: None, tell };
-        (waiter, told)
-    }
+fn is_large(costs: &[u32]) -> usize {
+    usize::from(*costs != [1])
+}
 
-    fn slot(epoch: Instant, ms: u64, cost: u32) -> Slot {
-        let start = epoch + Duration::from_millis(ms);
-        Slot {
-            stamp: Stamp::from_micros(i64::try_from(ms).unwrap()),
-            start,
-            costs: [cost].into(),
-            excess: Duration::ZERO,
-        }
-    }
-
-    fn slots(queue: &Queue) -> Vec<Option<i64>> {
-        queue.waiters.iter().map(|waiter| waiter.slot.as_ref().map(|slot| slot.stamp.as_micros())).collect()
-    }
-
-    fn queue(costs: &[u32]) -> Queue {
-        let mut queue = Queue::default();
-        for (ticket, &cost) in costs.iter().enumerate() {
-            queue.join(waiter(ticket as u64, cost).0);
-        }
-        queue
-    }
-
-    #[test]
-    fn when_a_caller_leaves_everybody_behind_it_moves_up() {
-        let epoch = Instant::now();
-        let mut queue = queue(&[1, 1, 1, 1]);
-        for ms in [10, 20, 30] {
-            assert!(queue.give(slot(epoch, ms, 1), epoch).is_none());
-        }
-        let gone = queue.leave(0).and_then(|waiter| waiter.slot).unwrap();
-        assert!(queue.give(gone, epoch).is_none());
-        assert_eq!(slots(&queue), [Some(10), Some(20), Some(30)]);
-        let gone = queue.leave(1).and_then(|waiter| waiter.slot).unwrap();
-        let left = queue.give(gone, epoch).unwrap();
-        assert_eq!((slots(&queue), left.stamp.as_micros()), (vec![Some(10), Some(20)], 30), "the last slot is left");
-    }
-
-    #[test]
-    fn a_slot_goes_only_to_a_caller_of_its_cost() {
-        let epoch = Instant::now();
-        let mut queue = queue(&[5, 1, 5]);
-        assert!(queue.give(slot(epoch, 10, 1), epoch).is_none());
-        assert_eq!(slots(&queue), [None, Some(10), None]);
-        assert!(queue.give(slot(epoch, 20, 1), epoch).is_some());
-        assert_eq!(queue.pop_started(epoch + Duration::from_millis(10)).unwrap().0.ticket, 1);
-        assert!(queue.pop_started(epoch + Duration::from_secs(1)).is_none());
-    }
-
-    #[test]
-    fn a_caller_that_comes_back_with_its_ticket_has_its_old_place() {
-        let mut queue = queue(&[1, 1, 1]);
-        let first = queue.leave(0).unwrap();
-        queue.join(first);
-        let order: Vec<_> = queue.waiters.iter().map(|waiter| waiter.ticket).collect();
-        assert_eq!(order, [0, 1, 2]);
-    }
-
-    #[test]
-    fn the_hopeless_are_told_and_do_not_count_for_those_behind() {
-        let mut queue = queue(&[1, 1, 1]);
-        let mut seen = Vec::new();
-        queue.drop_hopeless(|waiter, ahead| {
-            seen.push(ahead);
-            (waiter.ticket == 1).then_some(Error::Closed)
-        });
-        assert_eq!((seen, queue.len()), (vec![0, 1, 1], 2));
-    }
+/// What a call of these costs takes of the first log.
+fn of_first(costs: &[u32]) -> u64 {
+    u64::from(costs.first().copied().unwrap_or(0))
 }

@@ -67,8 +67,9 @@ impl State {
         }
         if !self.queue.has_unslotted() {
             (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
-        } else if let Some(deadline) = waiter.deadline(now) {
-            let ahead = self.queue.unslotted().map(Waiter::units).sum();
+        } else if let Some(deadline) = waiter.deadline(now).filter(|_| !self.hands_back()) {
+            let is_last = waiter.ticket == self.tickets;
+            let ahead = if is_last { self.queue.units_wanted() } else { self.queue.units_before(waiter.ticket) };
             self.check_time(deadline, ahead, line, now)?;
         }
         if let Some(silence) = &mut self.silence {
@@ -78,21 +79,27 @@ impl State {
         Ok(self.ask_at.is_none() || self.silence.is_some())
     }
 
-    /// Takes a caller out, and gives its slot on. Says whether it was there.
-    pub(super) fn leave(&mut self, ticket: u64, line: &Line, now: Instant) -> bool {
-        let Some(waiter) = self.queue.leave(ticket) else {
+    /// Whether slots are on their way back, or about to be: they make room that the last answer knew nothing of.
+    fn hands_back(&self) -> bool {
+        !self.surplus.is_empty() || matches!(self.unanswered.as_deref(), Some(Message::HandBack(_)))
+    }
+
+    /// Takes a caller out; the slots go to those behind it. Says whether it was there.
+    pub(super) fn leave(&mut self, ticket: u64, now: Instant) -> bool {
+        let Some(unwanted) = self.queue.leave(ticket, now) else {
             return false;
         };
-        if let Some(slot) = waiter.slot {
-            self.give(slot, line, now);
-        }
+        self.surplus.extend(unwanted);
         true
     }
 
     /// Gives a slot to the next in line, or puts it with those that nobody here wants.
     pub(super) fn give(&mut self, slot: Slot, line: &Line, now: Instant) {
-        let unusable = self.is_held_back(&slot, line, now) || slot.is_stale(now, line.stale_after);
-        self.surplus.extend(if unusable { Some(slot) } else { self.queue.give(slot, now) });
+        if self.is_held_back(&slot, line, now) || slot.is_stale(now, line.stale_after) {
+            self.surplus.push(slot);
+        } else {
+            self.surplus.extend(self.queue.give([slot], now));
+        }
     }
 
     /// Whether a slot starts before the end of the hold. Two answers tell that end a little differently: by as much as a slot
@@ -116,7 +123,7 @@ impl State {
             self.ask_at = None;
         }
         if let Some(barred) = self.barred(line, now) {
-            self.queue.drop_hopeless(|_, _| Some(barred.clone()));
+            self.queue.drop_hopeless(now, |_, _| Some(barred.clone()));
         }
     }
 
@@ -128,8 +135,9 @@ impl State {
 
     pub(super) fn close(&mut self) {
         self.closed = true;
-        for waiter in self.queue.drain() {
-            self.surplus.extend(waiter.slot);
+        let (waiters, slots) = self.queue.drain();
+        self.surplus.extend(slots);
+        for waiter in waiters {
             // A caller that has gone needs no news.
             let _ = waiter.tell.send(Err(Error::Closed));
         }
@@ -139,7 +147,8 @@ impl State {
     pub(super) fn abandon(&mut self) {
         self.driven = false;
         self.driver += 1;
-        self.surplus.extend(self.queue.drain().filter_map(|waiter| waiter.slot));
+        let (_, slots) = self.queue.drain();
+        self.surplus.extend(slots);
     }
 
     /// Whether nobody is here, nothing is held, and the store knows of nobody.
@@ -195,14 +204,17 @@ impl State {
 
     /// Tells every caller whose slot has started. A slot that is stale by now is asked for again.
     pub(super) fn hand_out(&mut self, line: &Line, now: Instant) {
-        while let Some((waiter, slot)) = self.queue.pop_started(now) {
+        while let Some(slot) = self.queue.pop_started(now) {
             if slot.is_stale(now, line.stale_after) {
                 tracing::debug!(upstream = &*line.upstream, "slot stale, asking again");
                 self.surplus.push(slot);
                 self.ask_at = None;
-                self.queue.join(waiter);
-            } else if let Err(Ok(slot)) = waiter.tell.send(Ok(slot)) {
-                self.give(slot, line, now);
+            } else if let Some(waiter) = self.queue.pop_owner(&slot, now) {
+                if let Err(Ok(slot)) = waiter.tell.send(Ok(slot)) {
+                    self.give(slot, line, now);
+                }
+            } else {
+                self.surplus.push(slot);
             }
         }
     }
@@ -213,11 +225,11 @@ impl State {
         let silence = self.silence.as_ref()?;
         let since = silence.since;
         let expiry = |waiter: &Waiter| waiter.joined.max(since) + PATIENCE;
-        let first = |queue: &Queue| queue.unslotted().find(|waiter| waiter.wish == Wish::Soon).map(expiry);
+        let first = |queue: &Queue| queue.first_patient(now).map(expiry);
         if first(&self.queue).is_some_and(|first| first <= now) {
             let error = Error::StoreUnavailable { upstream: Arc::clone(&line.upstream), source: silence.error() };
             let expired = |waiter: &Waiter| waiter.wish == Wish::Soon && expiry(waiter) <= now;
-            self.queue.drop_hopeless(|waiter, _| expired(waiter).then(|| error.clone()));
+            self.queue.drop_hopeless(now, |waiter, _| expired(waiter).then(|| error.clone()));
         }
         if silence.has_failed() && since + MEMORY <= now {
             // The store may have forgotten that it acted: twice, a hand-back would take somebody else's slots, and an ask book

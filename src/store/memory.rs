@@ -16,18 +16,22 @@ use crate::clock::ManualClock;
 use crate::error::StoreError;
 use crate::limit::micros;
 use crate::log::Stamp;
+use crate::turns::Turns;
 
 const SHARDS: usize = 16;
+/// How many homes a shard has room for however few there are.
+const FEW: usize = 64;
 
 /// Keeps the logs of one process. Clones share them.
 ///
 /// Never unavailable. Its clock is tokio's, so that a paused clock in a test pauses the limits too. Homes that have been
-/// silent for as long as their longest limit are forgotten as new ones come.
+/// silent for as long as their longest limit are forgotten within some 10 s, as long as calls of any other come.
 #[derive(Clone)]
 pub struct MemoryStore {
     shards: Arc<[Mutex<Shard>]>,
     /// Until when what was told of the whole of some upstream may delay a start: mostly nothing ever was.
     told_until: Arc<AtomicI64>,
+    turns: Arc<Turns>,
     clock: Clock,
 }
 
@@ -73,7 +77,7 @@ impl MemoryStore {
 
     fn on(clock: Clock) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, told_until: Arc::new(AtomicI64::new(i64::MIN)), clock }
+        Self { shards, told_until: Arc::new(AtomicI64::new(i64::MIN)), turns: Arc::new(Turns::new()), clock }
     }
 
     fn now(&self) -> Stamp {
@@ -115,14 +119,32 @@ impl MemoryStore {
     fn with<T>(&self, home: &Home, act: impl FnOnce(&mut Ledger, Stamp) -> T) -> T {
         let mut shard = lock(self.shard(home));
         let now = self.now();
-        if let Some(ledger) = shard.ledgers.get_mut(home) {
-            return act(ledger, now);
+        let acted = if let Some(ledger) = shard.ledgers.get_mut(home) {
+            act(ledger, now)
+        } else {
+            if shard.ledgers.len() >= shard.sweep_at {
+                shard.sweep(now);
+            }
+            act(shard.ledgers.entry(home.clone()).or_default(), now)
+        };
+        drop(shard);
+        self.sweep_in_turn(now);
+        acted
+    }
+
+    /// Sweeps the next shard, where that is due: homes that fell silent all at once must not stay until as many new ones come.
+    fn sweep_in_turn(&self, now: Stamp) {
+        if let Some(shard) = self.turns.next(now.as_micros(), SHARDS).and_then(|next| self.shards.get(next)) {
+            lock(shard).sweep(now);
         }
-        if shard.ledgers.len() >= shard.sweep_at {
-            shard.ledgers.retain(|_, ledger| !ledger.is_spent(now));
-            shard.sweep_at = (shard.ledgers.len() * 2).max(64);
-        }
-        act(shard.ledgers.entry(home.clone()).or_default(), now)
+    }
+}
+
+impl Shard {
+    fn sweep(&mut self, now: Stamp) {
+        self.ledgers.retain(|_, ledger| !ledger.is_spent(now));
+        self.ledgers.shrink_to(self.ledgers.len() * 2);
+        self.sweep_at = (self.ledgers.len() * 2).max(FEW);
     }
 }
 
@@ -192,6 +214,28 @@ impl Store for MemoryStore {
 mod tests {
     use super::*;
     use crate::scope::Digest128;
+
+    #[test]
+    fn scopes_that_fell_silent_are_forgotten_as_calls_of_others_come() {
+        let clock = ManualClock::new(Stamp::from_micros(0));
+        let store = MemoryStore::with_clock(clock.clone());
+        let logs = [Log::new("calls", [crate::limit::Term::new(1, 1_000_000)])];
+        let call = |scope: &str| store.at_hand(&Home::new("up", Some(scope)), &logs, &[1]).unwrap();
+        for scope in 0..20_000_u32 {
+            call(&Digest128::of(&scope.to_be_bytes()).to_hex());
+        }
+        for turn in 1..=20 {
+            clock.set(Stamp::from_micros(turn * 2_000_000));
+            call("busy");
+        }
+        let kept = |shard: &Mutex<Shard>| {
+            let shard = lock(shard);
+            (shard.ledgers.len(), shard.ledgers.capacity())
+        };
+        let kept: Vec<_> = store.shards.iter().map(kept).collect();
+        assert_eq!(kept.iter().map(|(homes, _)| homes).sum::<usize>(), 1, "{kept:?}");
+        assert!(kept.iter().all(|(_, room)| *room < FEW), "{kept:?}");
+    }
 
     #[test]
     fn scopes_are_spread_over_the_shards() {

@@ -1,28 +1,37 @@
 //! Logs in Redis, shared by a cluster.
 
+mod builder;
+mod complaints;
+mod fault;
 mod link;
 mod script;
+mod trial;
+mod unreadable;
 mod wire;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ::redis::{Client, Cmd, Value};
 use async_trait::async_trait;
 
+pub use self::builder::RedisStoreBuilder;
 use self::link::Link;
 use self::script::Script;
 use super::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, Store};
 #[cfg(any(test, feature = "testing"))]
 use crate::clock::ManualClock;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 
 /// Keeps the logs in one Redis 7.0 or Valkey 7.2, for every process that uses the same server and prefix. Clones share a connection.
 ///
 /// Each message is one script call: one round trip. The server's clock is the only clock. A broken connection, a reply
 /// that never comes, a server that restarts, forgets its scripts or turns read-only each heal by themselves: the next
-/// call makes a new connection. Going down and coming up are traced once.
+/// call makes a new connection. Going down and coming up are traced once. What does not pass by itself, a missing permission or
+/// a key that somebody else wrote to, is a warning at once and every minute, and the error of each call says what to do.
+///
+/// One server, and no Cluster of several masters; one whose `maxmemory-policy` is `noeviction`, as a log that is evicted is
+/// forgotten.
 ///
 /// For `rediss://` add the `redis` crate with a TLS feature of your choice to your own dependencies: this crate forces none on you.
 ///
@@ -30,6 +39,11 @@ use crate::error::{StoreError, StoreErrorKind};
 ///
 /// * prefix: `outgate`; every key begins with it
 /// * response timeout: 500 ms; a connection must be made within 1 s
+///
+/// # Permissions
+///
+/// [`connect`](Self::connect) tries all that the scripts need.
+#[doc = include_str!("../../lua/ACL.md")]
 #[derive(Clone)]
 pub struct RedisStore {
     link: Arc<Link>,
@@ -39,15 +53,27 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// A store on the server of a `redis://` URL, once it has answered.
+    /// Sets up a store on the server of a `redis://` URL; ends in [`connect`](RedisStoreBuilder::connect) or
+    /// [`open`](RedisStoreBuilder::open).
+    pub fn builder(url: &str) -> RedisStoreBuilder {
+        RedisStoreBuilder::at(url)
+    }
+
+    /// Sets up a store on a client of the `redis` crate, for settings that a URL cannot express.
+    ///
+    /// The one place where that crate's types show: it ties you to its version 1.
+    pub fn builder_on(client: Client) -> RedisStoreBuilder {
+        RedisStoreBuilder::on(Ok(client))
+    }
+
+    /// A store on the server of a `redis://` URL, once the server has answered and everything that the store needs of it
+    /// has been tried.
     ///
     /// # Errors
     ///
-    /// When the URL is none, or the server cannot be reached now. [`RedisStore::open`] does not ask for the latter.
+    /// As [`RedisStoreBuilder::connect`].
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        let store = Self::open(url)?;
-        store.link.connection().await?;
-        Ok(store)
+        Self::builder(url).connect().await
     }
 
     /// A store on the server of a `redis://` URL, which is connected to when first needed.
@@ -56,47 +82,7 @@ impl RedisStore {
     ///
     /// When the URL is none.
     pub fn open(url: &str) -> Result<Self, StoreError> {
-        let words = if url.starts_with("rediss:") {
-            "this needs a TLS feature of the `redis` crate, to be turned on in your own dependencies"
-        } else {
-            "this is no URL of a Redis server, such as redis://127.0.0.1:6379"
-        };
-        let client =
-            Client::open(url).map_err(|error| StoreError::new(StoreErrorKind::Refused, words).caused_by(error))?;
-        Ok(Self::on(client))
-    }
-
-    /// A store on a client of the `redis` crate, for settings that a URL cannot express.
-    ///
-    /// The one place where that crate's types show: it ties you to its version 1.
-    #[must_use]
-    pub fn from_redis_client(client: Client) -> Self {
-        Self::on(client)
-    }
-
-    /// The same store under another prefix: what its keys begin with.
-    ///
-    /// # Errors
-    ///
-    /// When the prefix is empty or has a brace or a blank.
-    pub fn prefix(mut self, prefix: &str) -> Result<Self, StoreError> {
-        if prefix.is_empty() || prefix.contains(['{', '}']) || prefix.contains(char::is_whitespace) {
-            return Err(StoreError::new(
-                StoreErrorKind::Refused,
-                "a prefix must not be empty, nor hold braces or blanks",
-            ));
-        }
-        self.prefix = prefix.into();
-        Ok(self)
-    }
-
-    /// The same server over a connection of its own, on which an answer is given up after `timeout`.
-    ///
-    /// A message is sent twice before its call fails, so that a call ends within two timeouts and two seconds.
-    #[must_use]
-    pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.link = Arc::new(self.link.with_response_timeout(timeout));
-        self
+        Self::builder(url).open()
     }
 
     /// The same server on a clock that the test moves; keys then expire never.
@@ -105,15 +91,6 @@ impl RedisStore {
     pub fn with_clock(mut self, clock: ManualClock) -> Self {
         self.clock = Some(clock);
         self
-    }
-
-    fn on(client: Client) -> Self {
-        Self {
-            link: Arc::new(Link::new(client)),
-            prefix: "outgate".into(),
-            #[cfg(any(test, feature = "testing"))]
-            clock: None,
-        }
     }
 
     /// Calls a script. A call whose outcome is unknown is made once more: every message acts once however often it comes.

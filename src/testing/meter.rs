@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Balance, Shape};
+use super::{Balance, Shape, window_counter::WindowCounter};
 
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
@@ -15,23 +15,36 @@ pub(super) struct Meter {
 #[derive(Clone, Debug)]
 enum Count {
     /// `used` is the sum of the entries' costs.
-    Log { entries: VecDeque<(i64, u64)>, used: u64 },
+    Log {
+        entries: VecDeque<(i64, u64)>,
+        used: u64,
+    },
     /// Before any call, and after `end`, no window is open.
-    Window { phase: Option<i64>, end: i64, used: u64 },
+    Window {
+        phase: Option<i64>,
+        end: i64,
+        used: u64,
+    },
     /// What is missing from a full bucket at instant `at`, in 1/window of a token: `quota` of
     /// these flow in per µs, so nothing is ever rounded.
-    Bucket { missing: u128, at: i64 },
+    Bucket {
+        missing: u128,
+        at: i64,
+    },
+    Counter(WindowCounter),
 }
 
 impl Meter {
     pub(super) fn new(quota: u64, window: i64, shape: Shape) -> Self {
+        let window = window.max(1);
         let count = match shape {
             Shape::SlidingLog => Count::Log { entries: VecDeque::new(), used: 0 },
             Shape::FixedWindow { phase } => Count::Window { phase: Some(phase), end: i64::MIN, used: 0 },
             Shape::FixedWindowFromFirstCall => Count::Window { phase: None, end: i64::MIN, used: 0 },
             Shape::TokenBucket => Count::Bucket { missing: 0, at: i64::MIN },
+            Shape::SlidingWindowCounter { phase } => Count::Counter(WindowCounter::new(window, phase)),
         };
-        Self { quota, window: window.max(1), shape, count }
+        Self { quota, window, shape, count }
     }
 
     pub(super) fn reset(&mut self) {
@@ -59,6 +72,7 @@ impl Meter {
                 *missing = missing.saturating_sub(elapsed * u128::from(self.quota));
                 *at = now;
             }
+            Count::Counter(counter) => counter.advance(now),
         }
     }
 
@@ -89,6 +103,7 @@ impl Meter {
                 let excess = (missing + self.tokens(cost)).saturating_sub(self.tokens(self.quota));
                 i64::try_from(excess.div_ceil(u128::from(self.quota))).ok()
             }
+            Count::Counter(counter) => Some(counter.wait(now, cost, self.quota)),
         }
     }
 
@@ -107,6 +122,7 @@ impl Meter {
                 let reset = missing.div_ceil(u128::from(self.quota.max(1)));
                 (u64::try_from(left).unwrap_or(0), i64::try_from(reset).unwrap_or(i64::MAX))
             }
+            Count::Counter(counter) => counter.balance(now, self.quota),
         };
         Balance { quota: self.quota, left, reset }
     }
@@ -133,6 +149,7 @@ impl Meter {
                 *used += cost;
             }
             Count::Bucket { missing, .. } => *missing = (*missing + taken).min(full),
+            Count::Counter(counter) => counter.take(cost),
         }
     }
 

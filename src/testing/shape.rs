@@ -19,4 +19,14 @@ pub enum Shape {
     /// A bucket of `b` tokens refilled at another rate is one of quota `b` whose window is the
     /// time it takes to fill.
     TokenBucket,
+    /// What gateways keep for thousands of callers: two counts stand for all the calls of a window.
+    ///
+    /// The clock is cut into windows. The count of the last one is taken for calls that came evenly: a call is admitted if
+    /// it fits beside the current count and the part of the last one that a window ending now covers. So it refuses what a
+    /// sliding log admits where calls came late in a window.
+    SlidingWindowCounter {
+        /// An instant at which a window begins, in µs of the upstream's clock; any other cut is
+        /// whole windows away.
+        phase: i64,
+    },
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use outgate::Limit;
-use outgate::testing::{RedisServer, Shape, StrictUpstream};
+use outgate::testing::{RedisServer, Reply, Shape, StrictUpstream};
 
 use crate::fleet::Worker;
 use crate::outcome::Outcome;
@@ -16,8 +16,10 @@ use crate::settings::{Demand, Manner, Settings};
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) name: String,
-    /// What the workers obey and the upstream insists on.
+    /// What the workers obey.
     pub(crate) limits: Vec<Limit>,
+    /// Whether the upstream insists on it. One that does not shows what throughput is without the pause after each refusal.
+    pub(crate) insists: bool,
     /// How the upstream counts.
     pub(crate) shape: Shape,
     /// How long calls are on their way.
@@ -49,7 +51,7 @@ impl Cluster {
     /// Everybody is up and connected, and nobody has called yet.
     pub(crate) fn start(plan: Plan) -> Result<Self, Box<dyn Error>> {
         let mut upstream = StrictUpstream::builder().arrival_delay(plan.delay.clone()).telling_balance();
-        for limit in &plan.limits {
+        for limit in plan.limits.iter().filter(|_| plan.insists) {
             upstream = upstream.limit(limit.quota().into(), limit.window(), plan.shape);
         }
         let upstream = upstream.start()?;
@@ -93,6 +95,22 @@ impl Cluster {
     pub(crate) fn kill_one(&mut self) -> Result<i64, Box<dyn Error>> {
         self.workers.pop().ok_or("nobody is left")?.kill()?;
         Ok(self.upstream.now())
+    }
+
+    /// Has a worker stand still for so long: nothing in it runs, and what it had planned comes late.
+    pub(crate) fn suspend(&self, number: usize, duration: Duration) -> Result<(), Box<dyn Error>> {
+        let worker = self.workers.get(number % self.workers.len().max(1)).ok_or("nobody is left")?;
+        worker.signal("STOP")?;
+        thread::sleep(duration);
+        Ok(worker.signal("CONT")?)
+    }
+
+    /// Sends the workers' Redis a command.
+    pub(crate) fn redis(&self, words: &[&str]) -> Result<(), Box<dyn Error>> {
+        match self.redis.as_ref().ok_or("the log is not in Redis")?.command(words)? {
+            Reply::Error(error) => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Ends every worker, and says what happened.

@@ -69,6 +69,13 @@ impl Worker {
         self.child.wait().map(drop)
     }
 
+    /// Sends it a signal by name, such as `STOP`.
+    pub(crate) fn signal(&self, name: &str) -> io::Result<()> {
+        let id = self.child.id().to_string();
+        let status = Command::new("kill").args([&format!("-{name}"), &id]).status()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill -{name} {id}: {status}"))) }
+    }
+
     /// Waits for a line that holds `words`, and returns what follows them.
     fn hear(&self, words: &str) -> io::Result<String> {
         loop {

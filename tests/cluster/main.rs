@@ -2,14 +2,18 @@
 //!
 //! `cargo test --test cluster -- --nocapture` shows what each sent.
 
+mod approximating;
 mod cluster;
 mod fleet;
+mod hiccups;
 mod lowered;
+mod narrow;
 mod outcome;
 mod settings;
 mod shapes;
 mod table;
 mod together;
+mod watch;
 mod worker;
 
 use std::error::Error;

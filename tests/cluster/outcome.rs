@@ -39,6 +39,22 @@ impl Outcome {
         begins.map(|begin| self.between(begin, begin + span).count()).collect()
     }
 
+    /// What part of a limit's quota arrived in the spans, guard included, that lie in `from..to` after the first arrival.
+    pub(crate) fn share(&self, limit: &Limit, from: Duration, to: Duration) -> f64 {
+        let first = self.arrivals.first().map_or(0, |arrival| arrival.at);
+        let span = micros(limit.window() + limit.guard_or_default());
+        let spans = self.spans(first + micros(from), span, first + micros(to));
+        let quota = usize::try_from(limit.quota()).unwrap_or(usize::MAX);
+        ratio(spans.iter().sum(), quota * spans.len())
+    }
+
+    /// At how many arrivals a window began that held more than its limit allows.
+    pub(crate) fn overfull(&self, limit: &Limit) -> usize {
+        let quota = usize::try_from(limit.quota()).unwrap_or(usize::MAX);
+        let (stamps, window) = (self.stamps(), micros(limit.window()));
+        stamps.iter().zip(stamps.iter().skip(quota)).filter(|(first, beyond)| *beyond - *first < window).count()
+    }
+
     pub(crate) fn refused(&self) -> usize {
         self.arrivals.iter().filter(|arrival| !arrival.admitted).count()
     }
@@ -86,7 +102,7 @@ impl Outcome {
         assert!(sent * 100 >= allowed * 98, "{}: {sent} of {allowed} calls", self.plan.name);
     }
 
-    fn stamps(&self) -> Vec<i64> {
+    pub(crate) fn stamps(&self) -> Vec<i64> {
         self.arrivals.iter().map(|arrival| arrival.at).collect()
     }
 }

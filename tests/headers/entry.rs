@@ -44,6 +44,10 @@ impl Entry {
         self.text("upstream").unwrap()
     }
 
+    pub(crate) fn status(&self) -> u16 {
+        self.0["status"].as_u64().unwrap().try_into().unwrap()
+    }
+
     pub(crate) fn expectations(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0["expect"].as_object().unwrap().iter().map(|(key, value)| (key.as_str(), value))
     }
@@ -56,7 +60,7 @@ impl Entry {
     pub(crate) fn feedback(&self) -> Feedback {
         let dialect = DIALECTS.iter().find(|(name, _)| self.upstream().starts_with(name));
         let dialect = dialect.map_or(Dialect::GENERAL, |(_, dialect)| *dialect);
-        let status = StatusCode::from_u16(self.0["status"].as_u64().unwrap().try_into().unwrap()).unwrap();
+        let status = StatusCode::from_u16(self.status()).unwrap();
         let read = Feedback::read_as(&dialect, status, &self.headers(), self.received_at());
         match self.0.get("body") {
             Some(body) => body::told_by(self.upstream(), body, read),
@@ -85,7 +89,7 @@ impl Entry {
         days.iter().find_map(|day| httpdate::parse_http_date(&format!("{day}{rest}")).ok())
     }
 
-    fn headers(&self) -> HeaderMap {
+    pub(crate) fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let mut append = |name: &str, value: &str| {
             headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value_of(value));

@@ -7,8 +7,10 @@ use outgate::testing::{RedisServer, Reply};
 use crate::{PRELUDE, SCRIPTS, TELL, must, whole};
 
 /// What a script may use that it does not define.
-const GLOBALS: [&str; 10] =
-    ["ARGV", "KEYS", "cmsgpack", "ipairs", "math", "redis", "string", "table", "tonumber", "unpack"];
+const GLOBALS: [&str; 13] = [
+    "ARGV", "KEYS", "cmsgpack", "error", "ipairs", "math", "pcall", "redis", "string", "table", "tonumber", "type",
+    "unpack",
+];
 const ALL: &str = "local keys, args = KEYS, ARGV";
 
 /// The comment in front of a script, without its dashes, and the code below.
@@ -101,8 +103,8 @@ fn a_header_lists_each_error_that_its_script_can_return() {
         let (header, code) = parts(script);
         let code = code.join("\n");
         let mut returned = codes(&code);
-        if code.contains("recall(") {
-            returned.extend(codes(PRELUDE));
+        for function in reachable(&code) {
+            returned.extend(codes(function));
         }
         let errors = header.iter().find_map(|line| line.strip_prefix("Errors: ")).unwrap_or_default();
         let listed: BTreeSet<String> = errors
@@ -111,6 +113,23 @@ fn a_header_lists_each_error_that_its_script_can_return() {
             .map(str::to_owned)
             .collect();
         assert_eq!(listed, returned, "{verb}");
+    }
+}
+
+/// The functions of the prelude that some code calls, and those that they call.
+fn reachable(code: &str) -> Vec<&'static str> {
+    let functions: Vec<_> = PRELUDE.split("\nlocal function ").skip(1).collect();
+    let mut found: Vec<&'static str> = Vec::new();
+    loop {
+        let calls = |function: &str| {
+            let call = format!("{}(", function.split('(').next().unwrap_or_default());
+            code.contains(&call) || found.iter().any(|caller| caller.contains(&call))
+        };
+        let next: Vec<_> = functions.iter().copied().filter(|function| calls(function)).collect();
+        if next.len() == found.len() {
+            return found;
+        }
+        found = next;
     }
 }
 

@@ -20,7 +20,7 @@ fn keyspace(client: &mut RespClient) -> BTreeMap<String, (Reply, Reply)> {
 async fn all_keys_of_one_upstream_share_a_hash_slot_but_not_all_upstreams_do() {
     let server = must(RedisServer::start());
     let slots = must(RedisServer::start_with(&["--cluster-enabled", "yes"]));
-    let store = must(must(RedisStore::connect(&server.url()).await).prefix("mine"));
+    let store = must(RedisStore::builder(&server.url()).prefix("mine").connect().await);
     let homes =
         [Home::new("api.example", Some("5f3a")), Home::new("api.example", Some("77c1")), Home::new("other", None)];
     let logs =

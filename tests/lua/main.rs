@@ -2,6 +2,7 @@
 
 mod contract;
 mod expiry;
+mod garbage;
 mod keyspace;
 mod lane;
 mod replies;
@@ -15,12 +16,13 @@ const PRELUDE: &str = include_str!("../../lua/prelude.lua");
 const LANE: &str = include_str!("../../lua/lane.lua");
 const TELL: &str = include_str!("../../lua/tell.lua");
 /// Every script by its verb, without the prelude.
-const SCRIPTS: [(&str, &str); 5] = [
+const SCRIPTS: [(&str, &str); 6] = [
     ("book", include_str!("../../lua/book.lua")),
     ("hand_back", include_str!("../../lua/hand_back.lua")),
     ("hold", include_str!("../../lua/hold.lua")),
     ("learn", include_str!("../../lua/learn.lua")),
     ("usage", include_str!("../../lua/usage.lua")),
+    ("inspect", include_str!("../../lua/inspect.lua")),
 ];
 /// A supplied time with all the digits of a real one.
 const NOW: i64 = 1_795_170_949_790_213;
@@ -36,6 +38,7 @@ fn whole(verb: &str, body: &str) -> String {
     match verb {
         "book" => format!("{LANE}{PRELUDE}{body}"),
         "hold" | "learn" => format!("{PRELUDE}{TELL}{body}"),
+        "inspect" => body.to_owned(),
         _ => format!("{PRELUDE}{body}"),
     }
 }

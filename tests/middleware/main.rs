@@ -5,9 +5,11 @@
 mod breaking;
 mod holding;
 mod outcomes;
+mod redirecting;
 mod retrying;
 mod routing;
 mod telling;
+mod unmatched;
 
 use std::time::Duration;
 

@@ -61,7 +61,8 @@ async fn whatever_the_outage_everybody_is_told_within_the_longest_wait_or_5_s() 
 async fn a_slow_response_timeout_does_not_make_a_caller_wait_longer() -> Outcome {
     let metronome = Metronome::start();
     let scene = Scene::new()?;
-    let throttle = throttle(RedisStore::open(&scene.proxy.url())?.response_timeout(Duration::from_secs(20)), plenty())?;
+    let throttle =
+        throttle(RedisStore::builder(&scene.proxy.url()).response_timeout(Duration::from_secs(20)).open()?, plenty())?;
     drop(throttle.acquire("up").await?);
     Outage::Paused.begin(&scene)?;
     let (outcome, took) = timed(throttle.acquire("up")).await;

@@ -2,8 +2,10 @@
 
 mod bounds;
 mod cancelling;
+mod connecting;
 mod distance;
 mod faults;
+mod faults_that_last;
 mod healing;
 mod once;
 mod refusals;

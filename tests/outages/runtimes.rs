@@ -1,9 +1,12 @@
 //! A throttle outlives the runtime that it was first used in.
 
+use std::future::IntoFuture as _;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use outgate::Limit;
 use outgate::testing::Mode;
+use outgate::{Error, Feedback, Limit, RedisStore};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
@@ -30,6 +33,27 @@ fn a_throttle_works_in_one_runtime_after_another() -> Outcome {
         drop(runtime);
         assert!(scene.log()?.len() >= round);
     }
+    Ok(())
+}
+
+/// What a future says when it is polled once, outside of any runtime.
+fn polled<T>(future: impl Future<Output = T>) -> Poll<T> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn outside_of_a_runtime_everything_that_has_to_wait_is_an_error() -> Outcome {
+    let scene = Scene::new()?;
+    assert!(matches!(polled(RedisStore::connect("redis://127.0.0.1:1")), Poll::Ready(Err(_))));
+    let (throttle, runtime) = (scene.throttle(plenty())?, busy_runtime()?);
+    for _ in ["before a connection is made", "after it was"] {
+        assert!(matches!(polled(throttle.acquire("up").into_future()), Poll::Ready(Err(Error::OutsideRuntime))));
+        assert!(matches!(polled(throttle.usage("up")), Poll::Ready(Err(Error::StoreUnavailable { .. }))));
+        let pause = Feedback::refused(Duration::from_millis(1));
+        assert!(matches!(polled(throttle.report("up", &pause)), Poll::Ready(Err(Error::StoreUnavailable { .. }))));
+        runtime.block_on(async { throttle.acquire("up").await })?.hand_back();
+    }
+    assert!(polled(throttle.close()).is_ready());
     Ok(())
 }
 

@@ -104,7 +104,8 @@ async fn a_server_that_is_no_redis_is_an_error_until_it_is_one() -> Outcome {
                     connections.spawn(serve(stream, stranger, is_redis.clone(), target));
                 }
             });
-            let throttle = throttle(RedisStore::open(&url)?.prefix(&format!("p{}", fastrand::u32(..)))?, plenty())?;
+            let throttle =
+                throttle(RedisStore::builder(&url).prefix(&format!("p{}", fastrand::u32(..))).open()?, plenty())?;
             for caller in 0..2 {
                 let (outcome, took) = timed(throttle.acquire("up").max_wait(MAX_WAIT)).await;
                 assert!(took <= MAX_WAIT + metronome.margin().await, "{:?}, {caller}: {took:?}", stranger.words);

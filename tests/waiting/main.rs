@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod cancelling;
+mod crowding;
 mod distrust;
 mod ending;
 mod holding;
 mod learning;
 mod order;
+mod pausing;
 mod refusing;
 mod sharing;
 mod support;

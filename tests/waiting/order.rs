@@ -154,6 +154,21 @@ async fn a_slot_that_only_its_caller_slept_through_is_asked_for_again_at_once() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_slept_through_its_slot_keeps_its_place_before_those_who_came_later_and_is_not_too_late_for_them() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::new(1, Duration::from_secs(10)));
+    let begin = Instant::now();
+    drop(throttle.acquire("up").await.unwrap());
+    let mut sleeper = throttle.acquire("up").max_wait(Duration::from_secs(12)).into_future();
+    assert!(timeout(Duration::from_millis(5), &mut sleeper).await.is_err());
+    let behind: Vec<_> = (0..5).map(|_| tokio::spawn(throttle.acquire("up").into_future())).collect();
+    sleep_until(begin + Duration::from_secs(11)).await;
+    drop(sleeper.await.expect("the slot that it hands back is free, and is its own"));
+    assert!(micros_since(begin) <= 11_005_000, "{}", micros_since(begin));
+    behind.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
 async fn upstreams_and_scopes_do_not_wait_for_each_other() {
     let throttle = Throttle::builder()
         .upstream(Upstream::new("a").limit(Limit::per_hour(1)))

@@ -7,16 +7,16 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
-use tokio::time::timeout;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
 
+use super::complaints::Complaints;
+use super::fault::{Fault, Said};
 use super::script::{self, Script};
+use super::unreadable::Unreadable;
 use crate::error::{StoreError, StoreErrorKind};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// What a server says that serves nobody, whatever the keys.
-const REFUSALS_OF_EVERYTHING: [&str; 10] =
-    ["BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOAUTH", "NOPERM", "NOREPLICAS", "OOM", "READONLY"];
 
 /// One connection for all clones of a store.
 pub(super) struct Link {
@@ -26,6 +26,7 @@ pub(super) struct Link {
     /// Held by the one call that connects; the others wait for its outcome.
     connecting: tokio::sync::Mutex<()>,
     down: AtomicBool,
+    complaints: Mutex<Complaints>,
 }
 
 #[derive(Default)]
@@ -45,21 +46,18 @@ pub(super) struct Failure {
 }
 
 impl Link {
-    pub(super) fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client, response_timeout: Duration) -> Self {
         Self {
             client: tuned(client),
-            response_timeout: RESPONSE_TIMEOUT,
+            response_timeout,
             current: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             down: AtomicBool::new(false),
+            complaints: Mutex::default(),
         }
     }
 
-    pub(super) fn with_response_timeout(&self, response_timeout: Duration) -> Self {
-        Self { response_timeout, ..Self::new(self.client.clone()) }
-    }
-
-    /// Calls a script by its hash, or by its body where the server has forgotten it.
+    /// Calls a script.
     pub(super) async fn call(&self, script: &Script, encode: &(impl Fn(&mut Cmd) + Sync)) -> Result<Value, Failure> {
         let (mut connection, generation) = match self.connection().await {
             Ok(connection) => connection,
@@ -67,14 +65,17 @@ impl Link {
                 return Err(Failure { error, heals_by_connecting: false });
             }
         };
-        let mut answer = run(&mut connection, "EVALSHA", &script.hash, encode).await;
-        if matches!(&answer, Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)) {
-            answer = run(&mut connection, "EVAL", &script.body, encode).await;
-        }
-        match answer {
+        match run(&mut connection, script, encode).await {
             Ok(value) => {
                 self.is_up();
                 Ok(value)
+            }
+            Err(error) if error.code() == Some("OUTDATED") => {
+                Err(Failure { error: StoreError::outdated(), heals_by_connecting: false })
+            }
+            Err(error) if Fault::of(&error) == Fault::Lasting => {
+                let unreadable = Unreadable::find(&error, &mut connection, encode).await;
+                Err(Failure { error: self.refused(error, unreadable), heals_by_connecting: false })
             }
             Err(error) => Err(self.failed(error, generation)),
         }
@@ -82,6 +83,10 @@ impl Link {
 
     /// The connection in use, or a new one, and its generation.
     pub(super) async fn connection(&self) -> Result<(MultiplexedConnection, u64), StoreError> {
+        // Timers panic elsewhere.
+        if Handle::try_current().is_err() {
+            return Err(StoreError::new(StoreErrorKind::Refused, "the store can be used within a Tokio runtime only"));
+        }
         let attempts = {
             let current = self.current();
             if let Some(connection) = &current.connection {
@@ -105,8 +110,12 @@ impl Link {
         }
         let made = match timeout(CONNECT_TIMEOUT, self.connect()).await {
             Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(unreachable("the store cannot be connected to").caused_by(error)),
-            Err(_) => Err(unreachable("the store cannot be connected to: it does not answer")),
+            Ok(Err(error)) => Err(self.not_connected(error)),
+            Err(_) => {
+                let error = unreachable("the store cannot be connected to: it does not answer");
+                self.is_down(&error);
+                Err(error)
+            }
         };
         let mut current = self.current();
         current.attempts += 1;
@@ -119,8 +128,6 @@ impl Link {
             }
             Err(error) => {
                 current.failure = Some(error.clone());
-                drop(current);
-                self.is_down(&error);
                 Err(error)
             }
         }
@@ -134,23 +141,51 @@ impl Link {
         let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
         let mut load = redis::pipe();
         for script in script::all() {
-            load.cmd("SCRIPT").arg("LOAD").arg(&script.body).ignore();
+            load.cmd("SCRIPT").arg("LOAD").arg(&script.body);
         }
-        // Where loading is forbidden, or the server still reads its data, the calls themselves will say so.
-        match load.exec_async(&mut connection).await {
-            Err(error) if error.is_io_error() => Err(error),
-            _ => Ok(connection),
-        }
+        load.ignore_errors();
+        let loaded: Vec<Result<Value, RedisError>> = match load.query_async(&mut connection).await {
+            Err(error) if error.is_io_error() => return Err(error),
+            answers => answers.unwrap_or_default(),
+        };
+        // Where loading is forbidden, or the server still reads its data, the calls themselves will say so. Not so where it wants a
+        // password: a call is too long for it then, and it hangs up.
+        let wants_password =
+            |answer: Result<Value, RedisError>| answer.err().filter(|error| error.code() == Some("NOAUTH"));
+        loaded.into_iter().find_map(wants_password).map_or(Ok(connection), Err)
     }
 
-    fn failed(&self, error: RedisError, generation: u64) -> Failure {
-        if error.code() == Some("OUTDATED") {
-            return Failure { error: StoreError::outdated(), heals_by_connecting: false };
+    /// What does not pass by itself is told every minute: somebody has to mend it.
+    fn refused(&self, error: RedisError, unreadable: Option<Unreadable>) -> StoreError {
+        let code = error.code().unwrap_or_default().to_owned();
+        let (key, error) = match unreadable {
+            Some(unreadable) => {
+                let words = StoreError::new(StoreErrorKind::Refused, unreadable.words());
+                (unreadable.key, words.explained_by(Said(error)))
+            }
+            None => (String::new(), refusal("the store refused the call", error)),
+        };
+        self.complain(&code, &key, &error);
+        error
+    }
+
+    fn not_connected(&self, error: RedisError) -> StoreError {
+        let words = "the store cannot be connected to";
+        if Fault::of(&error) == Fault::Lasting {
+            let code = error.code().unwrap_or_default().to_owned();
+            let error = refusal(words, error);
+            self.complain(&code, "", &error);
+            return error;
         }
-        let lost = error.is_io_error() || error.is_timeout() || error.is_unrecoverable_error();
-        let code = error.code();
-        let demoted = code == Some("READONLY");
-        let refuses_everything = code.is_some_and(|code| REFUSALS_OF_EVERYTHING.contains(&code));
+        let error = unreachable(words).caused_by(Said(error));
+        self.is_down(&error);
+        error
+    }
+
+    /// What passes by itself, or with the connection.
+    fn failed(&self, error: RedisError, generation: u64) -> Failure {
+        let lost = Fault::of(&error) == Fault::Lost;
+        let demoted = error.code() == Some("READONLY");
         if lost || demoted {
             // After a swallowed reply the next ones may answer the wrong calls: never use this connection again.
             let mut current = self.current();
@@ -158,15 +193,12 @@ impl Link {
                 current.connection = None;
             }
         }
-        let (kind, words) = if lost {
-            (StoreErrorKind::Unreachable, "the store did not answer")
+        let error = if lost {
+            unreachable("the store did not answer").caused_by(Said(error))
         } else {
-            (StoreErrorKind::Refused, "the store refused the call")
+            refusal("the store cannot be used now", error)
         };
-        let error = StoreError::new(kind, words).caused_by(error);
-        if lost || refuses_everything {
-            self.is_down(&error);
-        }
+        self.is_down(&error);
         Failure { error, heals_by_connecting: lost || demoted }
     }
 
@@ -182,21 +214,32 @@ impl Link {
         }
     }
 
+    fn complain(&self, code: &str, key: &str, error: &StoreError) {
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        if complaints.is_due(code, key, Instant::now()) {
+            tracing::warn!(error = error as &dyn std::error::Error, "store refuses");
+        }
+    }
+
     fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn run(
+/// Runs a script by its hash, or by its body where the server has forgotten it.
+pub(super) async fn run(
     connection: &mut MultiplexedConnection,
-    verb: &str,
-    script: &str,
+    script: &Script,
     encode: &(impl Fn(&mut Cmd) + Sync),
 ) -> Result<Value, RedisError> {
-    let mut cmd = redis::cmd(verb);
-    cmd.arg(script);
-    encode(&mut cmd);
-    cmd.query_async(connection).await
+    match script.by_hash(encode).query_async(connection).await {
+        Err(error) if is_unknown_script(&error) => script.by_body(encode).query_async(connection).await,
+        answer => answer,
+    }
+}
+
+pub(super) fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
 /// Small messages must leave at once. A dead peer is noticed by the response timeout.
@@ -204,6 +247,10 @@ fn tuned(client: Client) -> Client {
     let settings = TcpSettings::default().set_nodelay(true);
     let info = client.get_connection_info().clone().set_tcp_settings(settings);
     Client::open(info).unwrap_or(client)
+}
+
+fn refusal(message: &str, error: RedisError) -> StoreError {
+    StoreError::new(StoreErrorKind::Refused, message).caused_by(Said(error))
 }
 
 fn unreachable(message: &str) -> StoreError {

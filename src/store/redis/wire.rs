@@ -98,8 +98,13 @@ impl<'a> Wire<'a> {
         stamp(cmd, self.now);
     }
 
+    /// A key of an upstream: all of them lie in one slot of a Cluster.
+    pub(super) fn key_of(self, upstream: &str) -> String {
+        format!("{}:v1:{{{upstream}}}:told", self.prefix)
+    }
+
     fn told_all(self, home: &Home) -> String {
-        format!("{}:v1:{{{}}}:told", self.prefix, home.split().0)
+        self.key_of(home.split().0)
     }
 
     fn keys(self, home: &Home) -> Keys {

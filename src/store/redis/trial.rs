@@ -1,0 +1,208 @@
+//! Tries what the scripts need, before anybody relies on it: every command that they call, on an upstream that nobody can name.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisError, Value};
+
+use super::fault::{Fault, Said};
+use super::link::is_unknown_script;
+use super::script::{self, Script};
+use super::unreadable::{inspect, keys};
+use super::wire::{Wire, grant};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::limit::Term;
+use crate::log::Stamp;
+use crate::store::{Ask, HandBack, Hold, Home, Lesson, Log, Run, Slots};
+
+/// Fills a log so far that it is trimmed for whoever counts one entry: more than the slack of a log.
+const MANY: u32 = 66;
+/// Everything that is left behind expires a little later.
+const SECOND: i64 = 1_000_000;
+const MILLISECOND: i64 = 1_000;
+/// Slots of a Cluster that are looked at.
+const HASH_TAGS: usize = 12;
+
+/// Fails with what the server refuses. Warns of a server that may evict logs.
+pub(super) async fn run(connection: &mut MultiplexedConnection, prefix: &str) -> Result<(), StoreError> {
+    let outcome = match Trial::new(prefix, false).run(connection).await {
+        // It may not load scripts, or was made to forget them just now.
+        Err(Refusal::Said(error)) if is_unknown_script(&error) => Trial::new(prefix, true).run(connection).await,
+        outcome => outcome,
+    };
+    outcome.map_err(Refusal::into_error)
+}
+
+/// Why a server cannot be used.
+enum Refusal {
+    /// It is one of so many masters.
+    OneOf(u32),
+    /// It does not know a command of Redis 7.0.
+    TooOld(RedisError),
+    Said(RedisError),
+    /// Its answer makes no sense.
+    Senseless(StoreError),
+}
+
+impl From<RedisError> for Refusal {
+    fn from(error: RedisError) -> Self {
+        Self::Said(error)
+    }
+}
+
+impl Refusal {
+    fn into_error(self) -> StoreError {
+        let refused = |words: &str| StoreError::new(StoreErrorKind::Refused, words);
+        match self {
+            Self::OneOf(masters) => refused(&format!(
+                "this is one of {masters} masters of a Redis Cluster, and Outgate needs all its keys on one server"
+            )),
+            Self::Senseless(error) => error,
+            Self::TooOld(error) => {
+                refused("the server is too old, Outgate needs Redis 7.0 or Valkey 7.2").caused_by(Said(error))
+            }
+            Self::Said(error) => match Fault::of(&error) {
+                Fault::Lost => {
+                    StoreError::new(StoreErrorKind::Unreachable, "the store did not answer").caused_by(Said(error))
+                }
+                Fault::Passing => refused("the store cannot be used now").caused_by(Said(error)),
+                Fault::Lasting => refused("the store refuses what the scripts need").caused_by(Said(error)),
+            },
+        }
+    }
+}
+
+struct Trial<'a> {
+    wire: Wire<'a>,
+    home: Home,
+    /// Where the server knows no script by its hash.
+    by_body: bool,
+}
+
+impl<'a> Trial<'a> {
+    fn new(prefix: &'a str, by_body: bool) -> Self {
+        // No upstream has a tilde in its name. Processes that start together must not meet.
+        let random = getrandom::u64().unwrap_or_else(|_| fastrand::u64(..));
+        let home = Home::new(&format!("~try-{random:016x}"), None);
+        Self { wire: Wire::new(prefix, None), home, by_body }
+    }
+
+    async fn run(&self, connection: &mut MultiplexedConnection) -> Result<(), Refusal> {
+        let first = Ask::new(self.home.clone(), 1, 1, Self::log(MANY, SECOND), vec![Run::new(MANY, [1])]);
+        let answers = self.first_calls(&first).query_async::<Vec<Result<Value, RedisError>>>(connection).await?;
+        let mut answers = answers.into_iter();
+        if let Some(masters) = text(answers.next()).and_then(|info| number(&info, "cluster_size:")).filter(|&n| n > 1) {
+            return Err(Refusal::OneOf(masters));
+        }
+        warn_of_eviction(&text(answers.next()).unwrap_or_default());
+        match answers.next() {
+            Some(Err(error)) if error.code() == Some("ERR") => return Err(Refusal::TooOld(error)),
+            Some(Err(error)) => return Err(Refusal::Said(error)),
+            _ => {}
+        }
+        let answers = answers.collect::<Result<Vec<_>, _>>()?;
+        let granted = grant(&first, answers.get(HASH_TAGS).unwrap_or(&Value::Nil)).map_err(Refusal::Senseless)?;
+        let answers = self.last_calls(granted.now).query_async::<Vec<Result<Value, RedisError>>>(connection).await?;
+        answers.into_iter().find_map(Result::err).map_or(Ok(()), |error| Err(Refusal::Said(error)))
+    }
+
+    /// What can be told without the answer to any of it.
+    fn first_calls(&self, first: &Ask) -> Pipeline {
+        let mut calls = redis::pipe();
+        calls.cmd("CLUSTER").arg("INFO").cmd("INFO").arg("memory");
+        // The youngest of all commands that are needed.
+        calls.cmd("PEXPIRETIME").arg(self.keys().first());
+        // A node of a Cluster that will not say so has not the slots of all of these.
+        for tag in 0..HASH_TAGS {
+            calls.cmd("EXISTS").arg(self.wire.key_of(&format!("~try-{tag}")));
+        }
+        calls.add_command(self.book(first));
+        // Of another term, which trims the log; of another process, which waits and insists; and of the same, which gives up.
+        let home = || self.home.clone();
+        calls.add_command(self.book(&Ask::new(home(), 1, 2, Self::log(1, MILLISECOND), vec![Run::new(1, [1])])));
+        let mut insisting = Ask::new(home(), 2, 1, Self::log(MANY, SECOND), vec![Run::new(2, [1])]);
+        insisting.insist = true;
+        calls.add_command(self.book(&insisting));
+        calls.add_command(self.book(&Ask::new(home(), 2, 2, Self::log(MANY, SECOND), Vec::new())));
+        let log = Self::log(MANY, SECOND);
+        calls.add_command(self.call(script::usage(), &|cmd| self.wire.usage(cmd, &self.home, &log)));
+        calls.ignore_errors();
+        calls
+    }
+
+    /// What takes a slot back, tells of a refusal, and clears up.
+    fn last_calls(&self, granted: Stamp) -> Pipeline {
+        let log = Self::log(MANY, SECOND);
+        let slots = vec![Slots::new(1, granted, [1])];
+        let message = HandBack::new(self.home.clone(), 1, 3, log.clone(), slots);
+        let (hold, lesson) = (Hold::new(Duration::from_millis(1)), Lesson::default());
+        let mut calls = redis::pipe();
+        calls.add_command(self.call(script::hand_back(), &|cmd| self.wire.hand_back(cmd, &message)));
+        calls.add_command(self.call(script::learn(), &|cmd| self.wire.learn(cmd, &self.home, &log[0], &lesson)));
+        calls.add_command(self.call(script::hold(), &|cmd| self.wire.hold(cmd, &self.home, &hold)));
+        // By its body, as a server needs it that was made to forget the scripts.
+        calls.add_command(script::inspect().by_body(&|cmd| inspect(cmd, &self.keys())));
+        calls.cmd("DEL").arg(self.keys());
+        calls.ignore_errors();
+        calls
+    }
+
+    fn book(&self, ask: &Ask) -> Cmd {
+        self.call(script::book(), &|cmd| self.wire.book(cmd, ask))
+    }
+
+    fn call(&self, script: &Script, encode: &impl Fn(&mut Cmd)) -> Cmd {
+        if self.by_body { script.by_body(encode) } else { script.by_hash(encode) }
+    }
+
+    fn log(quota: u32, span: i64) -> [Log; 1] {
+        [Log::new("calls", [Term::new(quota, span)])]
+    }
+
+    /// Every key that the calls write.
+    fn keys(&self) -> Vec<String> {
+        let of = |sender| Ask::new(self.home.clone(), sender, 0, Self::log(MANY, SECOND), Vec::new());
+        [1, 2].iter().flat_map(|&sender| keys(&|cmd| self.wire.book(cmd, &of(sender)))).collect()
+    }
+}
+
+fn text(answer: Option<Result<Value, RedisError>>) -> Option<String> {
+    redis::from_redis_value(answer?.ok()?).ok()
+}
+
+/// What a report of the server says behind `name`.
+fn said<'a>(report: &'a str, name: &str) -> Option<&'a str> {
+    report.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+fn number(report: &str, name: &str) -> Option<u32> {
+    said(report, name)?.parse().ok()
+}
+
+/// A log that is evicted is forgotten, and its quota given twice.
+fn warn_of_eviction(memory: &str) {
+    let policy = said(memory, "maxmemory_policy:").unwrap_or("noeviction");
+    if policy != "noeviction" && said(memory, "maxmemory:").is_some_and(|bytes| bytes != "0") {
+        tracing::warn!(policy, "store may evict logs, its maxmemory-policy should be noeviction");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read_line_by_line() {
+        let report = "# Memory\r\nmaxmemory:100\r\nmaxmemory_policy:allkeys-lru\r\n";
+        assert_eq!(number(report, "maxmemory:"), Some(100));
+        assert_eq!(said(report, "maxmemory_policy:"), Some("allkeys-lru"));
+        assert_eq!((said(report, "cluster_size:"), number(report, "maxmemory_policy:")), (None, None));
+    }
+
+    #[test]
+    fn no_user_can_name_the_upstream_that_is_tried() {
+        let trial = Trial::new("mine", false);
+        assert!(trial.keys().iter().all(|key| key.starts_with("mine:v1:{~try-")), "{:?}", trial.keys());
+        assert_ne!(trial.keys(), Trial::new("mine", false).keys());
+    }
+}

@@ -1,0 +1,75 @@
+//! Whether a response came from where its request went: redirects happen below every middleware.
+
+use reqwest::{Request, Response, Url};
+
+/// The host that stands in the URL of a response which was not made from a call: by a cache, a mock.
+const NO_HOST: &str = "no.url.provided.local";
+
+/// Where a request goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Target(Url);
+
+impl Target {
+    pub(crate) fn of(request: &Request) -> Self {
+        Self(request.url().clone())
+    }
+
+    /// Whether a response may speak for the upstream that was called: it comes from the same host and port, or nobody knows
+    /// from where.
+    pub(crate) fn is_spoken_for_by(&self, response: &Response) -> bool {
+        let url = response.url();
+        self.is_on_server_of(url) || url.host_str() == Some(NO_HOST)
+    }
+
+    /// Whether a response comes from the very URL that was called: else the call was redirected, so it was executed.
+    pub(crate) fn is_answered_by(&self, response: &Response) -> bool {
+        let url = response.url();
+        // Neither a fragment nor a name and password reach the response's URL for certain.
+        self.is_on_server_of(url)
+            && (self.0.scheme(), self.0.path(), self.0.query()) == (url.scheme(), url.path(), url.query())
+    }
+
+    fn is_on_server_of(&self, url: &Url) -> bool {
+        self.0.host_str() == url.host_str() && self.0.port_or_known_default() == url.port_or_known_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_speaks_for_its_server_and_answers_its_url() {
+        const URL: &str = "http://user:word@api.example/pay?id=1#part";
+        let cases = [
+            ("http://api.example/pay?id=1", true, true),
+            ("http://user:word@api.example:80/pay?id=1#other", true, true),
+            ("http://api.example/pay", true, false),
+            ("http://api.example/pay?id=2", true, false),
+            ("http://api.example/paid?id=1", true, false),
+            ("http://api.example:8080/pay?id=1", false, false),
+            ("https://api.example/pay?id=1", false, false),
+            ("http://www.api.example/pay?id=1", false, false),
+            ("http://10.0.0.1/pay?id=1", false, false),
+            ("http://no.url.provided.local/", true, false),
+        ];
+        let target = Target(URL.parse().unwrap());
+        for (url, speaks, answers) in cases {
+            let response = http::Response::builder();
+            let response = reqwest::ResponseBuilderExt::url(response, url.parse().unwrap()).body("").unwrap();
+            let response = Response::from(response);
+            assert_eq!(
+                (target.is_spoken_for_by(&response), target.is_answered_by(&response)),
+                (speaks, answers),
+                "{url}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_response_that_was_made_from_no_call_speaks_but_answers_no_url() {
+        let target = Target("http://api.example/".parse().unwrap());
+        let response = Response::from(http::Response::new(""));
+        assert!(target.is_spoken_for_by(&response) && !target.is_answered_by(&response));
+    }
+}

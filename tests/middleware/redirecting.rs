@@ -1,0 +1,94 @@
+//! Redirects happen below every middleware: what comes back may be the answer to another call, or somebody else's.
+
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Bytes;
+use outgate::testing::StrictUpstream;
+use outgate::{Limit, Throttle, Upstream};
+
+use crate::client;
+
+type Handler = fn(&Request<()>) -> http::response::Builder;
+
+/// Answers every call as `handler` says.
+fn answering(handler: Handler) -> StrictUpstream {
+    let handler = move |request: &Request<()>| handler(request).body(Bytes::new()).unwrap();
+    StrictUpstream::builder().handler(handler).start().unwrap()
+}
+
+/// Sends every call on to another server.
+fn redirecting_to(location: String) -> StrictUpstream {
+    let away = move |_: &Request<()>| {
+        Response::builder().status(307).header("location", &location).body(Bytes::new()).unwrap()
+    };
+    StrictUpstream::builder().handler(away).start().unwrap()
+}
+
+/// Sends again up to three times, at once: a pause lasts a millisecond.
+fn throttle(more: impl FnOnce(Upstream) -> Upstream) -> Throttle {
+    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100));
+    let up = up.retry_refused(3).max_pause(Duration::from_millis(1)).recovery(Duration::ZERO);
+    Throttle::builder().upstream(more(up)).build().unwrap()
+}
+
+fn calls(upstream: &StrictUpstream) -> Vec<String> {
+    upstream.arrivals().iter().map(|arrival| format!("{} {}", arrival.method, arrival.path)).collect()
+}
+
+#[tokio::test]
+async fn a_payment_that_was_executed_and_redirected_is_not_sent_again_when_the_next_page_is_refused() {
+    let upstream = answering(|request| match request.uri().path() {
+        "/pay" => Response::builder().status(303).header("location", "/receipt"),
+        _ => Response::builder().status(429).header("retry-after", "1"),
+    });
+    let client = client(&throttle(|up| up));
+    let response = client.post(format!("{}/pay", upstream.url())).body("100").send().await.unwrap();
+    assert_eq!(response.status(), 429);
+    assert_eq!(calls(&upstream), ["POST /pay", "GET /receipt"]);
+}
+
+#[tokio::test]
+async fn a_refused_call_of_a_url_with_a_fragment_and_a_password_is_sent_again() {
+    let upstream = answering(|_| Response::builder().status(429).header("retry-after", "1"));
+    let url = upstream.url().replace("://", "://user:word@");
+    let client = client(&throttle(|up| up));
+    assert_eq!(client.post(format!("{url}/pay?id=1#part")).send().await.unwrap().status(), 429);
+    assert_eq!(calls(&upstream), ["POST /pay?id=1"; 4]);
+}
+
+#[tokio::test]
+async fn a_refusal_by_another_server_pauses_nobody_and_is_not_sent_again() {
+    let elsewhere = answering(|_| Response::builder().status(429).header("retry-after", "3600"));
+    let upstream = redirecting_to(elsewhere.url());
+    let throttle = throttle(|up| up.max_pause(Duration::from_secs(3_600)));
+    assert_eq!(client(&throttle).post(upstream.url()).send().await.unwrap().status(), 429);
+    assert_eq!((upstream.arrivals().len(), elsewhere.arrivals().len()), (1, 1));
+    drop(throttle.try_acquire("up").await.expect("nobody said anything of this upstream"));
+}
+
+#[tokio::test]
+async fn a_refusal_after_a_redirect_within_the_upstream_pauses_it() {
+    let upstream = answering(|request| match request.uri().path() {
+        "/old" => Response::builder().status(308).header("location", "/new"),
+        _ => Response::builder().status(429).header("retry-after", "3600"),
+    });
+    let throttle = throttle(|up| up.max_pause(Duration::from_secs(3_600)));
+    assert_eq!(client(&throttle).get(format!("{}/old", upstream.url())).send().await.unwrap().status(), 429);
+    assert_eq!(calls(&upstream), ["GET /old", "GET /new"]);
+    let retry_after = throttle.try_acquire("up").await.unwrap_err().retry_after().unwrap();
+    assert!(retry_after > Duration::from_secs(3_590), "{retry_after:?}");
+}
+
+#[tokio::test]
+async fn what_another_server_says_of_its_quota_and_of_credentials_is_its_own_affair() {
+    let elsewhere = answering(|_| {
+        Response::builder().status(401).header("x-ratelimit-remaining", "0").header("x-ratelimit-reset", "60")
+    });
+    let upstream = redirecting_to(elsewhere.url());
+    let throttle = throttle(|up| up.learn_from_responses().break_after_unauthorized(1));
+    for _ in 0..2 {
+        assert_eq!(client(&throttle).get(upstream.url()).send().await.unwrap().status(), 401);
+    }
+    assert_eq!(throttle.usage("up").await.unwrap().limits[0].foreign, 0);
+}

@@ -1,0 +1,123 @@
+//! How long one response silences an upstream, whatever it asks for.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use outgate::{Backoff, Feedback, Limit, MemoryStore, Throttle, Upstream};
+use tokio::time::advance;
+
+const HOUR: u64 = 3_600;
+const DAY: u64 = 86_400;
+const MONTH: u64 = 31 * DAY;
+
+type Lines<'a> = &'a [(&'static str, &'a str)];
+
+fn response(status: u16, lines: Lines<'_>) -> Feedback {
+    let line =
+        |(name, value): &(&'static str, &str)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
+    let headers: HeaderMap = lines.iter().map(line).collect();
+    Feedback::read(StatusCode::from_u16(status).unwrap(), &headers, std::time::SystemTime::now())
+}
+
+fn throttle(more: impl FnOnce(Upstream) -> Upstream) -> Throttle {
+    let up = Upstream::new("up").limit(Limit::per_second(100)).backoff(Backoff::new().jitter(0.0));
+    let up = up.recovery(Duration::ZERO);
+    Throttle::builder().store(MemoryStore::new()).upstream(more(up)).build().unwrap()
+}
+
+/// For how many seconds everybody is silent.
+async fn silent(throttle: &Throttle) -> u64 {
+    match throttle.try_acquire("up").await {
+        Ok(permit) => {
+            permit.hand_back();
+            0
+        }
+        Err(error) => error.retry_after().unwrap().as_secs(),
+    }
+}
+
+async fn after(throttle: &Throttle, response: &Feedback) -> u64 {
+    throttle.report("up", response).await.unwrap();
+    silent(throttle).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_response_silences_an_upstream_for_longer_than_it_is_believed() {
+    let month = MONTH.to_string();
+    let ask = [("retry-after", &*month)];
+    let ever = [("retry-after", "9223372036854775807")];
+    let spent = |reset: &'static str| [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", reset)];
+    let cases: [(u16, Lines<'_>, u64); 22] = [
+        (429, &[("retry-after", "20")], 20),
+        (429, &[("retry-after", "3600")], HOUR),
+        (429, &ask, HOUR),
+        (429, &ever, HOUR),
+        (403, &ask, HOUR),
+        (420, &ask, HOUR),
+        (509, &ask, HOUR),
+        (503, &[("retry-after", "20")], 20),
+        (503, &ask, 60),
+        (500, &ask, 60),
+        (529, &ask, 60),
+        (423, &ask, HOUR),
+        (430, &ask, DAY),
+        (430, &[("retry-after", "7200")], 2 * HOUR),
+        (418, &ask, DAY),
+        (429, &spent("7200"), 2 * HOUR + 1),
+        (429, &spent("43200"), 12 * HOUR + 1),
+        (429, &spent("864000"), DAY),
+        (403, &spent("43200"), 12 * HOUR + 1),
+        (429, &[("retry-after", &month), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "7200")], 2 * HOUR + 1),
+        (429, &[("retry-after", &month), ("x-ratelimit-remaining", "9"), ("x-ratelimit-reset", "7200")], HOUR),
+        (429, &[("retry-after", &month), ("x-ratelimit-remaining-tokens", "0")], HOUR),
+    ];
+    for (status, lines, expected) in cases {
+        assert_eq!(after(&throttle(|up| up), &response(status, lines)).await, expected, "{status} {lines:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_longest_pause_a_call_goes_again() {
+    let throttle = throttle(|up| up);
+    let month = response(429, &[("retry-after", "2678400")]);
+    for _ in 0..3 {
+        assert_eq!(after(&throttle, &month).await, HOUR, "and what it is told then decides");
+        advance(Duration::from_secs(HOUR)).await;
+        assert_eq!(silent(&throttle).await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn overloads_in_a_row_are_believed_for_twice_as_long_each_up_to_what_they_ask() {
+    let throttle = throttle(|up| up);
+    let overload = response(503, &[("retry-after", "900")]);
+    for expected in [60, 120, 240, 480, 900, 900] {
+        assert_eq!(after(&throttle, &overload).await, expected);
+        advance(Duration::from_secs(expected)).await;
+    }
+    advance(Duration::from_secs(901)).await;
+    assert_eq!(after(&throttle, &overload).await, 60, "the row has ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstreams_own_longest_pause_bounds_every_pause() {
+    let ten = |up: Upstream| up.max_pause(Duration::from_secs(10));
+    let spent: Lines<'_> = &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "43200")];
+    let month: Lines<'_> = &[("retry-after", "2678400")];
+    for (status, lines) in [(429, month), (403, month), (503, month), (430, month), (429, spent)] {
+        assert_eq!(after(&throttle(ten), &response(status, lines)).await, 10, "{status} {lines:?}");
+    }
+    let patient = throttle(|up| up.max_pause(Duration::from_secs(MONTH)));
+    assert_eq!(after(&patient, &response(429, month)).await, MONTH);
+    let backing_off = throttle(|up| ten(up).backoff(Backoff::new().min(Duration::from_secs(20)).jitter(0.0)));
+    assert_eq!(after(&backing_off, &response(429, &[])).await, 10);
+}
+
+#[test]
+fn a_longest_pause_of_nothing_or_of_years_is_a_mistake() {
+    for max_pause in [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(MONTH + 1), Duration::MAX] {
+        let up = Upstream::new("up").limit(Limit::per_second(1)).max_pause(max_pause);
+        let error = Throttle::builder().upstream(up).build().unwrap_err();
+        assert_eq!((error.upstream(), error.field()), ("up", "max_pause"), "{max_pause:?}");
+    }
+}
