@@ -7,31 +7,36 @@
 -- KEYS[3] told_all of the whole upstream; the same where there is no scope
 -- KEYS[4] claim    a caller of large cost that nobody may overtake
 -- KEYS[5] asking   processes with callers that wait, by when the entry lapses
--- KEYS[6..] logs   one list of start times for each log
+-- KEYS[6] reach    how far ahead the process books whose answers take longest
+-- KEYS[7..] logs   one list of start times for each log
 -- ARGV[1] now      stamp, or empty for the server's clock
 -- ARGV[2] number   of this message in the sender's stream
 -- ARGV[3] sender
 -- ARGV[4] horizon  µs
 -- ARGV[5] insist   1: the first caller was put off before
--- ARGV[6..] for each log: count of terms, then quota and span (µs) of each;
+-- ARGV[6] ahead    µs: no start before that is of use, as the answer takes as long to arrive
+-- ARGV[7] back     count of slots to hand back, then for each: start (stamp), units in each log;
+--           then for each log: count of terms, then quota and span (µs) of each;
 --           then for each run: callers, longest wait (µs, or empty), cost in each log
--- Returns {now, next, held, cause, (granted, start, callers)...}: stamp; µs from now until the first caller without an
---         answer may start; µs from now until a hold ends, and its cause; 1 or 0, µs from now, count
+-- Returns {now, number, next, held, cause, contenders, (granted, start, callers)...}: stamp; of this message; µs from now until
+--         the first caller without an answer may start; µs from now until a hold ends, and its cause; other processes that wait;
+--         1 or 0, µs from now, count
 -- Errors: OUTDATED a later message of this sender has been seen; GARBAGE a log holds what is no time
 -- Cost: O(callers) when slots are scarce, O(1) reads and one push when they are not
-local seen_key, told_key, told_all_key, claim_key, asking_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local seen_key, told_key, told_all_key, claim_key, asking_key, reach_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local now, expires = clock(ARGV[1])
 local number, sender, horizon, insist = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
+local ahead, back = tonumber(ARGV[6]), tonumber(ARGV[7])
 local keys, args = KEYS, ARGV
 
 local MAX_MEMORY, MAX_SILENCE, TRIM_SLACK, PIECE = 60000000, 30000000, 64, 1000
 
 -- Read.
-local state = redis.call('MGET', seen_key, told_key, told_all_key, claim_key)
+local state = redis.call('MGET', seen_key, told_key, told_all_key, claim_key, reach_key)
 local others = redis.call('ZCOUNT', asking_key, '(' .. text(now), '+inf')
 -- MGET is silent about a key of another type, which might hide a hold; GET is not.
-present = present or redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key)
-for i = 2, 4 do
+present = present or redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key, reach_key)
+for i = 2, 5 do
   if state[i] then present = present - 1 end
 end
 if present > (others > 0 and 1 or 0) then redis.call('GET', told_key) redis.call('GET', told_all_key) end
@@ -43,11 +48,17 @@ local function reply(next, answers)
   for _, hold in ipairs(holds) do
     if hold.stop > now then held, cause = math.max(held, hold.stop - now), math.max(cause, hold.cause) end
   end
-  local out = { now, next - now, held, cause }
+  local out = { now, number, next - now, held, cause, others }
   for i = 1, #answers, 3 do
-    out[i + 4], out[i + 5], out[i + 6] = answers[i], answers[i + 1] - now, answers[i + 2]
+    out[i + 6], out[i + 7], out[i + 8] = answers[i], answers[i + 1] - now, answers[i + 2]
   end
   return out
+end
+
+local was_asking = false
+if others > 0 then
+  was_asking = tonumber(redis.call('ZSCORE', asking_key, sender) or 0) > now
+  if was_asking then others = others - 1 end
 end
 
 local seen, outdated, remembered = recall(state[1], now, number)
@@ -58,11 +69,6 @@ if seen then
   return reply(seen[3], answers)
 end
 
-local was_asking = false
-if others > 0 then
-  was_asking = tonumber(redis.call('ZSCORE', asking_key, sender) or 0) > now
-  if was_asking then others = others - 1 end
-end
 local had_claim, others_claim = false, nil
 if state[4] then
   local claim = cmsgpack.unpack(state[4]) -- sender, start, lapse
@@ -71,12 +77,26 @@ if state[4] then
   end
 end
 
-local logs, retention, at = {}, 0, 6
-for i = 6, #keys do
+local far = state[5] and cmsgpack.unpack(state[5]) -- reach, lapse
+if far and far[2] <= now then far = nil end
+
+-- Hand back. Remembered first, since an entry that is no time ends this halfway.
+local width = #keys - 5
+local logs, retention, last_back, at = {}, 0, now, 8 + back * width
+if back > 0 then
+  remember(seen_key, number, now, math.max(now + MAX_MEMORY, remembered), expires, { now })
+  for slot = 8, at - 1, width do
+    last_back = math.max(last_back, tonumber(args[slot]))
+    for i = 7, #keys do take_out(keys[i], args[slot], tonumber(args[slot + i - 6]), expires) end
+  end
+end
+
+-- Read the logs.
+for i = 7, #keys do
   local terms, span, quota
   terms, span, quota, at = read_terms(args, at + 1, tonumber(args[at]), heeded.widened)
   local log = open_log(keys[i], terms, 1, heeded)
-  log.retention, log.quota, logs[i - 5] = span, quota, log
+  log.retention, log.quota, logs[i - 6] = span, quota, log
   if span > retention then retention = span end
 end
 
@@ -89,8 +109,11 @@ while args[at] do
 end
 
 -- Decide.
-local floor = math.max(now, others_claim or now)
-local limit = now + horizon
+local soonest = now + ahead
+local floor = math.max(soonest, others_claim or now)
+-- Who is near books as far ahead as who is far: else the far would always be before them.
+local reach = math.max(ahead + horizon, far and far[1] or 0)
+local limit = now + reach
 
 local function earliest_of_all(costs, times)
   local start = floor
@@ -114,15 +137,29 @@ local function most_like(costs)
   return most
 end
 
--- An equal share of what is free within the horizon, in units of the first log, found by bisection.
+-- Callers of these costs that the rate of the limits lets start within a time, one after another.
+local function at_rate(costs, time)
+  local most = math.huge
+  for i, log in ipairs(logs) do
+    for _, term in ipairs(log.terms) do
+      most = math.min(most, math.floor(math.floor(term.quota * time / term.base) / costs[i]))
+    end
+  end
+  return most
+end
+
+-- An equal share of what is free, in units of the first log: of what could start together by the limit, found by bisection, or
+-- at the rate of the limits until then.
 local share = math.huge
 if others > 0 and runs[1] then
   local costs, processes = runs[1].costs, others + 1
-  local free, over = 0, math.min(most_like(costs), callers * processes) + 1
+  local wanted = callers * processes
+  local free, over = 0, math.min(most_like(costs), wanted) + 1
   while free + 1 < over do
     local middle = free + math.floor((over - free) / 2)
     if earliest_of_all(costs, middle) <= limit then free = middle else over = middle end
   end
+  if free > 0 then free = math.max(free, math.min(at_rate(costs, limit - earliest_of_all(costs, 1)) + 1, wanted)) end
   share = math.ceil(free / processes) * costs[1]
 end
 
@@ -139,7 +176,7 @@ end
 
 -- The common case: there is room for one and all, now.
 local function room_for_all()
-  if #runs ~= 1 or #holds > 0 or share < units or others_claim or callers > most_like(runs[1].costs) then return false end
+  if ahead > 0 or #runs ~= 1 or #holds > 0 or share < units or others_claim or callers > most_like(runs[1].costs) then return false end
   return earliest_of_all(runs[1].costs, callers) == now
 end
 
@@ -151,11 +188,11 @@ else
   for _, log in ipairs(logs) do log.ahead = math.min(units, PIECE) end
   local waiting = false
   for _, run in ipairs(runs) do
-    local deadline = run.max_wait and now + run.max_wait
+    local deadline = run.max_wait and now + math.max(run.max_wait, ahead)
     for caller = 1, run.callers do
       local start = earliest_of_all(run.costs, 1)
       local withheld = others_claim or start > limit or spent + run.costs[1] > share
-      if deadline and (start > deadline or (withheld and deadline <= now)) then
+      if deadline and (start > deadline or (withheld and deadline <= soonest)) then
         -- The rest of the run fares alike. Each is told its own time below.
         refused[#refused + 1] = { after = #answers, costs = run.costs, callers = run.callers - caller + 1 }
         answered = answered + run.callers - caller + 1
@@ -233,11 +270,15 @@ if waiting and insist and not others_claim and granted == 0 then
 elseif had_claim then
   redis.call('DEL', claim_key)
 end
-if granted > 0 or waiting or was_asking then
+if ahead > 0 and ahead + horizon == reach and (granted > 0 or waiting) then
+  redis.call('SET', reach_key, cmsgpack.pack({ reach, promised + ahead }))
+  if expires then redis.call('PEXPIRE', reach_key, text(math.ceil((promised + ahead - now) / 1000))) end
+end
+if granted > 0 or waiting or was_asking or back > 0 then
   local told = { next }
   for i = 1, #answers do told[i + 1] = answers[i] end
   -- Not for less long than the message before: a late copy of that must not act.
-  local stamp = math.max(now + math.min(retention + horizon, MAX_MEMORY), remembered)
+  local stamp = math.max(now + math.min(retention + math.max(reach, last_back - now), MAX_MEMORY), remembered)
   remember(seen_key, number, now, stamp, expires, told)
 end
 for i = 1, long and #long or 0 do

@@ -3,13 +3,13 @@
 -- Atomic, because the type of a key and its content must be of one moment.
 --
 -- KEYS[1..] keys   of a call that failed
--- ARGV[1..] kinds  what each of them is to the other scripts: a log, told, claim, asking, seen
+-- ARGV[1..] kinds  what each of them is to the other scripts: a log, told, claim, asking, reach, seen
 -- Returns {place, type}: of that key, and what it holds in the server's words; 0 and nothing where all can be read
 -- Errors: none
 -- Cost: O(1) for each key: logs are searched by the scripts that read them
 local keys, args = KEYS, ARGV
 
-local TYPES = { log = 'list', asking = 'zset', told = 'string', claim = 'string', seen = 'string' }
+local TYPES = { log = 'list', asking = 'zset', told = 'string', claim = 'string', reach = 'string', seen = 'string' }
 
 -- Whether so many parts of a record, and all after them, are numbers.
 local function are_numbers(parts, from, count)
@@ -25,6 +25,8 @@ local readable = {}
 function readable.seen(record) return are_numbers(record, 1, 2) end
 
 function readable.claim(record) return are_numbers(record, 2, 2) and type(record[1]) == 'string' end
+
+function readable.reach(record) return are_numbers(record, 1, 2) end
 
 function readable.told(record)
   if type(record) ~= 'table' or type(record[3]) ~= 'table' then return false end

@@ -5,13 +5,15 @@
 -- How many of the keys beside the log there are, where somebody has looked.
 local present
 do
-  local seen_key, told_key, told_all_key, claim_key, asking_key, log_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-  local run = 7 + 2 * ARGV[6]
+  local seen_key, told_key, told_all_key, claim_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+  local asking_key, reach_key, log_key = KEYS[5], KEYS[6], KEYS[7]
+  local run = 9 + 2 * ARGV[8]
+  local alone = ARGV[6] == '0' and ARGV[7] == '0' and not KEYS[8] and not ARGV[run + 3]
   local callers, cost = tonumber(ARGV[run]), tonumber(ARGV[run + 2])
   local MAX_MEMORY, TRIM_SLACK, PIECE = 60000000, 64, 1000
 
-  if callers and not KEYS[7] and not ARGV[run + 3] and callers * cost >= 1 and callers * cost <= PIECE then
-    present = redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key)
+  if callers and alone and callers * cost >= 1 and callers * cost <= PIECE then
+    present = redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key, reach_key)
   end
   if present == 0 then
     -- The stamp as text is put together from what the server tells: to format a number takes as long as a command.
@@ -25,7 +27,7 @@ do
     local last = redis.call('LINDEX', log_key, '-1')
     local newest = tonumber(last or nil)
     local room, long, retention, largest = not last or (newest and newest >= oldest and newest <= now), false, 0, 0
-    for at = 7, run - 1, 2 do
+    for at = 9, run - 1, 2 do
       local quota, span = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
       local n = quota - units + 1
       local found, entry = last, newest
@@ -84,7 +86,7 @@ do
         local ms = math.floor(time[2] / 1000) + keep
         redis.call('PEXPIREAT', log_key, time[1] + math.floor(ms / 1000) .. string.sub('00' .. ms % 1000, -3))
       end
-      return { now, 0, 0, 0, 1, 0, callers }
+      return { now, number, 0, 0, 0, 0, 1, 0, callers }
     end
   end
 end

@@ -14,6 +14,8 @@ end
 
 -- Calls resume at this fraction of the limits' rate after a hold; no start is put further away than FAR.
 local RESUMED, FAR = 10, 1e15
+-- A slot with more newer entries than this is not handed back.
+local MAX_DEPTH = 10000
 
 local function text(us) return string.format('%d', us) end
 
@@ -199,6 +201,19 @@ end
 -- Lets a log expire when its newest entry stops counting.
 local function expire_log(key, newest, ms)
   redis.call('PEXPIREAT', key, text(math.floor(newest / 1000) + ms))
+end
+
+-- Takes units that start at a time out of a log again. LREM walks from the tail: what lies deep, or is not there, would cost it
+-- milliseconds. A slot kept breaks no limit.
+local function take_out(key, start, units, expires)
+  local newer = newer_than(key, tonumber(start))
+  local found = newer <= MAX_DEPTH and stamp_of(redis.call('LINDEX', key, -newer - 1), key) == tonumber(start)
+  -- A count of zero would mean all of them.
+  if not found or units <= 0 then return end
+  local keep = expires and kept_ms(key, stamp_of(redis.call('LINDEX', key, -1), key)) or 0
+  redis.call('LREM', key, -units, start)
+  local newest = keep > 0 and stamp_of(redis.call('LINDEX', key, -1), key)
+  if newest then expire_log(key, newest, keep) end
 end
 
 -- The last message of a sender, unless its memory has lapsed; refuses one that comes after a later one. Last, until when

@@ -217,7 +217,7 @@ async fn wait_in_line(line: Arc<Line>, route: &Route, pass: Pass) -> Result<Perm
     let since = Instant::now();
     let span = span(route);
     let patience = if route.now_or_never {
-        Patience { wish: Wish::AtOnce, until: Some(since + ANSWER_PATIENCE) }
+        Patience { wish: Wish::AtOnce { within: line.ahead(since) }, until: Some(since + ANSWER_PATIENCE) }
     } else {
         // A wait too long for the clock is no bound.
         let until = route.max_wait.and_then(|max_wait| route.since.checked_add(max_wait));

@@ -1,5 +1,6 @@
 //! The callers of one process that wait for the same logs: first come, first served, one message to the store at a time.
 
+pub(crate) mod bounds;
 pub(crate) mod crowd;
 mod driver;
 mod message;
@@ -19,6 +20,8 @@ use tokio::time::{Instant, timeout_at};
 
 use self::crowd::Crowd;
 use self::driver::Driver;
+use self::message::micros;
+use self::pace::Rest;
 use self::queue::{Slot, Waiter, Wish};
 use self::state::State;
 use crate::error::Error;
@@ -207,11 +210,31 @@ impl Line {
         self.logs.iter().take(1).flat_map(|log| log.terms.iter())
     }
 
-    /// How long until this line asks again for a caller that may start `next` from now at the earliest.
-    fn ask_again(&self, next: Duration) -> Duration {
-        let span = self.terms().map(|term| term.span.unsigned_abs()).min().unwrap_or(0);
-        let round_trip = self.process.round_trip();
-        pace::ask_again(next, self.process.horizon, Duration::from_micros(span), round_trip, fastrand::f64())
+    /// How long until this line asks again for a caller that may start `next` from now at the earliest, while the callers of so
+    /// many other processes wait.
+    fn rest(&self, next: Duration, contenders: u32, now: Instant) -> Duration {
+        let interval = self.terms().map(|term| micros(1, term.span) / term.quota.max(1)).max().unwrap_or_default();
+        // Of slots that come one by one none may pass while everybody rests.
+        let turns = if interval < self.process.horizon { contenders.saturating_add(1) } else { 0 };
+        let turn = interval.saturating_mul(turns);
+        let (ahead, round_trip) = (self.ahead(now), self.process.round_trip());
+        let answer = round_trip.max(ahead + round_trip / 2);
+        Rest { next, horizon: self.horizon(), turn, answer }.length(fastrand::f64())
+    }
+
+    /// How far ahead slots are booked: further where every answer takes long, else slots would run out meanwhile.
+    fn horizon(&self) -> Duration {
+        self.process.horizon.max(self.process.round_trip() * 5 / 4)
+    }
+
+    /// How far ahead of now a start has to be, so that it has not passed when the answer is here.
+    pub(crate) fn ahead(&self, now: Instant) -> Duration {
+        self.process.ahead(self.stale_after, now)
+    }
+
+    /// Bounds of the store's clock no wider than this place slots well enough.
+    fn fine(&self) -> Duration {
+        self.stale_after / 2
     }
 
     fn throttled(&self, retry_after: Duration) -> Error {

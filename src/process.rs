@@ -1,12 +1,13 @@
 //! What all lines of one process share: the store, and the process's name there.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::line::pace::Fastest;
+use crate::line::bounds::{Bounds, Exchange, Placing};
+use crate::log::Stamp;
 use crate::store::Store;
 
 /// One throttle, as its store knows it.
@@ -17,7 +18,8 @@ pub(crate) struct Process {
     pub(crate) id: u64,
     pub(crate) horizon: Duration,
     numbers: AtomicU64,
-    fastest: Mutex<Fastest>,
+    /// What is known of the store's clock.
+    bounds: Mutex<Bounds>,
 }
 
 impl Process {
@@ -28,7 +30,7 @@ impl Process {
     /// When the operating system gives no randomness.
     pub(crate) fn new(store: Arc<dyn Store>, horizon: Duration) -> Result<Self, getrandom::Error> {
         let id = getrandom::u64()?;
-        Ok(Self { store, id, horizon, numbers: AtomicU64::new(1), fastest: Mutex::default() })
+        Ok(Self { store, id, horizon, numbers: AtomicU64::new(1), bounds: Mutex::default() })
     }
 
     /// The number of the next message; they ascend for every home.
@@ -36,14 +38,28 @@ impl Process {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// By how much an answer was slower than the fastest recent one.
-    pub(crate) fn excess(&self, round_trip: Duration, now: Instant) -> Duration {
-        self.fastest.lock().unwrap_or_else(PoisonError::into_inner).excess(round_trip, now)
+    /// Takes note of an exchange with the store, and says where the stamps of its reply lie.
+    pub(crate) fn exchanged(&self, exchange: Exchange, stamp: Stamp, fine: Duration) -> Placing {
+        self.bounds().exchanged(exchange, stamp, fine)
+    }
+
+    /// How many more exchanges it takes until slots can be placed.
+    pub(crate) fn missing_exchanges(&self, fine: Duration) -> u32 {
+        self.bounds().missing(fine)
+    }
+
+    /// How far ahead of now to ask for slots that may be used so late.
+    pub(crate) fn ahead(&self, tolerated: Duration, now: Instant) -> Duration {
+        self.bounds().ahead(tolerated, now)
     }
 
     /// What an answer takes at best.
     pub(crate) fn round_trip(&self) -> Duration {
-        self.fastest.lock().unwrap_or_else(PoisonError::into_inner).get()
+        self.bounds().round_trip()
+    }
+
+    fn bounds(&self) -> MutexGuard<'_, Bounds> {
+        self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

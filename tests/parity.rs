@@ -35,6 +35,9 @@ enum Step {
         horizon: u64,
         insist: bool,
         mask: usize,
+        ahead: u64,
+        /// Hands a slot of these logs back with it.
+        back: bool,
         exact: Option<(Exact, i64)>,
     },
     /// The last ask of a sender again, or an outdated one.
@@ -88,9 +91,12 @@ fn step() -> impl Strategy<Value = Step> {
     let runs = prop::collection::vec(run, 0..4);
     let exact = (prop_oneof![Just(Exact::Horizon), Just(Exact::MaxWait)], -1..2_i64);
     let exact = prop::option::weighted(0.3, exact);
+    let ahead = prop_oneof![2 => Just(0), 1 => 0..400_000_u64];
     prop_oneof![
-        8 => (1..5_u64, runs, 0..600_000_u64, any::<bool>(), 1..8_usize, exact).prop_map(
-            |(sender, runs, horizon, insist, mask, exact)| Step::Ask { sender, runs, horizon, insist, mask, exact }
+        8 => (1..5_u64, runs, 0..600_000_u64, any::<[bool; 2]>(), 1..8_usize, ahead, exact).prop_map(
+            |(sender, runs, horizon, [insist, back], mask, ahead, exact)| {
+                Step::Ask { sender, runs, horizon, insist, mask, ahead, back, exact }
+            }
         ),
         1 => (1..5_u64, 0..3_u64).prop_map(|(sender, back)| Step::Again { sender, back }),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(which, twice)| Step::HandBack { which, twice }),
@@ -151,13 +157,18 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
     for step in &history.steps {
         number += 1;
         match step {
-            Step::Ask { sender, runs, horizon, insist, mask, exact } => {
+            Step::Ask { sender, runs, horizon, insist, mask, ahead, back, exact } => {
                 let chosen = logs.iter().enumerate().filter(|(index, _)| mask & (1 << index) != 0);
                 let chosen: Vec<Log> = chosen.map(|(_, log)| log.clone()).collect();
                 let chosen: Arc<[Log]> = if chosen.is_empty() { logs.clone().into() } else { chosen.into() };
                 let runs = runs.iter().map(|wanted| run(&chosen, wanted, history.widens)).collect();
                 let mut ask = Ask::new(home.clone(), *sender, number, Arc::clone(&chosen), runs);
                 (ask.horizon, ask.insist) = (Duration::from_micros(*horizon), *insist);
+                ask.ahead = Duration::from_micros(*ahead);
+                let same = |(of, _): &(Arc<[Log]>, Slots)| **of == *chosen;
+                if let Some(at) = booked.iter().rposition(same).filter(|_| *back) {
+                    ask.back = vec![booked.remove(at).1];
+                }
                 if let Some((exact, beside)) = *exact {
                     let far = u64::try_from(promised - clock.now().as_micros() + beside).unwrap_or(0);
                     let far = Duration::from_micros(far);

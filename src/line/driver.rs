@@ -4,17 +4,21 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Line;
+use super::bounds::Exchange;
 use super::message::{Message, Reply};
 use super::state::Step;
+use crate::store::Ask;
 
-type InFlight = Pin<Box<dyn Future<Output = (Reply, Duration)> + Send>>;
+type InFlight = Pin<Box<dyn Future<Output = (Reply, Exchange)> + Send>>;
+
+/// Whose asks for nothing are: a store remembers nothing of them.
+const NOBODY: u64 = 0;
 
 /// The right, and the duty, to drive a line. There is one at most. Dropped, the duty goes on to a task of its own, with the
 /// message that is under way: a caller that drove and was cancelled leaves no message without its answer.
@@ -64,9 +68,9 @@ impl Driver {
                 None => Some(answer.await),
             };
             drop(parked);
-            if let Some((Some(mut driver), (reply, round_trip))) = answered {
+            if let Some((Some(mut driver), (reply, exchange))) = answered {
                 driver.in_flight = None;
-                driver.receive(reply, round_trip);
+                driver.receive(reply, exchange);
                 // Dropped, it ends where nothing is left to do.
             }
         }
@@ -94,10 +98,10 @@ impl Driver {
         Some((Parked(line), wake))
     }
 
-    fn receive(&self, reply: Reply, round_trip: Duration) {
+    fn receive(&self, reply: Reply, exchange: Exchange) {
         let mut state = self.line.lock();
         if state.is_driven_by(self.number) {
-            state.receive(reply, &self.line, Instant::now(), round_trip);
+            state.receive(reply, &self.line, Instant::now(), exchange);
         }
     }
 
@@ -143,9 +147,9 @@ impl Driver {
             },
             Some(in_flight) => tokio::select! {
                 biased;
-                (reply, round_trip) = in_flight => {
+                (reply, exchange) = in_flight => {
                     self.in_flight = None;
-                    self.receive(reply, round_trip);
+                    self.receive(reply, exchange);
                 }
                 () = wake => {}
                 () = line.nudge.notified() => {}
@@ -212,11 +216,23 @@ impl Drop for Driver {
 /// A message on its way, on the store's own time: it outlives the caller that sent it.
 fn send(line: Arc<Line>, message: Arc<Message>) -> InFlight {
     Box::pin(async move {
+        if line.process.missing_exchanges(line.fine()) > 0 {
+            tokio::join!(learn_the_time(&line), learn_the_time(&line), learn_the_time(&line));
+        }
         let sent = Instant::now();
         let reply = match &*message {
             Message::Ask(ask, _) => line.process.store.book(ask).await.map(Some),
             Message::HandBack(hand_back) => line.process.store.hand_back(hand_back).await.map(|()| None),
         };
-        (reply, sent.elapsed())
+        (reply, Exchange { sent, arrived: Instant::now() })
     })
+}
+
+/// An exchange for the sake of the store's clock alone: an ask of nobody for nothing.
+async fn learn_the_time(line: &Line) {
+    let ask = Ask::new(line.home.clone(), NOBODY, 0, Arc::clone(&line.logs), Vec::new());
+    let sent = Instant::now();
+    if let Ok(grant) = line.process.store.book(&ask).await {
+        line.process.exchanged(Exchange { sent, arrived: Instant::now() }, grant.now, line.fine());
+    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Line;
+use super::bounds::{Exchange, Placing};
 use super::queue::{Slot, Waiter, Wish};
 use super::silence::Silence;
 use super::state::State;
@@ -21,6 +22,16 @@ pub(super) enum Message {
     HandBack(HandBack),
 }
 
+impl Message {
+    /// Whether slots are on their way back with it.
+    pub(super) fn hands_back(&self) -> bool {
+        match self {
+            Self::Ask(ask, _) => !ask.back.is_empty(),
+            Self::HandBack(_) => true,
+        }
+    }
+}
+
 /// The store's answer to a message.
 pub(super) type Reply = Result<Option<Grant>, StoreError>;
 
@@ -33,10 +44,10 @@ impl State {
                 _ => (Some(Arc::clone(unanswered)), None),
             };
         }
-        let message = if !self.surplus.is_empty() {
+        let message = if !self.surplus.is_empty() && (self.unknown || !self.queue.has_unslotted()) {
             self.hand_back(line)
         } else if self.queue.has_unslotted() {
-            if let Some(at) = self.ask_at.filter(|&at| at > now) {
+            if let Some(at) = self.ask_at.filter(|&at| at > now && self.surplus.is_empty()) {
                 return (None, Some(at));
             }
             self.ask(line, now)
@@ -52,7 +63,8 @@ impl State {
         (Some(message), None)
     }
 
-    fn hand_back(&mut self, line: &Line) -> Message {
+    /// The slots that nobody here wants, as many as one message may carry.
+    fn take_surplus(&mut self, line: &Line) -> Vec<Slots> {
         let mut slots: Vec<Slots> = Vec::new();
         let most = MAX_CALLERS / line.logs.len().max(1);
         for slot in self.surplus.drain(..self.surplus.len().min(most)) {
@@ -62,12 +74,17 @@ impl State {
                 _ => slots.push(Slots::new(1, slot.stamp, slot.costs)),
             }
         }
+        slots
+    }
+
+    fn hand_back(&mut self, line: &Line) -> Message {
+        let slots = self.take_surplus(line);
         let number = line.process.next_number();
         let (home, logs) = (line.home.clone(), Arc::clone(&line.logs));
         Message::HandBack(HandBack::new(home, line.process.id, number, logs, slots))
     }
 
-    fn ask(&self, line: &Line, now: Instant) -> Message {
+    fn ask(&mut self, line: &Line, now: Instant) -> Message {
         let mut runs: Vec<Run> = Vec::new();
         let mut tickets = Vec::new();
         let mut units = 0;
@@ -90,20 +107,23 @@ impl State {
             }
         }
         let mut ask = new_ask(line, runs);
+        // Nothing earlier would be used: it would have passed, or come too close to what is placed by an older measure.
+        let unused = self.moved.1.map(|until| until.saturating_duration_since(now));
+        (ask.ahead, ask.back) = (line.ahead(now).max(unused.unwrap_or_default()), self.take_surplus(line));
         let large = line.logs.len() > 1 || ask.runs.first().is_some_and(|run| run.costs.iter().any(|&cost| cost > 1));
         ask.insist = large && tickets.first().is_some_and(|&first| self.put_off == Some(first));
         Message::Ask(ask, tickets)
     }
 
     /// Takes the store's answer to the message under way.
-    pub(super) fn receive(&mut self, reply: Reply, line: &Line, now: Instant, round_trip: Duration) {
+    pub(super) fn receive(&mut self, reply: Reply, line: &Line, now: Instant, exchange: Exchange) {
         match reply {
             Err(error) if error.kind() != StoreErrorKind::Outdated => {
                 let source = error.clone();
                 self.silence.get_or_insert_with(|| Silence::new(now)).failed(error, now);
                 // Who wants a slot now or never does not wait for another try.
                 let unavailable = Error::StoreUnavailable { upstream: Arc::clone(&line.upstream), source };
-                let at_once = |waiter: &Waiter| waiter.wish == Wish::AtOnce;
+                let at_once = |waiter: &Waiter| matches!(waiter.wish, Wish::AtOnce { .. });
                 self.queue.drop_hopeless(now, |waiter, _| at_once(waiter).then(|| unavailable.clone()));
             }
             reply => {
@@ -117,67 +137,75 @@ impl State {
                     }
                 }
                 if let (Ok(Some(grant)), Some(Message::Ask(ask, tickets))) = (reply, message.as_deref()) {
-                    self.granted(&grant, ask, tickets, line, now, round_trip);
+                    self.granted(&grant, ask, tickets, line, now, exchange);
                     self.hand_out(line, now);
                 }
             }
         }
     }
 
-    fn granted(&mut self, grant: &Grant, ask: &Ask, tickets: &[u64], line: &Line, now: Instant, round_trip: Duration) {
-        let excess = line.process.excess(round_trip, now);
+    fn granted(&mut self, grant: &Grant, ask: &Ask, tickets: &[u64], line: &Line, now: Instant, exchange: Exchange) {
+        let placing = line.process.exchanged(exchange, grant.now, line.fine());
+        let unused_until = self.unused_until(placing, now);
+        let from_now = |stamp| placing.place(stamp).saturating_duration_since(now);
         let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.costs, run.callers as usize));
         let mut callers = tickets.iter().zip(costs);
         let (mut slots, mut refused) = (Vec::new(), Vec::new());
         for answer in &grant.answers {
-            // A slot whose start has passed, because this answer was given before, is as late as that.
-            let late = grant.now.since(answer.start);
-            let start = now.checked_sub(late).unwrap_or(now) + answer.start.since(grant.now);
+            let start = placing.place(answer.start);
             for (&ticket, costs) in callers.by_ref().take(answer.callers as usize) {
                 if answer.granted {
-                    slots.push(Slot { stamp: answer.start, start, costs: Arc::clone(costs), excess });
+                    slots.push(Slot { stamp: answer.start, start, costs: Arc::clone(costs), excess: placing.excess });
                 } else {
-                    refused.push((ticket, answer.start.since(grant.now)));
+                    refused.push((ticket, from_now(answer.start)));
                 }
             }
         }
         if let Some((until, cause)) = grant.held {
-            self.withhold(now + until.since(grant.now), cause, line, now);
+            self.withhold(now + from_now(until), cause, line, now);
         }
-        // Slower than the fastest by more than a slot may be late: nobody knows how much of that its way here took.
-        let slow = excess > line.stale_after;
         // Held by this process, and the store does not know yet.
         let early: Vec<_> = slots.extract_if(.., |slot| self.is_held_back(slot, line, now)).collect();
         let withheld = !early.is_empty();
         self.surplus.extend(early);
-        self.surplus.extend(if slow || self.closed { slots } else { self.queue.give(slots, now) });
+        self.surplus.extend(slots.extract_if(.., |slot| unused_until.is_some_and(|until| slot.start < until)));
+        self.latest = slots.iter().map(|slot| slot.start).chain(self.latest).max();
+        self.surplus.extend(if self.closed { slots } else { self.queue.give(slots, now) });
         if !refused.is_empty() {
             // What is free now and yet refused was left for other processes: they come first.
-            let turn = line.ask_again(Duration::ZERO);
+            let turn = line.rest(Duration::ZERO, grant.contenders, now);
             let when = |retry_after: Duration| if retry_after.is_zero() { turn } else { retry_after };
             let refused = refused.into_iter().map(|(ticket, at)| (ticket, line.throttled(when(at)))).collect();
             self.queue.refuse(refused, now);
         }
         if !self.queue.is_empty() {
             let until = grant.next.max(grant.answers.last().map_or(grant.now, |answer| answer.start));
-            let wait = until.since(grant.now);
+            let wait = from_now(until);
             tracing::debug!(upstream = &*line.upstream, callers = self.queue.len(), ?wait, "waiting");
         }
         self.on_record = (grant.answered() as usize) < tickets.len();
         self.put_off = tickets.get(grant.answered() as usize).copied();
         (self.ask_at, self.next_slot) = (None, None);
         if self.on_record {
-            let next = grant.next.since(grant.now);
+            let next = from_now(grant.next);
             self.next_slot = Some(now + next);
-            if !slow {
-                self.ask_at = Some(now + line.ask_again(next));
-            }
+            self.ask_at = Some(now + line.rest(next, grant.contenders, now));
             self.refuse_late(line, now);
         }
         self.unknown = withheld;
         if withheld {
             self.wait_out_hold(line, now);
         }
+    }
+
+    /// Until when slots are left unused, since starts have moved towards earlier: those of before have all started by then.
+    fn unused_until(&mut self, placing: Placing, now: Instant) -> Option<Instant> {
+        let (moves, until) = self.moved;
+        if placing.moves != moves {
+            self.moved = (placing.moves, self.latest.max(until));
+        }
+        self.moved.1 = self.moved.1.filter(|&until| until > now);
+        self.moved.1
     }
 
     /// The store does not know of the hold: there is nothing to ask for before its end.
@@ -220,7 +248,7 @@ impl State {
 fn new_ask(line: &Line, runs: Vec<Run>) -> Ask {
     let number = line.process.next_number();
     let mut ask = Ask::new(line.home.clone(), line.process.id, number, Arc::clone(&line.logs), runs);
-    ask.horizon = line.process.horizon;
+    ask.horizon = line.horizon();
     ask
 }
 
@@ -249,6 +277,6 @@ fn expected(next_slot: Option<Instant>, ask_at: Option<Instant>, ahead: u64, lin
     next.saturating_duration_since(now) + behind
 }
 
-fn micros(times: u64, span: i64) -> Duration {
+pub(super) fn micros(times: u64, span: i64) -> Duration {
     Duration::from_micros(span.unsigned_abs().saturating_mul(times))
 }

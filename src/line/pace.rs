@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 /// The longest that a line says nothing while it waits, so that the store knows it is still there.
 const MAX_SILENCE: Duration = Duration::from_secs(30);
 /// No line asks more often than this.
@@ -12,6 +10,8 @@ const MIN_PAUSE: Duration = Duration::from_millis(1);
 const STALE_AT_MOST: Duration = Duration::from_millis(50);
 /// Timers fire up to a millisecond late: without this a narrow guard would make every slot stale.
 const STALE_AT_LEAST: Duration = Duration::from_millis(2);
+/// The longest rest for the others' sake, in horizons.
+const MOST_TURNS: u32 = 8;
 
 /// How much later than its start a slot may be used: half the guard, at most 50 ms.
 fn stale_after(guard: Duration) -> Duration {
@@ -25,51 +25,30 @@ pub(crate) fn stale_after_all(guards: impl Iterator<Item = Duration> + Clone) ->
     stale_after(guards.clone().filter(protects).min().or_else(|| guards.min()).unwrap_or_default())
 }
 
-/// How long until a line asks again for a caller that may start `next` from now at the earliest.
-///
-/// Beyond the horizon: when the slot comes near, but far enough ahead of it that many others come near meanwhile and go
-/// into the same ask. Within the horizon: something was left for the other processes, who come first; a span shorter than the
-/// horizon gives out its quota several times within it, and is asked as much more often. `random` in [0, 1) spreads
-/// processes that were told the same time. `round_trip` is what an answer takes.
-pub(crate) fn ask_again(
-    next: Duration,
-    horizon: Duration,
-    span: Duration,
-    round_trip: Duration,
-    random: f64,
-) -> Duration {
-    let pause = horizon.min(span).mul_f64(0.5 + 0.3 * random);
-    let pause = next.saturating_sub(horizon) + pause;
-    pause.saturating_sub(round_trip).clamp(MIN_PAUSE, MAX_SILENCE)
+/// What decides how long a line rests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    /// From now until the first caller may start at the earliest.
+    pub(crate) next: Duration,
+    /// How far ahead slots are booked.
+    pub(crate) horizon: Duration,
+    /// How long it takes until every process that waits has had one unit, at the rate of the limits; zero where that is slow.
+    pub(crate) turn: Duration,
+    /// How long the answer to the next ask takes.
+    pub(crate) answer: Duration,
 }
 
-/// The fastest recent answer of the store: of ten seconds and 16 answers at least, of twice as many at most.
-#[derive(Debug, Default)]
-pub(crate) struct Fastest {
-    before: Option<Duration>,
-    current: Option<Duration>,
-    answers: u8,
-    since: Option<Instant>,
-}
-
-impl Fastest {
-    /// Takes note of an answer, and says by how much it was slower than the fastest. The first has none to be judged by: it
-    /// is held against an answer that takes no time.
-    pub(crate) fn excess(&mut self, round_trip: Duration, now: Instant) -> Duration {
-        let since = *self.since.get_or_insert(now);
-        // By time as well: a stall that many answers share must not become the measure of them all.
-        if self.answers >= 16 && now.saturating_duration_since(since) >= Duration::from_secs(10) {
-            *self = Self { before: self.current.take(), current: None, answers: 0, since: Some(now) };
-        }
-        self.answers = self.answers.saturating_add(1);
-        let excess = round_trip.saturating_sub(self.get());
-        self.current = Some(self.current.map_or(round_trip, |fastest| fastest.min(round_trip)));
-        excess
-    }
-
-    /// The fastest answer; zero before the first.
-    pub(crate) fn get(&self) -> Duration {
-        self.before.into_iter().chain(self.current).min().unwrap_or_default()
+impl Rest {
+    /// How long until a line asks again.
+    ///
+    /// When its slot comes near, but far enough ahead of it that many others come near meanwhile and go into the same ask.
+    /// Where slots come and others wait for them as well: when they have had their turns. `random` in [0, 1) spreads processes
+    /// that were told the same time.
+    pub(crate) fn length(self, random: f64) -> Duration {
+        let turn = if self.next > 2 * self.horizon { Duration::ZERO } else { self.turn.min(MOST_TURNS * self.horizon) };
+        let pause = self.horizon.max(turn).mul_f64(0.5 + 0.3 * random);
+        let rest = self.next.saturating_sub(self.horizon) + pause;
+        rest.saturating_sub(self.answer).clamp(MIN_PAUSE, MAX_SILENCE)
     }
 }
 
@@ -103,30 +82,27 @@ mod tests {
     }
 
     #[test]
-    fn a_line_sleeps_until_its_slot_is_near() {
-        let ask_again = |next, random| ask_again(next * MS, 250 * MS, 1_000 * MS, Duration::ZERO, random).as_millis();
-        assert_eq!(ask_again(10_000, 0.0), 9_875);
-        assert_eq!(ask_again(10_000, 0.99), 9_949);
-        assert_eq!(ask_again(3_600_000, 0.5), 30_000, "but not silently for longer than 30 s");
-        assert_eq!(ask_again(0, 0.0), 125);
+    fn a_line_rests_until_its_slot_is_near() {
+        let rest = |next, random| {
+            let (horizon, turn, answer) = (250 * MS, Duration::ZERO, Duration::ZERO);
+            Rest { next: next * MS, horizon, turn, answer }.length(random).as_millis()
+        };
+        assert_eq!(rest(10_000, 0.0), 9_875);
+        assert_eq!(rest(10_000, 0.99), 9_949);
+        assert_eq!(rest(3_600_000, 0.5), 30_000, "but not silently for longer than 30 s");
+        assert_eq!(rest(0, 0.0), 125);
     }
 
     #[test]
-    fn the_fastest_answer_is_forgotten_after_a_while() {
-        let mut now = Instant::now();
-        let mut fastest = Fastest::default();
-        assert_eq!(fastest.excess(80 * MS, now), 80 * MS, "the first has nothing to be judged by");
-        assert_eq!(fastest.excess(90 * MS, now), 10 * MS);
-        assert_eq!(fastest.excess(60 * MS, now), Duration::ZERO);
-        for _ in 0..100 {
-            assert_eq!(fastest.excess(400 * MS, now), 340 * MS, "however many answers a stall holds up");
-        }
-        for _ in 0..2 {
-            now += Duration::from_secs(10);
-            for _ in 0..16 {
-                assert!(fastest.excess(80 * MS, now) <= 20 * MS);
-            }
-        }
-        assert_eq!(fastest.excess(80 * MS, now), Duration::ZERO);
+    fn in_a_crowd_a_line_rests_until_the_others_have_had_their_turns() {
+        let rest = |turn, answer| {
+            let (next, horizon) = (Duration::ZERO, 250 * MS);
+            Rest { next, horizon, turn: turn * MS, answer: answer * MS }.length(0.0).as_millis()
+        };
+        assert_eq!(rest(100, 0), 125);
+        assert_eq!(rest(1_000, 0), 500);
+        assert_eq!(rest(1_000, 300), 200, "the answer takes its time, too");
+        assert_eq!(rest(100, 300), 1);
+        assert_eq!(rest(60_000, 0), 1_000, "but not for long: some may be gone");
     }
 }

@@ -25,11 +25,11 @@ const SPARE: usize = 64;
 pub(crate) struct Slot {
     /// What the store calls it.
     pub(crate) stamp: Stamp,
-    /// When it starts on this process's clock: never before it does on the store's.
+    /// When it starts on this process's clock.
     pub(crate) start: Instant,
     /// What it takes of each log.
     pub(crate) costs: Arc<[u32]>,
-    /// By how much the answer was slower than the fastest: the slot may have started earlier by as much.
+    /// By how much it may have started earlier, as the store's clock is not known yet.
     pub(crate) excess: Duration,
 }
 
@@ -41,8 +41,8 @@ pub(crate) enum Wish {
     Soon,
     /// No slot after this is of use.
     By(Instant),
-    /// No slot but one that has started when the store answers.
-    AtOnce,
+    /// No slot but one that has started when the store answers, or so soon after.
+    AtOnce { within: Duration },
 }
 
 /// A caller that waits.
@@ -288,11 +288,11 @@ impl Queue {
 
 impl Waiter {
     /// No slot after this is of use.
-    pub(crate) const fn deadline(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
         match self.wish {
             Wish::Soon => None,
             Wish::By(deadline) => Some(deadline),
-            Wish::AtOnce => Some(now),
+            Wish::AtOnce { within } => now.checked_add(within),
         }
     }
 

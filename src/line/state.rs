@@ -40,6 +40,11 @@ pub(super) struct State {
     pub(super) next_slot: Option<Instant>,
     /// The first caller without a slot, when the store put it off.
     pub(super) put_off: Option<u64>,
+    /// The latest start that a slot was placed at.
+    pub(super) latest: Option<Instant>,
+    /// How often starts had moved towards earlier when it was, and until when slots are left unused since they moved: what was
+    /// placed before the move starts later than it would now, and what follows must not come closer.
+    pub(super) moved: (u32, Option<Instant>),
 }
 
 /// What the driver does next.
@@ -81,7 +86,7 @@ impl State {
 
     /// Whether slots are on their way back, or about to be: they make room that the last answer knew nothing of.
     fn hands_back(&self) -> bool {
-        !self.surplus.is_empty() || matches!(self.unanswered.as_deref(), Some(Message::HandBack(_)))
+        !self.surplus.is_empty() || self.unanswered.as_deref().is_some_and(Message::hands_back)
     }
 
     /// Takes a caller out; the slots go to those behind it. Says whether it was there.

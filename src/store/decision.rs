@@ -1,16 +1,21 @@
 //! Who gets a slot: the part of an ask that needs no clock, no key and no memory of earlier asks.
 
+use std::time::Duration;
+
 use super::told::Heeded;
 use super::{Answer, Ask, Log, Run};
+use crate::limit::{Term, micros};
 use crate::log::{SlidingLog, Stamp};
 
 /// Within what an ask is decided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) now: Stamp,
-    /// No start lies before: now, somebody else's claim.
+    /// The earliest start that is of use to who asks.
+    pub(super) soonest: Stamp,
+    /// No start lies before: that, somebody else's claim.
     pub(super) floor: Stamp,
-    /// No slot is booked after: now and the horizon.
+    /// No slot is booked after.
     pub(super) limit: Stamp,
     /// Units of the first log that this ask may take, so that something is left for the other processes.
     pub(super) share: u64,
@@ -81,14 +86,16 @@ impl<'a> View<'a> {
 
     /// An equal share of what is free within the horizon, in units of the first log.
     ///
-    /// What is free is counted in callers like the first: as many as could start by `limit`, found by bisection.
+    /// What is free is counted in callers like the first: as many as could start together by `limit`, found by bisection, or as
+    /// many as the rate of the limits lets start until then, one after another.
     pub(super) fn share(&self, ask: &Ask, floor: Stamp, limit: Stamp, processes: u32) -> u64 {
         let Some(first) = ask.runs.first() else {
             return 0;
         };
         let fits = |(page, &cost): (&Page<'_>, &u32)| page.log.largest_cost() / cost.max(1);
         let most = self.pages.iter().zip(first.costs.iter()).map(fits).min().unwrap_or(0);
-        let (mut free, mut over) = (0, most.min(ask.callers().saturating_mul(processes)) + 1);
+        let wanted = ask.callers().saturating_mul(processes);
+        let (mut free, mut over) = (0, most.min(wanted) + 1);
         while free + 1 < over {
             let callers = free + (over - free) / 2;
             if self.earliest(floor, &first.costs, callers) <= limit {
@@ -97,7 +104,23 @@ impl<'a> View<'a> {
                 over = callers;
             }
         }
+        if free > 0 {
+            let first = self.earliest(floor, &first.costs, 1);
+            free = free.max(self.at_rate(&ask.runs[0].costs, limit.since(first)).saturating_add(1).min(wanted));
+        }
         u64::from(free.div_ceil(processes)) * u64::from(first.costs.first().copied().unwrap_or(0))
+    }
+
+    /// How many callers of these costs the rate of the limits lets start within a time.
+    fn at_rate(&self, costs: &[u32], time: Duration) -> u32 {
+        let of_page = |(page, &cost): (&Page<'_>, &u32)| {
+            let of_term = |term: &Term| {
+                let units = u128::from(term.quota) * time.as_micros() / u128::from(term.span.unsigned_abs().max(1));
+                u32::try_from(units / u128::from(cost.max(1))).unwrap_or(u32::MAX)
+            };
+            page.log.terms.iter().map(of_term).min().unwrap_or(0)
+        };
+        self.pages.iter().zip(costs).map(of_page).min().unwrap_or(0)
     }
 
     /// Answers the callers in their order, up to the first that has to wait, and adds the slots of those granted.
@@ -106,12 +129,12 @@ impl<'a> View<'a> {
         let mut spent = 0;
         let mut refused = Vec::new();
         'runs: for run in runs {
-            let deadline = run.max_wait.map(|wait| bounds.now.plus(crate::limit::micros(wait)));
+            let deadline = run.max_wait.map(|wait| bounds.now.plus(micros(wait)).max(bounds.soonest));
             let cost = u64::from(run.costs.first().copied().unwrap_or(0));
             for caller in 0..run.callers {
                 let start = self.earliest(bounds.floor, &run.costs, 1);
                 let withheld = bounds.closed || start > bounds.limit || spent + cost > bounds.share;
-                let hopeless = |deadline| start > deadline || (withheld && deadline <= bounds.now);
+                let hopeless = |deadline| start > deadline || (withheld && deadline <= bounds.soonest);
                 if deadline.is_some_and(hopeless) {
                     refused.push((decision.answers.len(), run));
                     decision.push(run.callers - caller, start, false);

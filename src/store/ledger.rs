@@ -9,7 +9,7 @@ use super::logs::Logs;
 use super::senders::Senders;
 use super::told::Told;
 use super::{
-    Answer, Ask, Cause, Grant, HandBack, Hold, Home, Incident, Lesson, Log, LogUsage, MAX_MEMORY, MAX_SILENCE,
+    Answer, Ask, Cause, Grant, HandBack, Hold, Home, Incident, Lesson, Log, LogUsage, MAX_MEMORY, MAX_SILENCE, Slots,
     TermUsage,
 };
 use crate::error::StoreError;
@@ -30,6 +30,8 @@ pub(crate) struct Ledger {
     told: Option<Box<Told>>,
     /// A caller of large cost that nobody may overtake.
     claim: Option<Box<Claim>>,
+    /// How far ahead the process books whose answers take longest.
+    reach: Option<Box<Reach>>,
     /// Processes with callers that wait, and when each entry lapses: its promised next ask, and some slack.
     asking: Senders<Stamp>,
     /// The last message of each process, so that it acts once when it comes twice.
@@ -44,6 +46,12 @@ struct Claim {
 }
 
 #[derive(Debug)]
+struct Reach {
+    micros: i64,
+    lapse: Stamp,
+}
+
+#[derive(Debug)]
 struct Seen {
     number: u64,
     until: Stamp,
@@ -54,25 +62,33 @@ struct Seen {
 impl Ledger {
     /// Decides on an ask; `all` is what was told of the whole upstream, where this is the home of a scope.
     pub(crate) fn book(&mut self, now: Stamp, all: Option<&Told>, ask: &Ask) -> Result<Grant, StoreError> {
-        let heeded = self.told().heed(now, all, &ask.home);
         if let Some(seen) = self.seen(now, ask.sender, ask.number)? {
-            return Ok(grant(now, seen.answers.to_vec(), seen.next, heeded.held()));
+            let held = self.told().heed(now, all, &ask.home).held();
+            let grant = grant(now, seen.answers.to_vec(), seen.next, held);
+            return Ok(Grant { contenders: self.contenders(now, ask.sender), ..grant });
+        }
+        // Hand back.
+        for slots in &ask.back {
+            self.take_out(&ask.logs, slots);
         }
         // Read.
-        let others = self.asking.iter().filter(|&(sender, &lapse)| sender != ask.sender && lapse > now).count();
+        let heeded = self.told().heed(now, all, &ask.home);
+        let others = self.contenders(now, ask.sender);
         let was_asking = self.asking.get(ask.sender).is_some_and(|&lapse| lapse > now);
         let claim = self.claim.as_deref().filter(|claim| claim.lapse > now);
         let had_claim = claim.is_some_and(|claim| claim.sender == ask.sender);
         let others_claim = claim.filter(|claim| claim.sender != ask.sender).map(|claim| claim.start);
 
         // Decide.
-        let floor = now.max(others_claim.unwrap_or(now));
-        let limit = now.plus(micros(ask.horizon));
+        let soonest = now.plus(micros(ask.ahead));
+        let floor = soonest.max(others_claim.unwrap_or(now));
+        // Who is near books as far ahead as who is far: else the far would always be before them.
+        let far = self.reach.as_deref().filter(|far| far.lapse > now).map_or(0, |far| far.micros);
+        let limit = now.plus(ask.reach().max(far));
         let mut view = View::new(ask.logs.iter().map(|log| (self.logs.get(&log.name), log)), &heeded);
-        let processes = u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1);
-        let share = if processes == 1 { u64::MAX } else { view.share(ask, floor, limit, processes) };
+        let share = if others == 0 { u64::MAX } else { view.share(ask, floor, limit, others.saturating_add(1)) };
         let (held, retentions) = (heeded.held(), heeded.retentions(&ask.logs));
-        let bounds = Bounds { now, floor, limit, share, closed: others_claim.is_some() };
+        let bounds = Bounds { now, soonest, floor, limit, share, closed: others_claim.is_some() };
         let decision = view.decide(&ask.runs, bounds);
         let waiting = decision.answered < ask.callers();
         let claiming = waiting && ask.insist && others_claim.is_none() && decision.granted == 0;
@@ -93,11 +109,32 @@ impl Ledger {
         } else if had_claim {
             self.claim = None;
         }
-        if decision.granted > 0 || waiting || was_asking {
-            let memory = retentions.max().unwrap_or(0).saturating_add(micros(ask.horizon)).min(MAX_MEMORY);
+        if soonest > now && far <= ask.reach() && (decision.granted > 0 || waiting) {
+            let lapse = promised.plus(micros(ask.ahead));
+            self.reach = Some(Box::new(Reach { micros: ask.reach(), lapse }));
+        }
+        if decision.granted > 0 || waiting || was_asking || !ask.back.is_empty() {
+            let last = ask.back.iter().map(|slots| micros(slots.start.since(now))).max().unwrap_or(0);
+            let memory = retentions.max().unwrap_or(0).saturating_add(last.max(limit.as_micros() - now.as_micros()));
+            let memory = memory.min(MAX_MEMORY);
             self.remember(now, ask.sender, ask.number, memory, &decision.answers, decision.next);
         }
-        Ok(grant(now, decision.answers, decision.next, held))
+        Ok(Grant { contenders: others, ..grant(now, decision.answers, decision.next, held) })
+    }
+
+    /// Other processes whose callers wait.
+    fn contenders(&self, now: Stamp, sender: u64) -> u32 {
+        let waits = |&(of, &lapse): &(u64, &Stamp)| of != sender && lapse > now;
+        u32::try_from(self.asking.iter().filter(waits).count()).unwrap_or(u32::MAX)
+    }
+
+    /// Takes slots that nobody wants out of their logs.
+    fn take_out(&mut self, logs: &[Log], slots: &Slots) {
+        for (log, cost) in logs.iter().zip(slots.costs.iter()) {
+            if let Some(log) = self.logs.get_mut(&log.name) {
+                log.hand_back(slots.start, cost.saturating_mul(slots.count));
+            }
+        }
     }
 
     /// Enters a slot that starts now, where that takes no deciding: nothing was told that may delay it, nobody waits, and
@@ -124,11 +161,7 @@ impl Ledger {
             return Ok(());
         }
         for slots in &message.slots {
-            for (log, cost) in message.logs.iter().zip(slots.costs.iter()) {
-                if let Some(log) = self.logs.get_mut(&log.name) {
-                    log.hand_back(slots.start, cost.saturating_mul(slots.count));
-                }
-            }
+            self.take_out(&message.logs, slots);
         }
         // As long as a slot may count: a second removal while it does would take another's.
         let last = message.slots.iter().map(|slots| slots.start).max().unwrap_or(now);
@@ -184,6 +217,7 @@ impl Ledger {
         self.logs.iter().all(|log| log.is_spent(now))
             && self.told().is_spent(now)
             && self.claim.as_ref().is_none_or(|claim| claim.lapse <= now)
+            && self.reach.as_ref().is_none_or(|far| far.lapse <= now)
             && self.asking.iter().all(|(_, &lapse)| lapse <= now)
             && self.seen.iter().all(|(_, seen)| seen.until <= now)
     }

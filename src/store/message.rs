@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Cause, Home, Log};
+use crate::limit::micros;
 use crate::log::Stamp;
 
 /// Callers next to each other in a line that want the same.
@@ -47,8 +48,12 @@ pub struct Ask {
     pub logs: Arc<[Log]>,
     /// The callers, first come first.
     pub runs: Vec<Run>,
-    /// How far ahead of now a slot may be booked.
+    /// How far ahead of the earliest start that is of use a slot may be booked.
     pub horizon: Duration,
+    /// No start before so long from now is of use: the answer takes as long to arrive.
+    pub ahead: Duration,
+    /// Slots that nobody here wants: they are handed back before anything is booked.
+    pub back: Vec<Slots>,
     /// The first caller needs more than one unit and was put off before: let nobody else overtake it again.
     pub insist: bool,
 }
@@ -58,7 +63,13 @@ impl Ask {
     #[must_use]
     pub fn new(home: Home, sender: u64, number: u64, logs: impl Into<Arc<[Log]>>, runs: Vec<Run>) -> Self {
         let horizon = Duration::from_millis(250);
-        Self { home, sender, number, logs: logs.into(), runs, horizon, insist: false }
+        let (ahead, back) = (Duration::ZERO, Vec::new());
+        Self { home, sender, number, logs: logs.into(), runs, horizon, ahead, back, insist: false }
+    }
+
+    /// How far ahead of now it may book.
+    pub(crate) fn reach(&self) -> i64 {
+        micros(self.ahead).saturating_add(micros(self.horizon))
     }
 
     /// Callers in all runs.
@@ -85,6 +96,8 @@ pub struct Grant {
     pub next: Stamp,
     /// Until when nobody sends at all, and why.
     pub held: Option<(Stamp, Cause)>,
+    /// How many other processes have callers that wait.
+    pub contenders: u32,
 }
 
 /// What became of some callers next to each other.
@@ -111,7 +124,7 @@ impl Grant {
     /// An answer given at `now`.
     #[must_use]
     pub const fn new(now: Stamp, answers: Vec<Answer>, next: Stamp) -> Self {
-        Self { now, answers, next, held: None }
+        Self { now, answers, next, held: None, contenders: 0 }
     }
 
     /// Callers that have an answer.

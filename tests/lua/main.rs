@@ -52,8 +52,11 @@ struct Desk<'a> {
     number: u64,
     horizon: i64,
     insist: bool,
+    ahead: i64,
     /// For how long the last ask was told that it is held, and the cause.
     held: Vec<i64>,
+    /// Other processes that waited at the last ask.
+    contenders: i64,
 }
 
 impl<'a> Desk<'a> {
@@ -66,7 +69,9 @@ impl<'a> Desk<'a> {
             number: 1,
             horizon: 250_000,
             insist: false,
+            ahead: 0,
             held: Vec::new(),
+            contenders: 0,
         }
     }
 
@@ -86,11 +91,12 @@ impl<'a> Desk<'a> {
     }
 
     fn try_book(&mut self, logs: &[Log<'_>], runs: &[Run<'_>]) -> Reply {
-        let mut keys = [&*format!("seen:{:x}", self.sender), "told", "told_all", "claim", "asking"]
+        let mut keys = [&*format!("seen:{:x}", self.sender), "told", "told_all", "claim", "asking", "reach"]
             .map(|name| self.key(name))
             .to_vec();
         let mut args = [self.number, self.sender].map(|number| number.to_string()).to_vec();
         args.extend([self.horizon.to_string(), u8::from(self.insist).to_string()]);
+        args.extend([self.ahead.to_string(), "0".to_owned()]);
         self.logs(logs, &mut keys, &mut args);
         for (callers, max_wait, costs) in runs {
             args.extend([callers.to_string(), max_wait.map(|wait| wait.to_string()).unwrap_or_default()]);
@@ -99,12 +105,14 @@ impl<'a> Desk<'a> {
         self.run("book", &keys, &args)
     }
 
-    /// The reply to an ask: flat integers, `{now, next, held, cause, (granted, start, callers)...}`, of which the hold is kept
-    /// apart. The next message has a new number.
+    /// The reply to an ask: flat integers, `{now, number, next, held, cause, contenders, (granted, start, callers)...}`, of which
+    /// the hold is kept apart. The next message has a new number.
     fn book(&mut self, logs: &[Log<'_>], runs: &[Run<'_>]) -> Vec<i64> {
         let mut reply = integers(&self.try_book(logs, runs));
-        assert!(reply.len() >= 4 && (reply.len() - 4).is_multiple_of(3), "{reply:?}");
-        self.held = reply.drain(2..4).collect();
+        assert!(reply.len() >= 6 && reply.len().is_multiple_of(3), "{reply:?}");
+        self.held = reply.drain(3..5).collect();
+        assert_eq!(u64::try_from(reply.remove(1)), Ok(self.number));
+        self.contenders = reply.remove(2);
         assert!(reply[2..].chunks(3).all(|answer| (0..=1).contains(&answer[0]) && answer[2] > 0), "{reply:?}");
         self.number += 1;
         reply

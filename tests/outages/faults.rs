@@ -12,6 +12,9 @@ use crate::scene::{LOG, Outcome};
 const QUOTA: u32 = 50;
 const WINDOW: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(50);
+/// A process knows the store's clock to an eighth of the guard: by so much a call may go before its slot starts, and the guard
+/// pays for it.
+const EARLY: i64 = 6_250;
 const SPAN: i64 = 1_050_000;
 const TIME: Duration = Duration::from_secs(5);
 
@@ -98,10 +101,13 @@ async fn four_processes_behind_failing_connections_never_exceed_the_quota() -> O
     assert_eq!(stamps.len(), entries.len());
     assert!(stamps.is_sorted());
     oracle::assert_never_more_than(QUOTA.into(), SPAN, &stamps);
-    // Every call has a slot of its own, which had started when it went.
+    // Every call has a slot of its own, which had started when it went, as far as its process knows the time.
     permits.sort_unstable();
     for (earlier, &went) in permits.iter().enumerate() {
-        assert!(stamps.get(earlier).is_some_and(|&stamp| stamp <= went), "call {earlier} of {permits:?}: {stamps:?}");
+        assert!(
+            stamps.get(earlier).is_some_and(|&stamp| stamp <= went + EARLY),
+            "call {earlier} of {permits:?}: {stamps:?}"
+        );
     }
     assert!(permits.len() >= 50, "only {} calls went", permits.len());
     Ok(())

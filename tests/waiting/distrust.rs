@@ -77,8 +77,11 @@ async fn a_slot_is_never_used_later_than_half_the_guard_after_its_start() {
     });
     let (late, used_at) = caller.await.unwrap();
     let late_in_truth = used_at - *acted.lock().unwrap();
-    assert_eq!((late_in_truth, late), (49 * MS, 49 * MS), "of another slot, at once");
-    assert_eq!(store.asks(), 4);
+    assert_eq!(store.asks(), 4, "of another slot, at once");
+    assert!(late <= 50 * MS, "{late:?}");
+    // The way there takes a millisecond, the way back none: half of that is what the process does not know.
+    let start = late_in_truth.saturating_sub(store.ahead());
+    assert!(start <= late + MS && late <= start + MS, "{late:?} late, and {start:?} in truth");
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,9 +46,12 @@ impl fmt::Debug for Ways {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counting {
     inner: Arc<Mutex<MemoryStore>>,
+    calls: Arc<AtomicU64>,
     asks: Arc<AtomicU64>,
     hand_backs: Arc<AtomicU64>,
     lessons: Arc<AtomicU64>,
+    /// How far ahead the last ask was, in microseconds.
+    ahead: Arc<AtomicU64>,
     ways: Ways,
 }
 
@@ -89,7 +92,12 @@ impl Counting {
     }
 
     pub(crate) fn calls(&self) -> u64 {
-        self.asks() + self.hand_backs()
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// How far ahead of now the last ask was.
+    pub(crate) fn ahead(&self) -> Duration {
+        Duration::from_micros(self.ahead.load(Ordering::Relaxed))
     }
 
     /// One process of the cluster, with one upstream named `up`.
@@ -105,14 +113,17 @@ impl Counting {
 #[async_trait]
 impl Store for Counting {
     async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
-        let before = self.calls();
+        let before = self.calls.fetch_add(1, Ordering::Relaxed);
         self.asks.fetch_add(1, Ordering::Relaxed);
+        self.ahead.store(u64::try_from(ask.ahead.as_micros()).unwrap(), Ordering::Relaxed);
+        // Slots go back with an ask as well.
+        self.hand_backs.fetch_add(u64::from(!ask.back.is_empty()), Ordering::Relaxed);
         sleep(LATENCY).await;
         self.answer(before, self.inner().book(ask).await).await
     }
 
     async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
-        let before = self.calls();
+        let before = self.calls.fetch_add(1, Ordering::Relaxed);
         self.hand_backs.fetch_add(1, Ordering::Relaxed);
         sleep(LATENCY).await;
         self.answer(before, self.inner().hand_back(message).await).await

@@ -157,7 +157,7 @@ impl Model {
             let deadline = match wish {
                 Wish::Soon => i64::MAX,
                 Wish::By(at) => i64::try_from(at.duration_since(epoch).as_millis()).unwrap(),
-                Wish::AtOnce => i64::try_from(now.duration_since(epoch).as_millis()).unwrap(),
+                Wish::AtOnce { .. } => i64::try_from(now.duration_since(epoch).as_millis()).unwrap(),
             };
             let first = slots.iter().position(|(_, of)| *of == cost);
             let slot = first.filter(|at| slots[*at].0 <= deadline).map(|at| slots.remove(at).0);
@@ -188,7 +188,7 @@ proptest! {
                 Event::Join { cost, wish } => {
                     let wish = match wish {
                         0..=199 => Wish::Soon,
-                        200..=219 => Wish::AtOnce,
+                        200..=219 => Wish::AtOnce { within: Duration::ZERO },
                         ms => Wish::By(now + Duration::from_millis(ms - 200)),
                     };
                     queue.join(Waiter { wish, ..waiter(tickets, cost) });

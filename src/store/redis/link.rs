@@ -139,20 +139,24 @@ impl Link {
             .set_response_timeout(Some(self.response_timeout))
             .set_pipeline_buffer_size(1_024);
         let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        // Asked first and alone: a server that wants a password hangs up on who sends it whole scripts without one.
+        let greeted: Result<Value, RedisError> = redis::cmd("PING").query_async(&mut connection).await;
+        if let Err(error) = greeted
+            && (error.is_io_error() || error.code() == Some("NOAUTH"))
+        {
+            return Err(error);
+        }
         let mut load = redis::pipe();
         for script in script::all() {
             load.cmd("SCRIPT").arg("LOAD").arg(&script.body);
         }
         load.ignore_errors();
-        let loaded: Vec<Result<Value, RedisError>> = match load.query_async(&mut connection).await {
-            Err(error) if error.is_io_error() => return Err(error),
-            answers => answers.unwrap_or_default(),
-        };
-        // Where loading is forbidden, or the server still reads its data, the calls themselves will say so. Not so where it wants a
-        // password: a call is too long for it then, and it hangs up.
-        let wants_password =
-            |answer: Result<Value, RedisError>| answer.err().filter(|error| error.code() == Some("NOAUTH"));
-        loaded.into_iter().find_map(wants_password).map_or(Ok(connection), Err)
+        let loaded: Result<Vec<Result<Value, RedisError>>, RedisError> = load.query_async(&mut connection).await;
+        match loaded {
+            Err(error) if error.is_io_error() => Err(error),
+            // Where loading is forbidden, or the server still reads its data, the calls themselves will say so.
+            _ => Ok(connection),
+        }
     }
 
     /// What does not pass by itself is told every minute: somebody has to mend it.

@@ -10,7 +10,7 @@ use crate::limit::micros;
 use crate::log::Stamp;
 use crate::store::{
     Answer, Ask, Cause, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MAX_MEMORY, Report,
-    TermUsage,
+    Slots, TermUsage,
 };
 
 /// Writes keys and arguments, in the order that the scripts' headers give.
@@ -27,12 +27,16 @@ impl<'a> Wire<'a> {
 
     pub(super) fn book(self, cmd: &mut Cmd, ask: &Ask) {
         let mut keys = self.keys(&ask.home);
-        cmd.arg(5 + ask.logs.len());
+        cmd.arg(6 + ask.logs.len());
         cmd.arg(keys.seen(ask.sender)).arg(keys.of("told")).arg(self.told_all(&ask.home));
-        cmd.arg(keys.of("claim")).arg(keys.of("asking"));
+        cmd.arg(keys.of("claim")).arg(keys.of("asking")).arg(keys.of("reach"));
         keys.logs(cmd, &ask.logs);
         self.now(cmd);
         cmd.arg(ask.number).arg(ask.sender).arg(micros(ask.horizon)).arg(u8::from(ask.insist));
+        cmd.arg(micros(ask.ahead)).arg(ask.back.len());
+        for slots in &ask.back {
+            slot(cmd, slots);
+        }
         terms(cmd, &ask.logs);
         for run in &ask.runs {
             cmd.arg(run.callers);
@@ -53,10 +57,7 @@ impl<'a> Wire<'a> {
         self.now(cmd);
         cmd.arg(message.number).arg(message.retention().clamp(1, MAX_MEMORY));
         for slots in &message.slots {
-            cmd.arg(slots.start.as_micros());
-            for cost in slots.costs.iter() {
-                cmd.arg(cost.saturating_mul(slots.count));
-            }
+            slot(cmd, slots);
         }
     }
 
@@ -169,6 +170,14 @@ fn stamp(cmd: &mut Cmd, stamp: Option<Stamp>) {
     };
 }
 
+/// What is handed back: a start, and units of each log.
+fn slot(cmd: &mut Cmd, slots: &Slots) {
+    cmd.arg(slots.start.as_micros());
+    for cost in slots.costs.iter() {
+        cmd.arg(cost.saturating_mul(slots.count));
+    }
+}
+
 fn terms(cmd: &mut Cmd, logs: &[Log]) {
     for log in logs {
         cmd.arg(log.terms.len());
@@ -180,10 +189,16 @@ fn terms(cmd: &mut Cmd, logs: &[Log]) {
 
 /// Reads the answer to an ask.
 pub(super) fn grant(ask: &Ask, reply: &Value) -> Result<Grant, StoreError> {
-    let (now, next, held, rest) = match integers(reply)?.as_slice() {
-        [now, next, held, cause, rest @ ..] if rest.len() % 3 == 0 => {
+    let integers = integers(reply)?;
+    let (now, next, held, contenders, rest) = match integers.as_slice() {
+        [now, number, next, held, cause, contenders, rest @ ..] if rest.len() % 3 == 0 => {
+            // After a lost reply the next may be another message's: what it says of the time would mislead for long.
+            if u64::try_from(*number) != Ok(ask.number) {
+                return Err(malformed());
+            }
             let (now, cause) = (Stamp::from_micros(*now), cause_of(*cause)?);
-            (now, *next, (*held > 0).then(|| (now.plus(*held), cause)), rest.to_vec())
+            let contenders = u32::try_from(*contenders).map_err(|_| malformed())?;
+            (now, *next, (*held > 0).then(|| (now.plus(*held), cause)), contenders, rest)
         }
         _ => return Err(malformed()),
     };
@@ -191,7 +206,7 @@ pub(super) fn grant(ask: &Ask, reply: &Value) -> Result<Grant, StoreError> {
         [granted @ (0 | 1), start, callers] => {
             let callers = u32::try_from(callers).map_err(|_| malformed())?;
             // Nobody would ever be told that it may send. A clock that was set back a little is no lie.
-            if granted == 1 && start > micros(ask.horizon) + MAX_MEMORY {
+            if granted == 1 && start > ask.reach().saturating_add(MAX_MEMORY) {
                 return Err(malformed());
             }
             Ok(Answer::new(callers, now.plus(start), granted == 1))
@@ -203,7 +218,7 @@ pub(super) fn grant(ask: &Ask, reply: &Value) -> Result<Grant, StoreError> {
     if answered > u64::from(ask.callers()) {
         return Err(malformed());
     }
-    Ok(Grant { held, ..Grant::new(now, answers, now.plus(next)) })
+    Ok(Grant { held, contenders, ..Grant::new(now, answers, now.plus(next)) })
 }
 
 /// Reads for how long a home is held.
@@ -275,7 +290,9 @@ mod tests {
     #[test]
     fn an_ask_is_written_as_the_header_of_book_lua_says() {
         let mut cmd = redis::cmd("EVALSHA");
-        Wire::new("outgate", None).book(&mut cmd, &ask());
+        let slots = vec![Slots::new(2, Stamp::from_micros(90), [2])];
+        let ask = Ask { ahead: Duration::from_millis(40), back: slots, ..ask() };
+        Wire::new("outgate", None).book(&mut cmd, &ask);
         let words: Vec<_> = cmd
             .args_iter()
             .map(|arg| match arg {
@@ -283,19 +300,21 @@ mod tests {
                 _ => "?".to_owned(),
             })
             .collect();
-        let keys = ["/ab:seen:ff", "/ab:told", ":told", "/ab:claim", "/ab:asking", "/ab:log:calls"];
+        let keys = ["/ab:seen:ff", "/ab:told", ":told", "/ab:claim", "/ab:asking", "/ab:reach", "/ab:log:calls"];
         let keys = keys.map(|key| format!("outgate:v1:{{up}}{key}"));
-        assert_eq!(words[1], "6");
-        assert_eq!(words[2..8], keys);
-        assert_eq!(words[8..], ["", "7", "255", "250000", "0", "1", "5", "1000", "3", "1000", "2"]);
+        assert_eq!(words[1], "7");
+        assert_eq!(words[2..9], keys);
+        let rest = ["", "7", "255", "250000", "0", "40000", "1", "90", "4", "1", "5", "1000", "3", "1000", "2"];
+        assert_eq!(words[9..], rest);
     }
 
     #[test]
     fn an_answer_is_read_back() {
-        let grant = grant(&ask(), &ints(&[1_000, 50, 9, 2, 1, 0, 2, 0, 70, 1])).unwrap();
+        let grant = grant(&ask(), &ints(&[1_000, 7, 50, 9, 2, 3, 1, 0, 2, 0, 70, 1])).unwrap();
         let at = Stamp::from_micros;
         assert_eq!(grant.answers, [Answer::new(2, at(1_000), true), Answer::new(1, at(1_070), false)]);
         assert_eq!((grant.now, grant.next, grant.held), (at(1_000), at(1_050), Some((at(1_009), Cause::Ban))));
+        assert_eq!(grant.contenders, 3);
     }
 
     #[test]
@@ -306,20 +325,22 @@ mod tests {
             Value::SimpleString("OK".to_owned()),
             ints(&[]),
             ints(&[1]),
-            ints(&[1, 0, 0]),
-            ints(&[1, 0, 0, 3]),
-            ints(&[1, 0, 0, 0, 1]),
-            ints(&[1, 0, 0, 0, 2, 0, 1]),
-            ints(&[1, 0, 0, 0, 1, 0, -1]),
-            ints(&[1, 0, 0, 0, 1, 0, 4]),
-            ints(&[1, 0, 0, 0, 1, 60_250_001, 1]),
-            ints(&[1, 0, 0, 0, 1, 0, i64::MAX]),
+            ints(&[1, 7, 0, 0, 0]),
+            ints(&[1, 8, 0, 0, 0, 0]),
+            ints(&[1, 7, 0, 0, 3, 0]),
+            ints(&[1, 7, 0, 0, 0, -1]),
+            ints(&[1, 7, 0, 0, 0, 0, 1]),
+            ints(&[1, 7, 0, 0, 0, 0, 2, 0, 1]),
+            ints(&[1, 7, 0, 0, 0, 0, 1, 0, -1]),
+            ints(&[1, 7, 0, 0, 0, 0, 1, 0, 4]),
+            ints(&[1, 7, 0, 0, 0, 0, 1, 60_250_001, 1]),
+            ints(&[1, 7, 0, 0, 0, 0, 1, 0, i64::MAX]),
             Value::Array(vec![Value::Int(1), Value::Nil]),
         ];
         for lie in lies {
             assert_eq!(grant(&ask(), &lie).unwrap_err().kind(), StoreErrorKind::Malformed, "{lie:?}");
         }
-        let extreme = grant(&ask(), &ints(&[i64::MAX, i64::MAX, i64::MAX, 0, 1, i64::MIN, 1])).unwrap();
+        let extreme = grant(&ask(), &ints(&[i64::MAX, 7, i64::MAX, i64::MAX, 0, 0, 1, i64::MIN, 1])).unwrap();
         assert_eq!(extreme.next, Stamp::from_micros(i64::MAX), "saturates");
         let logs = [Log::new("calls", [Term::new(5, 1_000)])];
         for lie in

@@ -128,11 +128,20 @@ impl Teller<'_> {
         self.number += 1;
         let rng = &mut self.rng;
         let some: Vec<Log> = self.logs.iter().filter(|_| rng.bool()).cloned().collect();
-        let logs: Arc<[Log]> = if some.is_empty() { self.logs.clone().into() } else { some.into() };
+        let mut logs: Arc<[Log]> = if some.is_empty() { self.logs.clone().into() } else { some.into() };
+        let mut back = Vec::new();
+        if !self.held.is_empty() && rng.u8(0..4) == 0 {
+            (logs, back) = self.some_held();
+        }
+        let rng = &mut self.rng;
         let runs = (0..rng.usize(0..4)).map(|_| random_run(rng, &logs)).collect();
         let mut ask = Ask::new(self.history.home.clone(), rng.u64(1..5), self.number, Arc::clone(&logs), runs);
         ask.horizon = Duration::from_micros(rng.u64(0..500_000));
         ask.insist = rng.u8(0..3) == 0;
+        if rng.u8(0..4) == 0 {
+            ask.ahead = Duration::from_micros(rng.u64(0..300_000));
+        }
+        ask.back = back;
         let answer = self.history.store.book(&ask).await;
         if let Ok(grant) = &answer {
             let costs = ask.runs.iter().flat_map(|run| vec![Arc::clone(&run.costs); run.callers as usize]);
@@ -141,7 +150,8 @@ impl Teller<'_> {
             self.held.extend(granted.map(|(costs, answer)| (Arc::clone(&logs), Slots::new(1, answer.start, costs))));
         }
         let said = self.note(answer.map(|grant| self.relative(&grant)));
-        let acted = matches!(&said, Said::Granted { answers, .. } if answers.iter().any(|(_, _, granted)| *granted));
+        let granted = matches!(&said, Said::Granted { answers, .. } if answers.iter().any(|(_, _, granted)| *granted));
+        let acted = granted || (!ask.back.is_empty() && said != Said::Outdated);
         let memory = if acted { ask.retention() } else { 0 };
         self.sent(Message::Ask(ask), said, memory).await;
     }
@@ -151,6 +161,16 @@ impl Teller<'_> {
             return;
         }
         self.number += 1;
+        let (logs, slots) = self.some_held();
+        let message = HandBack::new(self.history.home.clone(), self.rng.u64(1..5), self.number, logs, slots);
+        let answer = self.history.store.hand_back(&message).await;
+        let said = self.note(answer.map(|()| Said::Done));
+        let memory = message.retention();
+        self.sent(Message::HandBack(message), said, memory).await;
+    }
+
+    /// Takes some slots of the same logs from those that are held.
+    fn some_held(&mut self) -> (Arc<[Log]>, Vec<Slots>) {
         // Mostly of the newest, which is where it matters that older ones still count.
         let oldest = if self.rng.u8(0..4) == 0 { 0 } else { self.held.len().saturating_sub(20) };
         let first = self.rng.usize(oldest..self.held.len());
@@ -158,11 +178,7 @@ impl Teller<'_> {
         let count = self.rng.usize(1..20).min(self.held.len() - first);
         let same = self.held[first..first + count].iter().take_while(|(of, _)| Arc::ptr_eq(of, &logs)).count();
         let slots = self.held.drain(first..first + same).map(|(_, slots)| slots).collect();
-        let message = HandBack::new(self.history.home.clone(), self.rng.u64(1..5), self.number, logs, slots);
-        let answer = self.history.store.hand_back(&message).await;
-        let said = self.note(answer.map(|()| Said::Done));
-        let memory = message.retention();
-        self.sent(Message::HandBack(message), said, memory).await;
+        (logs, slots)
     }
 
     /// Sends what was just sent at once again, if this is a history of such mishaps.

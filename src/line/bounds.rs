@@ -1,0 +1,309 @@
+//! What a process knows of the difference between the store's clock and its own. Pure: time is an argument.
+//!
+//! A stamp was taken after its message left and before its reply arrived, so each exchange bounds the difference from both sides,
+//! and the bounds of all exchanges together are narrow as soon as one of them was quick. A late reply then delays nothing but
+//! itself: starts do not move with the latency.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::limit::micros;
+use crate::log::Stamp;
+
+/// Exchanges after which what is known has to do.
+const ENOUGH: u32 = 4;
+/// How many exchanges say what the next may take, and for how long.
+const RECENT: usize = 16;
+const MEMORY: Duration = Duration::from_secs(10);
+/// Clocks drift and are slewed by 1 µs in so many at most.
+const DRIFT: i64 = 2_000;
+/// Starts may move towards earlier by 1 µs in so many without a word.
+const CREEP: i64 = 100;
+
+/// When a message left, and when its reply arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) sent: Instant,
+    pub(crate) arrived: Instant,
+}
+
+/// The store's clock less the own lies between `lo` and `hi`, in microseconds; the own counts from `epoch`.
+#[derive(Debug, Default)]
+pub(crate) struct Bounds {
+    epoch: Option<Instant>,
+    lo: i64,
+    hi: i64,
+    /// The own time of the last exchange.
+    at: i64,
+    exchanges: u32,
+    /// What the last stamps were placed by.
+    offset: i64,
+    /// The latest offset that starts have not moved away from towards earlier.
+    placed_by: Option<i64>,
+    /// How often starts have moved towards earlier.
+    moves: u32,
+    recent: VecDeque<Recent>,
+}
+
+/// One exchange.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    arrived: Instant,
+    /// The stamp less the own time when the reply arrived.
+    lowest: i64,
+    round_trip: Duration,
+}
+
+impl Recent {
+    /// How long the reply was on its way, by what is known of the difference now.
+    fn back(&self, offset: i64) -> Duration {
+        Duration::from_micros(u64::try_from(offset.saturating_sub(self.lowest)).unwrap_or(0)).min(self.round_trip)
+    }
+}
+
+/// Where the stamps of one reply lie on the own clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placing {
+    epoch: Instant,
+    offset: i64,
+    /// By how much a stamp may lie earlier.
+    pub(crate) excess: Duration,
+    /// How often starts have moved towards earlier: what was placed by another count may lie later than it would now.
+    pub(crate) moves: u32,
+}
+
+impl Placing {
+    pub(crate) fn place(&self, stamp: Stamp) -> Instant {
+        let own = stamp.as_micros().saturating_sub(self.offset);
+        let by = Duration::from_micros(own.unsigned_abs());
+        let placed = if own >= 0 { self.epoch.checked_add(by) } else { self.epoch.checked_sub(by) };
+        placed.unwrap_or(self.epoch)
+    }
+}
+
+impl Bounds {
+    /// Takes note of an exchange, and says where its stamps lie. Bounds no wider than `fine` are narrow.
+    pub(crate) fn exchanged(&mut self, exchange: Exchange, stamp: Stamp, fine: Duration) -> Placing {
+        let epoch = *self.epoch.get_or_insert(exchange.sent);
+        let own = |at: Instant| micros(at.saturating_duration_since(epoch));
+        let (left, arrived, stamped) = (own(exchange.sent), own(exchange.arrived), stamp.as_micros());
+        let (lowest, highest) = (stamped.saturating_sub(arrived), stamped.saturating_sub(left));
+        let elapsed = (arrived - self.at).max(0);
+        let drift = elapsed / DRIFT;
+        let (lo, hi) = ((self.lo - drift).max(lowest), (self.hi + drift).min(highest));
+        if self.exchanges == 0 || lo > hi {
+            if self.exchanges > 0 {
+                tracing::debug!(by = lo.saturating_sub(hi), "store clock stepped");
+            }
+            (self.lo, self.hi, self.exchanges) = (lowest, highest, 0);
+        } else {
+            (self.lo, self.hi) = (lo, hi);
+        }
+        (self.at, self.exchanges) = (self.at.max(arrived), self.exchanges.saturating_add(1));
+        let placing = self.placing(epoch, elapsed, fine);
+        let round_trip = exchange.arrived.saturating_duration_since(exchange.sent);
+        self.offset = placing.offset.saturating_add(micros(placing.excess));
+        self.recent.truncate(RECENT - 1);
+        self.recent.push_front(Recent { arrived: exchange.arrived, lowest, round_trip });
+        placing
+    }
+
+    /// By the middle where the bounds are known, wrong by half their width at most; else by the later of them.
+    fn placing(&mut self, epoch: Instant, elapsed: i64, fine: Duration) -> Placing {
+        let width = self.hi.saturating_sub(self.lo);
+        if !self.is_known(fine) {
+            let excess = Duration::from_micros(width.unsigned_abs());
+            return Placing { epoch, offset: self.lo, excess, moves: self.moves };
+        }
+        let offset = self.lo + width / 2;
+        let before = self.placed_by.unwrap_or(offset).saturating_add(elapsed / CREEP);
+        if offset > before.saturating_add(micros(fine)) {
+            self.moves = self.moves.wrapping_add(1);
+            self.placed_by = Some(offset);
+        } else {
+            self.placed_by = Some(before.min(offset));
+        }
+        Placing { epoch, offset, excess: Duration::ZERO, moves: self.moves }
+    }
+
+    fn is_known(&self, fine: Duration) -> bool {
+        self.hi.saturating_sub(self.lo) <= micros(fine) || self.exchanges >= ENOUGH
+    }
+
+    /// How many more exchanges it takes until slots can be placed; none before the first, which may do.
+    pub(crate) fn missing(&self, fine: Duration) -> u32 {
+        if self.exchanges == 0 || self.is_known(fine) { 0 } else { ENOUGH - self.exchanges }
+    }
+
+    /// How far ahead of now to ask for slots that may be late by `tolerated`: as long as replies were on their way lately, the
+    /// last one and the slowest but one. A process whose replies are quick asks from now on.
+    pub(crate) fn ahead(&self, tolerated: Duration, now: Instant) -> Duration {
+        let recent = |(n, one): &(usize, &Recent)| *n == 0 || now.saturating_duration_since(one.arrived) < MEMORY;
+        let (mut slowest, mut second, mut last) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        for (n, one) in self.recent.iter().enumerate().take_while(recent) {
+            let back = one.back(self.offset);
+            second = second.max(back.min(slowest));
+            slowest = slowest.max(back);
+            last = if n == 0 { back } else { last };
+        }
+        let back = last.max(second);
+        if back <= tolerated / 2 { Duration::ZERO } else { back.saturating_sub(tolerated / 4) }
+    }
+
+    /// What an exchange takes when nothing holds it up.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.recent.iter().take(RECENT / 2).map(|one| one.round_trip).min().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000;
+    const FINE: Duration = Duration::from_millis(12);
+    const TOLERATED: Duration = Duration::from_millis(25);
+    /// The store's clock less the own, at first.
+    const OFFSET: i64 = 1_795_170_949_790_213;
+
+    struct Process {
+        bounds: Bounds,
+        epoch: Instant,
+        now: i64,
+        /// The store's clock less the own.
+        offset: i64,
+    }
+
+    impl Process {
+        fn new() -> Self {
+            Self { bounds: Bounds::default(), epoch: Instant::now(), now: 0, offset: OFFSET }
+        }
+
+        fn own(&self, at: i64) -> Instant {
+            self.epoch + Duration::from_micros(at.unsigned_abs())
+        }
+
+        /// An exchange whose ways there and back take so long; by how much its stamp is placed too late.
+        fn exchange(&mut self, there: i64, back: i64) -> (i64, Placing) {
+            let (sent, stamped, arrived) = (self.now, self.now + there, self.now + there + back);
+            let exchange = Exchange { sent: self.own(sent), arrived: self.own(arrived) };
+            let stamp = Stamp::from_micros(stamped + self.offset);
+            let placing = self.bounds.exchanged(exchange, stamp, FINE);
+            let placed = micros(placing.place(stamp).saturating_duration_since(self.epoch));
+            self.now = arrived;
+            (placed - stamped, placing)
+        }
+
+        fn ahead(&self) -> i64 {
+            micros(self.bounds.ahead(TOLERATED, self.own(self.now)))
+        }
+    }
+
+    #[test]
+    fn one_quick_exchange_places_all_later_stamps() {
+        let mut process = Process::new();
+        let (late, placing) = process.exchange(100, 300);
+        assert_eq!((late, placing.excess, process.bounds.missing(FINE)), (100, Duration::ZERO, 0));
+        for back in [40, 300, 5, 200, 0].map(|ms| ms * MS) {
+            process.now += 50 * MS;
+            let (late, placing) = process.exchange(150, back);
+            assert!(late.abs() <= 500, "{late}");
+            assert_eq!((placing.excess, placing.moves), (Duration::ZERO, 0));
+        }
+    }
+
+    #[test]
+    fn a_first_exchange_that_is_slow_places_late_and_says_by_how_much() {
+        let mut process = Process::new();
+        let (late, placing) = process.exchange(900 * MS, 100);
+        assert_eq!((late, placing.excess), (100, Duration::from_micros(900_100)), "at the latest that it may be");
+        assert_eq!(process.bounds.missing(FINE), 3);
+        let (late, placing) = process.exchange(100, 100);
+        assert_eq!((late, placing.excess), (0, Duration::ZERO));
+        assert_eq!(process.bounds.missing(FINE), 0);
+    }
+
+    #[test]
+    fn a_delay_on_one_way_costs_half_of_itself() {
+        let mut process = Process::new();
+        for _ in 0..4 {
+            process.exchange(0, 80 * MS);
+        }
+        let (late, placing) = process.exchange(0, 80 * MS);
+        assert!((40 * MS..41 * MS).contains(&late), "{late}");
+        assert_eq!(placing.excess, Duration::ZERO);
+        let mut process = Process::new();
+        for _ in 0..4 {
+            process.exchange(40 * MS, 40 * MS);
+        }
+        assert!(process.exchange(40 * MS, 40 * MS).0.abs() < MS);
+    }
+
+    #[test]
+    fn clocks_that_drift_apart_are_followed() {
+        for drift in [-1, 1] {
+            let mut process = Process::new();
+            for second in 0..3_600 {
+                // 400 ppm, and a quick exchange now and then.
+                process.offset += drift * 400;
+                process.now += 1_000 * MS;
+                let back = if second % 10 == 0 { 200 } else { 60 * MS };
+                let (late, placing) = process.exchange(200, back);
+                assert!(late.abs() <= 6 * MS, "{drift}: {late} µs late in second {second}");
+                assert_eq!(placing.moves, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_begins_the_bounds_anew() {
+        for step in [-3_600_000 * MS, -200 * MS, 200 * MS, 10_000 * MS] {
+            let mut process = Process::new();
+            process.exchange(100, 100);
+            process.offset += step;
+            process.now += 100 * MS;
+            let (late, placing) = process.exchange(100, 100);
+            assert_eq!((late, placing.excess), (0, Duration::ZERO), "{step}");
+        }
+    }
+
+    #[test]
+    fn starts_that_move_towards_earlier_are_counted() {
+        let mut process = Process::new();
+        for _ in 0..10 {
+            process.exchange(0, 200 * MS);
+        }
+        let (late, placing) = process.exchange(0, 100);
+        assert_eq!((late / MS, placing.moves), (0, 1), "by 100 ms");
+        let (_, placing) = process.exchange(0, 300 * MS);
+        assert_eq!(placing.moves, 1);
+    }
+
+    #[test]
+    fn slots_are_asked_for_as_far_ahead_as_replies_take() {
+        let mut process = Process::new();
+        process.exchange(100, 100);
+        assert_eq!(process.ahead(), 0);
+        process.exchange(100, 300 * MS);
+        assert_eq!(process.ahead() / MS, 293, "what the last took, less a quarter of what may be late");
+        process.exchange(100, 100);
+        assert_eq!(process.ahead(), 0, "one slow reply is none that the next is expected to be like");
+        for _ in 0..2 {
+            process.exchange(100, 60 * MS);
+        }
+        for _ in 0..14 {
+            process.exchange(100, 100);
+            assert_eq!(process.ahead() / MS, 53, "but two are");
+        }
+        process.exchange(100, 100);
+        assert_eq!(process.ahead(), 0);
+        for _ in 0..2 {
+            process.exchange(100, 60 * MS);
+        }
+        process.exchange(100, 100);
+        process.now += 11_000 * MS;
+        assert_eq!(process.ahead(), 0, "and not for ever");
+    }
+}
