@@ -19,6 +19,7 @@ mod proxy;
 mod redis_server;
 mod resp;
 mod shape;
+mod transit;
 mod upstream;
 mod upstream_builder;
 mod window_counter;

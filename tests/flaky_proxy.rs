@@ -155,6 +155,60 @@ fn every_reply_is_delayed_by_the_same_time_and_their_order_is_kept() -> io::Resu
 }
 
 #[test]
+fn requests_and_replies_are_delayed_apart() -> io::Result<()> {
+    let scene = Scene::new()?;
+    let mut client = scene.client()?;
+    let (request, reply) = (Duration::from_millis(40), Duration::from_millis(60));
+    scene.proxy.set(Mode::DelayBothWays { request, reply });
+    let (before, sent) = (scene.proxy.requests(), Instant::now());
+    client.send(&["INCR", "n"])?;
+    while scene.n_in_redis()? != Some(1) {}
+    assert!(sent.elapsed() >= request);
+    assert_eq!(scene.proxy.requests(), before + 1);
+    assert_eq!(client.receive()?, Reply::Int(1));
+    assert!(sent.elapsed() >= request + reply);
+    client.send(&["INCR", "n"])?;
+    scene.proxy.set(Mode::DelayBothWays { request, reply: Duration::ZERO });
+    client.send(&["INCR", "n"])?;
+    scene.proxy.set(Mode::Pass);
+    client.send(&["INCR", "n"])?;
+    assert_eq!(
+        (client.receive()?, client.receive()?, client.receive()?),
+        (Reply::Int(2), Reply::Int(3), Reply::Int(4))
+    );
+    Ok(())
+}
+
+#[test]
+fn every_reply_is_delayed_by_a_time_of_its_own_and_their_order_is_kept() -> io::Result<()> {
+    let scene = Scene::new()?;
+    let mut client = scene.client()?;
+    let (from, to) = (Duration::from_millis(10), Duration::from_millis(50));
+    scene.proxy.set(Mode::Jitter { from, to });
+    let mut took = Vec::new();
+    for _ in 0..16 {
+        let sent = Instant::now();
+        client.command(&["INCR", "n"])?;
+        took.push(sent.elapsed());
+    }
+    took.sort_unstable();
+    let (least, most) = (took[0], took[took.len() - 1]);
+    // That sixteen draws lie within a quarter of the range happens once in fifty million times.
+    assert!(least >= from && most > least + to.saturating_sub(from) / 4, "{took:?}");
+    for sent in 17..=32 {
+        client.send(&["INCR", "n"])?;
+        // Once it has left Redis, the next is on its way by itself.
+        while scene.n_in_redis()? != Some(sent) {}
+    }
+    scene.proxy.set(Mode::Pass);
+    client.send(&["INCR", "n"])?;
+    for n in 17..=33 {
+        assert_eq!(client.receive()?, Reply::Int(n));
+    }
+    Ok(())
+}
+
+#[test]
 fn a_client_is_cut_off_when_redis_is_down_and_served_when_it_is_back() -> io::Result<()> {
     let scene = Scene::new()?;
     let mut old = scene.client()?;

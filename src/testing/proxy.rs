@@ -1,5 +1,4 @@
 use std::{
-    collections::VecDeque,
     io,
     net::SocketAddr,
     sync::{
@@ -13,10 +12,9 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     sync::watch,
-    time::{Instant, sleep_until},
 };
 
-use super::{frames::Frames, loopback::Loopback};
+use super::{frames::Frames, loopback::Loopback, transit::Transit, upstream_builder::random};
 
 /// What a [`FlakyProxy`] does with the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +24,23 @@ pub enum Mode {
     Pass,
     /// Passes replies on after this delay, always the same, however many are on their way.
     Delay(Duration),
+    /// Passes each request on after one delay and each reply after another, always the same.
+    DelayBothWays {
+        /// How long a request is on its way.
+        request: Duration,
+        /// How long a reply is on its way.
+        reply: Duration,
+    },
+    /// Passes each reply on after a delay of its own, drawn evenly from `from..to`. None overtakes
+    /// another, and those that leave Redis together stay together.
+    ///
+    /// A range that holds nothing stands for its start.
+    Jitter {
+        /// The shortest delay.
+        from: Duration,
+        /// The end of the range, not part of it.
+        to: Duration,
+    },
     /// Passes requests on and drops the replies; the connection stays.
     ///
     /// A connection that lost a reply is closed when the mode changes: later replies would answer
@@ -46,6 +61,7 @@ pub enum Mode {
 /// A TCP proxy in front of Redis that misbehaves on demand, on a thread of its own until dropped.
 ///
 /// A mode holds for all that is sent after [`set`](Self::set) returned, on old connections and new.
+/// What was delayed before comes when it is due, and nothing overtakes it.
 #[derive(Debug)]
 pub struct FlakyProxy {
     server: Loopback,
@@ -136,6 +152,20 @@ impl FlakyProxy {
     }
 }
 
+impl Mode {
+    fn request_delay(self) -> Duration {
+        if let Self::DelayBothWays { request, .. } = self { request } else { Duration::ZERO }
+    }
+
+    fn reply_delay(self) -> Duration {
+        match self {
+            Self::Delay(delay) | Self::DelayBothWays { reply: delay, .. } => delay,
+            Self::Jitter { from, to } => random(&(from..to)),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
 impl Shared {
     /// Whether this reply is one of those to be cut.
     fn cuts_reply(&self) -> bool {
@@ -162,7 +192,9 @@ async fn relay(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     server.set_nodelay(true)?;
 
     let mut frames = Frames::default();
-    let mut late = VecDeque::new();
+    // Counted before they are sent: whoever has the reply finds its request counted.
+    let mut count = |bytes: &[u8]| shared.requests.fetch_add(frames.feed(bytes), Ordering::Relaxed);
+    let (mut requests, mut replies) = (Transit::default(), Transit::default());
     let mut swallowed = false;
     let (mut request, mut reply) = (vec![0; 16 * 1024], vec![0; 16 * 1024]);
     loop {
@@ -171,33 +203,24 @@ async fn relay(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
             return Ok(());
         }
         let open = mode != Mode::Blackhole;
-        let due = late.front().map(|(due, _)| *due);
-        let in_due_time = sleep_until(due.unwrap_or_else(Instant::now));
         tokio::select! {
             // A change of mode comes before whatever was sent after it.
             biased;
             changed = states.changed() => changed.map_err(io::Error::other)?,
-            () = in_due_time, if open && due.is_some() => {
-                if let Some((_, bytes)) = late.pop_front() {
-                    let bytes: Vec<u8> = bytes;
-                    client.write_all(&bytes).await?;
-                }
+            bytes = replies.next(), if open => client.write_all(&bytes).await?,
+            bytes = requests.next(), if open => {
+                count(&bytes);
+                server.write_all(&bytes).await?;
             }
             read = client.read(&mut request), if open => {
-                let bytes = some_of(&request, read?)?;
-                // Counted before it is sent: whoever has the reply finds it counted.
-                shared.requests.fetch_add(frames.feed(bytes), Ordering::Relaxed);
-                server.write_all(bytes).await?;
+                requests.push(mode.request_delay(), some_of(&request, read?)?);
             }
             read = server.read(&mut reply), if open => {
                 let bytes = some_of(&reply, read?)?;
                 match mode {
                     Mode::SwallowReplies => swallowed = true,
                     Mode::CutBeforeReply(_) if shared.cuts_reply() => return Ok(()),
-                    Mode::Delay(delay) => late.push_back((Instant::now() + delay, bytes.to_vec())),
-                    // Never past one that is still on its way.
-                    _ if due.is_some() => late.push_back((Instant::now(), bytes.to_vec())),
-                    _ => client.write_all(bytes).await?,
+                    _ => replies.push(mode.reply_delay(), bytes),
                 }
             }
         }

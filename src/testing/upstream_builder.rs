@@ -118,7 +118,7 @@ pub(super) fn micros(duration: Duration) -> i64 {
 }
 
 /// A range that holds nothing stands for its start.
-fn random(range: &Range<Duration>) -> Duration {
+pub(super) fn random(range: &Range<Duration>) -> Duration {
     let spread = micros(range.end.saturating_sub(range.start));
     range.start + Duration::from_micros(fastrand::u64(0..spread.unsigned_abs().max(1)))
 }

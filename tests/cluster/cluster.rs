@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use outgate::Limit;
-use outgate::testing::{RedisServer, Reply, Shape, StrictUpstream};
+use outgate::testing::{FlakyProxy, Mode, RedisServer, Reply, Shape, StrictUpstream};
 
 use crate::fleet::Worker;
 use crate::outcome::Outcome;
@@ -43,6 +43,8 @@ pub(crate) struct Cluster {
     plan: Plan,
     workers: Vec<Worker>,
     upstream: StrictUpstream,
+    /// Through which the first workers reach Redis, each through its own.
+    proxies: Vec<FlakyProxy>,
     redis: Option<RedisServer>,
     store_calls_before: usize,
 }
@@ -50,21 +52,27 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Everybody is up and connected, and nobody has called yet.
     pub(crate) fn start(plan: Plan) -> Result<Self, Box<dyn Error>> {
+        Self::start_behind(plan, &[])
+    }
+
+    /// The same, with a proxy between Redis and each of the first workers, in these modes.
+    pub(crate) fn start_behind(plan: Plan, modes: &[Mode]) -> Result<Self, Box<dyn Error>> {
         let mut upstream = StrictUpstream::builder().arrival_delay(plan.delay.clone()).telling_balance();
         for limit in plan.limits.iter().filter(|_| plan.insists) {
             upstream = upstream.limit(limit.quota().into(), limit.window(), plan.shape);
         }
         let upstream = upstream.start()?;
         let redis = if plan.place == Place::Redis { Some(RedisServer::start()?) } else { None };
+        let proxies = modes.iter().map(|&mode| proxy(redis.as_ref(), mode)).collect::<Result<Vec<_>, _>>()?;
         let worker = |(number, &demand): (usize, &Demand)| {
             let (caller, limits) = (format!("worker-{number}"), plan.limits.clone());
-            let redis = redis.as_ref().map(RedisServer::url);
+            let redis = proxies.get(number).map(FlakyProxy::url).or_else(|| redis.as_ref().map(RedisServer::url));
             Worker::start(&Settings { upstream: upstream.url(), redis, limits, caller, demand, manner: plan.manner })
         };
         let workers = plan.demands.iter().enumerate().map(worker).collect::<Result<Vec<_>, _>>()?;
         workers.iter().try_for_each(Worker::ready)?;
         let store_calls_before = script_calls(redis.as_ref())?;
-        Ok(Self { plan, workers, upstream, redis, store_calls_before })
+        Ok(Self { plan, workers, upstream, proxies, redis, store_calls_before })
     }
 
     /// Has every worker call.
@@ -88,6 +96,12 @@ impl Cluster {
     pub(crate) fn set_quota(&self, quota: u64) -> i64 {
         let window = self.plan.limits.first().map_or(Duration::ZERO, Limit::window);
         self.upstream.set_limit(quota, window, self.plan.shape);
+        self.upstream.now()
+    }
+
+    /// Changes what the proxies do from now on. Returns the upstream's clock.
+    pub(crate) fn set_modes(&self, modes: &[Mode]) -> i64 {
+        self.proxies.iter().zip(modes).for_each(|(proxy, &mode)| proxy.set(mode));
         self.upstream.now()
     }
 
@@ -121,6 +135,12 @@ impl Cluster {
         let store_calls = self.redis.is_some().then_some(store_calls);
         Ok(Outcome { plan: self.plan, arrivals: self.upstream.arrivals(), results, store_calls })
     }
+}
+
+fn proxy(redis: Option<&RedisServer>, mode: Mode) -> Result<FlakyProxy, Box<dyn Error>> {
+    let proxy = FlakyProxy::start(redis.ok_or("the log is not in Redis")?.addr())?;
+    proxy.set(mode);
+    Ok(proxy)
 }
 
 /// Calls of scripts that a server counts.

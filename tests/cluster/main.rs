@@ -6,6 +6,7 @@ mod approximating;
 mod cluster;
 mod fleet;
 mod hiccups;
+mod latency;
 mod lowered;
 mod narrow;
 mod outcome;

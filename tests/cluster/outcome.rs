@@ -42,8 +42,13 @@ impl Outcome {
     /// What part of a limit's quota arrived in the spans, guard included, that lie in `from..to` after the first arrival.
     pub(crate) fn share(&self, limit: &Limit, from: Duration, to: Duration) -> f64 {
         let first = self.arrivals.first().map_or(0, |arrival| arrival.at);
+        self.share_between(limit, first + micros(from), first + micros(to))
+    }
+
+    /// The same for spans that lie in `from..to` on the upstream's clock.
+    pub(crate) fn share_between(&self, limit: &Limit, from: i64, to: i64) -> f64 {
         let span = micros(limit.window() + limit.guard_or_default());
-        let spans = self.spans(first + micros(from), span, first + micros(to));
+        let spans = self.spans(from, span, to);
         let quota = usize::try_from(limit.quota()).unwrap_or(usize::MAX);
         ratio(spans.iter().sum(), quota * spans.len())
     }
@@ -71,15 +76,26 @@ impl Outcome {
         (worst.count, Duration::from_micros(worst.at.abs_diff(first)))
     }
 
-    /// Calls of each worker.
+    /// Calls of each worker that arrived within so long after the first of all.
     pub(crate) fn shares(&self, within: Duration) -> Vec<f64> {
         let first = self.arrivals.first().map_or(0, |arrival| arrival.at);
+        self.shares_between(first, first + micros(within))
+    }
+
+    /// Calls of each worker that arrived in `from..to` on the upstream's clock.
+    pub(crate) fn shares_between(&self, from: i64, to: i64) -> Vec<f64> {
         let of = |number: usize| {
             let caller = format!("worker-{number}");
-            let calls = self.between(first, first + micros(within)).filter(|a| a.caller.as_ref() == Some(&caller));
-            calls.map(|_| 1.0).sum()
+            self.between(from, to).filter(|arrival| arrival.caller.as_ref() == Some(&caller)).map(|_| 1.0).sum()
         };
         (0..self.plan.demands.len()).map(of).collect()
+    }
+
+    /// The longest part of `from..to` on the upstream's clock in which nothing arrived.
+    pub(crate) fn longest_gap(&self, from: i64, to: i64) -> Duration {
+        let arrivals = self.between(from, to).map(|arrival| arrival.at).chain([to]);
+        let gaps = arrivals.scan(from, |last, at| Some(at.abs_diff(std::mem::replace(last, at))));
+        Duration::from_micros(gaps.max().unwrap_or(0))
     }
 
     /// Not one call was refused by anybody, and no window of the upstream's held more than the quota.

@@ -1,7 +1,7 @@
 //! Whether the machine left a run alone: where it stands still itself, calls are late whoever throttles them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,12 +24,21 @@ impl Quiet {
 
 /// What a machine that stands still may have done as well.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Excusable(String);
+#[error("{what}")]
+pub(crate) struct Excusable {
+    what: String,
+    /// If it stood still for so long.
+    standstill: Duration,
+}
 
 /// Fails, but not for good where the machine was not quiet.
 pub(crate) fn demand(met: bool, otherwise: impl FnOnce() -> String) -> Outcome {
-    if met { Ok(()) } else { Err(Box::new(Excusable(otherwise()))) }
+    demand_unless(Duration::ZERO, met, otherwise)
+}
+
+/// Fails, but not for good where the machine stood still for so long and was not quiet.
+pub(crate) fn demand_unless(standstill: Duration, met: bool, otherwise: impl FnOnce() -> String) -> Outcome {
+    if met { Ok(()) } else { Err(Box::new(Excusable { what: otherwise(), standstill })) }
 }
 
 /// The same, of what fails by a panic.
@@ -42,9 +51,12 @@ pub(crate) fn demand_no_panic(what: impl FnOnce()) -> Outcome {
 pub(crate) fn undisturbed(quiet: Quiet, run: impl Fn() -> Outcome) -> Outcome {
     for attempt in 1..=ATTEMPTS {
         let (outcome, late) = watched(quiet.late, &run);
+        let (times, longest) = (late.len(), late.into_iter().max().unwrap_or_default());
+        let is_excused = |error: &Excusable| times > quiet.times && longest >= error.standstill;
         match outcome {
-            Err(error) if error.is::<Excusable>() && late > quiet.times => {
-                println!("attempt {attempt}: {error}; a thread was woken more than {:?} late {late} times", quiet.late);
+            Err(error) if error.downcast_ref().is_some_and(is_excused) => {
+                let how_late = format!("more than {:?} late {times} times, by {longest:.2?} at most", quiet.late);
+                println!("attempt {attempt}: {error}; a thread was woken {how_late}");
             }
             outcome => return outcome,
         }
@@ -53,21 +65,24 @@ pub(crate) fn undisturbed(quiet: Quiet, run: impl Fn() -> Outcome) -> Outcome {
     Ok(())
 }
 
-/// What a run comes to, and how often the machine meanwhile woke a thread late that did nothing but sleep.
-fn watched<T>(tolerated: Duration, run: impl FnOnce() -> T) -> (T, usize) {
-    let (over, late) = (AtomicBool::new(false), AtomicUsize::new(0));
+/// What a run comes to, and how late the machine meanwhile woke a thread that did nothing but sleep, each time that was more than
+/// tolerated.
+fn watched<T>(tolerated: Duration, run: impl FnOnce() -> T) -> (T, Vec<Duration>) {
+    let over = AtomicBool::new(false);
     let watch = || {
+        let mut late = Vec::new();
         while !over.load(Ordering::Relaxed) {
             let asleep = Instant::now();
             thread::sleep(ms(1));
-            late.fetch_add(usize::from(asleep.elapsed() > tolerated), Ordering::Relaxed);
+            late.extend(Some(asleep.elapsed()).filter(|&slept| slept > tolerated));
         }
+        late
     };
-    let outcome = thread::scope(|scope| {
-        scope.spawn(watch);
+    thread::scope(|scope| {
+        let watch = scope.spawn(watch);
         let outcome = catch_unwind(AssertUnwindSafe(run));
         over.store(true, Ordering::Relaxed);
-        outcome.unwrap_or_else(|panic| resume_unwind(panic))
-    });
-    (outcome, late.into_inner())
+        let late = watch.join().unwrap_or_else(|panic| resume_unwind(panic));
+        (outcome.unwrap_or_else(|panic| resume_unwind(panic)), late)
+    })
 }
