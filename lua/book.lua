@@ -256,7 +256,8 @@ end
 
 local waiting = answered < callers
 local promised = math.min(next, now + MAX_SILENCE) + horizon
-if waiting then
+-- Who was just served is probably back before long: what is left then is not all for those who are quicker.
+if waiting or (was_asking and granted > 0) then
   redis.call('ZREMRANGEBYSCORE', asking_key, '-inf', text(now))
   redis.call('ZADD', asking_key, text(promised), sender)
   local keep = math.ceil((promised - now) / 1000)

@@ -19,8 +19,9 @@ const RECENT: usize = 16;
 const MEMORY: Duration = Duration::from_secs(10);
 /// Clocks drift and are slewed by 1 µs in so many at most.
 const DRIFT: i64 = 2_000;
-/// Starts may move towards earlier by 1 µs in so many without a word.
-const CREEP: i64 = 100;
+/// Starts move towards earlier by 1 µs in so many at most: whoever moves faster comes too close to what it has just sent, and to
+/// what others still place late.
+const CREEP: i64 = 50;
 
 /// When a message left, and when its reply arrived.
 #[derive(Clone, Copy, Debug)]
@@ -38,12 +39,8 @@ pub(crate) struct Bounds {
     /// The own time of the last exchange.
     at: i64,
     exchanges: u32,
-    /// What the last stamps were placed by.
-    offset: i64,
-    /// The latest offset that starts have not moved away from towards earlier.
-    placed_by: Option<i64>,
-    /// How often starts have moved towards earlier.
-    moves: u32,
+    /// What stamps are placed by, once the bounds are known.
+    offset: Option<i64>,
     recent: VecDeque<Recent>,
 }
 
@@ -70,8 +67,6 @@ pub(crate) struct Placing {
     offset: i64,
     /// By how much a stamp may lie earlier.
     pub(crate) excess: Duration,
-    /// How often starts have moved towards earlier: what was placed by another count may lie later than it would now.
-    pub(crate) moves: u32,
 }
 
 impl Placing {
@@ -97,35 +92,36 @@ impl Bounds {
             if self.exchanges > 0 {
                 tracing::debug!(by = lo.saturating_sub(hi), "store clock stepped");
             }
-            (self.lo, self.hi, self.exchanges) = (lowest, highest, 0);
+            (self.lo, self.hi, self.exchanges, self.offset) = (lowest, highest, 0, None);
         } else {
             (self.lo, self.hi) = (lo, hi);
         }
         (self.at, self.exchanges) = (self.at.max(arrived), self.exchanges.saturating_add(1));
-        let placing = self.placing(epoch, elapsed, fine);
+        self.follow(elapsed, fine);
         let round_trip = exchange.arrived.saturating_duration_since(exchange.sent);
-        self.offset = placing.offset.saturating_add(micros(placing.excess));
         self.recent.truncate(RECENT - 1);
         self.recent.push_front(Recent { arrived: exchange.arrived, lowest, round_trip });
-        placing
+        self.placing(epoch)
     }
 
-    /// By the middle where the bounds are known, wrong by half their width at most; else by the later of them.
-    fn placing(&mut self, epoch: Instant, elapsed: i64, fine: Duration) -> Placing {
-        let width = self.hi.saturating_sub(self.lo);
-        if !self.is_known(fine) {
-            let excess = Duration::from_micros(width.unsigned_abs());
-            return Placing { epoch, offset: self.lo, excess, moves: self.moves };
+    /// Places stamps by the middle of the bounds, once they are known: wrong by half their width at most. What moves starts towards
+    /// later holds at once.
+    fn follow(&mut self, elapsed: i64, fine: Duration) {
+        let middle = self.lo + self.hi.saturating_sub(self.lo) / 2;
+        if let Some(offset) = self.offset {
+            self.offset = Some(middle.min(offset.saturating_add(elapsed / CREEP)));
+        } else if self.is_known(fine) {
+            self.offset = Some(middle);
         }
-        let offset = self.lo + width / 2;
-        let before = self.placed_by.unwrap_or(offset).saturating_add(elapsed / CREEP);
-        if offset > before.saturating_add(micros(fine)) {
-            self.moves = self.moves.wrapping_add(1);
-            self.placed_by = Some(offset);
-        } else {
-            self.placed_by = Some(before.min(offset));
+    }
+
+    /// By the later of the bounds until they are known.
+    fn placing(&self, epoch: Instant) -> Placing {
+        let width = Duration::from_micros(self.hi.saturating_sub(self.lo).unsigned_abs());
+        match self.offset {
+            Some(offset) => Placing { epoch, offset, excess: Duration::ZERO },
+            None => Placing { epoch, offset: self.lo, excess: width },
         }
-        Placing { epoch, offset, excess: Duration::ZERO, moves: self.moves }
     }
 
     fn is_known(&self, fine: Duration) -> bool {
@@ -143,7 +139,7 @@ impl Bounds {
         let recent = |(n, one): &(usize, &Recent)| *n == 0 || now.saturating_duration_since(one.arrived) < MEMORY;
         let (mut slowest, mut second, mut last) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
         for (n, one) in self.recent.iter().enumerate().take_while(recent) {
-            let back = one.back(self.offset);
+            let back = one.back(self.offset.unwrap_or(self.hi));
             second = second.max(back.min(slowest));
             slowest = slowest.max(back);
             last = if n == 0 { back } else { last };
@@ -210,7 +206,7 @@ mod tests {
             process.now += 50 * MS;
             let (late, placing) = process.exchange(150, back);
             assert!(late.abs() <= 500, "{late}");
-            assert_eq!((placing.excess, placing.moves), (Duration::ZERO, 0));
+            assert_eq!(placing.excess, Duration::ZERO);
         }
     }
 
@@ -250,9 +246,8 @@ mod tests {
                 process.offset += drift * 400;
                 process.now += 1_000 * MS;
                 let back = if second % 10 == 0 { 200 } else { 60 * MS };
-                let (late, placing) = process.exchange(200, back);
+                let (late, _) = process.exchange(200, back);
                 assert!(late.abs() <= 6 * MS, "{drift}: {late} µs late in second {second}");
-                assert_eq!(placing.moves, 0);
             }
         }
     }
@@ -270,15 +265,22 @@ mod tests {
     }
 
     #[test]
-    fn starts_that_move_towards_earlier_are_counted() {
+    fn starts_move_slowly_towards_earlier_and_at_once_towards_later() {
         let mut process = Process::new();
-        for _ in 0..10 {
+        for _ in 0..4 {
             process.exchange(0, 200 * MS);
         }
-        let (late, placing) = process.exchange(0, 100);
-        assert_eq!((late / MS, placing.moves), (0, 1), "by 100 ms");
-        let (_, placing) = process.exchange(0, 300 * MS);
-        assert_eq!(placing.moves, 1);
+        assert!(process.exchange(0, 100).0 > 99 * MS, "what was sent just before was as late");
+        for ms in [80, 60, 40, 20, 0] {
+            process.now += 1_000 * MS;
+            assert_eq!((process.exchange(0, 100).0 + MS) / MS, ms);
+        }
+        let mut process = Process::new();
+        for _ in 0..4 {
+            process.exchange(200 * MS, 0);
+        }
+        let (late, _) = process.exchange(0, 100);
+        assert!((0..MS).contains(&late), "{late}");
     }
 
     #[test]

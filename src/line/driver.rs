@@ -216,8 +216,8 @@ impl Drop for Driver {
 /// A message on its way, on the store's own time: it outlives the caller that sent it.
 fn send(line: Arc<Line>, message: Arc<Message>) -> InFlight {
     Box::pin(async move {
-        if line.process.missing_exchanges(line.fine()) > 0 {
-            tokio::join!(learn_the_time(&line), learn_the_time(&line), learn_the_time(&line));
+        for _ in 0..line.process.missing_exchanges(line.fine()) {
+            learn_the_time(&line).await;
         }
         let sent = Instant::now();
         let reply = match &*message {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Line;
-use super::bounds::{Exchange, Placing};
+use super::bounds::Exchange;
 use super::queue::{Slot, Waiter, Wish};
 use super::silence::Silence;
 use super::state::State;
@@ -107,9 +107,7 @@ impl State {
             }
         }
         let mut ask = new_ask(line, runs);
-        // Nothing earlier would be used: it would have passed, or come too close to what is placed by an older measure.
-        let unused = self.moved.1.map(|until| until.saturating_duration_since(now));
-        (ask.ahead, ask.back) = (line.ahead(now).max(unused.unwrap_or_default()), self.take_surplus(line));
+        (ask.ahead, ask.back) = (line.ahead(now), self.take_surplus(line));
         let large = line.logs.len() > 1 || ask.runs.first().is_some_and(|run| run.costs.iter().any(|&cost| cost > 1));
         ask.insist = large && tickets.first().is_some_and(|&first| self.put_off == Some(first));
         Message::Ask(ask, tickets)
@@ -146,7 +144,6 @@ impl State {
 
     fn granted(&mut self, grant: &Grant, ask: &Ask, tickets: &[u64], line: &Line, now: Instant, exchange: Exchange) {
         let placing = line.process.exchanged(exchange, grant.now, line.fine());
-        let unused_until = self.unused_until(placing, now);
         let from_now = |stamp| placing.place(stamp).saturating_duration_since(now);
         let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.costs, run.callers as usize));
         let mut callers = tickets.iter().zip(costs);
@@ -168,8 +165,6 @@ impl State {
         let early: Vec<_> = slots.extract_if(.., |slot| self.is_held_back(slot, line, now)).collect();
         let withheld = !early.is_empty();
         self.surplus.extend(early);
-        self.surplus.extend(slots.extract_if(.., |slot| unused_until.is_some_and(|until| slot.start < until)));
-        self.latest = slots.iter().map(|slot| slot.start).chain(self.latest).max();
         self.surplus.extend(if self.closed { slots } else { self.queue.give(slots, now) });
         if !refused.is_empty() {
             // What is free now and yet refused was left for other processes: they come first.
@@ -196,16 +191,6 @@ impl State {
         if withheld {
             self.wait_out_hold(line, now);
         }
-    }
-
-    /// Until when slots are left unused, since starts have moved towards earlier: those of before have all started by then.
-    fn unused_until(&mut self, placing: Placing, now: Instant) -> Option<Instant> {
-        let (moves, until) = self.moved;
-        if placing.moves != moves {
-            self.moved = (placing.moves, self.latest.max(until));
-        }
-        self.moved.1 = self.moved.1.filter(|&until| until > now);
-        self.moved.1
     }
 
     /// The store does not know of the hold: there is nothing to ask for before its end.

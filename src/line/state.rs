@@ -40,11 +40,6 @@ pub(super) struct State {
     pub(super) next_slot: Option<Instant>,
     /// The first caller without a slot, when the store put it off.
     pub(super) put_off: Option<u64>,
-    /// The latest start that a slot was placed at.
-    pub(super) latest: Option<Instant>,
-    /// How often starts had moved towards earlier when it was, and until when slots are left unused since they moved: what was
-    /// placed before the move starts later than it would now, and what follows must not come closer.
-    pub(super) moved: (u32, Option<Instant>),
 }
 
 /// What the driver does next.

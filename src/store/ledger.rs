@@ -101,6 +101,9 @@ impl Ledger {
         if waiting {
             self.asking.retain(|&lapse| lapse > now);
             self.asking.insert(ask.sender, promised);
+        } else if was_asking && decision.granted > 0 {
+            // It is probably back before long: what is left then is not all for those who are quicker.
+            self.asking.insert(ask.sender, promised);
         } else if was_asking {
             self.asking.remove(ask.sender);
         }

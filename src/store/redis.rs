@@ -38,7 +38,7 @@ use crate::error::StoreError;
 /// # Default
 ///
 /// * prefix: `outgate`; every key begins with it
-/// * response timeout: 500 ms; a connection must be made within 1 s
+/// * response timeout: 1 s; a connection must be made within 2 s
 ///
 /// # Permissions
 ///

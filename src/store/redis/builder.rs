@@ -15,7 +15,7 @@ use crate::error::{StoreError, StoreErrorKind};
 /// # Default
 ///
 /// * prefix: `outgate`
-/// * response timeout: 500 ms
+/// * response timeout: 1 s
 #[must_use]
 pub struct RedisStoreBuilder {
     client: Result<Client, StoreError>,
@@ -35,7 +35,7 @@ impl RedisStoreBuilder {
     }
 
     pub(super) fn on(client: Result<Client, StoreError>) -> Self {
-        Self { client, prefix: "outgate".to_owned(), response_timeout: Duration::from_millis(500) }
+        Self { client, prefix: "outgate".to_owned(), response_timeout: Duration::from_secs(1) }
     }
 
     /// What the store's keys begin with: one word, without braces. Stores with different prefixes share nothing.

@@ -16,7 +16,7 @@ use super::script::{self, Script};
 use super::unreadable::Unreadable;
 use crate::error::{StoreError, StoreErrorKind};
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One connection for all clones of a store.
 pub(super) struct Link {
