@@ -213,13 +213,23 @@ impl Line {
     /// How long until this line asks again for a caller that may start `next` from now at the earliest, while the callers of so
     /// many other processes wait.
     fn rest(&self, next: Duration, contenders: u32, now: Instant) -> Duration {
+        self.rest_of(next, contenders, now).length(fastrand::f64())
+    }
+
+    /// How long until this line asks again that has just got so many units, while the callers of so many other processes wait.
+    fn rest_after(&self, units: u64, contenders: u32, now: Instant) -> Duration {
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        self.rest_of(Duration::ZERO, contenders, now).after(units, fastrand::f64())
+    }
+
+    fn rest_of(&self, next: Duration, contenders: u32, now: Instant) -> Rest {
         let interval = self.terms().map(|term| micros(1, term.span) / term.quota.max(1)).max().unwrap_or_default();
         // Of slots that come one by one none may pass while everybody rests.
         let turns = if interval < self.process.horizon { contenders.saturating_add(1) } else { 0 };
         let turn = interval.saturating_mul(turns);
         let (ahead, round_trip) = (self.ahead(now), self.process.round_trip());
         let answer = round_trip.max(ahead + round_trip / 2);
-        Rest { next, horizon: self.horizon(), turn, answer }.length(fastrand::f64())
+        Rest { next, horizon: self.horizon(), turn, answer }
     }
 
     /// How far ahead slots are booked: further where every answer takes long, else slots would run out meanwhile.

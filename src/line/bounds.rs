@@ -273,7 +273,7 @@ mod tests {
         assert!(process.exchange(0, 100).0 > 99 * MS, "what was sent just before was as late");
         for ms in [80, 60, 40, 20, 0] {
             process.now += 1_000 * MS;
-            assert_eq!((process.exchange(0, 100).0 + MS) / MS, ms);
+            assert_eq!((process.exchange(0, 100).0 + MS / 2) / MS, ms);
         }
         let mut process = Process::new();
         for _ in 0..4 {

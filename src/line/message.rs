@@ -165,6 +165,7 @@ impl State {
         let early: Vec<_> = slots.extract_if(.., |slot| self.is_held_back(slot, line, now)).collect();
         let withheld = !early.is_empty();
         self.surplus.extend(early);
+        let units = slots.iter().map(Slot::units).sum();
         self.surplus.extend(if self.closed { slots } else { self.queue.give(slots, now) });
         if !refused.is_empty() {
             // What is free now and yet refused was left for other processes: they come first.
@@ -180,7 +181,11 @@ impl State {
         }
         self.on_record = (grant.answered() as usize) < tickets.len();
         self.put_off = tickets.get(grant.answered() as usize).copied();
-        (self.ask_at, self.next_slot) = (None, None);
+        (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
+        if grant.contenders > 0 && units > 0 {
+            self.rest_until = Some(now + line.rest_after(units, grant.contenders, now));
+            self.ask_at = self.rest_until;
+        }
         if self.on_record {
             let next = from_now(grant.next);
             self.next_slot = Some(now + next);

@@ -45,10 +45,23 @@ impl Rest {
     /// Where slots come and others wait for them as well: when they have had their turns. `random` in [0, 1) spreads processes
     /// that were told the same time.
     pub(crate) fn length(self, random: f64) -> Duration {
-        let turn = if self.next > 2 * self.horizon { Duration::ZERO } else { self.turn.min(MOST_TURNS * self.horizon) };
-        let pause = self.horizon.max(turn).mul_f64(0.5 + 0.3 * random);
+        let turn = if self.next > 2 * self.horizon { Duration::ZERO } else { self.longest_turn() };
+        // Evenly from the shortest: a crowd that was told the same moment must not leave it to pass.
+        let pause = self.horizon.mul_f64(0.5 + 0.3 * random) + turn.saturating_sub(self.horizon).mul_f64(1.3 * random);
         let rest = self.next.saturating_sub(self.horizon) + pause;
         rest.saturating_sub(self.answer).clamp(MIN_PAUSE, MAX_SILENCE)
+    }
+
+    /// How long until a line asks again that has just got so many units while others wait: until they have had as many.
+    ///
+    /// Without it a line whose callers are all served asks again for each that comes, and leaves nothing for those that rest.
+    pub(crate) fn after(self, units: u32, random: f64) -> Duration {
+        let turns = self.turn.saturating_mul(units).min(self.horizon.max(self.longest_turn()));
+        turns.mul_f64(0.5 + 0.3 * random).saturating_sub(self.answer)
+    }
+
+    fn longest_turn(self) -> Duration {
+        self.turn.min(MOST_TURNS * self.horizon)
     }
 }
 
@@ -97,12 +110,17 @@ mod tests {
     fn in_a_crowd_a_line_rests_until_the_others_have_had_their_turns() {
         let rest = |turn, answer| {
             let (next, horizon) = (Duration::ZERO, 250 * MS);
-            Rest { next, horizon, turn: turn * MS, answer: answer * MS }.length(0.0).as_millis()
+            Rest { next, horizon, turn: turn * MS, answer: answer * MS }.length(0.5).as_millis()
         };
-        assert_eq!(rest(100, 0), 125);
-        assert_eq!(rest(1_000, 0), 500);
-        assert_eq!(rest(1_000, 300), 200, "the answer takes its time, too");
+        assert_eq!(rest(100, 0), 162);
+        assert_eq!(rest(1_000, 0), 650);
+        assert_eq!(rest(1_000, 300), 350, "the answer takes its time, too");
         assert_eq!(rest(100, 300), 1);
-        assert_eq!(rest(60_000, 0), 1_000, "but not for long: some may be gone");
+        assert_eq!(rest(60_000, 0), 1_300, "but not for long: some may be gone");
+        let after = |units, turn| {
+            let (next, horizon, answer) = (Duration::ZERO, 250 * MS, 10 * MS);
+            Rest { next, horizon, turn: turn * MS, answer }.after(units, 0.0).as_millis()
+        };
+        assert_eq!([after(1, 80), after(3, 80), after(100, 80), after(1, 600), after(1, 0)], [30, 110, 115, 290, 0]);
     }
 }

@@ -318,7 +318,7 @@ impl Slot {
         now.saturating_duration_since(self.start) + self.excess
     }
 
-    fn units(&self) -> u64 {
+    pub(crate) fn units(&self) -> u64 {
         of_first(&self.costs)
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) unknown: bool,
     /// No ask before this.
     pub(super) ask_at: Option<Instant>,
+    /// Others wait as well, and their turn comes before this.
+    pub(super) rest_until: Option<Instant>,
     /// The first caller without a slot cannot start before this.
     pub(super) next_slot: Option<Instant>,
     /// The first caller without a slot, when the store put it off.
@@ -66,7 +68,8 @@ impl State {
             return Err(barred);
         }
         if !self.queue.has_unslotted() {
-            (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
+            let rest = self.rest_until.filter(|&until| until > now && waiter.deadline(now).is_none_or(|by| by > until));
+            (self.ask_at, self.next_slot, self.put_off) = (rest, None, None);
         } else if let Some(deadline) = waiter.deadline(now).filter(|_| !self.hands_back()) {
             let is_last = waiter.ticket == self.tickets;
             let ahead = if is_last { self.queue.units_wanted() } else { self.queue.units_before(waiter.ticket) };

@@ -4,6 +4,7 @@
 
 mod approximating;
 mod cluster;
+mod crowds;
 mod fleet;
 mod hiccups;
 mod latency;
