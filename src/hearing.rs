@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use reqwest::Response;
 use tokio::runtime::Handle;
+use tokio::select;
 use tokio::time::{Instant, sleep};
 
 use crate::error::{Error, StoreError};
@@ -18,7 +19,7 @@ use crate::refusing;
 use crate::registered::Registered;
 use crate::retry::is_safe_after;
 use crate::scope::Digest128;
-use crate::store::{Hold, Home, Lesson};
+use crate::store::{Hold, Home, Lesson, MessageId};
 use crate::throttle::Throttle;
 use crate::url::Target;
 
@@ -53,7 +54,12 @@ impl Throttle {
         let upstream = &registered.upstream.name;
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };
         let first = match refusing::hold(&registered.upstream, home, feedback, fastrand::f64()) {
-            Some((whom, hold)) => self.hold(registered, &whom, &hold).await.map_err(unavailable)?,
+            Some((whom, hold)) => {
+                self.withhold(&whom, &hold);
+                let _turn = self.tellings().turn(&whom).await;
+                let id = self.process().next_message();
+                self.hold(registered, &whom, id, &hold).await.map_err(unavailable)?
+            }
             None => false,
         };
         self.learn(registered, home, feedback, None, first).await.map_err(unavailable)
@@ -100,17 +106,26 @@ impl Throttle {
         if let Some((whom, mut hold)) = refusing::hold(&registered.upstream, home, feedback, fastrand::f64()) {
             hold.started = started;
             let since = Instant::now();
+            self.withhold(&whom, &hold);
+            let turn = self.tellings().turn(&whom).await;
+            // The same message until it is answered, which acts once however often it is sent.
+            let id = self.process().next_message();
+            let is_over = |at: Duration| hold.waits.iter().all(|wait| *wait <= at);
             let mut pauses = ExponentialBuilder::default().with_max_delay(Duration::from_secs(5)).with_jitter().build();
             loop {
-                match self.hold(registered, &whom, &after(&hold, since.elapsed())).await {
+                match self.hold(registered, &whom, id, &after(&hold, since.elapsed())).await {
                     Ok(begun) => break first = begun,
                     Err(error) => tracing::warn!(upstream, %error, "the hold is not known to the others yet"),
                 }
                 let pause = pauses.next().unwrap_or(Duration::from_secs(5));
-                if hold.waits.iter().all(|wait| *wait <= since.elapsed() + pause) {
+                if is_over(since.elapsed() + pause) {
                     return;
                 }
-                sleep(pause).await;
+                // Another refusal shows that the pause is too long.
+                select! {
+                    () = sleep(pause) => {}
+                    () = turn.wanted() => {}
+                }
             }
         }
         if let Err(error) = self.learn(registered, home, feedback, started, first).await {
@@ -118,10 +133,14 @@ impl Throttle {
         }
     }
 
-    /// Lets nobody send for a while: this process at once, the others when the store knows. Says whether that is news.
-    async fn hold(&self, registered: &Registered, home: &Home, hold: &Hold) -> Result<bool, StoreError> {
+    /// Lets nobody of this process send for a while.
+    fn withhold(&self, home: &Home, hold: &Hold) {
         self.lines().withhold(home, hold.waits.first().copied().unwrap_or_default(), hold.cause);
-        let incident = self.store().hold(home, hold).await?;
+    }
+
+    /// Tells the store that nobody sends for a while. Says whether that is news.
+    async fn hold(&self, registered: &Registered, home: &Home, id: MessageId, hold: &Hold) -> Result<bool, StoreError> {
+        let incident = self.store().hold(home, id, hold).await?;
         let wait = incident.wait;
         tracing::warn!(upstream = &*registered.upstream.name, ?wait, cause = hold.cause.words(), "refused, all hold");
         self.lines().withhold(home, wait, hold.cause);
@@ -147,7 +166,9 @@ impl Throttle {
         let lesson = Lesson { started, late: registered.stale_after, reports, refused, memory: memory(upstream) };
         let Some((mut telling, mut lesson)) = self.lessons().begin(home, lesson) else { return Ok(()) };
         loop {
-            let learned = self.store().learn(home, log, &lesson).await?;
+            let turn = self.tellings().turn(home).await;
+            let learned = self.store().learn(home, self.process().next_message(), log, &lesson).await?;
+            drop(turn);
             if learned.foreign > 0 {
                 tracing::debug!(upstream = &*upstream.name, units = learned.foreign, "others use the same quota");
             } else if lesson.refused && learned.widened > 0 {

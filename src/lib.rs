@@ -74,6 +74,7 @@ mod lines;
 mod log;
 mod middleware;
 mod name;
+mod one_by_one;
 mod path;
 mod permit;
 mod process;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::line::bounds::{Bounds, Exchange, Placing};
 use crate::log::Stamp;
-use crate::store::Store;
+use crate::store::{MessageId, Store};
 
 /// One throttle, as its store knows it.
 #[derive(Debug)]
@@ -36,6 +36,11 @@ impl Process {
     /// The number of the next message; they ascend for every home.
     pub(crate) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The next message about what an upstream told. Of one home they are sent one after another.
+    pub(crate) fn next_message(&self) -> MessageId {
+        MessageId::new(self.id, self.next_number())
     }
 
     /// Takes note of an exchange with the store, and says where the stamps of its reply lie.

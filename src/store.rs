@@ -10,6 +10,7 @@ mod memory;
 mod message;
 #[cfg(feature = "redis")]
 mod redis;
+mod seen;
 mod senders;
 mod told;
 
@@ -22,7 +23,7 @@ use self::hold::Held;
 pub use self::hold::{Cause, Hold};
 pub use self::lesson::{Incident, Learned, Lesson, Report};
 pub use self::memory::MemoryStore;
-pub use self::message::{Answer, Ask, Grant, HandBack, LogUsage, Run, Slots, TermUsage};
+pub use self::message::{Answer, Ask, Grant, HandBack, LogUsage, MessageId, Run, Slots, TermUsage};
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisStore, RedisStoreBuilder};
 use crate::error::StoreError;
@@ -54,7 +55,7 @@ pub(crate) const MAX_SILENCE: i64 = 30_000_000;
 /// 8. Homes do not affect each other.
 /// 9. After the longest span of silence nothing is stored, but a hold or a wider guard that still lasts.
 /// 10. The answer does not depend on the caller's clock.
-/// 11. The same message sent twice acts once, asks and hand-backs alike.
+/// 11. The same message sent twice acts once, whatever it says.
 /// 12. What is at hand is what a message would be granted at once.
 ///
 /// Every call must end: a store that cannot be reached is an error, not a wait. A call that fails may have acted; its
@@ -95,7 +96,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// As for [`Store::book`].
-    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Incident, StoreError>;
+    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError>;
 
     /// Enters what others have used of the quotas of a log, by the upstream's reports, and widens the spans of the whole
     /// upstream after a refusal that nothing explains. Only ever delays.
@@ -103,7 +104,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// As for [`Store::book`].
-    async fn learn(&self, home: &Home, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError>;
+    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError>;
 
     /// Counts what a home's logs hold, without changing anything.
     ///

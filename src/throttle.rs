@@ -16,6 +16,7 @@ use crate::line::Line;
 use crate::lines::Lines;
 use crate::middleware::Middleware;
 use crate::name::shown;
+use crate::one_by_one::OneByOne;
 use crate::process::Process;
 use crate::registered::Registered;
 use crate::route::Table;
@@ -53,6 +54,8 @@ struct Inner {
     process: Arc<Process>,
     lines: Lines,
     lessons: Lessons,
+    /// Holds and lessons on their way to the store.
+    tellings: OneByOne,
 }
 
 /// Collects what a throttle is made of.
@@ -140,6 +143,7 @@ impl ThrottleBuilder {
             process,
             lines: Lines::default(),
             lessons: Lessons::default(),
+            tellings: OneByOne::default(),
         })))
     }
 }
@@ -265,6 +269,14 @@ impl Throttle {
 
     pub(crate) fn lines(&self) -> &Lines {
         &self.0.lines
+    }
+
+    pub(crate) fn process(&self) -> &Process {
+        &self.0.process
+    }
+
+    pub(crate) fn tellings(&self) -> &OneByOne {
+        &self.0.tellings
     }
 
     pub(crate) fn lessons(&self) -> &Lessons {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outgate::store::{Ask, Cause, HandBack, Hold, Home, Lesson, Log, Report, Run, Slots};
+use outgate::store::{Ask, Cause, HandBack, Hold, Home, Lesson, Log, MessageId, Report, Run, Slots};
 use outgate::testing::RedisServer;
 use outgate::{ManualClock, MemoryStore, RedisStore, Stamp, Store, StoreError, Term};
 use proptest::prelude::*;
@@ -44,6 +44,11 @@ enum Step {
     Again {
         sender: u64,
         back: u64,
+    },
+    /// The last hold or lesson of a sender again, or an outdated one.
+    TellAgain {
+        sender: u64,
+        back: usize,
     },
     HandBack {
         which: usize,
@@ -99,6 +104,7 @@ fn step() -> impl Strategy<Value = Step> {
             }
         ),
         1 => (1..5_u64, 0..3_u64).prop_map(|(sender, back)| Step::Again { sender, back }),
+        1 => (1..3_u64, 0..3_usize).prop_map(|(sender, back)| Step::TellAgain { sender, back }),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(which, twice)| Step::HandBack { which, twice }),
         1 => (-1_000_000..1_000_000_i64).prop_map(|at| Step::HandBackNothing { at }),
         1 => (prop::collection::vec(0..700_000_u64, 1..4), 0..3_000_000_u64, any::<bool>(), started())
@@ -139,6 +145,49 @@ fn history() -> impl Strategy<Value = History> {
     .prop_map(|(scope, logs, steps, widens)| History { scope, logs, steps, widens })
 }
 
+/// A hold or a lesson, and whom it is about.
+struct Telling {
+    home: Home,
+    id: MessageId,
+    what: What,
+}
+
+enum What {
+    Hold(Hold),
+    Lesson(Log, Lesson),
+}
+
+impl Telling {
+    fn new(step: &Step, home: &Home, id: MessageId, logs: &[Log], now: Stamp, widens: bool) -> Self {
+        let at = |from_now: i64| Stamp::from_micros(now.as_micros() + from_now);
+        let (all, what) = match step {
+            Step::Hold { waits, recovery, all, started } => {
+                let mut hold = hold(waits, *recovery);
+                hold.started = started.map(at);
+                (*all, What::Hold(hold))
+            }
+            Step::Learn { which, reports, started, late, refused, all } => {
+                let log = &logs[which % logs.len()];
+                let mut lesson = lesson(log, reports);
+                lesson.started = started.map(at);
+                lesson.late = Duration::from_micros(*late);
+                (lesson.refused, lesson.memory) = (*refused && widens, Duration::from_secs(3));
+                (*all, What::Lesson(log.clone(), lesson))
+            }
+            other => panic!("{other:?} tells nothing"),
+        };
+        let whom = if all { home.of_upstream() } else { None };
+        Self { home: whom.unwrap_or_else(|| home.clone()), id, what }
+    }
+
+    async fn send(&self, store: &dyn Store) -> String {
+        match &self.what {
+            What::Hold(hold) => words(store.hold(&self.home, self.id, hold).await),
+            What::Lesson(log, lesson) => words(store.learn(&self.home, self.id, log, lesson).await),
+        }
+    }
+}
+
 /// One history told to one store: everything it answered, in words.
 async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &History) -> Vec<String> {
     let logs: Vec<Log> = (0..)
@@ -152,10 +201,12 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
     let mut number = 0;
     let mut promised = EPOCH;
     let mut asked: Vec<Ask> = Vec::new();
+    let mut tellings: Vec<Telling> = Vec::new();
     let mut booked: Vec<(Arc<[Log]>, Slots)> = Vec::new();
     clock.set(Stamp::from_micros(EPOCH));
     for step in &history.steps {
         number += 1;
+        let id = MessageId::new(number % 2 + 1, number);
         match step {
             Step::Ask { sender, runs, horizon, insist, mask, ahead, back, exact } => {
                 let chosen = logs.iter().enumerate().filter(|(index, _)| mask & (1 << index) != 0);
@@ -195,6 +246,12 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
                     said.push(words(store.book(ask).await));
                 }
             }
+            Step::TellAgain { sender, back } => {
+                let of_sender = tellings.iter().rev().filter(|telling| telling.id.sender == *sender);
+                if let Some(telling) = { of_sender }.nth(*back) {
+                    said.push(telling.send(store).await);
+                }
+            }
             Step::HandBack { which, twice } => {
                 if booked.is_empty() {
                     continue;
@@ -211,20 +268,10 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
                 let message = HandBack::new(home.clone(), 9, number, logs.clone(), vec![slots]);
                 said.push(words(store.hand_back(&message).await));
             }
-            Step::Hold { waits, recovery, all, started } => {
-                let whom = if *all { home.of_upstream() } else { None };
-                let mut hold = hold(waits, *recovery);
-                hold.started = started.map(|from_now| Stamp::from_micros(clock.now().as_micros() + from_now));
-                said.push(words(store.hold(whom.as_ref().unwrap_or(home), &hold).await));
-            }
-            Step::Learn { which, reports, started, late, refused, all } => {
-                let log = &logs[which % logs.len()];
-                let mut lesson = lesson(log, reports);
-                lesson.started = started.map(|from_now| Stamp::from_micros(clock.now().as_micros() + from_now));
-                lesson.late = Duration::from_micros(*late);
-                (lesson.refused, lesson.memory) = (*refused && history.widens, Duration::from_secs(3));
-                let whom = if *all { home.of_upstream() } else { None };
-                said.push(words(store.learn(whom.as_ref().unwrap_or(home), log, &lesson).await));
+            Step::Hold { .. } | Step::Learn { .. } => {
+                let telling = Telling::new(step, home, id, &logs, clock.now(), history.widens);
+                said.push(telling.send(store).await);
+                tellings.push(telling);
             }
             Step::Usage => {}
             Step::JumpToEnd { which, beside } => {

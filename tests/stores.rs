@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outgate::store::{Ask, HandBack, Hold, Home, Lesson, Log, Report, Run, Slots};
+use outgate::store::{Ask, HandBack, Hold, Home, Lesson, Log, MessageId, Report, Run, Slots};
 use outgate::testing::conformance::{self, Subject};
 use outgate::testing::{RedisServer, Reply};
 use outgate::{ManualClock, MemoryStore, RedisStore, Stamp, Store, Term};
@@ -209,11 +209,11 @@ async fn nothing_is_at_hand_until_the_recovery_after_a_hold_is_over() {
     let desk = Desk::new();
     let mut hold = Hold::new(Duration::from_micros(300));
     (hold.recovery, hold.memory) = (Duration::from_micros(400), Duration::from_secs(9));
-    must(desk.store.hold(&desk.home, &hold).await);
+    must(desk.store.hold(&desk.home, MessageId::new(1, 1), &hold).await);
     assert_eq!([desk.has(1, 0), desk.has(1, 699), desk.has(1, 700)], [false, false, true]);
     let desk = Desk::new();
-    must(desk.store.hold(&Home::new("up", None), &hold).await);
-    must(desk.store.hold(&Home::new("other", None), &Hold::new(Duration::from_secs(9))).await);
+    must(desk.store.hold(&Home::new("up", None), MessageId::new(1, 1), &hold).await);
+    must(desk.store.hold(&Home::new("other", None), MessageId::new(1, 2), &Hold::new(Duration::from_secs(9))).await);
     assert_eq!([desk.has(1, 0), desk.has(1, 699), desk.has(1, 700)], [false, false, true], "of the whole upstream");
 }
 
@@ -223,14 +223,14 @@ async fn nothing_is_at_hand_while_others_use_the_quota_or_spans_are_wider() {
     let term = desk.logs[0].terms[0];
     let mut lesson = Lesson::default();
     lesson.reports = vec![Report::new(term, Duration::from_millis(100), 1, Duration::from_micros(400))];
-    must(desk.store.learn(&desk.home, &desk.logs[0], &lesson).await);
+    must(desk.store.learn(&desk.home, MessageId::new(1, 1), &desk.logs[0], &lesson).await);
     // It counts for a sixteenth of the span longer.
     assert_eq!([desk.has(1, 0), desk.has(1, 6_649), desk.has(1, 6_650)], [false, false, true], "others use the quota");
 
     let desk = Desk::new();
     let mut lesson = Lesson::default();
     (lesson.refused, lesson.memory) = (true, Duration::from_micros(500));
-    must(desk.store.learn(&Home::new("up", Some("another")), &desk.logs[0], &lesson).await);
+    must(desk.store.learn(&Home::new("up", Some("another")), MessageId::new(1, 1), &desk.logs[0], &lesson).await);
     assert_eq!([desk.has(1, 0), desk.has(1, 499), desk.has(1, 500)], [false, false, true], "spans are wider");
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outgate::store::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage};
+use outgate::store::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
 use outgate::{MemoryStore, Store, StoreError};
 
 use crate::agenda::Agenda;
@@ -104,12 +104,12 @@ impl Store for Modelled {
     }
 
     /// No upstream of the model ever refuses a call.
-    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Incident, StoreError> {
-        self.0.logs.hold(home, hold).await
+    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
+        self.0.logs.hold(home, id, hold).await
     }
 
-    async fn learn(&self, home: &Home, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
-        self.0.logs.learn(home, log, lesson).await
+    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
+        self.0.logs.learn(home, id, log, lesson).await
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {

@@ -6,18 +6,16 @@ use std::sync::Arc;
 
 use super::decision::{Bounds, View};
 use super::logs::Logs;
+use super::seen::Seen;
 use super::senders::Senders;
 use super::told::Told;
 use super::{
-    Answer, Ask, Cause, Grant, HandBack, Hold, Home, Incident, Lesson, Log, LogUsage, MAX_MEMORY, MAX_SILENCE, Slots,
-    TermUsage,
+    Answer, Ask, Cause, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MAX_MEMORY, MAX_SILENCE,
+    MessageId, Slots, TermUsage,
 };
 use crate::error::StoreError;
 use crate::limit::{Term, micros};
 use crate::log::{SlidingLog, Stamp};
-
-/// How many senders it takes to look for those that are gone.
-const MANY_SENDERS: usize = 64;
 
 /// Where an upstream has told nothing.
 static NOTHING: Told = Told::nothing();
@@ -34,8 +32,10 @@ pub(crate) struct Ledger {
     reach: Option<Box<Reach>>,
     /// Processes with callers that wait, and when each entry lapses: its promised next ask, and some slack.
     asking: Senders<Stamp>,
-    /// The last message of each process, so that it acts once when it comes twice.
-    seen: Senders<Seen>,
+    /// The last ask or hand-back of each process.
+    seen: Senders<Seen<Booked>>,
+    /// The last hold or lesson of each process.
+    heard: Option<Box<Senders<Seen<Heard>>>>,
 }
 
 #[derive(Debug)]
@@ -51,18 +51,33 @@ struct Reach {
     lapse: Stamp,
 }
 
+/// What an ask was answered; of a hand-back nothing.
 #[derive(Debug)]
-struct Seen {
-    number: u64,
-    until: Stamp,
+struct Booked {
     answers: Box<[Answer]>,
     next: Stamp,
+}
+
+/// What a hold or a lesson was answered.
+#[derive(Clone, Copy, Debug)]
+enum Heard {
+    Held { until: Stamp, first: bool },
+    Learned(Learned),
+}
+
+/// What a home makes of a lesson.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lessoned {
+    /// It came before, and was answered this.
+    Before(Learned),
+    /// Units that others use, and whether a refusal is left that nothing explains.
+    Now { foreign: u32, unexplained: bool },
 }
 
 impl Ledger {
     /// Decides on an ask; `all` is what was told of the whole upstream, where this is the home of a scope.
     pub(crate) fn book(&mut self, now: Stamp, all: Option<&Told>, ask: &Ask) -> Result<Grant, StoreError> {
-        if let Some(seen) = self.seen(now, ask.sender, ask.number)? {
+        if let Some(seen) = self.seen.recall(now, ask.sender, ask.number)? {
             let held = self.told().heed(now, all, &ask.home).held();
             let grant = grant(now, seen.answers.to_vec(), seen.next, held);
             return Ok(Grant { contenders: self.contenders(now, ask.sender), ..grant });
@@ -119,8 +134,8 @@ impl Ledger {
         if decision.granted > 0 || waiting || was_asking || !ask.back.is_empty() {
             let last = ask.back.iter().map(|slots| micros(slots.start.since(now))).max().unwrap_or(0);
             let memory = retentions.max().unwrap_or(0).saturating_add(last.max(limit.as_micros() - now.as_micros()));
-            let memory = memory.min(MAX_MEMORY);
-            self.remember(now, ask.sender, ask.number, memory, &decision.answers, decision.next);
+            let answer = Booked { answers: decision.answers.as_slice().into(), next: decision.next };
+            self.seen.remember(now, ask.sender, ask.number, memory.min(MAX_MEMORY), answer);
         }
         Ok(Grant { contenders: others, ..grant(now, decision.answers, decision.next, held) })
     }
@@ -160,7 +175,7 @@ impl Ledger {
     }
 
     pub(crate) fn hand_back(&mut self, now: Stamp, message: &HandBack) -> Result<(), StoreError> {
-        if self.seen(now, message.sender, message.number)?.is_some() {
+        if self.seen.recall(now, message.sender, message.number)?.is_some() {
             return Ok(());
         }
         for slots in &message.slots {
@@ -169,22 +184,66 @@ impl Ledger {
         // As long as a slot may count: a second removal while it does would take another's.
         let last = message.slots.iter().map(|slots| slots.start).max().unwrap_or(now);
         let memory = micros(last.since(now)).saturating_add(message.retention()).min(MAX_MEMORY);
-        self.remember(now, message.sender, message.number, memory, &[], now);
+        let answer = Booked { answers: Box::default(), next: now };
+        self.seen.remember(now, message.sender, message.number, memory, answer);
         Ok(())
     }
 
-    pub(crate) fn hold(&mut self, now: Stamp, hold: &Hold) -> Incident {
-        self.told_mut().hold(now, hold)
+    pub(crate) fn hold(&mut self, now: Stamp, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
+        match self.heard(now, id)? {
+            Some(Heard::Held { until, first }) => return Ok(Incident::new(until.since(now), first)),
+            Some(Heard::Learned(_)) => return Err(StoreError::outdated()),
+            None => {}
+        }
+        let (until, first, forgotten) = self.told_mut().hold(now, hold);
+        if forgotten > now {
+            let memory = micros(forgotten.since(now)).min(MAX_MEMORY);
+            self.note(now, id, memory, Heard::Held { until, first });
+        }
+        Ok(Incident::new(until.since(now), first))
     }
 
-    /// Takes note of what others use. Says how much that is, and whether a refusal is left that nothing explains.
-    pub(crate) fn learn(&mut self, now: Stamp, log: &Log, lesson: &Lesson) -> (u32, bool) {
+    /// Takes note of what others use.
+    pub(crate) fn learn(
+        &mut self,
+        now: Stamp,
+        id: MessageId,
+        log: &Log,
+        lesson: &Lesson,
+    ) -> Result<Lessoned, StoreError> {
+        match self.heard(now, id)? {
+            Some(Heard::Learned(learned)) => return Ok(Lessoned::Before(learned)),
+            Some(Heard::Held { .. }) => return Err(StoreError::outdated()),
+            None => {}
+        }
         let empty = SlidingLog::new();
         let entries = self.logs.get(&log.name).unwrap_or(&empty);
-        let learned = self.told.get_or_insert_default().learn(now, log, entries, lesson);
+        let (foreign, unexplained) = self.told.get_or_insert_default().learn(now, log, entries, lesson);
         // Mostly nobody else uses the quota.
         self.told.take_if(|told| told.is_nothing());
-        learned
+        // Who learned nothing may learn more from the same message later.
+        if foreign > 0 || unexplained {
+            let longest = lesson.reports.iter().map(|report| report.term.span).max().unwrap_or(0);
+            let lasting = if unexplained { micros(lesson.memory).max(1) } else { 0 };
+            self.note(now, id, longest.max(lasting).min(MAX_MEMORY), Heard::Learned(Learned::new(foreign, 0)));
+        }
+        Ok(Lessoned::Now { foreign, unexplained })
+    }
+
+    /// Completes the answer that is remembered of a lesson.
+    pub(crate) fn complete(&mut self, now: Stamp, id: MessageId, learned: Learned) {
+        let heard = self.heard.as_mut().and_then(|heard| heard.recall_mut(now, id.sender, id.number));
+        if let Some(heard) = heard {
+            *heard = Heard::Learned(learned);
+        }
+    }
+
+    fn heard(&self, now: Stamp, id: MessageId) -> Result<Option<Heard>, StoreError> {
+        self.heard.as_ref().map_or(Ok(None), |heard| Ok(heard.recall(now, id.sender, id.number)?.copied()))
+    }
+
+    fn note(&mut self, now: Stamp, id: MessageId, memory: i64, heard: Heard) {
+        self.heard.get_or_insert_default().remember(now, id.sender, id.number, memory, heard);
     }
 
     /// What the upstream told of this home.
@@ -222,25 +281,8 @@ impl Ledger {
             && self.claim.as_ref().is_none_or(|claim| claim.lapse <= now)
             && self.reach.as_ref().is_none_or(|far| far.lapse <= now)
             && self.asking.iter().all(|(_, &lapse)| lapse <= now)
-            && self.seen.iter().all(|(_, seen)| seen.until <= now)
-    }
-
-    fn seen(&self, now: Stamp, sender: u64, number: u64) -> Result<Option<&Seen>, StoreError> {
-        match self.seen.get(sender).filter(|seen| seen.until > now) {
-            Some(seen) if seen.number > number => Err(StoreError::outdated()),
-            Some(seen) if seen.number == number => Ok(Some(seen)),
-            _ => Ok(None),
-        }
-    }
-
-    fn remember(&mut self, now: Stamp, sender: u64, number: u64, memory: i64, answers: &[Answer], next: Stamp) {
-        if self.seen.len() >= MANY_SENDERS {
-            self.seen.retain(|seen| seen.until > now);
-        }
-        // Not for less long than the message before: a late copy of that must not act.
-        let before = self.seen.get(sender).map_or(now, |seen| seen.until);
-        let seen = Seen { number, until: now.plus(memory).max(before), answers: answers.into(), next };
-        self.seen.insert(sender, seen);
+            && self.seen.iter().all(|(_, seen)| seen.is_spent(now))
+            && self.heard.iter().flat_map(|heard| heard.iter()).all(|(_, seen)| seen.is_spent(now))
     }
 
     /// Enters starts, each of so many units, as of `now`.

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Lessoned};
 use super::told::Told;
-use super::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, Store};
+use super::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Store};
 #[cfg(any(test, feature = "testing"))]
 use crate::clock::ManualClock;
 use crate::error::StoreError;
@@ -181,25 +181,33 @@ impl Store for MemoryStore {
         self.with(&message.home, |ledger, now| ledger.hand_back(now, message))
     }
 
-    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Incident, StoreError> {
-        Ok(self.with(home, |ledger, now| {
-            let incident = ledger.hold(now, hold);
+    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
+        self.with(home, |ledger, now| {
+            let incident = ledger.hold(now, id, hold);
             self.note_told(home, ledger.told());
             incident
-        }))
+        })
     }
 
-    async fn learn(&self, home: &Home, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
-        let (foreign, unexplained) = self.with(home, |ledger, now| ledger.learn(now, log, lesson));
+    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
+        let (foreign, unexplained) = match self.with(home, |ledger, now| ledger.learn(now, id, log, lesson))? {
+            Lessoned::Before(learned) => return Ok(learned),
+            Lessoned::Now { foreign, unexplained } => (foreign, unexplained),
+        };
         let all = home.of_upstream();
         let all = all.as_ref().unwrap_or(home);
-        Ok(self.with(all, |ledger, now| {
+        let learned = self.with(all, |ledger, now| {
             if unexplained {
                 ledger.told_mut().widen(now, lesson);
                 self.note_told(all, ledger.told());
             }
             Learned::new(foreign, ledger.told().widened(now))
-        }))
+        });
+        if foreign > 0 || unexplained {
+            // A copy that came meanwhile has not acted either: the message is remembered from the first step on.
+            self.with(home, |ledger, now| ledger.complete(now, id, learned));
+        }
+        Ok(learned)
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {

@@ -34,6 +34,25 @@ impl Run {
     }
 }
 
+/// Which message it is: a store that has seen it before acts no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MessageId {
+    /// Which process sends it.
+    pub sender: u64,
+    /// Larger than that of every earlier message of the same kind, of the same sender to the same home. Asks and hand-backs
+    /// are of one kind, holds and lessons of the other.
+    pub number: u64,
+}
+
+impl MessageId {
+    /// The message of this number in a sender's stream.
+    #[must_use]
+    pub const fn new(sender: u64, number: u64) -> Self {
+        Self { sender, number }
+    }
+}
+
 /// A message of a line: may these callers send, and when?
 #[derive(Clone, Debug)]
 #[non_exhaustive]

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 pub use self::builder::RedisStoreBuilder;
 use self::link::Link;
 use self::script::Script;
-use super::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, Store};
+use super::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Store};
 #[cfg(any(test, feature = "testing"))]
 use crate::clock::ManualClock;
 use crate::error::StoreError;
@@ -131,14 +131,14 @@ impl Store for RedisStore {
         self.call(script::hand_back(), |cmd| wire.hand_back(cmd, message)).await.map(drop)
     }
 
-    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Incident, StoreError> {
+    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
         let wire = self.wire();
-        wire::incident(&self.call(script::hold(), |cmd| wire.hold(cmd, home, hold)).await?)
+        wire::incident(&self.call(script::hold(), |cmd| wire.hold(cmd, home, id, hold)).await?)
     }
 
-    async fn learn(&self, home: &Home, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
+    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
         let wire = self.wire();
-        wire::learned(&self.call(script::learn(), |cmd| wire.learn(cmd, home, log, lesson)).await?)
+        wire::learned(&self.call(script::learn(), |cmd| wire.learn(cmd, home, id, log, lesson)).await?)
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {

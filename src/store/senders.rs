@@ -9,6 +9,10 @@ impl<T> Senders<T> {
         self.at(sender).ok().map(|at| &self.0[at].1)
     }
 
+    pub(super) fn get_mut(&mut self, sender: u64) -> Option<&mut T> {
+        self.at(sender).ok().map(|at| &mut self.0[at].1)
+    }
+
     /// Takes the place of what was known of this sender.
     pub(super) fn insert(&mut self, sender: u64, known: T) {
         match self.at(sender) {

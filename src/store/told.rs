@@ -1,7 +1,7 @@
 //! What an upstream told of a home: a hold, a wider guard, foreign use. Pure: time is an argument.
 
 use super::foreign::{Foreign, expected, grid, lapse};
-use super::{Cause, Held, Hold, Home, Incident, Lesson, Log};
+use super::{Cause, Held, Hold, Home, Lesson, Log};
 use crate::limit::{Term, micros};
 use crate::log::{SlidingLog, Stamp, earliest};
 
@@ -84,14 +84,15 @@ impl Told {
         Heeded { now, holds, widened: all.unwrap_or(self).widened(now), foreign: &self.foreign }
     }
 
-    pub(super) fn hold(&mut self, now: Stamp, hold: &Hold) -> Incident {
+    /// Lets nobody send for a while: until when, whether this refusal began it, and when the row of refusals is forgotten.
+    pub(super) fn hold(&mut self, now: Stamp, hold: &Hold) -> (Stamp, bool, Stamp) {
         let mut told = self.at(now);
         let (next, first) = Held::after(told.hold, now, hold);
         if next.forgotten > now {
             told.hold = Some(next);
             *self = told;
         }
-        Incident::new(next.until.since(now), first)
+        (next.until, first, next.forgotten)
     }
 
     /// Enters what others use of the same quota by the upstream's reports on `log`. Says how much that is, and whether a refusal

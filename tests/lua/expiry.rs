@@ -43,7 +43,8 @@ fn each_key_lives_as_long_as_what_it_says() {
     let reply = desk.book(&logs, &[(1, None, &[1])]);
     let promised = reply[0] + reply[1] + desk.horizon;
     let remembered = reply[0] + 5 * SECOND + desk.horizon;
-    let until = [("told", held), ("claim", promised), ("asking", promised), ("seen:1", remembered)];
+    let until =
+        [("told", held), ("claim", promised), ("asking", promised), ("seen:1", remembered), ("seen:1:told", held)];
     for (key, until) in until {
         // The server counts the milliseconds from the script's begin, the script from a moment later.
         let beside = desk.int("PEXPIRETIME", key) - until / 1_000;

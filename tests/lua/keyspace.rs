@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use outgate::store::{Ask, HandBack, Hold, Home, Log as StoredLog, Run, Slots};
+use outgate::store::{Ask, HandBack, Hold, Home, Log as StoredLog, MessageId, Run, Slots};
 use outgate::testing::{RedisServer, Reply, RespClient};
 use outgate::{RedisStore, Store, Term};
 
@@ -29,7 +29,7 @@ async fn all_keys_of_one_upstream_share_a_hash_slot_but_not_all_upstreams_do() {
         let grant = must(store.book(&Ask::new(home.clone(), 1, 1, logs.clone(), vec![Run::new(2, [1, 5])])).await);
         let slots = vec![Slots::new(1, grant.now, [1, 5])];
         must(store.hand_back(&HandBack::new(home.clone(), 2, 1, logs.clone(), slots)).await);
-        must(store.hold(home, &Hold::new(Duration::from_secs(9))).await);
+        must(store.hold(home, MessageId::new(3, 1), &Hold::new(Duration::from_secs(9))).await);
         let mut ask = Ask::new(home.clone(), u64::MAX, 1, logs.clone(), vec![Run::new(1, [2, 5])]);
         ask.insist = true;
         must(store.book(&ask).await);
@@ -37,7 +37,17 @@ async fn all_keys_of_one_upstream_share_a_hash_slot_but_not_all_upstreams_do() {
     }
     let mut client = must(server.client());
     let found = keyspace(&mut client);
-    let names = ["asking", "claim", "log:calls", "log:points", "seen:1", "seen:2", "seen:ffffffffffffffff", "told"];
+    let names = [
+        "asking",
+        "claim",
+        "log:calls",
+        "log:points",
+        "seen:1",
+        "seen:2",
+        "seen:3:told",
+        "seen:ffffffffffffffff",
+        "told",
+    ];
     let of_home = |home: &Home| {
         let (upstream, scope) = home.split();
         names.map(|name| format!("mine:v1:{{{upstream}}}{scope}:{name}"))

@@ -50,6 +50,8 @@ struct Desk<'a> {
     now: Option<i64>,
     sender: u64,
     number: u64,
+    /// The number of the next hold or lesson.
+    told: u64,
     horizon: i64,
     insist: bool,
     ahead: i64,
@@ -67,6 +69,7 @@ impl<'a> Desk<'a> {
             now,
             sender: 1,
             number: 1,
+            told: 1,
             horizon: 250_000,
             insist: false,
             ahead: 0,
@@ -135,19 +138,34 @@ impl<'a> Desk<'a> {
         reply
     }
 
+    fn try_hold(&mut self, wait: i64) -> Reply {
+        let keys = [self.key(&format!("seen:{:x}:told", self.sender)), self.key("told")];
+        let [number, wait] = [self.told.to_string(), wait.to_string()];
+        self.run("hold", &keys, &[&number, "0", "0", "0", "", &wait].map(str::to_owned))
+    }
+
     fn hold(&mut self, wait: i64) -> Vec<i64> {
-        let keys = [self.key("told")];
-        integers(&self.run(
-            "hold",
-            &keys,
-            &["0".to_owned(), "0".to_owned(), "0".to_owned(), String::new(), wait.to_string()],
-        ))
+        let reply = integers(&self.try_hold(wait));
+        self.told += 1;
+        reply
+    }
+
+    fn try_learn(&mut self, log: &str, refused: bool, reports: &[String]) -> Reply {
+        let keys = [
+            self.key(&format!("seen:{:x}:told", self.sender)),
+            self.key("told"),
+            self.key("told_all"),
+            self.key(&format!("log:{log}")),
+        ];
+        let [number, refused] = [self.told.to_string(), u8::from(refused).to_string()];
+        let args = [&number, "", "0", &refused, &(60 * SECOND).to_string()].map(str::to_owned);
+        self.run("learn", &keys, &[&args, reports].concat())
     }
 
     fn learn(&mut self, log: &str, refused: bool, reports: &[String]) -> Vec<i64> {
-        let keys = [self.key("told"), self.key("told_all"), self.key(&format!("log:{log}"))];
-        let args = [String::new(), "0".to_owned(), u8::from(refused).to_string(), (60 * SECOND).to_string()];
-        integers(&self.run("learn", &keys, &[&args, reports].concat()))
+        let reply = integers(&self.try_learn(log, refused, reports));
+        self.told += 1;
+        reply
     }
 
     fn usage(&mut self, logs: &[Log<'_>]) -> Vec<i64> {

@@ -74,6 +74,8 @@ fn the_other_scripts_reply_the_time_first() {
     assert_eq!(desk.hold(0), [NOW, 0, 1]);
     assert_eq!(desk.hold(7), [NOW, 7, 1]);
     assert_eq!(desk.hold(5), [NOW, 7, 0], "the same incident");
+    desk.told -= 1;
+    assert_eq!(desk.hold(9), [NOW, 7, 0], "the same message again");
     assert_eq!(desk.usage(&logs), [NOW, 1, 0, 7, 1, 0, 7, 4, 0, 7]);
     let remaining = |left: u32| [4, SECOND, SECOND, left.into(), SECOND / 2].map(|part| part.to_string());
     assert_eq!(desk.learn("calls", false, &remaining(3)), [NOW, 0, 0], "as many as the log allows");
@@ -84,6 +86,10 @@ fn the_other_scripts_reply_the_time_first() {
     );
     assert_eq!(desk.usage(&logs), [NOW, 1, 2, SECOND / 4, 1, 0, 7, 4, 0, 7]);
     assert_eq!(desk.learn("points", true, &[]), [NOW, 0, 50], "nothing explains it");
+    desk.told -= 1;
+    desk.now = Some(NOW + SECOND);
+    assert_eq!(desk.learn("points", true, &[]), [NOW + SECOND, 0, 50], "the same message again, later");
+    assert_eq!(desk.learn("points", false, &[]), [NOW + SECOND, 0, 49], "it has widened nothing");
 }
 
 #[test]
@@ -96,6 +102,11 @@ fn a_message_after_a_later_one_is_outdated() {
     let outdated = Reply::Error("OUTDATED a later message of this sender has been seen".to_owned());
     assert_eq!(desk.try_book(&FOUR, &[(1, None, &[1])]), outdated);
     assert_eq!(desk.try_hand_back(&["calls"], &[(NOW, &[1])]), outdated);
+    desk.hold(0);
+    assert_eq!(desk.learn("points", true, &[]), [NOW, 0, 50], "holds and lessons have numbers of their own");
+    desk.told -= 2;
+    assert_eq!(desk.try_hold(9), outdated);
+    assert_eq!(desk.try_learn("points", true, &[]), outdated);
     assert_eq!(desk.usage(&FOUR), [NOW, 1, 0, 0]);
 }
 

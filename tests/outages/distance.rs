@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outgate::store::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage};
+use outgate::store::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
 use outgate::testing::{Mode, oracle};
 use outgate::{Limit, MemoryStore, Store, StoreError};
 use tokio::task::JoinSet;
@@ -35,12 +35,12 @@ impl Store for Far {
         self.0.hand_back(message).await
     }
 
-    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Incident, StoreError> {
-        self.0.hold(home, hold).await
+    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
+        self.0.hold(home, id, hold).await
     }
 
-    async fn learn(&self, home: &Home, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
-        self.0.learn(home, log, lesson).await
+    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
+        self.0.learn(home, id, log, lesson).await
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {

@@ -3,9 +3,14 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outgate::store::{Answer, Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, Run, Slots};
+use outgate::store::{
+    Answer, Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Run, Slots,
+};
 use outgate::testing::{Mode, RedisServer};
-use outgate::{Limit, ManualClock, MemoryStore, RedisStore, Stamp, Store, StoreError, StoreErrorKind, Term};
+use outgate::{
+    Feedback, Limit, ManualClock, MemoryStore, RedisStore, Stamp, Store, StoreError, StoreErrorKind, Term, Throttle,
+    Upstream,
+};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -100,7 +105,7 @@ async fn a_hand_back_of_a_slot_far_ahead_is_remembered_until_the_slot_no_longer_
     ];
     for store in stores {
         let (home, logs) = (Home::new("up", None), [Log::new("calls", [Term::new(2, 10_000)])]);
-        store.hold(&home, &Hold::new(Duration::from_millis(200))).await?;
+        store.hold(&home, MessageId::new(1, 1), &Hold::new(Duration::from_millis(200))).await?;
         let booked = store.book(&Ask::new(home.clone(), 1, 1, logs.clone(), vec![Run::new(2, [1])])).await?;
         let [Answer { callers: 2, start, granted: true, .. }] = booked.answers[..] else {
             return Err(format!("{booked:?}").into());
@@ -137,12 +142,12 @@ impl Store for Lossy {
         self.answer(self.inner.hand_back(message).await)
     }
 
-    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Incident, StoreError> {
-        self.inner.hold(home, hold).await
+    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
+        self.inner.hold(home, id, hold).await
     }
 
-    async fn learn(&self, home: &Home, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
-        self.inner.learn(home, log, lesson).await
+    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
+        self.inner.learn(home, id, log, lesson).await
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
@@ -173,5 +178,51 @@ async fn a_hand_back_is_not_sent_again_once_the_store_may_have_forgotten_it() ->
     sleep(Duration::from_secs(30)).await;
     let used = other.usage("up").await?.limits[0].used;
     assert_eq!(used as usize, 2 + granted);
+    Ok(())
+}
+
+/// By how many thousandths the spans of the calls to "up" are wider, within what they narrow in a second.
+async fn widened(store: &RedisStore) -> Result<u32, StoreError> {
+    let (id, log) = (MessageId::new(99, 1), Log::new("calls", [Term::new(9, 1_000_000)]));
+    Ok(store.learn(&Home::new("up", None), id, &log, &Lesson::default()).await?.widened)
+}
+
+#[tokio::test]
+async fn a_hold_whose_answer_is_lost_is_still_the_first_of_its_incident() -> Outcome {
+    let scene = Scene::new()?;
+    let up = Upstream::new("up").limit(plenty()).learn_from_responses();
+    let throttle = Throttle::builder().store(RedisStore::open(&scene.proxy.url())?).upstream(up).build()?;
+    throttle.usage("up").await?;
+    scene.proxy.set(Mode::CutBeforeReply(1));
+    throttle.report("up", &Feedback::refused(Duration::from_millis(10))).await?;
+    assert_eq!(scene.proxy.mode(), Mode::Pass);
+    let widened = widened(&RedisStore::open(&scene.redis.url())?).await?;
+    assert!((48..50).contains(&widened), "the first refusal of an incident widens the guard: {widened}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn holds_and_lessons_act_once_when_their_connection_is_cut() -> Outcome {
+    let scene = Scene::new()?;
+    let store = RedisStore::open(&scene.proxy.url())?;
+    let (home, log) = (Home::new("up", None), Log::new("calls", [Term::new(9, 1_000_000)]));
+    store.usage(&home, std::slice::from_ref(&log)).await?;
+    let mut hold = Hold::new(Duration::ZERO);
+    (hold.waits, hold.memory) = ([0, 9, 99].map(Duration::from_secs).into(), Duration::from_secs(60));
+    for (number, wait) in [(1, 0..1), (2, 8..10)] {
+        scene.proxy.set(Mode::CutBeforeReply(1));
+        let incident = store.hold(&home, MessageId::new(1, number), &hold).await?;
+        assert_eq!(scene.proxy.mode(), Mode::Pass);
+        assert!(incident.first && wait.contains(&incident.wait.as_secs()), "each the next of a row: {incident:?}");
+    }
+    let mut lesson = Lesson::default();
+    (lesson.refused, lesson.memory) = (true, Duration::from_secs(6_000));
+    for (number, expected) in [(3, 50), (4, 98)] {
+        scene.proxy.set(Mode::CutBeforeReply(1));
+        let learned = store.learn(&home, MessageId::new(1, number), &log, &lesson).await?;
+        assert_eq!(scene.proxy.mode(), Mode::Pass);
+        assert_eq!(learned, Learned::new(0, expected), "twice as wide, of what is left, for each refusal");
+    }
+    assert!((96..98).contains(&widened(&store).await?));
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outgate::store::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage};
+use outgate::store::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
 use outgate::{Limit, MemoryStore, Store, StoreError, StoreErrorKind, Throttle, Upstream};
 use tokio::time::{Instant, sleep};
 
@@ -129,13 +129,13 @@ impl Store for Counting {
         self.answer(before, self.inner().hand_back(message).await).await
     }
 
-    async fn hold(&self, home: &Home, hold: &Hold) -> Result<Incident, StoreError> {
-        self.inner().hold(home, hold).await
+    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
+        self.inner().hold(home, id, hold).await
     }
 
-    async fn learn(&self, home: &Home, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
+    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
         self.lessons.fetch_add(1, Ordering::Relaxed);
-        self.inner().learn(home, log, lesson).await
+        self.inner().learn(home, id, log, lesson).await
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {

@@ -13,7 +13,7 @@ use super::wire::{Wire, grant};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::limit::Term;
 use crate::log::Stamp;
-use crate::store::{Ask, HandBack, Hold, Home, Lesson, Log, Run, Slots};
+use crate::store::{Ask, HandBack, Hold, Home, Lesson, Log, MessageId, Run, Slots};
 
 /// Fills a log so far that it is trimmed for whoever counts one entry: more than the slack of a log.
 const MANY: u32 = 66;
@@ -138,8 +138,12 @@ impl<'a> Trial<'a> {
         let (hold, lesson) = (Hold::new(Duration::from_millis(1)), Lesson::default());
         let mut calls = redis::pipe();
         calls.add_command(self.call(script::hand_back(), &|cmd| self.wire.hand_back(cmd, &message)));
-        calls.add_command(self.call(script::learn(), &|cmd| self.wire.learn(cmd, &self.home, &log[0], &lesson)));
-        calls.add_command(self.call(script::hold(), &|cmd| self.wire.hold(cmd, &self.home, &hold)));
+        calls.add_command(
+            self.call(script::learn(), &|cmd| self.wire.learn(cmd, &self.home, MessageId::new(1, 1), &log[0], &lesson)),
+        );
+        calls.add_command(
+            self.call(script::hold(), &|cmd| self.wire.hold(cmd, &self.home, MessageId::new(1, 2), &hold)),
+        );
         // By its body, as a server needs it that was made to forget the scripts.
         calls.add_command(script::inspect().by_body(&|cmd| inspect(cmd, &self.keys())));
         calls.cmd("DEL").arg(self.keys());
@@ -162,7 +166,11 @@ impl<'a> Trial<'a> {
     /// Every key that the calls write.
     fn keys(&self) -> Vec<String> {
         let of = |sender| Ask::new(self.home.clone(), sender, 0, Self::log(MANY, SECOND), Vec::new());
-        [1, 2].iter().flat_map(|&sender| keys(&|cmd| self.wire.book(cmd, &of(sender)))).collect()
+        let told = keys(&|cmd| {
+            self.wire.hold(cmd, &self.home, MessageId::new(1, 0), &Hold::new(Duration::ZERO));
+        });
+        let booked = [1, 2].iter().flat_map(|&sender| keys(&|cmd| self.wire.book(cmd, &of(sender))));
+        booked.chain(told).collect()
     }
 }
 

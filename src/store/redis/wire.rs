@@ -9,8 +9,8 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::limit::micros;
 use crate::log::Stamp;
 use crate::store::{
-    Answer, Ask, Cause, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MAX_MEMORY, Report,
-    Slots, TermUsage,
+    Answer, Ask, Cause, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MAX_MEMORY, MessageId,
+    Report, Slots, TermUsage,
 };
 
 /// Writes keys and arguments, in the order that the scripts' headers give.
@@ -61,11 +61,11 @@ impl<'a> Wire<'a> {
         }
     }
 
-    pub(super) fn hold(self, cmd: &mut Cmd, home: &Home, hold: &Hold) {
+    pub(super) fn hold(self, cmd: &mut Cmd, home: &Home, id: MessageId, hold: &Hold) {
         let mut keys = self.keys(home);
-        cmd.arg(1).arg(keys.of("told"));
+        cmd.arg(2).arg(keys.seen_told(id.sender)).arg(keys.of("told"));
         self.now(cmd);
-        cmd.arg(micros(hold.recovery)).arg(code(hold.cause)).arg(micros(hold.memory));
+        cmd.arg(id.number).arg(micros(hold.recovery)).arg(code(hold.cause)).arg(micros(hold.memory));
         stamp(cmd, hold.started);
         for &wait in &hold.waits {
             cmd.arg(micros(wait));
@@ -83,11 +83,12 @@ impl<'a> Wire<'a> {
         terms(cmd, logs);
     }
 
-    pub(super) fn learn(self, cmd: &mut Cmd, home: &Home, log: &Log, lesson: &Lesson) {
+    pub(super) fn learn(self, cmd: &mut Cmd, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) {
         let mut keys = self.keys(home);
-        cmd.arg(3).arg(keys.of("told")).arg(self.told_all(home));
+        cmd.arg(4).arg(keys.seen_told(id.sender)).arg(keys.of("told")).arg(self.told_all(home));
         keys.logs(cmd, std::slice::from_ref(log));
         self.now(cmd);
+        cmd.arg(id.number);
         stamp(cmd, lesson.started);
         cmd.arg(micros(lesson.late)).arg(u8::from(lesson.refused)).arg(micros(lesson.memory).max(1));
         for Report { term, window, remaining, reset } in &lesson.reports {
@@ -132,6 +133,12 @@ impl Keys {
     fn seen(&mut self, sender: u64) -> &str {
         self.key.truncate(self.stem);
         let _ = write!(self.key, "seen:{sender:x}");
+        &self.key
+    }
+
+    fn seen_told(&mut self, sender: u64) -> &str {
+        self.seen(sender);
+        self.key.push_str(":told");
         &self.key
     }
 

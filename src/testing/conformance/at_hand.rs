@@ -115,9 +115,9 @@ impl Twins<'_> {
         hold.recovery = Duration::from_micros(self.rng.u64(0..200_000));
         hold.memory = Duration::from_micros(self.rng.u64(0..900_000));
         let all = self.rng.bool();
-        for desk in &self.desks {
-            let whom = if all { desk.home.of_upstream() } else { None };
-            self.law.answered(self.subject.store().hold(whom.as_ref().unwrap_or(&desk.home), &hold).await);
+        for desk in &mut self.desks {
+            let (id, whom) = (desk.id(7), if all { desk.home.of_upstream() } else { None });
+            self.law.answered(self.subject.store().hold(whom.as_ref().unwrap_or(&desk.home), id, &hold).await);
         }
     }
 
@@ -131,8 +131,9 @@ impl Twins<'_> {
             let reset = Duration::from_micros(self.rng.u64(0..400_000));
             lesson.reports.push(Report::new(*term, window, self.rng.u32(0..25), reset));
         }
-        for desk in &self.desks {
-            self.law.answered(self.subject.store().learn(&desk.home, log, &lesson).await);
+        for desk in &mut self.desks {
+            let id = desk.id(7);
+            self.law.answered(self.subject.store().learn(&desk.home, id, log, &lesson).await);
         }
     }
 

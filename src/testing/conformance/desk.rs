@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::law::Law;
 use crate::log::Stamp;
-use crate::store::{Answer, Ask, Grant, HandBack, Hold, Home, Learned, Lesson, Log, LogUsage, Report, Run, Slots};
+use crate::store::{
+    Answer, Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Report, Run, Slots,
+};
 use crate::{Store, Term};
 
 /// When every history begins: far from zero, so that no digit of a real stamp is spared.
@@ -89,14 +91,32 @@ impl<'a> Desk<'a> {
         self.law.answered(self.store.hand_back(message).await);
     }
 
-    pub(super) async fn hold(&self, wait: Duration) {
-        self.law.answered(self.store.hold(&self.home, &Hold::new(wait)).await);
+    /// The next message of a sender that tells something.
+    pub(super) fn id(&mut self, sender: u64) -> MessageId {
+        self.number += 1;
+        MessageId::new(sender, self.number)
+    }
+
+    pub(super) async fn hold(&mut self, wait: Duration) {
+        let id = self.id(1);
+        self.send_hold(id, &Hold::new(wait)).await;
+    }
+
+    /// Sends a hold, for the first time or again.
+    pub(super) async fn send_hold(&self, id: MessageId, hold: &Hold) -> Incident {
+        self.law.answered(self.store.hold(&self.home, id, hold).await)
     }
 
     /// The upstream reports what is left of the first log.
-    pub(super) async fn learn(&self, report: Report) -> Learned {
+    pub(super) async fn learn(&mut self, report: Report) -> Learned {
         let lesson = Lesson { reports: vec![report], ..Lesson::default() };
-        self.law.answered(self.store.learn(&self.home, &self.logs[0], &lesson).await)
+        let id = self.id(1);
+        self.send_lesson(id, &lesson).await
+    }
+
+    /// Sends a lesson about the first log, for the first time or again.
+    pub(super) async fn send_lesson(&self, id: MessageId, lesson: &Lesson) -> Learned {
+        self.law.answered(self.store.learn(&self.home, id, &self.logs[0], lesson).await)
     }
 
     pub(super) async fn usage(&self) -> Vec<LogUsage> {

@@ -9,7 +9,9 @@ use fastrand::Rng;
 use super::desk::EPOCH;
 use super::law::Law;
 use crate::log::Stamp;
-use crate::store::{Ask, Grant, HandBack, Hold, Home, Lesson, Log, LogUsage, Report, Run, Slots};
+use crate::store::{
+    Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Report, Run, Slots,
+};
 use crate::{ManualClock, Store, StoreError, StoreErrorKind, Term};
 
 const STEPS: usize = 150;
@@ -33,6 +35,8 @@ pub(super) struct History<'a> {
 pub(super) enum Said {
     Granted { now: i64, next: i64, answers: Vec<(u32, i64, bool)> },
     Done,
+    Held { until: i64, first: bool },
+    Learned(Learned),
     Outdated,
     Usage(Vec<LogUsage>),
 }
@@ -57,6 +61,8 @@ struct Sent {
 enum Message {
     Ask(Ask),
     HandBack(HandBack),
+    Hold(MessageId, Hold),
+    Lesson(MessageId, Log, Lesson),
 }
 
 /// A history that is being told.
@@ -91,11 +97,7 @@ impl Teller<'_> {
         match self.rng.u8(0..20) {
             0..9 => self.ask().await,
             9..12 => self.hand_back().await,
-            12 => {
-                let wait = Duration::from_micros(self.rng.u64(0..400_000));
-                let answer = self.history.store.hold(&self.history.home, &Hold::new(wait)).await;
-                self.note(answer.map(|_| Said::Done));
-            }
+            12 => self.hold().await,
             13 => self.learn().await,
             14 => {
                 let answer = self.history.store.usage(&self.history.home, &self.logs).await;
@@ -109,6 +111,25 @@ impl Teller<'_> {
         }
     }
 
+    async fn hold(&mut self) {
+        let (id, wait) = (self.id(), self.rng.i64(0..400_000));
+        let hold = Hold::new(Duration::from_micros(wait.unsigned_abs()));
+        let answer = self.history.store.hold(&self.history.home, id, &hold).await;
+        let said = self.note(answer.map(|incident| self.held(incident)));
+        self.sent(Message::Hold(id, hold), said, wait).await;
+    }
+
+    fn id(&mut self) -> MessageId {
+        self.number += 1;
+        MessageId::new(self.rng.u64(1..5), self.number)
+    }
+
+    fn held(&self, incident: Incident) -> Said {
+        let wait = i64::try_from(incident.wait.as_micros()).unwrap_or(i64::MAX);
+        let now = self.history.clock.now().as_micros() - EPOCH - self.history.shift;
+        Said::Held { until: now + wait, first: incident.first }
+    }
+
     /// An upstream reports how much is left: true or not.
     async fn learn(&mut self) {
         let log = self.logs[self.rng.usize(0..self.logs.len())].clone();
@@ -120,8 +141,13 @@ impl Teller<'_> {
         let reports = log.terms.iter().map(&mut report).collect();
         let started = Some(self.history.clock.now()).filter(|_| self.rng.bool());
         let lesson = Lesson { started, reports, ..Lesson::default() };
-        let answer = self.history.store.learn(&self.history.home, &log, &lesson).await;
-        self.note(answer.map(|_| Said::Done));
+        let id = self.id();
+        let answer = self.history.store.learn(&self.history.home, id, &log, &lesson).await;
+        let said = self.note(answer.map(Said::Learned));
+        // Who learned nothing may learn more later.
+        let acted = matches!(said, Said::Learned(learned) if learned.foreign > 0);
+        let shortest = lesson.reports.iter().map(|report| report.term.span).min().unwrap_or(0);
+        self.sent(Message::Lesson(id, log, lesson), said, if acted { shortest } else { 0 }).await;
     }
 
     async fn ask(&mut self) {
@@ -201,6 +227,12 @@ impl Teller<'_> {
         let again = match &sent.message {
             Message::Ask(ask) => self.history.store.book(ask).await.map(|grant| self.relative(&grant)),
             Message::HandBack(message) => self.history.store.hand_back(message).await.map(|()| Said::Done),
+            Message::Hold(id, hold) => {
+                self.history.store.hold(&self.history.home, *id, hold).await.map(|incident| self.held(incident))
+            }
+            Message::Lesson(id, log, lesson) => {
+                self.history.store.learn(&self.history.home, *id, log, lesson).await.map(Said::Learned)
+            }
         };
         let again = self.history.law.answered(again);
         let what = format!("seed {}, sent again: {:?}", self.history.seed, sent.message);
