@@ -11,22 +11,22 @@
 -- KEYS[7..] logs   one list of start times for each log
 -- ARGV[1] now      stamp, or empty for the server's clock
 -- ARGV[2] number   of this message in the sender's stream
--- ARGV[3] sender
--- ARGV[4] horizon  µs
--- ARGV[5] insist   1: the first caller was put off before
--- ARGV[6] ahead    µs: no start before that is of use, as the answer takes as long to arrive
--- ARGV[7] back     count of slots to hand back, then for each: start (stamp), units in each log;
---           then for each log: count of terms, then quota and span (µs) of each;
---           then for each run: callers, longest wait (µs, or empty), cost in each log
+-- ARGV[3] previous number of the last message that the sender knows to be remembered, or 0
+-- ARGV[4] sender
+-- ARGV[5] horizon  µs
+-- ARGV[6] insist   1: the first caller was put off before
+-- ARGV[7] ahead    µs: no start before that is of use, as the answer takes as long to arrive
+-- ARGV[8] back     count of slots to hand back, then for each: start (stamp), units in each log; then for each log: count of
+--           terms, then quota and span (µs) of each; then for each run: callers, longest wait (µs, or empty), cost in each log
 -- Returns {now, number, next, held, cause, contenders, (granted, start, callers)...}: stamp; of this message; µs from now until
 --         the first caller without an answer may start; µs from now until a hold ends, and its cause; other processes that wait;
 --         1 or 0, µs from now, count
--- Errors: OUTDATED a later message of this sender has been seen; GARBAGE a log holds what is no time
+-- Errors: OUTDATED a later message of this sender has been seen; DUPLICATE two have its name; GARBAGE an entry is no time
 -- Cost: O(callers) when slots are scarce, O(1) reads and one push when they are not
 local seen_key, told_key, told_all_key, claim_key, asking_key, reach_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local now, expires = clock(ARGV[1])
-local number, sender, horizon, insist = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
-local ahead, back = tonumber(ARGV[6]), tonumber(ARGV[7])
+local number, previous, sender, horizon = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+local insist, ahead, back = ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8])
 local keys, args = KEYS, ARGV
 
 local MAX_MEMORY, MAX_SILENCE, TRIM_SLACK, PIECE = 60000000, 30000000, 64, 1000
@@ -61,8 +61,9 @@ if others > 0 then
   if was_asking then others = others - 1 end
 end
 
-local seen, outdated, remembered = recall(state[1], now, number)
-if outdated then return outdated end
+local seen, outdated, remembered, last = recall(state[1], now, number)
+local error_reply = outdated or foreign_name(previous, last)
+if error_reply then return error_reply end
 if seen then
   local answers = {}
   for i = 4, #seen do answers[i - 3] = seen[i] end
@@ -82,10 +83,10 @@ if far and far[2] <= now then far = nil end
 
 -- Hand back. Remembered first, since an entry that is no time ends this halfway.
 local width = #keys - 5
-local logs, retention, last_back, at = {}, 0, now, 8 + back * width
+local logs, retention, last_back, at = {}, 0, now, 9 + back * width
 if back > 0 then
   remember(seen_key, number, now, math.max(now + MAX_MEMORY, remembered), expires, { now })
-  for slot = 8, at - 1, width do
+  for slot = 9, at - 1, width do
     last_back = math.max(last_back, tonumber(args[slot]))
     for i = 7, #keys do take_out(keys[i], args[slot], tonumber(args[slot + i - 6]), expires) end
   end

@@ -7,8 +7,8 @@ local present
 do
   local seen_key, told_key, told_all_key, claim_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
   local asking_key, reach_key, log_key = KEYS[5], KEYS[6], KEYS[7]
-  local run = 9 + 2 * ARGV[8]
-  local alone = ARGV[6] == '0' and ARGV[7] == '0' and not KEYS[8] and not ARGV[run + 3]
+  local run = 10 + 2 * ARGV[9]
+  local alone = ARGV[7] == '0' and ARGV[8] == '0' and not KEYS[8] and not ARGV[run + 3]
   local callers, cost = tonumber(ARGV[run]), tonumber(ARGV[run + 2])
   local MAX_MEMORY, TRIM_SLACK, PIECE = 60000000, 64, 1000
 
@@ -27,7 +27,7 @@ do
     local last = redis.call('LINDEX', log_key, '-1')
     local newest = tonumber(last or nil)
     local room, long, retention, largest = not last or (newest and newest >= oldest and newest <= now), false, 0, 0
-    for at = 9, run - 1, 2 do
+    for at = 10, run - 1, 2 do
       local quota, span = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
       local n = quota - units + 1
       local found, entry = last, newest
@@ -45,7 +45,7 @@ do
 
     -- Write.
     if room then
-      local stamp = now + math.min(retention + ARGV[4], MAX_MEMORY)
+      local stamp = now + math.min(retention + ARGV[5], MAX_MEMORY)
       local told, old = cmsgpack.pack({ number, stamp, now, 1, now, callers }), nil
       if time then
         old = redis.call('SET', seen_key, told, 'PX', math.ceil((stamp - now) / 1000), 'GET')
@@ -53,12 +53,14 @@ do
         old = redis.call('SET', seen_key, told, 'GET')
       end
       if old then
-        -- Until when the message before is remembered, where this is the same, a late one, or one to be remembered for less long.
-        local function lasting(record, now, number, stamp)
+        -- Until when the message before is remembered, where this is the same, a late one, one to be remembered for less long, or
+        -- comes from another process of the same name.
+        local function lasting(record, previous)
           local seen = cmsgpack.unpack(record)
-          return seen[2] > now and (seen[1] >= number or seen[2] > stamp) and seen[2]
+          local other = seen[1] >= number or (previous > 0 and previous ~= seen[1])
+          return seen[2] > now and (other or seen[2] > stamp) and seen[2]
         end
-        local readable, lapse = pcall(lasting, old, now, number, stamp)
+        local readable, lapse = pcall(lasting, old, tonumber(ARGV[3]))
         if not readable or lapse then
           -- What nobody can read is put back as well: else this message would look answered when it comes again.
           redis.call('SET', seen_key, old)

@@ -216,15 +216,23 @@ local function take_out(key, start, units, expires)
   if newest then expire_log(key, newest, keep) end
 end
 
--- The last message of a sender, unless its memory has lapsed; refuses one that comes after a later one. Last, until when
--- an earlier message is remembered.
+-- The last message of a sender, unless its memory has lapsed; refuses one that comes after a later one. Then until when
+-- an earlier message is remembered, and its number.
 local function recall(record, now, number)
   if not record then return nil, nil, 0 end
   local seen = cmsgpack.unpack(record)
   if seen[2] <= now then return nil, nil, 0 end
   if seen[1] > number then return nil, redis.error_reply('OUTDATED a later message of this sender has been seen') end
   if seen[1] == number then return seen end
-  return nil, nil, seen[2]
+  return nil, nil, seen[2], seen[1]
+end
+
+-- Refuses a message whose sender knows of another last message, if of any: two processes have one name, and each would get what the
+-- other asked for.
+local function foreign_name(previous, last)
+  if last and previous > 0 and previous ~= last then
+    return redis.error_reply('DUPLICATE another process sends under the same name')
+  end
 end
 
 -- Remembers a message and its answer until a stamp.

@@ -193,6 +193,9 @@ pub enum StoreErrorKind {
     Malformed,
     /// It has already seen a later message of this sender. The message did not act.
     Outdated,
+    /// The last message that it has seen of this sender is not the one that the sender knows to be the last: another process
+    /// has the same name, or the store has lost data. The message did not act.
+    Duplicate,
 }
 
 impl StoreError {
@@ -222,6 +225,15 @@ impl StoreError {
 
     pub(crate) fn outdated() -> Self {
         Self::new(StoreErrorKind::Outdated, "a later message of this sender has been seen")
+    }
+
+    pub(crate) fn duplicate() -> Self {
+        Self::new(StoreErrorKind::Duplicate, "another process sends under the same name")
+    }
+
+    /// Whether the sender can go on under another name only.
+    pub(crate) const fn wants_another_name(&self) -> bool {
+        matches!(self.kind, StoreErrorKind::Outdated | StoreErrorKind::Duplicate)
     }
 }
 

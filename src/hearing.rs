@@ -57,8 +57,8 @@ impl Throttle {
             Some((whom, hold)) => {
                 self.withhold(&whom, &hold);
                 let _turn = self.tellings().turn(&whom).await;
-                let id = self.process().next_message();
-                self.hold(registered, &whom, id, &hold).await.map_err(unavailable)?
+                let mut id = self.process().next_message();
+                self.hold(registered, &whom, &mut id, &hold).await.map_err(unavailable)?
             }
             None => false,
         };
@@ -109,11 +109,11 @@ impl Throttle {
             self.withhold(&whom, &hold);
             let turn = self.tellings().turn(&whom).await;
             // The same message until it is answered, which acts once however often it is sent.
-            let id = self.process().next_message();
+            let mut id = self.process().next_message();
             let is_over = |at: Duration| hold.waits.iter().all(|wait| *wait <= at);
             let mut pauses = ExponentialBuilder::default().with_max_delay(Duration::from_secs(5)).with_jitter().build();
             loop {
-                match self.hold(registered, &whom, id, &after(&hold, since.elapsed())).await {
+                match self.hold(registered, &whom, &mut id, &after(&hold, since.elapsed())).await {
                     Ok(begun) => break first = begun,
                     Err(error) => tracing::warn!(upstream, %error, "the hold is not known to the others yet"),
                 }
@@ -139,8 +139,19 @@ impl Throttle {
     }
 
     /// Tells the store that nobody sends for a while. Says whether that is news.
-    async fn hold(&self, registered: &Registered, home: &Home, id: MessageId, hold: &Hold) -> Result<bool, StoreError> {
-        let incident = self.store().hold(home, id, hold).await?;
+    async fn hold(
+        &self,
+        registered: &Registered,
+        home: &Home,
+        id: &mut MessageId,
+        hold: &Hold,
+    ) -> Result<bool, StoreError> {
+        let mut answer = self.store().hold(home, *id, hold).await;
+        if let Some(next) = answer.as_ref().err().and_then(|error| self.process().renamed(*id, error)) {
+            *id = next;
+            answer = self.store().hold(home, *id, hold).await;
+        }
+        let incident = answer?;
         let wait = incident.wait;
         tracing::warn!(upstream = &*registered.upstream.name, ?wait, cause = hold.cause.words(), "refused, all hold");
         self.lines().withhold(home, wait, hold.cause);
@@ -167,7 +178,12 @@ impl Throttle {
         let Some((mut telling, mut lesson)) = self.lessons().begin(home, lesson) else { return Ok(()) };
         loop {
             let turn = self.tellings().turn(home).await;
-            let learned = self.store().learn(home, self.process().next_message(), log, &lesson).await?;
+            let id = self.process().next_message();
+            let mut answer = self.store().learn(home, id, log, &lesson).await;
+            if let Some(next) = answer.as_ref().err().and_then(|error| self.process().renamed(id, error)) {
+                answer = self.store().learn(home, next, log, &lesson).await;
+            }
+            let learned = answer?;
             drop(turn);
             if learned.foreign > 0 {
                 tracing::debug!(upstream = &*upstream.name, units = learned.foreign, "others use the same quota");

@@ -91,7 +91,7 @@ impl Line {
         let costs = self.costs(cost);
         let stamp = self.process.store.at_hand(&self.home, &self.logs, &costs)?;
         drop(state);
-        Some(Slot { stamp, start: now, costs, excess: Duration::ZERO })
+        Some(Slot { stamp, start: now, costs, excess: Duration::ZERO, sender: self.process.id() })
     }
 
     /// Waits for a slot that starts now, for a caller that comes at `joined`.

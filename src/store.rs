@@ -55,7 +55,7 @@ pub(crate) const MAX_SILENCE: i64 = 30_000_000;
 /// 8. Homes do not affect each other.
 /// 9. After the longest span of silence nothing is stored, but a hold or a wider guard that still lasts.
 /// 10. The answer does not depend on the caller's clock.
-/// 11. The same message sent twice acts once, whatever it says.
+/// 11. The same message sent twice acts once, whatever it says, and two senders of one name are told so.
 /// 12. What is at hand is what a message would be granted at once.
 ///
 /// Every call must end: a store that cannot be reached is an error, not a wait. A call that fails may have acted; its

@@ -38,6 +38,8 @@ enum Step {
         ahead: u64,
         /// Hands a slot of these logs back with it.
         back: bool,
+        /// Knows of the last but so many asks of the sender.
+        knows: usize,
         exact: Option<(Exact, i64)>,
     },
     /// The last ask of a sender again, or an outdated one.
@@ -96,11 +98,12 @@ fn step() -> impl Strategy<Value = Step> {
     let runs = prop::collection::vec(run, 0..4);
     let exact = (prop_oneof![Just(Exact::Horizon), Just(Exact::MaxWait)], -1..2_i64);
     let exact = prop::option::weighted(0.3, exact);
+    let knows = prop_oneof![8 => Just(usize::MAX), 2 => 0..3_usize];
     let ahead = prop_oneof![2 => Just(0), 1 => 0..400_000_u64];
     prop_oneof![
-        8 => (1..5_u64, runs, 0..600_000_u64, any::<[bool; 2]>(), 1..8_usize, ahead, exact).prop_map(
-            |(sender, runs, horizon, [insist, back], mask, ahead, exact)| {
-                Step::Ask { sender, runs, horizon, insist, mask, ahead, back, exact }
+        8 => (1..5_u64, runs, 0..600_000_u64, any::<[bool; 2]>(), 1..8_usize, ahead, knows, exact).prop_map(
+            |(sender, runs, horizon, [insist, back], mask, ahead, knows, exact)| {
+                Step::Ask { sender, runs, horizon, insist, mask, ahead, back, knows, exact }
             }
         ),
         1 => (1..5_u64, 0..3_u64).prop_map(|(sender, back)| Step::Again { sender, back }),
@@ -208,7 +211,7 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
         number += 1;
         let id = MessageId::new(number % 2 + 1, number);
         match step {
-            Step::Ask { sender, runs, horizon, insist, mask, ahead, back, exact } => {
+            Step::Ask { sender, runs, horizon, insist, mask, ahead, back, knows, exact } => {
                 let chosen = logs.iter().enumerate().filter(|(index, _)| mask & (1 << index) != 0);
                 let chosen: Vec<Log> = chosen.map(|(_, log)| log.clone()).collect();
                 let chosen: Arc<[Log]> = if chosen.is_empty() { logs.clone().into() } else { chosen.into() };
@@ -216,6 +219,8 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
                 let mut ask = Ask::new(home.clone(), *sender, number, Arc::clone(&chosen), runs);
                 (ask.horizon, ask.insist) = (Duration::from_micros(*horizon), *insist);
                 ask.ahead = Duration::from_micros(*ahead);
+                ask.previous =
+                    asked.iter().rev().filter(|of| of.sender == *sender).nth(*knows).map_or(0, |of| of.number);
                 let same = |(of, _): &(Arc<[Log]>, Slots)| **of == *chosen;
                 if let Some(at) = booked.iter().rposition(same).filter(|_| *back) {
                     ask.back = vec![booked.remove(at).1];

@@ -10,7 +10,7 @@ use super::bounds::Exchange;
 use super::queue::{Slot, Waiter, Wish};
 use super::silence::Silence;
 use super::state::State;
-use crate::error::{Error, StoreError, StoreErrorKind};
+use crate::error::{Error, StoreError};
 use crate::limit::Term;
 use crate::store::{Ask, Grant, HandBack, MAX_CALLERS, MAX_UNITS, Run, Slots};
 
@@ -23,6 +23,25 @@ pub(super) enum Message {
 }
 
 impl Message {
+    /// The name that it is sent under.
+    const fn sender(&self) -> u64 {
+        match self {
+            Self::Ask(ask, _) => ask.sender,
+            Self::HandBack(hand_back) => hand_back.sender,
+        }
+    }
+
+    /// Its number, where the store remembers it by this answer: what changes nothing need not be remembered.
+    fn remembered(&self, grant: Option<&Grant>) -> Option<u64> {
+        match self {
+            Self::Ask(ask, tickets) => {
+                let acted = !ask.back.is_empty() || grant.is_some_and(|grant| grant.leaves_traces(tickets.len()));
+                acted.then_some(ask.number)
+            }
+            Self::HandBack(hand_back) => Some(hand_back.number),
+        }
+    }
+
     /// Whether slots are on their way back with it.
     pub(super) fn hands_back(&self) -> bool {
         match self {
@@ -44,6 +63,8 @@ impl State {
                 _ => (Some(Arc::clone(unanswered)), None),
             };
         }
+        let id = line.process.id();
+        self.surplus.retain(|slot| slot.sender == id);
         let message = if !self.surplus.is_empty() && (self.unknown || !self.queue.has_unslotted()) {
             self.hand_back(line)
         } else if self.queue.has_unslotted() {
@@ -53,7 +74,7 @@ impl State {
             self.ask(line, now)
         } else if self.on_record {
             // Nobody waits any more: an empty ask takes the line off the record, and its claim with it.
-            Message::Ask(new_ask(line, Vec::new()), Vec::new())
+            Message::Ask(self.new_ask(line, Vec::new()), Vec::new())
         } else {
             return (None, None);
         };
@@ -81,7 +102,8 @@ impl State {
         let slots = self.take_surplus(line);
         let number = line.process.next_number();
         let (home, logs) = (line.home.clone(), Arc::clone(&line.logs));
-        Message::HandBack(HandBack::new(home, line.process.id, number, logs, slots))
+        let message = HandBack::new(home, line.process.id(), number, logs, slots);
+        Message::HandBack(HandBack { previous: self.previous, ..message })
     }
 
     fn ask(&mut self, line: &Line, now: Instant) -> Message {
@@ -106,17 +128,21 @@ impl State {
                 }
             }
         }
-        let mut ask = new_ask(line, runs);
+        let mut ask = self.new_ask(line, runs);
         (ask.ahead, ask.back) = (line.ahead(now), self.take_surplus(line));
         let large = line.logs.len() > 1 || ask.runs.first().is_some_and(|run| run.costs.iter().any(|&cost| cost > 1));
         ask.insist = large && tickets.first().is_some_and(|&first| self.put_off == Some(first));
         Message::Ask(ask, tickets)
     }
 
+    fn new_ask(&self, line: &Line, runs: Vec<Run>) -> Ask {
+        Ask { previous: self.previous, ..new_ask(line, runs) }
+    }
+
     /// Takes the store's answer to the message under way.
     pub(super) fn receive(&mut self, reply: Reply, line: &Line, now: Instant, exchange: Exchange) {
         match reply {
-            Err(error) if error.kind() != StoreErrorKind::Outdated => {
+            Err(error) if !error.wants_another_name() => {
                 let source = error.clone();
                 self.silence.get_or_insert_with(|| Silence::new(now)).failed(error, now);
                 // Who wants a slot now or never does not wait for another try.
@@ -127,6 +153,11 @@ impl State {
             reply => {
                 let message = self.unanswered.take();
                 self.silence = None;
+                match (&reply, &message) {
+                    (Err(_), Some(message)) => self.disown(message.sender(), line),
+                    (Ok(grant), Some(message)) => self.previous = message.remembered(grant.as_ref()).unwrap_or(0),
+                    _ => {}
+                }
                 if matches!(message.as_deref(), Some(Message::HandBack(_))) {
                     // There is room now that the last answer knew nothing of.
                     (self.ask_at, self.next_slot) = (None, None);
@@ -152,7 +183,13 @@ impl State {
             let start = placing.place(answer.start);
             for (&ticket, costs) in callers.by_ref().take(answer.callers as usize) {
                 if answer.granted {
-                    slots.push(Slot { stamp: answer.start, start, costs: Arc::clone(costs), excess: placing.excess });
+                    slots.push(Slot {
+                        stamp: answer.start,
+                        start,
+                        costs: Arc::clone(costs),
+                        excess: placing.excess,
+                        sender: ask.sender,
+                    });
                 } else {
                     refused.push((ticket, from_now(answer.start)));
                 }
@@ -237,7 +274,7 @@ impl State {
 
 fn new_ask(line: &Line, runs: Vec<Run>) -> Ask {
     let number = line.process.next_number();
-    let mut ask = Ask::new(line.home.clone(), line.process.id, number, Arc::clone(&line.logs), runs);
+    let mut ask = Ask::new(line.home.clone(), line.process.id(), number, Arc::clone(&line.logs), runs);
     ask.horizon = line.horizon();
     ask
 }

@@ -31,6 +31,8 @@ pub(crate) struct Slot {
     pub(crate) costs: Arc<[u32]>,
     /// By how much it may have started earlier, as the store's clock is not known yet.
     pub(crate) excess: Duration,
+    /// The name that it was booked under.
+    pub(crate) sender: u64,
 }
 
 /// By when a caller wants its slot.
@@ -198,6 +200,12 @@ impl Queue {
         let early = self.slots.partition_point(|slot| slot.start < until);
         let early = self.slots.drain(..early).collect();
         self.without(early)
+    }
+
+    /// Drops every slot: the callers have none any more.
+    pub(crate) fn drop_slots(&mut self) {
+        let all = self.slots.drain(..).collect();
+        self.without(all);
     }
 
     fn without(&mut self, taken: Vec<Slot>) -> Vec<Slot> {

@@ -28,6 +28,8 @@ pub(super) struct State {
     /// When the driver promised to look again.
     look_by: Option<Instant>,
     pub(super) closed: bool,
+    /// The number of the last message that the store is known to remember; zero where none is known.
+    pub(super) previous: u64,
     /// The store has callers of this line on record as waiting.
     pub(super) on_record: bool,
     /// Nobody sends before this, and why.
@@ -96,8 +98,21 @@ impl State {
         true
     }
 
+    /// Lets go of what was booked under a name that another process has, too: either may use it, and a slot that nobody uses breaks
+    /// no limit.
+    pub(super) fn disown(&mut self, sender: u64, line: &Line) {
+        line.process.rename(sender);
+        self.queue.drop_slots();
+        self.surplus.clear();
+        (self.previous, self.on_record) = (0, false);
+        (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
+    }
+
     /// Gives a slot to the next in line, or puts it with those that nobody here wants.
     pub(super) fn give(&mut self, slot: Slot, line: &Line, now: Instant) {
+        if slot.sender != line.process.id() {
+            return;
+        }
         if self.is_held_back(&slot, line, now) || slot.is_stale(now, line.stale_after) {
             self.surplus.push(slot);
         } else {
@@ -208,7 +223,9 @@ impl State {
     /// Tells every caller whose slot has started. A slot that is stale by now is asked for again.
     pub(super) fn hand_out(&mut self, line: &Line, now: Instant) {
         while let Some(slot) = self.queue.pop_started(now) {
-            if slot.is_stale(now, line.stale_after) {
+            if slot.sender != line.process.id() {
+                self.ask_at = None;
+            } else if slot.is_stale(now, line.stale_after) {
                 tracing::debug!(upstream = &*line.upstream, "slot stale, asking again");
                 self.surplus.push(slot);
                 self.ask_at = None;
@@ -237,7 +254,7 @@ impl State {
         if silence.has_failed() && since + MEMORY <= now {
             // The store may have forgotten that it acted: twice, a hand-back would take somebody else's slots, and an ask book
             // more. A wasted slot breaks no limit.
-            (self.unanswered, self.silence) = (None, None);
+            (self.unanswered, self.silence, self.previous) = (None, None, 0);
             if self.queue.is_empty() {
                 self.on_record = false;
                 self.surplus.clear();

@@ -77,7 +77,7 @@ pub(crate) enum Lessoned {
 impl Ledger {
     /// Decides on an ask; `all` is what was told of the whole upstream, where this is the home of a scope.
     pub(crate) fn book(&mut self, now: Stamp, all: Option<&Told>, ask: &Ask) -> Result<Grant, StoreError> {
-        if let Some(seen) = self.seen.recall(now, ask.sender, ask.number)? {
+        if let Some(seen) = self.seen.recall(now, ask.sender, ask.number, ask.previous)? {
             let held = self.told().heed(now, all, &ask.home).held();
             let grant = grant(now, seen.answers.to_vec(), seen.next, held);
             return Ok(Grant { contenders: self.contenders(now, ask.sender), ..grant });
@@ -175,7 +175,7 @@ impl Ledger {
     }
 
     pub(crate) fn hand_back(&mut self, now: Stamp, message: &HandBack) -> Result<(), StoreError> {
-        if self.seen.recall(now, message.sender, message.number)?.is_some() {
+        if self.seen.recall(now, message.sender, message.number, message.previous)?.is_some() {
             return Ok(());
         }
         for slots in &message.slots {
@@ -239,7 +239,7 @@ impl Ledger {
     }
 
     fn heard(&self, now: Stamp, id: MessageId) -> Result<Option<Heard>, StoreError> {
-        self.heard.as_ref().map_or(Ok(None), |heard| Ok(heard.recall(now, id.sender, id.number)?.copied()))
+        self.heard.as_ref().map_or(Ok(None), |heard| Ok(heard.recall(now, id.sender, id.number, 0)?.copied()))
     }
 
     fn note(&mut self, now: Stamp, id: MessageId, memory: i64, heard: Heard) {

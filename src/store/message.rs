@@ -63,6 +63,9 @@ pub struct Ask {
     pub sender: u64,
     /// Larger than that of every earlier message of the same sender to the same home.
     pub number: u64,
+    /// The number of the sender's last message to this home that the store is known to remember; zero where none is known. A
+    /// store that remembers another decides nothing: two processes have one name.
+    pub previous: u64,
     /// The logs that every caller needs a slot in: all or none.
     pub logs: Arc<[Log]>,
     /// The callers, first come first.
@@ -83,7 +86,7 @@ impl Ask {
     pub fn new(home: Home, sender: u64, number: u64, logs: impl Into<Arc<[Log]>>, runs: Vec<Run>) -> Self {
         let horizon = Duration::from_millis(250);
         let (ahead, back) = (Duration::ZERO, Vec::new());
-        Self { home, sender, number, logs: logs.into(), runs, horizon, ahead, back, insist: false }
+        Self { home, sender, number, previous: 0, logs: logs.into(), runs, horizon, ahead, back, insist: false }
     }
 
     /// How far ahead of now it may book.
@@ -146,6 +149,11 @@ impl Grant {
         Self { now, answers, next, held: None, contenders: 0 }
     }
 
+    /// Whether an ask of so many callers has changed anything by this answer.
+    pub(crate) fn leaves_traces(&self, callers: usize) -> bool {
+        (self.answered() as usize) < callers || self.answers.iter().any(|answer| answer.granted)
+    }
+
     /// Callers that have an answer.
     #[must_use]
     pub fn answered(&self) -> u32 {
@@ -163,6 +171,9 @@ pub struct HandBack {
     pub sender: u64,
     /// Larger than that of every earlier message of the same sender to the same home.
     pub number: u64,
+    /// The number of the sender's last message to this home that the store is known to remember; zero where none is known. A
+    /// store that remembers another decides nothing: two processes have one name.
+    pub previous: u64,
     /// The logs that the slots were booked in.
     pub logs: Arc<[Log]>,
     /// What is handed back.
@@ -173,7 +184,7 @@ impl HandBack {
     /// A message that hands back slots of some logs.
     #[must_use]
     pub fn new(home: Home, sender: u64, number: u64, logs: impl Into<Arc<[Log]>>, slots: Vec<Slots>) -> Self {
-        Self { home, sender, number, logs: logs.into(), slots }
+        Self { home, sender, number, previous: 0, logs: logs.into(), slots }
     }
 
     /// For how long the longest log of the message counts an entry.

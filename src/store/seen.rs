@@ -23,11 +23,13 @@ impl<A> Seen<A> {
 }
 
 impl<A> Senders<Seen<A>> {
-    /// The answer to a message that has come before. Refuses one that comes after a later one of its sender.
-    pub(super) fn recall(&self, now: Stamp, sender: u64, number: u64) -> Result<Option<&A>, StoreError> {
+    /// The answer to a message that has come before. Refuses one that comes after a later one of its sender, and one whose sender
+    /// knows of another last message, if of any: two processes have one name.
+    pub(super) fn recall(&self, now: Stamp, sender: u64, number: u64, previous: u64) -> Result<Option<&A>, StoreError> {
         match self.get(sender).filter(|seen| !seen.is_spent(now)) {
             Some(seen) if seen.number > number => Err(StoreError::outdated()),
             Some(seen) if seen.number == number => Ok(Some(&seen.answer)),
+            Some(seen) if previous > 0 && seen.number != previous => Err(StoreError::duplicate()),
             _ => Ok(None),
         }
     }

@@ -31,6 +31,9 @@ fn the_lane_answers_where_there_is_room_for_all_and_nothing_else_to_heed() {
     assert!(!past_the_lane(&mut desk, one));
     desk.number -= 1;
     assert!(past_the_lane(&mut desk, one), "the same message again");
+    desk.previous = desk.number - 1;
+    assert!(!past_the_lane(&mut desk, one), "after the message that is remembered");
+    desk.previous = 0;
     desk.home = "held";
     desk.hold(5);
     assert!(past_the_lane(&mut desk, one), "held");

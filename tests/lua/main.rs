@@ -50,6 +50,7 @@ struct Desk<'a> {
     now: Option<i64>,
     sender: u64,
     number: u64,
+    previous: u64,
     /// The number of the next hold or lesson.
     told: u64,
     horizon: i64,
@@ -69,6 +70,7 @@ impl<'a> Desk<'a> {
             now,
             sender: 1,
             number: 1,
+            previous: 0,
             told: 1,
             horizon: 250_000,
             insist: false,
@@ -97,7 +99,7 @@ impl<'a> Desk<'a> {
         let mut keys = [&*format!("seen:{:x}", self.sender), "told", "told_all", "claim", "asking", "reach"]
             .map(|name| self.key(name))
             .to_vec();
-        let mut args = [self.number, self.sender].map(|number| number.to_string()).to_vec();
+        let mut args = [self.number, self.previous, self.sender].map(|number| number.to_string()).to_vec();
         args.extend([self.horizon.to_string(), u8::from(self.insist).to_string()]);
         args.extend([self.ahead.to_string(), "0".to_owned()]);
         self.logs(logs, &mut keys, &mut args);
@@ -124,7 +126,7 @@ impl<'a> Desk<'a> {
     fn try_hand_back(&mut self, logs: &[&str], slots: &[(i64, &[u32])]) -> Reply {
         let mut keys = vec![self.key(&format!("seen:{:x}", self.sender))];
         keys.extend(logs.iter().map(|name| self.key(&format!("log:{name}"))));
-        let mut args = vec![self.number.to_string(), (60 * SECOND).to_string()];
+        let mut args = vec![self.number.to_string(), self.previous.to_string(), (60 * SECOND).to_string()];
         for (start, units) in slots {
             args.push(start.to_string());
             args.extend(units.iter().map(u32::to_string));

@@ -2,7 +2,7 @@
 
 use outgate::testing::{RedisServer, Reply};
 
-use crate::{Desk, Log, NOW, SECOND, must, texts};
+use crate::{Desk, Log, NOW, Run, SECOND, must, texts};
 
 const FOUR: [Log<'static>; 1] = [("calls", &[(4, SECOND)])];
 
@@ -108,6 +108,35 @@ fn a_message_after_a_later_one_is_outdated() {
     assert_eq!(desk.try_hold(9), outdated);
     assert_eq!(desk.try_learn("points", true, &[]), outdated);
     assert_eq!(desk.usage(&FOUR), [NOW, 1, 0, 0]);
+}
+
+#[test]
+fn of_two_senders_of_one_name_the_second_is_told() {
+    let server = must(RedisServer::start());
+    let one: [Run<'_>; 1] = [(1, None, &[1])];
+    let duplicate = Reply::Error("DUPLICATE another process sends under the same name".to_owned());
+    let two: [Log<'_>; 2] = [FOUR[0], ("points", &[(4, SECOND)])];
+    for supplied in [Some(NOW), None] {
+        let mut desk = Desk::new(&server, if supplied.is_some() { "names" } else { "names by the server" }, supplied);
+        desk.previous = 3;
+        desk.number = 5;
+        desk.book(&FOUR, &one);
+        // The lane, and the general way.
+        for logs in [&FOUR[..], &two] {
+            desk.number = 7;
+            assert_eq!(desk.try_book(logs, &one), duplicate);
+            let newest = desk.newest("log:calls");
+            assert_eq!(desk.try_hand_back(&["calls"], &[(newest, &[1])]), duplicate);
+            assert_eq!((desk.int("LLEN", "log:calls"), desk.int("EXISTS", "log:points")), (1, 0));
+        }
+        desk.number = 5;
+        assert_eq!(desk.book(&FOUR, &one)[2..3], [1], "the same message again has its answer");
+        let lasts = desk.int("PTTL", "seen:1");
+        assert!(supplied.is_some() || (1_000..1_251).contains(&lasts), "and is remembered for no longer: {lasts}");
+        (desk.number, desk.previous) = (7, 5);
+        desk.book(&FOUR, &one);
+        assert_eq!(desk.int("LLEN", "log:calls"), 2, "who knows of it goes on");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod distrust;
 mod ending;
 mod holding;
 mod learning;
+mod names;
 mod order;
 mod pausing;
 mod refusing;

@@ -73,6 +73,9 @@ impl Link {
             Err(error) if error.code() == Some("OUTDATED") => {
                 Err(Failure { error: StoreError::outdated(), heals_by_connecting: false })
             }
+            Err(error) if error.code() == Some("DUPLICATE") => {
+                Err(Failure { error: StoreError::duplicate(), heals_by_connecting: false })
+            }
             Err(error) if Fault::of(&error) == Fault::Lasting => {
                 let unreadable = Unreadable::find(&error, &mut connection, encode).await;
                 Err(Failure { error: self.refused(error, unreadable), heals_by_connecting: false })

@@ -32,7 +32,7 @@ impl<'a> Wire<'a> {
         cmd.arg(keys.of("claim")).arg(keys.of("asking")).arg(keys.of("reach"));
         keys.logs(cmd, &ask.logs);
         self.now(cmd);
-        cmd.arg(ask.number).arg(ask.sender).arg(micros(ask.horizon)).arg(u8::from(ask.insist));
+        cmd.arg(ask.number).arg(ask.previous).arg(ask.sender).arg(micros(ask.horizon)).arg(u8::from(ask.insist));
         cmd.arg(micros(ask.ahead)).arg(ask.back.len());
         for slots in &ask.back {
             slot(cmd, slots);
@@ -55,7 +55,7 @@ impl<'a> Wire<'a> {
         cmd.arg(1 + message.logs.len()).arg(keys.seen(message.sender));
         keys.logs(cmd, &message.logs);
         self.now(cmd);
-        cmd.arg(message.number).arg(message.retention().clamp(1, MAX_MEMORY));
+        cmd.arg(message.number).arg(message.previous).arg(message.retention().clamp(1, MAX_MEMORY));
         for slots in &message.slots {
             slot(cmd, slots);
         }
@@ -298,7 +298,7 @@ mod tests {
     fn an_ask_is_written_as_the_header_of_book_lua_says() {
         let mut cmd = redis::cmd("EVALSHA");
         let slots = vec![Slots::new(2, Stamp::from_micros(90), [2])];
-        let ask = Ask { ahead: Duration::from_millis(40), back: slots, ..ask() };
+        let ask = Ask { previous: 3, ahead: Duration::from_millis(40), back: slots, ..ask() };
         Wire::new("outgate", None).book(&mut cmd, &ask);
         let words: Vec<_> = cmd
             .args_iter()
@@ -311,7 +311,7 @@ mod tests {
         let keys = keys.map(|key| format!("outgate:v1:{{up}}{key}"));
         assert_eq!(words[1], "7");
         assert_eq!(words[2..9], keys);
-        let rest = ["", "7", "255", "250000", "0", "40000", "1", "90", "4", "1", "5", "1000", "3", "1000", "2"];
+        let rest = ["", "7", "3", "255", "250000", "0", "40000", "1", "90", "4", "1", "5", "1000", "3", "1000", "2"];
         assert_eq!(words[9..], rest);
     }
 

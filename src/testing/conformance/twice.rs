@@ -6,18 +6,18 @@ use super::Subject;
 use super::desk::{Desk, at, fresh_home, granted, log};
 use super::history::History;
 use super::law::Law;
-use crate::store::{Grant, Hold, Home, Incident, Learned, Lesson, Report, Run, Slots};
+use crate::store::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Report, Run, Slots};
 use crate::{StoreErrorKind, Term};
 
 const HISTORIES: u64 = 30;
 
-/// The same message sent twice acts once, whatever it says.
+/// The same message sent twice acts once, whatever it says, and two senders of one name are told so.
 ///
 /// Random histories in which every message comes twice at once and again later: every answer is what it was, and nothing
 /// else differs from the history in which it came once. And a message that comes after a later one of its sender does not
 /// act at all, for as long as it could do harm.
 pub async fn law_11(subject: &dyn Subject) {
-    let law = Law::new(11, "the same message sent twice acts once, whatever it says");
+    let law = Law::new(11, "the same message sent twice acts once, and two senders of one name are told so");
     for seed in 0..HISTORIES {
         let (store, clock) = (subject.store(), subject.clock());
         let mut history = History { law, store, clock, home: fresh_home(law), seed, shift: 0, twice: false };
@@ -29,6 +29,7 @@ pub async fn law_11(subject: &dyn Subject) {
     an_equal_slot_of_somebody_else_stays(law, subject).await;
     what_comes_after_a_later_message_does_not_act(law, subject).await;
     a_late_copy_takes_nobody_else_s_slot(law, subject).await;
+    two_senders_of_one_name_are_told(law, subject).await;
     a_refusal_told_twice_is_one_of_a_row(law, subject).await;
     a_refusal_told_twice_widens_the_guard_once(law, subject).await;
     what_others_use_is_entered_once(law, subject).await;
@@ -151,4 +152,30 @@ async fn what_others_use_is_entered_once(law: Law, subject: &dyn Subject) {
     }
     let foreign = desk.usage().await[0].terms[0].foreign;
     law.equal(&foreign, &0, "a message that comes again lengthens nothing");
+}
+
+async fn two_senders_of_one_name_are_told(law: Law, subject: &dyn Subject) {
+    subject.clock().set(at(0));
+    let mut desk = Desk::new(law, subject.store(), [log("calls", 9, 1_000_000)]);
+    let mut ask = |previous| Ask { previous, ..desk.ask(1, vec![Run::new(1, [1])]) };
+    let first = ask(0);
+    let [second, clone] = [ask(first.number), ask(first.number)];
+    let [third, unsure] = [ask(second.number), ask(0)];
+    let back = HandBack { previous: first.number, ..desk.returning(1, vec![Slots::new(1, at(0), [1])]) };
+    desk.send(&first).await;
+    let granted = desk.send(&second).await;
+    let duplicate = Err(StoreErrorKind::Duplicate);
+    let answer = subject.store().book(&clone).await.map_err(|error| error.kind());
+    law.equal(&answer, &duplicate, "an ask after a message that its sender knows nothing of");
+    let answer = subject.store().hand_back(&back).await.map_err(|error| error.kind());
+    law.equal(&answer, &duplicate.map(drop), "a hand-back after a message that its sender knows nothing of");
+    law.equal(&desk.used().await, &vec![2], "neither acted");
+    law.equal(&desk.send(&second).await, &granted, "a message that comes again has its answer");
+    desk.send(&third).await;
+    desk.send(&unsure).await;
+    law.equal(&desk.used().await, &vec![4], "who knows of the last message, or of none, goes on");
+    subject.clock().set(at(61_000_000));
+    let late = Ask { previous: first.number, ..desk.ask(1, vec![Run::new(1, [1])]) };
+    desk.send(&late).await;
+    law.equal(&desk.used().await, &vec![1], "what is forgotten is no other's");
 }
