@@ -8,7 +8,8 @@
 -- KEYS[4] claim    a caller of large cost that nobody may overtake
 -- KEYS[5] asking   processes with callers that wait, by when the entry lapses
 -- KEYS[6] reach    how far ahead the process books whose answers take longest
--- KEYS[7..] logs   one list of start times for each log
+-- KEYS[7] clock    by how much log time differs from the server's clock
+-- KEYS[8..] logs   one list of start times for each log
 -- ARGV[1] now      stamp, or empty for the server's clock
 -- ARGV[2] number   of this message in the sender's stream
 -- ARGV[3] previous number of the last message that the sender knows to be remembered, or 0
@@ -16,7 +17,9 @@
 -- ARGV[5] horizon  µs
 -- ARGV[6] insist   1: the first caller was put off before
 -- ARGV[7] ahead    µs: no start before that is of use, as the answer takes as long to arrive
--- ARGV[8] back     count of slots to hand back, then for each: start (stamp), units in each log; then for each log: count of
+-- ARGV[8] known    the newest log time that the sender was told, or empty
+-- ARGV[9] latest   what log time is now at the latest, or empty: the clock has leapt ahead of what the sender knows of it
+-- ARGV[10] back    count of slots to hand back, then for each: start (stamp), units in each log; then for each log: count of
 --           terms, then quota and span (µs) of each; then for each run: callers, longest wait (µs, or empty), cost in each log
 -- Returns {now, number, next, held, cause, contenders, (granted, start, callers)...}: stamp; of this message; µs from now until
 --         the first caller without an answer may start; µs from now until a hold ends, and its cause; other processes that wait;
@@ -24,10 +27,13 @@
 -- Errors: OUTDATED a later message of this sender has been seen; DUPLICATE two have its name; GARBAGE an entry is no time
 -- Cost: O(callers) when slots are scarce, O(1) reads and one push when they are not
 local seen_key, told_key, told_all_key, claim_key, asking_key, reach_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local now, expires = clock(ARGV[1])
+local clock_key, now, known, latest = KEYS[7], ARGV[1], tonumber(ARGV[8]), tonumber(ARGV[9])
 local number, previous, sender, horizon = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local insist, ahead, back = ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8])
+local insist, ahead, back = ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[10])
 local keys, args = KEYS, ARGV
+
+local expires
+now, expires = log_time(now, clock_key, known, latest)
 
 local MAX_MEMORY, MAX_SILENCE, TRIM_SLACK, PIECE = 60000000, 30000000, 64, 1000
 
@@ -35,6 +41,7 @@ local MAX_MEMORY, MAX_SILENCE, TRIM_SLACK, PIECE = 60000000, 30000000, 64, 1000
 local state = redis.call('MGET', seen_key, told_key, told_all_key, claim_key, reach_key)
 local others = redis.call('ZCOUNT', asking_key, '(' .. text(now), '+inf')
 -- MGET is silent about a key of another type, which might hide a hold; GET is not.
+if present and present > 0 then present = present - redis.call('EXISTS', clock_key) end
 present = present or redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key, reach_key)
 for i = 2, 5 do
   if state[i] then present = present - 1 end
@@ -82,22 +89,22 @@ local far = state[5] and cmsgpack.unpack(state[5]) -- reach, lapse
 if far and far[2] <= now then far = nil end
 
 -- Hand back. Remembered first, since an entry that is no time ends this halfway.
-local width = #keys - 5
-local logs, retention, last_back, at = {}, 0, now, 9 + back * width
+local width = #keys - 6
+local logs, retention, last_back, at = {}, 0, now, 11 + back * width
 if back > 0 then
   remember(seen_key, number, now, math.max(now + MAX_MEMORY, remembered), expires, { now })
-  for slot = 9, at - 1, width do
+  for slot = 11, at - 1, width do
     last_back = math.max(last_back, tonumber(args[slot]))
-    for i = 7, #keys do take_out(keys[i], args[slot], tonumber(args[slot + i - 6]), expires) end
+    for i = 8, #keys do take_out(keys[i], args[slot], tonumber(args[slot + i - 7]), expires) end
   end
 end
 
 -- Read the logs.
-for i = 7, #keys do
+for i = 8, #keys do
   local terms, span, quota
   terms, span, quota, at = read_terms(args, at + 1, tonumber(args[at]), heeded.widened)
   local log = open_log(keys[i], terms, 1, heeded)
-  log.retention, log.quota, logs[i - 6] = span, quota, log
+  log.retention, log.quota, logs[i - 7] = span, quota, log
   if span > retention then retention = span end
 end
 
@@ -277,11 +284,11 @@ if ahead > 0 and ahead + horizon == reach and (granted > 0 or waiting) then
   if expires then redis.call('PEXPIRE', reach_key, text(math.ceil((promised + ahead - now) / 1000))) end
 end
 if granted > 0 or waiting or was_asking or back > 0 then
-  local told = { next }
-  for i = 1, #answers do told[i + 1] = answers[i] end
+  local answered_with = { next }
+  for i = 1, #answers do answered_with[i + 1] = answers[i] end
   -- Not for less long than the message before: a late copy of that must not act.
   local stamp = math.max(now + math.min(retention + math.max(reach, last_back - now), MAX_MEMORY), remembered)
-  remember(seen_key, number, now, stamp, expires, told)
+  remember(seen_key, number, now, stamp, expires, answered_with)
 end
 for i = 1, long and #long or 0 do
   -- By time only: a log cut to a count would forget a call that counts again once a later slot is handed back. Last, since this

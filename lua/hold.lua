@@ -4,6 +4,7 @@
 --
 -- KEYS[1] seen     the sender's last hold or lesson, and its answer
 -- KEYS[2] told     by the upstream, of a scope, or of the whole upstream
+-- KEYS[3] clock    by how much log time differs from the server's clock
 -- ARGV[1] now      stamp, or empty for the server's clock
 -- ARGV[2] number   of this message in the sender's stream
 -- ARGV[3] recovery µs after the hold in which calls come slower
@@ -14,11 +15,13 @@
 -- Returns {now, held, first}: stamp; µs from now until the hold ends; 1 where this refusal began it
 -- Errors: OUTDATED a later hold or lesson of this sender has been seen
 -- Cost: O(1)
-local seen_key, told_key = KEYS[1], KEYS[2]
-local now, expires = clock(ARGV[1])
+local seen_key, told_key, clock_key, now = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local number, recovery, cause = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local memory, started = tonumber(ARGV[5]), tonumber(ARGV[6])
 local keys, args = KEYS, ARGV
+
+local expires
+now, expires = log_time(now, clock_key)
 
 local MAX_MEMORY = 60000000
 

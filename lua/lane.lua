@@ -6,14 +6,14 @@
 local present
 do
   local seen_key, told_key, told_all_key, claim_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-  local asking_key, reach_key, log_key = KEYS[5], KEYS[6], KEYS[7]
-  local run = 10 + 2 * ARGV[9]
-  local alone = ARGV[7] == '0' and ARGV[8] == '0' and not KEYS[8] and not ARGV[run + 3]
+  local asking_key, reach_key, clock_key, log_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+  local run = 12 + 2 * ARGV[11]
+  local alone = ARGV[7] == '0' and ARGV[9] == '' and ARGV[10] == '0' and not KEYS[9] and not ARGV[run + 3]
   local callers, cost = tonumber(ARGV[run]), tonumber(ARGV[run + 2])
   local MAX_MEMORY, TRIM_SLACK, PIECE = 60000000, 64, 1000
 
   if callers and alone and callers * cost >= 1 and callers * cost <= PIECE then
-    present = redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key, reach_key)
+    present = redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key, reach_key, clock_key)
   end
   if present == 0 then
     -- The stamp as text is put together from what the server tells: to format a number takes as long as a command.
@@ -27,7 +27,8 @@ do
     local last = redis.call('LINDEX', log_key, '-1')
     local newest = tonumber(last or nil)
     local room, long, retention, largest = not last or (newest and newest >= oldest and newest <= now), false, 0, 0
-    for at = 10, run - 1, 2 do
+    room = room and now >= (tonumber(ARGV[8]) or now)
+    for at = 12, run - 1, 2 do
       local quota, span = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
       local n = quota - units + 1
       local found, entry = last, newest

@@ -6,6 +6,7 @@
 -- KEYS[2] told     by the upstream, of this scope: holds the foreign use
 -- KEYS[3] told_all of the whole upstream: holds the guard; the same where there is no scope
 -- KEYS[4] log      that the reports are about
+-- KEYS[5] clock    by how much log time differs from the server's clock
 -- ARGV[1] now      stamp, or empty for the server's clock
 -- ARGV[2] number   of this message in the sender's stream
 -- ARGV[3] started  stamp of the call's start, or empty for now
@@ -17,11 +18,14 @@
 -- Returns {now, foreign, widened}: stamp; units now entered, of the term with the most; thousandths by which spans are wider
 -- Errors: OUTDATED a later hold or lesson of this sender has been seen; GARBAGE the log holds what is no time
 -- Cost: O(log of the entries) for each report
-local seen_key, told_key, told_all_key, log_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local now, expires = clock(ARGV[1])
-local number, started, late = tonumber(ARGV[2]), tonumber(ARGV[3]) or now, tonumber(ARGV[4])
+local seen_key, told_key, told_all_key, log_key, clock_key, now = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1]
+local number, started, late = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local refused, memory = ARGV[5] == '1', tonumber(ARGV[6])
 local keys, args = KEYS, ARGV
+
+local expires
+now, expires = log_time(now, clock_key)
+started = started or now
 
 local FIRST_WIDENING, MAX_WIDENING, STEPS, MAX_MEMORY = 50, 1000, 16, 60000000
 

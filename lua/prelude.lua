@@ -4,18 +4,39 @@
 -- No entry is as old as this: by the server's clock none is of before 2001.
 local oldest = -9e15
 
--- The server's clock, or the one that a test supplies. Under a supplied clock no key expires: the server would count on its own.
-local function clock(supplied)
-  if supplied ~= '' then return tonumber(supplied), false end
-  local time = redis.call('TIME')
-  oldest = 1e15
-  return tonumber(time[1]) * 1000000 + tonumber(time[2]), true
-end
-
 -- Calls resume at this fraction of the limits' rate after a hold; no start is put further away than FAR.
 local RESUMED, FAR = 10, 1e15
 -- A slot with more newer entries than this is not handed back.
 local MAX_DEPTH = 10000
+-- For how long, in ms, a correction of the clock is kept: longer than any log.
+local MAX_CORRECTED = 2764800000
+
+-- By how much log time differs from the server's clock, which may step: expiries count on the clock.
+local correction = 0
+
+-- The log time of an upstream: the server's clock, or the one that a test supplies, corrected so that it never runs backwards. Under
+-- a supplied clock no key expires: the server would count on its own.
+--
+-- Whoever asks says the newest log time that is `known` to it: no less may it be now. And where the clock has leapt ahead of all that a
+-- process knows of it, that process says by when it is at the `latest`.
+local function log_time(supplied, clock_key, known, latest)
+  local time, expires = tonumber(supplied), supplied == ''
+  if expires then
+    local parts = redis.call('TIME')
+    time, oldest = parts[1] * 1000000 + parts[2], 1e15
+  end
+  correction = tonumber(redis.call('GET', clock_key) or 0)
+  local now = math.max(math.min(time + correction, latest or 9e15), known or -9e15)
+  if now ~= time + correction then
+    correction = now - time
+    if not expires then
+      redis.call('SET', clock_key, string.format('%d', correction))
+    else
+      redis.call('SET', clock_key, string.format('%d', correction), 'PX', MAX_CORRECTED)
+    end
+  end
+  return now, expires
+end
 
 local function text(us) return string.format('%d', us) end
 
@@ -195,12 +216,12 @@ end
 local function kept_ms(key, newest)
   local expiry = redis.call('PEXPIRETIME', key)
   if expiry < 0 or not newest then return 0 end
-  return expiry - math.floor(newest / 1000)
+  return expiry - math.floor((newest - correction) / 1000)
 end
 
 -- Lets a log expire when its newest entry stops counting.
 local function expire_log(key, newest, ms)
-  redis.call('PEXPIREAT', key, text(math.floor(newest / 1000) + ms))
+  redis.call('PEXPIREAT', key, text(math.floor((newest - correction) / 1000) + ms))
 end
 
 -- Takes units that start at a time out of a log again. LREM walks from the tail: what lies deep, or is not there, would cost it

@@ -3,6 +3,7 @@
 pub(crate) mod bounds;
 pub(crate) mod crowd;
 mod driver;
+pub(crate) mod log_time;
 mod message;
 pub(crate) mod pace;
 pub(crate) mod queue;
@@ -20,6 +21,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::crowd::Crowd;
 use self::driver::Driver;
+use self::log_time::LogTime;
 use self::message::micros;
 use self::pace::Rest;
 use self::queue::{Slot, Waiter, Wish};
@@ -42,6 +44,7 @@ pub(crate) struct Line {
     stale_after: Duration,
     /// Everybody who waits for the upstream.
     crowd: Arc<Crowd>,
+    time: Arc<LogTime>,
     state: Mutex<State>,
     /// Whoever drives in a caller's own task, while its message is under way.
     by_hand: Mutex<Option<Driver>>,
@@ -70,6 +73,7 @@ impl Line {
             one: Arc::clone(&registered.one),
             stale_after: registered.stale_after,
             crowd: Arc::clone(&registered.crowd),
+            time: Arc::clone(&registered.time),
             state: Mutex::default(),
             by_hand: Mutex::default(),
             nudge: Notify::new(),
@@ -227,19 +231,19 @@ impl Line {
         // Of slots that come one by one none may pass while everybody rests.
         let turns = if interval < self.process.horizon { contenders.saturating_add(1) } else { 0 };
         let turn = interval.saturating_mul(turns);
-        let (ahead, round_trip) = (self.ahead(now), self.process.round_trip());
+        let (ahead, round_trip) = (self.ahead(now), self.time.round_trip());
         let answer = round_trip.max(ahead + round_trip / 2);
         Rest { next, horizon: self.horizon(), turn, answer }
     }
 
     /// How far ahead slots are booked: further where every answer takes long, else slots would run out meanwhile.
     fn horizon(&self) -> Duration {
-        self.process.horizon.max(self.process.round_trip() * 5 / 4)
+        self.process.horizon.max(self.time.round_trip() * 5 / 4)
     }
 
     /// How far ahead of now a start has to be, so that it has not passed when the answer is here.
     pub(crate) fn ahead(&self, now: Instant) -> Duration {
-        self.process.ahead(self.stale_after, now)
+        self.time.ahead(self.stale_after, now)
     }
 
     /// Bounds of the store's clock no wider than this place slots well enough.

@@ -1,14 +1,10 @@
 //! What all lines of one process share: the store, and the process's name there.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::error::StoreError;
-use crate::line::bounds::{Bounds, Exchange, Placing};
-use crate::log::Stamp;
 use crate::store::{MessageId, Store};
 
 /// Numbers of messages are up to so many bits apart. A store reads them as floats, of 53 bits.
@@ -24,8 +20,6 @@ pub(crate) struct Process {
     numbers: AtomicU64,
     /// When it began, by the machine's own clock.
     epoch: std::time::Instant,
-    /// What is known of the store's clock.
-    bounds: Mutex<Bounds>,
 }
 
 impl Process {
@@ -36,7 +30,7 @@ impl Process {
     /// When the operating system gives no randomness.
     pub(crate) fn new(store: Arc<dyn Store>, horizon: Duration) -> Result<Self, getrandom::Error> {
         let (id, numbers) = (AtomicU64::new(getrandom::u64()?), AtomicU64::new(0));
-        Ok(Self { store, id, horizon, numbers, epoch: std::time::Instant::now(), bounds: Mutex::default() })
+        Ok(Self { store, id, horizon, numbers, epoch: std::time::Instant::now() })
     }
 
     /// What the store calls it.
@@ -74,30 +68,6 @@ impl Process {
     /// The next message about what an upstream told. Of one home they are sent one after another.
     pub(crate) fn next_message(&self) -> MessageId {
         MessageId::new(self.id(), self.next_number())
-    }
-
-    /// Takes note of an exchange with the store, and says where the stamps of its reply lie.
-    pub(crate) fn exchanged(&self, exchange: Exchange, stamp: Stamp, fine: Duration) -> Placing {
-        self.bounds().exchanged(exchange, stamp, fine)
-    }
-
-    /// How many more exchanges it takes until slots can be placed.
-    pub(crate) fn missing_exchanges(&self, fine: Duration) -> u32 {
-        self.bounds().missing(fine)
-    }
-
-    /// How far ahead of now to ask for slots that may be used so late.
-    pub(crate) fn ahead(&self, tolerated: Duration, now: Instant) -> Duration {
-        self.bounds().ahead(tolerated, now)
-    }
-
-    /// What an answer takes at best.
-    pub(crate) fn round_trip(&self) -> Duration {
-        self.bounds().round_trip()
-    }
-
-    fn bounds(&self) -> MutexGuard<'_, Bounds> {
-        self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

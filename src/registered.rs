@@ -7,6 +7,7 @@ use crate::breaker::Breaker;
 use crate::error::ConfigError;
 use crate::limit::Limit;
 use crate::line::crowd::Crowd;
+use crate::line::log_time::LogTime;
 use crate::line::pace::stale_after_all;
 use crate::lines::Key;
 use crate::retry::Budget;
@@ -27,6 +28,7 @@ pub(crate) struct Registered {
     pub(crate) home: Home,
     pub(crate) stale_after: Duration,
     pub(crate) crowd: Arc<Crowd>,
+    pub(crate) time: Arc<LogTime>,
     pub(crate) budget: Budget,
     pub(crate) breaker: Option<Breaker>,
 }
@@ -45,7 +47,8 @@ impl Registered {
         let budget = Budget::new(upstream.retry_share);
         let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
         let breaker = upstream.break_after.map(new);
-        Ok(Arc::new(Self { index, upstream, logs, one: [1].into(), home, stale_after, crowd, budget, breaker }))
+        let (one, time) = ([1].into(), Arc::new(LogTime::new()));
+        Ok(Arc::new(Self { index, upstream, logs, one, home, stale_after, crowd, time, budget, breaker }))
     }
 
     /// The home of the callers of a scope.

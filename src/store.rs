@@ -1,5 +1,6 @@
 //! What a throttle asks of the place where its logs are kept, and the laws that every such place obeys.
 
+mod correction;
 mod decision;
 mod foreign;
 mod hold;
@@ -57,6 +58,8 @@ pub(crate) const MAX_SILENCE: i64 = 30_000_000;
 /// 10. The answer does not depend on the caller's clock.
 /// 11. The same message sent twice acts once, whatever it says, and two senders of one name are told so.
 /// 12. What is at hand is what a message would be granted at once.
+/// 13. The time of an upstream's logs is never earlier than what an ask knows of it, and no later than an ask says that it is at the
+///     latest, however the store's clock steps.
 ///
 /// Every call must end: a store that cannot be reached is an error, not a wait. A call that fails may have acted; its
 /// caller sends the same message, with the same number, again.

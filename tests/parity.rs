@@ -36,6 +36,8 @@ enum Step {
         insist: bool,
         mask: usize,
         ahead: u64,
+        /// What its process says of the time: what it was told last, and by how much later than the clock it is at the latest.
+        time: (bool, Option<i64>),
         /// Hands a slot of these logs back with it.
         back: bool,
         /// Knows of the last but so many asks of the sender.
@@ -100,10 +102,11 @@ fn step() -> impl Strategy<Value = Step> {
     let exact = prop::option::weighted(0.3, exact);
     let knows = prop_oneof![8 => Just(usize::MAX), 2 => 0..3_usize];
     let ahead = prop_oneof![2 => Just(0), 1 => 0..400_000_u64];
+    let time = (any::<bool>(), prop::option::weighted(0.1, -3_000_000..100_000_i64));
     prop_oneof![
-        8 => (1..5_u64, runs, 0..600_000_u64, any::<[bool; 2]>(), 1..8_usize, ahead, knows, exact).prop_map(
-            |(sender, runs, horizon, [insist, back], mask, ahead, knows, exact)| {
-                Step::Ask { sender, runs, horizon, insist, mask, ahead, back, knows, exact }
+        8 => (1..5_u64, runs, 0..600_000_u64, any::<[bool; 2]>(), 1..8_usize, ahead, time, knows, exact).prop_map(
+            |(sender, runs, horizon, [insist, back], mask, ahead, time, knows, exact)| {
+                Step::Ask { sender, runs, horizon, insist, mask, ahead, time, back, knows, exact }
             }
         ),
         1 => (1..5_u64, 0..3_u64).prop_map(|(sender, back)| Step::Again { sender, back }),
@@ -116,7 +119,7 @@ fn step() -> impl Strategy<Value = Step> {
             |(which, reports, started, late, [refused, all])| Step::Learn { which, reports, started, late, refused, all }
         ),
         1 => Just(Step::Usage),
-        6 => prop_oneof![0..50_000_i64, 0..2_000_000_i64, -200_000..0_i64, Just(100_000_000_i64)]
+        6 => prop_oneof![0..50_000_i64, 0..2_000_000_i64, -200_000..0_i64, Just(100_000_000_i64), Just(-10_000_000_i64)]
             .prop_map(|micros| Step::Jump { micros }),
         2 => (any::<usize>(), -1..2_i64).prop_map(|(which, beside)| Step::JumpToEnd { which, beside }),
     ]
@@ -203,6 +206,7 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
     let mut said = Vec::new();
     let mut number = 0;
     let mut promised = EPOCH;
+    let mut newest = None;
     let mut asked: Vec<Ask> = Vec::new();
     let mut tellings: Vec<Telling> = Vec::new();
     let mut booked: Vec<(Arc<[Log]>, Slots)> = Vec::new();
@@ -211,7 +215,7 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
         number += 1;
         let id = MessageId::new(number % 2 + 1, number);
         match step {
-            Step::Ask { sender, runs, horizon, insist, mask, ahead, back, knows, exact } => {
+            Step::Ask { sender, runs, horizon, insist, mask, ahead, time, back, knows, exact } => {
                 let chosen = logs.iter().enumerate().filter(|(index, _)| mask & (1 << index) != 0);
                 let chosen: Vec<Log> = chosen.map(|(_, log)| log.clone()).collect();
                 let chosen: Arc<[Log]> = if chosen.is_empty() { logs.clone().into() } else { chosen.into() };
@@ -219,6 +223,8 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
                 let mut ask = Ask::new(home.clone(), *sender, number, Arc::clone(&chosen), runs);
                 (ask.horizon, ask.insist) = (Duration::from_micros(*horizon), *insist);
                 ask.ahead = Duration::from_micros(*ahead);
+                ask.known = newest.filter(|_| time.0);
+                ask.latest = time.1.map(|later| Stamp::from_micros(clock.now().as_micros() + later));
                 ask.previous =
                     asked.iter().rev().filter(|of| of.sender == *sender).nth(*knows).map_or(0, |of| of.number);
                 let same = |(of, _): &(Arc<[Log]>, Slots)| **of == *chosen;
@@ -236,6 +242,7 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
                 let grant = store.book(&ask).await;
                 if let Ok(grant) = &grant {
                     promised = grant.next.as_micros();
+                    newest = newest.max(Some(grant.now));
                     let costs = ask.runs.iter().flat_map(|run| vec![Arc::clone(&run.costs); run.callers as usize]);
                     let starts = grant.answers.iter().flat_map(|answer| vec![*answer; answer.callers as usize]);
                     for (costs, answer) in costs.zip(starts).filter(|(_, answer)| answer.granted) {

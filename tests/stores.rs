@@ -126,6 +126,7 @@ laws! {
     law_10 the_answer_does_not_depend_on_the_clock_of_the_caller
     law_11 the_same_message_sent_twice_acts_once
     law_12 what_is_at_hand_is_what_a_message_would_be_granted_at_once
+    law_13 log_time_is_as_asks_know_it_however_the_clock_steps
     check_all all_laws_hold_one_after_another_on_the_same_store
 }
 

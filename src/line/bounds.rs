@@ -17,6 +17,10 @@ const ENOUGH: u32 = 4;
 /// How many exchanges say what the next may take, and for how long.
 const RECENT: usize = 16;
 const MEMORY: Duration = Duration::from_secs(10);
+/// A clock that is ahead of what is known by more than this, in microseconds, has leapt.
+const LEAP: i64 = 5_000;
+/// One that stays ahead for so long is believed.
+const BELIEVED: Duration = Duration::from_secs(1);
 /// Clocks drift and are slewed by 1 µs in so many at most.
 const DRIFT: i64 = 2_000;
 /// Starts move towards earlier by 1 µs in so many at most: whoever moves faster comes too close to what it has just sent, and to
@@ -42,6 +46,8 @@ pub(crate) struct Bounds {
     /// What stamps are placed by, once the bounds are known.
     offset: Option<i64>,
     recent: VecDeque<Recent>,
+    /// When a reply was first seen that lay ahead of all that is known: the store's clock has leapt.
+    leapt_at: Option<Instant>,
 }
 
 /// One exchange.
@@ -80,7 +86,40 @@ impl Placing {
 
 impl Bounds {
     /// Takes note of an exchange, and says where its stamps lie. Bounds no wider than `fine` are narrow.
-    pub(crate) fn exchanged(&mut self, exchange: Exchange, stamp: Stamp, fine: Duration) -> Placing {
+    ///
+    /// `None`: the store's clock has leapt ahead of what is known, and nothing is learned of that. Where it does not come back it is
+    /// believed in the end.
+    pub(crate) fn exchanged(&mut self, exchange: Exchange, stamp: Stamp, fine: Duration) -> Option<Placing> {
+        if self.offset.is_some() && self.latest(exchange.arrived).is_some_and(|latest| stamp > latest.plus(LEAP)) {
+            let leapt_at = *self.leapt_at.get_or_insert(exchange.sent);
+            if exchange.sent.saturating_duration_since(leapt_at) < BELIEVED {
+                return None;
+            }
+            return Some(self.begin_anew(exchange, stamp, fine));
+        }
+        self.leapt_at = None;
+        Some(self.learn(exchange, stamp, fine))
+    }
+
+    /// Forgets all before an exchange.
+    pub(crate) fn begin_anew(&mut self, exchange: Exchange, stamp: Stamp, fine: Duration) -> Placing {
+        (self.exchanges, self.offset, self.leapt_at) = (0, None, None);
+        self.learn(exchange, stamp, fine)
+    }
+
+    /// What the store's clock shows at `now` at the latest, by all that is known.
+    fn latest(&self, now: Instant) -> Option<Stamp> {
+        let own = micros(now.saturating_duration_since(self.epoch?));
+        let drift = (own - self.at).max(0) / DRIFT;
+        Some(Stamp::from_micros(own.saturating_add(self.hi).saturating_add(drift)))
+    }
+
+    /// The same, where the clock has leapt ahead of it.
+    pub(crate) fn latest_before_leap(&self, now: Instant) -> Option<Stamp> {
+        self.leapt_at.and_then(|_| self.latest(now))
+    }
+
+    fn learn(&mut self, exchange: Exchange, stamp: Stamp, fine: Duration) -> Placing {
         let epoch = *self.epoch.get_or_insert(exchange.sent);
         let own = |at: Instant| micros(at.saturating_duration_since(epoch));
         let (left, arrived, stamped) = (own(exchange.sent), own(exchange.arrived), stamp.as_micros());
@@ -186,7 +225,7 @@ mod tests {
             let (sent, stamped, arrived) = (self.now, self.now + there, self.now + there + back);
             let exchange = Exchange { sent: self.own(sent), arrived: self.own(arrived) };
             let stamp = Stamp::from_micros(stamped + self.offset);
-            let placing = self.bounds.exchanged(exchange, stamp, FINE);
+            let placing = self.bounds.exchanged(exchange, stamp, FINE).expect("no leap");
             let placed = micros(placing.place(stamp).saturating_duration_since(self.epoch));
             self.now = arrived;
             (placed - stamped, placing)
@@ -253,8 +292,8 @@ mod tests {
     }
 
     #[test]
-    fn a_step_begins_the_bounds_anew() {
-        for step in [-3_600_000 * MS, -200 * MS, 200 * MS, 10_000 * MS] {
+    fn a_step_back_begins_the_bounds_anew() {
+        for step in [-3_600_000 * MS, -200 * MS, -MS] {
             let mut process = Process::new();
             process.exchange(100, 100);
             process.offset += step;
@@ -262,6 +301,34 @@ mod tests {
             let (late, placing) = process.exchange(100, 100);
             assert_eq!((late, placing.excess), (0, Duration::ZERO), "{step}");
         }
+    }
+
+    #[test]
+    fn a_leap_ahead_is_not_believed_for_a_second_and_told_meanwhile() {
+        let mut process = Process::new();
+        process.exchange(100, 100);
+        let before = process.offset;
+        process.offset += 10_000 * MS;
+        for (after, believed) in [(100, false), (500, false), (1_099, false), (1_100, true)] {
+            let now = process.own(after * MS);
+            let stamp = Stamp::from_micros(after * MS + process.offset);
+            let placing = process.bounds.exchanged(Exchange { sent: now, arrived: now }, stamp, FINE);
+            assert_eq!(placing.is_some(), believed, "{after}");
+            let told = process.bounds.latest_before_leap(now).map(|latest| latest.as_micros() - after * MS - before);
+            assert!(
+                if believed { told.is_none() } else { told.is_some_and(|over| (0..MS).contains(&over)) },
+                "{told:?}"
+            );
+        }
+        let mut process = Process::new();
+        process.exchange(100, 100);
+        process.offset += 10_000 * MS;
+        let now = process.own(MS);
+        let stamp = Stamp::from_micros(MS + process.offset);
+        assert!(process.bounds.exchanged(Exchange { sent: now, arrived: now }, stamp, FINE).is_none());
+        process.offset -= 10_000 * MS;
+        assert!(process.exchange(100, 100).0.abs() <= 100, "the store was told, and has corrected it");
+        assert_eq!(process.bounds.latest_before_leap(now), None);
     }
 
     #[test]

@@ -216,7 +216,7 @@ impl Drop for Driver {
 /// A message on its way, on the store's own time: it outlives the caller that sent it.
 fn send(line: Arc<Line>, message: Arc<Message>) -> InFlight {
     Box::pin(async move {
-        for _ in 0..line.process.missing_exchanges(line.fine()) {
+        for _ in 0..line.time.missing_exchanges(line.fine()) {
             learn_the_time(&line).await;
         }
         let sent = Instant::now();
@@ -233,6 +233,6 @@ async fn learn_the_time(line: &Line) {
     let ask = Ask::new(line.home.clone(), NOBODY, 0, Arc::clone(&line.logs), Vec::new());
     let sent = Instant::now();
     if let Ok(grant) = line.process.store.book(&ask).await {
-        line.process.exchanged(Exchange { sent, arrived: Instant::now() }, grant.now, line.fine());
+        line.time.exchanged(Exchange { sent, arrived: Instant::now() }, grant.now, line.fine());
     }
 }

@@ -130,6 +130,7 @@ impl State {
         }
         let mut ask = self.new_ask(line, runs);
         (ask.ahead, ask.back) = (line.ahead(now), self.take_surplus(line));
+        (ask.known, ask.latest) = (line.time.known(), line.time.latest_before_leap(now));
         let large = line.logs.len() > 1 || ask.runs.first().is_some_and(|run| run.costs.iter().any(|&cost| cost > 1));
         ask.insist = large && tickets.first().is_some_and(|&first| self.put_off == Some(first));
         Message::Ask(ask, tickets)
@@ -174,7 +175,10 @@ impl State {
     }
 
     fn granted(&mut self, grant: &Grant, ask: &Ask, tickets: &[u64], line: &Line, now: Instant, exchange: Exchange) {
-        let placing = line.process.exchanged(exchange, grant.now, line.fine());
+        let Some(placing) = line.time.exchanged(exchange, grant.now, line.fine()) else {
+            self.leapt(grant, ask, line);
+            return;
+        };
         let from_now = |stamp| placing.place(stamp).saturating_duration_since(now);
         let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.costs, run.callers as usize));
         let mut callers = tickets.iter().zip(costs);
@@ -233,6 +237,24 @@ impl State {
         if withheld {
             self.wait_out_hold(line, now);
         }
+    }
+
+    /// The store's clock has leapt ahead: what it granted by that goes back, and the next ask tells it.
+    fn leapt(&mut self, grant: &Grant, ask: &Ask, line: &Line) {
+        tracing::debug!(upstream = &*line.upstream, "store clock leapt ahead");
+        let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.costs, run.callers as usize));
+        let answers = grant.answers.iter().flat_map(|answer| std::iter::repeat_n(answer, answer.callers as usize));
+        for (answer, costs) in answers.zip(costs).filter(|(answer, _)| answer.granted) {
+            let (start, excess) = (Instant::now(), Duration::ZERO);
+            self.surplus.push(Slot {
+                stamp: answer.start,
+                start,
+                costs: Arc::clone(costs),
+                excess,
+                sender: ask.sender,
+            });
+        }
+        (self.on_record, self.ask_at, self.next_slot, self.put_off) = (true, None, None, None);
     }
 
     /// The store does not know of the hold: there is nothing to ask for before its end.

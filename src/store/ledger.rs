@@ -113,11 +113,9 @@ impl Ledger {
         for ((log, starts), retention) in ask.logs.iter().zip(view.into_added()).zip(retentions.clone()) {
             self.append(log, &starts, 1, now, retention);
         }
-        if waiting {
+        // Who was just served is probably back before long: what is left then is not all for those who are quicker.
+        if waiting || (was_asking && decision.granted > 0) {
             self.asking.retain(|&lapse| lapse > now);
-            self.asking.insert(ask.sender, promised);
-        } else if was_asking && decision.granted > 0 {
-            // It is probably back before long: what is left then is not all for those who are quicker.
             self.asking.insert(ask.sender, promised);
         } else if was_asking {
             self.asking.remove(ask.sender);

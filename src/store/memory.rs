@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+use super::correction::Corrections;
 use super::ledger::{Ledger, Lessoned};
 use super::told::Told;
 use super::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Store};
@@ -33,6 +34,7 @@ pub struct MemoryStore {
     told_until: Arc<AtomicI64>,
     turns: Arc<Turns>,
     clock: Clock,
+    corrections: Arc<Corrections>,
 }
 
 #[derive(Clone, Debug)]
@@ -77,7 +79,13 @@ impl MemoryStore {
 
     fn on(clock: Clock) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, told_until: Arc::new(AtomicI64::new(i64::MIN)), turns: Arc::new(Turns::new()), clock }
+        Self {
+            shards,
+            told_until: Arc::new(AtomicI64::new(i64::MIN)),
+            turns: Arc::new(Turns::new()),
+            clock,
+            corrections: Arc::default(),
+        }
     }
 
     fn now(&self) -> Stamp {
@@ -92,7 +100,7 @@ impl MemoryStore {
     fn told_all(&self, home: &Home) -> Option<Told> {
         // Whoever asks after a hold was set sees it: that is entered before its message is answered.
         let until = self.told_until.load(Ordering::Acquire);
-        if until == i64::MIN || until <= self.now().as_micros() {
+        if until == i64::MIN || until <= self.log_time(home).as_micros() {
             return None;
         }
         let home = home.of_upstream()?;
@@ -117,25 +125,40 @@ impl MemoryStore {
 
     /// Runs `act` on the ledger of a home at the time read under its lock, so that times never run backwards within a home.
     fn with<T>(&self, home: &Home, act: impl FnOnce(&mut Ledger, Stamp) -> T) -> T {
+        self.with_time(home, |clock| self.corrections.log_time(home, clock), act)
+    }
+
+    /// The same at what a log time is made of that.
+    fn with_time<T>(
+        &self,
+        home: &Home,
+        time: impl FnOnce(Stamp) -> Stamp,
+        act: impl FnOnce(&mut Ledger, Stamp) -> T,
+    ) -> T {
         let mut shard = lock(self.shard(home));
-        let now = self.now();
+        let clock = self.now();
+        let now = time(clock);
         let acted = if let Some(ledger) = shard.ledgers.get_mut(home) {
             act(ledger, now)
         } else {
             if shard.ledgers.len() >= shard.sweep_at {
-                shard.sweep(now);
+                shard.sweep(self.corrections.earliest(clock));
             }
             act(shard.ledgers.entry(home.clone()).or_default(), now)
         };
         drop(shard);
-        self.sweep_in_turn(now);
+        self.sweep_in_turn(clock);
         acted
     }
 
+    fn log_time(&self, home: &Home) -> Stamp {
+        self.corrections.log_time(home, self.now())
+    }
+
     /// Sweeps the next shard, where that is due: homes that fell silent all at once must not stay until as many new ones come.
-    fn sweep_in_turn(&self, now: Stamp) {
-        if let Some(shard) = self.turns.next(now.as_micros(), SHARDS).and_then(|next| self.shards.get(next)) {
-            lock(shard).sweep(now);
+    fn sweep_in_turn(&self, clock: Stamp) {
+        if let Some(shard) = self.turns.next(clock.as_micros(), SHARDS).and_then(|next| self.shards.get(next)) {
+            lock(shard).sweep(self.corrections.earliest(clock));
         }
     }
 }
@@ -169,7 +192,8 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 impl Store for MemoryStore {
     async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
         let all = self.told_all(&ask.home);
-        self.with(&ask.home, |ledger, now| ledger.book(now, all.as_ref(), ask))
+        let log_time = |clock| self.corrections.correct(ask, clock);
+        self.with_time(&ask.home, log_time, |ledger, now| ledger.book(now, all.as_ref(), ask))
     }
 
     fn at_hand(&self, home: &Home, logs: &[Log], costs: &[u32]) -> Option<Stamp> {
@@ -214,7 +238,7 @@ impl Store for MemoryStore {
         let all = self.told_all(home);
         let shard = lock(self.shard(home));
         let none = Ledger::default();
-        Ok(shard.ledgers.get(home).map_or(&none, Box::as_ref).usage(self.now(), all.as_ref(), home, logs))
+        Ok(shard.ledgers.get(home).map_or(&none, Box::as_ref).usage(self.log_time(home), all.as_ref(), home, logs))
     }
 }
 

@@ -74,6 +74,10 @@ pub struct Ask {
     pub horizon: Duration,
     /// No start before so long from now is of use: the answer takes as long to arrive.
     pub ahead: Duration,
+    /// The newest log time that the sender was told of the upstream: no less may it be when this is decided.
+    pub known: Option<Stamp>,
+    /// What log time is now at the latest, by all that the sender knows: said where the store's clock has leapt ahead of that.
+    pub latest: Option<Stamp>,
     /// Slots that nobody here wants: they are handed back before anything is booked.
     pub back: Vec<Slots>,
     /// The first caller needs more than one unit and was put off before: let nobody else overtake it again.
@@ -86,7 +90,20 @@ impl Ask {
     pub fn new(home: Home, sender: u64, number: u64, logs: impl Into<Arc<[Log]>>, runs: Vec<Run>) -> Self {
         let horizon = Duration::from_millis(250);
         let (ahead, back) = (Duration::ZERO, Vec::new());
-        Self { home, sender, number, previous: 0, logs: logs.into(), runs, horizon, ahead, back, insist: false }
+        Self {
+            home,
+            sender,
+            number,
+            previous: 0,
+            logs: logs.into(),
+            runs,
+            horizon,
+            ahead,
+            known: None,
+            latest: None,
+            back,
+            insist: false,
+        }
     }
 
     /// How far ahead of now it may book.

@@ -12,6 +12,7 @@ mod order;
 mod quota;
 mod silence;
 mod slots;
+mod time;
 mod twice;
 
 use std::time::Duration;
@@ -24,6 +25,7 @@ pub use self::order::{law_2, law_3};
 pub use self::quota::law_1;
 pub use self::silence::law_9;
 pub use self::slots::{law_4, law_5, law_6};
+pub use self::time::law_13;
 pub use self::twice::law_11;
 use crate::{ManualClock, Store};
 
@@ -60,4 +62,5 @@ pub async fn check_all(subject: &dyn Subject) {
     law_10(subject).await;
     law_11(subject).await;
     law_12(subject).await;
+    law_13(subject).await;
 }

@@ -55,7 +55,7 @@ fn place(value: &str) -> String {
 fn a_header_says_everything_in_order_and_briefly() {
     for (verb, script) in SCRIPTS {
         let (header, _) = parts(script);
-        assert!(header.len() <= 25, "{verb}: {} lines", header.len());
+        assert!(header.len() <= 28, "{verb}: {} lines", header.len());
         assert!(header[0].ends_with('.') && header[2].starts_with("Atomic, because "), "{verb}: {header:?}");
         let word =
             |line: &&str| ["KEYS[", "ARGV[", "Returns ", "Errors: ", "Cost: "].iter().position(|w| line.starts_with(w));

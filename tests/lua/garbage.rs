@@ -42,7 +42,11 @@ fn an_entry_that_is_no_time_is_an_error_wherever_it_is_looked_at() {
             assert!(error(&reply).starts_with(&named), "{garbage:?} at {place} of two: {reply:?}");
             assert_eq!((desk.int("LLEN", "log:calls"), desk.int("EXISTS", "log:points")), (4, 0));
         }
-        let reply = desk.run("usage", &[desk.key("told"), desk.key("told"), desk.key("log:calls")], &terms(&FOUR));
+        let reply = desk.run(
+            "usage",
+            &[desk.key("told"), desk.key("told"), desk.key("clock"), desk.key("log:calls")],
+            &terms(&FOUR),
+        );
         assert!(error(&reply).starts_with(&named), "{reply:?}");
         desk.of("DEL", "log:calls", &[]);
         assert_eq!(desk.book(&FOUR, &[(4, None, &[1])]), [NOW, 0, 1, 0, 4], "deleted, it works again");

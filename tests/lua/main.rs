@@ -96,12 +96,12 @@ impl<'a> Desk<'a> {
     }
 
     fn try_book(&mut self, logs: &[Log<'_>], runs: &[Run<'_>]) -> Reply {
-        let mut keys = [&*format!("seen:{:x}", self.sender), "told", "told_all", "claim", "asking", "reach"]
+        let mut keys = [&*format!("seen:{:x}", self.sender), "told", "told_all", "claim", "asking", "reach", "clock"]
             .map(|name| self.key(name))
             .to_vec();
         let mut args = [self.number, self.previous, self.sender].map(|number| number.to_string()).to_vec();
         args.extend([self.horizon.to_string(), u8::from(self.insist).to_string()]);
-        args.extend([self.ahead.to_string(), "0".to_owned()]);
+        args.extend([self.ahead.to_string(), String::new(), String::new(), "0".to_owned()]);
         self.logs(logs, &mut keys, &mut args);
         for (callers, max_wait, costs) in runs {
             args.extend([callers.to_string(), max_wait.map(|wait| wait.to_string()).unwrap_or_default()]);
@@ -124,7 +124,7 @@ impl<'a> Desk<'a> {
     }
 
     fn try_hand_back(&mut self, logs: &[&str], slots: &[(i64, &[u32])]) -> Reply {
-        let mut keys = vec![self.key(&format!("seen:{:x}", self.sender))];
+        let mut keys = vec![self.key(&format!("seen:{:x}", self.sender)), self.key("clock")];
         keys.extend(logs.iter().map(|name| self.key(&format!("log:{name}"))));
         let mut args = vec![self.number.to_string(), self.previous.to_string(), (60 * SECOND).to_string()];
         for (start, units) in slots {
@@ -141,7 +141,7 @@ impl<'a> Desk<'a> {
     }
 
     fn try_hold(&mut self, wait: i64) -> Reply {
-        let keys = [self.key(&format!("seen:{:x}:told", self.sender)), self.key("told")];
+        let keys = [self.key(&format!("seen:{:x}:told", self.sender)), self.key("told"), self.key("clock")];
         let [number, wait] = [self.told.to_string(), wait.to_string()];
         self.run("hold", &keys, &[&number, "0", "0", "0", "", &wait].map(str::to_owned))
     }
@@ -158,6 +158,7 @@ impl<'a> Desk<'a> {
             self.key("told"),
             self.key("told_all"),
             self.key(&format!("log:{log}")),
+            self.key("clock"),
         ];
         let [number, refused] = [self.told.to_string(), u8::from(refused).to_string()];
         let args = [&number, "", "0", &refused, &(60 * SECOND).to_string()].map(str::to_owned);
@@ -171,7 +172,7 @@ impl<'a> Desk<'a> {
     }
 
     fn usage(&mut self, logs: &[Log<'_>]) -> Vec<i64> {
-        let (mut keys, mut args) = (vec![self.key("told"), self.key("told_all")], Vec::new());
+        let (mut keys, mut args) = (["told", "told_all", "clock"].map(|name| self.key(name)).to_vec(), Vec::new());
         self.logs(logs, &mut keys, &mut args);
         integers(&self.run("usage", &keys, &args))
     }

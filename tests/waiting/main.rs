@@ -13,4 +13,5 @@ mod order;
 mod pausing;
 mod refusing;
 mod sharing;
+mod stepping;
 mod support;

@@ -27,13 +27,17 @@ impl<'a> Wire<'a> {
 
     pub(super) fn book(self, cmd: &mut Cmd, ask: &Ask) {
         let mut keys = self.keys(&ask.home);
-        cmd.arg(6 + ask.logs.len());
+        cmd.arg(7 + ask.logs.len());
         cmd.arg(keys.seen(ask.sender)).arg(keys.of("told")).arg(self.told_all(&ask.home));
         cmd.arg(keys.of("claim")).arg(keys.of("asking")).arg(keys.of("reach"));
+        cmd.arg(self.clock(&ask.home));
         keys.logs(cmd, &ask.logs);
         self.now(cmd);
         cmd.arg(ask.number).arg(ask.previous).arg(ask.sender).arg(micros(ask.horizon)).arg(u8::from(ask.insist));
-        cmd.arg(micros(ask.ahead)).arg(ask.back.len());
+        cmd.arg(micros(ask.ahead));
+        stamp(cmd, ask.known);
+        stamp(cmd, ask.latest);
+        cmd.arg(ask.back.len());
         for slots in &ask.back {
             slot(cmd, slots);
         }
@@ -52,7 +56,7 @@ impl<'a> Wire<'a> {
 
     pub(super) fn hand_back(self, cmd: &mut Cmd, message: &HandBack) {
         let mut keys = self.keys(&message.home);
-        cmd.arg(1 + message.logs.len()).arg(keys.seen(message.sender));
+        cmd.arg(2 + message.logs.len()).arg(keys.seen(message.sender)).arg(self.clock(&message.home));
         keys.logs(cmd, &message.logs);
         self.now(cmd);
         cmd.arg(message.number).arg(message.previous).arg(message.retention().clamp(1, MAX_MEMORY));
@@ -63,7 +67,7 @@ impl<'a> Wire<'a> {
 
     pub(super) fn hold(self, cmd: &mut Cmd, home: &Home, id: MessageId, hold: &Hold) {
         let mut keys = self.keys(home);
-        cmd.arg(2).arg(keys.seen_told(id.sender)).arg(keys.of("told"));
+        cmd.arg(3).arg(keys.seen_told(id.sender)).arg(keys.of("told")).arg(self.clock(home));
         self.now(cmd);
         cmd.arg(id.number).arg(micros(hold.recovery)).arg(code(hold.cause)).arg(micros(hold.memory));
         stamp(cmd, hold.started);
@@ -77,7 +81,7 @@ impl<'a> Wire<'a> {
 
     pub(super) fn usage(self, cmd: &mut Cmd, home: &Home, logs: &[Log]) {
         let mut keys = self.keys(home);
-        cmd.arg(2 + logs.len()).arg(keys.of("told")).arg(self.told_all(home));
+        cmd.arg(3 + logs.len()).arg(keys.of("told")).arg(self.told_all(home)).arg(self.clock(home));
         keys.logs(cmd, logs);
         self.now(cmd);
         terms(cmd, logs);
@@ -85,8 +89,9 @@ impl<'a> Wire<'a> {
 
     pub(super) fn learn(self, cmd: &mut Cmd, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) {
         let mut keys = self.keys(home);
-        cmd.arg(4).arg(keys.seen_told(id.sender)).arg(keys.of("told")).arg(self.told_all(home));
+        cmd.arg(5).arg(keys.seen_told(id.sender)).arg(keys.of("told")).arg(self.told_all(home));
         keys.logs(cmd, std::slice::from_ref(log));
+        cmd.arg(self.clock(home));
         self.now(cmd);
         cmd.arg(id.number);
         stamp(cmd, lesson.started);
@@ -102,11 +107,19 @@ impl<'a> Wire<'a> {
 
     /// A key of an upstream: all of them lie in one slot of a Cluster.
     pub(super) fn key_of(self, upstream: &str) -> String {
-        format!("{}:v1:{{{upstream}}}:told", self.prefix)
+        self.key(upstream, "told")
     }
 
     fn told_all(self, home: &Home) -> String {
         self.key_of(home.split().0)
+    }
+
+    fn clock(self, home: &Home) -> String {
+        self.key(home.split().0, "clock")
+    }
+
+    fn key(self, upstream: &str, name: &str) -> String {
+        format!("{}:v1:{{{upstream}}}:{name}", self.prefix)
     }
 
     fn keys(self, home: &Home) -> Keys {
@@ -299,6 +312,7 @@ mod tests {
         let mut cmd = redis::cmd("EVALSHA");
         let slots = vec![Slots::new(2, Stamp::from_micros(90), [2])];
         let ask = Ask { previous: 3, ahead: Duration::from_millis(40), back: slots, ..ask() };
+        let ask = Ask { known: Some(Stamp::from_micros(80)), ..ask };
         Wire::new("outgate", None).book(&mut cmd, &ask);
         let words: Vec<_> = cmd
             .args_iter()
@@ -307,12 +321,13 @@ mod tests {
                 _ => "?".to_owned(),
             })
             .collect();
-        let keys = ["/ab:seen:ff", "/ab:told", ":told", "/ab:claim", "/ab:asking", "/ab:reach", "/ab:log:calls"];
+        let keys =
+            ["/ab:seen:ff", "/ab:told", ":told", "/ab:claim", "/ab:asking", "/ab:reach", ":clock", "/ab:log:calls"];
         let keys = keys.map(|key| format!("outgate:v1:{{up}}{key}"));
-        assert_eq!(words[1], "7");
-        assert_eq!(words[2..9], keys);
-        let rest = ["", "7", "3", "255", "250000", "0", "40000", "1", "90", "4", "1", "5", "1000", "3", "1000", "2"];
-        assert_eq!(words[9..], rest);
+        assert_eq!(words[1], "8");
+        assert_eq!(words[2..10], keys);
+        assert_eq!(words[10..20], ["", "7", "3", "255", "250000", "0", "40000", "80", "", "1"]);
+        assert_eq!(words[20..], ["90", "4", "1", "5", "1000", "3", "1000", "2"]);
     }
 
     #[test]

@@ -1,0 +1,52 @@
+//! Log time: a store's clock, corrected so that it never runs backwards. Pure: time is an argument.
+//!
+//! `log_time` in `lua/prelude.lua` says the same in Redis.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{Ask, Home};
+use crate::log::Stamp;
+
+/// By how much the log time of each upstream differs from the store's clock: mostly by nothing.
+#[derive(Debug, Default)]
+pub(super) struct Corrections {
+    /// Whether any differs.
+    any: AtomicBool,
+    of: Mutex<HashMap<Box<str>, i64>>,
+}
+
+impl Corrections {
+    /// The log time of a home, when the clock shows `clock`.
+    pub(super) fn log_time(&self, home: &Home, clock: Stamp) -> Stamp {
+        if !self.any.load(Ordering::Acquire) {
+            return clock;
+        }
+        clock.plus(self.lock().get(home.split().0).copied().unwrap_or(0))
+    }
+
+    /// The same for an ask, whose process may know that it is later, or not as late.
+    pub(super) fn correct(&self, ask: &Ask, clock: Stamp) -> Stamp {
+        let time = self.log_time(&ask.home, clock);
+        let now = ask.latest.map_or(time, |latest| time.min(latest));
+        let now = ask.known.map_or(now, |known| now.max(known));
+        if now != time {
+            self.lock().insert(ask.home.split().0.into(), now.as_micros() - clock.as_micros());
+            self.any.store(true, Ordering::Release);
+        }
+        now
+    }
+
+    /// No upstream's log time is earlier.
+    pub(super) fn earliest(&self, clock: Stamp) -> Stamp {
+        if !self.any.load(Ordering::Acquire) {
+            return clock;
+        }
+        clock.plus(self.lock().values().copied().min().unwrap_or(0).min(0))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, i64>> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,112 @@
+//! A store whose clock steps while calls run: nobody is silent for longer than the step was unknown, and no window is too full.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use outgate::store::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
+use outgate::testing::oracle::assert_never_more_than;
+use outgate::{Limit, ManualClock, MemoryStore, Stamp, Store, StoreError, Throttle, Upstream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::support::micros_since;
+
+const EPOCH: i64 = 1_795_170_949_790_213;
+const WAY: Duration = Duration::from_millis(1);
+const RUN: Duration = Duration::from_secs(12);
+const STEP_AT: Duration = Duration::from_secs(5);
+
+/// A store in memory, a millisecond away each way, on a clock that can be stepped.
+#[derive(Clone, Debug)]
+struct Stepping {
+    inner: MemoryStore,
+    clock: ManualClock,
+    began: Instant,
+    step: Arc<AtomicI64>,
+}
+
+impl Stepping {
+    fn new() -> Self {
+        let clock = ManualClock::new(Stamp::from_micros(EPOCH));
+        Self { inner: MemoryStore::with_clock(clock.clone()), clock, began: Instant::now(), step: Arc::default() }
+    }
+
+    fn store(&self) -> &MemoryStore {
+        self.clock.set(Stamp::from_micros(EPOCH + micros_since(self.began) + self.step.load(Ordering::Relaxed)));
+        &self.inner
+    }
+
+    fn process(&self, limit: Limit) -> Throttle {
+        let up = Upstream::new("up").limit(limit);
+        Throttle::builder().store(self.clone()).upstream(up).build().unwrap()
+    }
+}
+
+#[async_trait]
+impl Store for Stepping {
+    async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
+        sleep(WAY).await;
+        let answer = self.store().book(ask).await;
+        sleep(WAY).await;
+        answer
+    }
+
+    async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
+        self.store().hand_back(message).await
+    }
+
+    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
+        self.store().hold(home, id, hold).await
+    }
+
+    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
+        self.store().learn(home, id, log, lesson).await
+    }
+
+    async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
+        self.store().usage(home, logs).await
+    }
+}
+
+/// Four processes of sixteen callers: when each call went, where the clock steps by so many microseconds.
+async fn calls(limit: Limit, step: i64) -> Vec<i64> {
+    let store = Stepping::new();
+    let (began, mut callers) = (Instant::now(), JoinSet::new());
+    for throttle in (0..4).map(|_| store.process(limit)) {
+        for _ in 0..16 {
+            let throttle = throttle.clone();
+            callers.spawn(async move {
+                let mut went = Vec::new();
+                while began.elapsed() < RUN {
+                    drop(throttle.acquire("up").await.unwrap());
+                    went.push(micros_since(began));
+                }
+                went
+            });
+        }
+    }
+    sleep(STEP_AT).await;
+    store.step.store(step, Ordering::Relaxed);
+    let mut went = callers.join_all().await.concat();
+    went.sort_unstable();
+    went
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_steps_silences_nobody_and_fills_no_window() {
+    let (second, minute) = (Limit::per_second(100), Limit::per_minute(6_000));
+    // A log is forgotten after its window: a leap that is longer than that takes it away.
+    let steps = [-50_000, -200_000, -10_000_000, -3_600_000_000, 200_000].map(|step| (second, step));
+    for (limit, step) in steps.into_iter().chain([(minute, 10_000_000)]) {
+        let went = calls(limit.burst(10), step).await;
+        assert_never_more_than(10, 100_000, &went);
+        assert_never_more_than(100, 1_000_000, &went);
+        let gap = went.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(gap <= Some(500_000), "{step}: nobody went for {gap:?} µs");
+        let used = went.iter().filter(|&&at| at < 12_000_000).count();
+        assert!(used >= 1_100, "{step}: {used} calls in 12 s");
+        println!("{step}: {used} calls, the longest gap {gap:?}");
+    }
+}
