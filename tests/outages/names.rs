@@ -34,6 +34,9 @@ impl Namesake {
     }
 
     fn name(&self, sender: u64) -> u64 {
+        if sender == 0 {
+            return 0; // Of no process: it asks for the time.
+        }
         if *self.first.get_or_init(|| sender) == sender {
             return NAME;
         }
@@ -104,8 +107,7 @@ async fn two_processes_of_one_name_share_the_quota_as_soon_as_one_is_told() -> O
     let worst = worst_window(&after, window);
     assert!(worst.count <= u64::from(QUOTA), "{worst:?}");
     assert!(after.len() > 60, "and the quota is used: {}", after.len());
-    let news = recorder.news();
-    assert_eq!(news.len(), renamed.len(), "{news:?}");
-    assert!(news.iter().all(|line| line.starts_with("WARN another process has the same name")), "{news:?}");
+    let told = recorder.news().into_iter().filter(|line| line.starts_with("WARN another process has the same name"));
+    assert_eq!(told.count(), renamed.len(), "each is warned once");
     Ok(())
 }

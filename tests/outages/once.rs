@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::scene::{Outcome, Scene, plenty, throttle};
+use crate::traces::Recorder;
 
 #[tokio::test]
 async fn an_ask_acts_once_however_often_its_connection_is_cut_before_the_reply() -> Outcome {
@@ -32,6 +33,7 @@ async fn an_ask_acts_once_however_often_its_connection_is_cut_before_the_reply()
 
 #[tokio::test]
 async fn the_asks_of_a_crowd_act_once_when_their_connection_is_cut() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
     let scene = Scene::new()?;
     let throttle = scene.throttle(plenty())?;
     drop(throttle.acquire("up").await?);
@@ -45,11 +47,13 @@ async fn the_asks_of_a_crowd_act_once_when_their_connection_is_cut() -> Outcome 
         drop(callers.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?);
         scene.log_holds(1 + 100 * round).await?;
     }
+    assert!(!recorder.news().iter().any(|line| line.contains("same name")), "nobody else has its name");
     Ok(())
 }
 
 #[tokio::test]
 async fn a_hand_back_acts_once_and_leaves_equal_stamps_of_others_alone() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
     let scene = Scene::new()?;
     let throttle = scene.throttle(plenty())?;
     drop(throttle.acquire("up").await?);
@@ -72,11 +76,13 @@ async fn a_hand_back_acts_once_and_leaves_equal_stamps_of_others_alone() -> Outc
         drop(throttle.acquire("up").await?);
         scene.log_holds(before + 7).await?;
     }
+    assert!(!recorder.news().iter().any(|line| line.contains("same name")), "nobody else has its name");
     Ok(())
 }
 
 #[tokio::test]
 async fn a_swallowed_reply_is_asked_for_again_and_the_ask_acts_once() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
     let scene = Scene::new()?;
     let throttle = scene.throttle(plenty())?;
     drop(throttle.acquire("up").await?);
@@ -91,6 +97,7 @@ async fn a_swallowed_reply_is_asked_for_again_and_the_ask_acts_once() -> Outcome
     scene.proxy.set(Mode::Pass);
     drop(callers.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?);
     scene.log_holds(21).await?;
+    assert!(!recorder.news().iter().any(|line| line.contains("same name")), "nobody else has its name");
     Ok(())
 }
 
