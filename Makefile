@@ -28,6 +28,12 @@ compare: redis
 	@cd compare && python3 -B -m unittest --quiet test_figures
 	python3 -B compare/run.py
 
-# Licences, duplicates and sources of the dependencies; needs cargo-deny.
+# Licences, duplicates, sources and known faults of the dependencies.
 deny:
-	cargo deny check bans licenses sources
+	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+	cargo deny --locked check bans licenses sources
+	@if cargo deny --locked fetch db >/dev/null 2>&1; then \
+		cargo deny --locked check advisories; \
+	else \
+		echo "advisories not checked: their database cannot be fetched"; \
+	fi

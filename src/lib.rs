@@ -114,6 +114,6 @@ pub use self::upstream::Upstream;
 pub use self::usage::{LimitUsage, Usage};
 
 /// The README's snippets are compiled as doc tests.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "redis"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
