@@ -13,7 +13,7 @@
 -- ARGV[6] started  stamp of the refused call's start, or empty
 -- ARGV[7..] waits  µs from now, by how many refusals came in a row; the last stands for more
 -- Returns {now, held, first}: stamp; µs from now until the hold ends; 1 where this refusal began it
--- Errors: OUTDATED a later hold or lesson of this sender has been seen
+-- Errors: OUTDATED a later hold or lesson of this sender has been seen; GARBAGE the correction is no time
 -- Cost: O(1)
 local seen_key, told_key, clock_key, now = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local number, recovery, cause = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -3,13 +3,13 @@
 -- Atomic, because the type of a key and its content must be of one moment.
 --
 -- KEYS[1..] keys   of a call that failed
--- ARGV[1..] kinds  what each of them is to the other scripts: a log, told, claim, asking, reach, seen
+-- ARGV[1..] kinds  what each of them is to the other scripts: a log, told, claim, asking, reach, seen, clock
 -- Returns {place, type}: of that key, and what it holds in the server's words; 0 and nothing where all can be read
 -- Errors: none
 -- Cost: O(1) for each key: logs are searched by the scripts that read them
 local keys, args = KEYS, ARGV
 
-local TYPES = { log = 'list', asking = 'zset', told = 'string', claim = 'string', reach = 'string', seen = 'string' }
+local TYPES = { log = 'list', asking = 'zset', told = 'string', claim = 'string', reach = 'string', seen = 'string', clock = 'string' }
 
 -- Whether so many parts of a record, and all after them, are numbers.
 local function are_numbers(parts, from, count)
@@ -43,6 +43,7 @@ for i, key in ipairs(keys) do
   local found = redis.call('TYPE', key).ok
   if found ~= 'none' then
     if found ~= TYPES[kind] then return { i, found } end
+    if kind == 'clock' and not tonumber(redis.call('GET', key)) then return { i, found } end
     if readable[kind] then
       local unpacked, record = pcall(cmsgpack.unpack, redis.call('GET', key))
       if not (unpacked and readable[kind](record)) then return { i, found } end

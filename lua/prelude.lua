@@ -11,6 +11,9 @@ local MAX_DEPTH = 10000
 -- For how long, in ms, a correction of the clock is kept: longer than any log.
 local MAX_CORRECTED = 2764800000
 
+-- Fails, since a log with an entry that is no time would look shorter than it is, and a correction that is none move all of them.
+local function garbage(key) error(redis.error_reply('GARBAGE ' .. key)) end
+
 -- By how much log time differs from the server's clock, which may step: expiries count on the clock.
 local correction = 0
 
@@ -25,7 +28,7 @@ local function log_time(supplied, clock_key, known, latest)
     local parts = redis.call('TIME')
     time, oldest = parts[1] * 1000000 + parts[2], 1e15
   end
-  correction = tonumber(redis.call('GET', clock_key) or 0)
+  correction = tonumber(redis.call('GET', clock_key) or 0) or garbage(clock_key)
   local now = math.max(math.min(time + correction, latest or 9e15), known or -9e15)
   if now ~= time + correction then
     correction = now - time
@@ -133,9 +136,6 @@ local function open_log(key, terms, ahead, heeded)
   local interval = #holds > 0 and interval_of(terms)
   return { key = key, terms = terms, ahead = ahead, holds = holds, interval = interval, read = {}, added = {}, count = 0 }
 end
-
--- Fails, since a log with an entry that is no time would look shorter than it is.
-local function garbage(key) error(redis.error_reply('GARBAGE ' .. key)) end
 
 -- A stored entry as a number; nil where there is none.
 local function stamp_of(entry, key)

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outgate::store::{Ask, Cause, HandBack, Hold, Home, Lesson, Log, MessageId, Report, Run, Slots};
+use outgate::store::{Ask, Cause, Grant, HandBack, Hold, Home, Lesson, Log, MessageId, Report, Run, Slots};
 use outgate::testing::RedisServer;
 use outgate::{ManualClock, MemoryStore, RedisStore, Stamp, Store, StoreError, Term};
 use proptest::prelude::*;
@@ -243,11 +243,7 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
                 if let Ok(grant) = &grant {
                     promised = grant.next.as_micros();
                     newest = newest.max(Some(grant.now));
-                    let costs = ask.runs.iter().flat_map(|run| vec![Arc::clone(&run.costs); run.callers as usize]);
-                    let starts = grant.answers.iter().flat_map(|answer| vec![*answer; answer.callers as usize]);
-                    for (costs, answer) in costs.zip(starts).filter(|(_, answer)| answer.granted) {
-                        booked.push((Arc::clone(&chosen), Slots::new(1, answer.start, costs)));
-                    }
+                    booked.extend(slots(&ask, grant).map(|slot| (Arc::clone(&chosen), slot)));
                 }
                 said.push(words(grant));
                 asked.push(ask);
@@ -298,6 +294,14 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
         said.push(words(store.usage(home, &logs).await));
     }
     said
+}
+
+/// What an ask was granted, one slot for each caller.
+fn slots(ask: &Ask, grant: &Grant) -> impl Iterator<Item = Slots> {
+    let costs = ask.runs.iter().flat_map(|run| vec![Arc::clone(&run.costs); run.callers as usize]);
+    let starts = grant.answers.iter().flat_map(|answer| vec![*answer; answer.callers as usize]);
+    let granted = costs.zip(starts).filter(|(_, answer)| answer.granted);
+    granted.map(|(costs, answer)| Slots::new(1, answer.start, costs))
 }
 
 /// Callers who want no more than the logs could ever grant at once; and hardly anything in a short history.

@@ -142,14 +142,15 @@ fn the_first_key_that_cannot_be_read_is_found_with_its_type() {
     desk.book(&FOUR, &ONE);
     desk.hold(SECOND);
     desk.learn("calls", false, &[4, SECOND, SECOND, 0, SECOND].map(|part| part.to_string()));
-    let names = ["seen:1", "told", "claim", "asking", "reach", "log:calls", "seen:1:told"];
-    let kinds = ["seen", "told", "claim", "asking", "reach", "log", "seen"].map(str::to_owned);
+    desk.of("SET", "clock", &["-10000000"]);
+    let names = ["seen:1", "told", "claim", "asking", "reach", "clock", "log:calls", "seen:1:told"];
+    let kinds = ["seen", "told", "claim", "asking", "reach", "clock", "log", "seen"].map(str::to_owned);
     let keys = names.map(|name| desk.key(name));
     // The first argument of the others is the time.
     let inspect = |desk: &mut Desk<'_>| {
         let script = include_str!("../../lua/inspect.lua");
         let words =
-            [&["EVAL", script, "7"][..], &keys.each_ref().map(|key| &**key), &kinds.each_ref().map(|kind| &**kind)];
+            [&["EVAL", script, "8"][..], &keys.each_ref().map(|key| &**key), &kinds.each_ref().map(|kind| &**kind)];
         must(desk.client.command(&words.concat()))
     };
     let found = |place, kind: &str| Reply::Array(vec![Reply::Int(place), Reply::Bulk(kind.into())]);
