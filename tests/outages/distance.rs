@@ -15,8 +15,8 @@ use crate::traces::Recorder;
 const WINDOW: Duration = Duration::from_millis(900);
 const GUARD: Duration = Duration::from_millis(100);
 const FAR: Duration = Duration::from_millis(80);
-/// Eleven ways less an eighth of the guard.
-const FIRST: Duration = Duration::from_millis(868);
+/// Ten ways, and what the last reply is expected to take.
+const FIRST: Duration = Duration::from_millis(879);
 
 /// A store in memory, so that time can be paused, whose answers take 80 ms each way.
 #[derive(Clone, Debug)]
@@ -60,8 +60,7 @@ async fn a_store_80_ms_away_gives_the_full_quota_and_no_slot_comes_late() -> Out
     }
     drop(callers.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?);
     // The first answer may be late by all of its round trip, so its slot goes back, and the clock of the store is asked for three times. The
-    // next ask is for slots that start a round trip after the store decides, less an eighth of the guard: as far as was known when
-    // it was made. Ten times the quota takes nine spans from there. A timer counts whole milliseconds.
+    // next ask is for slots that start when its reply is here. Ten times the quota takes nine spans from there.
     assert_eq!(began.elapsed(), FIRST + 9 * (WINDOW + GUARD));
     let late: Vec<_> = recorder.all().into_iter().filter(|(_, text)| text.contains("stale")).collect();
     assert_eq!(late.len(), 1, "the first: {late:?}");
