@@ -24,7 +24,17 @@ local readable = {}
 
 function readable.seen(record) return are_numbers(record, 1, 2) end
 
-function readable.claim(record) return are_numbers(record, 2, 2) and type(record[1]) == 'string' end
+function readable.claim(record)
+  if type(record) ~= 'table' then return false end
+  for _, claim in ipairs(record) do
+    if type(claim) ~= 'table' or type(claim[1]) ~= 'string' or type(claim[4]) ~= 'table' then return false end
+    for _, units in pairs(claim[4]) do
+      if type(units) ~= 'number' then return false end
+    end
+    if not are_numbers({ claim[2], claim[3] }, 1, 2) then return false end
+  end
+  return #record > 0
+end
 
 function readable.reach(record) return are_numbers(record, 1, 2) end
 

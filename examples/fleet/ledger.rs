@@ -27,8 +27,9 @@ pub(crate) struct Verdict {
 }
 
 impl Ledger {
-    /// Enters what an ask was granted. The ask must be for one log, and one unit for each caller.
+    /// Takes out what came back with an ask, and enters what it was granted. The ask must be for one log, and one unit for each caller.
     pub(crate) fn book(&mut self, ask: &Ask, grant: &Grant) {
+        self.take_out(&ask.home, &ask.back);
         let terms = || ask.logs.first().map_or_else(|| [].into(), |log| Arc::clone(&log.terms));
         let booked = self.0.entry(ask.home.clone()).or_insert_with(|| Booked { terms: terms(), starts: Vec::new() });
         for answer in grant.answers.iter().filter(|answer| answer.granted) {
@@ -38,8 +39,12 @@ impl Ledger {
 
     /// Takes out what was handed back.
     pub(crate) fn hand_back(&mut self, message: &HandBack) {
-        let Some(booked) = self.0.get_mut(&message.home) else { return };
-        for &Slots { count, start, .. } in &message.slots {
+        self.take_out(&message.home, &message.slots);
+    }
+
+    fn take_out(&mut self, home: &Home, slots: &[Slots]) {
+        let Some(booked) = self.0.get_mut(home) else { return };
+        for &Slots { count, start, .. } in slots {
             for _ in 0..count {
                 if let Some(at) = booked.starts.iter().rposition(|&other| other == start.as_micros()) {
                     booked.starts.remove(at);

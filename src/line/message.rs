@@ -194,7 +194,7 @@ impl State {
                         excess: placing.excess,
                         sender: ask.sender,
                     });
-                } else {
+                } else if !answer.waits {
                     refused.push((ticket, from_now(answer.start)));
                 }
             }
@@ -221,7 +221,7 @@ impl State {
             tracing::debug!(upstream = &*line.upstream, callers = self.queue.len(), ?wait, "waiting");
         }
         self.on_record = (grant.answered() as usize) < tickets.len();
-        self.put_off = tickets.get(grant.answered() as usize).copied();
+        self.put_off = tickets.get(grant.before_waiting() as usize).copied();
         (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
         if grant.contenders > 0 && units > 0 {
             self.rest_until = Some(now + line.rest_after(units, grant.contenders, now));

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::decision::{Bounds, View};
+use super::decision::{Bounds, Turn, View};
 use super::logs::Logs;
 use super::seen::Seen;
 use super::senders::Senders;
@@ -17,6 +17,9 @@ use crate::error::StoreError;
 use crate::limit::{Term, micros};
 use crate::log::{SlidingLog, Stamp};
 
+/// So many callers may claim at once: each makes every decision dearer.
+const MAX_CLAIMS: usize = 8;
+
 /// Where an upstream has told nothing.
 static NOTHING: Told = Told::nothing();
 
@@ -26,8 +29,8 @@ static NOTHING: Told = Told::nothing();
 pub(crate) struct Ledger {
     logs: Logs,
     told: Option<Box<Told>>,
-    /// A caller of large cost that nobody may overtake.
-    claim: Option<Box<Claim>>,
+    /// Callers of large cost that nobody may delay, first come first.
+    claims: Vec<Claim>,
     /// How far ahead the process books whose answers take longest.
     reach: Option<Box<Reach>>,
     /// Processes with callers that wait, and when each entry lapses: its promised next ask, and some slack.
@@ -43,6 +46,8 @@ struct Claim {
     sender: u64,
     start: Stamp,
     lapse: Stamp,
+    /// What it takes of each log, by name.
+    units: Box<[(Arc<str>, u32)]>,
 }
 
 #[derive(Debug)]
@@ -74,13 +79,26 @@ pub(crate) enum Lessoned {
     Now { foreign: u32, unexplained: bool },
 }
 
+impl Claim {
+    fn new(ask: &Ask, turn: &Turn, lapse: Stamp) -> Self {
+        let units = ask.logs.iter().map(|log| Arc::clone(&log.name)).zip(turn.costs.iter().copied()).collect();
+        Self { sender: ask.sender, start: turn.start, lapse, units }
+    }
+
+    /// The claimed turn in the logs of another ask.
+    fn turn(&self, now: Stamp, logs: &[Log]) -> Turn {
+        let cost = |log: &Log| self.units.iter().find(|(name, _)| *name == log.name).map_or(0, |(_, units)| *units);
+        Turn { start: self.start.max(now), costs: logs.iter().map(cost).collect() }
+    }
+}
+
 impl Ledger {
     /// Decides on an ask; `all` is what was told of the whole upstream, where this is the home of a scope.
     pub(crate) fn book(&mut self, now: Stamp, all: Option<&Told>, ask: &Ask) -> Result<Grant, StoreError> {
         if let Some(seen) = self.seen.recall(now, ask.sender, ask.number, ask.previous)? {
             let held = self.told().heed(now, all, &ask.home).held();
             let grant = grant(now, seen.answers.to_vec(), seen.next, held);
-            return Ok(Grant { contenders: self.contenders(now, ask.sender), ..grant });
+            return Ok(Grant { contenders: self.contenders(ask.sender, |lapse| lapse > now), ..grant });
         }
         // Hand back.
         for slots in &ask.back {
@@ -88,26 +106,36 @@ impl Ledger {
         }
         // Read.
         let heeded = self.told().heed(now, all, &ask.home);
-        let others = self.contenders(now, ask.sender);
+        let contenders = self.contenders(ask.sender, |lapse| lapse > now);
         let was_asking = self.asking.get(ask.sender).is_some_and(|&lapse| lapse > now);
-        let claim = self.claim.as_deref().filter(|claim| claim.lapse > now);
-        let had_claim = claim.is_some_and(|claim| claim.sender == ask.sender);
-        let others_claim = claim.filter(|claim| claim.sender != ask.sender).map(|claim| claim.start);
+        let claims: Vec<&Claim> = self.claims.iter().filter(|claim| claim.lapse > now).collect();
+        let own = claims.iter().position(|claim| claim.sender == ask.sender);
+        let claims: Vec<&Claim> = claims.into_iter().filter(|claim| claim.sender != ask.sender).collect();
+        let place = own.filter(|_| ask.insist).unwrap_or(claims.len());
 
         // Decide.
         let soonest = now.plus(micros(ask.ahead));
-        let floor = soonest.max(others_claim.unwrap_or(now));
         // Who is near books as far ahead as who is far: else the far would always be before them.
         let far = self.reach.as_deref().filter(|far| far.lapse > now).map_or(0, |far| far.micros);
         let limit = now.plus(ask.reach().max(far));
+        // Who waits for longer than the horizon has no use for what is free within it, and nobody delays who claims. An entry
+        // lapses a horizon after its slot.
+        let until = limit.plus(micros(ask.horizon));
+        let claimants = claims.iter().filter(|claim| claim.lapse <= until).count();
+        let rivals = self.contenders(ask.sender, |lapse| lapse > now && lapse <= until);
+        let rivals = rivals.saturating_sub(u32::try_from(claimants).unwrap_or(u32::MAX));
         let mut view = View::new(ask.logs.iter().map(|log| (self.logs.get(&log.name), log)), &heeded);
-        let share = if others == 0 { u64::MAX } else { view.share(ask, floor, limit, others.saturating_add(1)) };
+        let mut bounds = Bounds { now, soonest, limit, share: u64::MAX };
+        if rivals > 0 {
+            bounds.share = view.share(ask, bounds, rivals.saturating_add(1));
+        }
         let (held, retentions) = (heeded.held(), heeded.retentions(&ask.logs));
-        let bounds = Bounds { now, soonest, floor, limit, share, closed: others_claim.is_some() };
-        let decision = view.decide(&ask.runs, bounds);
-        let waiting = decision.answered < ask.callers();
-        let claiming = waiting && ask.insist && others_claim.is_none() && decision.granted == 0;
-        let promised = decision.next.min(now.plus(MAX_SILENCE)).plus(micros(ask.horizon));
+        let turns = claims.iter().map(|claim| claim.turn(now, &ask.logs)).collect();
+        let decision = view.decide(&ask.runs, bounds, turns, place);
+        let waiting = decision.waiting.is_some();
+        let claiming = ask.insist && claims.len() < MAX_CLAIMS && decision.is_foremost;
+        let next = decision.waiting.as_ref().map_or(now, |turn| turn.start);
+        let promised = next.min(now.plus(MAX_SILENCE)).plus(micros(ask.horizon));
 
         // Write.
         for ((log, starts), retention) in ask.logs.iter().zip(view.into_added()).zip(retentions.clone()) {
@@ -120,10 +148,11 @@ impl Ledger {
         } else if was_asking {
             self.asking.remove(ask.sender);
         }
-        if claiming {
-            self.claim = Some(Box::new(Claim { sender: ask.sender, start: decision.next, lapse: promised }));
-        } else if had_claim {
-            self.claim = None;
+        if claiming || own.is_some() {
+            self.claims.retain(|claim| claim.lapse > now && claim.sender != ask.sender);
+        }
+        if let Some(turn) = decision.waiting.filter(|_| claiming) {
+            self.claims.insert(place, Claim::new(ask, &turn, promised));
         }
         if soonest > now && far <= ask.reach() && (decision.granted > 0 || waiting) {
             let lapse = promised.plus(micros(ask.ahead));
@@ -132,16 +161,16 @@ impl Ledger {
         if decision.granted > 0 || waiting || was_asking || !ask.back.is_empty() {
             let last = ask.back.iter().map(|slots| micros(slots.start.since(now))).max().unwrap_or(0);
             let memory = retentions.max().unwrap_or(0).saturating_add(last.max(limit.as_micros() - now.as_micros()));
-            let answer = Booked { answers: decision.answers.as_slice().into(), next: decision.next };
+            let answer = Booked { answers: decision.answers.as_slice().into(), next };
             self.seen.remember(now, ask.sender, ask.number, memory.min(MAX_MEMORY), answer);
         }
-        Ok(Grant { contenders: others, ..grant(now, decision.answers, decision.next, held) })
+        Ok(Grant { contenders, ..grant(now, decision.answers, next, held) })
     }
 
-    /// Other processes whose callers wait.
-    fn contenders(&self, now: Stamp, sender: u64) -> u32 {
-        let waits = |&(of, &lapse): &(u64, &Stamp)| of != sender && lapse > now;
-        u32::try_from(self.asking.iter().filter(waits).count()).unwrap_or(u32::MAX)
+    /// Other processes whose callers wait, by when their entries lapse.
+    fn contenders(&self, sender: u64, counts: impl Fn(Stamp) -> bool) -> u32 {
+        u32::try_from(self.asking.iter().filter(|&(of, &lapse)| of != sender && counts(lapse)).count())
+            .unwrap_or(u32::MAX)
     }
 
     /// Takes slots that nobody wants out of their logs.
@@ -157,7 +186,7 @@ impl Ledger {
     /// there is room in every log. Says whether it did.
     pub(crate) fn book_at_hand(&mut self, now: Stamp, all: Option<&Told>, logs: &[Log], costs: &[u32]) -> bool {
         let is_told = self.told.as_deref().into_iter().chain(all).any(|told| told.may_delay(now));
-        let is_claimed = self.claim.as_ref().is_some_and(|claim| claim.lapse > now);
+        let is_claimed = self.claims.iter().any(|claim| claim.lapse > now);
         let is_asked_for = || self.asking.iter().any(|(_, &lapse)| lapse > now);
         let is_free = |(log, &cost): (&Log, &u32)| {
             let entries = self.logs.get(&log.name);
@@ -276,7 +305,7 @@ impl Ledger {
     pub(crate) fn is_spent(&self, now: Stamp) -> bool {
         self.logs.iter().all(|log| log.is_spent(now))
             && self.told().is_spent(now)
-            && self.claim.as_ref().is_none_or(|claim| claim.lapse <= now)
+            && self.claims.iter().all(|claim| claim.lapse <= now)
             && self.reach.as_ref().is_none_or(|far| far.lapse <= now)
             && self.asking.iter().all(|(_, &lapse)| lapse <= now)
             && self.seen.iter().all(|(_, seen)| seen.is_spent(now))

@@ -80,7 +80,7 @@ pub struct Ask {
     pub latest: Option<Stamp>,
     /// Slots that nobody here wants: they are handed back before anything is booked.
     pub back: Vec<Slots>,
-    /// The first caller needs more than one unit and was put off before: let nobody else overtake it again.
+    /// The first caller needs more than one unit and was put off before: let nobody else delay it again.
     pub insist: bool,
 }
 
@@ -112,6 +112,7 @@ impl Ask {
     }
 
     /// Callers in all runs.
+    #[cfg(feature = "redis")]
     pub(crate) fn callers(&self) -> u32 {
         self.runs.iter().map(|run| run.callers).sum()
     }
@@ -129,9 +130,9 @@ impl Ask {
 pub struct Grant {
     /// The store's clock when it answered. A slot's wait is its start less this.
     pub now: Stamp,
-    /// The answers to the first callers, in their order, equal neighbours together. Callers without an answer wait.
+    /// The answers to the first callers, in their order, equal neighbours together. Callers without an answer wait as well.
     pub answers: Vec<Answer>,
-    /// The earliest start of the first caller without an answer; `now` or earlier when there is none.
+    /// The earliest start of the first caller that waits; `now` or earlier when there is none.
     pub next: Stamp,
     /// Until when nobody sends at all, and why.
     pub held: Option<(Stamp, Cause)>,
@@ -145,17 +146,31 @@ pub struct Grant {
 pub struct Answer {
     /// How many callers.
     pub callers: u32,
-    /// Granted: they start then. Refused: they could have started then.
+    /// Granted: they start then. Refused: they could have started then. Waiting: the first caller that waits may start then.
     pub start: Stamp,
-    /// Whether they hold a slot. If not, their `max_wait` was too short.
+    /// Whether they hold a slot.
     pub granted: bool,
+    /// Whether they wait, because somebody behind them was granted what does not delay them. If not, and they hold no slot, their
+    /// `max_wait` was too short.
+    pub waits: bool,
 }
 
 impl Answer {
     /// An answer to some callers.
     #[must_use]
     pub const fn new(callers: u32, start: Stamp, granted: bool) -> Self {
-        Self { callers, start, granted }
+        Self { callers, start, granted, waits: false }
+    }
+
+    /// Some callers wait, the first of all that wait not to start before `start`.
+    #[must_use]
+    pub const fn waiting(callers: u32, start: Stamp) -> Self {
+        Self { callers, start, granted: false, waits: true }
+    }
+
+    /// Whether the same became of others.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        (self.start, self.granted, self.waits) == (other.start, other.granted, other.waits)
     }
 }
 
@@ -171,10 +186,15 @@ impl Grant {
         (self.answered() as usize) < callers || self.answers.iter().any(|answer| answer.granted)
     }
 
-    /// Callers that have an answer.
+    /// Callers that were granted or refused.
     #[must_use]
     pub fn answered(&self) -> u32 {
-        self.answers.iter().map(|answer| answer.callers).sum()
+        self.answers.iter().filter(|answer| !answer.waits).map(|answer| answer.callers).sum()
+    }
+
+    /// Callers before the first that waits.
+    pub(crate) fn before_waiting(&self) -> u32 {
+        self.answers.iter().take_while(|answer| !answer.waits).map(|answer| answer.callers).sum()
     }
 }
 

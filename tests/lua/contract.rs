@@ -7,9 +7,9 @@ use outgate::testing::{RedisServer, Reply};
 use crate::{PRELUDE, SCRIPTS, TELL, must, whole};
 
 /// What a script may use that it does not define.
-const GLOBALS: [&str; 13] = [
-    "ARGV", "KEYS", "cmsgpack", "error", "ipairs", "math", "pcall", "redis", "string", "table", "tonumber", "type",
-    "unpack",
+const GLOBALS: [&str; 14] = [
+    "ARGV", "KEYS", "cmsgpack", "error", "ipairs", "math", "pairs", "pcall", "redis", "string", "table", "tonumber",
+    "type", "unpack",
 ];
 const ALL: &str = "local keys, args = KEYS, ARGV";
 

@@ -54,6 +54,7 @@ fn each_key_lives_as_long_as_what_it_says() {
     desk.sender = 2;
     desk.insist = false;
     desk.horizon = 1;
+    desk.of("DEL", "claim", &[]);
     desk.book(&logs, &[(1, None, &[1])]);
     assert_eq!(desk.int("PEXPIRETIME", "asking"), lasting, "a shorter promise does not cut a longer one off");
 }

@@ -110,7 +110,7 @@ impl<'a> Desk<'a> {
         self.run("book", &keys, &args)
     }
 
-    /// The reply to an ask: flat integers, `{now, number, next, held, cause, contenders, (granted, start, callers)...}`, of which
+    /// The reply to an ask: flat integers, `{now, number, next, held, cause, contenders, (verdict, start, callers)...}`, of which
     /// the hold is kept apart. The next message has a new number.
     fn book(&mut self, logs: &[Log<'_>], runs: &[Run<'_>]) -> Vec<i64> {
         let mut reply = integers(&self.try_book(logs, runs));
@@ -118,7 +118,7 @@ impl<'a> Desk<'a> {
         self.held = reply.drain(3..5).collect();
         assert_eq!(u64::try_from(reply.remove(1)), Ok(self.number));
         self.contenders = reply.remove(2);
-        assert!(reply[2..].chunks(3).all(|answer| (0..=1).contains(&answer[0]) && answer[2] > 0), "{reply:?}");
+        assert!(reply[2..].chunks(3).all(|answer| (0..=2).contains(&answer[0]) && answer[2] > 0), "{reply:?}");
         self.number += 1;
         reply
     }

@@ -28,8 +28,15 @@ fn every_branch_of_book_replies_in_the_same_shape() {
     desk.now = Some(NOW + SECOND - 100);
     desk.horizon = 100;
     let ahead: [(u32, Option<i64>, &[u32]); 3] = [(1, None, &[1]), (1, Some(5), &[4]), (2, None, &[1])];
-    let expected = [NOW + SECOND - 100, 100, 1, 100, 1, 0, SECOND + 100, 1, 1, 100, 1];
-    assert_eq!(desk.book(&FOUR, &ahead), expected, "one booked, one refused, one booked, one beyond the share");
+    let expected = [NOW + SECOND - 100, 0, 1, 100, 1, 0, SECOND + 100, 1, 1, 100, 2];
+    assert_eq!(
+        desk.book(&FOUR, &ahead),
+        expected,
+        "one booked, one refused, two booked: who waits for longer has no share"
+    );
+    let beside: [(u32, Option<i64>, &[u32]); 3] = [(1, None, &[2]), (1, None, &[1]), (1, None, &[2])];
+    let expected = [NOW + SECOND - 100, SECOND + 100, 2, SECOND + 100, 1, 1, 100, 1];
+    assert_eq!(desk.book(&FOUR, &beside), expected, "one waits, one goes before it, one waits");
 
     assert_eq!(desk.held, [0, 0]);
     assert_eq!(desk.hold(3 * SECOND), [NOW + SECOND - 100, 3 * SECOND, 1]);
@@ -40,7 +47,7 @@ fn every_branch_of_book_replies_in_the_same_shape() {
     desk.insist = true;
     assert_eq!(desk.book(&FOUR, &[(1, None, &[4])]), [NOW + SECOND - 100, 3 * SECOND], "a caller insists");
     desk.sender = 3;
-    assert_eq!(desk.book(&FOUR, &[(1, None, &[1])]), [NOW + SECOND - 100, 3 * SECOND], "another one's claim");
+    assert_eq!(desk.book(&FOUR, &[(1, None, &[1])]), [NOW + SECOND - 100, 4 * SECOND], "after another one's claim");
 }
 
 #[test]
@@ -154,14 +161,16 @@ fn a_stamp_keeps_all_its_digits() {
     assert_eq!(desk.of("ZSCORE", "asking", &["1"]).text(), Some(&*promised));
     let unpack = "local out = cmsgpack.unpack(redis.call('GET', KEYS[1]))
         if type(out[1]) == 'table' then out = out[1] end
+        if type(out[4]) == 'table' then out[4] = out[4][KEYS[2]] end
         for i, part in ipairs(out) do out[i] = type(part) == 'number' and string.format('%.0f', part) or part end
         return out";
     let (claim, seen, hold) = (desk.key("claim"), desk.key("seen:1"), desk.key("told"));
     let hold = texts(&must(desk.client.command(&["EVAL", unpack, "1", &hold])));
     let stop = (NOW + 1_234_567).to_string();
     assert_eq!(hold, [&*stop, "0", "1", "0", &stop]);
-    let claim = texts(&must(desk.client.command(&["EVAL", unpack, "1", &claim])));
-    assert_eq!(claim, ["1", &next.to_string(), &promised]);
+    let log = desk.key("log:calls");
+    let claim = texts(&must(desk.client.command(&["EVAL", unpack, "2", &claim, &log])));
+    assert_eq!(claim, ["1", &next.to_string(), &promised, "1"]);
     let seen = texts(&must(desk.client.command(&["EVAL", unpack, "1", &seen])));
     assert_eq!(seen, ["2", &(NOW + 9_999_999 + 250_000).to_string(), &next.to_string()]);
 }

@@ -223,13 +223,14 @@ pub(super) fn grant(ask: &Ask, reply: &Value) -> Result<Grant, StoreError> {
         _ => return Err(malformed()),
     };
     let answer = |part: &[i64]| match *part {
-        [granted @ (0 | 1), start, callers] => {
+        [verdict @ (0..=2), start, callers] => {
             let callers = u32::try_from(callers).map_err(|_| malformed())?;
             // Nobody would ever be told that it may send. A clock that was set back a little is no lie.
-            if granted == 1 && start > ask.reach().saturating_add(MAX_MEMORY) {
+            if verdict == 1 && start > ask.reach().saturating_add(MAX_MEMORY) {
                 return Err(malformed());
             }
-            Ok(Answer::new(callers, now.plus(start), granted == 1))
+            let start = now.plus(start);
+            Ok(if verdict == 2 { Answer::waiting(callers, start) } else { Answer::new(callers, start, verdict == 1) })
         }
         _ => Err(malformed()),
     };
@@ -332,9 +333,11 @@ mod tests {
 
     #[test]
     fn an_answer_is_read_back() {
-        let grant = grant(&ask(), &ints(&[1_000, 7, 50, 9, 2, 3, 1, 0, 2, 0, 70, 1])).unwrap();
+        let grant = grant(&ask(), &ints(&[1_000, 7, 50, 9, 2, 3, 2, 50, 1, 1, 0, 1, 0, 70, 1])).unwrap();
         let at = Stamp::from_micros;
-        assert_eq!(grant.answers, [Answer::new(2, at(1_000), true), Answer::new(1, at(1_070), false)]);
+        let answers =
+            [Answer::waiting(1, at(1_050)), Answer::new(1, at(1_000), true), Answer::new(1, at(1_070), false)];
+        assert_eq!(grant.answers, answers);
         assert_eq!((grant.now, grant.next, grant.held), (at(1_000), at(1_050), Some((at(1_009), Cause::Ban))));
         assert_eq!(grant.contenders, 3);
     }
@@ -352,7 +355,7 @@ mod tests {
             ints(&[1, 7, 0, 0, 3, 0]),
             ints(&[1, 7, 0, 0, 0, -1]),
             ints(&[1, 7, 0, 0, 0, 0, 1]),
-            ints(&[1, 7, 0, 0, 0, 0, 2, 0, 1]),
+            ints(&[1, 7, 0, 0, 0, 0, 3, 0, 1]),
             ints(&[1, 7, 0, 0, 0, 0, 1, 0, -1]),
             ints(&[1, 7, 0, 0, 0, 0, 1, 0, 4]),
             ints(&[1, 7, 0, 0, 0, 0, 1, 60_250_001, 1]),

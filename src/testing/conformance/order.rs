@@ -10,15 +10,15 @@ use super::desk::{Desk, EPOCH, at, granted, log};
 use super::history::random_run;
 use super::law::Law;
 use crate::log::Stamp;
-use crate::store::{Grant, Log, Run};
+use crate::store::{Answer, Grant, Log, Run};
 use crate::{ManualClock, Term};
 
 const CASES: u64 = 200;
 
 /// Slots are given in the order asked.
 ///
-/// No start lies before one granted earlier, whoever asked; nobody overtakes a caller of his own process that waits, nor
-/// one of another that insists.
+/// No start lies before one granted earlier, whoever asked; nobody overtakes a caller of equal cost of his own process that
+/// waits, and nobody delays one that waits there, nor one of another process that insists.
 pub async fn law_2(subject: &dyn Subject) {
     let law = Law::new(2, "slots are given in the order asked");
     for seed in 0..CASES {
@@ -26,23 +26,38 @@ pub async fn law_2(subject: &dyn Subject) {
     }
 
     subject.clock().set(at(0));
-    nobody_overtakes(law, subject).await;
+    nobody_delays_a_caller_of_its_process(law, subject).await;
+    subject.clock().set(at(0));
+    nobody_delays_a_caller_that_insists(law, subject).await;
 }
 
-async fn nobody_overtakes(law: Law, subject: &dyn Subject) {
+async fn nobody_delays_a_caller_of_its_process(law: Law, subject: &dyn Subject) {
     let mut desk = Desk::new(law, subject.store(), [log("calls", 4, 1_000_000)]);
-    let ask = desk.ask(1, vec![Run::new(1, [2]), Run::new(1, [3]), Run::new(1, [1])]);
-    let grant = desk.send(&ask).await;
-    let waits = Grant::new(at(0), vec![granted(1, at(0))], at(1_000_000));
-    law.equal(&grant, &waits, "a small caller waits behind a large one of its process");
+    desk.book(1, Run::new(1, [2])).await;
+    subject.clock().set(at(400_000));
+    desk.book(1, Run::new(1, [1])).await;
+    let ask = desk.ask(1, vec![Run::new(1, [3]), Run::new(1, [2]), Run::new(1, [1])]);
+    let waits = Grant::new(at(400_000), vec![], at(1_000_000));
+    law.equal(&desk.send(&ask).await, &waits, "a small caller behind a large one of its process does not delay it");
+    let ask = desk.ask(1, vec![Run::new(1, [2]), Run::new(2, [1])]);
+    let beside = vec![Answer::waiting(1, at(1_000_000)), granted(1, at(400_000))];
+    let beside = Grant::new(at(400_000), beside, at(1_000_000));
+    law.equal(&desk.send(&ask).await, &beside, "but goes into what it leaves");
+}
 
+async fn nobody_delays_a_caller_that_insists(law: Law, subject: &dyn Subject) {
+    let mut desk = Desk::new(law, subject.store(), [log("calls", 4, 1_000_000)]);
+    desk.book(1, Run::new(1, [2])).await;
     let mut large = desk.ask(1, vec![Run::new(1, [3])]);
     large.insist = true;
     let waits = Grant::new(at(0), vec![], at(1_000_000));
     law.equal(&desk.send(&large).await, &waits, "a large caller waits for most of the quota");
     let grant = desk.book(2, Run::new(1, [1])).await;
-    law.equal(&grant, &Grant { contenders: 1, ..waits }, "nobody overtakes a caller that insists");
+    law.equal(&grant.answers, &vec![granted(1, at(0))], "what it leaves goes to others");
     subject.clock().set(at(900_000));
+    let grant = desk.book(2, Run::new(1, [2])).await;
+    let waits = Grant { contenders: 1, ..Grant::new(at(900_000), vec![], at(2_000_000)) };
+    law.equal(&grant, &waits, "nobody delays a caller that insists");
     let mut large = desk.ask(1, vec![Run::new(1, [3])]);
     large.insist = true;
     let grant = desk.send(&large).await;
@@ -57,7 +72,7 @@ async fn nobody_overtakes(law: Law, subject: &dyn Subject) {
     let grant = desk.book(2, Run::new(1, [1])).await;
     law.equal(
         &grant,
-        &Grant { contenders: 1, ..Grant::new(at(2_249_999), vec![], at(2_249_999)) },
+        &Grant { contenders: 1, ..Grant::new(at(2_249_999), vec![], at(3_249_999)) },
         "it is waited for until it breaks its promise",
     );
     subject.clock().set(at(2_250_000));
@@ -93,7 +108,7 @@ async fn starts_never_go_back(law: Law, subject: &dyn Subject, seed: u64) {
     }
 }
 
-/// A batch gives what the same asks one by one would.
+/// A batch of equal costs gives what the same asks one by one would.
 ///
 /// The callers of random asks, together at one home and alone at its twin: the same callers get the same starts, the first
 /// without an answer is told the same time, and both logs hold the same. What a refused caller is told counts those
@@ -106,7 +121,9 @@ pub async fn law_3(subject: &dyn Subject) {
         let mut alone = Desk::new(law, subject.store(), Arc::clone(&together.logs));
         subject.clock().set(at(0));
         for _ in 0..6 {
-            let runs: Vec<Run> = (0..rng.usize(1..4)).map(|_| random_run(&mut rng, &together.logs)).collect();
+            let costs = random_run(&mut rng, &together.logs).costs;
+            let like = |run: Run| Run { costs: Arc::clone(&costs), ..run };
+            let runs: Vec<Run> = (0..rng.usize(1..4)).map(|_| like(random_run(&mut rng, &together.logs))).collect();
             let horizon = Duration::from_micros(rng.u64(0..500_000));
             (together.horizon, alone.horizon) = (horizon, horizon);
             let callers: Vec<Run> =
