@@ -79,8 +79,9 @@ if seen then
 end
 
 -- Callers of other processes that claim, and where the first of this ask is among them.
-local claims, had_claim, place = {}, false, nil
-for _, claim in ipairs(state[4] and cmsgpack.unpack(state[4]) or {}) do -- sender, start, lapse, units by log
+local claims, had_claim, place, record = {}, false, nil, {}
+if state[4] then record = cmsgpack.unpack(state[4]) end
+for _, claim in ipairs(record) do -- sender, start, lapse, units by log
   if claim[3] > now and claim[1] ~= sender then
     claims[#claims + 1] = claim
   elseif claim[3] > now then

@@ -32,7 +32,8 @@ impl Service {
     pub(crate) fn of_ask(&self, ask: &Ask, grant: &Grant) -> Duration {
         let waiting = grant.answered() < callers(ask);
         let first = if waiting { self.waiting } else { self.ask };
-        micros(first + self.further * f64::from(grant.answered().saturating_sub(1)))
+        let back = if ask.back.is_empty() { 0.0 } else { self.hand_back };
+        micros(first + back + self.further * f64::from(grant.answered().saturating_sub(1)))
     }
 
     pub(crate) fn of_hand_back(&self) -> Duration {
