@@ -227,13 +227,18 @@ impl Line {
     }
 
     fn rest_of(&self, next: Duration, contenders: u32, now: Instant) -> Rest {
-        let interval = self.terms().map(|term| micros(1, term.span) / term.quota.max(1)).max().unwrap_or_default();
+        let interval_of = |term: &Term| micros(1, term.span) / term.quota.max(1);
+        let narrowest = self.terms().min_by_key(|term| term.span);
+        let interval = narrowest.map(interval_of).unwrap_or_default();
+        // A share is counted at the rate of the slowest term. Where a narrow span lets go out more for a while, it is asked for more often.
+        let is_faster = self.terms().any(|term| interval_of(term) > interval * 10 / 9);
+        let span = narrowest.filter(|_| is_faster).map_or(Duration::MAX, |term| micros(1, term.span));
         // Of slots that come one by one none may pass while everybody rests.
         let turns = if interval < self.process.horizon { contenders.saturating_add(1) } else { 0 };
         let turn = interval.saturating_mul(turns);
         let (ahead, round_trip) = (self.ahead(now), self.time.round_trip());
         let answer = round_trip.max(ahead + round_trip / 2);
-        Rest { next, horizon: self.horizon(), turn, answer }
+        Rest { next, horizon: self.horizon(), span, turn, answer }
     }
 
     /// How far ahead slots are booked: further where every answer takes long, else slots would run out meanwhile.

@@ -32,7 +32,9 @@ pub(crate) struct Rest {
     pub(crate) next: Duration,
     /// How far ahead slots are booked.
     pub(crate) horizon: Duration,
-    /// How long it takes until every process that waits has had one unit, at the rate of the limits; zero where that is slow.
+    /// A span that lets more go out for a while than the rate of the limits: within the horizon it gives out its quota several times.
+    pub(crate) span: Duration,
+    /// How long it takes until every process that waits has had one unit, at the rate of that span; zero where that is slow.
     pub(crate) turn: Duration,
     /// How long the answer to the next ask takes.
     pub(crate) answer: Duration,
@@ -47,7 +49,7 @@ impl Rest {
     pub(crate) fn length(self, random: f64) -> Duration {
         let turn = if self.next > 2 * self.horizon { Duration::ZERO } else { self.longest_turn() };
         // Evenly from the shortest: a crowd that was told the same moment must not leave it to pass.
-        let pause = self.horizon.mul_f64(0.5 + 0.3 * random) + turn.saturating_sub(self.horizon).mul_f64(1.3 * random);
+        let pause = self.base().mul_f64(0.5 + 0.3 * random) + turn.saturating_sub(self.horizon).mul_f64(1.3 * random);
         let rest = self.next.saturating_sub(self.horizon) + pause;
         rest.saturating_sub(self.answer).clamp(MIN_PAUSE, MAX_SILENCE)
     }
@@ -56,8 +58,13 @@ impl Rest {
     ///
     /// Without it a line whose callers are all served asks again for each that comes, and leaves nothing for those that rest.
     pub(crate) fn after(self, units: u32, random: f64) -> Duration {
-        let turns = self.turn.saturating_mul(units).min(self.horizon.max(self.longest_turn()));
+        let turns = self.turn.saturating_mul(units).min(self.base().max(self.longest_turn()));
         turns.mul_f64(0.5 + 0.3 * random).saturating_sub(self.answer)
+    }
+
+    /// Within a horizon at least, and a narrow span: two turns of it, where its units come one by one.
+    fn base(self) -> Duration {
+        self.horizon.min(self.span.max(self.turn.saturating_mul(2)))
     }
 
     fn longest_turn(self) -> Duration {
@@ -97,8 +104,8 @@ mod tests {
     #[test]
     fn a_line_rests_until_its_slot_is_near() {
         let rest = |next, random| {
-            let (horizon, turn, answer) = (250 * MS, Duration::ZERO, Duration::ZERO);
-            Rest { next: next * MS, horizon, turn, answer }.length(random).as_millis()
+            let (horizon, span, turn, answer) = (250 * MS, 1_000 * MS, Duration::ZERO, Duration::ZERO);
+            Rest { next: next * MS, horizon, span, turn, answer }.length(random).as_millis()
         };
         assert_eq!(rest(10_000, 0.0), 9_875);
         assert_eq!(rest(10_000, 0.99), 9_949);
@@ -109,8 +116,8 @@ mod tests {
     #[test]
     fn in_a_crowd_a_line_rests_until_the_others_have_had_their_turns() {
         let rest = |turn, answer| {
-            let (next, horizon) = (Duration::ZERO, 250 * MS);
-            Rest { next, horizon, turn: turn * MS, answer: answer * MS }.length(0.5).as_millis()
+            let (next, horizon, span) = (Duration::ZERO, 250 * MS, 1_000 * MS);
+            Rest { next, horizon, span, turn: turn * MS, answer: answer * MS }.length(0.5).as_millis()
         };
         assert_eq!(rest(100, 0), 162);
         assert_eq!(rest(1_000, 0), 650);
@@ -118,9 +125,14 @@ mod tests {
         assert_eq!(rest(100, 300), 1);
         assert_eq!(rest(60_000, 0), 1_300, "but not for long: some may be gone");
         let after = |units, turn| {
-            let (next, horizon, answer) = (Duration::ZERO, 250 * MS, 10 * MS);
-            Rest { next, horizon, turn: turn * MS, answer }.after(units, 0.0).as_millis()
+            let (next, horizon, span, answer) = (Duration::ZERO, 250 * MS, 1_000 * MS, 10 * MS);
+            Rest { next, horizon, span, turn: turn * MS, answer }.after(units, 0.0).as_millis()
         };
+        let narrow = |span, turn| {
+            let (next, horizon, answer) = (Duration::ZERO, 250 * MS, Duration::ZERO);
+            Rest { next, horizon, span: span * MS, turn: turn * MS, answer }.length(0.0).as_millis()
+        };
+        assert_eq!([narrow(100, 20), narrow(10, 80), narrow(10, 500)], [50, 80, 125]);
         assert_eq!([after(1, 80), after(3, 80), after(100, 80), after(1, 600), after(1, 0)], [30, 110, 115, 290, 0]);
     }
 }
