@@ -323,9 +323,9 @@ end
 local long
 for _, log in ipairs(logs) do
   if log.count > 0 then
-    local newest = nth_newest({ key = log.key, read = log.read, added = {}, count = 0, ahead = 1 }, 1)
+    local before = nth_newest({ key = log.key, read = log.read, added = {}, count = 0, ahead = 1 }, 1)
     local keep = math.ceil(log.retention / 1000) + 1
-    if expires then keep = math.max(keep, kept_ms(log.key, newest)) end
+    if expires then keep = math.max(keep, kept_ms(log.key, before)) end
     local stamps, length = {}, 0
     for from = 1, log.count, PIECE do
       local size = math.min(PIECE, log.count - from + 1)
@@ -333,10 +333,12 @@ for _, log in ipairs(logs) do
       for i = 1, size do stamps[i] = batch or text(log.added[from + i - 1]) end
       length = redis.call('RPUSH', log.key, unpack(stamps, 1, size))
     end
-    newest = log.batch or log.added[log.count]
+    local newest = log.batch or log.added[log.count]
     if length > log.quota + TRIM_SLACK then
       long = long or {}
-      long[#long + 1], log.outdated = log, now - math.max(log.retention, expires and keep * 1000 or 0)
+      -- As of the newest entry of before: where the clock has leapt, that is when the others are from.
+      local as_of = math.min(now, before or now)
+      long[#long + 1], log.outdated = log, as_of - math.max(log.retention, expires and keep * 1000 or 0)
     end
     if expires then expire_log(log.key, newest, keep) end
   end

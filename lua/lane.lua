@@ -10,7 +10,7 @@ do
   local run = 12 + 2 * ARGV[11]
   local alone = ARGV[7] == '0' and ARGV[9] == '' and ARGV[10] == '0' and not KEYS[9] and not ARGV[run + 3]
   local callers, cost = tonumber(ARGV[run]), tonumber(ARGV[run + 2])
-  local MAX_MEMORY, TRIM_SLACK, PIECE = 60000000, 64, 1000
+  local MAX_MEMORY, TRIM_SLACK, PIECE, LEAP = 60000000, 64, 1000, 11000
 
   if callers and alone and callers * cost >= 1 and callers * cost <= PIECE then
     present = redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key, reach_key, clock_key)
@@ -75,7 +75,7 @@ do
       local keep = math.ceil(retention / 1000) + 1
       if time and newest then
         local expiry = redis.call('PEXPIRETIME', log_key)
-        if expiry > 0 then keep = math.max(keep, expiry - math.floor(newest / 1000)) end
+        if expiry > 0 then keep = math.max(keep, expiry - LEAP - math.floor(newest / 1000)) end
       end
       if units == 1 then
         redis.call('RPUSH', log_key, entry)
@@ -86,7 +86,7 @@ do
       end
       if time then
         -- Seconds, which tostring keeps, and the milliseconds beyond them.
-        local ms = math.floor(time[2] / 1000) + keep
+        local ms = math.floor(time[2] / 1000) + keep + LEAP
         redis.call('PEXPIREAT', log_key, time[1] + math.floor(ms / 1000) .. string.sub('00' .. ms % 1000, -3))
       end
       return { now, number, 0, 0, 0, 0, 1, 0, callers }

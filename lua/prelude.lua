@@ -8,6 +8,8 @@ local oldest = -9e15
 local RESUMED, FAR = 10, 1e15
 -- A slot with more newer entries than this is not handed back.
 local MAX_DEPTH = 10000
+-- By so much, in ms, the server's clock may leap ahead and no log is lost: it is kept for longer.
+local LEAP = 11000
 -- For how long, in ms, a correction of the clock is kept: longer than any log.
 local MAX_CORRECTED = 2764800000
 
@@ -216,12 +218,12 @@ end
 local function kept_ms(key, newest)
   local expiry = redis.call('PEXPIRETIME', key)
   if expiry < 0 or not newest then return 0 end
-  return expiry - math.floor((newest - correction) / 1000)
+  return expiry - LEAP - math.floor((newest - correction) / 1000)
 end
 
 -- Lets a log expire when its newest entry stops counting.
 local function expire_log(key, newest, ms)
-  redis.call('PEXPIREAT', key, text(math.floor((newest - correction) / 1000) + ms))
+  redis.call('PEXPIREAT', key, text(math.floor((newest - correction) / 1000) + ms + LEAP))
 end
 
 -- Takes units that start at a time out of a log again. LREM walks from the tail: what lies deep, or is not there, would cost it

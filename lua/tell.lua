@@ -13,5 +13,5 @@ local function write_told(key, told, now, expires)
   hold = hold and { hold.stop, hold.recovery, hold.refusals, hold.cause, hold.forgotten } or false
   guard = guard and { guard.widened, guard.since, guard.lapse } or false
   redis.call('SET', key, cmsgpack.pack({ hold, guard, foreign }))
-  if expires then redis.call('PEXPIRE', key, text(math.ceil((stamp - now) / 1000))) end
+  if expires then redis.call('PEXPIRE', key, text(math.ceil((stamp - now) / 1000) + LEAP)) end
 end

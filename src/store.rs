@@ -54,7 +54,7 @@ pub(crate) const MAX_SILENCE: i64 = 30_000_000;
 /// 6. An empty log means no wait.
 /// 7. A hold delays every later slot and no earlier one; so does what is learned of others' use, for a span at most.
 /// 8. Homes do not affect each other.
-/// 9. After the longest span of silence nothing is stored, but a hold or a wider guard that still lasts.
+/// 9. Some seconds after the longest span of silence nothing is stored, but a hold or a wider guard that still lasts.
 /// 10. The answer does not depend on the caller's clock.
 /// 11. The same message sent twice acts once, whatever it says, and two senders of one name are told so.
 /// 12. What is at hand is what a message would be granted at once.

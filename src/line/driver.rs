@@ -217,7 +217,10 @@ impl Drop for Driver {
 fn send(line: Arc<Line>, message: Arc<Message>) -> InFlight {
     Box::pin(async move {
         for _ in 0..line.time.missing_exchanges(line.fine()) {
-            learn_the_time(&line).await;
+            // A store that does not answer is not asked for the time: it takes a message's patience.
+            if !learn_the_time(&line).await {
+                break;
+            }
         }
         let sent = Instant::now();
         let reply = match &*message {
@@ -228,11 +231,13 @@ fn send(line: Arc<Line>, message: Arc<Message>) -> InFlight {
     })
 }
 
-/// An exchange for the sake of the store's clock alone: an ask of nobody for nothing.
-async fn learn_the_time(line: &Line) {
+/// An exchange for the sake of the store's clock alone: an ask of nobody for nothing. Says whether it was answered.
+async fn learn_the_time(line: &Line) -> bool {
     let ask = Ask::new(line.home.clone(), NOBODY, 0, Arc::clone(&line.logs), Vec::new());
     let sent = Instant::now();
-    if let Ok(grant) = line.process.store.book(&ask).await {
+    let answer = line.process.store.book(&ask).await;
+    if let Ok(grant) = &answer {
         line.time.exchanged(Exchange { sent, arrived: Instant::now() }, grant.now, line.fine());
     }
+    answer.is_ok()
 }

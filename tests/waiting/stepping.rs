@@ -97,7 +97,7 @@ async fn calls(limit: Limit, step: i64) -> Vec<i64> {
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_steps_silences_nobody_and_fills_no_window() {
     let (second, minute) = (Limit::per_second(100), Limit::per_minute(6_000));
-    // A log is forgotten after its window: a leap that is longer than that takes it away.
+    // This store forgets a log after its window: a leap that is longer than that takes it away.
     let steps = [-50_000, -200_000, -10_000_000, -3_600_000_000, 200_000].map(|step| (second, step));
     for (limit, step) in steps.into_iter().chain([(minute, 10_000_000)]) {
         let went = calls(limit.burst(10), step).await;
