@@ -30,7 +30,8 @@ local function log_time(supplied, clock_key, known, latest)
     local parts = redis.call('TIME')
     time, oldest = parts[1] * 1000000 + parts[2], 1e15
   end
-  correction = tonumber(redis.call('GET', clock_key) or 0) or garbage(clock_key)
+  correction = tonumber(redis.call('GET', clock_key) or 0)
+  if not correction or math.abs(correction) >= 9e15 or correction % 1 ~= 0 then garbage(clock_key) end
   local now = math.max(math.min(time + correction, latest or 9e15), known or -9e15)
   if now ~= time + correction then
     correction = now - time

@@ -8,12 +8,13 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use reqwest::Response;
 use tokio::runtime::Handle;
 use tokio::select;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::error::{Error, StoreError};
+use crate::error::{Error, StoreError, StoreErrorKind};
 use crate::feedback::{Feedback, Refusal};
 use crate::learning::{self, memory};
 use crate::log::Stamp;
+use crate::one_by_one::Turn;
 use crate::permit::Permit;
 use crate::refusing;
 use crate::registered::Registered;
@@ -22,6 +23,9 @@ use crate::scope::Digest128;
 use crate::store::{Hold, Home, Lesson, MessageId};
 use crate::throttle::Throttle;
 use crate::url::Target;
+
+/// How long a report waits for those before it.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Throttle {
     /// Takes note of what an upstream said: after a refusal nobody in the cluster sends for a while, then slowly; and what
@@ -56,13 +60,24 @@ impl Throttle {
         let first = match refusing::hold(&registered.upstream, home, feedback, fastrand::f64()) {
             Some((whom, hold)) => {
                 self.withhold(&whom, &hold);
-                let _turn = self.tellings().turn(&whom).await;
+                let _turn = self.turn(&whom).await.map_err(unavailable)?;
                 let mut id = self.process().next_message();
                 self.hold(registered, &whom, &mut id, &hold).await.map_err(unavailable)?
             }
             None => false,
         };
         self.learn(registered, home, feedback, None, first).await.map_err(unavailable)
+    }
+
+    /// Waits for those who tell the store of the same home, as long as a message is waited for.
+    async fn turn<'a>(&'a self, home: &'a Home) -> Result<Turn<'a>, StoreError> {
+        let turn = self.tellings().turn(home);
+        // A timer that finds no runtime panics; without one nobody else waits.
+        if Handle::try_current().is_err() {
+            return Ok(turn.await);
+        }
+        let silent = |_| StoreError::new(StoreErrorKind::Unreachable, "the store did not answer in time");
+        timeout(PATIENCE, turn).await.map_err(silent)
     }
 
     /// Settle: takes note of a response, in the background where the store has to be told. Says whether the same call may be
@@ -177,7 +192,7 @@ impl Throttle {
         let lesson = Lesson { started, late: registered.stale_after, reports, refused, memory: memory(upstream) };
         let Some((mut telling, mut lesson)) = self.lessons().begin(home, lesson) else { return Ok(()) };
         loop {
-            let turn = self.tellings().turn(home).await;
+            let turn = self.turn(home).await?;
             let id = self.process().next_message();
             let mut answer = self.store().learn(home, id, log, &lesson).await;
             if let Some(next) = answer.as_ref().err().and_then(|error| self.process().renamed(id, error)) {

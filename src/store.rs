@@ -59,7 +59,7 @@ pub(crate) const MAX_SILENCE: i64 = 30_000_000;
 /// 11. The same message sent twice acts once, whatever it says, and two senders of one name are told so.
 /// 12. What is at hand is what a message would be granted at once.
 /// 13. The time of an upstream's logs is never earlier than what an ask knows of it, and no later than an ask says that it is at the
-///     latest, however the store's clock steps.
+///     latest, however the store's clock steps; what is known counts more.
 ///
 /// Every call must end: a store that cannot be reached is an error, not a wait. A call that fails may have acted; its
 /// caller sends the same message, with the same number, again.

@@ -21,6 +21,12 @@ const MEMORY: Duration = Duration::from_secs(10);
 const LEAP: i64 = 5_000;
 /// One that stays ahead for so long is believed.
 const BELIEVED: Duration = Duration::from_secs(1);
+/// So is one that leaps again so soon after it was taken back: two processes that disagree must not contend for ever.
+const YIELDING: Duration = Duration::from_secs(10);
+/// No slot is asked for further ahead than this, however late a reply was seen.
+const MOST_AHEAD: Duration = Duration::from_secs(1);
+/// Timers are late by up to a millisecond: so much is left for that.
+const LEAST_LATE: Duration = Duration::from_millis(2);
 /// Clocks drift and are slewed by 1 µs in so many at most.
 const DRIFT: i64 = 2_000;
 /// Starts move towards earlier by 1 µs in so many at most: whoever moves faster comes too close to what it has just sent, and to
@@ -48,6 +54,8 @@ pub(crate) struct Bounds {
     recent: VecDeque<Recent>,
     /// When a reply was first seen that lay ahead of all that is known: the store's clock has leapt.
     leapt_at: Option<Instant>,
+    /// When the store had last taken such a leap back.
+    taken_back_at: Option<Instant>,
 }
 
 /// One exchange.
@@ -85,6 +93,11 @@ impl Placing {
 }
 
 impl Bounds {
+    /// Of a process whose own time counts from `epoch`.
+    pub(crate) fn since(epoch: Instant) -> Self {
+        Self { epoch: Some(epoch), ..Self::default() }
+    }
+
     /// Takes note of an exchange, and says where its stamps lie. Bounds no wider than `fine` are narrow.
     ///
     /// `None`: the store's clock has leapt ahead of what is known, and nothing is learned of that. Where it does not come back it is
@@ -92,12 +105,17 @@ impl Bounds {
     pub(crate) fn exchanged(&mut self, exchange: Exchange, stamp: Stamp, fine: Duration) -> Option<Placing> {
         if self.offset.is_some() && self.latest(exchange.arrived).is_some_and(|latest| stamp > latest.plus(LEAP)) {
             let leapt_at = *self.leapt_at.get_or_insert(exchange.sent);
-            if exchange.sent.saturating_duration_since(leapt_at) < BELIEVED {
+            let within = |at: Instant, time| exchange.sent.saturating_duration_since(at) < time;
+            // Where it was taken back and comes again, others know better.
+            let insists = self.taken_back_at.is_some_and(|at| within(at, YIELDING));
+            if within(leapt_at, BELIEVED) && !insists {
                 return None;
             }
             return Some(self.begin_anew(exchange, stamp, fine));
         }
-        self.leapt_at = None;
+        if self.leapt_at.take().is_some() {
+            self.taken_back_at = Some(exchange.arrived);
+        }
         Some(self.learn(exchange, stamp, fine))
     }
 
@@ -126,7 +144,7 @@ impl Bounds {
         let (lowest, highest) = (stamped.saturating_sub(arrived), stamped.saturating_sub(left));
         let elapsed = (arrived - self.at).max(0);
         let drift = elapsed / DRIFT;
-        let (lo, hi) = ((self.lo - drift).max(lowest), (self.hi + drift).min(highest));
+        let (lo, hi) = (self.lo.saturating_sub(drift).max(lowest), self.hi.saturating_add(drift).min(highest));
         if self.exchanges == 0 || lo > hi {
             if self.exchanges > 0 {
                 tracing::debug!(by = lo.saturating_sub(hi), "store clock stepped");
@@ -168,7 +186,7 @@ impl Bounds {
 
     /// By how much the middle may place too late, as far as that leaves something of what may be late.
     fn error(&self, tolerated: Duration) -> Duration {
-        (self.width() / 2).min(tolerated * 7 / 8)
+        (self.width() / 2).min(tolerated.saturating_sub(LEAST_LATE.max(tolerated / 8)))
     }
 
     fn is_known(&self, fine: Duration) -> bool {
@@ -183,7 +201,7 @@ impl Bounds {
     /// How far ahead of now to ask for slots that may be late by `tolerated`: as long as replies were on their way lately, the
     /// last one and the slowest but one. A process whose replies are quick asks from now on.
     pub(crate) fn ahead(&self, tolerated: Duration, now: Instant) -> Duration {
-        let recent = |(n, one): &(usize, &Recent)| *n == 0 || now.saturating_duration_since(one.arrived) < MEMORY;
+        let recent = |(_, one): &(usize, &Recent)| now.saturating_duration_since(one.arrived) < MEMORY;
         let (mut slowest, mut second, mut last) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
         for (n, one) in self.recent.iter().enumerate().take_while(recent) {
             let back = one.back(self.offset.unwrap_or(self.hi));
@@ -192,7 +210,7 @@ impl Bounds {
             last = if n == 0 { back } else { last };
         }
         let (back, left) = (last.max(second), tolerated.saturating_sub(self.error(tolerated)));
-        if back <= left / 2 { Duration::ZERO } else { back.saturating_sub(left / 4) }
+        if back <= left / 2 { Duration::ZERO } else { back.saturating_sub(left / 4).min(MOST_AHEAD) }
     }
 
     /// What an exchange takes when nothing holds it up.

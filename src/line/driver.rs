@@ -13,6 +13,7 @@ use super::Line;
 use super::bounds::Exchange;
 use super::message::{Message, Reply};
 use super::state::Step;
+use crate::error::StoreError;
 use crate::store::Ask;
 
 type InFlight = Pin<Box<dyn Future<Output = (Reply, Exchange)> + Send>>;
@@ -217,9 +218,9 @@ impl Drop for Driver {
 fn send(line: Arc<Line>, message: Arc<Message>) -> InFlight {
     Box::pin(async move {
         for _ in 0..line.time.missing_exchanges(line.fine()) {
-            // A store that does not answer is not asked for the time: it takes a message's patience.
-            if !learn_the_time(&line).await {
-                break;
+            let sent = Instant::now();
+            if let Err(error) = learn_the_time(&line).await {
+                return (Err(error), Exchange { sent, arrived: Instant::now() });
             }
         }
         let sent = Instant::now();
@@ -231,13 +232,12 @@ fn send(line: Arc<Line>, message: Arc<Message>) -> InFlight {
     })
 }
 
-/// An exchange for the sake of the store's clock alone: an ask of nobody for nothing. Says whether it was answered.
-async fn learn_the_time(line: &Line) -> bool {
-    let ask = Ask::new(line.home.clone(), NOBODY, 0, Arc::clone(&line.logs), Vec::new());
+/// An exchange for the sake of the store's clock alone: an ask of nobody for nothing.
+async fn learn_the_time(line: &Line) -> Result<(), StoreError> {
+    let mut ask = Ask::new(line.home.clone(), NOBODY, 0, Arc::clone(&line.logs), Vec::new());
     let sent = Instant::now();
-    let answer = line.process.store.book(&ask).await;
-    if let Ok(grant) = &answer {
-        line.time.exchanged(Exchange { sent, arrived: Instant::now() }, grant.now, line.fine());
-    }
-    answer.is_ok()
+    (ask.known, ask.latest) = (line.time.known(), line.time.latest_before_leap(sent));
+    let grant = line.process.store.book(&ask).await?;
+    line.time.exchanged(Exchange { sent, arrived: Instant::now() }, grant.now, line.fine());
+    Ok(())
 }

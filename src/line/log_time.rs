@@ -23,7 +23,11 @@ pub(crate) struct LogTime {
 
 impl LogTime {
     pub(crate) fn new() -> Self {
-        Self { bounds: Mutex::default(), known: AtomicI64::new(i64::MIN), slept: Mutex::new(Slept::default()) }
+        Self {
+            bounds: Mutex::new(Bounds::since(Instant::now())),
+            known: AtomicI64::new(i64::MIN),
+            slept: Mutex::new(Slept::default()),
+        }
     }
 
     /// Takes note of an exchange with the store, and says where the stamps of its reply lie. `None`: the store's clock has leapt, and

@@ -14,6 +14,9 @@ use crate::error::{Error, StoreError};
 use crate::limit::Term;
 use crate::store::{Ask, Grant, HandBack, MAX_CALLERS, MAX_UNITS, Run, Slots};
 
+/// How long a line rests that cannot use what it was granted: asked for again at once it would be granted again.
+const UNUSED_PAUSE: Duration = Duration::from_millis(5);
+
 /// One of the line's numbered stream.
 #[derive(Debug)]
 pub(super) enum Message {
@@ -23,6 +26,14 @@ pub(super) enum Message {
 }
 
 impl Message {
+    /// The same to be sent again: by then it may be later than what it said that log time was at the latest.
+    fn again(&self) -> Self {
+        match self {
+            Self::Ask(ask, tickets) => Self::Ask(Ask { latest: None, ..ask.clone() }, tickets.clone()),
+            Self::HandBack(message) => Self::HandBack(message.clone()),
+        }
+    }
+
     /// The name that it is sent under.
     const fn sender(&self) -> u64 {
         match self {
@@ -60,8 +71,15 @@ impl State {
         if let Some(unanswered) = &self.unanswered {
             return match self.silence.as_ref().and_then(Silence::retry_at) {
                 Some(at) if at > now => (None, Some(at)),
-                _ => (Some(Arc::clone(unanswered)), None),
+                _ => {
+                    let again = Arc::new(unanswered.again());
+                    self.unanswered = Some(Arc::clone(&again));
+                    (Some(again), None)
+                }
             };
+        }
+        if let Some(at) = self.pause_until.filter(|&at| at > now) {
+            return (None, Some(at));
         }
         let id = line.process.id();
         self.surplus.retain(|slot| slot.sender == id);
@@ -130,7 +148,6 @@ impl State {
         }
         let mut ask = self.new_ask(line, runs);
         (ask.ahead, ask.back) = (line.ahead(now), self.take_surplus(line));
-        (ask.known, ask.latest) = (line.time.known(), line.time.latest_before_leap(now));
         let large = line.logs.len() > 1 || ask.runs.first().is_some_and(|run| run.costs.iter().any(|&cost| cost > 1));
         ask.insist = large && tickets.first().is_some_and(|&first| self.put_off == Some(first));
         Message::Ask(ask, tickets)
@@ -176,7 +193,7 @@ impl State {
 
     fn granted(&mut self, grant: &Grant, ask: &Ask, tickets: &[u64], line: &Line, now: Instant, exchange: Exchange) {
         let Some(placing) = line.time.exchanged(exchange, grant.now, line.fine()) else {
-            self.leapt(grant, ask, line);
+            self.leapt(grant, ask, line, now);
             return;
         };
         let from_now = |stamp| placing.place(stamp).saturating_duration_since(now);
@@ -207,7 +224,10 @@ impl State {
         let withheld = !early.is_empty();
         self.surplus.extend(early);
         let units = slots.iter().map(Slot::units).sum();
-        self.surplus.extend(if self.closed { slots } else { self.queue.give(slots, now) });
+        let unwanted = if self.closed { slots } else { self.queue.give(slots, now) };
+        // What is too late for those it was meant for would be granted again at once.
+        self.pause_until = (!unwanted.is_empty()).then(|| now + UNUSED_PAUSE);
+        self.surplus.extend(unwanted);
         if !refused.is_empty() {
             // What is free now and yet refused was left for other processes: they come first.
             let turn = line.rest(Duration::ZERO, grant.contenders, now);
@@ -240,12 +260,12 @@ impl State {
     }
 
     /// The store's clock has leapt ahead: what it granted by that goes back, and the next ask tells it.
-    fn leapt(&mut self, grant: &Grant, ask: &Ask, line: &Line) {
+    fn leapt(&mut self, grant: &Grant, ask: &Ask, line: &Line, now: Instant) {
         tracing::debug!(upstream = &*line.upstream, "store clock leapt ahead");
         let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.costs, run.callers as usize));
         let answers = grant.answers.iter().flat_map(|answer| std::iter::repeat_n(answer, answer.callers as usize));
         for (answer, costs) in answers.zip(costs).filter(|(answer, _)| answer.granted) {
-            let (start, excess) = (Instant::now(), Duration::ZERO);
+            let (start, excess) = (now, Duration::ZERO);
             self.surplus.push(Slot {
                 stamp: answer.start,
                 start,
@@ -254,7 +274,9 @@ impl State {
                 sender: ask.sender,
             });
         }
-        (self.on_record, self.ask_at, self.next_slot, self.put_off) = (true, None, None, None);
+        self.on_record = !ask.runs.is_empty();
+        (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
+        self.pause_until = Some(now + UNUSED_PAUSE);
     }
 
     /// The store does not know of the hold: there is nothing to ask for before its end.
@@ -298,6 +320,7 @@ fn new_ask(line: &Line, runs: Vec<Run>) -> Ask {
     let number = line.process.next_number();
     let mut ask = Ask::new(line.home.clone(), line.process.id(), number, Arc::clone(&line.logs), runs);
     ask.horizon = line.horizon();
+    (ask.known, ask.latest) = (line.time.known(), line.time.latest_before_leap(Instant::now()));
     ask
 }
 

@@ -38,6 +38,8 @@ pub(super) struct State {
     pub(super) unknown: bool,
     /// No ask before this.
     pub(super) ask_at: Option<Instant>,
+    /// No message before this: the last ask was granted what cannot be used.
+    pub(super) pause_until: Option<Instant>,
     /// Others wait as well, and their turn comes before this.
     pub(super) rest_until: Option<Instant>,
     /// The first caller without a slot cannot start before this.
@@ -76,6 +78,10 @@ impl State {
             let is_last = waiter.ticket == self.tickets;
             let ahead = if is_last { self.queue.units_wanted() } else { self.queue.units_before(waiter.ticket) };
             self.check_time(deadline, ahead, line, now)?;
+            // Who cannot wait for the others' turn does not rest for it.
+            if self.ask_at == self.rest_until && self.rest_until.is_some_and(|until| deadline <= until) {
+                self.ask_at = None;
+            }
         }
         if let Some(silence) = &mut self.silence {
             silence.hurry(now);

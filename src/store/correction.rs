@@ -26,13 +26,17 @@ impl Corrections {
         clock.plus(self.lock().get(home.split().0).copied().unwrap_or(0))
     }
 
-    /// The same for an ask, whose process may know that it is later, or not as late.
+    /// The same for an ask, whose process may know that it is later, or not as late. What is known counts more.
     pub(super) fn correct(&self, ask: &Ask, clock: Stamp) -> Stamp {
-        let time = self.log_time(&ask.home, clock);
+        if ask.known.is_none() && ask.latest.is_none() {
+            return self.log_time(&ask.home, clock);
+        }
+        let (upstream, mut corrections) = (ask.home.split().0, self.lock());
+        let time = clock.plus(corrections.get(upstream).copied().unwrap_or(0));
         let now = ask.latest.map_or(time, |latest| time.min(latest));
         let now = ask.known.map_or(now, |known| now.max(known));
         if now != time {
-            self.lock().insert(ask.home.split().0.into(), now.as_micros() - clock.as_micros());
+            corrections.insert(upstream.into(), now.as_micros().saturating_sub(clock.as_micros()));
             self.any.store(true, Ordering::Release);
         }
         now
