@@ -186,7 +186,7 @@ impl Bounds {
 
     /// By how much the middle may place too late, as far as that leaves something of what may be late.
     fn error(&self, tolerated: Duration) -> Duration {
-        (self.width() / 2).min(tolerated.saturating_sub(LEAST_LATE.max(tolerated / 8)))
+        (self.width() / 2).min(tolerated.saturating_sub(LEAST_LATE.max(tolerated / 4)))
     }
 
     fn is_known(&self, fine: Duration) -> bool {
@@ -294,7 +294,7 @@ mod tests {
         }
         let (late, placing) = process.exchange(0, 80 * MS);
         assert!((40 * MS..41 * MS).contains(&late), "{late}");
-        assert_eq!(placing.excess, 2 * FINE * 7 / 8, "which leaves little time to be late");
+        assert_eq!(placing.excess, 2 * FINE * 3 / 4, "which leaves little time to be late");
         let mut process = Process::new();
         for _ in 0..4 {
             process.exchange(40 * MS, 40 * MS);

@@ -17,6 +17,9 @@ use self::units::Units;
 use crate::error::Error;
 use crate::log::Stamp;
 
+/// Others, who know the store's clock no better than to half of what may be late, may start early by up to twice this part of it.
+const EARLY: u32 = 8;
+
 /// Places that are kept although nobody is in them any more.
 const SPARE: usize = 64;
 
@@ -318,7 +321,7 @@ impl Waiter {
 impl Slot {
     /// Whether it is too late to use the slot.
     pub(crate) fn is_stale(&self, now: Instant, stale_after: Duration) -> bool {
-        self.late(now) > stale_after
+        self.late(now) > stale_after.saturating_sub(stale_after / EARLY)
     }
 
     /// How long after its start it is, at most.

@@ -204,7 +204,7 @@ fn a_slow_store_silences_nobody_for_long() -> Outcome {
     let _alone = alone();
     let cases = [
         Case { name: "always 300 ms", burst: 10, modes: [late(300); 2], bounds: Figures { share: 0.95, ..BOUNDS } },
-        // More than half of what a store waits for a response: nobody could connect if they were so slow from the start.
+        // Slow from a moment on, as a store that is so slow from the start is hardly connected to.
         Case {
             name: "600 ms",
             burst: 10,

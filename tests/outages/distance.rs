@@ -16,7 +16,7 @@ const WINDOW: Duration = Duration::from_millis(900);
 const GUARD: Duration = Duration::from_millis(100);
 const FAR: Duration = Duration::from_millis(80);
 /// Ten ways, and what the last reply is expected to take.
-const FIRST: Duration = Duration::from_millis(879);
+const FIRST: Duration = Duration::from_millis(877);
 
 /// A store in memory, so that time can be paused, whose answers take 80 ms each way.
 #[derive(Clone, Debug)]
