@@ -246,6 +246,8 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
                     booked.extend(slots(&ask, grant).map(|slot| (Arc::clone(&chosen), slot)));
                 }
                 said.push(words(grant));
+                // As a line sends it again: what it said of the latest time held when it was first sent.
+                ask.latest = None;
                 asked.push(ask);
             }
             Step::Again { sender, back } => {
