@@ -41,8 +41,7 @@ local MAX_MEMORY, MAX_SILENCE, TRIM_SLACK, PIECE, MAX_CLAIMS = 60000000, 3000000
 local state = redis.call('MGET', seen_key, told_key, told_all_key, claim_key, reach_key)
 local others = redis.call('ZCOUNT', asking_key, '(' .. text(now), '+inf')
 -- MGET is silent about a key of another type, which might hide a hold; GET is not.
-if present and present > 0 then present = present - redis.call('EXISTS', clock_key) end
-present = present or redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key, reach_key)
+if present ~= 0 then present = redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key, reach_key) end
 for i = 2, 5 do
   if state[i] then present = present - 1 end
 end

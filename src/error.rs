@@ -223,6 +223,11 @@ impl StoreError {
         self.kind
     }
 
+    /// Nothing was heard of it for as long as a message is waited for.
+    pub(crate) fn late() -> Self {
+        Self::new(StoreErrorKind::Unreachable, "the store did not answer in time")
+    }
+
     pub(crate) fn outdated() -> Self {
         Self::new(StoreErrorKind::Outdated, "a later message of this sender has been seen")
     }

@@ -10,9 +10,10 @@ use tokio::runtime::Handle;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::error::{Error, StoreError, StoreErrorKind};
+use crate::error::{Error, StoreError};
 use crate::feedback::{Feedback, Refusal};
 use crate::learning::{self, memory};
+use crate::line::silence::PATIENCE;
 use crate::log::Stamp;
 use crate::one_by_one::Turn;
 use crate::permit::Permit;
@@ -23,9 +24,6 @@ use crate::scope::Digest128;
 use crate::store::{Hold, Home, Lesson, MessageId};
 use crate::throttle::Throttle;
 use crate::url::Target;
-
-/// How long a report waits for those before it.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Throttle {
     /// Takes note of what an upstream said: after a refusal nobody in the cluster sends for a while, then slowly; and what
@@ -76,8 +74,7 @@ impl Throttle {
         if Handle::try_current().is_err() {
             return Ok(turn.await);
         }
-        let silent = |_| StoreError::new(StoreErrorKind::Unreachable, "the store did not answer in time");
-        timeout(PATIENCE, turn).await.map_err(silent)
+        timeout(PATIENCE, turn).await.map_err(|_| StoreError::late())
     }
 
     /// Settle: takes note of a response, in the background where the store has to be told. Says whether the same call may be

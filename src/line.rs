@@ -7,7 +7,7 @@ pub(crate) mod log_time;
 mod message;
 pub(crate) mod pace;
 pub(crate) mod queue;
-mod silence;
+pub(crate) mod silence;
 mod state;
 
 use std::fmt;
@@ -31,7 +31,7 @@ use crate::limit::Term;
 use crate::process::Process;
 use crate::registered::Registered;
 use crate::scope::Digest128;
-use crate::store::{Cause, Home, Log};
+use crate::store::{Ask, Cause, Home, Log, Run};
 
 /// One line: a process, a home, and the logs that everybody in it needs a slot in.
 pub(crate) struct Line {
@@ -239,6 +239,12 @@ impl Line {
         let (ahead, round_trip) = (self.ahead(now), self.time.round_trip());
         let answer = round_trip.max(ahead + round_trip / 2);
         Rest { next, horizon: self.horizon(), span, turn, answer }
+    }
+
+    /// An ask of these logs, with what is known of their time at `now`.
+    fn ask_of(&self, sender: u64, number: u64, runs: Vec<Run>, now: Instant) -> Ask {
+        let ask = Ask::new(self.home.clone(), sender, number, Arc::clone(&self.logs), runs);
+        Ask { known: self.time.known(), latest: self.time.latest_before_leap(now), ..ask }
     }
 
     /// How far ahead slots are booked: further where every answer takes long, else slots would run out meanwhile.

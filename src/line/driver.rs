@@ -14,7 +14,6 @@ use super::bounds::Exchange;
 use super::message::{Message, Reply};
 use super::state::Step;
 use crate::error::StoreError;
-use crate::store::Ask;
 
 type InFlight = Pin<Box<dyn Future<Output = (Reply, Exchange)> + Send>>;
 
@@ -234,9 +233,8 @@ fn send(line: Arc<Line>, message: Arc<Message>) -> InFlight {
 
 /// An exchange for the sake of the store's clock alone: an ask of nobody for nothing.
 async fn learn_the_time(line: &Line) -> Result<(), StoreError> {
-    let mut ask = Ask::new(line.home.clone(), NOBODY, 0, Arc::clone(&line.logs), Vec::new());
     let sent = Instant::now();
-    (ask.known, ask.latest) = (line.time.known(), line.time.latest_before_leap(sent));
+    let ask = line.ask_of(NOBODY, 0, Vec::new(), sent);
     let grant = line.process.store.book(&ask).await?;
     line.time.exchanged(Exchange { sent, arrived: Instant::now() }, grant.now, line.fine());
     Ok(())

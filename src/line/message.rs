@@ -12,7 +12,7 @@ use super::silence::Silence;
 use super::state::State;
 use crate::error::{Error, StoreError};
 use crate::limit::Term;
-use crate::store::{Ask, Grant, HandBack, MAX_CALLERS, MAX_UNITS, Run, Slots};
+use crate::store::{Answer, Ask, Grant, HandBack, MAX_CALLERS, MAX_UNITS, Run, Slots};
 
 /// How long a line rests that cannot use what it was granted: asked for again at once it would be granted again.
 const UNUSED_PAUSE: Duration = Duration::from_millis(5);
@@ -27,10 +27,12 @@ pub(super) enum Message {
 
 impl Message {
     /// The same to be sent again: by then it may be later than what it said that log time was at the latest.
-    fn again(&self) -> Self {
-        match self {
-            Self::Ask(ask, tickets) => Self::Ask(Ask { latest: None, ..ask.clone() }, tickets.clone()),
-            Self::HandBack(message) => Self::HandBack(message.clone()),
+    fn again(self: &Arc<Self>) -> Arc<Self> {
+        match &**self {
+            Self::Ask(ask, tickets) if ask.latest.is_some() => {
+                Arc::new(Self::Ask(Ask { latest: None, ..ask.clone() }, tickets.clone()))
+            }
+            _ => Arc::clone(self),
         }
     }
 
@@ -72,7 +74,7 @@ impl State {
             return match self.silence.as_ref().and_then(Silence::retry_at) {
                 Some(at) if at > now => (None, Some(at)),
                 _ => {
-                    let again = Arc::new(unanswered.again());
+                    let again = unanswered.again();
                     self.unanswered = Some(Arc::clone(&again));
                     (Some(again), None)
                 }
@@ -92,7 +94,7 @@ impl State {
             self.ask(line, now)
         } else if self.on_record {
             // Nobody waits any more: an empty ask takes the line off the record, and its claim with it.
-            Message::Ask(self.new_ask(line, Vec::new()), Vec::new())
+            Message::Ask(self.new_ask(line, Vec::new(), now), Vec::new())
         } else {
             return (None, None);
         };
@@ -146,15 +148,16 @@ impl State {
                 }
             }
         }
-        let mut ask = self.new_ask(line, runs);
+        let mut ask = self.new_ask(line, runs, now);
         (ask.ahead, ask.back) = (line.ahead(now), self.take_surplus(line));
         let large = line.logs.len() > 1 || ask.runs.first().is_some_and(|run| run.costs.iter().any(|&cost| cost > 1));
         ask.insist = large && tickets.first().is_some_and(|&first| self.put_off == Some(first));
         Message::Ask(ask, tickets)
     }
 
-    fn new_ask(&self, line: &Line, runs: Vec<Run>) -> Ask {
-        Ask { previous: self.previous, ..new_ask(line, runs) }
+    fn new_ask(&self, line: &Line, runs: Vec<Run>, now: Instant) -> Ask {
+        let (sender, number) = (line.process.id(), line.process.next_number());
+        Ask { previous: self.previous, horizon: line.horizon(), ..line.ask_of(sender, number, runs, now) }
     }
 
     /// Takes the store's answer to the message under way.
@@ -197,23 +200,13 @@ impl State {
             return;
         };
         let from_now = |stamp| placing.place(stamp).saturating_duration_since(now);
-        let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.costs, run.callers as usize));
-        let mut callers = tickets.iter().zip(costs);
         let (mut slots, mut refused) = (Vec::new(), Vec::new());
-        for answer in &grant.answers {
-            let start = placing.place(answer.start);
-            for (&ticket, costs) in callers.by_ref().take(answer.callers as usize) {
-                if answer.granted {
-                    slots.push(Slot {
-                        stamp: answer.start,
-                        start,
-                        costs: Arc::clone(costs),
-                        excess: placing.excess,
-                        sender: ask.sender,
-                    });
-                } else if !answer.waits {
-                    refused.push((ticket, from_now(answer.start)));
-                }
+        for (&ticket, (costs, answer)) in tickets.iter().zip(answers(ask, grant)) {
+            if answer.granted {
+                let (stamp, costs, sender) = (answer.start, Arc::clone(costs), ask.sender);
+                slots.push(Slot { stamp, start: placing.place(stamp), costs, excess: placing.excess, sender });
+            } else if !answer.waits {
+                refused.push((ticket, from_now(answer.start)));
             }
         }
         if let Some((until, cause)) = grant.held {
@@ -262,17 +255,9 @@ impl State {
     /// The store's clock has leapt ahead: what it granted by that goes back, and the next ask tells it.
     fn leapt(&mut self, grant: &Grant, ask: &Ask, line: &Line, now: Instant) {
         tracing::debug!(upstream = &*line.upstream, "store clock leapt ahead");
-        let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.costs, run.callers as usize));
-        let answers = grant.answers.iter().flat_map(|answer| std::iter::repeat_n(answer, answer.callers as usize));
-        for (answer, costs) in answers.zip(costs).filter(|(answer, _)| answer.granted) {
-            let (start, excess) = (now, Duration::ZERO);
-            self.surplus.push(Slot {
-                stamp: answer.start,
-                start,
-                costs: Arc::clone(costs),
-                excess,
-                sender: ask.sender,
-            });
+        for (costs, answer) in answers(ask, grant).filter(|(_, answer)| answer.granted) {
+            let (stamp, costs, sender) = (answer.start, Arc::clone(costs), ask.sender);
+            self.surplus.push(Slot { stamp, start: now, costs, excess: Duration::ZERO, sender });
         }
         self.on_record = !ask.runs.is_empty();
         (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
@@ -316,12 +301,11 @@ impl State {
     }
 }
 
-fn new_ask(line: &Line, runs: Vec<Run>) -> Ask {
-    let number = line.process.next_number();
-    let mut ask = Ask::new(line.home.clone(), line.process.id(), number, Arc::clone(&line.logs), runs);
-    ask.horizon = line.horizon();
-    (ask.known, ask.latest) = (line.time.known(), line.time.latest_before_leap(Instant::now()));
-    ask
+/// The callers of an ask that have an answer, with what each takes of each log, in their order.
+fn answers<'a>(ask: &'a Ask, grant: &'a Grant) -> impl Iterator<Item = (&'a Arc<[u32]>, Answer)> {
+    let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.costs, run.callers as usize));
+    let answers = grant.answers.iter().flat_map(|answer| std::iter::repeat_n(*answer, answer.callers as usize));
+    costs.zip(answers)
 }
 
 fn check_time(

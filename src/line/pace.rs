@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The longest that a line says nothing while it waits, so that the store knows it is still there.
 const MAX_SILENCE: Duration = Duration::from_secs(30);
-/// No line asks more often than this.
+/// No line that was put off asks again sooner than this.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 /// The latest that a slot may be used after its start, however wide the guard.
 const STALE_AT_MOST: Duration = Duration::from_millis(50);

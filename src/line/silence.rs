@@ -5,10 +5,10 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
 
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 
 /// How long a caller without a deadline waits for a store that does not answer.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a hand-back may be sent again: well within the shortest time for which a store remembers one that still matters.
 pub(super) const MEMORY: Duration = Duration::from_secs(30);
 /// A new caller has a silent store tried again at once, but no more often than this.
@@ -71,8 +71,7 @@ impl Silence {
 
     /// Why there is no answer.
     pub(super) fn error(&self) -> StoreError {
-        let no_answer = || StoreError::new(StoreErrorKind::Unreachable, "the store did not answer in time");
-        self.failure.as_ref().map_or_else(no_answer, |failure| failure.error.clone())
+        self.failure.as_ref().map_or_else(StoreError::late, |failure| failure.error.clone())
     }
 }
 

@@ -123,7 +123,7 @@ impl MemoryStore {
         &self.shards[(mixed ^ (mixed >> 16)) % SHARDS]
     }
 
-    /// Runs `act` on the ledger of a home at the time read under its lock, so that times never run backwards within a home.
+    /// Runs `act` on the ledger of a home at the log time read under its lock, so that it runs in the order in which it is read.
     fn with<T>(&self, home: &Home, act: impl FnOnce(&mut Ledger, Stamp) -> T) -> T {
         self.with_time(home, |clock| self.corrections.log_time(home, clock), act)
     }

@@ -15,7 +15,7 @@ pub struct Run {
     pub callers: u32,
     /// What each takes of each log of the ask, in the ask's order; at least one unit, at most the smallest quota.
     pub costs: Arc<[u32]>,
-    /// Refuse a caller whose slot would be further away than this. `None`: it waits.
+    /// Refuse a caller whose slot would be further away than this, or than [`Ask::ahead`] where that is more. `None`: it waits.
     pub max_wait: Option<Duration>,
 }
 
@@ -128,7 +128,7 @@ impl Ask {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Grant {
-    /// The store's clock when it answered. A slot's wait is its start less this.
+    /// The upstream's log time when the store answered: its clock, corrected. A slot's wait is its start less this.
     pub now: Stamp,
     /// The answers to the first callers, in their order, equal neighbours together. Callers without an answer wait as well.
     pub answers: Vec<Answer>,

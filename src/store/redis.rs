@@ -93,10 +93,16 @@ impl RedisStore {
         self
     }
 
-    /// Calls a script. A call whose outcome is unknown is made once more: every message acts once however often it comes.
-    async fn call(&self, script: &Script, encode: impl Fn(&mut Cmd) + Sync) -> Result<Value, StoreError> {
+    /// Calls a script. A call whose outcome is unknown is made once more where it may be: every message acts once however often
+    /// it comes.
+    async fn call(
+        &self,
+        script: &Script,
+        may_repeat: bool,
+        encode: impl Fn(&mut Cmd) + Sync,
+    ) -> Result<Value, StoreError> {
         match self.link.call(script, &encode).await {
-            Err(failure) if failure.heals_by_connecting => {
+            Err(failure) if failure.heals_by_connecting && may_repeat => {
                 self.link.call(script, &encode).await.map_err(|failure| failure.error)
             }
             answer => answer.map_err(|failure| failure.error),
@@ -123,31 +129,28 @@ impl fmt::Debug for RedisStore {
 impl Store for RedisStore {
     async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
         let wire = self.wire();
-        if ask.latest.is_some() {
-            // What it says of the time holds for now, and not for a second try.
-            let reply = self.link.call(script::book(), &|cmd: &mut Cmd| wire.book(cmd, ask)).await;
-            return wire::grant(ask, &reply.map_err(|failure| failure.error)?);
-        }
-        wire::grant(ask, &self.call(script::book(), |cmd| wire.book(cmd, ask)).await?)
+        // What it says of the latest time holds for now, and not for a second try.
+        let may_repeat = ask.latest.is_none();
+        wire::grant(ask, &self.call(script::book(), may_repeat, |cmd| wire.book(cmd, ask)).await?)
     }
 
     async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
         let wire = self.wire();
-        self.call(script::hand_back(), |cmd| wire.hand_back(cmd, message)).await.map(drop)
+        self.call(script::hand_back(), true, |cmd| wire.hand_back(cmd, message)).await.map(drop)
     }
 
     async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
         let wire = self.wire();
-        wire::incident(&self.call(script::hold(), |cmd| wire.hold(cmd, home, id, hold)).await?)
+        wire::incident(&self.call(script::hold(), true, |cmd| wire.hold(cmd, home, id, hold)).await?)
     }
 
     async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
         let wire = self.wire();
-        wire::learned(&self.call(script::learn(), |cmd| wire.learn(cmd, home, id, log, lesson)).await?)
+        wire::learned(&self.call(script::learn(), true, |cmd| wire.learn(cmd, home, id, log, lesson)).await?)
     }
 
     async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
         let wire = self.wire();
-        wire::usage(logs, &self.call(script::usage(), |cmd| wire.usage(cmd, home, logs)).await?)
+        wire::usage(logs, &self.call(script::usage(), true, |cmd| wire.usage(cmd, home, logs)).await?)
     }
 }
