@@ -205,8 +205,7 @@ async fn tell(store: &dyn Store, clock: &ManualClock, home: &Home, history: &His
         .collect();
     let mut said = Vec::new();
     let mut number = 0;
-    let mut promised = EPOCH;
-    let mut newest = None;
+    let (mut promised, mut newest) = (EPOCH, None);
     let mut asked: Vec<Ask> = Vec::new();
     let mut tellings: Vec<Telling> = Vec::new();
     let mut booked: Vec<(Arc<[Log]>, Slots)> = Vec::new();
