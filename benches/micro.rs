@@ -12,8 +12,9 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use divan::{Bencher, black_box};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode};
-use outgate::store::{Ask, Home, Log, Run};
-use outgate::{Feedback, Limit, MemoryStore, SlidingLog, Stamp, Store, Term, Throttle, Upstream};
+use outgate::ledger::{Ask, Home, Log, Run};
+use outgate::ledger::{SlidingLog, Stamp, Term};
+use outgate::{Feedback, Limit, MemoryStore, Store, Throttle, Upstream};
 use reqwest::{Client, Method, Request, Response};
 use reqwest_middleware::{ClientBuilder, Middleware, Next};
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::Cause;
+use crate::ledger::Cause;
 
 /// Why a call was not let through.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -56,62 +56,33 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod acquire;
-mod backoff;
-mod breaker;
-mod call;
-#[cfg(any(test, feature = "testing"))]
-mod clock;
+mod client;
+mod config;
 mod error;
 mod excerpt;
 pub mod feedback;
-mod hearing;
-mod host;
-mod learning;
-mod limit;
-mod line;
-mod lines;
-mod log;
-mod middleware;
-mod name;
-mod one_by_one;
-mod path;
-mod permit;
-mod process;
-mod refusing;
-mod registered;
-mod retry;
-mod route;
-mod scope;
+pub mod ledger;
+mod queue;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod throttle;
-mod turns;
-mod unmatched;
-mod upstream;
-mod url;
-mod usage;
 
-pub use self::acquire::Acquire;
-pub use self::backoff::Backoff;
-pub use self::call::Call;
-#[cfg(any(test, feature = "testing"))]
-pub use self::clock::ManualClock;
+pub use self::client::acquire::Acquire;
+pub use self::client::middleware::Middleware;
+pub use self::client::permit::{Passage, Permit};
+pub use self::client::throttle::{Throttle, ThrottleBuilder};
+pub use self::client::unmatched::Unmatched;
+pub use self::client::usage::{LimitUsage, Usage};
+pub use self::config::backoff::Backoff;
+pub use self::config::call::Call;
+pub use self::config::limit::Limit;
+pub use self::config::scope::Scope;
+pub use self::config::upstream::Upstream;
 pub use self::error::{ConfigError, Error, StoreError, StoreErrorKind};
 pub use self::feedback::Feedback;
-pub use self::limit::{Limit, Term};
-pub use self::log::{SlidingLog, Stamp};
-pub use self::middleware::Middleware;
-pub use self::permit::{Passage, Permit};
-pub use self::scope::Scope;
 #[cfg(feature = "redis")]
 pub use self::store::RedisStore;
 pub use self::store::{MemoryStore, Store};
-pub use self::throttle::{Throttle, ThrottleBuilder};
-pub use self::unmatched::Unmatched;
-pub use self::upstream::Upstream;
-pub use self::usage::{LimitUsage, Usage};
 
 /// The README's snippets are compiled as doc tests.
 #[cfg(all(doctest, feature = "redis"))]

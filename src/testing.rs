@@ -24,6 +24,7 @@ mod upstream;
 mod upstream_builder;
 mod window_counter;
 
+pub use crate::store::clock::ManualClock;
 pub use arrival::Arrival;
 pub use fault::{Fault, FaultyUpstream};
 pub use judge::{Balance, Judge, Verdict};

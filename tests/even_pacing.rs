@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use outgate::ledger::{SlidingLog, Stamp, Term};
 use outgate::testing::{Judge, Shape};
-use outgate::{Limit, SlidingLog, Stamp, Term, Throttle, Upstream};
+use outgate::{Limit, Throttle, Upstream};
 use tokio::time::Instant;
 
 const QUOTA: u32 = 100;

@@ -5,9 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outgate::store::{Ask, Cause, Grant, HandBack, Hold, Home, Lesson, Log, MessageId, Report, Run, Slots};
+use outgate::ledger::{Ask, Cause, Grant, HandBack, Hold, Home, Lesson, Log, MessageId, Report, Run, Slots};
+use outgate::ledger::{Stamp, Term};
+use outgate::testing::ManualClock;
 use outgate::testing::RedisServer;
-use outgate::{ManualClock, MemoryStore, RedisStore, Stamp, Store, StoreError, Term};
+use outgate::{MemoryStore, RedisStore, Store, StoreError};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

@@ -4,10 +4,12 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outgate::store::{Ask, HandBack, Hold, Home, Lesson, Log, MessageId, Report, Run, Slots};
+use outgate::ledger::{Ask, HandBack, Hold, Home, Lesson, Log, MessageId, Report, Run, Slots};
+use outgate::ledger::{Stamp, Term};
+use outgate::testing::ManualClock;
 use outgate::testing::conformance::{self, Subject};
 use outgate::testing::{RedisServer, Reply};
-use outgate::{ManualClock, MemoryStore, RedisStore, Stamp, Store, Term};
+use outgate::{MemoryStore, RedisStore, Store};
 
 struct Memory {
     clock: ManualClock,

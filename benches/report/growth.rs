@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outgate::store::{Ask, Home, Log, Run};
-use outgate::{Limit, MemoryStore, Store as _, Term, Throttle, Upstream};
+use outgate::ledger::Term;
+use outgate::ledger::{Ask, Home, Log, Run};
+use outgate::{Limit, MemoryStore, Store as _, Throttle, Upstream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 

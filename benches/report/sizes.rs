@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use outgate::store::{Ask, Home, Log, Run};
-use outgate::{RedisStore, Store as _, Term};
+use outgate::ledger::Term;
+use outgate::ledger::{Ask, Home, Log, Run};
+use outgate::{RedisStore, Store as _};
 
 use crate::page::Page;
 use crate::race::Threads;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use outgate::Term;
-use outgate::store::{Ask, Grant, HandBack, Home, Slots};
+use outgate::ledger::Term;
+use outgate::ledger::{Ask, Grant, HandBack, Home, Slots};
 use outgate::testing::oracle;
 
 /// The slots of each home, kept apart from the store's own logs.
@@ -66,8 +66,8 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use outgate::Stamp;
-    use outgate::store::{Answer, Log, Run};
+    use outgate::ledger::Stamp;
+    use outgate::ledger::{Answer, Log, Run};
 
     use super::*;
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use outgate::store::{Ask, HandBack, Home, Log, Run, Slots};
+use outgate::ledger::Term;
+use outgate::ledger::{Ask, HandBack, Home, Log, Run, Slots};
 use outgate::testing::RedisServer;
-use outgate::{RedisStore, Store as _, StoreError, Term};
+use outgate::{RedisStore, Store as _, StoreError};
 use tokio::task::JoinSet;
 
 use crate::service::Service;

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use outgate::store::{Ask, Grant};
+use outgate::ledger::{Ask, Grant};
 
 /// Service times, in microseconds of the server's CPU time.
 #[derive(Clone, Copy, Debug, clap::Args)]

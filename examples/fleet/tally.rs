@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outgate::store::{Ask, Grant};
+use outgate::ledger::{Ask, Grant};
 
 use crate::service::callers;
 

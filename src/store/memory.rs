@@ -8,16 +8,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::correction::Corrections;
-use super::ledger::{Ledger, Lessoned};
-use super::told::Told;
-use super::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Store};
-#[cfg(any(test, feature = "testing"))]
-use crate::clock::ManualClock;
+use super::Store;
 use crate::error::StoreError;
-use crate::limit::micros;
-use crate::log::Stamp;
-use crate::turns::Turns;
+use crate::ledger::Stamp;
+use crate::ledger::book::{Ledger, Lessoned};
+use crate::ledger::constraints::Told;
+use crate::ledger::correction::Corrections;
+use crate::ledger::micros;
+use crate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
+#[cfg(any(test, feature = "testing"))]
+use crate::store::clock::ManualClock;
+use crate::store::turns::Turns;
 
 const SHARDS: usize = 16;
 /// How many homes a shard has room for however few there are.
@@ -245,13 +246,13 @@ impl Store for MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scope::Digest128;
+    use crate::config::scope::Digest128;
 
     #[test]
     fn scopes_that_fell_silent_are_forgotten_as_calls_of_others_come() {
         let clock = ManualClock::new(Stamp::from_micros(0));
         let store = MemoryStore::with_clock(clock.clone());
-        let logs = [Log::new("calls", [crate::limit::Term::new(1, 1_000_000)])];
+        let logs = [Log::new("calls", [crate::ledger::Term::new(1, 1_000_000)])];
         let call = |scope: &str| store.at_hand(&Home::new("up", Some(scope)), &logs, &[1]).unwrap();
         for scope in 0..20_000_u32 {
             call(&Digest128::of(&scope.to_be_bytes()).to_hex());

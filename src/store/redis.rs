@@ -18,10 +18,11 @@ use async_trait::async_trait;
 pub use self::builder::RedisStoreBuilder;
 use self::link::Link;
 use self::script::Script;
-use super::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Store};
-#[cfg(any(test, feature = "testing"))]
-use crate::clock::ManualClock;
+use super::Store;
 use crate::error::StoreError;
+use crate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
+#[cfg(any(test, feature = "testing"))]
+use crate::store::clock::ManualClock;
 
 /// Keeps the logs in one Redis 7.0 or Valkey 7.2, for every process that uses the same server and prefix. Clones share a connection.
 ///

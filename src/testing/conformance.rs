@@ -27,7 +27,8 @@ pub use self::silence::law_9;
 pub use self::slots::{law_4, law_5, law_6};
 pub use self::time::law_13;
 pub use self::twice::law_11;
-use crate::{ManualClock, Store};
+use crate::Store;
+use crate::store::clock::ManualClock;
 
 /// A store to be checked, and what only its author knows about it.
 #[async_trait]

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use outgate::Limit;
+use outgate::ledger::{SlidingLog, Stamp, Term};
 use outgate::testing::{Arrival, oracle};
-use outgate::{Limit, SlidingLog, Stamp, Term};
 
 use crate::cluster::{Plan, micros};
 use crate::settings::Results;

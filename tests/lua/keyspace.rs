@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use outgate::store::{Ask, HandBack, Hold, Home, Log as StoredLog, MessageId, Run, Slots};
+use outgate::ledger::Log as StoredLog;
+use outgate::ledger::Term;
+use outgate::ledger::{Ask, HandBack, Hold, Home, MessageId, Run, Slots};
 use outgate::testing::{RedisServer, Reply, RespClient};
-use outgate::{RedisStore, Store, Term};
+use outgate::{RedisStore, Store};
 
 use crate::{Desk, Log, SECOND, must, texts};
 

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outgate::store::{
+use outgate::ledger::{
     Answer, Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Run, Slots,
 };
+use outgate::ledger::{Stamp, Term};
+use outgate::testing::ManualClock;
 use outgate::testing::{Mode, RedisServer};
-use outgate::{
-    Feedback, Limit, ManualClock, MemoryStore, RedisStore, Stamp, Store, StoreError, StoreErrorKind, Term, Throttle,
-    Upstream,
-};
+use outgate::{Feedback, Limit, MemoryStore, RedisStore, Store, StoreError, StoreErrorKind, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

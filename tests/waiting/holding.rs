@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outgate::feedback::{Feedback, Reach, Refusal};
-use outgate::store::Cause;
+use outgate::ledger::Cause;
 use outgate::testing::oracle::{assert_never_more_than, worst_window};
 use outgate::{Backoff, Error, Limit, Upstream};
 use tokio::time::{Instant, sleep};

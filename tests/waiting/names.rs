@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outgate::store::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Run};
-use outgate::{Feedback, Limit, MemoryStore, Store, StoreError, Term, Throttle, Upstream};
+use outgate::ledger::Term;
+use outgate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Run};
+use outgate::{Feedback, Limit, MemoryStore, Store, StoreError, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

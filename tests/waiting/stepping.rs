@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outgate::store::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
+use outgate::ledger::Stamp;
+use outgate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
+use outgate::testing::ManualClock;
 use outgate::testing::oracle::assert_never_more_than;
-use outgate::{Limit, ManualClock, MemoryStore, Stamp, Store, StoreError, Throttle, Upstream};
+use outgate::{Limit, MemoryStore, Store, StoreError, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

@@ -11,9 +11,9 @@ use super::script::{self, Script};
 use super::unreadable::{inspect, keys};
 use super::wire::{Wire, grant};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::limit::Term;
-use crate::log::Stamp;
-use crate::store::{Ask, HandBack, Hold, Home, Lesson, Log, MessageId, Run, Slots};
+use crate::ledger::Stamp;
+use crate::ledger::Term;
+use crate::ledger::{Ask, HandBack, Hold, Home, Lesson, Log, MessageId, Run, Slots};
 
 /// Fills a log so far that it is trimmed for whoever counts one entry: more than the slack of a log.
 const MANY: u32 = 66;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::limit::micros;
-use crate::log::Stamp;
-use crate::store::{
+use crate::ledger::Stamp;
+use crate::ledger::micros;
+use crate::ledger::{
     Answer, Ask, Cause, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MAX_MEMORY, MessageId,
     Report, Slots, TermUsage,
 };
@@ -296,8 +296,8 @@ fn malformed() -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Term;
-    use crate::store::Run;
+    use crate::ledger::Run;
+    use crate::ledger::Term;
 
     fn ask() -> Ask {
         let log = Log::new("calls", [Term::new(5, 1_000)]);

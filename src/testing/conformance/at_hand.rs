@@ -9,8 +9,8 @@ use super::Subject;
 use super::desk::{Desk, at, granted};
 use super::history::{random_logs, random_run};
 use super::law::Law;
-use crate::Stamp;
-use crate::store::{Hold, Home, Lesson, Log, Report, Run, Slots};
+use crate::ledger::Stamp;
+use crate::ledger::{Hold, Home, Lesson, Log, Report, Run, Slots};
 use crate::testing::oracle::worst_window_of_units;
 
 const HISTORIES: u64 = 20;

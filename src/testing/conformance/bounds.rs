@@ -8,8 +8,8 @@ use super::Subject;
 use super::desk::{Desk, at, fresh_home, granted, log};
 use super::history::History;
 use super::law::Law;
-use crate::Term;
-use crate::store::{Answer, Cause, Grant, Home, Report, Run, Slots};
+use crate::ledger::Term;
+use crate::ledger::{Answer, Cause, Grant, Home, Report, Run, Slots};
 
 const HISTORIES: u64 = 15;
 

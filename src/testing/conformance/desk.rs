@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::law::Law;
-use crate::log::Stamp;
-use crate::store::{
+use crate::Store;
+use crate::ledger::Stamp;
+use crate::ledger::Term;
+use crate::ledger::{
     Answer, Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Report, Run, Slots,
 };
-use crate::{Store, Term};
 
 /// When every history begins: far from zero, so that no digit of a real stamp is spared.
 pub(super) const EPOCH: i64 = 1_795_170_949_790_213;

@@ -8,11 +8,13 @@ use fastrand::Rng;
 
 use super::desk::EPOCH;
 use super::law::Law;
-use crate::log::Stamp;
-use crate::store::{
+use crate::ledger::Stamp;
+use crate::ledger::Term;
+use crate::ledger::{
     Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Report, Run, Slots,
 };
-use crate::{ManualClock, Store, StoreError, StoreErrorKind, Term};
+use crate::store::clock::ManualClock;
+use crate::{Store, StoreError, StoreErrorKind};
 
 const STEPS: usize = 150;
 

@@ -9,9 +9,10 @@ use super::Subject;
 use super::desk::{Desk, EPOCH, at, granted, log};
 use super::history::random_run;
 use super::law::Law;
-use crate::log::Stamp;
-use crate::store::{Answer, Grant, Log, Run};
-use crate::{ManualClock, Term};
+use crate::ledger::Stamp;
+use crate::ledger::Term;
+use crate::ledger::{Answer, Grant, Log, Run};
+use crate::store::clock::ManualClock;
 
 const CASES: u64 = 200;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Subject;
 use super::desk::{Desk, log};
 use super::law::Law;
-use crate::store::{Run, Slots};
+use crate::ledger::{Run, Slots};
 
 const SPAN: Duration = Duration::from_millis(60);
 const HORIZON: Duration = Duration::from_millis(40);

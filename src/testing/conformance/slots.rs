@@ -3,8 +3,8 @@
 use super::Subject;
 use super::desk::{Desk, at, granted, log};
 use super::law::Law;
-use crate::log::Stamp;
-use crate::store::{Grant, HandBack, Log, Run, Slots};
+use crate::ledger::Stamp;
+use crate::ledger::{Grant, HandBack, Log, Run, Slots};
 
 /// A slot handed back can be given again.
 ///

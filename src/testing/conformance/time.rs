@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Subject;
 use super::desk::{Desk, at, granted, log};
 use super::law::Law;
-use crate::store::{Grant, Run};
+use crate::ledger::{Grant, Run};
 
 /// The time of an upstream's logs is never earlier than what an ask knows of it, and no later than an ask says that it is at the
 /// latest, however the store's clock steps.
@@ -45,7 +45,7 @@ async fn leaps_ahead_are_taken_back(law: Law, subject: &dyn Subject) {
     law.equal(&leapt.now, &at(10_100_000), "a store cannot tell a leap from time that has passed");
     let mut ask = desk.ask(1, vec![Run::new(1, [1])]);
     (ask.known, ask.latest) = (Some(before.now), Some(at(100_000)));
-    ask.back = vec![crate::store::Slots::new(1, at(10_100_000), [1])];
+    ask.back = vec![crate::ledger::Slots::new(1, at(10_100_000), [1])];
     let grant = desk.send(&ask).await;
     law.equal(&grant, &Grant::new(at(100_000), vec![], at(1_000_000)), "it is told, and takes the leap back");
     subject.clock().set(at(11_000_000));

@@ -6,8 +6,9 @@ use super::Subject;
 use super::desk::{Desk, at, fresh_home, granted, log};
 use super::history::History;
 use super::law::Law;
-use crate::store::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Report, Run, Slots};
-use crate::{StoreErrorKind, Term};
+use crate::StoreErrorKind;
+use crate::ledger::Term;
+use crate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Report, Run, Slots};
 
 const HISTORIES: u64 = 30;
 

@@ -1,0 +1,14 @@
+//! The life of a call: route, ask, wait, send, settle.
+
+pub(crate) mod acquire;
+pub(crate) mod auth_breaker;
+pub(crate) mod middleware;
+mod on_response;
+pub(crate) mod permit;
+mod refusal;
+pub(crate) mod retry;
+pub(crate) mod router;
+pub(crate) mod throttle;
+pub(crate) mod unmatched;
+mod url;
+pub(crate) mod usage;

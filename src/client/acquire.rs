@@ -1,0 +1,251 @@
+//! Asking for a permit: what for, how long, and the wait for it.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::coop::{consume_budget, poll_proceed};
+use tokio::time::Instant;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
+
+use crate::client::auth_breaker::Pass;
+use crate::client::permit::Permit;
+use crate::client::throttle::Throttle;
+use crate::config::call::Call;
+use crate::config::name::shown;
+use crate::config::plan::Registered;
+use crate::config::scope::Digest128;
+use crate::error::Error;
+use crate::ledger::Home;
+use crate::queue::waiters::Wish;
+use crate::queue::{Patience, Queue};
+
+/// The largest cost of one call.
+const MAX_COST: u32 = 10_000;
+/// How long a call for now or never waits for the store's answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Asks for a permit when awaited.
+#[derive(Debug)]
+#[must_use = "nothing is asked for until this is awaited"]
+pub struct Acquire {
+    throttle: Throttle,
+    /// The upstream; if there is none, what it was called.
+    registered: Result<Arc<Registered>, Arc<str>>,
+    call: Call,
+    now_or_never: bool,
+}
+
+impl Acquire {
+    pub(crate) fn new(throttle: &Throttle, upstream: &str, now_or_never: bool) -> Self {
+        let registered = throttle.find(upstream).map(Arc::clone).ok_or_else(|| shown(upstream));
+        Self { throttle: throttle.clone(), registered, call: Call::new(), now_or_never }
+    }
+
+    /// Takes so many units: 1 to 10,000.
+    pub fn cost(mut self, units: u32) -> Self {
+        self.call = self.call.cost(units);
+        self
+    }
+
+    /// Shares the quota with every call of this value: see [`Call::scope`].
+    pub fn scope(mut self, value: impl AsRef<[u8]>) -> Self {
+        self.call = self.call.scope(value);
+        self
+    }
+
+    /// Is refused at once when the slot is further away than this. Zero is [`Throttle::try_acquire`]: a slot now or never.
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.call = self.call.max_wait(max_wait);
+        self
+    }
+
+    fn route(&self) -> Result<Route, Error> {
+        let registered = self.registered.clone().map_err(|name| Error::UnknownUpstream { name })?;
+        let mut route = Route::new(registered, &self.call);
+        route.now_or_never |= self.now_or_never;
+        Ok(route)
+    }
+}
+
+impl IntoFuture for Acquire {
+    type Output = Result<Permit, Error>;
+    type IntoFuture = Acquiring;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Acquiring(Stage::Begun(self))
+    }
+}
+
+/// An [`Acquire`] that is awaited.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Acquiring(Stage);
+
+enum Stage {
+    Begun(Acquire),
+    Waiting(Pin<Box<dyn Future<Output = Result<Permit, Error>> + Send>>),
+}
+
+impl Future for Acquiring {
+    type Output = Result<Permit, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Stage::Begun(acquire) = &mut self.0 {
+            // Where slots are free for ever a loop of callers must let others run.
+            let progress = ready!(poll_proceed(cx));
+            let route = acquire.route()?;
+            match acquire.throttle.ask(&route)?.at_hand() {
+                Ok(permit) => {
+                    progress.made_progress();
+                    return Poll::Ready(Ok(permit));
+                }
+                Err(Asked { queue, pass, .. }) => {
+                    self.0 = Stage::Waiting(Box::pin(async move { wait_in_line(queue, &route, pass).await }));
+                }
+            }
+        }
+        match &mut self.0 {
+            Stage::Begun(_) => Poll::Pending,
+            Stage::Waiting(waiting) => waiting.as_mut().poll(cx),
+        }
+    }
+}
+
+impl fmt::Debug for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Begun(acquire) => acquire.fmt(f),
+            Self::Waiting(_) => f.write_str("Waiting"),
+        }
+    }
+}
+
+/// Where a call belongs, what it costs and how long it waits.
+pub(crate) struct Route {
+    pub(crate) registered: Arc<Registered>,
+    pub(crate) scope: Option<Digest128>,
+    pub(crate) cost: u32,
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) now_or_never: bool,
+    /// Whether its response will be seen: only then has a breaker a say.
+    pub(crate) is_seen: bool,
+    /// Since when it waits: a call made again has no more time than the first.
+    pub(crate) since: Instant,
+    retries_left: u32,
+}
+
+impl Route {
+    pub(crate) fn new(registered: Arc<Registered>, call: &Call) -> Self {
+        let max_wait = call.max_wait.or(registered.upstream.max_wait);
+        let now_or_never = max_wait == Some(Duration::ZERO);
+        let (cost, retries_left) = (call.cost.unwrap_or(1), registered.upstream.retries);
+        let since = Instant::now();
+        Self { registered, scope: call.scope, cost, max_wait, now_or_never, is_seen: false, since, retries_left }
+    }
+
+    /// Whether a call that is refused could be made again.
+    pub(crate) const fn may_retry(&self) -> bool {
+        self.retries_left > 0 && !self.now_or_never
+    }
+
+    /// Takes one of the retries, if one is left and the upstream's budget allows it.
+    pub(crate) fn take_retry(&mut self) -> bool {
+        let taken = self.may_retry() && self.registered.budget.take();
+        self.retries_left -= u32::from(taken);
+        taken
+    }
+
+    /// The pass for its call, unless the upstream's breaker is open.
+    pub(crate) fn admit(&self, home: &Home, pass: Pass) -> Result<Pass, Error> {
+        match &self.registered.breaker {
+            Some(breaker) if self.is_seen => breaker.admit(home, pass, Instant::now()),
+            _ => Ok(pass),
+        }
+    }
+
+    /// Whether the limits can ever admit it.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let most = self.registered.largest_cost().min(MAX_COST);
+        if (1..=most).contains(&self.cost) {
+            return Ok(());
+        }
+        let upstream = Arc::clone(&self.registered.upstream.name);
+        Err(Error::CostExceedsQuota { upstream, cost: self.cost, most })
+    }
+}
+
+/// A caller that has asked.
+pub(crate) struct Asked<'a> {
+    queue: Arc<Queue>,
+    route: &'a Route,
+    pass: Pass,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) const fn new(queue: Arc<Queue>, route: &'a Route, pass: Pass) -> Self {
+        Self { queue, route, pass }
+    }
+
+    /// The permit, where nobody is before this caller and the store has its answer at hand.
+    pub(crate) fn at_hand(self) -> Result<Permit, Self> {
+        let now = Instant::now();
+        let Some(slot) = self.queue.at_hand(self.route.cost, now) else { return Err(self) };
+        span(self.route).record("waited_us", 0);
+        Ok(Permit::new(self.queue, slot, self.pass, Duration::ZERO, now))
+    }
+
+    /// Waits in queue until the slot starts.
+    pub(crate) async fn wait(self) -> Result<Permit, Error> {
+        // Where slots are free for ever a loop of callers must let others run.
+        consume_budget().await;
+        match self.at_hand() {
+            Ok(permit) => Ok(permit),
+            Err(Self { queue, route, pass }) => wait_in_line(queue, route, pass).await,
+        }
+    }
+}
+
+async fn wait_in_line(queue: Arc<Queue>, route: &Route, pass: Pass) -> Result<Permit, Error> {
+    // A timer that finds no runtime panics.
+    Handle::try_current().map_err(|_| Error::OutsideRuntime)?;
+    let since = Instant::now();
+    let span = span(route);
+    let patience = if route.now_or_never {
+        Patience { wish: Wish::AtOnce { within: queue.ahead(since) }, until: Some(since + ANSWER_PATIENCE) }
+    } else {
+        // A wait too long for the clock is no bound.
+        let until = route.max_wait.and_then(|max_wait| route.since.checked_add(max_wait));
+        Patience { wish: until.map_or(Wish::Soon, Wish::By), until }
+    };
+    let outcome = queue.slot(queue.costs(route.cost), patience, since).instrument(span.clone()).await;
+    let now = Instant::now();
+    let waited = now.saturating_duration_since(since);
+    span.record("waited_us", u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
+    // The breaker may have opened meanwhile.
+    let admitted = outcome.and_then(|slot| match route.admit(queue.home(), pass) {
+        Ok(pass) => Ok((slot, pass)),
+        Err(error) => {
+            queue.give_back(slot);
+            Err(error)
+        }
+    });
+    match admitted {
+        Ok((slot, pass)) => Ok(Permit::new(queue, slot, pass, waited, now)),
+        Err(error) => {
+            let upstream = &*route.registered.upstream.name;
+            span.in_scope(|| tracing::debug!(upstream, %error, "refused"));
+            Err(error)
+        }
+    }
+}
+
+fn span(route: &Route) -> Span {
+    let upstream = &*route.registered.upstream.name;
+    tracing::debug_span!("acquire", upstream, cost = route.cost, waited_us = Empty)
+}

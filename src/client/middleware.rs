@@ -1,0 +1,93 @@
+//! The life of a request: route, ask, wait, send, settle.
+
+use async_trait::async_trait;
+use http::Extensions;
+use reqwest::{Request, Response};
+use reqwest_middleware::{Middleware as ReqwestMiddleware, Next, Result};
+
+use crate::client::permit::Permit;
+use crate::client::throttle::Throttle;
+use crate::client::url::Target;
+use crate::config::call::Call;
+use crate::error::Error;
+
+/// Throttles the requests of a reqwest-middleware client: made by [`Throttle::middleware`].
+///
+/// Put it innermost. A retry middleware outside it makes every attempt ask for a slot of its own; inside it, attempts
+/// would escape the count. Redirects and reqwest's own protocol retries happen below every middleware: turn them off with
+/// `redirect::Policy::none()` and `retry::never()` to have each call counted. With redirects on, a call that was sent, and
+/// redirected to a host that cannot be reached, looks like one that was never sent: its slot is handed back; and a
+/// redirect to the request's own URL cannot be told from none.
+///
+/// A response from another host or port than the request's, after a redirect, says nothing about the upstream.
+///
+/// A request that belongs to no upstream passes through, with a warning for each host, unless
+/// [`unmatched`](crate::ThrottleBuilder::unmatched) says otherwise. A request's own timeout bounds how long it waits. What
+/// happened to a call is in its response's extensions, as a [`Passage`](crate::Passage); what a call costs, how long it
+/// may wait, which upstream it belongs to can be said by `with_extension` of a [`Call`].
+#[derive(Clone, Debug)]
+pub struct Middleware {
+    throttle: Throttle,
+}
+
+impl Middleware {
+    pub(crate) const fn new(throttle: Throttle) -> Self {
+        Self { throttle }
+    }
+}
+
+#[async_trait]
+impl ReqwestMiddleware for Middleware {
+    async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
+        let Some(mut route) = self.throttle.route(&request, extensions.get::<Call>()).map_err(throttled)? else {
+            return next.run(request, extensions).await;
+        };
+        let mut request = request;
+        loop {
+            let target = Target::of(&request);
+            let again = if route.may_retry() { request.try_clone() } else { None };
+            let asked = self.throttle.ask(&route).map_err(throttled)?;
+            let permit = asked.wait().await.map_err(throttled)?;
+            let outcome = next.clone().run(request, extensions).await;
+            let (response, may_send_again) = self.settle(permit, &target, outcome)?;
+            match again.filter(|_| may_send_again && route.take_retry()) {
+                Some(again) => request = again,
+                None => return Ok(response),
+            }
+        }
+    }
+}
+
+impl Middleware {
+    /// Keeps the slot of a call that may have been sent, hands back that of one that never left this machine, and holds
+    /// everybody when the upstream refused. Says whether the same call may be sent again.
+    fn settle(&self, permit: Permit, target: &Target, outcome: Result<Response>) -> Result<(Response, bool)> {
+        match outcome {
+            Ok(mut response) => {
+                let may_send_again = self.throttle.hear(&permit, target, &response);
+                response.extensions_mut().insert(permit.passage());
+                Ok((response, may_send_again))
+            }
+            Err(error) => {
+                if never_sent(&error) {
+                    permit.hand_back();
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Whether nothing of the request can have reached the upstream. When nobody knows, it may have.
+fn never_sent(error: &reqwest_middleware::Error) -> bool {
+    error.is_builder() || error.is_connect()
+}
+
+fn throttled(error: Error) -> reqwest_middleware::Error {
+    reqwest_middleware::Error::middleware(Refused(error))
+}
+
+/// Around our error, so that it is the source of something: wrappers that are transparent show the source of what they wrap.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refused(#[source] Error);

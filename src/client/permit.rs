@@ -1,0 +1,100 @@
+//! What a caller holds when it may send.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::client::auth_breaker::Pass;
+use crate::ledger::Home;
+use crate::ledger::Stamp;
+use crate::queue::Queue;
+use crate::queue::waiters::Slot;
+
+/// The right to make one call, now.
+///
+/// It has three ends. Used: make the call, and let go of it. Handed back: nothing was sent, somebody else may have the
+/// slot. Dropped: kept, because the safe mistake is to count a call that was not made.
+///
+/// Use it at once: what passes between here and the send is paid for by the limit's guard.
+#[must_use = "a permit that is dropped counts as a call made; hand it back if there was none"]
+pub struct Permit {
+    queue: Arc<Queue>,
+    slot: Slot,
+    pass: Pass,
+    waited: Duration,
+    late: Duration,
+}
+
+impl Permit {
+    /// A permit given at `now`.
+    pub(crate) fn new(queue: Arc<Queue>, slot: Slot, pass: Pass, waited: Duration, now: Instant) -> Self {
+        let late = slot.late(now);
+        Self { queue, slot, pass, waited, late }
+    }
+
+    /// Gives the slot to the next in queue, else back to the log. For a call that was never sent.
+    ///
+    /// Returns at once; the store is told in the background.
+    pub fn hand_back(self) {
+        tracing::debug!(upstream = self.upstream(), "permit handed back");
+        self.queue.give_back(self.slot);
+    }
+
+    /// The upstream that may be called.
+    #[must_use]
+    pub fn upstream(&self) -> &str {
+        self.queue.upstream()
+    }
+
+    /// How long the caller waited for it, the store's answer included.
+    #[must_use]
+    pub const fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// How long after its slot's start it was given: part of what the limit's guard pays for.
+    #[must_use]
+    pub const fn late(&self) -> Duration {
+        self.late
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        self.queue.home()
+    }
+
+    /// When its slot starts, as the store calls it.
+    pub(crate) const fn stamp(&self) -> Stamp {
+        self.slot.stamp
+    }
+
+    pub(crate) const fn pass(&self) -> &Pass {
+        &self.pass
+    }
+
+    pub(crate) fn passage(&self) -> Passage {
+        Passage { upstream: Arc::clone(self.queue.upstream()), waited: self.waited, late: self.late }
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("upstream", &self.upstream())
+            .field("waited", &self.waited)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What happened to a call on its way through the middleware: found in its response's extensions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Passage {
+    /// The upstream that the call belongs to.
+    pub upstream: Arc<str>,
+    /// How long it waited for its slot, the store's answer included.
+    pub waited: Duration,
+    /// How long after its slot's start it went on to be sent.
+    pub late: Duration,
+}

@@ -1,0 +1,81 @@
+//! What follows when an upstream refuses: a hold for the whole cluster, and then a gentle start.
+
+use std::iter::successors;
+use std::time::Duration;
+
+use crate::config::upstream::Upstream;
+use crate::feedback::{Dialect, Feedback, Quota, Reach, Refusal};
+use crate::ledger::{Cause, Hold, Home};
+
+/// How long one response is believed, whatever it asks for.
+const MAX_PAUSE: Duration = Duration::from_secs(3_600);
+/// How long a ban, or a spent quota, that names its end is believed.
+const MAX_NAMED_PAUSE: Duration = Duration::from_secs(86_400);
+/// How long the first overload in a row is believed: one page that fails is no reason for a cluster to fall silent for long.
+const FIRST_OVERLOAD: Duration = Duration::from_secs(60);
+
+/// The hold that a response asks for, and on whom; `None` when it was served.
+///
+/// Whether a wait was told or not, what follows is the same for every refusal: waits that nobody told grow with each
+/// refusal in a row.
+pub(crate) fn hold(upstream: &Upstream, home: &Home, feedback: &Feedback, random: f64) -> Option<(Home, Hold)> {
+    let refusal = feedback.refusal()?;
+    // Zero is not a licence to retry at once.
+    let told = feedback.wait().filter(|wait| !wait.is_zero());
+    let about_one_page = match refusal {
+        Refusal::Overload => true,
+        // Stripe says so of the account.
+        Refusal::Lock => upstream.dialect != Dialect::STRIPE,
+        _ => false,
+    };
+    if about_one_page && told.is_none() {
+        // One page that fails is no reason for a cluster to fall silent.
+        return None;
+    }
+    let told = told.map(|wait| (wait + feedback.margin()).min(longest(upstream, feedback, refusal)));
+    let mut hold = Hold::new(Duration::ZERO);
+    hold.waits = match told {
+        Some(wait) if refusal == Refusal::Overload => growing(wait),
+        Some(wait) => vec![wait],
+        None => upstream.backoff.waits(random),
+    };
+    if let Some(max_pause) = upstream.max_pause {
+        hold.waits.iter_mut().for_each(|wait| *wait = max_pause.min(*wait));
+    }
+    // What is somebody else's doing, or no matter of pace, is no reason to come slower.
+    let of_pace = matches!(refusal, Refusal::Quota | Refusal::Seats | Refusal::Overload);
+    hold.recovery = if of_pace { upstream.recovery } else { Duration::ZERO };
+    if told.is_none() || hold.waits.len() > 1 {
+        // Waits grow up to the longest only if a refusal after the longest is still the next in a row.
+        hold.memory = told.unwrap_or_else(|| upstream.backoff.longest());
+    }
+    hold.cause = match refusal {
+        Refusal::Spend => Cause::Spend,
+        Refusal::Ban => Cause::Ban,
+        _ => Cause::Refusal,
+    };
+    let all = feedback.reach() == Some(Reach::Upstream);
+    Some((if all { home.of_upstream().unwrap_or_else(|| home.clone()) } else { home.clone() }, hold))
+}
+
+/// How long a response is believed that names a wait.
+fn longest(upstream: &Upstream, feedback: &Feedback, refusal: Refusal) -> Duration {
+    let named_end = match refusal {
+        Refusal::Ban => Some(MAX_NAMED_PAUSE),
+        Refusal::Quota => feedback.quotas().iter().filter_map(end_of_spent).max(),
+        _ => None,
+    };
+    let by_default = named_end.map_or(MAX_PAUSE, |end| end.clamp(MAX_PAUSE, MAX_NAMED_PAUSE));
+    upstream.max_pause.unwrap_or(by_default)
+}
+
+/// When a quota that every call spends, and that is spent, is there again.
+fn end_of_spent(quota: &Quota) -> Option<Duration> {
+    quota.reset_within().filter(|_| quota.unit().is_spent_by_every_call() && quota.is_spent())
+}
+
+/// Waits that double from a minute up to the one that was told.
+fn growing(told: Duration) -> Vec<Duration> {
+    let doubled = successors(Some(FIRST_OVERLOAD), |wait| wait.checked_mul(2));
+    doubled.take_while(|wait| *wait < told).chain([told]).collect()
+}

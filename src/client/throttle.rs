@@ -1,0 +1,300 @@
+//! The throttle: upstreams, and the queues of callers before them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Request;
+
+use crate::client::acquire::{Acquire, Asked, Route};
+use crate::client::auth_breaker::Pass;
+use crate::client::middleware::Middleware;
+use crate::client::router::Table;
+use crate::client::unmatched::{Strangers, Unmatched};
+use crate::client::usage::Usage;
+use crate::config::call::Call;
+use crate::config::name::shown;
+use crate::config::plan::Registered;
+use crate::config::scope::Digest128;
+use crate::config::upstream::Upstream;
+use crate::error::{ConfigError, Error};
+use crate::queue::Queue;
+use crate::queue::one_by_one::OneByOne;
+use crate::queue::process::Process;
+use crate::queue::reports::Lessons;
+use crate::queue::table::Queues;
+use crate::store::{MemoryStore, Store};
+
+/// Throttles calls to upstreams: for requests by its [`middleware`](Throttle::middleware), for anything else by
+/// [`acquire`](Throttle::acquire). Clones are one throttle.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::{Limit, Throttle, Upstream};
+///
+/// let throttle = Throttle::builder()
+///     .upstream(Upstream::new("stripe").host("api.stripe.com").limit(Limit::per_second(100).burst(20)))
+///     .build()?;
+///
+/// let permit = throttle.acquire("stripe").await?; // now make the call
+/// # drop(permit);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Throttle(Arc<Inner>);
+
+struct Inner {
+    upstreams: Vec<Arc<Registered>>,
+    by_name: HashMap<Arc<str>, Arc<Registered>>,
+    table: Table,
+    strangers: Strangers,
+    process: Arc<Process>,
+    queues: Queues,
+    lessons: Lessons,
+    /// Holds and lessons on their way to the store.
+    tellings: OneByOne,
+}
+
+/// Collects what a throttle is made of.
+///
+/// # Default
+///
+/// * store: a [`MemoryStore`] of its own, for one process
+/// * horizon: 250 ms
+/// * unmatched: [`Unmatched::Warn`]
+#[derive(Debug, Default)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct ThrottleBuilder {
+    store: Option<Arc<dyn Store>>,
+    upstreams: Vec<Upstream>,
+    horizon: Option<Duration>,
+    unmatched: Unmatched,
+}
+
+impl ThrottleBuilder {
+    /// Keeps the logs here: a `RedisStore` makes one throttle of all processes that share it.
+    pub fn store(mut self, store: impl Store) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Registers an upstream. A request belongs to the first that it matches.
+    pub fn upstream(mut self, upstream: Upstream) -> Self {
+        self.upstreams.push(upstream);
+        self
+    }
+
+    /// Registers several upstreams.
+    pub fn upstreams(mut self, upstreams: impl IntoIterator<Item = Upstream>) -> Self {
+        self.upstreams.extend(upstreams);
+        self
+    }
+
+    /// How far ahead of now slots are booked: 10 ms to 10 s. A process that crashes wastes at most what it booked within
+    /// it; a shorter one means more store calls.
+    pub const fn horizon(mut self, horizon: Duration) -> Self {
+        self.horizon = Some(horizon);
+        self
+    }
+
+    /// What happens to a request that belongs to no upstream.
+    pub const fn unmatched(mut self, unmatched: Unmatched) -> Self {
+        self.unmatched = unmatched;
+        self
+    }
+
+    /// The throttle.
+    ///
+    /// # Errors
+    ///
+    /// A mistake in the configuration, which names the upstream and the field.
+    pub fn build(self) -> Result<Throttle, ConfigError> {
+        let horizon = self.horizon.unwrap_or(Duration::from_millis(250));
+        if horizon < Duration::from_millis(10) || horizon > Duration::from_secs(10) {
+            return Err(ConfigError::new("", "horizon", format!("{horizon:?} is not between 10 ms and 10 s")));
+        }
+        let upstreams = self
+            .upstreams
+            .into_iter()
+            .enumerate()
+            .map(|(index, up)| Registered::new(index, up))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut by_name = HashMap::new();
+        for registered in &upstreams {
+            let name = &registered.upstream.name;
+            if by_name.insert(Arc::clone(name), Arc::clone(registered)).is_some() {
+                return Err(ConfigError::new(name, "name", "two upstreams have this name"));
+            }
+        }
+        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
+        let process = Process::new(store, horizon).map_err(|error| {
+            ConfigError::new("", "sender", format!("the operating system gives no randomness for a name: {error}"))
+        })?;
+        let process = Arc::new(process);
+        let table = Table::new(upstreams.iter().map(|registered| &registered.upstream));
+        Ok(Throttle(Arc::new(Inner {
+            upstreams,
+            by_name,
+            table,
+            strangers: Strangers::new(self.unmatched),
+            process,
+            queues: Queues::default(),
+            lessons: Lessons::default(),
+            tellings: OneByOne::default(),
+        })))
+    }
+}
+
+impl Throttle {
+    /// Begins a throttle.
+    pub fn builder() -> ThrottleBuilder {
+        ThrottleBuilder::default()
+    }
+
+    /// The middleware that throttles every request of a client which belongs to one of the upstreams.
+    #[must_use]
+    pub fn middleware(&self) -> Middleware {
+        Middleware::new(self.clone())
+    }
+
+    /// Waits until the upstream may be called. Costs, scope and a longest wait can be said before `.await`.
+    ///
+    /// First come, first served. Dropped while waiting, its place goes to those behind.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Throttled`] at once when the slot would be later than the longest wait; [`Error::StoreUnavailable`] after
+    /// the longest wait, or 5 s where none is set, without an answer from the store; [`Error::CostExceedsQuota`],
+    /// [`Error::TooManyWaiting`], [`Error::UnknownUpstream`], [`Error::Barred`], [`Error::Closed`].
+    /// [`Error::OutsideRuntime`] where a call that has to wait is first polled outside of a Tokio runtime. The runtime needs
+    /// its timers (`enable_time`): without them, or polled elsewhere later, tokio panics.
+    pub fn acquire(&self, upstream: &str) -> Acquire {
+        Acquire::new(self, upstream, false)
+    }
+
+    /// A permit for now, or in [`Error::Throttled`] how long until there is one. Waits for nothing but the store's answer, and for
+    /// that no longer than a second. In a loop, sleep for what it tells.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Throttle::acquire`].
+    pub fn try_acquire(&self, upstream: &str) -> Acquire {
+        Acquire::new(self, upstream, true)
+    }
+
+    /// How much of an upstream's quota is used by callers without a scope; those of a scope are in
+    /// [`usage_in`](Throttle::usage_in).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownUpstream`], [`Error::StoreUnavailable`].
+    pub async fn usage(&self, upstream: &str) -> Result<Usage, Error> {
+        self.usage_of(upstream, None).await
+    }
+
+    /// How much of an upstream's quota is used by the callers of one scope value: a token, a merchant.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Throttle::usage`].
+    pub async fn usage_in(&self, upstream: &str, scope: impl AsRef<[u8]>) -> Result<Usage, Error> {
+        self.usage_of(upstream, Some(Digest128::of(scope.as_ref()))).await
+    }
+
+    async fn usage_of(&self, upstream: &str, scope: Option<Digest128>) -> Result<Usage, Error> {
+        let registered = self.registered(upstream)?;
+        let home = registered.home(scope);
+        let waiting = self.0.queues.find(registered.key(scope)).map_or(0, |queue| queue.waiting());
+        let logs =
+            self.0.process.store.usage(&home, &registered.logs).await.map_err(|source| Error::StoreUnavailable {
+                upstream: Arc::clone(&registered.upstream.name),
+                source,
+            })?;
+        let none = crate::ledger::LogUsage::new(Vec::new());
+        Ok(Usage::new(&registered.upstream.limits, logs.first().unwrap_or(&none), waiting))
+    }
+
+    /// Ends: refuses whoever waits and whoever comes with [`Error::Closed`], and hands back what is booked.
+    ///
+    /// Returns when the store has been told, after 5 s at the latest; outside of a Tokio runtime it cannot be told. Permits
+    /// already given stay valid.
+    pub async fn close(&self) {
+        self.0.queues.close().await;
+    }
+
+    /// Route: which upstream, scope and cost a request belongs to.
+    pub(crate) fn route(&self, request: &Request, call: Option<&Call>) -> Result<Option<Route>, Error> {
+        let named = call.and_then(|call| call.upstream.as_deref());
+        let registered = match named {
+            Some(name) => self.registered(name)?,
+            None => match self.first_match(request) {
+                Some(registered) => registered,
+                None => return self.0.strangers.meet(request.url()).map(|()| None),
+            },
+        };
+        let mut call = call.cloned().unwrap_or_default();
+        call.scope = call.scope.or_else(|| registered.upstream.scope.of(request));
+        let mut route = Route::new(Arc::clone(registered), &call);
+        route.is_seen = true;
+        // A caller who gives up on the whole call after its timeout is not served by waiting longer.
+        if let Some(timeout) = request.timeout() {
+            route.max_wait = Some(route.max_wait.map_or(*timeout, |max_wait| max_wait.min(*timeout)));
+        }
+        Ok(Some(route))
+    }
+
+    fn first_match(&self, request: &Request) -> Option<&Arc<Registered>> {
+        let upstreams = &self.0.upstreams;
+        let accepts = |index: usize| upstreams.get(index).is_some_and(|found| found.upstream.accepts(request));
+        self.0.table.find(request, accepts).and_then(|index| upstreams.get(index))
+    }
+
+    /// Ask: joins the queue of callers for the route's logs.
+    pub(crate) fn ask<'a>(&self, route: &'a Route) -> Result<Asked<'a>, Error> {
+        route.check()?;
+        let Route { registered, scope, since, .. } = route;
+        let queue =
+            self.0.queues.get(registered.key(*scope), *since, || Queue::new(&self.0.process, registered, *scope))?;
+        let pass = route.admit(queue.home(), Pass::default())?;
+        Ok(Asked::new(queue, route, pass))
+    }
+
+    /// Where the logs are kept.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.0.process.store
+    }
+
+    pub(crate) fn queues(&self) -> &Queues {
+        &self.0.queues
+    }
+
+    pub(crate) fn process(&self) -> &Process {
+        &self.0.process
+    }
+
+    pub(crate) fn tellings(&self) -> &OneByOne {
+        &self.0.tellings
+    }
+
+    pub(crate) fn lessons(&self) -> &Lessons {
+        &self.0.lessons
+    }
+
+    pub(crate) fn find(&self, upstream: &str) -> Option<&Arc<Registered>> {
+        self.0.by_name.get(upstream)
+    }
+
+    pub(crate) fn registered(&self, name: &str) -> Result<&Arc<Registered>, Error> {
+        self.find(name).ok_or_else(|| Error::UnknownUpstream { name: shown(name) })
+    }
+}
+
+impl fmt::Debug for Throttle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.0.upstreams.iter().map(|registered| &registered.upstream.name).collect();
+        f.debug_struct("Throttle").field("store", &self.0.process.store).field("upstreams", &names).finish()
+    }
+}

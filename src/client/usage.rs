@@ -1,0 +1,56 @@
+//! How much of an upstream's quota is used.
+
+use std::time::Duration;
+
+use crate::config::limit::Limit;
+use crate::ledger::LogUsage;
+
+/// How much of an upstream's quota is used at this moment, in the whole cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// One for each limit, in the order they were registered.
+    pub limits: Vec<LimitUsage>,
+    /// Callers of this process that wait.
+    pub waiting: usize,
+}
+
+/// How much of one limit is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LimitUsage {
+    /// The limit.
+    pub limit: Limit,
+    /// Units that count against it: started within its window and guard, or booked.
+    pub used: u32,
+    /// Units set aside because others use the same quota, where that is
+    /// [learned](crate::Upstream::learn_from_responses).
+    pub foreign: u32,
+    /// Units that are left, of the quota and of the burst.
+    pub free: u32,
+    /// How long until this limit, or a hold, lets the next unit start.
+    pub next: Duration,
+}
+
+impl Usage {
+    pub(crate) fn new(limits: &[Limit], log: &LogUsage, waiting: usize) -> Self {
+        let mut terms = log.terms.iter();
+        let of_limit = |limit: &Limit| {
+            let window = terms.next()?;
+            let mut usage = LimitUsage {
+                limit: *limit,
+                used: window.used,
+                foreign: window.foreign,
+                free: limit.quota().saturating_sub(window.used).saturating_sub(window.foreign),
+                next: window.next,
+            };
+            if let Some(burst) = limit.burst_or_none() {
+                let term = terms.next()?;
+                usage.free = usage.free.min(burst.saturating_sub(term.used));
+                usage.next = usage.next.max(term.next);
+            }
+            Some(usage)
+        };
+        Self { limits: limits.iter().filter_map(of_limit).collect(), waiting }
+    }
+}

@@ -1,0 +1,11 @@
+//! What a user says: checked once, and compiled into a plan.
+
+pub(crate) mod backoff;
+pub(crate) mod call;
+pub(crate) mod host;
+pub(crate) mod limit;
+pub(crate) mod name;
+pub(crate) mod path;
+pub(crate) mod plan;
+pub(crate) mod scope;
+pub(crate) mod upstream;

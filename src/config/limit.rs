@@ -1,0 +1,220 @@
+//! What an upstream allows: so many units in any window.
+
+use std::time::Duration;
+
+use crate::error::ConfigError;
+use crate::ledger::{Term, micros};
+
+/// The largest quota one limit may have: each unit takes about ten bytes in the log.
+pub(crate) const MAX_QUOTA: u32 = 1_000_000;
+/// The shortest window of a limit.
+pub(crate) const MIN_WINDOW: Duration = Duration::from_millis(1);
+/// The longest window of a limit.
+pub(crate) const MAX_WINDOW: Duration = Duration::from_secs(366 * 86_400);
+/// The shortest window that has a default guard: of a shorter one the guard would take a fifth and more.
+pub(crate) const MIN_GUARDED_WINDOW: Duration = Duration::from_millis(50);
+/// The narrowest default guard: half of it may pass before a slot is used, and timers alone take a millisecond or two of that.
+const MIN_DEFAULT_GUARD: Duration = Duration::from_millis(10);
+/// The widest guard of a limit.
+pub(crate) const MAX_GUARD: Duration = Duration::from_secs(86_400);
+
+/// At most `quota` units in any window, wherever the window begins.
+///
+/// # Default
+///
+/// * no burst: the whole quota may be spent at once
+/// * guard: a twentieth of the window, at least 10 ms, and at most 1 s or, if that is more, a 2,000th of the window; none for
+///   a window under 50 ms, which needs one that is given
+///
+/// A limit is checked when the throttle is built, not here: quotas run from 1 to 1,000,000 units, windows from 1 ms to
+/// 366 days.
+///
+/// ```
+/// use outgate::Limit;
+/// use std::time::Duration;
+///
+/// let hourly = Limit::per_hour(5_000);
+/// let gentle = Limit::per_second(100).burst(20);
+/// let odd = Limit::new(120, Duration::from_secs(90)).guard(Duration::from_millis(250));
+/// # let _ = (hourly, gentle, odd);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    quota: u32,
+    window: Duration,
+    burst: Option<u32>,
+    guard: Option<Duration>,
+}
+
+impl Limit {
+    /// At most `quota` units in any `window`.
+    #[must_use]
+    pub const fn new(quota: u32, window: Duration) -> Self {
+        Self { quota, window, burst: None, guard: None }
+    }
+
+    /// At most `quota` units in any second.
+    #[must_use]
+    pub const fn per_second(quota: u32) -> Self {
+        Self::new(quota, Duration::from_secs(1))
+    }
+
+    /// At most `quota` units in any minute.
+    #[must_use]
+    pub const fn per_minute(quota: u32) -> Self {
+        Self::new(quota, Duration::from_secs(60))
+    }
+
+    /// At most `quota` units in any hour.
+    #[must_use]
+    pub const fn per_hour(quota: u32) -> Self {
+        Self::new(quota, Duration::from_secs(3_600))
+    }
+
+    /// At most `quota` units in any 24 hours.
+    #[must_use]
+    pub const fn per_day(quota: u32) -> Self {
+        Self::new(quota, Duration::from_secs(86_400))
+    }
+
+    /// At most `burst` units at once: the rest of the quota comes at the rate of the limit.
+    ///
+    /// No call may cost more. Adds the bound of `burst` units in any `(window + guard) · burst / quota`. It costs no throughput: the limit allows no
+    /// more in the long run.
+    ///
+    /// `burst(1)` is even pacing. It serves an upstream whose counter approximates a sliding window by two fixed ones, as
+    /// many gateways do: there the whole quota at once is refused although no window holds more, while even calls are not. For a
+    /// token bucket of `b` tokens, or a limit that insists on `b` calls in a shorter time, add that as a limit of its own.
+    #[must_use]
+    pub const fn burst(mut self, burst: u32) -> Self {
+        self.burst = Some(burst);
+        self
+    }
+
+    /// Counts every unit for `guard` longer than the window, to absorb the spread of the network delay.
+    ///
+    /// A slot may be used late by half the guard, though by 2 ms at least and 50 ms at most. Where several limits hold, by half
+    /// the narrowest, since a late call endangers that limit first; but a guard under 4 ms, which timers alone use up, says
+    /// nothing about the slots of the others. The upstream never sees more than
+    /// the quota as long as the delay from there to the arrival, a new connection's set-up included, varies by no more than the
+    /// rest of the guard. It costs
+    /// `guard / (window + guard)` of the throughput.
+    #[must_use]
+    pub const fn guard(mut self, guard: Duration) -> Self {
+        self.guard = Some(guard);
+        self
+    }
+
+    /// Units allowed in any window.
+    #[must_use]
+    pub const fn quota(&self) -> u32 {
+        self.quota
+    }
+
+    /// The length of the window.
+    #[must_use]
+    pub const fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// The extra time for which a unit is counted: the one given, else the default.
+    #[must_use]
+    pub fn guard_or_default(&self) -> Duration {
+        // Clocks that are slewed by 500 ppm make a window of an hour 1.8 s shorter.
+        let longest = (self.window / 2_000).max(Duration::from_secs(1));
+        self.guard.unwrap_or_else(|| (self.window / 20).clamp(MIN_DEFAULT_GUARD, longest))
+    }
+
+    /// The burst, where one was given.
+    pub(crate) const fn burst_or_none(&self) -> Option<u32> {
+        self.burst
+    }
+
+    /// The first of its terms: the quota in any window and guard.
+    pub(crate) fn window_term(&self) -> Term {
+        Term::new(self.quota, micros(self.window).saturating_add(micros(self.guard_or_default())))
+    }
+
+    /// The terms of the one rule that this limit stands for, or what is wrong with it.
+    pub(crate) fn terms(&self, upstream: &str) -> Result<Vec<Term>, ConfigError> {
+        let wrong = |field, reason: String| Err(ConfigError::new(upstream, field, reason));
+        if self.quota == 0 || self.quota > MAX_QUOTA {
+            return wrong("limit.quota", format!("{} is not between 1 and {MAX_QUOTA}", self.quota));
+        }
+        if self.window < MIN_WINDOW || self.window > MAX_WINDOW {
+            return wrong("limit.window", format!("{:?} is not between 1 ms and 366 days", self.window));
+        }
+        if self.guard.is_none() && self.window < MIN_GUARDED_WINDOW {
+            let reason = format!(
+                "a window of {:?} has no default guard, as 10 ms would be too much of it: give one by .guard()",
+                self.window
+            );
+            return wrong("limit.guard", reason);
+        }
+        if self.guard_or_default() > MAX_GUARD {
+            return wrong("limit.guard", format!("{:?} is longer than a day", self.guard_or_default()));
+        }
+        let window = self.window_term();
+        let mut terms = vec![window];
+        if let Some(burst) = self.burst {
+            if burst == 0 || burst > self.quota {
+                return wrong("limit.burst", format!("{burst} is not between 1 and the quota, {}", self.quota));
+            }
+            // Rounded up, so that the burst never refills faster than the limit allows.
+            let span = (u128::from(window.span.unsigned_abs()) * u128::from(burst)).div_ceil(u128::from(self.quota));
+            terms.push(Term::new(burst, i64::try_from(span).unwrap_or(i64::MAX / 4)));
+        }
+        Ok(terms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(limit: Limit) -> Vec<(u32, i64)> {
+        limit.terms("up").unwrap().iter().map(|term| (term.quota, term.span)).collect()
+    }
+
+    #[test]
+    fn a_limit_is_a_term_of_window_and_guard() {
+        assert_eq!(terms(Limit::per_second(100)), [(100, 1_050_000)]);
+        assert_eq!(terms(Limit::per_minute(60)), [(60, 61_000_000)], "the guard is at most a second …");
+        assert_eq!(terms(Limit::per_hour(5_000)), [(5_000, 3_601_800_000)], "… or a 2,000th of the window");
+        assert_eq!(terms(Limit::per_day(9)), [(9, 86_443_200_000)]);
+        assert_eq!(terms(Limit::new(10, Duration::from_millis(100))), [(10, 110_000)], "the guard is at least 10 ms");
+        assert_eq!(terms(Limit::new(1, Duration::from_millis(50))), [(1, 60_000)]);
+        assert_eq!(terms(Limit::new(1, Duration::from_millis(1)).guard(Duration::from_millis(1))), [(1, 2_000)]);
+        assert_eq!(terms(Limit::per_second(9).guard(Duration::ZERO)), [(9, 1_000_000)]);
+    }
+
+    #[test]
+    fn a_burst_is_a_term_with_its_part_of_the_guard_rounded_up() {
+        assert_eq!(terms(Limit::per_second(100).burst(20)), [(100, 1_050_000), (20, 210_000)]);
+        assert_eq!(terms(Limit::per_second(9).burst(1)), [(9, 1_050_000), (1, 116_667)]);
+        assert_eq!(terms(Limit::per_second(3).burst(1).guard(Duration::ZERO)), [(3, 1_000_000), (1, 333_334)]);
+        let longest = Limit::new(1_000_000, MAX_WINDOW).burst(1_000_000);
+        assert_eq!(terms(longest)[1], terms(longest)[0], "the largest burst bounds nothing more");
+    }
+
+    #[test]
+    fn an_impossible_limit_names_upstream_and_field() {
+        let cases = [
+            (Limit::per_second(0), "limit.quota"),
+            (Limit::per_second(1_000_001), "limit.quota"),
+            (Limit::new(1, Duration::ZERO), "limit.window"),
+            (Limit::new(1, Duration::from_micros(999)), "limit.window"),
+            (Limit::new(1, MAX_WINDOW + Duration::from_nanos(1)), "limit.window"),
+            (Limit::new(1, Duration::MAX), "limit.window"),
+            (Limit::per_second(5).burst(0), "limit.burst"),
+            (Limit::per_second(5).burst(6), "limit.burst"),
+            (Limit::per_second(5).guard(Duration::MAX), "limit.guard"),
+            (Limit::new(5, Duration::from_micros(49_999)), "limit.guard"),
+        ];
+        for (limit, field) in cases {
+            let error = limit.terms("stripe").unwrap_err();
+            assert_eq!((error.upstream(), error.field()), ("stripe", field), "{limit:?}");
+            assert!(error.to_string().contains("stripe") && error.to_string().contains(field), "{error}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! An upstream that has been found to be in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::auth_breaker::Breaker;
+use crate::client::retry::Budget;
+use crate::config::limit::Limit;
+use crate::config::scope::Digest128;
+use crate::config::upstream::Upstream;
+use crate::error::ConfigError;
+use crate::ledger::{Home, Log};
+use crate::queue::crowd::Crowd;
+use crate::queue::log_time::LogTime;
+use crate::queue::pacing::stale_after_all;
+use crate::queue::table::Key;
+
+/// An upstream, checked.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    /// Its place among those registered.
+    index: usize,
+    pub(crate) upstream: Upstream,
+    pub(crate) logs: Arc<[Log]>,
+    /// What a call of cost 1 takes of each log.
+    pub(crate) one: Arc<[u32]>,
+    /// The home of callers without a scope.
+    pub(crate) home: Home,
+    pub(crate) stale_after: Duration,
+    pub(crate) crowd: Arc<Crowd>,
+    pub(crate) time: Arc<LogTime>,
+    pub(crate) budget: Budget,
+    pub(crate) breaker: Option<Breaker>,
+}
+
+impl Registered {
+    pub(crate) fn new(index: usize, upstream: Upstream) -> Result<Arc<Self>, ConfigError> {
+        upstream.check(index)?;
+        let mut terms = Vec::new();
+        for limit in &upstream.limits {
+            terms.extend(limit.terms(&upstream.name)?);
+        }
+        let crowd = Arc::new(Crowd::new(upstream.max_waiting));
+        let stale_after = stale_after_all(upstream.limits.iter().map(Limit::guard_or_default));
+        let home = Home::new(&upstream.name, None);
+        let logs = Arc::from([Log::new("calls", terms)]);
+        let budget = Budget::new(upstream.retry_share);
+        let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
+        let breaker = upstream.break_after.map(new);
+        let (one, time) = ([1].into(), Arc::new(LogTime::new()));
+        Ok(Arc::new(Self { index, upstream, logs, one, home, stale_after, crowd, time, budget, breaker }))
+    }
+
+    /// The home of the callers of a scope.
+    pub(crate) fn home(&self, scope: Option<Digest128>) -> Home {
+        scope.map_or_else(|| self.home.clone(), |scope| Home::new(&self.upstream.name, Some(&scope.to_hex())))
+    }
+
+    /// Whose queue the callers of a scope stand in.
+    pub(crate) const fn key(&self, scope: Option<Digest128>) -> Key {
+        (self.index, scope)
+    }
+
+    /// The largest cost of one call that the limits can ever admit.
+    pub(crate) fn largest_cost(&self) -> u32 {
+        self.logs.iter().map(Log::largest_cost).min().unwrap_or(0)
+    }
+}

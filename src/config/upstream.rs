@@ -1,0 +1,338 @@
+//! A remote API that limits us: its name, its limits, and which requests belong to it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Method, Request};
+
+use crate::config::backoff::Backoff;
+use crate::config::host::HostPattern;
+use crate::config::limit::Limit;
+use crate::config::name::fault;
+use crate::config::path::PathPrefix;
+use crate::config::scope::Scope;
+use crate::error::ConfigError;
+use crate::excerpt;
+use crate::feedback::{Dialect, Feedback};
+
+/// How many calls of a process wait at once, unless the upstream says otherwise.
+const MAX_WAITING: usize = 100_000;
+/// The least that one response may be allowed to silence an upstream.
+const MIN_MAX_PAUSE: Duration = Duration::from_millis(1);
+/// The longest recovery after a hold.
+const MAX_RECOVERY: Duration = Duration::from_secs(3_600);
+
+type Predicate = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
+
+/// A remote API that limits us.
+///
+/// A request belongs to an upstream when everything said of it holds: one of the hosts, one of the path prefixes, one of
+/// the methods, the closure. An upstream of which nothing is said is used by name only.
+///
+/// # Default
+///
+/// * scope: the whole upstream shares one log
+/// * max wait: none, a call waits as long as it takes; max waiting: 100,000 calls of a process
+/// * dialect: the general one; backoff: that of [`Backoff`]; recovery: 10 s; max pause: an hour
+/// * refused calls are not made again; if they are, then a tenth of the calls at most
+/// * nothing is learned from responses that are no refusals
+/// * calls go on however many responses are 401 or 403
+///
+/// ```
+/// use outgate::{Limit, Scope, Upstream};
+/// use std::time::Duration;
+///
+/// let upstream = Upstream::new("instagram")
+///     .host("graph.instagram.com")
+///     .scope_by(Scope::bearer_token())
+///     .limit(Limit::per_hour(5_000))
+///     .max_wait(Duration::from_secs(30));
+/// # let _ = upstream;
+/// ```
+#[derive(Clone)]
+pub struct Upstream {
+    pub(crate) name: Arc<str>,
+    pub(crate) limits: Vec<Limit>,
+    pub(crate) scope: Scope,
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) max_waiting: usize,
+    pub(crate) dialect: Dialect,
+    pub(crate) backoff: Backoff,
+    pub(crate) recovery: Duration,
+    pub(crate) max_pause: Option<Duration>,
+    pub(crate) retries: u32,
+    /// Retries for each thousand calls.
+    pub(crate) retry_share: u32,
+    pub(crate) learns: bool,
+    pub(crate) break_after: Option<u32>,
+    hosts: Vec<HostPattern>,
+    paths: Vec<PathPrefix>,
+    methods: Vec<Method>,
+    predicate: Option<Predicate>,
+    /// The first host or path that is none, and why.
+    wrong_pattern: Option<(&'static str, String)>,
+}
+
+impl Upstream {
+    /// An upstream of this name: letters, digits, `.`, `-` and `_`, at most 64 of them. Keys, errors and traces show it.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self {
+            name: name.into(),
+            limits: Vec::new(),
+            scope: Scope::upstream(),
+            max_wait: None,
+            max_waiting: MAX_WAITING,
+            dialect: Dialect::GENERAL,
+            backoff: Backoff::default(),
+            recovery: Duration::from_secs(10),
+            max_pause: None,
+            retries: 0,
+            retry_share: 100,
+            learns: false,
+            break_after: None,
+            hosts: Vec::new(),
+            paths: Vec::new(),
+            methods: Vec::new(),
+            predicate: None,
+            wrong_pattern: None,
+        }
+    }
+
+    /// Requests to this host: `api.example.com`, `*.example.com` for every host below, or either with `:port`. May be said
+    /// of several hosts.
+    #[must_use]
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        let host = host.into();
+        match HostPattern::parse(&host) {
+            Ok(pattern) => self.hosts.push(pattern),
+            Err(fault) => self.refuse("host", &excerpt::of_host(&host, self.hosts.len() + 1), fault),
+        }
+        self
+    }
+
+    /// Requests whose path is this, or begins with it and a `/`. May be said of several paths.
+    ///
+    /// It is read as the path of a URL is: `/a b` is `/a%20b`, and `%c3` is `%C3`. It is a prefix and no template: where
+    /// that does not do, use [`matching`](Upstream::matching).
+    #[must_use]
+    pub fn path(mut self, prefix: impl Into<String>) -> Self {
+        let prefix = prefix.into();
+        match PathPrefix::parse(&prefix) {
+            Ok(pattern) => self.paths.push(pattern),
+            Err(fault) => self.refuse("path", &excerpt::of_path(&prefix, self.paths.len() + 1), fault),
+        }
+        self
+    }
+
+    /// Requests of this method. May be said of several methods.
+    #[must_use]
+    pub fn method(mut self, method: Method) -> Self {
+        self.methods.push(method);
+        self
+    }
+
+    /// Requests that a closure says yes to.
+    #[must_use]
+    pub fn matching(mut self, predicate: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
+        self.predicate = Some(Arc::new(predicate));
+        self
+    }
+
+    /// Who shares the quota.
+    #[must_use]
+    pub fn scope_by(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// A limit. May be said several times: all limits hold at once.
+    #[must_use]
+    pub fn limit(mut self, limit: Limit) -> Self {
+        self.limits.push(limit);
+        self
+    }
+
+    /// How long a call waits for its slot, unless it says otherwise. A call whose slot is further away is refused at once.
+    #[must_use]
+    pub const fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.max_wait = Some(max_wait);
+        self
+    }
+
+    /// How many calls of a process may wait at once, those of all scopes together: 100,000 by default. One more is refused at
+    /// once with [`Error::TooManyWaiting`](crate::Error::TooManyWaiting).
+    #[must_use]
+    pub const fn max_waiting(mut self, calls: usize) -> Self {
+        self.max_waiting = calls;
+        self
+    }
+
+    /// How its responses are read, where they differ from what their headers seem to say.
+    #[must_use]
+    pub const fn dialect(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
+        self
+    }
+
+    /// How long nobody sends after a 429, a ban or a spending limit that names no time. A 503 or a lock that names none holds
+    /// nobody. With the feature `backoff`, a policy of that crate will do.
+    #[must_use]
+    pub fn backoff(mut self, backoff: impl Into<Backoff>) -> Self {
+        self.backoff = backoff.into();
+        self
+    }
+
+    /// How long after a hold calls come slower than the limits allow: at first at a tenth of the rate. At most an hour.
+    /// After what is no matter of pace, such as a lock or a ban, they come at full rate.
+    #[must_use]
+    pub const fn recovery(mut self, recovery: Duration) -> Self {
+        self.recovery = recovery;
+        self
+    }
+
+    /// How long one response can silence an upstream or a scope: 1 ms to 31 days. Where it asks for more, calls go again after
+    /// this, and what they are told then decides.
+    ///
+    /// # Default
+    ///
+    /// An hour, with three exceptions. A ban that names its end, and a spent quota that names its reset, are believed for
+    /// that long, a day at most. An overload (a 503 and its like) pauses for a minute at most; each that follows, for twice as
+    /// long as the one before. Waits of [`backoff`](Upstream::backoff), where no time is told, are as long as it says.
+    ///
+    /// A value given here cuts all of these.
+    #[must_use]
+    pub const fn max_pause(mut self, max_pause: Duration) -> Self {
+        self.max_pause = Some(max_pause);
+        self
+    }
+
+    /// Sends a call again that the upstream refused for its quota, up to `retries` times, whatever its method, where the
+    /// response says that the call was not executed: a 429, a 420, or an error whose header names throttling as its cause.
+    ///
+    /// A 429 that is read as a ban, a spending limit or a lock is not sent again: waiting does not cure those, or not in time.
+    /// Nothing else is sent again, not even beside a spent quota or a `Retry-After`; nor is a call that was redirected. A
+    /// redirect to the call's own URL cannot be told from none: before a payment, turn redirects off with
+    /// `redirect::Policy::none()`.
+    ///
+    /// Each time is a full call, which waits out the hold in queue, within the longest wait of the first. The request is sent
+    /// as it was, an `Idempotency-Key` included; one whose body cannot be cloned is not sent again.
+    #[must_use]
+    pub const fn retry_refused(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// How many retries there may be for each thousand calls of a process; ten may be saved up.
+    #[must_use]
+    pub const fn retries_per_thousand(mut self, share: u32) -> Self {
+        self.retry_share = share;
+        self
+    }
+
+    /// Learns from what responses say of the quota, where others spend it too: the limits given here are never exceeded, but
+    /// fewer calls may be made.
+    ///
+    /// * Where the upstream reports fewer units remaining than the log allows, the difference, and a sixteenth more, counts as
+    ///   used by others until a sixteenth of the window after the reset that it tells, for a window and its guard at most. A
+    ///   wrong report costs no more than that. More remaining is ignored.
+    /// * A response that took longer than a sixteenth of the window is held against all calls since, so that those in flight
+    ///   do not look like others'; one that took longer than the window reports nothing.
+    /// * A refusal that nothing explains widens the guard of every limit: by a twentieth of the window, then twice as much
+    ///   each time, by a whole window at most. It narrows evenly, over a hundred windows, a minute at least and a day at most.
+    ///
+    /// A report belongs to the limit of its window, else to the only one, else to the one with the least quota that is no less
+    /// than the limit reported. It costs a store call for each response that reports, one at a time.
+    #[must_use]
+    pub const fn learn_from_responses(mut self) -> Self {
+        self.learns = true;
+        self
+    }
+
+    /// Refuses a scope's calls with [`Error::Unauthorized`](crate::Error::Unauthorized), at the cost of no slot, once its
+    /// last `in_a_row` responses were 401 or 403: some upstreams ban an address that goes on. After a pause one call is let
+    /// through to see. If it gets 401 or 403 as well, the next pause is longer, as those of [`backoff`](Upstream::backoff)
+    /// are; any other response below 500 lets all calls through again.
+    ///
+    /// A refusal for a limit, a 403 included, and a failure of the upstream's neither count nor end a row. Only calls through the middleware count and are
+    /// refused: of others nobody sees the response. Each process counts for itself, and forgets a row after an hour of silence.
+    #[must_use]
+    pub const fn break_after_unauthorized(mut self, in_a_row: u32) -> Self {
+        self.break_after = Some(in_a_row);
+        self
+    }
+
+    pub(crate) fn hosts(&self) -> &[HostPattern] {
+        &self.hosts
+    }
+
+    pub(crate) fn paths(&self) -> &[PathPrefix] {
+        &self.paths
+    }
+
+    /// Whether anything is said of the requests that belong to it.
+    pub(crate) const fn is_routed(&self) -> bool {
+        !self.hosts.is_empty() || !self.paths.is_empty() || !self.methods.is_empty() || self.predicate.is_some()
+    }
+
+    /// Whether a request that is on one of its hosts, below one of its paths, is the upstream's.
+    pub(crate) fn accepts(&self, request: &Request) -> bool {
+        (self.methods.is_empty() || self.methods.contains(request.method()))
+            && self.predicate.as_ref().is_none_or(|predicate| predicate(request))
+    }
+
+    /// Keeps the first pattern that is wrong for the error, and nothing else of it: it may hold a secret.
+    fn refuse(&mut self, field: &'static str, which: &str, fault: &str) {
+        self.wrong_pattern.get_or_insert_with(|| (field, format!("{which} {fault}")));
+    }
+
+    /// What is wrong with the configuration, limits aside; `index` is the upstream's place among those registered.
+    pub(crate) fn check(&self, index: usize) -> Result<(), ConfigError> {
+        let wrong = |field, reason: &str| Err(ConfigError::new(&self.name, field, reason));
+        if let Some(fault) = fault(&self.name) {
+            // No name says which one it is, so its place does.
+            let place = excerpt::ordinal(index + 1);
+            return Err(ConfigError::new("", "name", format!("the {place} upstream's name {fault}")));
+        }
+        if self.limits.is_empty() {
+            return wrong("limit", "an upstream needs at least one limit");
+        }
+        if let Some(fault) = self.backoff.fault() {
+            return wrong("backoff", fault);
+        }
+        if self.max_waiting == 0 {
+            return wrong("max_waiting", "must be at least 1 call: whoever asks waits for the answer");
+        }
+        if self.retry_share > 1_000 {
+            return wrong("retries_per_thousand", "is more than one for each call");
+        }
+        if self.break_after == Some(0) {
+            return wrong("break_after_unauthorized", "must be at least 1 response in a row");
+        }
+        if let Some(max_pause) = self.max_pause.filter(|max| *max < MIN_MAX_PAUSE || *max > Feedback::LONGEST_WAIT) {
+            return wrong("max_pause", &format!("{max_pause:?} is not between 1 ms and 31 days"));
+        }
+        if self.recovery > MAX_RECOVERY {
+            return wrong("recovery", &format!("{:?} is longer than an hour", self.recovery));
+        }
+        match &self.wrong_pattern {
+            Some((field, reason)) => wrong(field, reason),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream")
+            .field("name", &self.name)
+            .field("limits", &self.limits)
+            .field("scope", &self.scope)
+            .field("max_wait", &self.max_wait)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! The logs of one home, by name.
+
+use std::sync::Arc;
+
+use super::SlidingLog;
+
+type Named = (Arc<str>, SlidingLog);
+
+/// Nearly always one: it lies in place, so that finding it takes no further look into memory.
+#[derive(Debug, Default)]
+pub(super) struct Logs {
+    first: Option<Named>,
+    more: Vec<Named>,
+}
+
+impl Logs {
+    /// The log of this name, if anything was ever entered into it.
+    pub(super) fn get(&self, name: &Arc<str>) -> Option<&SlidingLog> {
+        self.all().find(|(of, _)| of == name).map(|(_, log)| log)
+    }
+
+    pub(super) fn get_mut(&mut self, name: &Arc<str>) -> Option<&mut SlidingLog> {
+        self.first.iter_mut().chain(&mut self.more).find(|(of, _)| of == name).map(|(_, log)| log)
+    }
+
+    /// The log of this name, new if need be.
+    pub(super) fn entry(&mut self, name: &Arc<str>) -> &mut SlidingLog {
+        if self.first.as_ref().is_none_or(|(of, _)| of == name) {
+            return &mut self.first.get_or_insert_with(|| (Arc::clone(name), SlidingLog::new())).1;
+        }
+        let at = self.more.iter().position(|(of, _)| of == name).unwrap_or_else(|| {
+            self.more.push((Arc::clone(name), SlidingLog::new()));
+            self.more.len() - 1
+        });
+        &mut self.more[at].1
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &SlidingLog> {
+        self.all().map(|(_, log)| log)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Named> {
+        self.first.iter().chain(&self.more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Stamp;
+    use super::*;
+
+    #[test]
+    fn each_name_has_a_log_of_its_own() {
+        let (mut logs, names) = (Logs::default(), ["calls", "points", "tokens"].map(Arc::<str>::from));
+        for _ in 0..2 {
+            for (at, name) in (1..).zip(&names) {
+                logs.entry(name).append(Stamp::from_micros(at), 1, 1);
+            }
+        }
+        let counted = |log: &SlidingLog| (log.nth_newest(2), log.nth_newest(3));
+        for (at, name) in (1..).zip(&names) {
+            assert_eq!(logs.get(name).map(counted), Some((Some(Stamp::from_micros(at)), None)), "{name}");
+            logs.get_mut(name).unwrap().hand_back(Stamp::from_micros(at), 1);
+        }
+        assert_eq!(logs.iter().filter_map(|log| log.nth_newest(1)).count(), 3, "one of two is left in each");
+        assert!(logs.get(&"calls of others".into()).is_none());
+    }
+}

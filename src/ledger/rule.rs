@@ -1,0 +1,40 @@
+//! The rule: a unit may start when the N-th newest entry is a span old.
+
+use super::stamp::Stamp;
+
+/// One bound of the rule: no half-open interval of `span` holds more than `quota` units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Term {
+    /// Units allowed in any span.
+    pub quota: u32,
+    /// Window and guard together, in microseconds.
+    pub span: i64,
+}
+
+impl Term {
+    /// At most `quota` units in any `span` microseconds.
+    #[must_use]
+    pub const fn new(quota: u32, span: i64) -> Self {
+        Self { quota, span }
+    }
+
+    /// The time that one unit takes, in microseconds.
+    pub(crate) fn interval(self) -> i64 {
+        (self.span + i64::from(self.quota) - 1) / i64::from(self.quota.max(1))
+    }
+}
+
+/// The rule, for whatever has an n-th newest entry.
+pub(crate) fn earliest(
+    floor: Stamp,
+    terms: impl Iterator<Item = Term>,
+    units: usize,
+    nth_newest: impl Fn(usize) -> Option<Stamp>,
+) -> Stamp {
+    let newest = nth_newest(1).unwrap_or(floor);
+    terms.fold(floor.max(newest), |start, term| {
+        let n = (term.quota as usize + 1).saturating_sub(units);
+        nth_newest(n).map_or(start, |entry| start.max(entry.plus(term.span)))
+    })
+}

@@ -1,0 +1,237 @@
+//! What a process knows of the difference between the store's clock and its own. Pure: time is an argument.
+//!
+//! A stamp was taken after its message left and before its reply arrived, so each exchange bounds the difference from both sides,
+//! and the bounds of all exchanges together are narrow as soon as one of them was quick. A late reply then delays nothing but
+//! itself: starts do not move with the latency.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::ledger::Stamp;
+use crate::ledger::micros;
+
+/// Exchanges after which what is known has to do.
+const ENOUGH: u32 = 4;
+/// How many exchanges say what the next may take, and for how long.
+const RECENT: usize = 16;
+const MEMORY: Duration = Duration::from_secs(10);
+/// A clock that is ahead of what is known by more than this, in microseconds, has leapt.
+const LEAP: i64 = 5_000;
+/// One that stays ahead for so long is believed.
+const BELIEVED: Duration = Duration::from_secs(1);
+/// So is one that leaps again so soon after it was taken back: two processes that disagree must not contend for ever.
+const YIELDING: Duration = Duration::from_secs(10);
+/// No slot is asked for further ahead than this, however late a reply was seen.
+const MOST_AHEAD: Duration = Duration::from_secs(1);
+/// Timers are late by up to a millisecond: so much is left for that.
+const LEAST_LATE: Duration = Duration::from_millis(2);
+/// Clocks drift and are slewed by 1 µs in so many at most.
+const DRIFT: i64 = 2_000;
+/// Starts move towards earlier by 1 µs in so many at most: whoever moves faster comes too close to what it has just sent, and to
+/// what others still place late.
+const CREEP: i64 = 50;
+
+/// When a message left, and when its reply arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) sent: Instant,
+    pub(crate) arrived: Instant,
+}
+
+/// The store's clock less the own lies between `lo` and `hi`, in microseconds; the own counts from `epoch`.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    epoch: Instant,
+    lo: i64,
+    hi: i64,
+    /// The own time of the last exchange.
+    at: i64,
+    exchanges: u32,
+    /// What stamps are placed by, once the bounds are known.
+    offset: Option<i64>,
+    recent: VecDeque<Recent>,
+    /// When a reply was first seen that lay ahead of all that is known: the store's clock has leapt.
+    leapt_at: Option<Instant>,
+    /// When the store had last taken such a leap back.
+    taken_back_at: Option<Instant>,
+}
+
+/// One exchange.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    arrived: Instant,
+    /// The stamp less the own time when the reply arrived.
+    lowest: i64,
+    round_trip: Duration,
+}
+
+impl Recent {
+    /// How long the reply was on its way, by what is known of the difference now.
+    fn back(&self, offset: i64) -> Duration {
+        Duration::from_micros(u64::try_from(offset.saturating_sub(self.lowest)).unwrap_or(0)).min(self.round_trip)
+    }
+}
+
+/// Where the stamps of one reply lie on the own clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placing {
+    epoch: Instant,
+    offset: i64,
+    /// By how much a stamp may lie earlier.
+    pub(crate) excess: Duration,
+}
+
+impl Placing {
+    pub(crate) fn place(&self, stamp: Stamp) -> Instant {
+        let own = stamp.as_micros().saturating_sub(self.offset);
+        let by = Duration::from_micros(own.unsigned_abs());
+        let placed = if own >= 0 { self.epoch.checked_add(by) } else { self.epoch.checked_sub(by) };
+        placed.unwrap_or(self.epoch)
+    }
+}
+
+impl Bounds {
+    /// Of a process whose own time counts from `epoch`.
+    pub(crate) fn since(epoch: Instant) -> Self {
+        Self {
+            epoch,
+            lo: 0,
+            hi: 0,
+            at: 0,
+            exchanges: 0,
+            offset: None,
+            recent: VecDeque::new(),
+            leapt_at: None,
+            taken_back_at: None,
+        }
+    }
+
+    /// Takes note of an exchange, and says where its stamps lie. Bounds no wider than `fine` are narrow.
+    ///
+    /// `None`: the store's clock has leapt ahead of what is known, and nothing is learned of that. Where it does not come back it is
+    /// believed in the end.
+    pub(crate) fn exchanged(&mut self, exchange: Exchange, stamp: Stamp, fine: Duration) -> Option<Placing> {
+        if self.offset.is_some() && stamp > self.latest(exchange.arrived).plus(LEAP) {
+            let leapt_at = *self.leapt_at.get_or_insert(exchange.sent);
+            let within = |at: Instant, time| exchange.sent.saturating_duration_since(at) < time;
+            // Where it was taken back and comes again, others know better.
+            let insists = self.taken_back_at.is_some_and(|at| within(at, YIELDING));
+            if within(leapt_at, BELIEVED) && !insists {
+                return None;
+            }
+            return Some(self.begin_anew(exchange, stamp, fine));
+        }
+        if self.leapt_at.take().is_some() {
+            self.taken_back_at = Some(exchange.arrived);
+        }
+        Some(self.learn(exchange, stamp, fine))
+    }
+
+    /// Forgets all before an exchange.
+    pub(crate) fn begin_anew(&mut self, exchange: Exchange, stamp: Stamp, fine: Duration) -> Placing {
+        (self.exchanges, self.offset, self.leapt_at) = (0, None, None);
+        self.learn(exchange, stamp, fine)
+    }
+
+    /// What the store's clock shows at `now` at the latest, by all that is known.
+    fn latest(&self, now: Instant) -> Stamp {
+        let own = self.own(now);
+        let drift = (own - self.at).max(0) / DRIFT;
+        Stamp::from_micros(own.saturating_add(self.hi).saturating_add(drift))
+    }
+
+    /// The own time, in microseconds.
+    fn own(&self, at: Instant) -> i64 {
+        micros(at.saturating_duration_since(self.epoch))
+    }
+
+    /// The same, where the clock has leapt ahead of it.
+    pub(crate) fn latest_before_leap(&self, now: Instant) -> Option<Stamp> {
+        self.leapt_at.map(|_| self.latest(now))
+    }
+
+    fn learn(&mut self, exchange: Exchange, stamp: Stamp, fine: Duration) -> Placing {
+        let (left, arrived, stamped) = (self.own(exchange.sent), self.own(exchange.arrived), stamp.as_micros());
+        let (lowest, highest) = (stamped.saturating_sub(arrived), stamped.saturating_sub(left));
+        let elapsed = (arrived - self.at).max(0);
+        let drift = elapsed / DRIFT;
+        let (lo, hi) = (self.lo.saturating_sub(drift).max(lowest), self.hi.saturating_add(drift).min(highest));
+        if self.exchanges == 0 || lo > hi {
+            if self.exchanges > 0 {
+                tracing::debug!(by = lo.saturating_sub(hi), "store clock stepped");
+            }
+            (self.lo, self.hi, self.exchanges, self.offset) = (lowest, highest, 0, None);
+        } else {
+            (self.lo, self.hi) = (lo, hi);
+        }
+        (self.at, self.exchanges) = (self.at.max(arrived), self.exchanges.saturating_add(1));
+        self.follow(elapsed, fine);
+        let round_trip = exchange.arrived.saturating_duration_since(exchange.sent);
+        self.recent.truncate(RECENT - 1);
+        self.recent.push_front(Recent { arrived: exchange.arrived, lowest, round_trip });
+        self.placing(fine)
+    }
+
+    /// Places stamps by the middle of the bounds, once they are known: wrong by half their width at most. What moves starts towards
+    /// later holds at once.
+    fn follow(&mut self, elapsed: i64, fine: Duration) {
+        let middle = self.lo + self.hi.saturating_sub(self.lo) / 2;
+        if let Some(offset) = self.offset {
+            self.offset = Some(middle.min(offset.saturating_add(elapsed / CREEP)));
+        } else if self.is_known(fine) {
+            self.offset = Some(middle);
+        }
+    }
+
+    /// By the later of the bounds until they are known.
+    fn placing(&self, fine: Duration) -> Placing {
+        let epoch = self.epoch;
+        match self.offset {
+            Some(offset) => Placing { epoch, offset, excess: self.error(2 * fine) },
+            None => Placing { epoch, offset: self.lo, excess: self.width() },
+        }
+    }
+
+    fn width(&self) -> Duration {
+        Duration::from_micros(self.hi.saturating_sub(self.lo).unsigned_abs())
+    }
+
+    /// By how much the middle may place too late, as far as that leaves something of what may be late.
+    fn error(&self, tolerated: Duration) -> Duration {
+        (self.width() / 2).min(tolerated.saturating_sub(LEAST_LATE.max(tolerated / 4)))
+    }
+
+    fn is_known(&self, fine: Duration) -> bool {
+        self.width() <= fine || self.exchanges >= ENOUGH
+    }
+
+    /// How many more exchanges it takes until slots can be placed; none before the first, which may do.
+    pub(crate) fn missing(&self, fine: Duration) -> u32 {
+        if self.exchanges == 0 || self.is_known(fine) { 0 } else { ENOUGH - self.exchanges }
+    }
+
+    /// How far ahead of now to ask for slots that may be late by `tolerated`: as long as replies were on their way lately, the
+    /// last one and the slowest but one. A process whose replies are quick asks from now on.
+    pub(crate) fn ahead(&self, tolerated: Duration, now: Instant) -> Duration {
+        let recent = |(_, one): &(usize, &Recent)| now.saturating_duration_since(one.arrived) < MEMORY;
+        let (mut slowest, mut second, mut last) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        for (n, one) in self.recent.iter().enumerate().take_while(recent) {
+            let back = one.back(self.offset.unwrap_or(self.hi));
+            second = second.max(back.min(slowest));
+            slowest = slowest.max(back);
+            last = if n == 0 { back } else { last };
+        }
+        let (back, left) = (last.max(second), tolerated.saturating_sub(self.error(tolerated)));
+        if back <= left / 2 { Duration::ZERO } else { back.saturating_sub(left / 4).min(MOST_AHEAD) }
+    }
+
+    /// What an exchange takes when nothing holds it up.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.recent.iter().take(RECENT / 2).map(|one| one.round_trip).min().unwrap_or_default()
+    }
+}

@@ -1,0 +1,132 @@
+//! What a process knows of the log time of an upstream.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::bounds::{Bounds, Exchange, Placing};
+use crate::ledger::Stamp;
+
+/// A machine was suspended when the time since it booted is ahead of the time that it ran by so much more than before.
+const SUSPENDED: Duration = Duration::from_millis(100);
+
+/// The log time of one upstream, as far as its replies tell.
+#[derive(Debug)]
+pub(crate) struct LogTime {
+    bounds: Mutex<Bounds>,
+    /// The newest that any reply told; the least number where none has.
+    known: AtomicI64,
+    slept: Mutex<Slept>,
+}
+
+impl LogTime {
+    pub(crate) fn new() -> Self {
+        Self {
+            bounds: Mutex::new(Bounds::since(Instant::now())),
+            known: AtomicI64::new(i64::MIN),
+            slept: Mutex::new(Slept::default()),
+        }
+    }
+
+    /// Takes note of an exchange with the store, and says where the stamps of its reply lie. `None`: the store's clock has leapt, and
+    /// the next ask says so.
+    pub(crate) fn exchanged(&self, exchange: Exchange, stamp: Stamp, fine: Duration) -> Option<Placing> {
+        let mut bounds = self.bounds();
+        let placing = bounds.exchanged(exchange, stamp, fine).or_else(|| {
+            // Seen from a machine that was suspended everybody else's clock has leapt.
+            let slept = self.slept.lock().unwrap_or_else(PoisonError::into_inner).has_slept();
+            slept.then(|| bounds.begin_anew(exchange, stamp, fine))
+        })?;
+        drop(bounds);
+        self.known.fetch_max(stamp.as_micros(), Ordering::Relaxed);
+        Some(placing)
+    }
+
+    /// The newest log time that is known.
+    pub(crate) fn known(&self) -> Option<Stamp> {
+        let known = self.known.load(Ordering::Relaxed);
+        (known > i64::MIN).then(|| Stamp::from_micros(known))
+    }
+
+    /// What log time is at `now` at the latest, where the store's clock has leapt ahead of that.
+    pub(crate) fn latest_before_leap(&self, now: Instant) -> Option<Stamp> {
+        self.bounds().latest_before_leap(now)
+    }
+
+    /// How many more exchanges it takes until slots can be placed.
+    pub(crate) fn missing_exchanges(&self, fine: Duration) -> u32 {
+        self.bounds().missing(fine)
+    }
+
+    /// How far ahead of now to ask for slots that may be used so late.
+    pub(crate) fn ahead(&self, tolerated: Duration, now: Instant) -> Duration {
+        self.bounds().ahead(tolerated, now)
+    }
+
+    /// What an answer takes at best.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.bounds().round_trip()
+    }
+
+    fn bounds(&self) -> MutexGuard<'_, Bounds> {
+        self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For how long the machine has been suspended in all, by Linux, which counts both the time since it booted and the time that it ran.
+#[derive(Debug)]
+struct Slept {
+    began: std::time::Instant,
+    /// Since the machine booted, when this began, less what it has slept since.
+    uptime: Option<Duration>,
+}
+
+impl Default for Slept {
+    fn default() -> Self {
+        Self { began: std::time::Instant::now(), uptime: uptime() }
+    }
+}
+
+impl Slept {
+    /// Whether it has slept since this was asked last.
+    fn has_slept(&mut self) -> bool {
+        let (Some(before), Some(now)) = (self.uptime, uptime()) else { return false };
+        let slept = now.saturating_sub(before + self.began.elapsed());
+        self.uptime = Some(before + slept);
+        slept > SUSPENDED
+    }
+}
+
+/// How long ago the machine booted.
+fn uptime() -> Option<Duration> {
+    let words = std::fs::read_to_string("/proc/uptime").ok()?;
+    Duration::try_from_secs_f64(words.split_whitespace().next()?.parse().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_runs_has_not_slept_and_one_that_did_has_once() {
+        let mut slept = Slept::default();
+        assert!(!slept.has_slept());
+        slept.uptime = slept.uptime.map(|uptime| uptime.saturating_sub(Duration::from_secs(1)));
+        assert_eq!(slept.has_slept(), slept.uptime.is_some());
+        assert!(!slept.has_slept());
+    }
+
+    #[test]
+    fn what_is_known_only_grows() {
+        let (time, now) = (LogTime::new(), Instant::now());
+        assert_eq!(time.known(), None);
+        let exchange = |stamp| {
+            let exchange = Exchange { sent: now, arrived: now };
+            time.exchanged(exchange, Stamp::from_micros(stamp), Duration::ZERO);
+            time.known().map(Stamp::as_micros)
+        };
+        assert_eq!([exchange(50), exchange(40), exchange(50)], [Some(50); 3]);
+    }
+}

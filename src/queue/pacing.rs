@@ -1,0 +1,138 @@
+//! When a queue asks again, and how late is too late. Pure.
+
+use std::time::Duration;
+
+/// The longest that a queue says nothing while it waits, so that the store knows it is still there.
+const MAX_SILENCE: Duration = Duration::from_secs(30);
+/// No queue that was put off asks again sooner than this.
+const MIN_PAUSE: Duration = Duration::from_millis(1);
+/// The latest that a slot may be used after its start, however wide the guard.
+const STALE_AT_MOST: Duration = Duration::from_millis(50);
+/// Timers fire up to a millisecond late: without this a narrow guard would make every slot stale.
+const STALE_AT_LEAST: Duration = Duration::from_millis(2);
+/// The longest rest for the others' sake, in horizons.
+const MOST_TURNS: u32 = 8;
+
+/// How much later than its start a slot may be used: half the guard, at most 50 ms.
+fn stale_after(guard: Duration) -> Duration {
+    (guard / 2).clamp(STALE_AT_LEAST, STALE_AT_MOST)
+}
+
+/// The same where several limits hold: by the narrowest guard, since a late call endangers that limit first. A guard that timers
+/// alone use up protects from nothing, so it makes no slot of the others stale.
+pub(crate) fn stale_after_all(guards: impl Iterator<Item = Duration> + Clone) -> Duration {
+    let protects = |guard: &Duration| *guard >= 2 * STALE_AT_LEAST;
+    stale_after(guards.clone().filter(protects).min().or_else(|| guards.min()).unwrap_or_default())
+}
+
+/// What decides how long a queue rests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    /// From now until the first caller may start at the earliest.
+    pub(crate) next: Duration,
+    /// How far ahead slots are booked.
+    pub(crate) horizon: Duration,
+    /// A span that lets more go out for a while than the rate of the limits: within the horizon it gives out its quota several times.
+    pub(crate) span: Duration,
+    /// How long it takes until every process that waits has had one unit, at the rate of that span; zero where that is slow.
+    pub(crate) turn: Duration,
+    /// How long the answer to the next ask takes.
+    pub(crate) answer: Duration,
+}
+
+impl Rest {
+    /// How long until a queue asks again.
+    ///
+    /// When its slot comes near, but far enough ahead of it that many others come near meanwhile and go into the same ask.
+    /// Where slots come and others wait for them as well: when they have had their turns. `random` in [0, 1) spreads processes
+    /// that were told the same time.
+    pub(crate) fn length(self, random: f64) -> Duration {
+        let turn = if self.next > 2 * self.horizon { Duration::ZERO } else { self.longest_turn() };
+        // Evenly from the shortest: a crowd that was told the same moment must not leave it to pass.
+        let pause = self.base().mul_f64(0.5 + 0.3 * random) + turn.saturating_sub(self.horizon).mul_f64(1.3 * random);
+        let rest = self.next.saturating_sub(self.horizon) + pause;
+        rest.saturating_sub(self.answer).clamp(MIN_PAUSE, MAX_SILENCE)
+    }
+
+    /// How long until a queue asks again that has just got so many units while others wait: until they have had as many.
+    ///
+    /// Without it a queue whose callers are all served asks again for each that comes, and leaves nothing for those that rest.
+    pub(crate) fn after(self, units: u32, random: f64) -> Duration {
+        let turns = self.turn.saturating_mul(units).min(self.base().max(self.longest_turn()));
+        turns.mul_f64(0.5 + 0.3 * random).saturating_sub(self.answer)
+    }
+
+    /// Within a horizon at least, and a narrow span: two turns of it, where its units come one by one.
+    fn base(self) -> Duration {
+        self.horizon.min(self.span.max(self.turn.saturating_mul(2)))
+    }
+
+    fn longest_turn(self) -> Duration {
+        self.turn.min(MOST_TURNS * self.horizon)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_slot_is_stale_after_half_the_guard_within_bounds() {
+        for (guard, stale) in [(0, 2), (5, 2), (10, 5), (50, 25), (100, 50), (1_000, 50)] {
+            assert_eq!(stale_after(guard * MS).as_millis(), stale, "{guard}");
+        }
+    }
+
+    #[test]
+    fn of_several_guards_the_narrowest_that_protects_from_anything_governs() {
+        let cases: [(&[u32], u128); 7] = [
+            (&[50], 25),
+            (&[50, 10], 5),
+            (&[10, 1_000], 5),
+            (&[50, 0], 25),
+            (&[3, 1_000], 50),
+            (&[3, 0], 2),
+            (&[4, 50], 2),
+        ];
+        for (guards, stale) in cases {
+            assert_eq!(stale_after_all(guards.iter().map(|guard| *guard * MS)).as_millis(), stale, "{guards:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_rests_until_its_slot_is_near() {
+        let rest = |next, random| {
+            let (horizon, span, turn, answer) = (250 * MS, 1_000 * MS, Duration::ZERO, Duration::ZERO);
+            Rest { next: next * MS, horizon, span, turn, answer }.length(random).as_millis()
+        };
+        assert_eq!(rest(10_000, 0.0), 9_875);
+        assert_eq!(rest(10_000, 0.99), 9_949);
+        assert_eq!(rest(3_600_000, 0.5), 30_000, "but not silently for longer than 30 s");
+        assert_eq!(rest(0, 0.0), 125);
+    }
+
+    #[test]
+    fn in_a_crowd_a_line_rests_until_the_others_have_had_their_turns() {
+        let rest = |turn, answer| {
+            let (next, horizon, span) = (Duration::ZERO, 250 * MS, 1_000 * MS);
+            Rest { next, horizon, span, turn: turn * MS, answer: answer * MS }.length(0.5).as_millis()
+        };
+        assert_eq!(rest(100, 0), 162);
+        assert_eq!(rest(1_000, 0), 650);
+        assert_eq!(rest(1_000, 300), 350, "the answer takes its time, too");
+        assert_eq!(rest(100, 300), 1);
+        assert_eq!(rest(60_000, 0), 1_300, "but not for long: some may be gone");
+        let after = |units, turn| {
+            let (next, horizon, span, answer) = (Duration::ZERO, 250 * MS, 1_000 * MS, 10 * MS);
+            Rest { next, horizon, span, turn: turn * MS, answer }.after(units, 0.0).as_millis()
+        };
+        let narrow = |span, turn| {
+            let (next, horizon, answer) = (Duration::ZERO, 250 * MS, Duration::ZERO);
+            Rest { next, horizon, span: span * MS, turn: turn * MS, answer }.length(0.0).as_millis()
+        };
+        assert_eq!([narrow(100, 20), narrow(10, 80), narrow(10, 500)], [50, 80, 125]);
+        assert_eq!([after(1, 80), after(3, 80), after(100, 80), after(1, 600), after(1, 0)], [30, 110, 115, 290, 0]);
+    }
+}

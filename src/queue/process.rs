@@ -1,0 +1,110 @@
+//! What all queues of one process share: the store, and the process's name there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::error::StoreError;
+use crate::ledger::MessageId;
+use crate::store::Store;
+
+/// Numbers of messages are up to so many bits apart. A store reads them as floats, of 53 bits.
+const STEP_BITS: u32 = 12;
+
+/// One throttle, as its store knows it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) store: Arc<dyn Store>,
+    /// A name from the operating system's randomness, so that a process that starts anew is another one.
+    id: AtomicU64,
+    pub(crate) horizon: Duration,
+    numbers: AtomicU64,
+    /// When it began, by the machine's own clock.
+    epoch: std::time::Instant,
+}
+
+impl Process {
+    /// A process that is not mistaken for another: two with one name would get each other's slots.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system gives no randomness.
+    pub(crate) fn new(store: Arc<dyn Store>, horizon: Duration) -> Result<Self, getrandom::Error> {
+        let (id, numbers) = (AtomicU64::new(getrandom::u64()?), AtomicU64::new(0));
+        Ok(Self { store, id, horizon, numbers, epoch: std::time::Instant::now() })
+    }
+
+    /// What the store calls it.
+    pub(crate) fn id(&self) -> u64 {
+        self.id.load(Ordering::Relaxed)
+    }
+
+    /// Takes another name, unless that has been done: another process has this one. A machine that was cloned while it ran has
+    /// two of each process.
+    pub(crate) fn rename(&self, id: u64) {
+        let other = getrandom::u64().unwrap_or_else(|_| fastrand::u64(..));
+        if self.id.compare_exchange(id, other, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            tracing::warn!("another process has the same name, or the store has lost data: goes on under a new name");
+        }
+    }
+
+    /// The number of the next message; they ascend for every home.
+    ///
+    /// By steps that differ between two clones: they have the same memory and the same randomness, but seldom the same nanosecond.
+    pub(crate) fn next_number(&self) -> u64 {
+        let nanos = u64::from(self.epoch.elapsed().subsec_nanos());
+        // Its upper bits depend on all bits of the time, whose lowest a coarse clock leaves empty.
+        let step = 1 + (nanos.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - STEP_BITS));
+        self.numbers.fetch_add(step, Ordering::Relaxed) + step
+    }
+
+    /// The message to send in place of one that the store refused because of its name.
+    pub(crate) fn renamed(&self, refused: MessageId, error: &StoreError) -> Option<MessageId> {
+        error.wants_another_name().then(|| {
+            self.rename(refused.sender);
+            self.next_message()
+        })
+    }
+
+    /// The next message about what an upstream told. Of one home they are sent one after another.
+    pub(crate) fn next_message(&self) -> MessageId {
+        MessageId::new(self.id(), self.next_number())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemoryStore;
+
+    #[test]
+    fn processes_whose_own_generators_agree_have_different_names() {
+        let name = || {
+            fastrand::seed(7);
+            Process::new(Arc::new(MemoryStore::new()), Duration::ZERO).unwrap().id()
+        };
+        assert_ne!(name(), name());
+    }
+
+    #[test]
+    fn numbers_ascend_and_those_of_a_clone_are_others() {
+        let [process, clone] = [(); 2].map(|()| Process::new(Arc::new(MemoryStore::new()), Duration::ZERO).unwrap());
+        let numbers = |process: &Process| (0..100).map(|_| process.next_number()).collect::<Vec<_>>();
+        let (ours, others) = (numbers(&process), numbers(&clone));
+        assert!(ours.windows(2).all(|pair| pair[0] < pair[1]), "{ours:?}");
+        assert!(ours[99] <= 100 << STEP_BITS);
+        let same = ours.iter().filter(|number| others.contains(number)).count();
+        assert!(same < 5, "{ours:?} {others:?}");
+    }
+
+    #[test]
+    fn a_name_is_given_up_once() {
+        let process = Process::new(Arc::new(MemoryStore::new()), Duration::ZERO).unwrap();
+        let first = process.id();
+        process.rename(first);
+        let second = process.id();
+        process.rename(first);
+        assert_eq!(process.id(), second, "whoever is told later of the same name changes nothing");
+        assert_ne!(first, second);
+    }
+}

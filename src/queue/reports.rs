@@ -1,0 +1,230 @@
+//! What the quotas that responses report mean for our limits, and who tells the store.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::config::limit::Limit;
+use crate::config::upstream::Upstream;
+use crate::feedback::{Feedback, Quota, Refusal, Unit};
+use crate::ledger::{Home, Lesson, Report};
+
+/// A wider guard lasts so many windows, within bounds.
+const WINDOWS: u32 = 100;
+const SHORTEST_MEMORY: Duration = Duration::from_secs(60);
+const LONGEST_MEMORY: Duration = Duration::from_secs(86_400);
+
+/// For how long a wider guard of an upstream lasts.
+pub(crate) fn memory(upstream: &Upstream) -> Duration {
+    let longest = upstream.limits.iter().map(Limit::window).max().unwrap_or_default();
+    longest.saturating_mul(WINDOWS).clamp(SHORTEST_MEMORY, LONGEST_MEMORY)
+}
+
+/// What a response reports of our limits: none where it was refused for anything but a quota of ours.
+pub(crate) fn reports(limits: &[Limit], feedback: &Feedback) -> Vec<Report> {
+    if !matches!(feedback.refusal(), None | Some(Refusal::Quota)) {
+        return Vec::new();
+    }
+    let report = |quota: &Quota| {
+        let remaining = if quota.is_spent() { 0 } else { quota.remaining()? };
+        let limit = limit_of(limits, quota)?;
+        let term = limit.window_term();
+        let span = Duration::from_micros(term.span.unsigned_abs());
+        let reset = quota.reset_within().unwrap_or(span);
+        // What comes back only much later is a longer limit's, which we do not know.
+        let ours = quota.window().is_some() || reset <= 2 * span + Duration::from_secs(1);
+        ours.then(|| Report::new(term, limit.window(), u32::try_from(remaining).unwrap_or(u32::MAX), reset))
+    };
+    let of_calls = |quota: &&Quota| quota.unit() == Unit::Calls && quota.limit() != Some(0);
+    feedback.quotas().iter().filter(of_calls).filter_map(report).collect()
+}
+
+/// The limit that a quota seems to speak of.
+fn limit_of<'a>(limits: &'a [Limit], quota: &Quota) -> Option<&'a Limit> {
+    if let Some(window) = quota.window() {
+        return limits.iter().find(|limit| limit.window() == window);
+    }
+    if let [only] = limits {
+        return Some(only);
+    }
+    // One that was lowered is still the least that is no less.
+    let told = quota.limit()?;
+    limits.iter().filter(|limit| u64::from(limit.quota()) >= told).min_by_key(|limit| limit.quota())
+}
+
+/// The lessons of one process on their way to the store: for each home one, and the newest that waits behind it.
+#[derive(Debug, Default)]
+pub(crate) struct Lessons(Mutex<HashMap<Home, Option<Lesson>>>);
+
+/// The right to tell the store the lessons of a home, one after another.
+#[derive(Debug)]
+pub(crate) struct Telling<'a> {
+    lessons: &'a Lessons,
+    home: &'a Home,
+    ended: bool,
+}
+
+impl Lessons {
+    /// Takes a lesson in. Where somebody tells another at present, it is told after that, unless a newer one comes.
+    pub(crate) fn begin<'a>(&'a self, home: &'a Home, lesson: Lesson) -> Option<(Telling<'a>, Lesson)> {
+        let mut lessons = self.lock();
+        match lessons.get_mut(home) {
+            Some(Some(waiting)) => *waiting = newer(waiting.clone(), lesson),
+            Some(waiting) => *waiting = Some(lesson),
+            None => {
+                lessons.insert(home.clone(), None);
+                return Some((Telling { lessons: self, home, ended: false }, lesson));
+            }
+        }
+        None
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Home, Option<Lesson>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Telling<'_> {
+    /// The lesson to tell next, if one has come meanwhile; else the right has ended.
+    pub(crate) fn next(&mut self) -> Option<Lesson> {
+        let mut lessons = self.lessons.lock();
+        let next = lessons.get_mut(self.home).and_then(Option::take);
+        if next.is_none() {
+            lessons.remove(self.home);
+            self.ended = true;
+        }
+        next
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.lessons.lock().remove(self.home);
+        }
+    }
+}
+
+/// Of two lessons the one of the later call, or the only one that reports anything; a refusal is not forgotten. One that says
+/// no start is of now.
+fn newer(one: Lesson, other: Lesson) -> Lesson {
+    let refused = one.refused || other.refused;
+    let is_later = match (one.started, other.started) {
+        (_, None) => false,
+        (None, _) => true,
+        (Some(one), Some(other)) => one > other,
+    };
+    let silent = [&one, &other].map(|lesson| lesson.reports.is_empty());
+    let keeps_one = if silent[0] == silent[1] { is_later } else { silent[1] };
+    Lesson { refused, ..if keeps_one { one } else { other } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Stamp;
+
+    const fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    /// Limits, what a response said, and the reports: quota, units left, seconds until the reset.
+    type Case<'a> = (&'a [Limit], Quota, &'a [(u32, u32, u64)]);
+
+    #[test]
+    fn a_report_belongs_to_the_limit_that_it_seems_to_speak_of() {
+        let one = [Limit::per_minute(100)];
+        let two = [Limit::per_second(20), Limit::per_hour(1_000)];
+        let left = || Quota::new().with_remaining(7);
+        let cases: [Case<'_>; 13] = [
+            (&one, left(), &[(100, 7, 61)]),
+            (&one, left().with_limit(50), &[(100, 7, 61)]),
+            (&one, left().with_limit(500), &[(100, 7, 61)]),
+            (&one, left().with_reset_after(secs(9)), &[(100, 7, 10)]),
+            (&one, left().with_reset_after(secs(3_000)), &[]),
+            (&one, left().with_window(secs(3_600)), &[]),
+            (&one, left().counting(Unit::Points), &[]),
+            (&one, left().with_limit(0), &[]),
+            (&one, Quota::new().with_limit(100), &[]),
+            (&two, left(), &[]),
+            (&two, left().with_limit(20), &[(20, 7, 1)]),
+            (&two, left().with_limit(500), &[(1_000, 7, 3_601)]),
+            (&two, left().with_limit(10).with_window(secs(3_600)), &[(1_000, 7, 3_601)]),
+        ];
+        for (limits, quota, expected) in cases {
+            let told = reports(limits, &Feedback::default().with_quota(quota.clone()));
+            let told: Vec<_> =
+                told.iter().map(|report| (report.term.quota, report.remaining, report.reset.as_secs())).collect();
+            assert_eq!(told, expected, "{quota:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_that_is_not_for_our_quota_reports_nothing_of_it() {
+        let reported = |feedback: Feedback| {
+            let feedback = feedback.with_quota(Quota::new().with_limit(10).with_remaining(1));
+            reports(&[Limit::per_minute(100)], &feedback).len()
+        };
+        let refused = |refusal| reported(Feedback::default().with_refusal(refusal));
+        assert_eq!([reported(Feedback::default()), refused(Refusal::Quota)], [1, 1]);
+        assert_eq!(
+            [Refusal::Shared, Refusal::Service, Refusal::Lock, Refusal::Spend, Refusal::Ban].map(refused),
+            [0; 5]
+        );
+    }
+
+    #[test]
+    fn one_lesson_is_told_at_a_time_and_the_newest_waits() {
+        let (lessons, home) = (Lessons::default(), Home::new("up", None));
+        let lesson = |at, refused| Lesson { started: Some(Stamp::from_micros(at)), refused, ..Lesson::default() };
+        let (mut telling, first) = lessons.begin(&home, lesson(1, false)).unwrap();
+        assert_eq!(first, lesson(1, false));
+        for (at, refused) in [(3, true), (5, false), (4, false)] {
+            assert!(lessons.begin(&home, lesson(at, refused)).is_none());
+        }
+        assert_eq!(telling.next(), Some(lesson(5, true)));
+        assert!(lessons.begin(&Home::new("other", None), lesson(1, false)).is_some());
+        assert_eq!(telling.next(), None);
+        let again = lessons.begin(&home, lesson(6, false)).unwrap();
+        drop(telling);
+        assert!(lessons.begin(&home, lesson(7, false)).is_none(), "the right of who comes later is its own");
+        drop(again);
+        assert!(lessons.begin(&home, lesson(8, false)).is_some(), "a task that was dropped leaves nobody waiting");
+    }
+
+    #[test]
+    fn of_two_lessons_the_later_call_counts_and_no_report_is_lost_to_a_refusal_without_any() {
+        let report = |left| Report::new(Limit::per_second(9).window_term(), secs(1), left, secs(1));
+        let lesson = |at: Option<i64>, left: Option<u32>| {
+            let reports = left.map(report).into_iter().collect();
+            Lesson { started: at.map(Stamp::from_micros), reports, refused: left.is_none(), ..Lesson::default() }
+        };
+        let left = |lesson: &Lesson| lesson.reports.first().map(|report| report.remaining);
+        let cases = [
+            ((Some(1), Some(8)), (Some(2), Some(7)), Some(7)),
+            ((Some(2), Some(8)), (Some(1), Some(7)), Some(8)),
+            ((Some(1), Some(8)), (Some(1), Some(7)), Some(7)),
+            ((Some(9), Some(8)), (None, Some(7)), Some(7)),
+            ((None, Some(8)), (Some(9), Some(7)), Some(8)),
+            ((None, Some(8)), (None, Some(7)), Some(7)),
+            ((Some(1), Some(8)), (Some(2), None), Some(8)),
+            ((Some(2), None), (Some(1), Some(7)), Some(7)),
+            ((Some(1), None), (Some(2), None), None),
+        ];
+        for (one, other, expected) in cases {
+            let newer = newer(lesson(one.0, one.1), lesson(other.0, other.1));
+            assert_eq!(
+                (left(&newer), newer.refused),
+                (expected, one.1.is_none() || other.1.is_none()),
+                "{one:?} {other:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wider_guard_lasts_a_hundred_windows_within_bounds() {
+        let of = |limit| memory(&Upstream::new("up").limit(limit)).as_secs();
+        assert_eq!([of(Limit::per_second(1)), of(Limit::per_minute(1)), of(Limit::per_day(1))], [100, 6_000, 86_400]);
+        assert_eq!(of(Limit::new(1, Duration::from_millis(10))), 60);
+    }
+}

@@ -1,0 +1,201 @@
+//! The queues of one process, one for each home in use.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
+
+use crate::config::scope::Digest128;
+use crate::error::Error;
+use crate::ledger::micros;
+use crate::ledger::{Cause, Home};
+use crate::queue::Queue;
+use crate::store::turns::Turns;
+
+/// How long [`Queues::close`] waits for the store.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many queues a part has at least before idle ones are looked for: to make one anew costs more than to keep it.
+const FEW: usize = 1_024;
+
+/// How many parts the queues are in, so that threads seldom wait for each other.
+const PARTS: usize = 16;
+
+/// Whose queue: of an upstream, by its place among those registered, and a scope.
+pub(crate) type Key = (usize, Option<Digest128>);
+
+/// Finds the queue of a home. Where there are many, those that nobody has used for a while are forgotten, as calls of others come.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    parts: [Mutex<Map>; PARTS],
+    epoch: Instant,
+    turns: Turns,
+}
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self { parts: Default::default(), epoch: Instant::now(), turns: Turns::new() }
+    }
+}
+
+#[derive(Debug)]
+struct Map {
+    queues: HashMap<Key, Entry>,
+    /// How many queues it takes to look for idle ones again: twice as many as were left the last time.
+    sweep_at: usize,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    queue: Arc<Queue>,
+    /// Used again since the last look for idle ones.
+    again: bool,
+}
+
+impl Queues {
+    /// The queue of a home at `now`, new if need be.
+    pub(crate) fn get(&self, key: Key, now: Instant, new: impl FnOnce() -> Queue) -> Result<Arc<Queue>, Error> {
+        self.sweep_in_turn(now);
+        let mut map = self.part(key);
+        if map.closed {
+            return Err(Error::Closed);
+        }
+        if let Some(entry) = map.queues.get_mut(&key) {
+            entry.again = true;
+            return Ok(Arc::clone(&entry.queue));
+        }
+        if map.queues.len() >= map.sweep_at {
+            map.sweep();
+        }
+        let queue = Arc::new(new());
+        map.queues.insert(key, Entry { queue: Arc::clone(&queue), again: false });
+        Ok(queue)
+    }
+
+    fn sweep_in_turn(&self, now: Instant) {
+        let now = micros(now.saturating_duration_since(self.epoch));
+        if let Some(part) = self.turns.next(now, PARTS).and_then(|next| self.parts.get(next)) {
+            let mut map = lock(part);
+            if map.queues.len() >= FEW {
+                map.sweep();
+            }
+        }
+    }
+
+    pub(crate) fn find(&self, key: Key) -> Option<Arc<Queue>> {
+        self.part(key).queues.get(&key).map(|entry| Arc::clone(&entry.queue))
+    }
+
+    fn part(&self, (upstream, scope): Key) -> MutexGuard<'_, Map> {
+        lock(&self.parts[scope.map_or(upstream, |scope| scope.first_byte().into()) % PARTS])
+    }
+
+    fn all(&self, which: impl Fn(&Queue) -> bool) -> Vec<Arc<Queue>> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            let part = lock(part);
+            all.extend(part.queues.values().filter(|entry| which(&entry.queue)).map(|entry| Arc::clone(&entry.queue)));
+        }
+        all
+    }
+
+    /// Lets nobody of this process send to a home, or to any scope of an upstream, for a while.
+    pub(crate) fn withhold(&self, home: &Home, wait: Duration, cause: Cause) {
+        for queue in self.all(|queue| queue.belongs_to(home)) {
+            queue.withhold(wait, cause);
+        }
+    }
+
+    /// Closes every queue, and waits until each has told the store what it hands back. Outside of a runtime nobody is told.
+    pub(crate) async fn close(&self) {
+        self.parts.iter().for_each(|part| lock(part).closed = true);
+        let queues = self.all(|_| true);
+        for queue in &queues {
+            queue.close();
+        }
+        if Handle::try_current().is_err() {
+            tracing::warn!("closed outside of a runtime: the store is not told");
+            return;
+        }
+        let all = async {
+            for queue in &queues {
+                queue.idle().await;
+            }
+        };
+        if timeout(CLOSE_PATIENCE, all).await.is_err() {
+            tracing::warn!("closed without an answer from the store");
+        }
+    }
+}
+
+impl Default for Map {
+    fn default() -> Self {
+        Self { queues: HashMap::new(), sweep_at: FEW, closed: false }
+    }
+}
+
+impl Map {
+    fn sweep(&mut self) {
+        // Whoever holds the queue may be about to use it.
+        let idle = |queue: &Arc<Queue>| Arc::strong_count(queue) == 1 && queue.is_idle();
+        self.queues.retain(|_, entry| std::mem::take(&mut entry.again) || !idle(&entry.queue));
+        self.queues.shrink_to(self.queues.len() * 2);
+        self.sweep_at = (self.queues.len() * 2).max(FEW);
+    }
+}
+
+fn lock(part: &Mutex<Map>) -> MutexGuard<'_, Map> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::limit::Limit;
+    use crate::config::plan::Registered;
+    use crate::config::upstream::Upstream;
+    use crate::queue::process::Process;
+    use crate::store::MemoryStore;
+
+    fn queues() -> (Queues, impl Fn(u32, &Queues, Instant) -> Arc<Queue>) {
+        let process = Arc::new(Process::new(Arc::new(MemoryStore::new()), Duration::from_millis(250)).unwrap());
+        let up = Registered::new(0, Upstream::new("up").limit(Limit::per_second(1))).unwrap();
+        let get = move |scope: u32, queues: &Queues, now| {
+            let scope = Some(Digest128::of(&scope.to_be_bytes()));
+            queues.get(up.key(scope), now, || Queue::new(&process, &up, scope)).unwrap()
+        };
+        (Queues::default(), get)
+    }
+
+    fn kept(queues: &Queues) -> usize {
+        queues.parts.iter().map(|part| lock(part).queues.len()).sum()
+    }
+
+    #[test]
+    fn a_program_with_a_thousand_scopes_makes_each_line_once() {
+        let (queues, get) = queues();
+        let all =
+            |now| (0..1_000).map(|scope| get(scope, &queues, now)).map(|queue| Arc::as_ptr(&queue)).collect::<Vec<_>>();
+        let now = Instant::now();
+        let first = all(now);
+        for round in 1..5 {
+            assert_eq!(all(now + Duration::from_secs(60 * round)), first);
+        }
+    }
+
+    #[test]
+    fn lines_of_many_scopes_are_forgotten_when_all_have_fallen_silent() {
+        let (queues, get) = queues();
+        let now = Instant::now();
+        let used: Vec<_> = (0..100_000).map(|scope| get(scope, &queues, now)).collect();
+        assert_eq!(kept(&queues), 100_000, "they are in use");
+        drop(used);
+        for second in 1..30 {
+            get(0, &queues, now + Duration::from_secs(second));
+        }
+        assert!(kept(&queues) < 100, "{}", kept(&queues));
+    }
+}
