@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ledger::Cause;
+use crate::ledger::{Cause, Refused};
 
 /// Why a call was not let through.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -228,17 +228,23 @@ impl StoreError {
         Self::new(StoreErrorKind::Unreachable, "the store did not answer in time")
     }
 
-    pub(crate) fn outdated() -> Self {
-        Self::new(StoreErrorKind::Outdated, "a later message of this sender has been seen")
-    }
-
-    pub(crate) fn duplicate() -> Self {
-        Self::new(StoreErrorKind::Duplicate, "another process sends under the same name")
+    /// An answer to something else.
+    pub(crate) fn senseless() -> Self {
+        Self::new(StoreErrorKind::Malformed, "the store's answer makes no sense")
     }
 
     /// Whether the sender can go on under another name only.
     pub(crate) const fn wants_another_name(&self) -> bool {
         matches!(self.kind, StoreErrorKind::Outdated | StoreErrorKind::Duplicate)
+    }
+}
+
+impl From<Refused> for StoreError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Outdated => Self::new(StoreErrorKind::Outdated, "a later message of this sender has been seen"),
+            Refused::Duplicate => Self::new(StoreErrorKind::Duplicate, "another process sends under the same name"),
+        }
     }
 }
 

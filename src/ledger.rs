@@ -1,11 +1,28 @@
-//! What stores decide, and how: pure, time is an argument.
+//! What a store decides, and how. Pure: time is an argument.
+//!
+//! A [`Ledger`] holds what is known of one upstream, and [applies](Ledger::apply) messages to it. Whoever writes a
+//! [store](crate::Store) of their own brings a clock, and sees to it that messages are applied one after another.
+//!
+//! ```
+//! use outgate::ledger::{Ask, Ledger, Log, Message, MessageId, Run, Stamp, Term};
+//!
+//! let mut ledger = Ledger::new();
+//! let logs = [Log::new("calls", [Term::new(2, 1_000_000)])]; // two calls in any second
+//! let ask = Ask::new(logs, vec![Run::new(3, [1])]); // three callers
+//! let now = Stamp::from_micros(5_000_000);
+//! let reply = ledger.apply(now, &Message::new("gateway", MessageId::new(1, "", 1), ask)).unwrap();
+//!
+//! let grant = reply.grant().unwrap();
+//! assert_eq!((grant.answered(3), grant.next), (2, Stamp::from_micros(6_000_000))); // the third waits for a second
+//! ```
 
-pub(crate) mod book;
-pub(crate) mod constraints;
-pub(crate) mod correction;
-mod decision;
-mod home;
+mod book;
+mod charge;
+mod claims;
+mod constraints;
+mod contenders;
 mod log;
+mod log_time;
 mod logs;
 mod message;
 mod outside_use;
@@ -13,19 +30,31 @@ mod pause;
 mod replay;
 mod report;
 mod rule;
-mod senders;
+mod scope;
+mod scope_id;
+mod shares;
 mod stamp;
+mod usage;
+mod view;
 
-pub use self::home::{Home, Log};
+use std::collections::HashMap;
+
+pub use self::charge::Log;
 pub use self::log::SlidingLog;
-pub use self::message::{Answer, Ask, Grant, HandBack, LogUsage, MessageId, Run, Slots, TermUsage};
-pub(crate) use self::pause::Held;
-pub use self::pause::{Cause, Hold};
-pub use self::report::{Incident, Learned, Lesson, Report};
+use self::log_time::LogTime;
+pub use self::message::{Answer, Ask, Body, Grant, Message, MessageId, NOBODY, Refused, Reply, Run, Slots, Verdict};
+pub(crate) use self::pause::Pausing;
+pub use self::pause::{Cause, Pause};
+use self::replay::Replays;
+pub use self::report::{Learned, Paused, QuotaReport, Report};
 pub use self::rule::Term;
 pub(crate) use self::rule::earliest;
+use self::scope::Scope;
+pub(crate) use self::scope_id::ScopeHasher;
+pub use self::scope_id::ScopeId;
 pub use self::stamp::Stamp;
 pub(crate) use self::stamp::micros;
+pub use self::usage::{LogUsage, TermUsage};
 
 /// Callers that one ask carries at most.
 pub(crate) const MAX_CALLERS: usize = 1_000;
@@ -35,3 +64,114 @@ pub(crate) const MAX_UNITS: u32 = 10_000;
 pub(crate) const MAX_MEMORY: i64 = 60_000_000;
 /// The longest that a queue which waits for a slot says nothing to the store.
 pub(crate) const MAX_SILENCE: i64 = 30_000_000;
+
+/// How many parts the scopes are in, so that looking for those that fell silent takes no long time at once.
+const PARTS: usize = 16;
+
+/// Everything that a store keeps of one upstream.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    time: LogTime,
+    /// The whole upstream's.
+    upstream: Scope,
+    scopes: [Scopes; PARTS],
+    replays: Replays,
+    next_part: usize,
+}
+
+type Scopes = HashMap<ScopeId, Box<Scope>, ScopeHasher>;
+
+impl Ledger {
+    /// The ledger of an upstream that nothing is known of.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Applies a message when the store's clock shows `clock`, and says what to answer. A message that comes twice acts once.
+    ///
+    /// # Errors
+    ///
+    /// When nothing is decided: see [`Refused`].
+    pub fn apply(&mut self, clock: Stamp, message: &Message) -> Result<Reply, Refused> {
+        let now = self.time.corrected(clock, message);
+        if let Some(reply) = self.replays.recall(now, &message.id)? {
+            return Ok(reply.clone().again(now));
+        }
+        let (reply, memory) = match &message.body {
+            Body::Ask(ask) => {
+                let (grant, memory) = self.book(now, &message.id, ask);
+                (Reply::Grant(grant), memory)
+            }
+            Body::Pause { scope, pause } => {
+                let (until, first, forgotten) = self.scope_mut(*scope).constrain(|all, _| all.pause(now, pause));
+                (Reply::Paused(Paused::new(now, until, first)), micros(forgotten.since(now)))
+            }
+            Body::Report { log, report } => self.learn(now, log, report),
+            Body::Usage(logs) => (Reply::Usage(self.usage(now, logs)), 0),
+        };
+        if memory > 0 && message.id.sender != NOBODY {
+            self.replays.remember(now, message, memory, reply.clone());
+        }
+        Ok(reply)
+    }
+
+    fn learn(&mut self, now: Stamp, log: &Log, report: &Report) -> (Reply, i64) {
+        let learn = |constraints: &mut constraints::Constraints, logs: &logs::Logs| {
+            constraints.learn(now, log, logs.get(&log.unit), report)
+        };
+        let (outside, unexplained) = self.scope_mut(log.scope).constrain(learn);
+        if unexplained {
+            self.upstream.constrain(|all, _| all.widen(now, report));
+        }
+        let widened = self.upstream.constraints().widened(now);
+        let longest = report.quotas.iter().map(|quota| quota.term.span).max().unwrap_or(0);
+        let lasting = if unexplained { micros(report.memory).max(1) } else { 0 };
+        // Who learned nothing may learn more from the same message later.
+        let memory = if outside > 0 || unexplained { longest.max(lasting) } else { 0 };
+        (Reply::Learned(Learned::new(outside, widened)), memory)
+    }
+
+    /// Forgets what fell silent in the next sixteenth of all scopes, when the store's clock shows `clock`. A store calls this now
+    /// and then.
+    pub fn sweep(&mut self, clock: Stamp) {
+        let now = self.time.at(clock);
+        let part = &mut self.scopes[self.next_part];
+        part.retain(|_, scope| !scope.is_spent(now));
+        part.shrink_to(part.len() * 2);
+        self.next_part = (self.next_part + 1) % PARTS;
+        self.replays.sweep(now);
+    }
+
+    /// How many scopes there are that anything is remembered of, the whole upstream's among them.
+    #[must_use]
+    pub fn scopes_in_use(&self, clock: Stamp) -> usize {
+        let now = self.time.at(clock);
+        let of_scopes = self.scopes.iter().flat_map(HashMap::values).filter(|scope| !scope.is_spent(now)).count();
+        of_scopes + usize::from(!self.upstream.is_spent(now) || !self.replays.is_spent(now))
+    }
+
+    /// How many scopes it has room for.
+    #[cfg(test)]
+    pub(crate) fn room(&self) -> usize {
+        self.scopes.iter().map(HashMap::capacity).sum()
+    }
+
+    fn part(scope: ScopeId) -> usize {
+        usize::from(scope.first_bits()) % PARTS
+    }
+
+    fn scope(&self, scope: Option<ScopeId>) -> Option<&Scope> {
+        match scope {
+            None => Some(&self.upstream),
+            Some(scope) => self.scopes[Self::part(scope)].get(&scope).map(Box::as_ref),
+        }
+    }
+
+    fn scope_mut(&mut self, scope: Option<ScopeId>) -> &mut Scope {
+        match scope {
+            None => &mut self.upstream,
+            Some(scope) => self.scopes[Self::part(scope)].entry(scope).or_default(),
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! What a throttle asks of the place where its logs are kept, and the laws that every such place obeys.
+//! Where the ledgers are kept, and the laws that every such place obeys.
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod clock;
@@ -8,88 +8,95 @@ mod redis;
 pub(crate) mod turns;
 
 use std::fmt;
-
-use async_trait::async_trait;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 pub use self::memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisStore, RedisStoreBuilder};
 use crate::error::StoreError;
-use crate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Stamp};
+pub use crate::error::StoreErrorKind;
+use crate::ledger::{Message, Reply};
 
-/// Keeps the logs: in memory for one process, in Redis for a cluster.
+/// Keeps the ledgers of upstreams: in memory for one process, in Redis for a cluster.
+///
+/// Whoever writes another takes a [`Ledger`](crate::ledger::Ledger) for each upstream, and brings a clock, persistence, and the
+/// order of messages.
 ///
 /// # Laws
 ///
 /// `outgate::testing::conformance` checks them on any store.
 ///
 /// 1. No half-open interval of a term's span ever holds more than its quota.
-/// 2. Slots are given in the order asked.
+/// 2. Slots are given in the order asked, among calls of equal charges.
 /// 3. A batch gives what the same asks one by one would.
 /// 4. A slot handed back can be given again.
 /// 5. Handing back twice, or something never given, changes nothing.
 /// 6. An empty log means no wait.
-/// 7. A hold delays every later slot and no earlier one; so does what is learned of others' use, for a span at most.
-/// 8. Homes do not affect each other.
-/// 9. Some seconds after the longest span of silence nothing is stored, but a hold or a wider guard that still lasts.
+/// 7. A pause delays every later slot and no earlier one; so does outside use, for a span at most.
+/// 8. Scopes and upstreams do not affect each other but through common logs.
+/// 9. Some seconds after the longest span of silence nothing is stored, but a pause or a wider guard that still lasts.
 /// 10. The answer does not depend on the caller's clock.
 /// 11. The same message sent twice acts once, whatever it says, and two senders of one name are told so.
-/// 12. What is at hand is what a message would be granted at once.
-/// 13. The time of an upstream's logs is never earlier than what an ask knows of it, and no later than an ask says that it is at the
-///     latest, however the store's clock steps; what is known counts more.
-///
-/// Every call must end: a store that cannot be reached is an error, not a wait. A call that fails may have acted; its
-/// caller sends the same message, with the same number, again.
-#[async_trait]
+/// 12. Charges on several logs: all or none, with one common start.
+/// 13. Log time is never earlier than what a message knows of it, and no later than a message says that it is at the latest,
+///     however the store's clock steps; what is known counts more.
+/// 14. No stamp lies beyond the horizon.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Books a slot for each caller of the ask that can start within the horizon, in their order.
+    /// Applies a message, and says what it is answered. One that comes twice acts once.
+    ///
+    /// Every call must end: a store that cannot be reached is an error, not a wait. A call that fails may have acted; its
+    /// caller sends the same message again.
     ///
     /// # Errors
     ///
-    /// When the log could not be reached, or the answer not be read.
-    async fn book(&self, ask: &Ask) -> Result<Grant, StoreError>;
+    /// When the store could not be reached, its answer not be read, or the message is refused.
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a>;
+}
 
-    /// Books a slot that starts now, where the answer is at hand: nothing is held, nobody waits, and there is room. Says when
-    /// it starts. `costs` are those of a [`Run`]. `None` decides nothing: the answer is [`Store::book`]'s then.
-    ///
-    /// Nothing of it is remembered: unlike a message it cannot be lost.
-    ///
-    /// # Default
-    ///
-    /// No answer is ever at hand.
-    fn at_hand(&self, home: &Home, logs: &[Log], costs: &[u32]) -> Option<Stamp> {
-        let _ = (home, logs, costs);
-        None
+/// A message on its way to a store, and its answer.
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Applying<'a>(Stage<'a>);
+
+/// What a store answered.
+pub type Applied = Result<Reply, StoreError>;
+
+enum Stage<'a> {
+    Ready(Option<Applied>),
+    Pending(Pin<Box<dyn Future<Output = Applied> + Send + 'a>>),
+}
+
+impl<'a> Applying<'a> {
+    /// An answer that is there already: whoever asks need not wait, nor allocate.
+    pub fn ready(answer: Applied) -> Self {
+        Self(Stage::Ready(Some(answer)))
     }
 
-    /// Takes slots that nobody wants out of their logs.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Store::book`].
-    async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError>;
+    /// An answer that takes its time. Nothing may happen before it is polled.
+    pub fn pending(answer: impl Future<Output = Applied> + Send + 'a) -> Self {
+        Self(Stage::Pending(Box::pin(answer)))
+    }
 
-    /// Lets no slot of a home start for a while, and says for how long. Only ever lengthens the hold that is there. A hold
-    /// on an upstream's home without a scope holds all its scopes, each until a moment of its own within the first half of
-    /// the recovery.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Store::book`].
-    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError>;
+    /// The answer, where it is there already.
+    pub(crate) fn at_hand(self) -> Option<Applied> {
+        if let Stage::Ready(answer) = self.0 { answer } else { None }
+    }
+}
 
-    /// Enters what others have used of the quotas of a log, by the upstream's reports, and widens the spans of the whole
-    /// upstream after a refusal that nothing explains. Only ever delays.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Store::book`].
-    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError>;
+impl Future for Applying<'_> {
+    type Output = Applied;
 
-    /// Counts what a home's logs hold, without changing anything.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Store::book`].
-    async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError>;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Applied> {
+        match &mut self.0 {
+            Stage::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
+            Stage::Pending(answer) => answer.as_mut().poll(cx),
+        }
+    }
+}
+
+impl fmt::Debug for Applying<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Applying").finish_non_exhaustive()
+    }
 }

@@ -19,9 +19,8 @@ use crate::client::throttle::Throttle;
 use crate::config::call::Call;
 use crate::config::name::shown;
 use crate::config::plan::Registered;
-use crate::config::scope::Digest128;
 use crate::error::Error;
-use crate::ledger::Home;
+use crate::ledger::ScopeId;
 use crate::queue::waiters::Wish;
 use crate::queue::{Patience, Queue};
 
@@ -101,9 +100,9 @@ impl Future for Acquiring {
             let progress = ready!(poll_proceed(cx));
             let route = acquire.route()?;
             match acquire.throttle.ask(&route)?.at_hand() {
-                Ok(permit) => {
+                Ok(outcome) => {
                     progress.made_progress();
-                    return Poll::Ready(Ok(permit));
+                    return Poll::Ready(outcome);
                 }
                 Err(Asked { queue, pass, .. }) => {
                     self.0 = Stage::Waiting(Box::pin(async move { wait_in_line(queue, &route, pass).await }));
@@ -129,7 +128,7 @@ impl fmt::Debug for Stage {
 /// Where a call belongs, what it costs and how long it waits.
 pub(crate) struct Route {
     pub(crate) registered: Arc<Registered>,
-    pub(crate) scope: Option<Digest128>,
+    pub(crate) scope: Option<ScopeId>,
     pub(crate) cost: u32,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) now_or_never: bool,
@@ -162,9 +161,9 @@ impl Route {
     }
 
     /// The pass for its call, unless the upstream's breaker is open.
-    pub(crate) fn admit(&self, home: &Home, pass: Pass) -> Result<Pass, Error> {
+    pub(crate) fn admit(&self, scope: Option<ScopeId>, pass: Pass) -> Result<Pass, Error> {
         match &self.registered.breaker {
-            Some(breaker) if self.is_seen => breaker.admit(home, pass, Instant::now()),
+            Some(breaker) if self.is_seen => breaker.admit(scope, pass, Instant::now()),
             _ => Ok(pass),
         }
     }
@@ -192,20 +191,31 @@ impl<'a> Asked<'a> {
         Self { queue, route, pass }
     }
 
-    /// The permit, where nobody is before this caller and the store has its answer at hand.
-    pub(crate) fn at_hand(self) -> Result<Permit, Self> {
+    /// The permit, or the refusal of a call for now or never, where nobody is before this caller and the store has its answer at
+    /// hand.
+    pub(crate) fn at_hand(self) -> Result<Result<Permit, Error>, Self> {
         let now = Instant::now();
-        let Some(slot) = self.queue.at_hand(self.route.cost, now) else { return Err(self) };
-        span(self.route).record("waited_us", 0);
-        Ok(Permit::new(self.queue, slot, self.pass, Duration::ZERO, now))
+        match self.queue.at_hand(self.route.cost, now) {
+            Some(Ok(slot)) => {
+                span(self.route).record("waited_us", 0);
+                Ok(Ok(Permit::new(self.queue, slot, self.pass, Duration::ZERO, now)))
+            }
+            Some(Err(retry_after)) if self.route.now_or_never => {
+                let upstream = Arc::clone(self.queue.upstream());
+                let error = Error::Throttled { upstream, retry_after };
+                span(self.route).in_scope(|| tracing::debug!(upstream = &**self.queue.upstream(), %error, "refused"));
+                Ok(Err(error))
+            }
+            _ => Err(self),
+        }
     }
 
-    /// Waits in queue until the slot starts.
+    /// Waits in the queue until the slot starts.
     pub(crate) async fn wait(self) -> Result<Permit, Error> {
         // Where slots are free for ever a loop of callers must let others run.
         consume_budget().await;
         match self.at_hand() {
-            Ok(permit) => Ok(permit),
+            Ok(outcome) => outcome,
             Err(Self { queue, route, pass }) => wait_in_line(queue, route, pass).await,
         }
     }
@@ -228,7 +238,7 @@ async fn wait_in_line(queue: Arc<Queue>, route: &Route, pass: Pass) -> Result<Pe
     let waited = now.saturating_duration_since(since);
     span.record("waited_us", u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
     // The breaker may have opened meanwhile.
-    let admitted = outcome.and_then(|slot| match route.admit(queue.home(), pass) {
+    let admitted = outcome.and_then(|slot| match route.admit(queue.scope(), pass) {
         Ok(pass) => Ok((slot, pass)),
         Err(error) => {
             queue.give_back(slot);

@@ -13,7 +13,7 @@ use self::failures_in_a_row::Row;
 use crate::config::backoff::Backoff;
 use crate::error::Error;
 use crate::feedback::Refusal;
-use crate::ledger::Home;
+use crate::ledger::ScopeId;
 
 /// One upstream's breaker: for each of its scopes closed, open, or open with a probe under way.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Breaker {
 /// The rows of the scopes that have one. Those of scopes that nobody uses are forgotten as new ones come.
 #[derive(Debug, Default)]
 struct Rows {
-    rows: HashMap<Home, Row>,
+    rows: HashMap<Option<ScopeId>, Row>,
     /// How many it takes to look for old ones again: twice as many as were left the last time.
     sweep_at: usize,
 }
@@ -39,9 +39,9 @@ impl Breaker {
     }
 
     /// The pass for one call of a scope, unless it is open. A pass is asked for again once its call has waited in queue.
-    pub(crate) fn admit(&self, home: &Home, pass: Pass, now: Instant) -> Result<Pass, Error> {
+    pub(crate) fn admit(&self, scope: Option<ScopeId>, pass: Pass, now: Instant) -> Result<Pass, Error> {
         let mut rows = self.lock();
-        let Some(row) = rows.rows.get_mut(home).filter(|row| !row.is_forgotten(now)) else { return Ok(pass) };
+        let Some(row) = rows.rows.get_mut(&scope).filter(|row| !row.is_forgotten(now)) else { return Ok(pass) };
         row.admit(pass, now).map_err(|retry_after| Error::Unauthorized {
             upstream: Arc::clone(&self.upstream),
             in_a_row: row.length,
@@ -50,14 +50,21 @@ impl Breaker {
     }
 
     /// Takes note of a response.
-    pub(crate) fn hear(&self, home: &Home, pass: &Pass, status: StatusCode, refusal: Option<Refusal>, now: Instant) {
+    pub(crate) fn hear(
+        &self,
+        scope: Option<ScopeId>,
+        pass: &Pass,
+        status: StatusCode,
+        refusal: Option<Refusal>,
+        now: Instant,
+    ) {
         if refusal.is_some() || status.is_server_error() {
             return; // Refused for a limit, or failed, a call is not judged by who makes it.
         }
         let upstream = &*self.upstream;
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             let mut rows = self.lock();
-            let row = rows.row(home, now);
+            let row = rows.row(scope, now);
             let was_open = row.is_open();
             if !row.add(pass, now, self.limit, || self.backoff.waits(fastrand::f64())) {
                 return;
@@ -70,7 +77,7 @@ impl Breaker {
                 tracing::warn!(upstream, in_a_row, ?pause, "unauthorized, the breaker opens");
             }
         } else {
-            let row = self.lock().rows.remove(home);
+            let row = self.lock().rows.remove(&scope);
             if row.is_some_and(|row| row.is_open()) {
                 tracing::info!(upstream, "authorized again, the breaker closes");
             }
@@ -84,12 +91,12 @@ impl Breaker {
 
 impl Rows {
     /// The row of a scope, new if need be.
-    fn row(&mut self, home: &Home, now: Instant) -> &mut Row {
-        if self.rows.len() >= self.sweep_at && !self.rows.contains_key(home) {
+    fn row(&mut self, scope: Option<ScopeId>, now: Instant) -> &mut Row {
+        if self.rows.len() >= self.sweep_at && !self.rows.contains_key(&scope) {
             self.rows.retain(|_, row| !row.is_forgotten(now));
             self.sweep_at = (self.rows.len() * 2).max(64);
         }
-        let row = self.rows.entry(home.clone()).or_insert_with(|| Row::new(now));
+        let row = self.rows.entry(scope).or_insert_with(|| Row::new(now));
         if row.is_forgotten(now) {
             *row = Row::new(now);
         }
@@ -110,18 +117,18 @@ mod tests {
         Breaker::new("up".into(), 2, Backoff::new().jitter(0.0))
     }
 
-    fn home(scope: impl std::fmt::Display) -> Home {
-        Home::new("up", Some(&scope.to_string()))
+    fn scope(name: impl std::fmt::Display) -> Option<ScopeId> {
+        Some(ScopeId::of(name.to_string().as_bytes()))
     }
 
     impl Breaker {
         /// A response to a call that is no probe.
-        fn told(&self, home: &Home, status: u16, refusal: Option<Refusal>, now: Instant) {
-            self.hear(home, &Pass::default(), StatusCode::from_u16(status).unwrap(), refusal, now);
+        fn told(&self, scope: Option<ScopeId>, status: u16, refusal: Option<Refusal>, now: Instant) {
+            self.hear(scope, &Pass::default(), StatusCode::from_u16(status).unwrap(), refusal, now);
         }
 
-        fn is_open(&self, home: &Home, now: Instant) -> bool {
-            self.admit(home, Pass::default(), now).is_err()
+        fn is_open(&self, scope: Option<ScopeId>, now: Instant) -> bool {
+            self.admit(scope, Pass::default(), now).is_err()
         }
     }
 
@@ -146,19 +153,19 @@ mod tests {
         ];
         let now = Instant::now();
         for (responses, opens) in cases {
-            let (breaker, home) = (breaker(), home("a"));
+            let (breaker, scope) = (breaker(), scope("a"));
             for (status, refusal) in responses {
-                breaker.told(&home, *status, *refusal, now);
+                breaker.told(scope, *status, *refusal, now);
             }
-            assert_eq!(breaker.is_open(&home, now), opens, "{responses:?}");
+            assert_eq!(breaker.is_open(scope, now), opens, "{responses:?}");
         }
     }
 
     #[test]
     fn the_error_tells_how_many_they_were_and_when_the_next_is_let_through() {
-        let (breaker, home, now) = (breaker(), home("s3cret"), Instant::now());
-        (0..2).for_each(|_| breaker.told(&home, 401, None, now));
-        let error = breaker.admit(&home, Pass::default(), now + Duration::from_millis(250)).unwrap_err();
+        let (breaker, scope, now) = (breaker(), scope("s3cret"), Instant::now());
+        (0..2).for_each(|_| breaker.told(scope, 401, None, now));
+        let error = breaker.admit(scope, Pass::default(), now + Duration::from_millis(250)).unwrap_err();
         assert_eq!(error.retry_after(), Some(Duration::from_millis(750)));
         let told = "up: the last 2 responses were 401 or 403, no call is sent for 750ms, and then one to see";
         assert_eq!(error.to_string(), told);
@@ -167,50 +174,50 @@ mod tests {
 
     #[test]
     fn a_probe_that_is_refused_for_a_limit_says_nothing() {
-        let (breaker, home, now) = (breaker(), home("a"), Instant::now());
-        (0..2).for_each(|_| breaker.told(&home, 401, None, now));
+        let (breaker, scope, now) = (breaker(), scope("a"), Instant::now());
+        (0..2).for_each(|_| breaker.told(scope, 401, None, now));
         let due = now + Duration::from_secs(1);
-        let probe = breaker.admit(&home, Pass::default(), due).unwrap();
-        breaker.hear(&home, &probe, StatusCode::TOO_MANY_REQUESTS, Some(Refusal::Quota), due);
+        let probe = breaker.admit(scope, Pass::default(), due).unwrap();
+        breaker.hear(scope, &probe, StatusCode::TOO_MANY_REQUESTS, Some(Refusal::Quota), due);
         drop(probe);
-        let probe = breaker.admit(&home, Pass::default(), due).unwrap();
-        assert!(breaker.is_open(&home, due), "it is still open, for all but one");
-        breaker.hear(&home, &probe, StatusCode::OK, None, due);
-        assert!(!breaker.is_open(&home, due));
+        let probe = breaker.admit(scope, Pass::default(), due).unwrap();
+        assert!(breaker.is_open(scope, due), "it is still open, for all but one");
+        breaker.hear(scope, &probe, StatusCode::OK, None, due);
+        assert!(!breaker.is_open(scope, due));
     }
 
     #[test]
     fn scopes_do_not_affect_each_other() {
         let (breaker, now) = (breaker(), Instant::now());
-        (0..2).for_each(|_| breaker.told(&home("a"), 401, None, now));
-        (0..2).for_each(|_| breaker.told(&home("b"), 200, None, now));
-        assert_eq!(["a", "b", "c"].map(|scope| breaker.is_open(&home(scope), now)), [true, false, false]);
-        assert!(!breaker.is_open(&Home::new("up", None), now));
+        (0..2).for_each(|_| breaker.told(scope("a"), 401, None, now));
+        (0..2).for_each(|_| breaker.told(scope("b"), 200, None, now));
+        assert_eq!(["a", "b", "c"].map(|scope| breaker.is_open(scope(scope), now)), [true, false, false]);
+        assert!(!breaker.is_open(None, now));
     }
 
     #[test]
     fn only_scopes_with_a_row_are_stored_and_old_ones_are_forgotten() {
         let (breaker, now) = (breaker(), Instant::now());
         let stored = || breaker.lock().rows.len();
-        (0..1_000).for_each(|scope| breaker.told(&home(scope), 200, None, now));
+        (0..1_000).for_each(|scope| breaker.told(scope(scope), 200, None, now));
         assert_eq!(stored(), 0);
-        (0..1_000).for_each(|scope| breaker.told(&home(scope), 401, None, now));
+        (0..1_000).for_each(|scope| breaker.told(scope(scope), 401, None, now));
         assert_eq!(stored(), 1_000);
-        breaker.told(&home(0), 200, None, now);
+        breaker.told(scope(0), 200, None, now);
         assert_eq!(stored(), 999);
         let later = now + Duration::from_secs(3_601);
-        (2_000..4_000).for_each(|scope| breaker.told(&home(scope), 401, None, later));
+        (2_000..4_000).for_each(|scope| breaker.told(scope(scope), 401, None, later));
         assert_eq!(stored(), 2_000);
     }
 
     #[test]
     fn a_row_that_is_forgotten_begins_anew() {
-        let (breaker, home, now) = (breaker(), home("a"), Instant::now());
-        breaker.told(&home, 401, None, now);
+        let (breaker, scope, now) = (breaker(), scope("a"), Instant::now());
+        breaker.told(scope, 401, None, now);
         let later = now + Duration::from_secs(3_601);
-        breaker.told(&home, 401, None, later);
-        assert!(!breaker.is_open(&home, later));
-        breaker.told(&home, 401, None, later);
-        assert!(breaker.is_open(&home, later));
+        breaker.told(scope, 401, None, later);
+        assert!(!breaker.is_open(scope, later));
+        breaker.told(scope, 401, None, later);
+        assert!(breaker.is_open(scope, later));
     }
 }

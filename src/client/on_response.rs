@@ -16,14 +16,15 @@ use crate::client::retry::is_safe_after;
 use crate::client::throttle::Throttle;
 use crate::client::url::Target;
 use crate::config::plan::Registered;
-use crate::config::scope::Digest128;
 use crate::error::{Error, StoreError};
 use crate::feedback::{Feedback, Refusal};
+use crate::ledger::ScopeId;
 use crate::ledger::Stamp;
-use crate::ledger::{Hold, Home, Lesson, MessageId};
+use crate::ledger::{Body, Message, MessageId, Pause, Reply, Report};
 use crate::queue::one_by_one::Turn;
 use crate::queue::reports::{self, memory};
 use crate::queue::resend::PATIENCE;
+use crate::queue::table::Key;
 
 impl Throttle {
     /// Takes note of what an upstream said: after a refusal nobody in the cluster sends for a while, then slowly; and what
@@ -38,7 +39,7 @@ impl Throttle {
     /// [`Error::UnknownUpstream`], [`Error::StoreUnavailable`].
     pub async fn report(&self, upstream: &str, feedback: &Feedback) -> Result<(), Error> {
         let registered = self.registered(upstream)?;
-        self.report_at(registered, &registered.home, feedback).await
+        self.report_at(registered, None, feedback).await
     }
 
     /// The same for the calls of one scope value: a token, a merchant.
@@ -48,28 +49,33 @@ impl Throttle {
     /// As for [`Throttle::report`].
     pub async fn report_in(&self, upstream: &str, scope: impl AsRef<[u8]>, feedback: &Feedback) -> Result<(), Error> {
         let registered = self.registered(upstream)?;
-        let home = registered.home(Some(Digest128::of(scope.as_ref())));
-        self.report_at(registered, &home, feedback).await
+        self.report_at(registered, Some(ScopeId::of(scope.as_ref())), feedback).await
     }
 
-    async fn report_at(&self, registered: &Registered, home: &Home, feedback: &Feedback) -> Result<(), Error> {
+    async fn report_at(
+        &self,
+        registered: &Registered,
+        scope: Option<ScopeId>,
+        feedback: &Feedback,
+    ) -> Result<(), Error> {
         let upstream = &registered.upstream.name;
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };
-        let first = match refusal::hold(&registered.upstream, home, feedback, fastrand::f64()) {
-            Some((whom, hold)) => {
-                self.withhold(&whom, &hold);
-                let _turn = self.turn(&whom).await.map_err(unavailable)?;
-                let mut id = self.process().next_message();
-                self.hold(registered, &whom, &mut id, &hold).await.map_err(unavailable)?
+        let first = match refusal::pause(&registered.upstream, feedback, fastrand::f64()) {
+            Some((of_all, pause)) => {
+                let whom = registered.key(scope.filter(|_| !of_all));
+                self.withhold(whom, &pause);
+                let _turn = self.turn(whom).await.map_err(unavailable)?;
+                let mut id = self.process().next_message(stream(whom));
+                self.pause(registered, whom, &mut id, &pause).await.map_err(unavailable)?
             }
             None => false,
         };
-        self.learn(registered, home, feedback, None, first).await.map_err(unavailable)
+        self.learn(registered, scope, feedback, None, first).await.map_err(unavailable)
     }
 
-    /// Waits for those who tell the store of the same home, as long as a message is waited for.
-    async fn turn<'a>(&'a self, home: &'a Home) -> Result<Turn<'a>, StoreError> {
-        let turn = self.tellings().turn(home);
+    /// Waits for those who tell the store of the same scope, as long as a message is waited for.
+    async fn turn(&self, whom: Key) -> Result<Turn<'_>, StoreError> {
+        let turn = self.tellings().turn(whom);
         // A timer that finds no runtime panics; without one nobody else waits.
         if Handle::try_current().is_err() {
             return Ok(turn.await);
@@ -90,16 +96,16 @@ impl Throttle {
         let feedback = Feedback::read_as(dialect, response.status(), response.headers(), SystemTime::now());
         let refusal = feedback.refusal();
         if let Some(breaker) = &registered.breaker {
-            breaker.hear(permit.home(), permit.pass(), response.status(), refusal, Instant::now());
+            breaker.hear(permit.scope(), permit.pass(), response.status(), refusal, Instant::now());
         }
         let may_send_again =
             feedback.not_executed() && refusal.is_some_and(is_safe_after) && target.is_answered_by(response);
         if refusal.is_none() && !registered.upstream.learns {
             return false;
         }
-        let (throttle, registered, home) = (self.clone(), Arc::clone(registered), permit.home().clone());
+        let (throttle, registered, scope) = (self.clone(), Arc::clone(registered), permit.scope());
         let started = Some(permit.stamp());
-        let mut telling = Box::pin(async move { throttle.tell(&registered, &home, &feedback, started).await });
+        let mut telling = Box::pin(async move { throttle.tell(&registered, scope, &feedback, started).await });
         // Once by hand, so that this process is silent before the response is seen; the rest whatever becomes of the caller.
         if telling.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             if let Ok(runtime) = Handle::try_current() {
@@ -112,69 +118,79 @@ impl Throttle {
     }
 
     /// Tells the store of a hold, again and again while it lasts and the store does not answer, and then of what was learned.
-    async fn tell(&self, registered: &Registered, home: &Home, feedback: &Feedback, started: Option<Stamp>) {
+    async fn tell(&self, registered: &Registered, scope: Option<ScopeId>, feedback: &Feedback, started: Option<Stamp>) {
         let upstream = &*registered.upstream.name;
         let mut first = false;
-        if let Some((whom, mut hold)) = refusal::hold(&registered.upstream, home, feedback, fastrand::f64()) {
-            hold.started = started;
+        if let Some((of_all, mut pause)) = refusal::pause(&registered.upstream, feedback, fastrand::f64()) {
+            let whom = registered.key(scope.filter(|_| !of_all));
+            pause.started = started;
             let since = Instant::now();
-            self.withhold(&whom, &hold);
-            let turn = self.tellings().turn(&whom).await;
+            self.withhold(whom, &pause);
+            let turn = self.tellings().turn(whom).await;
             // The same message until it is answered, which acts once however often it is sent.
-            let mut id = self.process().next_message();
-            let is_over = |at: Duration| hold.waits.iter().all(|wait| *wait <= at);
+            let mut id = self.process().next_message(stream(whom));
+            let is_over = |at: Duration| pause.waits.iter().all(|wait| *wait <= at);
             let mut pauses = ExponentialBuilder::default().with_max_delay(Duration::from_secs(5)).with_jitter().build();
             loop {
-                match self.hold(registered, &whom, &mut id, &after(&hold, since.elapsed())).await {
+                match self.pause(registered, whom, &mut id, &after(&pause, since.elapsed())).await {
                     Ok(begun) => break first = begun,
-                    Err(error) => tracing::warn!(upstream, %error, "the hold is not known to the others yet"),
+                    Err(error) => tracing::warn!(upstream, %error, "the pause is not known to the others yet"),
                 }
-                let pause = pauses.next().unwrap_or(Duration::from_secs(5));
-                if is_over(since.elapsed() + pause) {
+                let wait = pauses.next().unwrap_or(Duration::from_secs(5));
+                if is_over(since.elapsed() + wait) {
                     return;
                 }
                 // Another refusal shows that the pause is too long.
                 select! {
-                    () = sleep(pause) => {}
+                    () = sleep(wait) => {}
                     () = turn.wanted() => {}
                 }
             }
         }
-        if let Err(error) = self.learn(registered, home, feedback, started, first).await {
+        if let Err(error) = self.learn(registered, scope, feedback, started, first).await {
             tracing::debug!(upstream, %error, "not learned from");
         }
     }
 
     /// Lets nobody of this process send for a while.
-    fn withhold(&self, home: &Home, hold: &Hold) {
-        self.queues().withhold(home, hold.waits.first().copied().unwrap_or_default(), hold.cause);
+    fn withhold(&self, whom: Key, pause: &Pause) {
+        self.queues().withhold(whom, pause.waits.first().copied().unwrap_or_default(), pause.cause);
     }
 
     /// Tells the store that nobody sends for a while. Says whether that is news.
-    async fn hold(
+    async fn pause(
         &self,
         registered: &Registered,
-        home: &Home,
+        whom: Key,
         id: &mut MessageId,
-        hold: &Hold,
+        pause: &Pause,
     ) -> Result<bool, StoreError> {
-        let mut answer = self.store().hold(home, *id, hold).await;
-        if let Some(next) = answer.as_ref().err().and_then(|error| self.process().renamed(*id, error)) {
-            *id = next;
-            answer = self.store().hold(home, *id, hold).await;
-        }
-        let incident = answer?;
-        let wait = incident.wait;
-        tracing::warn!(upstream = &*registered.upstream.name, ?wait, cause = hold.cause.words(), "refused, all hold");
-        self.queues().withhold(home, wait, hold.cause);
-        Ok(incident.first)
+        let body = Body::Pause { scope: whom.1, pause: pause.clone() };
+        let paused = self.tell_store(registered, id, body).await?.paused().ok_or_else(StoreError::senseless)?;
+        let wait = paused.wait();
+        tracing::warn!(upstream = &*registered.upstream.name, ?wait, cause = pause.cause.words(), "refused, all pause");
+        self.queues().withhold(whom, wait, pause.cause);
+        Ok(paused.first)
+    }
+
+    /// Sends a message, once more under another name where that is wanted.
+    async fn tell_store(&self, registered: &Registered, id: &mut MessageId, body: Body) -> Result<Reply, StoreError> {
+        let known = registered.time.known();
+        let mut message = Message { known, ..Message::new(Arc::clone(&registered.upstream.name), id.clone(), body) };
+        let answer = self.store().apply(&message).await;
+        let Some(next) = answer.as_ref().err().and_then(|error| self.process().renamed(id, error)) else {
+            return answer;
+        };
+        id.clone_from(&next);
+        message.id = next;
+        self.store().apply(&message).await
     }
 
     /// Tells the store what an upstream reported of its quotas, and of the first refusal of an incident.
     async fn learn(
         &self,
         registered: &Registered,
-        home: &Home,
+        scope: Option<ScopeId>,
         feedback: &Feedback,
         started: Option<Stamp>,
         first: bool,
@@ -182,24 +198,23 @@ impl Throttle {
         let upstream = &registered.upstream;
         let Some(log) = registered.logs.first().filter(|_| upstream.learns) else { return Ok(()) };
         let refused = first && feedback.refusal() == Some(Refusal::Quota);
-        let reports = reports::reports(&upstream.limits, feedback);
-        if reports.is_empty() && !refused {
+        let quotas = reports::reports(&upstream.limits, feedback);
+        if quotas.is_empty() && !refused {
             return Ok(());
         }
-        let lesson = Lesson { started, late: registered.stale_after, reports, refused, memory: memory(upstream) };
-        let Some((mut telling, mut lesson)) = self.lessons().begin(home, lesson) else { return Ok(()) };
+        let report = Report { started, late: registered.stale_after, quotas, refused, memory: memory(upstream) };
+        let whom = registered.key(scope);
+        let Some((mut telling, mut report)) = self.lessons().begin(whom, report) else { return Ok(()) };
         loop {
-            let turn = self.turn(home).await?;
-            let id = self.process().next_message();
-            let mut answer = self.store().learn(home, id, log, &lesson).await;
-            if let Some(next) = answer.as_ref().err().and_then(|error| self.process().renamed(id, error)) {
-                answer = self.store().learn(home, next, log, &lesson).await;
-            }
-            let learned = answer?;
+            let turn = self.turn(whom).await?;
+            let mut id = self.process().next_message(stream(whom));
+            let body = Body::Report { log: log.clone().of(scope), report: report.clone() };
+            let learned = self.tell_store(registered, &mut id, body).await?;
+            let learned = learned.learned().ok_or_else(StoreError::senseless)?;
             drop(turn);
-            if learned.foreign > 0 {
-                tracing::debug!(upstream = &*upstream.name, units = learned.foreign, "others use the same quota");
-            } else if lesson.refused && learned.widened > 0 {
+            if learned.outside > 0 {
+                tracing::debug!(upstream = &*upstream.name, units = learned.outside, "others use the same quota");
+            } else if report.refused && learned.widened > 0 {
                 tracing::warn!(
                     upstream = &*upstream.name,
                     thousandths = learned.widened,
@@ -207,16 +222,21 @@ impl Throttle {
                 );
             }
             match telling.next() {
-                Some(next) => lesson = next,
+                Some(next) => report = next,
                 None => return Ok(()),
             }
         }
     }
 }
 
-/// The rest of a hold, some time after it began.
-fn after(hold: &Hold, elapsed: Duration) -> Hold {
-    let mut rest = hold.clone();
+/// The stream of what is told of a scope.
+fn stream((_, scope): Key) -> Arc<str> {
+    scope.map_or_else(|| "!".into(), |scope| format!("{scope}!").into())
+}
+
+/// The rest of a pause, some time after it began.
+fn after(pause: &Pause, elapsed: Duration) -> Pause {
+    let mut rest = pause.clone();
     rest.waits.iter_mut().for_each(|wait| *wait = wait.saturating_sub(elapsed));
     rest
 }

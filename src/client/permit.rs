@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::auth_breaker::Pass;
-use crate::ledger::Home;
-use crate::ledger::Stamp;
+use crate::ledger::{ScopeId, Stamp};
 use crate::queue::Queue;
 use crate::queue::waiters::Slot;
 
@@ -60,8 +59,8 @@ impl Permit {
         self.late
     }
 
-    pub(crate) fn home(&self) -> &Home {
-        self.queue.home()
+    pub(crate) fn scope(&self) -> Option<ScopeId> {
+        self.queue.scope()
     }
 
     /// When its slot starts, as the store calls it.

@@ -1,11 +1,11 @@
-//! What follows when an upstream refuses: a hold for the whole cluster, and then a gentle start.
+//! What follows when an upstream refuses: a pause for the whole cluster, and then a gentle start.
 
 use std::iter::successors;
 use std::time::Duration;
 
 use crate::config::upstream::Upstream;
 use crate::feedback::{Dialect, Feedback, Quota, Reach, Refusal};
-use crate::ledger::{Cause, Hold, Home};
+use crate::ledger::{Cause, Pause};
 
 /// How long one response is believed, whatever it asks for.
 const MAX_PAUSE: Duration = Duration::from_secs(3_600);
@@ -14,11 +14,11 @@ const MAX_NAMED_PAUSE: Duration = Duration::from_secs(86_400);
 /// How long the first overload in a row is believed: one page that fails is no reason for a cluster to fall silent for long.
 const FIRST_OVERLOAD: Duration = Duration::from_secs(60);
 
-/// The hold that a response asks for, and on whom; `None` when it was served.
+/// The pause that a response asks for, and whether of the whole upstream; `None` when it was served.
 ///
 /// Whether a wait was told or not, what follows is the same for every refusal: waits that nobody told grow with each
 /// refusal in a row.
-pub(crate) fn hold(upstream: &Upstream, home: &Home, feedback: &Feedback, random: f64) -> Option<(Home, Hold)> {
+pub(crate) fn pause(upstream: &Upstream, feedback: &Feedback, random: f64) -> Option<(bool, Pause)> {
     let refusal = feedback.refusal()?;
     // Zero is not a licence to retry at once.
     let told = feedback.wait().filter(|wait| !wait.is_zero());
@@ -33,29 +33,28 @@ pub(crate) fn hold(upstream: &Upstream, home: &Home, feedback: &Feedback, random
         return None;
     }
     let told = told.map(|wait| (wait + feedback.margin()).min(longest(upstream, feedback, refusal)));
-    let mut hold = Hold::new(Duration::ZERO);
-    hold.waits = match told {
+    let mut pause = Pause::new(Duration::ZERO);
+    pause.waits = match told {
         Some(wait) if refusal == Refusal::Overload => growing(wait),
         Some(wait) => vec![wait],
         None => upstream.backoff.waits(random),
     };
     if let Some(max_pause) = upstream.max_pause {
-        hold.waits.iter_mut().for_each(|wait| *wait = max_pause.min(*wait));
+        pause.waits.iter_mut().for_each(|wait| *wait = max_pause.min(*wait));
     }
     // What is somebody else's doing, or no matter of pace, is no reason to come slower.
     let of_pace = matches!(refusal, Refusal::Quota | Refusal::Seats | Refusal::Overload);
-    hold.recovery = if of_pace { upstream.recovery } else { Duration::ZERO };
-    if told.is_none() || hold.waits.len() > 1 {
+    pause.recovery = if of_pace { upstream.recovery } else { Duration::ZERO };
+    if told.is_none() || pause.waits.len() > 1 {
         // Waits grow up to the longest only if a refusal after the longest is still the next in a row.
-        hold.memory = told.unwrap_or_else(|| upstream.backoff.longest());
+        pause.memory = told.unwrap_or_else(|| upstream.backoff.longest());
     }
-    hold.cause = match refusal {
+    pause.cause = match refusal {
         Refusal::Spend => Cause::Spend,
         Refusal::Ban => Cause::Ban,
         _ => Cause::Refusal,
     };
-    let all = feedback.reach() == Some(Reach::Upstream);
-    Some((if all { home.of_upstream().unwrap_or_else(|| home.clone()) } else { home.clone() }, hold))
+    Some((feedback.reach() == Some(Reach::Upstream), pause))
 }
 
 /// How long a response is believed that names a wait.

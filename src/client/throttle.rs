@@ -16,9 +16,9 @@ use crate::client::usage::Usage;
 use crate::config::call::Call;
 use crate::config::name::shown;
 use crate::config::plan::Registered;
-use crate::config::scope::Digest128;
 use crate::config::upstream::Upstream;
-use crate::error::{ConfigError, Error};
+use crate::error::{ConfigError, Error, StoreError};
+use crate::ledger::{Body, LogUsage, Message, MessageId, ScopeId};
 use crate::queue::Queue;
 use crate::queue::one_by_one::OneByOne;
 use crate::queue::process::Process;
@@ -201,19 +201,19 @@ impl Throttle {
     ///
     /// As for [`Throttle::usage`].
     pub async fn usage_in(&self, upstream: &str, scope: impl AsRef<[u8]>) -> Result<Usage, Error> {
-        self.usage_of(upstream, Some(Digest128::of(scope.as_ref()))).await
+        self.usage_of(upstream, Some(ScopeId::of(scope.as_ref()))).await
     }
 
-    async fn usage_of(&self, upstream: &str, scope: Option<Digest128>) -> Result<Usage, Error> {
+    async fn usage_of(&self, upstream: &str, scope: Option<ScopeId>) -> Result<Usage, Error> {
         let registered = self.registered(upstream)?;
-        let home = registered.home(scope);
         let waiting = self.0.queues.find(registered.key(scope)).map_or(0, |queue| queue.waiting());
-        let logs =
-            self.0.process.store.usage(&home, &registered.logs).await.map_err(|source| Error::StoreUnavailable {
-                upstream: Arc::clone(&registered.upstream.name),
-                source,
-            })?;
-        let none = crate::ledger::LogUsage::new(Vec::new());
+        let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(&registered.upstream.name), source };
+        let body = Body::Usage(registered.logs_of(scope));
+        let message = Message::new(Arc::clone(&registered.upstream.name), MessageId::nobodys(), body);
+        let message = Message { known: registered.time.known(), ..message };
+        let reply = self.0.process.store.apply(&message).await.map_err(unavailable)?;
+        let logs = reply.usage().ok_or_else(StoreError::senseless).map_err(unavailable)?;
+        let none = LogUsage::new(Vec::new());
         Ok(Usage::new(&registered.upstream.limits, logs.first().unwrap_or(&none), waiting))
     }
 
@@ -258,7 +258,7 @@ impl Throttle {
         let Route { registered, scope, since, .. } = route;
         let queue =
             self.0.queues.get(registered.key(*scope), *since, || Queue::new(&self.0.process, registered, *scope))?;
-        let pass = route.admit(queue.home(), Pass::default())?;
+        let pass = route.admit(queue.scope(), Pass::default())?;
         Ok(Asked::new(queue, route, pass))
     }
 

@@ -25,10 +25,10 @@ pub struct LimitUsage {
     pub used: u32,
     /// Units set aside because others use the same quota, where that is
     /// [learned](crate::Upstream::learn_from_responses).
-    pub foreign: u32,
+    pub outside_use: u32,
     /// Units that are left, of the quota and of the burst.
     pub free: u32,
-    /// How long until this limit, or a hold, lets the next unit start.
+    /// How long until this limit, or a pause, lets the next unit start.
     pub next: Duration,
 }
 
@@ -40,8 +40,8 @@ impl Usage {
             let mut usage = LimitUsage {
                 limit: *limit,
                 used: window.used,
-                foreign: window.foreign,
-                free: limit.quota().saturating_sub(window.used).saturating_sub(window.foreign),
+                outside_use: window.outside,
+                free: limit.quota().saturating_sub(window.used).saturating_sub(window.outside),
                 next: window.next,
             };
             if let Some(burst) = limit.burst_or_none() {

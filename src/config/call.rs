@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::scope::Digest128;
+use crate::ledger::ScopeId;
 
 /// What is special about one call: for `with_extension` of a request.
 ///
@@ -27,7 +27,7 @@ use crate::config::scope::Digest128;
 #[derive(Clone, Debug, Default)]
 pub struct Call {
     pub(crate) upstream: Option<Arc<str>>,
-    pub(crate) scope: Option<Digest128>,
+    pub(crate) scope: Option<ScopeId>,
     pub(crate) cost: Option<u32>,
     pub(crate) max_wait: Option<Duration>,
 }
@@ -51,7 +51,7 @@ impl Call {
     /// The same as a request's value: a bearer token given here shares the log of requests that carry it.
     #[must_use]
     pub fn scope(mut self, value: impl AsRef<[u8]>) -> Self {
-        self.scope = Some(Digest128::of(value.as_ref()));
+        self.scope = Some(ScopeId::of(value.as_ref()));
         self
     }
 

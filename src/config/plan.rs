@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::client::auth_breaker::Breaker;
 use crate::client::retry::Budget;
 use crate::config::limit::Limit;
-use crate::config::scope::Digest128;
 use crate::config::upstream::Upstream;
 use crate::error::ConfigError;
-use crate::ledger::{Home, Log};
+use crate::ledger::Log;
+use crate::ledger::ScopeId;
 use crate::queue::crowd::Crowd;
 use crate::queue::log_time::LogTime;
 use crate::queue::pacing::stale_after_all;
@@ -24,8 +24,6 @@ pub(crate) struct Registered {
     pub(crate) logs: Arc<[Log]>,
     /// What a call of cost 1 takes of each log.
     pub(crate) one: Arc<[u32]>,
-    /// The home of callers without a scope.
-    pub(crate) home: Home,
     pub(crate) stale_after: Duration,
     pub(crate) crowd: Arc<Crowd>,
     pub(crate) time: Arc<LogTime>,
@@ -42,27 +40,27 @@ impl Registered {
         }
         let crowd = Arc::new(Crowd::new(upstream.max_waiting));
         let stale_after = stale_after_all(upstream.limits.iter().map(Limit::guard_or_default));
-        let home = Home::new(&upstream.name, None);
         let logs = Arc::from([Log::new("calls", terms)]);
         let budget = Budget::new(upstream.retry_share);
         let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
         let breaker = upstream.break_after.map(new);
         let (one, time) = ([1].into(), Arc::new(LogTime::new()));
-        Ok(Arc::new(Self { index, upstream, logs, one, home, stale_after, crowd, time, budget, breaker }))
+        Ok(Arc::new(Self { index, upstream, logs, one, stale_after, crowd, time, budget, breaker }))
     }
 
-    /// The home of the callers of a scope.
-    pub(crate) fn home(&self, scope: Option<Digest128>) -> Home {
-        scope.map_or_else(|| self.home.clone(), |scope| Home::new(&self.upstream.name, Some(&scope.to_hex())))
+    /// The logs of the callers of a scope.
+    pub(crate) fn logs_of(&self, scope: Option<ScopeId>) -> Arc<[Log]> {
+        let of = |log: &Log| log.clone().of(scope);
+        if scope.is_none() { Arc::clone(&self.logs) } else { self.logs.iter().map(of).collect() }
     }
 
     /// Whose queue the callers of a scope stand in.
-    pub(crate) const fn key(&self, scope: Option<Digest128>) -> Key {
+    pub(crate) const fn key(&self, scope: Option<ScopeId>) -> Key {
         (self.index, scope)
     }
 
     /// The largest cost of one call that the limits can ever admit.
     pub(crate) fn largest_cost(&self) -> u32 {
-        self.logs.iter().map(Log::largest_cost).min().unwrap_or(0)
+        self.logs.iter().map(Log::largest_charge).min().unwrap_or(0)
     }
 }

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::ledger::ScopeId;
 use reqwest::Request;
 use reqwest::header::{AUTHORIZATION, HeaderName};
-use sha2::{Digest, Sha256};
 
 /// Tells calls apart that do not share a quota: one log for each value.
 ///
@@ -61,20 +61,20 @@ impl Scope {
     }
 
     /// The hash of a request's value.
-    pub(crate) fn of(&self, request: &Request) -> Option<Digest128> {
+    pub(crate) fn of(&self, request: &Request) -> Option<ScopeId> {
         match &self.0 {
             Kind::Upstream => None,
             Kind::BearerToken => {
                 let value = request.headers().get(AUTHORIZATION)?.as_bytes();
                 let (scheme, token) = value.split_at_checked(7)?;
-                scheme.eq_ignore_ascii_case(b"bearer ").then(|| Digest128::of(token.trim_ascii()))
+                scheme.eq_ignore_ascii_case(b"bearer ").then(|| ScopeId::of(token.trim_ascii()))
             }
-            Kind::Header(name) => request.headers().get(name).map(|value| Digest128::of(value.as_bytes())),
+            Kind::Header(name) => request.headers().get(name).map(|value| ScopeId::of(value.as_bytes())),
             Kind::Query(name) => {
                 let mut pairs = request.url().query_pairs();
-                pairs.find(|(key, _)| *key == **name).map(|(_, value)| Digest128::of(value.as_bytes()))
+                pairs.find(|(key, _)| *key == **name).map(|(_, value)| ScopeId::of(value.as_bytes()))
             }
-            Kind::By(value) => value(request).map(|value| Digest128::of(value.as_bytes())),
+            Kind::By(value) => value(request).map(|value| ScopeId::of(value.as_bytes())),
         }
     }
 }
@@ -88,29 +88,6 @@ impl fmt::Debug for Scope {
             Kind::Query(name) => write!(f, "Query({name})"),
             Kind::By(_) => f.write_str("By(…)"),
         }
-    }
-}
-
-/// The first 128 bits of a SHA-256.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Digest128([u8; 16]);
-
-impl Digest128 {
-    pub(crate) fn of(value: &[u8]) -> Self {
-        let mut first = [0; 16];
-        first.copy_from_slice(&Sha256::digest(value)[..16]);
-        Self(first)
-    }
-
-    /// In hexadecimal, as keys show it.
-    pub(crate) fn to_hex(self) -> String {
-        let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-        self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-    }
-
-    /// A part of it, spread evenly.
-    pub(crate) const fn first_byte(self) -> u8 {
-        self.0[0]
     }
 }
 
@@ -128,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_scope_is_the_hash_of_its_value() {
-        let digest = |text: &str| Some(Digest128::of(text.as_bytes()));
+        let digest = |text: &str| Some(ScopeId::of(text.as_bytes()));
         let plain = request("http://h/?key=a%20b&key=c", &[]);
         let token = request("http://h/", &[("authorization", "bEaReR  s3cret ")]);
         let basic = request("http://h/", &[("authorization", "Basic s3cret")]);
@@ -149,6 +126,5 @@ mod tests {
         for (scope, request, expected) in cases {
             assert_eq!(scope.of(request), expected, "{scope:?} {request:?}");
         }
-        assert_eq!(Digest128::of(b"abc").to_hex(), "ba7816bf8f01cfea414140de5dae2223");
     }
 }

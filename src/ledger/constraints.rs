@@ -1,22 +1,21 @@
-//! What an upstream told of a home: a hold, a wider guard, foreign use. Pure: time is an argument.
+//! What an upstream imposed on a scope: a pause, a wider guard, outside use.
 
-use super::outside_use::{Foreign, expected, grid, lapse};
-use super::{Cause, Held, Hold, Home, Lesson, Log};
-use super::{SlidingLog, Stamp, earliest};
-use super::{Term, micros};
+use super::outside_use::{OutsideUse, expected, grid, lapse};
+use super::{Cause, Log, Pause, Pausing, Report, ScopeId, SlidingLog, Stamp, Term, earliest, micros};
 
 /// Thousandths by which an unexplained refusal first widens every span, and the most that there ever are.
 const FIRST_WIDENING: u32 = 50;
 const MAX_WIDENING: u32 = 1_000;
-/// A scope's name up to here says when it comes back after a hold on its upstream.
-const NAME: usize = 40;
 
-/// What an upstream told of a home.
+/// Where an upstream imposed nothing.
+static NOTHING: Constraints = Constraints { pause: None, guard: None, outside: OutsideUse::none() };
+
+/// What an upstream imposed on a scope.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
-    hold: Option<Held>,
+pub(super) struct Constraints {
+    pause: Option<Pausing>,
     guard: Option<Guard>,
-    foreign: Foreign,
+    outside: OutsideUse,
 }
 
 /// Spans wider by so many thousandths, falling evenly to none.
@@ -27,106 +26,102 @@ struct Guard {
     lapse: Stamp,
 }
 
-/// What was told of a home and its upstream, as an ask heeds it.
+/// What is in force for the logs of a scope: what was imposed on it, and on the whole upstream.
 #[derive(Debug)]
-pub(crate) struct Heeded<'a> {
+pub(super) struct InForce<'a> {
     now: Stamp,
-    holds: Vec<Held>,
+    own: Option<Pausing>,
+    upstreams: Option<Pausing>,
     widened: u32,
-    foreign: &'a Foreign,
+    outside: &'a OutsideUse,
 }
 
-impl Told {
-    pub(super) const fn nothing() -> Self {
-        Self { hold: None, guard: None, foreign: Foreign::none() }
+impl Constraints {
+    pub(super) fn nothing() -> &'static Self {
+        &NOTHING
     }
 
-    pub(crate) fn is_nothing(&self) -> bool {
-        self.hold.is_none() && self.guard.is_none() && self.foreign.is_empty()
+    pub(super) fn is_nothing(&self) -> bool {
+        self.pause.is_none() && self.guard.is_none() && self.outside.is_empty()
     }
 
     /// What of it still matters.
     fn at(&self, now: Stamp) -> Self {
         let guard = self.guard.filter(|guard| guard.lapse > now);
-        Self { hold: self.held(now), guard, foreign: self.foreign.at(now) }
+        Self { pause: self.pausing(now), guard, outside: self.outside.at(now) }
     }
 
     /// Whether nothing of it matters any more.
-    pub(crate) fn is_spent(&self, now: Stamp) -> bool {
-        self.held(now).is_none() && self.guard.is_none_or(|guard| guard.lapse <= now) && self.foreign.is_spent(now)
+    pub(super) fn is_spent(&self, now: Stamp) -> bool {
+        self.pausing(now).is_none() && self.guard.is_none_or(|guard| guard.lapse <= now) && self.outside.is_spent(now)
     }
 
-    /// Until when the hold or the guard may delay a start.
-    pub(crate) fn until(&self) -> Stamp {
-        let (hold, guard) = (self.hold.map(|hold| hold.over()), self.guard.map(|guard| guard.lapse));
-        hold.max(guard).unwrap_or(Stamp::from_micros(i64::MIN))
-    }
-
-    /// Whether anything of it may delay a start.
-    pub(crate) fn may_delay(&self, now: Stamp) -> bool {
-        self.until() > now || !self.foreign.is_spent(now)
-    }
-
-    /// The hold, while it means anything.
-    fn held(&self, now: Stamp) -> Option<Held> {
-        self.hold.filter(|hold| hold.forgotten > now)
+    /// The pause, while it means anything.
+    fn pausing(&self, now: Stamp) -> Option<Pausing> {
+        self.pause.filter(|pause| pause.forgotten > now)
     }
 
     /// By how many thousandths spans are wider now.
-    pub(crate) fn widened(&self, now: Stamp) -> u32 {
+    pub(super) fn widened(&self, now: Stamp) -> u32 {
         self.guard.filter(|guard| guard.lapse > now).map_or(0, |guard| guard.widened_at(now))
     }
 
-    /// What an ask of `home` heeds of this, and of what was told of the whole upstream, where this is the home of a scope.
-    pub(crate) fn heed(&self, now: Stamp, all: Option<&Self>, home: &Home) -> Heeded<'_> {
-        let of_all = all.and_then(|all| all.held(now)).map(|hold| staggered(hold, home.split().1));
-        let holds = self.held(now).into_iter().chain(of_all).collect();
-        Heeded { now, holds, widened: all.unwrap_or(self).widened(now), foreign: &self.foreign }
+    /// What is in force for a scope that this was imposed on, and `all` on its upstream.
+    pub(super) fn in_force(&self, now: Stamp, all: &Self, scope: Option<ScopeId>) -> InForce<'_> {
+        let upstreams = scope.and_then(|scope| all.pausing(now).map(|pause| staggered(pause, scope)));
+        InForce { now, own: self.pausing(now), upstreams, widened: all.widened(now), outside: &self.outside }
     }
 
     /// Lets nobody send for a while: until when, whether this refusal began it, and when the row of refusals is forgotten.
-    pub(crate) fn hold(&mut self, now: Stamp, hold: &Hold) -> (Stamp, bool, Stamp) {
-        let mut told = self.at(now);
-        let (next, first) = Held::after(told.hold, now, hold);
+    pub(super) fn pause(&mut self, now: Stamp, pause: &Pause) -> (Stamp, bool, Stamp) {
+        let before = self.at(now);
+        let (next, first) = Pausing::after(before.pause, now, pause);
         if next.forgotten > now {
-            told.hold = Some(next);
-            *self = told;
+            *self = Self { pause: Some(next), ..before };
         }
         (next.until, first, next.forgotten)
     }
 
-    /// Enters what others use of the same quota by the upstream's reports on `log`. Says how much that is, and whether a refusal
-    /// is left that nothing explains.
-    pub(crate) fn learn(&mut self, now: Stamp, log: &Log, entries: &SlidingLog, lesson: &Lesson) -> (u32, bool) {
-        let (mut told, mut entered, mut most) = (self.at(now), false, 0);
-        let counted = lesson.started.unwrap_or(now).plus(micros(lesson.late)).min(now);
-        for report in &lesson.reports {
-            let (Term { quota, span }, window) = (report.term, micros(report.window));
+    /// Enters what others use of the same quota by what was reported of `log`. Says how much that is, and whether a refusal is
+    /// left that nothing explains.
+    pub(super) fn learn(
+        &mut self,
+        now: Stamp,
+        log: &Log,
+        entries: Option<&SlidingLog>,
+        report: &Report,
+    ) -> (u32, bool) {
+        let (mut next, mut entered, mut most) = (self.at(now), false, 0);
+        let counted = report.started.unwrap_or(now).plus(micros(report.late)).min(now);
+        for of in &report.quotas {
+            let (Term { quota, span }, window) = (of.term, micros(of.window));
             if counted.plus(window) <= now {
                 continue; // Nothing that the upstream counted counts any more.
             }
-            // After so long, entries of before may be forgotten and would look like foreign use: all that came since count.
+            // After so long, entries of before may be forgotten and would look like outside use: all that came since count.
             let late = counted.plus(grid(span)) < now;
-            let used = if late { entries.used(now, span) } else { entries.used_at(counted, window) };
-            let used = u32::try_from(used).unwrap_or(u32::MAX);
-            let units = expected(quota.saturating_sub(used).saturating_sub(report.remaining)).min(quota);
-            let lapse = lapse(now, micros(report.reset), span);
+            let used = |entries: &SlidingLog| {
+                if late { entries.used(now, span) } else { entries.used_at(counted, window) }
+            };
+            let used = u32::try_from(entries.map_or(0, used)).unwrap_or(u32::MAX);
+            let units = expected(quota.saturating_sub(used).saturating_sub(of.remaining)).min(quota);
+            let lapse = lapse(now, micros(of.reset), span);
             if units > 0 && lapse > now {
-                entered |= told.foreign.enter(&log.name, report.term, units, lapse);
+                entered |= next.outside.enter(&log.unit, of.term, units, lapse);
                 most = most.max(units);
             }
         }
-        let unexplained = lesson.refused && !told.foreign.concerns(&log.name);
+        let unexplained = report.refused && !next.outside.concerns(&log.unit);
         if entered {
-            *self = told;
+            *self = next;
         }
         (most, unexplained)
     }
 
     /// Widens every span after a refusal that nothing explains; of a call from before they were widened, it is of the same
     /// incident.
-    pub(crate) fn widen(&mut self, now: Stamp, lesson: &Lesson) {
-        let (started, memory) = (lesson.started.unwrap_or(now), micros(lesson.memory));
+    pub(super) fn widen(&mut self, now: Stamp, report: &Report) {
+        let (started, memory) = (report.started.unwrap_or(now), micros(report.memory));
         if self.guard.is_some_and(|guard| guard.lapse > now && started < guard.since) {
             return;
         }
@@ -143,35 +138,35 @@ impl Guard {
     }
 }
 
-impl Heeded<'_> {
-    fn terms(&self, log: &Log) -> impl Iterator<Item = Term> {
-        log.terms.iter().map(|term| self.term(*term))
-    }
-
+impl InForce<'_> {
     /// A term, its span widened.
-    pub(crate) fn term(&self, term: Term) -> Term {
+    pub(super) fn term(&self, term: Term) -> Term {
         Term { span: wider(term.span, self.widened), ..term }
     }
 
-    /// The end of the longest hold, and the gravest cause.
-    pub(crate) fn held(&self) -> Option<(Stamp, Cause)> {
-        let lasting = self.holds.iter().filter(|hold| hold.until > self.now).map(|hold| (hold.until, hold.cause));
-        lasting.reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))
+    /// The pauses that may delay a start.
+    fn pauses(&self) -> impl Iterator<Item = Pausing> {
+        self.own.into_iter().chain(self.upstreams)
     }
 
-    /// For how long an entry of each log counts, in microseconds.
-    pub(crate) fn retentions<'b>(&self, logs: &'b [Log]) -> impl Iterator<Item = i64> + Clone + use<'b> {
-        let widened = self.widened;
-        logs.iter().map(move |log| wider(log.retention(), widened))
+    /// The end of the longest pause, and the gravest cause.
+    pub(super) fn paused(&self) -> Option<(Stamp, Cause)> {
+        let lasting = self.pauses().filter(|pause| pause.until > self.now).map(|pause| (pause.until, pause.cause));
+        lasting.reduce(longer)
+    }
+
+    /// For how long an entry of a log counts, in microseconds.
+    pub(super) fn retention(&self, log: &Log) -> i64 {
+        wider(log.retention(), self.widened)
     }
 
     /// Units missing from a term's quota now.
-    pub(crate) fn foreign(&self, log: &Log, term: Term) -> u32 {
-        self.foreign.units(&log.name, term, self.now)
+    pub(super) fn outside(&self, log: &Log, term: Term) -> u32 {
+        self.outside.units(&log.unit, term, self.now)
     }
 
     /// The rule, for `units` of a log: the earliest start, not before `floor`.
-    pub(crate) fn earliest(
+    pub(super) fn earliest(
         &self,
         floor: Stamp,
         log: &Log,
@@ -179,19 +174,24 @@ impl Heeded<'_> {
         nth_newest: impl Fn(usize) -> Option<Stamp>,
     ) -> Stamp {
         let count = usize::try_from(units).unwrap_or(usize::MAX);
-        let mut start = earliest(floor, self.terms(log), count, &nth_newest);
-        if !self.holds.is_empty() {
-            let interval = self.terms(log).map(Term::interval).max().unwrap_or(0);
+        let mut start = earliest(floor, log.terms.iter().map(|term| self.term(*term)), count, &nth_newest);
+        if self.own.is_some() || self.upstreams.is_some() {
+            let interval = log.terms.iter().map(|term| self.term(*term).interval()).max().unwrap_or(0);
             let newest = nth_newest(1);
-            start = self.holds.iter().fold(start, |start, hold| start.max(hold.earliest(newest, interval, units)));
+            start = self.pauses().fold(start, |start, pause| start.max(pause.earliest(newest, interval, units)));
         }
-        if !self.foreign.is_empty() {
+        if !self.outside.is_empty() {
             for term in log.terms.iter() {
-                start = self.foreign.beside(&log.name, *term, self.term(*term), start, units, &nth_newest);
+                start = self.outside.beside(&log.unit, *term, self.term(*term), start, units, &nth_newest);
             }
         }
         start
     }
+}
+
+/// Of two pauses the longer, for the graver cause.
+pub(super) fn longer(one: (Stamp, Cause), other: (Stamp, Cause)) -> (Stamp, Cause) {
+    (one.0.max(other.0), one.1.max(other.1))
 }
 
 /// A span wider by so many thousandths.
@@ -199,12 +199,11 @@ fn wider(span: i64, widened: u32) -> i64 {
     span.saturating_add((span / 1_000).saturating_mul(widened.into()))
 }
 
-/// The hold on a whole upstream, as a scope sees it: somewhat later, each by its name, so that not all come back in one
+/// The pause of a whole upstream, as a scope sees it: somewhat later, each by its hash, so that not all come back in one
 /// moment. All are at full rate at the same time.
-fn staggered(hold: Held, scope: &str) -> Held {
-    let share = scope.bytes().take(NAME).fold(0_u16, |share, byte| share.wrapping_mul(31).wrapping_add(byte.into()));
-    let later = hold.recovery.saturating_mul(share.into()) / 131_072;
-    Held { until: hold.until.plus(later), recovery: hold.recovery - later, ..hold }
+fn staggered(pause: Pausing, scope: ScopeId) -> Pausing {
+    let later = pause.recovery.saturating_mul(scope.first_bits().into()) / 131_072;
+    Pausing { until: pause.until.plus(later), recovery: pause.recovery - later, ..pause }
 }
 
 #[cfg(test)]
@@ -215,11 +214,25 @@ mod tests {
 
     #[test]
     fn a_guard_may_last_for_ever() {
-        let lesson = Lesson { memory: Duration::MAX, ..Lesson::default() };
-        let (now, mut told) = (Stamp::from_micros(1_795_170_949_790_213), Told::default());
+        let report = Report { memory: Duration::MAX, ..Report::default() };
+        let (now, mut constraints) = (Stamp::from_micros(1_795_170_949_790_213), Constraints::default());
         for widened in [50, 100, 200, 400, 800, 1_000, 1_000] {
-            told.widen(now, &lesson);
-            assert_eq!((told.widened(now), told.widened(now.plus(1))), (widened, widened - 1));
+            constraints.widen(now, &report);
+            assert_eq!((constraints.widened(now), constraints.widened(now.plus(1))), (widened, widened - 1));
         }
+    }
+
+    #[test]
+    fn scopes_come_back_one_by_one_within_half_of_the_recovery() {
+        let mut all = Constraints::default();
+        let pause = Pause { recovery: Duration::from_micros(131_072), ..Pause::new(Duration::from_micros(1_000)) };
+        all.pause(Stamp::from_micros(0), &pause);
+        let nothing = Constraints::default();
+        let until = |bits: u128| {
+            let scope = ScopeId::from_bits(bits << 112);
+            nothing.in_force(Stamp::from_micros(0), &all, Some(scope)).paused().map(|(until, _)| until.as_micros())
+        };
+        assert_eq!([until(0), until(1), until(65_535)], [Some(1_000), Some(1_001), Some(66_535)]);
+        assert_eq!(nothing.in_force(Stamp::from_micros(0), &all, None).paused(), None, "it is the upstream's own");
     }
 }

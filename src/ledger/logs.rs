@@ -1,8 +1,8 @@
-//! The logs of one home, by name.
+//! The logs of one scope, by what they count.
 
 use std::sync::Arc;
 
-use super::SlidingLog;
+use super::{SlidingLog, Stamp};
 
 type Named = (Arc<str>, SlidingLog);
 
@@ -14,13 +14,13 @@ pub(super) struct Logs {
 }
 
 impl Logs {
+    pub(super) const fn new() -> Self {
+        Self { first: None, more: Vec::new() }
+    }
+
     /// The log of this name, if anything was ever entered into it.
     pub(super) fn get(&self, name: &Arc<str>) -> Option<&SlidingLog> {
         self.all().find(|(of, _)| of == name).map(|(_, log)| log)
-    }
-
-    pub(super) fn get_mut(&mut self, name: &Arc<str>) -> Option<&mut SlidingLog> {
-        self.first.iter_mut().chain(&mut self.more).find(|(of, _)| of == name).map(|(_, log)| log)
     }
 
     /// The log of this name, new if need be.
@@ -35,6 +35,13 @@ impl Logs {
         &mut self.more[at].1
     }
 
+    /// Takes units that start then out of the log of this name.
+    pub(super) fn take_out(&mut self, name: &Arc<str>, start: Stamp, units: u32) {
+        if let Some((_, log)) = self.first.iter_mut().chain(&mut self.more).find(|(of, _)| of == name) {
+            log.hand_back(start, units);
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &SlidingLog> {
         self.all().map(|(_, log)| log)
     }
@@ -46,7 +53,6 @@ impl Logs {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Stamp;
     use super::*;
 
     #[test]
@@ -60,7 +66,7 @@ mod tests {
         let counted = |log: &SlidingLog| (log.nth_newest(2), log.nth_newest(3));
         for (at, name) in (1..).zip(&names) {
             assert_eq!(logs.get(name).map(counted), Some((Some(Stamp::from_micros(at)), None)), "{name}");
-            logs.get_mut(name).unwrap().hand_back(Stamp::from_micros(at), 1);
+            logs.take_out(name, Stamp::from_micros(at), 1);
         }
         assert_eq!(logs.iter().filter_map(|log| log.nth_newest(1)).count(), 3, "one of two is left in each");
         assert!(logs.get(&"calls of others".into()).is_none());

@@ -1,29 +1,182 @@
-//! What a process and its store say to each other.
+//! What a process says to a store, and what the store answers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Stamp;
-use super::micros;
-use super::{Cause, Home, Log};
+use super::{Cause, Learned, Log, LogUsage, Pause, Paused, Report, ScopeId, Stamp, micros};
 
-/// Callers next to each other in a line that want the same.
+/// Whose messages a store does not remember: of those that book for nobody, or only look.
+pub const NOBODY: u64 = 0;
+
+/// Something that a process says to a store about one upstream.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Message {
+    /// Whose logs, limits and pauses.
+    pub upstream: Arc<str>,
+    /// Which message it is: one that comes twice acts once.
+    pub id: MessageId,
+    /// The newest log time of the upstream that the sender knows: it is no less when this is decided.
+    pub known: Option<Stamp>,
+    /// What log time is now at the latest, by all that the sender knows: said where the store's clock has leapt ahead of that.
+    pub latest: Option<Stamp>,
+    /// What it says.
+    pub body: Body,
+}
+
+impl Message {
+    /// A message of somebody who knows nothing of the upstream's log time.
+    #[must_use]
+    pub fn new(upstream: impl Into<Arc<str>>, id: MessageId, body: impl Into<Body>) -> Self {
+        Self { upstream: upstream.into(), id, known: None, latest: None, body: body.into() }
+    }
+}
+
+/// Which message it is, in which stream of its sender.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct MessageId {
+    /// Which process sends it; [`NOBODY`] where it need not be remembered.
+    pub sender: u64,
+    /// Which of the sender's streams it belongs to: the next message of a stream follows when this is answered. Any text
+    /// without blanks.
+    pub stream: Arc<str>,
+    /// Larger than that of every earlier message of the stream; below 2⁵³.
+    pub number: u64,
+    /// The number of the last message of the stream that the store is known to remember; zero where none is known. A store
+    /// that remembers another decides nothing: two processes have one name.
+    pub previous: u64,
+}
+
+impl MessageId {
+    /// The message of this number in a sender's stream.
+    #[must_use]
+    pub fn new(sender: u64, stream: impl Into<Arc<str>>, number: u64) -> Self {
+        Self { sender, stream: stream.into(), number, previous: 0 }
+    }
+
+    /// The message after that of the number `previous`, which the store remembers.
+    #[must_use]
+    pub fn after(self, previous: u64) -> Self {
+        Self { previous, ..self }
+    }
+
+    /// A message that need not be remembered.
+    #[must_use]
+    pub fn nobodys() -> Self {
+        Self::new(NOBODY, "", 0)
+    }
+}
+
+/// What a message says.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Body {
+    /// May these callers send, and when? Answered by [`Reply::Grant`].
+    Ask(Ask),
+    /// Nobody sends to a scope, or to the whole upstream, for a while. Answered by [`Reply::Paused`].
+    Pause {
+        /// Who: `None` is the whole upstream.
+        scope: Option<ScopeId>,
+        /// For how long, and why.
+        pause: Pause,
+    },
+    /// What the upstream reported of a log. Answered by [`Reply::Learned`].
+    Report {
+        /// Which log.
+        log: Log,
+        /// What it reported.
+        report: Report,
+    },
+    /// What do these logs hold? Changes nothing. Answered by [`Reply::Usage`].
+    Usage(Arc<[Log]>),
+}
+
+impl From<Ask> for Body {
+    fn from(ask: Ask) -> Self {
+        Self::Ask(ask)
+    }
+}
+
+/// What a store answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reply {
+    /// To an ask.
+    Grant(Grant),
+    /// To a pause.
+    Paused(Paused),
+    /// To a report.
+    Learned(Learned),
+    /// To a question for usage: one for each log.
+    Usage(Vec<LogUsage>),
+}
+
+impl Reply {
+    /// The answer to an ask.
+    #[must_use]
+    pub fn grant(self) -> Option<Grant> {
+        if let Self::Grant(grant) = self { Some(grant) } else { None }
+    }
+
+    /// The answer to a pause.
+    #[must_use]
+    pub fn paused(self) -> Option<Paused> {
+        if let Self::Paused(paused) = self { Some(paused) } else { None }
+    }
+
+    /// The answer to a report.
+    #[must_use]
+    pub fn learned(self) -> Option<Learned> {
+        if let Self::Learned(learned) = self { Some(learned) } else { None }
+    }
+
+    /// The answer to a question for usage.
+    #[must_use]
+    pub fn usage(self) -> Option<Vec<LogUsage>> {
+        if let Self::Usage(usage) = self { Some(usage) } else { None }
+    }
+}
+
+impl Reply {
+    /// The same answer to a message that comes again, later.
+    pub(crate) fn again(self, now: Stamp) -> Self {
+        match self {
+            Self::Grant(grant) => Self::Grant(grant.again(now)),
+            Self::Paused(paused) => Self::Paused(Paused { now, ..paused }),
+            other => other,
+        }
+    }
+}
+
+/// Why a store decides nothing on a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused {
+    /// A later message of its stream has come before it.
+    Outdated,
+    /// Another process sends under the same name.
+    Duplicate,
+}
+
+/// Callers next to each other in a queue that want the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Run {
     /// How many callers.
     pub callers: u32,
-    /// What each takes of each log of the ask, in the ask's order; at least one unit, at most the smallest quota.
-    pub costs: Arc<[u32]>,
+    /// What each is charged: units of each log of the ask, in the ask's order, at most the smallest quota; zero of a log that
+    /// does not concern it, but not of all.
+    pub charges: Arc<[u32]>,
     /// Refuse a caller whose slot would be further away than this, or than [`Ask::ahead`] where that is more. `None`: it waits.
     pub max_wait: Option<Duration>,
 }
 
 impl Run {
-    /// So many callers of these costs, who all wait as long as it takes.
+    /// So many callers of these charges, who all wait as long as it takes.
     #[must_use]
-    pub fn new(callers: u32, costs: impl Into<Arc<[u32]>>) -> Self {
-        Self { callers, costs: costs.into(), max_wait: None }
+    pub fn new(callers: u32, charges: impl Into<Arc<[u32]>>) -> Self {
+        Self { callers, charges: charges.into(), max_wait: None }
     }
 
     /// The same callers, refused when their slot is further away than `max_wait`.
@@ -34,39 +187,11 @@ impl Run {
     }
 }
 
-/// Which message it is: a store that has seen it before acts no more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MessageId {
-    /// Which process sends it.
-    pub sender: u64,
-    /// Larger than that of every earlier message of the same kind, of the same sender to the same home. Asks and hand-backs
-    /// are of one kind, holds and lessons of the other.
-    pub number: u64,
-}
-
-impl MessageId {
-    /// The message of this number in a sender's stream.
-    #[must_use]
-    pub const fn new(sender: u64, number: u64) -> Self {
-        Self { sender, number }
-    }
-}
-
-/// A message of a line: may these callers send, and when?
+/// May these callers send, and when? All charges of a caller get one common start, or none is made.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Ask {
-    /// Whose logs.
-    pub home: Home,
-    /// Which process asks.
-    pub sender: u64,
-    /// Larger than that of every earlier message of the same sender to the same home.
-    pub number: u64,
-    /// The number of the sender's last message to this home that the store is known to remember; zero where none is known. A
-    /// store that remembers another decides nothing: two processes have one name.
-    pub previous: u64,
-    /// The logs that every caller needs a slot in: all or none.
+    /// The logs that callers are charged in: those of one scope next to each other, the whole upstream's first.
     pub logs: Arc<[Log]>,
     /// The callers, first come first.
     pub runs: Vec<Run>,
@@ -74,36 +199,33 @@ pub struct Ask {
     pub horizon: Duration,
     /// No start before so long from now is of use: the answer takes as long to arrive.
     pub ahead: Duration,
-    /// The newest log time that the sender was told of the upstream: no less may it be when this is decided.
-    pub known: Option<Stamp>,
-    /// What log time is now at the latest, by all that the sender knows: said where the store's clock has leapt ahead of that.
-    pub latest: Option<Stamp>,
     /// Slots that nobody here wants: they are handed back before anything is booked.
     pub back: Vec<Slots>,
     /// The first caller needs more than one unit and was put off before: let nobody else delay it again.
     pub insist: bool,
+    /// For each scope of the ask, in the order of its logs, what the last [`Grant::counted`] said; nothing where none did.
+    pub counted: Vec<Stamp>,
 }
 
 impl Ask {
     /// An ask for one caller after another, with a horizon of 250 ms.
     #[must_use]
-    pub fn new(home: Home, sender: u64, number: u64, logs: impl Into<Arc<[Log]>>, runs: Vec<Run>) -> Self {
-        let horizon = Duration::from_millis(250);
-        let (ahead, back) = (Duration::ZERO, Vec::new());
+    pub fn new(logs: impl Into<Arc<[Log]>>, runs: Vec<Run>) -> Self {
         Self {
-            home,
-            sender,
-            number,
-            previous: 0,
             logs: logs.into(),
             runs,
-            horizon,
-            ahead,
-            known: None,
-            latest: None,
-            back,
+            horizon: Duration::from_millis(250),
+            ahead: Duration::ZERO,
+            back: Vec::new(),
             insist: false,
+            counted: Vec::new(),
         }
+    }
+
+    /// An ask for nobody, that hands slots back.
+    #[must_use]
+    pub fn hand_back(logs: impl Into<Arc<[Log]>>, back: Vec<Slots>) -> Self {
+        Self { back, ..Self::new(logs, Vec::new()) }
     }
 
     /// How far ahead of now it may book.
@@ -112,15 +234,19 @@ impl Ask {
     }
 
     /// Callers in all runs.
-    #[cfg(feature = "redis")]
     pub(crate) fn callers(&self) -> u32 {
         self.runs.iter().map(|run| run.callers).sum()
     }
 
     /// For how long the longest log of the ask counts an entry.
-    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn retention(&self) -> i64 {
         self.logs.iter().map(Log::retention).max().unwrap_or(0)
+    }
+
+    /// The scopes of the logs, in their order.
+    pub(crate) fn scopes(&self) -> impl Iterator<Item = Option<ScopeId>> {
+        let mut last = None;
+        self.logs.iter().map(|log| log.scope).filter(move |scope| last.replace(*scope) != Some(*scope))
     }
 }
 
@@ -130,14 +256,25 @@ impl Ask {
 pub struct Grant {
     /// The upstream's log time when the store answered: its clock, corrected. A slot's wait is its start less this.
     pub now: Stamp,
-    /// The answers to the first callers, in their order, equal neighbours together. Callers without an answer wait as well.
+    /// Everybody starts at [`next`](Self::next), and there is nothing else to say: that was `now` when this was decided.
+    pub all_now: bool,
+    /// The answers to the first callers, in their order, equal neighbours together. Callers without an answer wait as well. None
+    /// where all start now.
     pub answers: Vec<Answer>,
     /// The earliest start of the first caller that waits; `now` or earlier when there is none.
     pub next: Stamp,
+    /// The first caller that waits is granted no earlier than so long before its start: less than the horizon where it waits
+    /// for a log that few share, and must not keep the others from those that many share.
+    pub within: Duration,
     /// Until when nobody sends at all, and why.
-    pub held: Option<(Stamp, Cause)>,
-    /// How many other processes have callers that wait.
+    pub paused: Option<(Stamp, Cause)>,
+    /// How many others have callers that wait, in the scope where most do.
     pub contenders: u32,
+    /// For each scope of the ask, the end of the period in which its sender was counted among those whose callers wait; nothing
+    /// where it was counted in none. The next ask says it again.
+    pub counted: Vec<Stamp>,
+    /// Whether the message has changed anything: only then is it remembered.
+    pub remembered: bool,
 }
 
 /// What became of some callers next to each other.
@@ -148,89 +285,87 @@ pub struct Answer {
     pub callers: u32,
     /// Granted: they start then. Refused: they could have started then. Waiting: the first caller that waits may start then.
     pub start: Stamp,
-    /// Whether they hold a slot.
-    pub granted: bool,
-    /// Whether they wait, because somebody behind them was granted what does not delay them. If not, and they hold no slot, their
-    /// `max_wait` was too short.
-    pub waits: bool,
+    /// What became of them.
+    pub verdict: Verdict,
+}
+
+/// What became of a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// Its `max_wait` is too short.
+    Refused,
+    /// It holds a slot.
+    Granted,
+    /// It waits, and somebody behind it was granted what does not delay it.
+    Waits,
 }
 
 impl Answer {
     /// An answer to some callers.
     #[must_use]
-    pub const fn new(callers: u32, start: Stamp, granted: bool) -> Self {
-        Self { callers, start, granted, waits: false }
+    pub const fn new(callers: u32, start: Stamp, verdict: Verdict) -> Self {
+        Self { callers, start, verdict }
     }
 
-    /// Some callers wait, the first of all that wait not to start before `start`.
+    /// So many callers start then.
+    #[must_use]
+    pub const fn granted(callers: u32, start: Stamp) -> Self {
+        Self::new(callers, start, Verdict::Granted)
+    }
+
+    /// So many callers could have started then.
+    #[must_use]
+    pub const fn refused(callers: u32, start: Stamp) -> Self {
+        Self::new(callers, start, Verdict::Refused)
+    }
+
+    /// So many callers wait, the first of all that wait not to start before `start`.
     #[must_use]
     pub const fn waiting(callers: u32, start: Stamp) -> Self {
-        Self { callers, start, granted: false, waits: true }
-    }
-
-    /// Whether the same became of others.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        (self.start, self.granted, self.waits) == (other.start, other.granted, other.waits)
+        Self::new(callers, start, Verdict::Waits)
     }
 }
 
 impl Grant {
-    /// An answer given at `now`.
+    /// An answer given at `now`: the callers without one wait until `next`.
     #[must_use]
-    pub const fn new(now: Stamp, answers: Vec<Answer>, next: Stamp) -> Self {
-        Self { now, answers, next, held: None, contenders: 0 }
+    pub fn new(now: Stamp, answers: Vec<Answer>, next: Stamp) -> Self {
+        let (within, counted) = (Duration::MAX, Vec::new());
+        Self { now, all_now: false, answers, next, within, paused: None, contenders: 0, counted, remembered: true }
     }
 
-    /// Whether an ask of so many callers has changed anything by this answer.
-    pub(crate) fn leaves_traces(&self, callers: usize) -> bool {
-        (self.answered() as usize) < callers || self.answers.iter().any(|answer| answer.granted)
+    /// The first caller that waits is granted no earlier than so many microseconds before its start.
+    pub(crate) fn within(self, micros: i64) -> Self {
+        Self { within: Duration::from_micros(micros.unsigned_abs()), ..self }
     }
 
-    /// Callers that were granted or refused.
+    /// Everybody starts now.
     #[must_use]
-    pub fn answered(&self) -> u32 {
-        self.answers.iter().filter(|answer| !answer.waits).map(|answer| answer.callers).sum()
+    pub fn all_now(now: Stamp) -> Self {
+        Self { all_now: true, ..Self::new(now, Vec::new(), now) }
     }
 
-    /// Callers before the first that waits.
-    pub(crate) fn before_waiting(&self) -> u32 {
-        self.answers.iter().take_while(|answer| !answer.waits).map(|answer| answer.callers).sum()
+    /// The same said again at `now`.
+    fn again(self, now: Stamp) -> Self {
+        let paused = self.paused.filter(|(until, _)| *until > now);
+        Self { now, paused, ..self }
+    }
+
+    /// The answers to `callers` callers.
+    pub fn answers(&self, callers: u32) -> impl Iterator<Item = Answer> {
+        let all = self.all_now.then(|| Answer::granted(callers, self.next));
+        all.into_iter().chain(self.answers.iter().copied())
+    }
+
+    /// Of `callers`, those that were granted or refused.
+    #[must_use]
+    pub fn answered(&self, callers: u32) -> u32 {
+        self.answers(callers).filter(|answer| answer.verdict != Verdict::Waits).map(|answer| answer.callers).sum()
     }
 }
 
-/// A message of a line: nobody here wants these slots.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct HandBack {
-    /// Whose logs.
-    pub home: Home,
-    /// Which process hands back.
-    pub sender: u64,
-    /// Larger than that of every earlier message of the same sender to the same home.
-    pub number: u64,
-    /// The number of the sender's last message to this home that the store is known to remember; zero where none is known. A
-    /// store that remembers another decides nothing: two processes have one name.
-    pub previous: u64,
-    /// The logs that the slots were booked in.
-    pub logs: Arc<[Log]>,
-    /// What is handed back.
-    pub slots: Vec<Slots>,
-}
-
-impl HandBack {
-    /// A message that hands back slots of some logs.
-    #[must_use]
-    pub fn new(home: Home, sender: u64, number: u64, logs: impl Into<Arc<[Log]>>, slots: Vec<Slots>) -> Self {
-        Self { home, sender, number, previous: 0, logs: logs.into(), slots }
-    }
-
-    /// For how long the longest log of the message counts an entry.
-    pub(crate) fn retention(&self) -> i64 {
-        self.logs.iter().map(Log::retention).max().unwrap_or(0)
-    }
-}
-
-/// Slots of equal start and cost.
+/// Slots of equal start and charges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Slots {
@@ -238,50 +373,14 @@ pub struct Slots {
     pub count: u32,
     /// When they start.
     pub start: Stamp,
-    /// What each takes of each log.
-    pub costs: Arc<[u32]>,
+    /// Units of each log of the ask that hands them back.
+    pub charges: Arc<[u32]>,
 }
 
 impl Slots {
-    /// So many slots of this start and these costs.
+    /// So many slots of this start and these charges.
     #[must_use]
-    pub fn new(count: u32, start: Stamp, costs: impl Into<Arc<[u32]>>) -> Self {
-        Self { count, start, costs: costs.into() }
-    }
-}
-
-/// What one log holds, term by term.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LogUsage {
-    /// One for each term, in their order.
-    pub terms: Vec<TermUsage>,
-}
-
-/// What one term of a log allows at this moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TermUsage {
-    /// Units that count now: started within the span, or booked.
-    pub used: u32,
-    /// Units missing from the quota, because others have used them.
-    pub foreign: u32,
-    /// How long until the next unit may start, by this term and the hold.
-    pub next: Duration,
-}
-
-impl LogUsage {
-    /// What each term of a log allows.
-    #[must_use]
-    pub const fn new(terms: Vec<TermUsage>) -> Self {
-        Self { terms }
-    }
-}
-
-impl TermUsage {
-    /// So many units used, by us and by others, and so long until the next.
-    #[must_use]
-    pub const fn new(used: u32, foreign: u32, next: Duration) -> Self {
-        Self { used, foreign, next }
+    pub fn new(count: u32, start: Stamp, charges: impl Into<Arc<[u32]>>) -> Self {
+        Self { count, start, charges: charges.into() }
     }
 }

@@ -1,9 +1,8 @@
-//! What others use of the same quota. Pure: time is an argument.
+//! Outside use: what others use of the same quota.
 
 use std::sync::Arc;
 
-use super::Stamp;
-use super::Term;
+use super::{Stamp, Term};
 
 /// Ends closer together than this part of a span are one, so that a term has few steps; and others are taken to use as large
 /// a part of what they have used by the time that ours arrive.
@@ -20,11 +19,11 @@ struct Step {
     lapse: Stamp,
 }
 
-/// What others use of the quotas of a home: for each term, in order of their ends, ever fewer units.
+/// What others use of the quotas of a scope: for each term, in order of their ends, ever fewer units.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Foreign(Vec<Step>);
+pub(super) struct OutsideUse(Vec<Step>);
 
-impl Foreign {
+impl OutsideUse {
     pub(super) const fn none() -> Self {
         Self(Vec::new())
     }
@@ -134,12 +133,12 @@ mod tests {
         Stamp::from_micros(micros)
     }
 
-    fn foreign(steps: Steps<'_>) -> (Foreign, Arc<str>, Term) {
-        let (mut foreign, log, term) = (Foreign::default(), Arc::from("calls"), Term::new(10, SPAN));
+    fn outside(steps: Steps<'_>) -> (OutsideUse, Arc<str>, Term) {
+        let (mut outside, log, term) = (OutsideUse::default(), Arc::from("calls"), Term::new(10, SPAN));
         for &(units, lapse) in steps {
-            foreign.enter(&log, term, units, at(lapse));
+            outside.enter(&log, term, units, at(lapse));
         }
-        (foreign, log, term)
+        (outside, log, term)
     }
 
     #[test]
@@ -155,27 +154,27 @@ mod tests {
             (&[(4, 100), (2, 300), (3, 200), (3, 250)], &[(4, 100), (3, 250), (2, 300)]),
         ];
         for (entered, kept) in cases {
-            let steps: Vec<_> = foreign(entered).0.0.iter().map(|step| (step.units, step.lapse.as_micros())).collect();
+            let steps: Vec<_> = outside(entered).0.0.iter().map(|step| (step.units, step.lapse.as_micros())).collect();
             assert_eq!(steps, kept, "{entered:?}");
         }
     }
 
     #[test]
     fn foreign_units_are_missing_from_the_quota_until_they_lapse() {
-        let (foreign, log, term) = foreign(&[(4, 100), (2, 500)]);
+        let (outside, log, term) = outside(&[(4, 100), (2, 500)]);
         // Eight entries, the newest at 8; ten units in any 160, one each 16.
         let nth = |n: usize| 8_usize.checked_sub(n).map(|older| at(i64::try_from(older).unwrap() + 1));
-        let earliest = |start, units| foreign.beside(&log, term, term, at(start), units, nth).as_micros();
-        assert_eq!(earliest(50, 1), 161, "8 of 10 are ours, 2 are foreign");
+        let earliest = |start, units| outside.beside(&log, term, term, at(start), units, nth).as_micros();
+        assert_eq!(earliest(50, 1), 161, "8 of 10 are ours, 2 are outside");
         assert_eq!(earliest(500, 1), 500, "all lapsed");
-        let empty = |start, units| foreign.beside(&log, term, term, at(start), units, |_| None).as_micros();
+        let empty = |start, units| outside.beside(&log, term, term, at(start), units, |_| None).as_micros();
         assert_eq!((empty(50, 1), empty(50, 9)), (50, 500), "as many as the others leave");
         assert_eq!((empty(50, 2), empty(50, 3)), (66, 82), "one after another");
         let one = |n| (n == 1).then_some(at(190));
-        assert_eq!(foreign.beside(&log, term, term, at(200), 1, one), at(206), "after the newest");
-        assert_eq!(foreign.beside("points", term, term, at(50), 10, |_| None), at(50), "another log");
+        assert_eq!(outside.beside(&log, term, term, at(200), 1, one), at(206), "after the newest");
+        assert_eq!(outside.beside("points", term, term, at(50), 10, |_| None), at(50), "another log");
         let other = Term::new(10, 7);
-        assert_eq!(foreign.beside(&log, other, other, at(50), 10, |_| None), at(50), "another term");
+        assert_eq!(outside.beside(&log, other, other, at(50), 10, |_| None), at(50), "another term");
     }
 
     #[test]

@@ -1,11 +1,10 @@
-//! Nobody sends for a while, and then at a pace that recovers. Pure: time is an argument.
+//! Nobody sends for a while, and then at a pace that recovers.
 
 use std::time::Duration;
 
-use super::Stamp;
-use super::micros;
+use super::{Stamp, micros};
 
-/// The share of the limits' rate at which calls resume after a hold, as its inverse.
+/// The share of the limits' rate at which calls resume after a pause, as its inverse.
 pub(crate) const RESUMED: f64 = 10.0;
 
 /// No start is put further away than this.
@@ -14,7 +13,7 @@ const FAR: f64 = 1e15;
 /// What a process tells the store when an upstream refuses: nobody sends for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Hold {
+pub struct Pause {
     /// How long, by how many refusals came in a row: the first stands for one, the last for more than there are.
     pub waits: Vec<Duration>,
     /// For how long after it calls come slower than the limits allow: at first at a tenth of the rate, growing evenly.
@@ -23,12 +22,12 @@ pub struct Hold {
     pub memory: Duration,
     /// Why, for whoever waits meanwhile.
     pub cause: Cause,
-    /// When the refused call started: one from before the end of a hold belongs to the same incident. `None`: now.
+    /// When the refused call started: one from before the end of a pause belongs to the same incident. `None`: now.
     pub started: Option<Stamp>,
 }
 
-impl Hold {
-    /// A hold of this length, after which calls come at full rate.
+impl Pause {
+    /// A pause of this length, after which calls come at full rate.
     #[must_use]
     pub fn new(wait: Duration) -> Self {
         Self {
@@ -65,9 +64,9 @@ impl Cause {
     }
 }
 
-/// A hold as a store keeps it.
+/// A pause as a store keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct Pausing {
     /// No start before this.
     pub(crate) until: Stamp,
     /// Microseconds after that in which calls come slower.
@@ -79,27 +78,27 @@ pub(crate) struct Held {
     pub(crate) cause: Cause,
 }
 
-impl Held {
-    /// The hold after another refusal at `now`, and whether that began it. Refusals while it lasts, or of calls from before
+impl Pausing {
+    /// The pause after another refusal at `now`, and whether that began it. Refusals while it lasts, or of calls from before
     /// its end, belong to the same incident; another, before it is forgotten, is the next in a row. It only ever lengthens,
     /// and keeps the graver cause.
-    pub(crate) fn after(before: Option<Self>, now: Stamp, hold: &Hold) -> (Self, bool) {
-        let earlier = |before: Self| hold.started.is_some_and(|started| started < before.until);
+    pub(crate) fn after(before: Option<Self>, now: Stamp, pause: &Pause) -> (Self, bool) {
+        let earlier = |before: Self| pause.started.is_some_and(|started| started < before.until);
         let same = before.is_some_and(|before| before.until > now || earlier(before));
         let refusals = before.map_or(1, |before| before.refusals + usize::from(!same));
-        let wait = hold.waits.get(refusals - 1).or(hold.waits.last()).copied().unwrap_or_default();
+        let wait = pause.waits.get(refusals - 1).or(pause.waits.last()).copied().unwrap_or_default();
         let mut next = Self {
             until: now.plus(micros(wait)),
-            recovery: micros(hold.recovery),
+            recovery: micros(pause.recovery),
             refusals,
             forgotten: now,
-            cause: hold.cause,
+            cause: pause.cause,
         };
         if let Some(before) = before {
             next.cause = if before.until > now { before.cause.max(next.cause) } else { next.cause };
             (next.until, next.recovery) = (next.until.max(before.until), next.recovery.max(before.recovery));
         }
-        next.forgotten = next.until.plus(next.recovery.max(micros(hold.memory)));
+        next.forgotten = next.until.plus(next.recovery.max(micros(pause.memory)));
         next.forgotten = before.map_or(next.forgotten, |before| before.forgotten.max(next.forgotten));
         (next, !same)
     }
@@ -110,7 +109,7 @@ impl Held {
     }
 
     /// The earliest start of `units`, in a log whose newest entry is `newest` and whose limits allow one each `interval`:
-    /// after the hold, one after another, at a tenth of the rate, which grows to all of it by the end of the recovery.
+    /// after the pause, one after another, at a tenth of the rate, which grows to all of it by the end of the recovery.
     ///
     /// The arithmetic is that of Lua, operation by operation, whose numbers are floats.
     pub(crate) fn earliest(&self, newest: Option<Stamp>, interval: i64, units: u64) -> Stamp {

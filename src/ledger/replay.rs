@@ -1,52 +1,126 @@
-//! The last message of each process, and what it was answered: one that comes twice acts once.
+//! The last message of each stream, and what it was answered: one that comes twice acts once.
 
-use super::Stamp;
-use super::senders::Senders;
-use crate::error::StoreError;
+use std::collections::HashMap;
+use std::sync::Arc;
 
-/// How many senders it takes to look for those that are gone.
-const MANY_SENDERS: usize = 64;
+use super::{MAX_MEMORY, Message, MessageId, NOBODY, Refused, Reply, ScopeHasher, Stamp};
+
+/// How many streams it takes to look for those that are forgotten.
+const MANY: usize = 64;
+
+/// The last message of each stream.
+#[derive(Debug, Default)]
+pub(super) struct Replays {
+    last: HashMap<(u64, Arc<str>), Replay, ScopeHasher>,
+    sweep_at: usize,
+}
 
 /// A message and its answer, remembered for a while.
 #[derive(Debug)]
-pub(super) struct Seen<A> {
+struct Replay {
     number: u64,
     until: Stamp,
-    answer: A,
+    reply: Reply,
 }
 
-impl<A> Seen<A> {
-    /// Whether the message is forgotten.
-    pub(super) fn is_spent(&self, now: Stamp) -> bool {
-        self.until <= now
-    }
-}
-
-impl<A> Senders<Seen<A>> {
-    /// The answer to a message that has come before. Refuses one that comes after a later one of its sender, and one whose sender
-    /// knows of another last message, if of any: two processes have one name.
-    pub(super) fn recall(&self, now: Stamp, sender: u64, number: u64, previous: u64) -> Result<Option<&A>, StoreError> {
-        match self.get(sender).filter(|seen| !seen.is_spent(now)) {
-            Some(seen) if seen.number > number => Err(StoreError::outdated()),
-            Some(seen) if seen.number == number => Ok(Some(&seen.answer)),
-            Some(seen) if previous > 0 && seen.number != previous => Err(StoreError::duplicate()),
+impl Replays {
+    /// The answer to a message that has come before. Refuses one that comes after a later one of its stream, and one whose
+    /// sender knows of another last message, if of any.
+    pub(super) fn recall(&self, now: Stamp, id: &MessageId) -> Result<Option<&Reply>, Refused> {
+        if id.sender == NOBODY || self.last.is_empty() {
+            return Ok(None);
+        }
+        match self.last.get(&(id.sender, Arc::clone(&id.stream))).filter(|last| last.until > now) {
+            Some(last) if last.number > id.number => Err(Refused::Outdated),
+            Some(last) if last.number == id.number => Ok(Some(&last.reply)),
+            Some(last) if id.previous > 0 && last.number != id.previous => Err(Refused::Duplicate),
             _ => Ok(None),
         }
     }
 
-    /// The answer to the last message of a sender, if it is this one.
-    pub(super) fn recall_mut(&mut self, now: Stamp, sender: u64, number: u64) -> Option<&mut A> {
-        let seen = self.get_mut(sender).filter(|seen| seen.number == number && !seen.is_spent(now))?;
-        Some(&mut seen.answer)
+    /// Remembers a message and its answer for so many microseconds, a minute at most.
+    pub(super) fn remember(&mut self, now: Stamp, message: &Message, memory: i64, reply: Reply) {
+        let id = &message.id;
+        if id.sender == NOBODY {
+            return;
+        }
+        if self.last.len() >= self.sweep_at.max(MANY) {
+            self.sweep(now);
+        }
+        let key = (id.sender, Arc::clone(&id.stream));
+        // Not for less long than the message before: a late copy of that must not act.
+        let before = self.last.get(&key).map_or(now, |last| last.until);
+        let until = now.plus(memory.min(MAX_MEMORY)).max(before);
+        self.last.insert(key, Replay { number: id.number, until, reply });
     }
 
-    /// Remembers a message and its answer for so many microseconds.
-    pub(super) fn remember(&mut self, now: Stamp, sender: u64, number: u64, memory: i64, answer: A) {
-        if self.len() >= MANY_SENDERS {
-            self.retain(|seen| !seen.is_spent(now));
+    /// Forgets what nobody asks for any more.
+    pub(super) fn sweep(&mut self, now: Stamp) {
+        self.last.retain(|_, last| last.until > now);
+        self.last.shrink_to(self.last.len() * 2);
+        self.sweep_at = self.last.len() * 2;
+    }
+
+    /// Whether nothing is remembered.
+    pub(super) fn is_spent(&self, now: Stamp) -> bool {
+        self.last.values().all(|last| last.until <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Ask, Grant};
+
+    const fn at(micros: i64) -> Stamp {
+        Stamp::from_micros(micros)
+    }
+
+    fn message(sender: u64, stream: &str, number: u64, previous: u64) -> Message {
+        Message::new("up", MessageId::new(sender, stream, number).after(previous), Ask::new([], Vec::new()))
+    }
+
+    fn reply(micros: i64) -> Reply {
+        Reply::Grant(Grant::all_now(at(micros)))
+    }
+
+    #[test]
+    fn each_stream_has_a_last_message() {
+        let mut replays = Replays::default();
+        replays.remember(at(0), &message(1, "a", 5, 0), 100, reply(7));
+        let recall = |replays: &Replays, now, sender, stream: &str, number, previous| {
+            replays.recall(at(now), &message(sender, stream, number, previous).id).map(<Option<&Reply>>::cloned)
+        };
+        let cases = [
+            ((50, 1, "a", 5, 0), Ok(Some(reply(7)))),
+            ((50, 1, "a", 4, 0), Err(Refused::Outdated)),
+            ((50, 1, "a", 6, 0), Ok(None)),
+            ((50, 1, "a", 6, 5), Ok(None)),
+            ((50, 1, "a", 6, 4), Err(Refused::Duplicate)),
+            ((50, 1, "b", 4, 3), Ok(None)),
+            ((50, 2, "a", 4, 3), Ok(None)),
+            ((100, 1, "a", 4, 3), Ok(None)),
+            ((50, NOBODY, "a", 4, 3), Ok(None)),
+        ];
+        for ((now, sender, stream, number, previous), expected) in cases {
+            assert_eq!(
+                recall(&replays, now, sender, stream, number, previous),
+                expected,
+                "{now} {sender} {stream} {number}"
+            );
         }
-        // Not for less long than the message before: a late copy of that must not act.
-        let before = self.get(sender).map_or(now, |seen| seen.until);
-        self.insert(sender, Seen { number, until: now.plus(memory).max(before), answer });
+        replays.remember(at(50), &message(1, "a", 6, 5), 10, reply(8));
+        assert_eq!(recall(&replays, 99, 1, "a", 5, 0), Err(Refused::Outdated), "not for less long than the one before");
+        replays.remember(at(0), &message(NOBODY, "a", 6, 5), 10, reply(8));
+        assert!(replays.is_spent(at(100)) && !replays.is_spent(at(99)));
+    }
+
+    #[test]
+    fn what_is_forgotten_takes_no_room() {
+        let mut replays = Replays::default();
+        for sender in 1..1_000 {
+            replays.remember(at(i64::try_from(sender).unwrap()), &message(sender, "a", 1, 0), 1, reply(0));
+        }
+        assert!(replays.last.len() <= MANY, "{}", replays.last.len());
     }
 }

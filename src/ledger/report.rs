@@ -1,22 +1,21 @@
-//! What a process tells the store of an upstream's reports, and what the store makes of it.
+//! What a process reports to the store of an upstream's quotas, and what the store makes of it.
 
 use std::time::Duration;
 
-use super::Stamp;
-use super::Term;
+use super::{Stamp, Term};
 
 /// What an upstream reported of the quotas of one log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Lesson {
+pub struct Report {
     /// When the call started. `None`: now. What the upstream counted a window ago or more tells nothing.
     pub started: Option<Stamp>,
     /// How long after its start a call may be sent: those that started later than that had not arrived when the upstream
     /// counted.
     pub late: Duration,
     /// What is left, by term.
-    pub reports: Vec<Report>,
-    /// The call was refused, and nothing was held for it yet: where nothing explains it, the guard is widened. Of calls from
+    pub quotas: Vec<QuotaReport>,
+    /// The call was refused, and nothing was paused for it yet: where nothing explains it, the guard is widened. Of calls from
     /// before it was widened, one alone does so.
     pub refused: bool,
     /// For how long a wider guard lasts, narrowing evenly; at least a microsecond.
@@ -26,7 +25,7 @@ pub struct Lesson {
 /// How much of one term's quota is left, by the upstream's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct QuotaReport {
     /// The term.
     pub term: Term,
     /// For how long the upstream counts a call: the term's span without its guard.
@@ -37,7 +36,7 @@ pub struct Report {
     pub reset: Duration,
 }
 
-impl Report {
+impl QuotaReport {
     /// So many units of a term are left, until it resets; the upstream counts for `window`.
     #[must_use]
     pub const fn new(term: Term, window: Duration, remaining: u32, reset: Duration) -> Self {
@@ -45,12 +44,12 @@ impl Report {
     }
 }
 
-/// What a store made of a lesson.
+/// What a store made of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Learned {
     /// Units that others have used of the term of which they used most.
-    pub foreign: u32,
+    pub outside: u32,
     /// By how many thousandths every span is wider now.
     pub widened: u32,
 }
@@ -58,25 +57,33 @@ pub struct Learned {
 impl Learned {
     /// So many units used by others, and spans wider by so many thousandths.
     #[must_use]
-    pub const fn new(foreign: u32, widened: u32) -> Self {
-        Self { foreign, widened }
+    pub const fn new(outside: u32, widened: u32) -> Self {
+        Self { outside, widened }
     }
 }
 
-/// What a store made of a hold.
+/// What a store made of a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Incident {
-    /// How long nobody sends.
-    pub wait: Duration,
+pub struct Paused {
+    /// The upstream's log time when the store answered.
+    pub now: Stamp,
+    /// Nobody sends before.
+    pub until: Stamp,
     /// This refusal began it: no other was known of.
     pub first: bool,
 }
 
-impl Incident {
-    /// A hold for so long, which this refusal began or only lengthened.
+impl Paused {
+    /// A pause until then, which this refusal began or only lengthened.
     #[must_use]
-    pub const fn new(wait: Duration, first: bool) -> Self {
-        Self { wait, first }
+    pub const fn new(now: Stamp, until: Stamp, first: bool) -> Self {
+        Self { now, until, first }
+    }
+
+    /// How long nobody sends.
+    #[must_use]
+    pub fn wait(&self) -> Duration {
+        self.until.since(self.now)
     }
 }

@@ -10,6 +10,9 @@ use std::time::Duration;
 pub struct Stamp(i64);
 
 impl Stamp {
+    /// No moment: what is said of a period that nobody was counted in.
+    pub(crate) const NEVER: Self = Self(0);
+
     /// The stamp of a number of microseconds since the store's epoch.
     #[must_use]
     pub const fn from_micros(micros: i64) -> Self {

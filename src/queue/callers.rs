@@ -15,22 +15,27 @@ use super::engine::Engine;
 use super::in_flight::micros;
 use super::log_time::LogTime;
 use super::pacing::Rest;
+use super::table::Key;
 use super::waiters::{Slot, Waiter, Wish};
 use crate::config::plan::Registered;
-use crate::config::scope::Digest128;
 use crate::error::Error;
+use crate::ledger::ScopeId;
 use crate::ledger::Term;
-use crate::ledger::{Ask, Cause, Home, Log, Run};
+use crate::ledger::{Ask, Cause, Grant, Log, Message, MessageId, Run, Verdict};
 use crate::queue::process::Process;
 
 /// One queue: a process, a home, and the logs that everybody in it needs a slot in.
 pub(crate) struct Queue {
     pub(super) process: Arc<Process>,
     pub(super) upstream: Arc<str>,
-    pub(super) home: Home,
+    key: Key,
+    /// The stream of its messages.
+    pub(super) stream: Arc<str>,
     pub(super) logs: Arc<[Log]>,
     /// What a call of cost 1 takes of each log.
     pub(super) one: Arc<[u32]>,
+    /// The message of a caller of cost 1 who does not wait.
+    now_or_never: Message,
     pub(super) stale_after: Duration,
     /// Everybody who waits for the upstream.
     pub(super) crowd: Arc<Crowd>,
@@ -54,12 +59,15 @@ pub(crate) struct Patience {
 
 impl Queue {
     /// The queue of the callers of a scope of an upstream.
-    pub(crate) fn new(process: &Arc<Process>, registered: &Registered, scope: Option<Digest128>) -> Self {
+    pub(crate) fn new(process: &Arc<Process>, registered: &Registered, scope: Option<ScopeId>) -> Self {
+        let logs = registered.logs_of(scope);
         Self {
+            now_or_never: now_or_never(&registered.upstream.name, &logs, &registered.one),
             process: Arc::clone(process),
             upstream: Arc::clone(&registered.upstream.name),
-            home: registered.home(scope),
-            logs: Arc::clone(&registered.logs),
+            key: registered.key(scope),
+            stream: scope.map_or_else(|| "".into(), |scope| scope.to_string().into()),
+            logs,
             one: Arc::clone(&registered.one),
             stale_after: registered.stale_after,
             crowd: Arc::clone(&registered.crowd),
@@ -76,16 +84,35 @@ impl Queue {
         if cost == 1 { Arc::clone(&self.one) } else { [cost].into() }
     }
 
-    /// A slot that starts now, where nobody is before the caller and the store has its answer at hand.
-    pub(crate) fn at_hand(&self, cost: u32, now: Instant) -> Option<Slot> {
-        let state = self.lock();
-        if !state.is_quiet(now) {
+    /// A slot that starts now, or how long until there is one, where nobody is before the caller and the store has its answer at
+    /// hand.
+    pub(crate) fn at_hand(&self, cost: u32, now: Instant) -> Option<Result<Slot, Duration>> {
+        if !self.process.answers_at_hand() || !self.lock().is_quiet(now) {
             return None;
         }
         let costs = self.costs(cost);
-        let stamp = self.process.store.at_hand(&self.home, &self.logs, &costs)?;
-        drop(state);
-        Some(Slot { stamp, start: now, costs, excess: Duration::ZERO, sender: self.process.id() })
+        let answer = if cost == 1 {
+            self.process.store.apply(&self.now_or_never).at_hand()
+        } else {
+            self.process.store.apply(&now_or_never(&self.upstream, &self.logs, &costs)).at_hand()
+        };
+        if answer.is_none() {
+            self.process.answers_later();
+        }
+        let grant = answer?.ok()?.grant()?;
+        let answer = grant.answers(1).next()?;
+        match answer.verdict {
+            Verdict::Granted => Some(Ok(Slot {
+                stamp: answer.start,
+                start: now,
+                costs,
+                excess: Duration::ZERO,
+                sender: self.process.id(),
+            })),
+            // Who is paused, or left what is free to others, is told so in the queue.
+            _ if grant.paused.is_some() || answer.start <= grant.now => None,
+            _ => Some(Err(answer.start.since(grant.now))),
+        }
     }
 
     /// Waits for a slot that starts now, for a caller that comes at `joined`.
@@ -156,17 +183,17 @@ impl Queue {
         self.see_to(state);
     }
 
-    /// Whether this is the queue of a home, or of a scope of that upstream.
-    pub(crate) fn belongs_to(&self, home: &Home) -> bool {
-        self.home == *home || self.home.of_upstream().as_ref() == Some(home)
+    /// Whether its callers belong to a scope of an upstream, or to the upstream where no scope is said.
+    pub(crate) fn belongs_to(&self, (upstream, scope): Key) -> bool {
+        self.key.0 == upstream && (scope.is_none() || self.key.1 == scope)
     }
 
     pub(crate) const fn upstream(&self) -> &Arc<str> {
         &self.upstream
     }
 
-    pub(crate) const fn home(&self) -> &Home {
-        &self.home
+    pub(crate) const fn scope(&self) -> Option<ScopeId> {
+        self.key.1
     }
 
     /// Lets go of everybody who waits, and of every slot.
@@ -206,8 +233,9 @@ impl Queue {
 
     /// How long until this queue asks again for a caller that may start `next` from now at the earliest, while the callers of so
     /// many other processes wait.
-    pub(super) fn rest(&self, next: Duration, contenders: u32, now: Instant) -> Duration {
-        self.rest_of(next, contenders, now).length(fastrand::f64())
+    pub(super) fn rest(&self, next: Duration, grant: &Grant, now: Instant) -> Duration {
+        let rest = self.rest_of(next, grant.contenders, now);
+        Rest { horizon: rest.horizon.min(grant.within), ..rest }.length(fastrand::f64())
     }
 
     /// How long until this queue asks again that has just got so many units, while the callers of so many other processes wait.
@@ -231,10 +259,10 @@ impl Queue {
         Rest { next, horizon: self.horizon(), span, turn, answer }
     }
 
-    /// An ask of these logs, with what is known of their time at `now`.
-    pub(super) fn ask_of(&self, sender: u64, number: u64, runs: Vec<Run>, now: Instant) -> Ask {
-        let ask = Ask::new(self.home.clone(), sender, number, Arc::clone(&self.logs), runs);
-        Ask { known: self.time.known(), latest: self.time.latest_before_leap(now), ..ask }
+    /// A message about these logs, with what is known of their time at `now`.
+    pub(super) fn message(&self, id: MessageId, ask: Ask, now: Instant) -> Message {
+        let message = Message::new(Arc::clone(&self.upstream), id, ask);
+        Message { known: self.time.known(), latest: self.time.latest_before_leap(now), ..message }
     }
 
     /// How far ahead slots are booked: further where every answer takes long, else slots would run out meanwhile.
@@ -297,9 +325,15 @@ impl Queue {
     }
 }
 
+/// An ask of one caller of these charges who does not wait.
+fn now_or_never(upstream: &Arc<str>, logs: &Arc<[Log]>, charges: &Arc<[u32]>) -> Message {
+    let run = Run::new(1, Arc::clone(charges)).max_wait(Duration::ZERO);
+    Message::new(Arc::clone(upstream), MessageId::nobodys(), Ask::new(Arc::clone(logs), vec![run]))
+}
+
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("home", &self.home).finish_non_exhaustive()
+        f.debug_struct("Queue").field("upstream", &self.upstream).field("scope", &self.key.1).finish_non_exhaustive()
     }
 }
 

@@ -12,20 +12,19 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::Queue;
 use super::bounds::Exchange;
 use super::engine::Step;
-use super::in_flight::{Message, Reply};
+use super::in_flight::{InFlight, Reply};
 use crate::error::StoreError;
+use crate::ledger::{Ask, MessageId};
+use crate::store::Applied;
 
-type InFlight = Pin<Box<dyn Future<Output = (Reply, Exchange)> + Send>>;
-
-/// Whose asks for nothing are: a store remembers nothing of them.
-const NOBODY: u64 = 0;
+type Sending = Pin<Box<dyn Future<Output = (Reply, Exchange)> + Send>>;
 
 /// The right, and the duty, to drive a queue. There is one at most. Dropped, the duty goes on to a task of its own, with the
 /// message that is under way: a caller that drove and was cancelled leaves no message without its answer.
 pub(super) struct Driver {
     queue: Arc<Queue>,
     number: u64,
-    in_flight: Option<InFlight>,
+    in_flight: Option<Sending>,
     /// In a task already: when that is dropped its runtime is gone, and nothing can be spawned.
     in_task: bool,
     done: bool,
@@ -214,7 +213,7 @@ impl Drop for Driver {
 }
 
 /// A message on its way, on the store's own time: it outlives the caller that sent it.
-fn send(queue: Arc<Queue>, message: Arc<Message>) -> InFlight {
+fn send(queue: Arc<Queue>, message: Arc<InFlight>) -> Sending {
     Box::pin(async move {
         for _ in 0..queue.time.missing_exchanges(queue.fine()) {
             let sent = Instant::now();
@@ -223,10 +222,7 @@ fn send(queue: Arc<Queue>, message: Arc<Message>) -> InFlight {
             }
         }
         let sent = Instant::now();
-        let reply = match &*message {
-            Message::Ask(ask, _) => queue.process.store.book(ask).await.map(Some),
-            Message::HandBack(hand_back) => queue.process.store.hand_back(hand_back).await.map(|()| None),
-        };
+        let reply = grant_of(queue.process.store.apply(&message.message).await);
         (reply, Exchange { sent, arrived: Instant::now() })
     })
 }
@@ -234,8 +230,14 @@ fn send(queue: Arc<Queue>, message: Arc<Message>) -> InFlight {
 /// An exchange for the sake of the store's clock alone: an ask of nobody for nothing.
 async fn learn_the_time(queue: &Queue) -> Result<(), StoreError> {
     let sent = Instant::now();
-    let ask = queue.ask_of(NOBODY, 0, Vec::new(), sent);
-    let grant = queue.process.store.book(&ask).await?;
+    let ask = Ask::new(Arc::clone(&queue.logs), Vec::new());
+    let message = queue.message(MessageId::nobodys(), ask, sent);
+    let grant = grant_of(queue.process.store.apply(&message).await)?;
     queue.time.exchanged(Exchange { sent, arrived: Instant::now() }, grant.now, queue.fine());
     Ok(())
+}
+
+/// The answer to an ask.
+fn grant_of(answer: Applied) -> Reply {
+    answer?.grant().ok_or_else(StoreError::senseless)
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Queue;
-use super::in_flight::Message;
+use super::in_flight::InFlight;
 use super::resend::{MEMORY, PATIENCE, Silence};
 use super::waiters::{Slot, Waiter, Waiters, Wish};
 use crate::error::Error;
-use crate::ledger::Cause;
+use crate::ledger::{Cause, Stamp};
 
 /// Everything that changes about a queue.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Engine {
     /// Slots that nobody here wants.
     pub(super) surplus: Vec<Slot>,
     /// The message that the store has not answered yet. It stays the same until then, however often it is sent.
-    pub(super) unanswered: Option<Arc<Message>>,
+    pub(super) unanswered: Option<Arc<InFlight>>,
     pub(super) silence: Option<Silence>,
     driven: bool,
     /// Which driver drives: one that was given up on, and comes back, finds another number here.
@@ -30,6 +30,8 @@ pub(super) struct Engine {
     pub(super) closed: bool,
     /// The number of the last message that the store is known to remember; zero where none is known.
     pub(super) previous: u64,
+    /// In which period the store counted this queue among those whose callers wait, for each scope.
+    pub(super) counted: Vec<Stamp>,
     /// The store has callers of this queue on record as waiting.
     pub(super) on_record: bool,
     /// Nobody sends before this, and why.
@@ -50,7 +52,7 @@ pub(super) struct Engine {
 
 /// What the driver does next.
 pub(super) struct Step {
-    pub(super) send: Option<Arc<Message>>,
+    pub(super) send: Option<Arc<InFlight>>,
     /// When there is more to do, if the store does not answer first.
     pub(super) wake: Option<Instant>,
     /// There is nothing to do: the duty to drive has ended.
@@ -92,7 +94,7 @@ impl Engine {
 
     /// Whether slots are on their way back, or about to be: they make room that the last answer knew nothing of.
     fn hands_back(&self) -> bool {
-        !self.surplus.is_empty() || self.unanswered.as_deref().is_some_and(Message::hands_back)
+        !self.surplus.is_empty() || self.unanswered.as_deref().is_some_and(InFlight::hands_back)
     }
 
     /// Takes a caller out; the slots go to those behind it. Says whether it was there.

@@ -12,64 +12,45 @@ use super::resend::Silence;
 use super::waiters::{Slot, Waiter, Wish};
 use crate::error::{Error, StoreError};
 use crate::ledger::Term;
-use crate::ledger::{Answer, Ask, Grant, HandBack, MAX_CALLERS, MAX_UNITS, Run, Slots};
+use crate::ledger::{Answer, Ask, Body, Grant, MAX_CALLERS, MAX_UNITS, Message, Run, Slots, Verdict};
 
 /// How long a queue rests that cannot use what it was granted: asked for again at once it would be granted again.
 const UNUSED_PAUSE: Duration = Duration::from_millis(5);
 
 /// One of the queue's numbered stream.
 #[derive(Debug)]
-pub(super) enum Message {
-    /// With the tickets of the callers asked for.
-    Ask(Ask, Vec<u64>),
-    HandBack(HandBack),
+pub(super) struct InFlight {
+    pub(super) message: Message,
+    /// Of the callers asked for.
+    tickets: Vec<u64>,
 }
 
-impl Message {
+impl InFlight {
     /// The same to be sent again: by then it may be later than what it said that log time was at the latest.
     fn again(self: &Arc<Self>) -> Arc<Self> {
-        match &**self {
-            Self::Ask(ask, tickets) if ask.latest.is_some() => {
-                Arc::new(Self::Ask(Ask { latest: None, ..ask.clone() }, tickets.clone()))
-            }
-            _ => Arc::clone(self),
+        if self.message.latest.is_none() {
+            return Arc::clone(self);
         }
+        let message = Message { latest: None, ..self.message.clone() };
+        Arc::new(Self { message, tickets: self.tickets.clone() })
     }
 
-    /// The name that it is sent under.
-    const fn sender(&self) -> u64 {
-        match self {
-            Self::Ask(ask, _) => ask.sender,
-            Self::HandBack(hand_back) => hand_back.sender,
-        }
-    }
-
-    /// Its number, where the store remembers it by this answer: what changes nothing need not be remembered.
-    fn remembered(&self, grant: Option<&Grant>) -> Option<u64> {
-        match self {
-            Self::Ask(ask, tickets) => {
-                let acted = !ask.back.is_empty() || grant.is_some_and(|grant| grant.leaves_traces(tickets.len()));
-                acted.then_some(ask.number)
-            }
-            Self::HandBack(hand_back) => Some(hand_back.number),
-        }
+    fn ask(&self) -> Option<&Ask> {
+        if let Body::Ask(ask) = &self.message.body { Some(ask) } else { None }
     }
 
     /// Whether slots are on their way back with it.
     pub(super) fn hands_back(&self) -> bool {
-        match self {
-            Self::Ask(ask, _) => !ask.back.is_empty(),
-            Self::HandBack(_) => true,
-        }
+        self.ask().is_some_and(|ask| !ask.back.is_empty())
     }
 }
 
 /// The store's answer to a message.
-pub(super) type Reply = Result<Option<Grant>, StoreError>;
+pub(super) type Reply = Result<Grant, StoreError>;
 
 impl Engine {
     /// The message to send now, and where there is none, when there may be.
-    pub(super) fn next_message(&mut self, queue: &Queue, now: Instant) -> (Option<Arc<Message>>, Option<Instant>) {
+    pub(super) fn next_message(&mut self, queue: &Queue, now: Instant) -> (Option<Arc<InFlight>>, Option<Instant>) {
         if let Some(unanswered) = &self.unanswered {
             return match self.silence.as_ref().and_then(Silence::retry_at) {
                 Some(at) if at > now => (None, Some(at)),
@@ -86,7 +67,8 @@ impl Engine {
         let id = queue.process.id();
         self.surplus.retain(|slot| slot.sender == id);
         let message = if !self.surplus.is_empty() && (self.unknown || !self.waiters.has_unslotted()) {
-            self.hand_back(queue)
+            let back = self.take_surplus(queue);
+            self.message(queue, Vec::new(), Ask::hand_back(Arc::clone(&queue.logs), back), now)
         } else if self.waiters.has_unslotted() {
             if let Some(at) = self.ask_at.filter(|&at| at > now && self.surplus.is_empty()) {
                 return (None, Some(at));
@@ -94,7 +76,7 @@ impl Engine {
             self.ask(queue, now)
         } else if self.on_record {
             // Nobody waits any more: an empty ask takes the queue off the record, and its claim with it.
-            Message::Ask(self.new_ask(queue, Vec::new(), now), Vec::new())
+            self.message(queue, Vec::new(), Ask::new(Arc::clone(&queue.logs), Vec::new()), now)
         } else {
             return (None, None);
         };
@@ -111,22 +93,14 @@ impl Engine {
         for slot in self.surplus.drain(..self.surplus.len().min(most)) {
             tracing::debug!(upstream = &*queue.upstream, "slot handed back");
             match slots.last_mut() {
-                Some(last) if last.start == slot.stamp && last.costs == slot.costs => last.count += 1,
+                Some(last) if last.start == slot.stamp && last.charges == slot.costs => last.count += 1,
                 _ => slots.push(Slots::new(1, slot.stamp, slot.costs)),
             }
         }
         slots
     }
 
-    fn hand_back(&mut self, queue: &Queue) -> Message {
-        let slots = self.take_surplus(queue);
-        let number = queue.process.next_number();
-        let (home, logs) = (queue.home.clone(), Arc::clone(&queue.logs));
-        let message = HandBack::new(home, queue.process.id(), number, logs, slots);
-        Message::HandBack(HandBack { previous: self.previous, ..message })
-    }
-
-    fn ask(&mut self, queue: &Queue, now: Instant) -> Message {
+    fn ask(&mut self, queue: &Queue, now: Instant) -> InFlight {
         let mut runs: Vec<Run> = Vec::new();
         let mut tickets = Vec::new();
         let mut units = 0;
@@ -140,7 +114,7 @@ impl Engine {
             let max_wait = waiter.deadline(now).map(|deadline| deadline.saturating_duration_since(now));
             let max_wait = max_wait.filter(|&wait| wait < queue.process.horizon);
             match runs.last_mut() {
-                Some(run) if run.costs == waiter.costs && run.max_wait == max_wait => run.callers += 1,
+                Some(run) if run.charges == waiter.costs && run.max_wait == max_wait => run.callers += 1,
                 _ => {
                     let mut run = Run::new(1, Arc::clone(&waiter.costs));
                     run.max_wait = max_wait;
@@ -148,16 +122,18 @@ impl Engine {
                 }
             }
         }
-        let mut ask = self.new_ask(queue, runs, now);
+        let mut ask = Ask::new(Arc::clone(&queue.logs), runs);
         (ask.ahead, ask.back) = (queue.ahead(now), self.take_surplus(queue));
-        let large = queue.logs.len() > 1 || ask.runs.first().is_some_and(|run| run.costs.iter().any(|&cost| cost > 1));
+        let large =
+            queue.logs.len() > 1 || ask.runs.first().is_some_and(|run| run.charges.iter().any(|&units| units > 1));
         ask.insist = large && tickets.first().is_some_and(|&first| self.put_off == Some(first));
-        Message::Ask(ask, tickets)
+        self.message(queue, tickets, ask, now)
     }
 
-    fn new_ask(&self, queue: &Queue, runs: Vec<Run>, now: Instant) -> Ask {
-        let (sender, number) = (queue.process.id(), queue.process.next_number());
-        Ask { previous: self.previous, horizon: queue.horizon(), ..queue.ask_of(sender, number, runs, now) }
+    fn message(&self, queue: &Queue, tickets: Vec<u64>, ask: Ask, now: Instant) -> InFlight {
+        let id = queue.process.next_message(Arc::clone(&queue.stream)).after(self.previous);
+        let ask = Ask { horizon: queue.horizon(), counted: self.counted.clone(), ..ask };
+        InFlight { message: queue.message(id, ask, now), tickets }
     }
 
     /// Takes the store's answer to the message under way.
@@ -172,44 +148,52 @@ impl Engine {
                 self.waiters.drop_hopeless(now, |waiter, _| at_once(waiter).then(|| unavailable.clone()));
             }
             reply => {
-                let message = self.unanswered.take();
+                let sent = self.unanswered.take();
                 self.silence = None;
-                match (&reply, &message) {
-                    (Err(_), Some(message)) => self.disown(message.sender(), queue),
-                    (Ok(grant), Some(message)) => self.previous = message.remembered(grant.as_ref()).unwrap_or(0),
-                    _ => {}
-                }
-                if matches!(message.as_deref(), Some(Message::HandBack(_))) {
-                    // There is room now that the last answer knew nothing of.
-                    (self.ask_at, self.next_slot) = (None, None);
-                    if std::mem::take(&mut self.unknown) {
-                        self.wait_out_hold(queue, now);
-                    }
-                }
-                if let (Ok(Some(grant)), Some(Message::Ask(ask, tickets))) = (reply, message.as_deref()) {
-                    self.granted(&grant, ask, tickets, queue, now, exchange);
-                    self.hand_out(queue, now);
+                let Some(sent) = sent else { return };
+                let Ok(grant) = reply else {
+                    self.disown(sent.message.id.sender, queue);
+                    return;
+                };
+                self.previous = if grant.remembered { sent.message.id.number } else { 0 };
+                if let Some(ask) = sent.ask() {
+                    self.answered(&grant, &sent, ask, queue, now, exchange);
                 }
             }
         }
     }
 
-    fn granted(&mut self, grant: &Grant, ask: &Ask, tickets: &[u64], queue: &Queue, now: Instant, exchange: Exchange) {
+    fn answered(&mut self, grant: &Grant, sent: &InFlight, ask: &Ask, queue: &Queue, now: Instant, exchange: Exchange) {
+        self.counted.clone_from(&grant.counted);
+        if ask.runs.is_empty() {
+            // There is room now that the last answer knew nothing of.
+            (self.on_record, self.ask_at, self.next_slot) = (false, None, None);
+            if std::mem::take(&mut self.unknown) {
+                self.wait_out_hold(queue, now);
+            }
+        } else {
+            self.granted(grant, sent, ask, queue, now, exchange);
+            self.hand_out(queue, now);
+        }
+    }
+
+    fn granted(&mut self, grant: &Grant, sent: &InFlight, ask: &Ask, queue: &Queue, now: Instant, exchange: Exchange) {
         let Some(placing) = queue.time.exchanged(exchange, grant.now, queue.fine()) else {
-            self.leapt(grant, ask, queue, now);
+            self.leapt(grant, sent, ask, queue, now);
             return;
         };
         let from_now = |stamp| placing.place(stamp).saturating_duration_since(now);
-        let (mut slots, mut refused) = (Vec::new(), Vec::new());
+        let (mut slots, mut refused, sender) = (Vec::new(), Vec::new(), sent.message.id.sender);
+        let tickets = &sent.tickets;
         for (&ticket, (costs, answer)) in tickets.iter().zip(answers(ask, grant)) {
-            if answer.granted {
-                let (stamp, costs, sender) = (answer.start, Arc::clone(costs), ask.sender);
+            if answer.verdict == Verdict::Granted {
+                let (stamp, costs, sender) = (answer.start, Arc::clone(costs), sender);
                 slots.push(Slot { stamp, start: placing.place(stamp), costs, excess: placing.excess, sender });
-            } else if !answer.waits {
+            } else if answer.verdict == Verdict::Refused {
                 refused.push((ticket, from_now(answer.start)));
             }
         }
-        if let Some((until, cause)) = grant.held {
+        if let Some((until, cause)) = grant.paused {
             self.withhold(now + from_now(until), cause, queue, now);
         }
         // Held by this process, and the store does not know yet.
@@ -223,7 +207,7 @@ impl Engine {
         self.surplus.extend(unwanted);
         if !refused.is_empty() {
             // What is free now and yet refused was left for other processes: they come first.
-            let turn = queue.rest(Duration::ZERO, grant.contenders, now);
+            let turn = queue.rest(Duration::ZERO, grant, now);
             let when = |retry_after: Duration| if retry_after.is_zero() { turn } else { retry_after };
             let refused = refused.into_iter().map(|(ticket, at)| (ticket, queue.throttled(when(at)))).collect();
             self.waiters.refuse(refused, now);
@@ -233,8 +217,10 @@ impl Engine {
             let wait = from_now(until);
             tracing::debug!(upstream = &*queue.upstream, callers = self.waiters.len(), ?wait, "waiting");
         }
-        self.on_record = (grant.answered() as usize) < tickets.len();
-        self.put_off = tickets.get(grant.before_waiting() as usize).copied();
+        self.on_record = grant.answered(ask.callers()) < ask.callers();
+        let before_waiting = grant.answers(ask.callers()).take_while(|answer| answer.verdict != Verdict::Waits);
+        let before_waiting: u32 = before_waiting.map(|answer| answer.callers).sum();
+        self.put_off = tickets.get(before_waiting as usize).copied();
         (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
         if grant.contenders > 0 && units > 0 {
             self.rest_until = Some(now + queue.rest_after(units, grant.contenders, now));
@@ -243,7 +229,7 @@ impl Engine {
         if self.on_record {
             let next = from_now(grant.next);
             self.next_slot = Some(now + next);
-            self.ask_at = Some(now + queue.rest(next, grant.contenders, now));
+            self.ask_at = Some(now + queue.rest(next, grant, now));
             self.refuse_late(queue, now);
         }
         self.unknown = withheld;
@@ -253,10 +239,11 @@ impl Engine {
     }
 
     /// The store's clock has leapt ahead: what it granted by that goes back, and the next ask tells it.
-    fn leapt(&mut self, grant: &Grant, ask: &Ask, queue: &Queue, now: Instant) {
+    fn leapt(&mut self, grant: &Grant, sent: &InFlight, ask: &Ask, queue: &Queue, now: Instant) {
+        let sender = sent.message.id.sender;
         tracing::debug!(upstream = &*queue.upstream, "store clock leapt ahead");
-        for (costs, answer) in answers(ask, grant).filter(|(_, answer)| answer.granted) {
-            let (stamp, costs, sender) = (answer.start, Arc::clone(costs), ask.sender);
+        for (costs, answer) in answers(ask, grant).filter(|(_, answer)| answer.verdict == Verdict::Granted) {
+            let (stamp, costs, sender) = (answer.start, Arc::clone(costs), sender);
             self.surplus.push(Slot { stamp, start: now, costs, excess: Duration::ZERO, sender });
         }
         self.on_record = !ask.runs.is_empty();
@@ -303,8 +290,8 @@ impl Engine {
 
 /// The callers of an ask that have an answer, with what each takes of each log, in their order.
 fn answers<'a>(ask: &'a Ask, grant: &'a Grant) -> impl Iterator<Item = (&'a Arc<[u32]>, Answer)> {
-    let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.costs, run.callers as usize));
-    let answers = grant.answers.iter().flat_map(|answer| std::iter::repeat_n(*answer, answer.callers as usize));
+    let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.charges, run.callers as usize));
+    let answers = grant.answers(ask.callers()).flat_map(|answer| std::iter::repeat_n(answer, answer.callers as usize));
     costs.zip(answers)
 }
 

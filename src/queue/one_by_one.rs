@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedMutexGuard};
 
-use crate::ledger::Home;
+use super::table::Key;
 
 /// Who may send a message about a home now.
 #[derive(Debug, Default)]
-pub(crate) struct OneByOne(Mutex<HashMap<Home, Arc<Door>>>);
+pub(crate) struct OneByOne(Mutex<HashMap<Key, Arc<Door>>>);
 
 #[derive(Debug, Default)]
 struct Door {
@@ -22,15 +22,15 @@ struct Door {
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     doors: &'a OneByOne,
-    home: &'a Home,
+    home: Key,
     door: Arc<Door>,
     guard: Option<OwnedMutexGuard<()>>,
 }
 
 impl OneByOne {
     /// Waits until nobody else sends messages about a home.
-    pub(crate) async fn turn<'a>(&'a self, home: &'a Home) -> Turn<'a> {
-        let door = Arc::clone(self.lock().entry(home.clone()).or_default());
+    pub(crate) async fn turn<'a>(&'a self, home: Key) -> Turn<'a> {
+        let door = Arc::clone(self.lock().entry(home).or_default());
         let mut turn = Turn { doors: self, home, door, guard: None };
         let lock = Arc::clone(&turn.door.turn);
         turn.guard = Arc::clone(&lock).try_lock_owned().ok();
@@ -41,7 +41,7 @@ impl OneByOne {
         turn
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Home, Arc<Door>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Door>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -59,7 +59,7 @@ impl Drop for Turn<'_> {
         let mut doors = self.doors.lock();
         // The map's own, and this one.
         if Arc::strong_count(&self.door) == 2 {
-            doors.remove(self.home);
+            doors.remove(&self.home);
         }
     }
 }
@@ -76,14 +76,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_has_the_turn_of_a_home_and_hears_of_the_next() {
-        let (doors, home, other) = (OneByOne::default(), Home::new("up", None), Home::new("other", None));
-        let first = doors.turn(&home).await;
-        assert!(timeout(SHORT, doors.turn(&other)).await.is_ok(), "each home has its own");
+        let (doors, home, other) = (OneByOne::default(), (0, None), (1, None));
+        let first = doors.turn(home).await;
+        assert!(timeout(SHORT, doors.turn(other)).await.is_ok(), "each home has its own");
         assert!(timeout(SHORT, first.wanted()).await.is_err());
-        assert!(timeout(SHORT, doors.turn(&home)).await.is_err());
+        assert!(timeout(SHORT, doors.turn(home)).await.is_err());
         assert!(timeout(SHORT, first.wanted()).await.is_ok());
         drop(first);
-        drop(doors.turn(&home).await);
+        drop(doors.turn(home).await);
         assert!(doors.lock().is_empty(), "nothing is kept");
     }
 }

@@ -1,7 +1,7 @@
 //! What all queues of one process share: the store, and the process's name there.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::StoreError;
@@ -19,6 +19,8 @@ pub(crate) struct Process {
     id: AtomicU64,
     pub(crate) horizon: Duration,
     numbers: AtomicU64,
+    /// Whether the store answers before it is waited for, as far as is known.
+    at_hand: AtomicBool,
     /// When it began, by the machine's own clock.
     epoch: std::time::Instant,
 }
@@ -31,7 +33,7 @@ impl Process {
     /// When the operating system gives no randomness.
     pub(crate) fn new(store: Arc<dyn Store>, horizon: Duration) -> Result<Self, getrandom::Error> {
         let (id, numbers) = (AtomicU64::new(getrandom::u64()?), AtomicU64::new(0));
-        Ok(Self { store, id, horizon, numbers, epoch: std::time::Instant::now() })
+        Ok(Self { store, id, horizon, numbers, at_hand: AtomicBool::new(true), epoch: std::time::Instant::now() })
     }
 
     /// What the store calls it.
@@ -48,7 +50,7 @@ impl Process {
         }
     }
 
-    /// The number of the next message; they ascend for every home.
+    /// The number of the next message; they ascend in every stream.
     ///
     /// By steps that differ between two clones: they have the same memory and the same randomness, but seldom the same nanosecond.
     pub(crate) fn next_number(&self) -> u64 {
@@ -59,16 +61,26 @@ impl Process {
     }
 
     /// The message to send in place of one that the store refused because of its name.
-    pub(crate) fn renamed(&self, refused: MessageId, error: &StoreError) -> Option<MessageId> {
+    pub(crate) fn renamed(&self, refused: &MessageId, error: &StoreError) -> Option<MessageId> {
         error.wants_another_name().then(|| {
             self.rename(refused.sender);
-            self.next_message()
+            self.next_message(Arc::clone(&refused.stream))
         })
     }
 
-    /// The next message about what an upstream told. Of one home they are sent one after another.
-    pub(crate) fn next_message(&self) -> MessageId {
-        MessageId::new(self.id(), self.next_number())
+    /// The next message of a stream, whose last one is answered.
+    pub(crate) fn next_message(&self, stream: Arc<str>) -> MessageId {
+        MessageId::new(self.id(), stream, self.next_number())
+    }
+
+    /// Whether the store may have its answers at hand.
+    pub(crate) fn answers_at_hand(&self) -> bool {
+        self.at_hand.load(Ordering::Relaxed)
+    }
+
+    /// The store has to be waited for.
+    pub(crate) fn answers_later(&self) {
+        self.at_hand.store(false, Ordering::Relaxed);
     }
 }
 

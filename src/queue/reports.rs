@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::table::Key;
 use crate::config::limit::Limit;
 use crate::config::upstream::Upstream;
 use crate::feedback::{Feedback, Quota, Refusal, Unit};
-use crate::ledger::{Home, Lesson, Report};
+use crate::ledger::{QuotaReport, Report};
 
 /// A wider guard lasts so many windows, within bounds.
 const WINDOWS: u32 = 100;
@@ -21,7 +22,7 @@ pub(crate) fn memory(upstream: &Upstream) -> Duration {
 }
 
 /// What a response reports of our limits: none where it was refused for anything but a quota of ours.
-pub(crate) fn reports(limits: &[Limit], feedback: &Feedback) -> Vec<Report> {
+pub(crate) fn reports(limits: &[Limit], feedback: &Feedback) -> Vec<QuotaReport> {
     if !matches!(feedback.refusal(), None | Some(Refusal::Quota)) {
         return Vec::new();
     }
@@ -33,7 +34,7 @@ pub(crate) fn reports(limits: &[Limit], feedback: &Feedback) -> Vec<Report> {
         let reset = quota.reset_within().unwrap_or(span);
         // What comes back only much later is a longer limit's, which we do not know.
         let ours = quota.window().is_some() || reset <= 2 * span + Duration::from_secs(1);
-        ours.then(|| Report::new(term, limit.window(), u32::try_from(remaining).unwrap_or(u32::MAX), reset))
+        ours.then(|| QuotaReport::new(term, limit.window(), u32::try_from(remaining).unwrap_or(u32::MAX), reset))
     };
     let of_calls = |quota: &&Quota| quota.unit() == Unit::Calls && quota.limit() != Some(0);
     feedback.quotas().iter().filter(of_calls).filter_map(report).collect()
@@ -54,43 +55,43 @@ fn limit_of<'a>(limits: &'a [Limit], quota: &Quota) -> Option<&'a Limit> {
 
 /// The lessons of one process on their way to the store: for each home one, and the newest that waits behind it.
 #[derive(Debug, Default)]
-pub(crate) struct Lessons(Mutex<HashMap<Home, Option<Lesson>>>);
+pub(crate) struct Lessons(Mutex<HashMap<Key, Option<Report>>>);
 
 /// The right to tell the store the lessons of a home, one after another.
 #[derive(Debug)]
 pub(crate) struct Telling<'a> {
     lessons: &'a Lessons,
-    home: &'a Home,
+    home: Key,
     ended: bool,
 }
 
 impl Lessons {
     /// Takes a lesson in. Where somebody tells another at present, it is told after that, unless a newer one comes.
-    pub(crate) fn begin<'a>(&'a self, home: &'a Home, lesson: Lesson) -> Option<(Telling<'a>, Lesson)> {
+    pub(crate) fn begin<'a>(&'a self, home: Key, lesson: Report) -> Option<(Telling<'a>, Report)> {
         let mut lessons = self.lock();
-        match lessons.get_mut(home) {
+        match lessons.get_mut(&home) {
             Some(Some(waiting)) => *waiting = newer(waiting.clone(), lesson),
             Some(waiting) => *waiting = Some(lesson),
             None => {
-                lessons.insert(home.clone(), None);
+                lessons.insert(home, None);
                 return Some((Telling { lessons: self, home, ended: false }, lesson));
             }
         }
         None
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Home, Option<Lesson>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Option<Report>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Telling<'_> {
     /// The lesson to tell next, if one has come meanwhile; else the right has ended.
-    pub(crate) fn next(&mut self) -> Option<Lesson> {
+    pub(crate) fn next(&mut self) -> Option<Report> {
         let mut lessons = self.lessons.lock();
-        let next = lessons.get_mut(self.home).and_then(Option::take);
+        let next = lessons.get_mut(&self.home).and_then(Option::take);
         if next.is_none() {
-            lessons.remove(self.home);
+            lessons.remove(&self.home);
             self.ended = true;
         }
         next
@@ -100,23 +101,23 @@ impl Telling<'_> {
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.lessons.lock().remove(self.home);
+            self.lessons.lock().remove(&self.home);
         }
     }
 }
 
 /// Of two lessons the one of the later call, or the only one that reports anything; a refusal is not forgotten. One that says
 /// no start is of now.
-fn newer(one: Lesson, other: Lesson) -> Lesson {
+fn newer(one: Report, other: Report) -> Report {
     let refused = one.refused || other.refused;
     let is_later = match (one.started, other.started) {
         (_, None) => false,
         (None, _) => true,
         (Some(one), Some(other)) => one > other,
     };
-    let silent = [&one, &other].map(|lesson| lesson.reports.is_empty());
+    let silent = [&one, &other].map(|lesson| lesson.quotas.is_empty());
     let keeps_one = if silent[0] == silent[1] { is_later } else { silent[1] };
-    Lesson { refused, ..if keeps_one { one } else { other } }
+    Report { refused, ..if keeps_one { one } else { other } }
 }
 
 #[cfg(test)]
@@ -175,31 +176,36 @@ mod tests {
 
     #[test]
     fn one_lesson_is_told_at_a_time_and_the_newest_waits() {
-        let (lessons, home) = (Lessons::default(), Home::new("up", None));
-        let lesson = |at, refused| Lesson { started: Some(Stamp::from_micros(at)), refused, ..Lesson::default() };
-        let (mut telling, first) = lessons.begin(&home, lesson(1, false)).unwrap();
+        let (lessons, home) = (Lessons::default(), (0, None));
+        let lesson = |at, refused| Report { started: Some(Stamp::from_micros(at)), refused, ..Report::default() };
+        let (mut telling, first) = lessons.begin(home, lesson(1, false)).unwrap();
         assert_eq!(first, lesson(1, false));
         for (at, refused) in [(3, true), (5, false), (4, false)] {
-            assert!(lessons.begin(&home, lesson(at, refused)).is_none());
+            assert!(lessons.begin(home, lesson(at, refused)).is_none());
         }
         assert_eq!(telling.next(), Some(lesson(5, true)));
-        assert!(lessons.begin(&Home::new("other", None), lesson(1, false)).is_some());
+        assert!(lessons.begin((1, None), lesson(1, false)).is_some());
         assert_eq!(telling.next(), None);
-        let again = lessons.begin(&home, lesson(6, false)).unwrap();
+        let again = lessons.begin(home, lesson(6, false)).unwrap();
         drop(telling);
-        assert!(lessons.begin(&home, lesson(7, false)).is_none(), "the right of who comes later is its own");
+        assert!(lessons.begin(home, lesson(7, false)).is_none(), "the right of who comes later is its own");
         drop(again);
-        assert!(lessons.begin(&home, lesson(8, false)).is_some(), "a task that was dropped leaves nobody waiting");
+        assert!(lessons.begin(home, lesson(8, false)).is_some(), "a task that was dropped leaves nobody waiting");
     }
 
     #[test]
     fn of_two_lessons_the_later_call_counts_and_no_report_is_lost_to_a_refusal_without_any() {
-        let report = |left| Report::new(Limit::per_second(9).window_term(), secs(1), left, secs(1));
+        let report = |left| QuotaReport::new(Limit::per_second(9).window_term(), secs(1), left, secs(1));
         let lesson = |at: Option<i64>, left: Option<u32>| {
             let reports = left.map(report).into_iter().collect();
-            Lesson { started: at.map(Stamp::from_micros), reports, refused: left.is_none(), ..Lesson::default() }
+            Report {
+                started: at.map(Stamp::from_micros),
+                quotas: reports,
+                refused: left.is_none(),
+                ..Report::default()
+            }
         };
-        let left = |lesson: &Lesson| lesson.reports.first().map(|report| report.remaining);
+        let left = |lesson: &Report| lesson.quotas.first().map(|report| report.remaining);
         let cases = [
             ((Some(1), Some(8)), (Some(2), Some(7)), Some(7)),
             ((Some(2), Some(8)), (Some(1), Some(7)), Some(8)),

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::config::scope::Digest128;
 use crate::error::Error;
+use crate::ledger::Cause;
+use crate::ledger::ScopeId;
 use crate::ledger::micros;
-use crate::ledger::{Cause, Home};
 use crate::queue::Queue;
 use crate::store::turns::Turns;
 
@@ -24,7 +24,7 @@ const FEW: usize = 1_024;
 const PARTS: usize = 16;
 
 /// Whose queue: of an upstream, by its place among those registered, and a scope.
-pub(crate) type Key = (usize, Option<Digest128>);
+pub(crate) type Key = (usize, Option<ScopeId>);
 
 /// Finds the queue of a home. Where there are many, those that nobody has used for a while are forgotten, as calls of others come.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Queues {
     }
 
     fn part(&self, (upstream, scope): Key) -> MutexGuard<'_, Map> {
-        lock(&self.parts[scope.map_or(upstream, |scope| scope.first_byte().into()) % PARTS])
+        lock(&self.parts[scope.map_or(upstream, |scope| usize::from(scope.first_bits())) % PARTS])
     }
 
     fn all(&self, which: impl Fn(&Queue) -> bool) -> Vec<Arc<Queue>> {
@@ -103,8 +103,8 @@ impl Queues {
     }
 
     /// Lets nobody of this process send to a home, or to any scope of an upstream, for a while.
-    pub(crate) fn withhold(&self, home: &Home, wait: Duration, cause: Cause) {
-        for queue in self.all(|queue| queue.belongs_to(home)) {
+    pub(crate) fn withhold(&self, whom: Key, wait: Duration, cause: Cause) {
+        for queue in self.all(|queue| queue.belongs_to(whom)) {
             queue.withhold(wait, cause);
         }
     }
@@ -164,7 +164,7 @@ mod tests {
         let process = Arc::new(Process::new(Arc::new(MemoryStore::new()), Duration::from_millis(250)).unwrap());
         let up = Registered::new(0, Upstream::new("up").limit(Limit::per_second(1))).unwrap();
         let get = move |scope: u32, queues: &Queues, now| {
-            let scope = Some(Digest128::of(&scope.to_be_bytes()));
+            let scope = Some(ScopeId::of(&scope.to_be_bytes()));
             queues.get(up.key(scope), now, || Queue::new(&process, &up, scope)).unwrap()
         };
         (Queues::default(), get)

@@ -12,9 +12,20 @@ pub(crate) struct Turns {
     next: AtomicUsize,
 }
 
+impl Default for Turns {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Turns {
     pub(crate) const fn new() -> Self {
         Self { due: AtomicI64::new(i64::MIN), next: AtomicUsize::new(0) }
+    }
+
+    /// Whether it is time to sweep the next part, for whoever asks; mostly it is not.
+    pub(crate) fn is_due(&self, now: i64) -> bool {
+        self.next(now, 1).is_some()
     }
 
     /// The part to be swept at `now`, in microseconds, by whoever asks; mostly none.

@@ -1,0 +1,46 @@
+//! What a call is charged: units of some logs.
+
+use std::sync::Arc;
+
+use super::{ScopeId, Term};
+
+/// A log that a call is charged in: the start times of one upstream, scope and unit, and the terms that it obeys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Log {
+    /// Who shares it. `None`: everybody who calls the upstream.
+    pub scope: Option<ScopeId>,
+    /// What it counts, `calls` by default: letters, digits, `-` and `_`.
+    pub unit: Arc<str>,
+    /// All of them hold at once; at least one.
+    pub terms: Arc<[Term]>,
+}
+
+impl Log {
+    /// A log of the whole upstream, that obeys all of `terms`.
+    #[must_use]
+    pub fn new(unit: impl Into<Arc<str>>, terms: impl Into<Arc<[Term]>>) -> Self {
+        Self { scope: None, unit: unit.into(), terms: terms.into() }
+    }
+
+    /// The same log of a scope.
+    #[must_use]
+    pub fn of(self, scope: Option<ScopeId>) -> Self {
+        Self { scope, ..self }
+    }
+
+    /// For how long an entry of this log counts, in microseconds.
+    pub(crate) fn retention(&self) -> i64 {
+        self.terms.iter().map(|term| term.span).max().unwrap_or(0)
+    }
+
+    /// The most units that can ever start at once.
+    pub(crate) fn largest_charge(&self) -> u32 {
+        self.terms.iter().map(|term| term.quota).min().unwrap_or(0)
+    }
+
+    /// The most entries that can ever count at once.
+    pub(crate) fn largest_quota(&self) -> u32 {
+        self.terms.iter().map(|term| term.quota).max().unwrap_or(0)
+    }
+}

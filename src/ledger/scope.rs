@@ -1,0 +1,109 @@
+//! What a store keeps of one scope of an upstream, or of the whole of it.
+
+use super::claims::Claim;
+use super::constraints::Constraints;
+use super::contenders::Contenders;
+use super::logs::Logs;
+use super::{Log, Stamp};
+
+/// The logs of a scope, what was imposed on it, and who waits. There are as many of them as scopes: what few need lies apart.
+#[derive(Debug, Default)]
+pub(super) struct Scope {
+    pub(super) logs: Logs,
+    constraints: Option<Box<Constraints>>,
+    waiting: Option<Box<Waiting>>,
+}
+
+/// Who waits for the logs of a scope.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Waiting {
+    pub(super) contenders: Option<Contenders>,
+    /// Callers of large charges that nobody may delay, first come first.
+    pub(super) claims: Vec<Claim>,
+    /// How far ahead the process books whose answers take longest.
+    pub(super) reach: Option<Reach>,
+}
+
+/// How far ahead somebody books, and until when that counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    pub(super) micros: i64,
+    pub(super) lapse: Stamp,
+}
+
+/// Where nobody waits.
+static NOBODY_WAITS: Waiting = Waiting { contenders: None, claims: Vec::new(), reach: None };
+
+impl Waiting {
+    /// What of it counts at `now`, in periods of this length.
+    pub(super) fn at(&self, now: Stamp, length: i64) -> Self {
+        let contenders = self.contenders.map(|contenders| contenders.at(now, length)).filter(|all| !all.is_nobody());
+        let claims = self.claims.iter().filter(|claim| claim.lapse > now).cloned().collect();
+        Self { contenders, claims, reach: self.reach.filter(|reach| reach.lapse > now) }
+    }
+
+    /// Whether nobody waits any more.
+    fn is_spent(&self, now: Stamp) -> bool {
+        self.contenders.is_none_or(|contenders| contenders.lapse() <= now)
+            && self.claims.iter().all(|claim| claim.lapse <= now)
+            && self.reach.is_none_or(|reach| reach.lapse <= now)
+    }
+}
+
+/// Where nothing is known.
+static EMPTY: Scope = Scope { logs: Logs::new(), constraints: None, waiting: None };
+
+impl Scope {
+    /// A scope that nothing is known of.
+    pub(super) fn empty() -> &'static Self {
+        &EMPTY
+    }
+
+    /// Who waits.
+    pub(super) fn waiting(&self) -> &Waiting {
+        self.waiting.as_deref().unwrap_or(&NOBODY_WAITS)
+    }
+
+    pub(super) fn set_waiting(&mut self, waiting: Waiting) {
+        let is_empty = waiting.contenders.is_none() && waiting.claims.is_empty() && waiting.reach.is_none();
+        self.waiting = (!is_empty).then(|| Box::new(waiting));
+    }
+
+    /// What the upstream imposed.
+    pub(super) fn constraints(&self) -> &Constraints {
+        self.constraints.as_deref().unwrap_or_else(|| Constraints::nothing())
+    }
+
+    /// Changes what the upstream imposed.
+    pub(super) fn constrain<T>(&mut self, change: impl FnOnce(&mut Constraints, &Logs) -> T) -> T {
+        let outcome = change(self.constraints.get_or_insert_default(), &self.logs);
+        // Mostly there is nothing.
+        self.constraints.take_if(|constraints| constraints.is_nothing());
+        outcome
+    }
+
+    /// Whether nobody waits and nothing is in force, so that its logs alone decide.
+    pub(super) fn is_plain(&self, now: Stamp) -> bool {
+        self.waiting.as_ref().is_none_or(|waiting| waiting.is_spent(now))
+            && self.constraints.as_ref().is_none_or(|constraints| constraints.is_spent(now))
+    }
+
+    /// Enters starts, each of so many units, as of `now`.
+    pub(super) fn append(&mut self, log: &Log, starts: &[Stamp], units: u32, now: Stamp, retention: i64) {
+        if starts.is_empty() || units == 0 {
+            return;
+        }
+        let entries = self.logs.entry(&log.unit);
+        // As of the newest entry of before: where the clock has leapt, that is when the others are from.
+        let as_of = entries.nth_newest(1).map_or(now, |before| before.min(now));
+        for &start in starts {
+            entries.append(start, units, retention);
+        }
+        entries.trim(as_of, log.largest_quota());
+    }
+
+    /// Whether nothing here means anything any more.
+    pub(super) fn is_spent(&self, now: Stamp) -> bool {
+        self.is_plain(now) && self.logs.iter().all(|log| log.is_spent(now))
+    }
+}

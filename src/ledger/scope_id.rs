@@ -1,0 +1,116 @@
+//! Who shares a limit, as the ledger knows it.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+
+use sha2::{Digest as _, Sha256};
+
+/// A scope: the first 128 bits of the SHA-256 of a token, a merchant, a host. The value itself goes nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScopeId(u128);
+
+impl ScopeId {
+    /// The scope of a value.
+    #[must_use]
+    pub fn of(value: &[u8]) -> Self {
+        let first = Sha256::digest(value).into_iter().take(16);
+        Self(first.fold(0, |bits, byte| bits << 8 | u128::from(byte)))
+    }
+
+    /// The scope of these bits.
+    #[must_use]
+    pub const fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// Its first 16 bits, spread evenly.
+    #[expect(clippy::cast_possible_truncation, reason = "16 bits are left")]
+    pub(crate) const fn first_bits(self) -> u16 {
+        (self.0 >> 112) as u16
+    }
+}
+
+impl fmt::Display for ScopeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for ScopeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ScopeId({self})")
+    }
+}
+
+/// A hash of scopes, which are hashes already, under a key of its own: a table cannot be made to collide from outside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScopeHasher {
+    key: u64,
+    hash: u64,
+}
+
+/// An odd number whose bits are those of the golden ratio.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Default for ScopeHasher {
+    fn default() -> Self {
+        Self { key: fastrand::u64(..) | 1, hash: 0 }
+    }
+}
+
+impl BuildHasher for ScopeHasher {
+    type Hasher = Self;
+
+    fn build_hasher(&self) -> Self {
+        *self
+    }
+}
+
+impl Hasher for ScopeHasher {
+    fn finish(&self) -> u64 {
+        self.hash
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u64(&mut self, part: u64) {
+        let mixed = (self.hash.rotate_left(32) ^ part).wrapping_mul(self.key);
+        self.hash = (mixed ^ (mixed >> 32)).wrapping_mul(GOLDEN);
+    }
+
+    fn write_usize(&mut self, part: usize) {
+        self.write_u64(part as u64);
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "one half, and the other")]
+    fn write_u128(&mut self, bits: u128) {
+        self.write_u64(bits as u64);
+        self.write_u64((bits >> 64) as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_is_the_first_half_of_a_sha_256() {
+        let abc = ScopeId::of(b"abc");
+        assert_eq!(abc.to_string(), "ba7816bf8f01cfea414140de5dae2223");
+        assert_eq!(abc.first_bits(), 0xba78);
+        assert_eq!(format!("{:?}", ScopeId::from_bits(10)), "ScopeId(0000000000000000000000000000000a)");
+    }
+
+    #[test]
+    fn hashes_of_scopes_are_spread_and_differ_between_tables() {
+        let hashes =
+            |hasher: &ScopeHasher| (0..4_096_u128).map(|bits| hasher.hash_one(ScopeId(bits))).collect::<Vec<_>>();
+        let (one, other) = (ScopeHasher { key: 3, hash: 0 }, ScopeHasher { key: 0x1234_5677, hash: 0 });
+        let mut buckets = [0_u32; 64];
+        hashes(&one).iter().for_each(|hash| buckets[usize::try_from(hash % 64).unwrap()] += 1);
+        assert!(buckets.iter().all(|&count| (30..110).contains(&count)), "{buckets:?}");
+        assert_ne!(hashes(&one), hashes(&other));
+    }
+}

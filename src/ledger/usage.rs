@@ -1,0 +1,64 @@
+//! What logs hold, as a store tells it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Ledger, Log, SlidingLog, Stamp, Term};
+
+/// What one log holds, term by term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogUsage {
+    /// One for each term, in their order.
+    pub terms: Vec<TermUsage>,
+}
+
+/// What one term of a log allows at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TermUsage {
+    /// Units that count now: started within the span, or booked.
+    pub used: u32,
+    /// Units missing from the quota, because others have used them.
+    pub outside: u32,
+    /// How long until the next unit may start, by this term and the pause.
+    pub next: Duration,
+}
+
+impl LogUsage {
+    /// What each term of a log allows.
+    #[must_use]
+    pub const fn new(terms: Vec<TermUsage>) -> Self {
+        Self { terms }
+    }
+}
+
+impl TermUsage {
+    /// So many units used, by us and by others, and so long until the next.
+    #[must_use]
+    pub const fn new(used: u32, outside: u32, next: Duration) -> Self {
+        Self { used, outside, next }
+    }
+}
+
+impl Ledger {
+    /// What each log holds.
+    pub(super) fn usage(&self, now: Stamp, logs: &[Log]) -> Vec<LogUsage> {
+        let empty = SlidingLog::new();
+        let of_log = |log: &Log| {
+            let in_force = self.in_force(now, log.scope);
+            let entries = self.scope(log.scope).and_then(|scope| scope.logs.get(&log.unit)).unwrap_or(&empty);
+            let of_term = |term: &Term| {
+                let alone = Log::new(Arc::clone(&log.unit), [*term]).of(log.scope);
+                let next = in_force.earliest(now, &alone, 1, |n| entries.nth_newest(n));
+                TermUsage {
+                    used: u32::try_from(entries.used(now, in_force.term(*term).span)).unwrap_or(u32::MAX),
+                    outside: in_force.outside(log, *term),
+                    next: next.since(now),
+                }
+            };
+            LogUsage::new(log.terms.iter().map(of_term).collect())
+        };
+        logs.iter().map(of_log).collect()
+    }
+}

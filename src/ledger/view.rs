@@ -1,0 +1,170 @@
+//! The logs of an ask as they will be: what they hold, and what the ask has added so far.
+
+use std::iter::repeat_n;
+use std::time::Duration;
+
+use super::constraints::InForce;
+use super::shares::{Bounds, Turn};
+use super::{Log, Run, SlidingLog, Stamp, Term};
+
+/// The logs of an ask, in its order.
+#[derive(Debug)]
+pub(super) struct View<'a> {
+    pages: Vec<Page<'a>>,
+    scopes: usize,
+    /// The first scope is the whole upstream.
+    has_widest: bool,
+}
+
+/// One of the logs: what it holds, and the starts to enter.
+#[derive(Debug)]
+struct Page<'a> {
+    log: &'a Log,
+    /// The place of its scope among those of the ask.
+    scope: usize,
+    in_force: &'a InForce<'a>,
+    entries: Option<&'a SlidingLog>,
+    added: Vec<Stamp>,
+}
+
+impl Page<'_> {
+    fn nth_newest(&self, n: usize) -> Option<Stamp> {
+        match self.added.len().checked_sub(n) {
+            Some(index) => self.added.get(index).copied(),
+            None => self.entries?.nth_newest(n - self.added.len()),
+        }
+    }
+
+    fn earliest(&self, floor: Stamp, units: u32) -> Stamp {
+        self.in_force.earliest(floor, self.log, units.into(), |n| self.nth_newest(n))
+    }
+}
+
+impl<'a> View<'a> {
+    /// Logs, each with what it holds, the place of its scope, and what is in force there.
+    pub(super) fn new(logs: impl Iterator<Item = (&'a Log, usize, &'a InForce<'a>, Option<&'a SlidingLog>)>) -> Self {
+        let page = |(log, scope, in_force, entries)| Page { log, scope, in_force, entries, added: Vec::new() };
+        let pages: Vec<Page<'a>> = logs.map(page).collect();
+        let scopes = pages.last().map_or(0, |page| page.scope + 1);
+        let has_widest = pages.first().is_some_and(|page| page.log.scope.is_none());
+        Self { pages, scopes, has_widest }
+    }
+
+    /// The starts to enter into each log.
+    pub(super) fn into_added(self) -> Vec<Vec<Stamp>> {
+        self.pages.into_iter().map(|page| page.added).collect()
+    }
+
+    /// The rule, over all logs: one common start for a call of these charges. A log of which it takes nothing does not matter.
+    pub(super) fn earliest(&self, floor: Stamp, charges: &[u32]) -> Stamp {
+        let charged = self.pages.iter().zip(charges).filter(|(_, units)| **units > 0);
+        charged.fold(floor, |start, (page, &units)| page.earliest(start, units))
+    }
+
+    /// The same over the logs of one scope.
+    pub(super) fn earliest_in(&self, scope: usize, floor: Stamp, charges: &[u32]) -> Stamp {
+        let charged = self.pages_of(scope).map(|(at, page)| (page, charges[at])).filter(|(_, units)| *units > 0);
+        charged.fold(floor, |start, (page, units)| page.earliest(start, units))
+    }
+
+    /// Whether a call that could start then waits for a log that fewer callers share than another of its logs: booked far ahead
+    /// there, it would keep the others from what they could use before.
+    pub(super) fn waits_for_fewer(&self, bounds: Bounds, start: Stamp, charges: &[u32]) -> bool {
+        if self.scopes < 2 || start <= bounds.soonest.plus(bounds.slack) {
+            return false;
+        }
+        let of = |scope: usize| self.earliest_in(scope, bounds.soonest, charges);
+        // All who share any other log share the widest, too.
+        let widest = if self.has_widest { of(0) } else { bounds.soonest };
+        (0..self.scopes).any(|scope| start > of(scope).max(widest).plus(bounds.slack))
+    }
+
+    /// The log of a scope that its shares are counted in, the first run that takes of it, and the last.
+    pub(super) fn measure<'r>(&self, scope: usize, runs: &'r [Run]) -> Option<(usize, &'r Run, &'r Run)> {
+        let (first, last) = (runs.first()?, runs.last()?);
+        let log = self.pages_of(scope).map(|(at, _)| at).find(|&at| first.charges[at] > 0)?;
+        Some((log, first, last))
+    }
+
+    /// Whether so many units of a log could start by the limit, each with as much of the scope's other logs as one of `run`.
+    pub(super) fn could_start(&self, scope: usize, run: &Run, log: usize, units: u64, bounds: Bounds) -> bool {
+        let one = u64::from(run.charges[log]);
+        let scaled = |at: usize| u32::try_from((u64::from(run.charges[at]) * units).div_ceil(one)).unwrap_or(u32::MAX);
+        let mut charged = self.pages_of(scope).map(|(at, page)| (page, scaled(at))).filter(|(_, units)| *units > 0);
+        let start = charged.try_fold(bounds.soonest, |start, (page, units)| {
+            (units <= page.log.largest_charge()).then(|| page.earliest(start, units))
+        });
+        start.is_some_and(|start| start <= bounds.limit)
+    }
+
+    /// Whether so many callers of a run can all start then.
+    pub(super) fn could_all_start(&self, run: &Run, callers: u32, start: Stamp, bounds: Bounds) -> bool {
+        let all = |(page, &units): (&Page<'_>, &u32)| {
+            let units = units.saturating_mul(callers);
+            units == 0 || (units <= page.log.largest_charge() && page.earliest(bounds.soonest, units) <= start)
+        };
+        self.pages.iter().zip(run.charges.iter()).all(all)
+    }
+
+    /// How many callers of these charges the rate of a scope's limits lets start within a time.
+    pub(super) fn at_rate(&self, scope: usize, charges: &[u32], time: Duration) -> u64 {
+        let of_page = |(at, page): (usize, &Page<'_>)| {
+            let of_term = |term: &Term| {
+                let units = u128::from(term.quota) * time.as_micros() / u128::from(term.span.unsigned_abs().max(1));
+                u64::try_from(units / u128::from(charges[at])).unwrap_or(u64::MAX)
+            };
+            page.log.terms.iter().map(of_term).min().unwrap_or(0)
+        };
+        self.pages_of(scope).filter(|(at, _)| charges[*at] > 0).map(of_page).min().unwrap_or(0)
+    }
+
+    /// Lets each turn start after those before it.
+    pub(super) fn settle(&mut self, turns: &mut [Turn]) {
+        if turns.is_empty() {
+            return;
+        }
+        self.tentatively(|view| {
+            for turn in turns {
+                turn.start = view.earliest(turn.start, &turn.charges);
+                view.add(turn.start, &turn.charges);
+            }
+        });
+    }
+
+    /// The latest of the turns that a call of these charges would delay.
+    pub(super) fn delayed(&mut self, turns: &[Turn], start: Stamp, charges: &[u32]) -> Option<Stamp> {
+        if turns.is_empty() {
+            return None;
+        }
+        self.tentatively(|view| {
+            let mut latest = None;
+            view.add(start, charges);
+            for turn in turns {
+                let start = view.earliest(turn.start, &turn.charges);
+                latest = if start > turn.start { Some(turn.start) } else { latest };
+                view.add(start, &turn.charges);
+            }
+            latest
+        })
+    }
+
+    /// Undoes what is added meanwhile.
+    pub(super) fn tentatively<T>(&mut self, attempt: impl FnOnce(&mut Self) -> T) -> T {
+        let kept: Vec<usize> = self.pages.iter().map(|page| page.added.len()).collect();
+        let outcome = attempt(self);
+        for (page, kept) in self.pages.iter_mut().zip(kept) {
+            page.added.truncate(kept);
+        }
+        outcome
+    }
+
+    pub(super) fn add(&mut self, start: Stamp, charges: &[u32]) {
+        for (page, &units) in self.pages.iter_mut().zip(charges) {
+            page.added.extend(repeat_n(start, units as usize));
+        }
+    }
+
+    fn pages_of(&self, scope: usize) -> impl Iterator<Item = (usize, &Page<'a>)> {
+        self.pages.iter().enumerate().filter(move |(_, page)| page.scope == scope)
+    }
+}
