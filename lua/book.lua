@@ -1,241 +1,139 @@
--- Books a slot for each caller of an ask that can start within the horizon, in their order.
+-- Books a slot for each caller of an ask that can start within the horizon, in their order. Takes out slots that nobody wants first.
 --
 -- Atomic, because a start is computed from the entries before it and must be entered before anybody else looks.
 --
--- KEYS[1] seen     the sender's last message and its answer
--- KEYS[2] told     by the upstream, of this scope
--- KEYS[3] told_all of the whole upstream; the same where there is no scope
--- KEYS[4] claim    callers of large cost that nobody may delay, first come first
--- KEYS[5] asking   processes with callers that wait, by when the entry lapses
--- KEYS[6] reach    how far ahead the process books whose answers take longest
--- KEYS[7] clock    by how much log time differs from the server's clock
--- KEYS[8..] logs   one list of start times for each log
--- ARGV[1] now      stamp, or empty for the server's clock
--- ARGV[2] number   of this message in the sender's stream
--- ARGV[3] previous number of the last message that the sender knows to be remembered, or 0
--- ARGV[4] sender
--- ARGV[5] horizon  µs
--- ARGV[6] insist   1: the first caller was put off before
--- ARGV[7] ahead    µs: no start before that is of use, as the answer takes as long to arrive
--- ARGV[8] known    the newest log time that the sender was told, or empty
--- ARGV[9] latest   what log time is now at the latest, or empty: the clock has leapt ahead of what the sender knows of it
--- ARGV[10] back    count of slots to hand back, then for each: start (stamp), units in each log; then for each log: count of
---           terms, then quota and span (µs) of each; then for each run: callers, longest wait (µs, or empty), cost in each log
--- Returns {now, number, next, held, cause, contenders, (verdict, start, callers)...}: stamp; of this message; µs from now until
---         the first caller that waits may start; µs from now until a hold ends, and its cause; other processes that wait; 1 granted,
---         0 refused or 2 waits, µs from now, count
--- Errors: OUTDATED a later message of this sender has been seen; DUPLICATE two have its name; GARBAGE an entry is no time
--- Cost: O(callers) when slots are scarce, O(1) reads and one push when they are not
-local seen_key, told_key, told_all_key, claim_key, asking_key, reach_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local clock_key, now, known, latest = KEYS[7], ARGV[1], tonumber(ARGV[8]), tonumber(ARGV[9])
-local number, previous, sender, horizon = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local insist, ahead, back = ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[10])
-local keys, args = KEYS, ARGV
-
-local expires
-now, expires = log_time(now, clock_key, known, latest)
-
-local MAX_MEMORY, MAX_SILENCE, TRIM_SLACK, PIECE, MAX_CLAIMS = 60000000, 30000000, 64, 1000, 8
+-- KEYS[1] replay   the last message of the sender's stream, and its answer
+-- KEYS[2] state    of the whole upstream
+-- KEYS[3..] states of the ask's scopes but the whole upstream, in the order of their logs
+-- KEYS[..] logs    one list of start times for each log: those of the whole upstream first, those of one scope next to each other
+-- ARGV[1] integers of 8 bytes:
+--         1 number    of this message in the sender's stream; 0: it is nobody's, and not remembered
+--         2 previous  number of the last message that the sender knows to be remembered, or 0
+--         3 known     the newest log time that the sender knows, or 0
+--         4 latest    what log time is now at the latest, or 0
+--         5 horizon   µs
+--         6 ahead     µs: no start before that is of use, as the answer takes as long to arrive
+--         7 insist    1: the first caller was put off before
+--         8 scopes    count of the ask's scopes
+--         9 widest    1: the first of them is the whole upstream
+--        10 counted   for each scope: when the period ends that the sender was counted in, or 0; then for each log: place of its scope,
+--           count of terms, quota and span (µs) of each; then count of slots to take out, of each: start, units of each log; then
+--           for each run: callers, longest wait (µs, or -1), units of each log
+-- ARGV[2] clock    in tests only
+-- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
+--         number, now, flags (1: all start at `next`; 2: remembered), next: when the first caller that waits may start; and where not
+--         all start then: within (µs), end of a pause or 0, its cause, others that wait, for each scope: counted, and then
+--         verdict (0 refused, 1 granted, 2 waits), start and callers of each answer
+-- Errors: OUTDATED a later message of this stream has been seen; DUPLICATE another process has the sender's name; GARBAGE a key holds
+--         what makes no sense
+-- Cost: O(1) reads and one push where all start now, else O(callers)
+local MAX_CLAIMS, SLACK = 8, 20000
 
 -- Read.
-local state = redis.call('MGET', seen_key, told_key, told_all_key, claim_key, reach_key)
-local others = redis.call('ZCOUNT', asking_key, '(' .. text(now), '+inf')
--- MGET is silent about a key of another type, which might hide a hold; GET is not.
-if present ~= 0 then present = redis.call('EXISTS', told_key, told_all_key, claim_key, asking_key, reach_key) end
-for i = 2, 5 do
-  if state[i] then present = present - 1 end
-end
-if present > (others > 0 and 1 or 0) then redis.call('GET', told_key) redis.call('GET', told_all_key) end
-local heeded = heed(state[2], state[3], told_key, told_all_key, now)
-local holds = heeded.holds
-
-local function reply(next, answers)
-  local held, cause = 0, 0
-  for _, hold in ipairs(holds) do
-    if hold.stop > now then held, cause = math.max(held, hold.stop - now), math.max(cause, hold.cause) end
+local horizon, ahead, insist, sender = a[5], a[6], a[7] == 1, KEYS[1]
+local states, next_key = {}, 3
+for scope = 1, scopes do
+  if scope == 1 and has_widest then
+    states[scope] = upstream
+  else
+    states[scope], next_key = read_state(call('GET', KEYS[next_key]), KEYS[next_key]), next_key + 1
   end
-  local out = { now, number, next - now, held, cause, others }
-  for i = 1, #answers, 3 do
-    out[i + 6], out[i + 7], out[i + 8] = answers[i], answers[i + 1] - now, answers[i + 2]
+  states[scope].pauses = pauses_of(states[scope])
+end
+local widened, at, retention = widening(), 10 + scopes, 0
+for i = next_key, #KEYS do
+  local scope, log = a[at], nil
+  log, at = open_log(KEYS[i], states[scope], at + 1, widened)
+  log.scope, log.pauses, logs[#logs + 1] = scope, states[scope].pauses, log
+  retention = max(retention, log.retention)
+end
+local width, back, first_slot, last_back = #logs, a[at], at + 1, now
+at = first_slot + back * (width + 1)
+
+local runs, total = {}, 0
+while a[at] do
+  local run = { callers = a[at], max_wait = a[at + 1] >= 0 and a[at + 1], charges = {} }
+  for i = 1, width do run.charges[i] = a[at + 1 + i] end
+  runs[#runs + 1], at, total = run, at + 2 + width, total + run.callers
+end
+
+-- Take out. Remembered first, since an entry that is no time ends this halfway.
+local lapse_before = lapse
+if back > 0 then remember(MAX_MEMORY, struct.pack('<i8i8', 3, now)) end
+lapse = lapse_before
+for slot = first_slot, first_slot + (back - 1) * (width + 1), width + 1 do
+  last_back = max(last_back, a[slot])
+  for i, log in ipairs(logs) do take_out(log.key, a[slot], a[slot + i]) end
+end
+
+-- Who waits, by periods. An entry of the one before counts until this one ends.
+local length = min(max(retention, 8 * horizon), MAX_SILENCE) + 2 * horizon
+local function is_counted(contenders, counted)
+  return contenders and counted ~= 0
+    and ((counted == contenders[1] and contenders[2] > 0) or (counted == contenders[3] and contenders[4] > 0))
+end
+local others, most = {}, 0
+for scope, state in ipairs(states) do
+  local all = state.contenders
+  if all and all[1] <= now then
+    local over = all[1] + all[5] <= now
+    all = { now + length, 0, over and 0 or all[1], over and 0 or all[2], length }
   end
-  return out
+  if all and all[2] + all[4] == 0 then all = false end
+  state.contenders = all
+  others[scope] = all and all[2] + all[4] - (is_counted(all, a[9 + scope]) and 1 or 0) or 0
+  most = max(most, others[scope])
 end
 
-local was_asking, own_lapse = false, 0
-if others > 0 then
-  own_lapse = tonumber(redis.call('ZSCORE', asking_key, sender) or 0)
-  was_asking = own_lapse > now
-  if was_asking then others = others - 1 end
-end
-
-local seen, outdated, remembered, last = recall(state[1], now, number)
-local error_reply = outdated or foreign_name(previous, last)
-if error_reply then return error_reply end
-if seen then
-  local answers = {}
-  for i = 4, #seen do answers[i - 3] = seen[i] end
-  return reply(seen[3], answers)
-end
-
--- Callers of other processes that claim, and where the first of this ask is among them.
-local claims, had_claim, place, record = {}, false, nil, {}
-if state[4] then record = cmsgpack.unpack(state[4]) end
-for _, claim in ipairs(record) do -- sender, start, lapse, units by log
-  if claim[3] > now and claim[1] ~= sender then
-    claims[#claims + 1] = claim
-  elseif claim[3] > now then
-    had_claim, place = true, insist and #claims + 1 or nil
+-- Callers of others that claim, in their order, and where the first of this ask is among them.
+local turns, place, had_claim, claiming_in, far = {}, nil, false, {}, 0
+for scope, state in ipairs(states) do
+  claiming_in[scope] = 0
+  for _, claim in ipairs(state.claims) do -- whose, start, lapse, units by log
+    if claim[3] > now and claim[1] == sender then
+      if not had_claim and insist then place = #turns + 1 end
+      had_claim = true
+    elseif claim[3] > now then
+      claiming_in[scope] = claiming_in[scope] + 1
+      local turn
+      for _, known in ipairs(turns) do
+        if known.owner == claim[1] then turn = known end
+      end
+      if not turn then
+        turn = { owner = claim[1], start = max(claim[2], now), charges = {} }
+        for i = 1, width do turn.charges[i] = 0 end
+        turns[#turns + 1] = turn
+      end
+      turn.start = max(turn.start, claim[2])
+      for i, log in ipairs(logs) do
+        if log.scope == scope then turn.charges[i] = claim[4][log.key] or 0 end
+      end
+    end
   end
+  if state.reach and state.reach[2] > now then far = max(far, state.reach[1]) end
 end
-place = place or #claims + 1
-
-local far = state[5] and cmsgpack.unpack(state[5]) -- reach, lapse
-if far and far[2] <= now then far = nil end
-
--- Hand back. Remembered first, since an entry that is no time ends this halfway.
-local width = #keys - 6
-local logs, retention, last_back, at = {}, 0, now, 11 + back * width
-if back > 0 then
-  remember(seen_key, number, now, math.max(now + MAX_MEMORY, remembered), expires, { now })
-  for slot = 11, at - 1, width do
-    last_back = math.max(last_back, tonumber(args[slot]))
-    for i = 8, #keys do take_out(keys[i], args[slot], tonumber(args[slot + i - 7]), expires) end
-  end
-end
-
--- Read the logs.
-for i = 8, #keys do
-  local terms, span, quota
-  terms, span, quota, at = read_terms(args, at + 1, tonumber(args[at]), heeded.widened)
-  local log = open_log(keys[i], terms, 1, heeded)
-  log.retention, log.quota, logs[i - 7] = span, quota, log
-  if span > retention then retention = span end
-end
-
-local runs, callers, units = {}, 0, 0
-while args[at] do
-  local run = { callers = tonumber(args[at]), max_wait = tonumber(args[at + 1]), costs = {} }
-  for i = 1, #logs do run.costs[i] = tonumber(args[at + 1 + i]) end
-  runs[#runs + 1], at = run, at + 2 + #logs
-  callers, units = callers + run.callers, units + run.callers * run.costs[1]
-end
+local claimants = {}
+for t, turn in ipairs(turns) do claimants[t] = turn.owner end
+place = place or #turns + 1
 
 -- Decide.
-local soonest = now + ahead
+local soonest, slack = now + ahead, max(SLACK, ahead)
 -- Who is near books as far ahead as who is far: else the far would always be before them.
-local reach = math.max(ahead + horizon, far and far[1] or 0)
-local limit = now + reach
-
-local function earliest_of_all(start, costs)
-  for i, log in ipairs(logs) do
-    if costs[i] > 0 then start = earliest(log, start, costs[i]) end
-  end
-  return start
-end
-
-local function add(start, costs)
-  for i, log in ipairs(logs) do
-    for n = 1, costs[i] do log.added[log.count + n] = start end
-    log.count = log.count + costs[i]
+local limit = now + max(ahead + horizon, far)
+local shares, shared = {}, false
+for scope = 1, scopes do
+  -- Nobody delays who claims: no share is left for that one.
+  local rivals = others[scope] - claiming_in[scope]
+  if rivals > 0 then
+    shares[scope] = share_of(scope, runs, rivals + 1, soonest, limit)
+    shared = shared or shares[scope].measure
   end
 end
-
--- Whether so many units of each log could ever start at once.
-local function is_possible(costs)
-  for i, log in ipairs(logs) do
-    for _, term in ipairs(log.terms) do
-      if costs[i] > term.quota then return false end
-    end
-  end
-  return true
-end
-
--- Callers of these costs that the rate of the limits lets start within a time, one after another.
-local function at_rate(costs, time)
-  local most = math.huge
-  for i, log in ipairs(logs) do
-    for _, term in ipairs(log.terms) do
-      most = math.min(most, math.floor(math.floor(term.quota * time / term.base) / costs[i]))
-    end
-  end
-  return most
-end
-
--- Other processes that could start by the limit: who waits for longer has no use for what is free until then, and nobody delays
--- who claims. An entry lapses a horizon after its slot.
-local rivals = 0
-if others > 0 then
-  rivals = redis.call('ZCOUNT', asking_key, '(' .. text(now), text(limit + horizon))
-  if was_asking and own_lapse <= limit + horizon then rivals = rivals - 1 end
-  for _, claim in ipairs(claims) do
-    if claim[3] <= limit + horizon then rivals = rivals - 1 end
-  end
-end
-
--- An equal share of what is free, in units of the first log: of what could start together by the limit, found by bisection, where
--- each takes as much of the other logs as one of the first caller's, or at the rate of the limits until then.
-local share = math.huge
-if rivals > 0 and runs[1] then
-  local one, costs = runs[1].costs, {}
-  local wanted = units * (rivals + 1)
-  local free, over = 0, wanted + 1
-  while free + 1 < over do
-    local middle = free + math.floor((over - free) / 2)
-    for i, cost in ipairs(one) do costs[i] = math.ceil(cost * middle / one[1]) end
-    if is_possible(costs) and earliest_of_all(soonest, costs) <= limit then free = middle else over = middle end
-  end
-  if free >= one[1] then
-    local rated = (at_rate(one, limit - earliest_of_all(soonest, one)) + 1) * one[1]
-    free = math.max(free, math.min(rated, wanted))
-  end
-  share = math.ceil(free / (rivals + 1))
-end
-
--- Undoes what is added meanwhile.
-local function tentatively(attempt)
-  local kept = {}
-  for i, log in ipairs(logs) do kept[i] = log.count end
-  attempt()
-  for i, log in ipairs(logs) do log.count = kept[i] end
-end
-
--- Callers that wait, in their order: who claims, and the first of this ask. Others may go before them where none starts later for it.
-local turns, before, first = {}, place - 1, nil
-for t, claim in ipairs(claims) do
-  local costs = {}
-  for i, log in ipairs(logs) do costs[i] = claim[4][log.key] or 0 end
-  turns[t] = { costs = costs, start = math.max(claim[2], now) }
-end
-
--- Lets each turn start after those before it.
-local function settle()
-  tentatively(function()
-    for _, turn in ipairs(turns) do
-      turn.start = earliest_of_all(turn.start, turn.costs)
-      add(turn.start, turn.costs)
-    end
-  end)
-end
-if turns[1] then settle() end
-
--- The latest of the turns before it that a call of these costs would delay.
-local function delayed(start, costs)
-  local latest
-  if before == 0 then return nil end
-  tentatively(function()
-    add(start, costs)
-    for t = 1, before do
-      local delayed_start = earliest_of_all(turns[t].start, turns[t].costs)
-      if delayed_start > turns[t].start then latest = turns[t].start end
-      add(delayed_start, turns[t].costs)
-    end
-  end)
-  return latest
-end
-
+settle(turns)
+local before = place - 1
 -- Who is refused comes after those before it, too.
-local floor = before > 0 and math.max(soonest, turns[before].start) or soonest
-local answers, granted, spent, next, is_foremost, refused = {}, 0, 0, now, false, {}
+local earliest_refused = before > 0 and max(soonest, turns[before].start) or soonest
+local answers, granted, next, first, is_foremost, is_near, waits_for, refused = {}, 0, now, nil, false, false, {}, {}
 
 local function answer(verdict, start, count)
   local last = #answers
@@ -246,55 +144,62 @@ local function answer(verdict, start, count)
   end
 end
 
--- The common case: there is room for one and all, now.
-local function room_for_all()
-  if ahead > 0 or #runs ~= 1 or #holds > 0 or share < units or claims[1] then return false end
-  local costs = {}
-  for i, cost in ipairs(runs[1].costs) do costs[i] = cost * callers end
-  return is_possible(costs) and earliest_of_all(now, costs) == now
+local function is_spent(share) return share and share.measure and share.spent >= share.units end
+
+-- How large a call is beside others: what it takes of the first log that it takes of.
+local function size_of(charges)
+  for _, units in ipairs(charges) do
+    if units > 0 then return units end
+  end
+  return 0
 end
 
-if room_for_all() then
-  for i, log in ipairs(logs) do log.batch, log.count = now, callers * runs[1].costs[i] end
-  answer(1, now, callers)
-  granted = callers
-else
-  for _, log in ipairs(logs) do log.ahead = math.min(units, PIECE) end
-  -- Callers that wait, and are not among the answers yet; what the last for whom too little was left wanted of the first log.
-  local passed, too_large = 0, math.huge
-  for _, run in ipairs(runs) do
-    local deadline, rest = run.max_wait and now + math.max(run.max_wait, ahead), run.callers
-    if run.costs[1] >= too_large then passed, rest = passed + rest, 0 end
-    while rest > 0 do
-      local start = earliest_of_all(soonest, run.costs)
-      local turn = delayed(start, run.costs)
-      start = math.max(start, turn or start)
-      local withheld = turn or start > limit or spent >= share
-      local hopeless = deadline and (start > deadline or (withheld and deadline <= soonest))
-      if first and (withheld or hopeless) then
-        if withheld then too_large = run.costs[1] end
-        passed, rest = passed + rest, 0
-      elseif hopeless then
-        -- The rest of the run fares alike. Each is told its own time below.
-        refused[#refused + 1] = { after = #answers, costs = run.costs, callers = rest }
-        answers[#answers + 1], answers[#answers + 2], answers[#answers + 3] = 0, 0, 0
-        rest = 0
-      elseif withheld then
-        first, is_foremost = { costs = run.costs, start = start }, granted == 0
-        table.insert(turns, place, first)
-        settle()
-        next, before, too_large, passed, rest = first.start, #turns, run.costs[1], rest, 0
-      else
-        if passed > 0 then answer(2, next, passed) end
-        add(start, run.costs)
-        answer(1, start, 1)
-        granted, spent, passed, rest = granted + 1, spent + run.costs[1], 0, rest - 1
-        if not first then before, place = #turns, #turns + 1 end
+-- Callers that wait, and are not among the answers yet; how large the last was for whom too little was left.
+local passed, too_large = 0, math.huge
+for _, run in ipairs(runs) do
+  local charges, deadline, rest = run.charges, run.max_wait and now + max(run.max_wait, ahead), run.callers
+  if size_of(charges) >= too_large then passed, rest = passed + rest, 0 end
+  while rest > 0 do
+    local start = earliest_of(soonest, charges)
+    local turn = delayed(turns, before, start, charges)
+    start = max(start, turn or start)
+    local withheld = turn or start > limit
+    for scope = 1, shared and scopes or 0 do withheld = withheld or is_spent(shares[scope]) end
+    local near = not withheld and waits_for_fewer(soonest, slack, start, charges)
+    withheld = withheld or near
+    local hopeless = deadline and (start > deadline or (withheld and deadline <= soonest))
+    if first and (withheld or hopeless) then
+      if withheld then too_large = size_of(charges) end
+      passed, rest = passed + rest, 0
+    elseif hopeless then
+      -- The rest of the run fares alike. Each is told its own time below.
+      refused[#refused + 1] = { after = #answers, charges = charges, callers = rest }
+      answers[#answers + 1], answers[#answers + 2], answers[#answers + 3] = 0, 0, 0
+      rest = 0
+    elseif withheld then
+      for scope = 1, scopes do
+        waits_for[scope] = turn or is_spent(shares[scope]) or earliest_of(soonest, charges, scope) + slack >= start
       end
+      first, is_foremost, is_near = { charges = charges, start = start }, granted == 0, near
+      table.insert(turns, before + 1, first)
+      settle(turns)
+      next, before, too_large, passed, rest = first.start, #turns, size_of(charges), rest, 0
+    else
+      local count = 1
+      if rest > 1 and not shared and not turns[1] and could_all_start(charges, rest, soonest, start) then count = rest end
+      if passed > 0 then answer(2, next, passed) end
+      for _, log in ipairs(logs) do log.ahead = min(total, PIECE) end
+      for _ = 1, count do add(start, charges) end
+      answer(1, start, count)
+      for scope = 1, shared and scopes or 0 do
+        local share = shares[scope]
+        if share and share.measure then share.spent = share.spent + charges[share.measure] end
+      end
+      granted, passed, rest, before = granted + count, 0, rest - count, #turns
     end
-    -- What is left within the horizon is left for somebody else.
-    if first and first.start <= limit then break end
   end
+  -- What is left within the horizon is left for somebody else.
+  if first and first.start <= limit then break end
 end
 
 -- A refused caller's own time: when it could go after all those before it had gone.
@@ -306,8 +211,8 @@ if #refused > 0 then
       local run = refused[r]
       if run and run.after == i - 1 then
         for _ = 1, run.callers do
-          local start = earliest_of_all(floor, run.costs)
-          add(start, run.costs)
+          local start = earliest_of(earliest_refused, run.charges)
+          add(start, run.charges)
           answer(0, start, 1)
         end
         r = r + 1
@@ -322,65 +227,90 @@ end
 local long
 for _, log in ipairs(logs) do
   if log.count > 0 then
-    local before = nth_newest({ key = log.key, read = log.read, added = {}, count = 0, ahead = 1 }, 1)
-    local keep = math.ceil(log.retention / 1000) + 1
-    if expires then keep = math.max(keep, kept_ms(log.key, before)) end
-    local stamps, length = {}, 0
+    local newest_before = nth_newest({ key = log.key, read = log.read, added = {}, count = 0, ahead = 1 }, 1)
+    local stamps, count = {}, 0
     for from = 1, log.count, PIECE do
-      local size = math.min(PIECE, log.count - from + 1)
-      local batch = log.batch and text(log.batch)
-      for i = 1, size do stamps[i] = batch or text(log.added[from + i - 1]) end
-      length = redis.call('RPUSH', log.key, unpack(stamps, 1, size))
+      local piece = min(PIECE, log.count - from + 1)
+      for i = 1, piece do stamps[i] = format('%d', log.added[from + i - 1]) end
+      count = call('RPUSH', log.key, unpack(stamps, 1, piece))
     end
-    local newest = log.batch or log.added[log.count]
-    if length > log.quota + TRIM_SLACK then
+    local keep = expire(log.key, newest_before, log.added[log.count], ceil(log.retention / 1000))
+    if count > log.quota + TRIM_SLACK then
       long = long or {}
       -- As of the newest entry of before: where the clock has leapt, that is when the others are from.
-      local as_of = math.min(now, before or now)
-      long[#long + 1], log.outdated = log, as_of - math.max(log.retention, expires and keep * 1000 or 0)
+      local as_of = min(now, newest_before or now)
+      long[#long + 1], log.outdated = log, as_of - max(log.retention, ticks and keep * 1000 or 0)
     end
-    if expires then expire_log(log.key, newest, keep) end
   end
 end
 
-local promised = math.min(next, now + MAX_SILENCE) + horizon
--- Who was just served is probably back before long: what is left then is not all for those who are quicker.
-if first or (was_asking and granted > 0) then
-  redis.call('ZREMRANGEBYSCORE', asking_key, '-inf', text(now))
-  redis.call('ZADD', asking_key, text(promised), sender)
-  local keep = math.ceil((promised - now) / 1000)
-  if expires and redis.call('PTTL', asking_key) < keep then redis.call('PEXPIRE', asking_key, text(keep)) end
-elseif was_asking then
-  redis.call('ZREM', asking_key, sender)
+local changed = granted > 0 or back > 0
+local promised = min(next, now + MAX_SILENCE) + horizon
+local claiming = insist and is_foremost and #claimants < MAX_CLAIMS
+local counts = {}
+for scope, state in ipairs(states) do
+  counts[scope] = 0
+  if a[1] > 0 then
+    local differs = false
+    -- Who was just served is probably back before long: what is left then is not all for those who are quicker.
+    local all = state.contenders or { now + length, 0, 0, 0, length }
+    local counted = is_counted(all, a[9 + scope]) and a[9 + scope] or 0
+    local waits = waits_for[scope] or (counted ~= 0 and granted > 0)
+    counts[scope] = waits and all[1] or 0
+    if counts[scope] ~= counted then
+      differs = true
+      if counted == all[1] then all[2] = all[2] - 1 elseif counted ~= 0 then all[4] = all[4] - 1 end
+      if waits then all[2] = all[2] + 1 end
+      state.contenders = all[2] + all[4] > 0 and all
+    end
+    if claiming or had_claim then
+      local claims, ours = {}, 1
+      for _, claim in ipairs(state.claims) do
+        differs = differs or claim[3] > now
+        if claim[3] > now and claim[1] ~= sender then
+          claims[#claims + 1] = claim
+          for t = 1, place - 1 do
+            if claimants[t] == claim[1] then ours = ours + 1 end
+          end
+        end
+      end
+      if claiming and first then
+        local units = {}
+        for i, log in ipairs(logs) do
+          if log.scope == scope then units[log.key] = first.charges[i] end
+        end
+        table.insert(claims, ours, { sender, first.start, promised, units })
+        differs = true
+      end
+      state.claims = claims
+    end
+    if ahead > 0 and far <= ahead + horizon and (granted > 0 or first) then
+      state.reach, differs = { ahead + horizon, promised + ahead }, true
+    end
+    if differs then
+      save(state, now)
+      changed = true
+    end
+  end
 end
-local claiming = first and insist and is_foremost and #claims < MAX_CLAIMS
-if claiming then
-  local claimed = {}
-  for i, log in ipairs(logs) do claimed[log.key] = first.costs[i] end
-  table.insert(claims, place, { sender, next, promised, claimed })
+
+local stop, cause = 0, 0
+for _, state in ipairs(states) do
+  for _, pause in ipairs(state.pauses) do
+    if pause[1] > now then stop, cause = max(stop, pause[1]), max(cause, pause[4]) end
+  end
 end
-if claims[1] and (claiming or had_claim) then
-  local lapse = now
-  for _, claim in ipairs(claims) do lapse = math.max(lapse, claim[3]) end
-  redis.call('SET', claim_key, cmsgpack.pack(claims))
-  if expires then redis.call('PEXPIRE', claim_key, text(math.ceil((lapse - now) / 1000))) end
-elseif had_claim then
-  redis.call('DEL', claim_key)
-end
-if ahead > 0 and ahead + horizon == reach and (granted > 0 or first) then
-  redis.call('SET', reach_key, cmsgpack.pack({ reach, promised + ahead }))
-  if expires then redis.call('PEXPIRE', reach_key, text(math.ceil((promised + ahead - now) / 1000))) end
-end
-if granted > 0 or first or was_asking or back > 0 then
-  local answered_with = { next }
-  for i = 1, #answers do answered_with[i + 1] = answers[i] end
-  -- Not for less long than the message before: a late copy of that must not act.
-  local stamp = math.max(now + math.min(retention + math.max(reach, last_back - now), MAX_MEMORY), remembered)
-  remember(seen_key, number, now, stamp, expires, answered_with)
-end
+local body = { changed and 2 or 0, next, is_near and slack or limit - soonest, stop, cause, most }
+local counted = 0
+for scope = 1, scopes do body[6 + scope], counted = counts[scope], counted + counts[scope] end
+for i = 1, #answers do body[#body + 1] = answers[i] end
+if granted == total and total > 0 and #answers == 3 and answers[2] == now and stop + most + counted == 0 then body = { 3, now } end
+body = struct.pack('<' .. string.rep('i8', #body), unpack(body))
+local said
+if changed then said = remember(retention + max(limit - now, last_back - now), body) else said = reply(body) end
 for i = 1, long and #long or 0 do
   -- By time only: a log cut to a count would forget a call that counts again once a later slot is handed back. Last, since this
   -- fails where an old entry is no time, and what is booked must be remembered by then.
-  redis.call('LTRIM', long[i].key, -newer_than(long[i].key, long[i].outdated), -1)
+  call('LTRIM', long[i].key, format('%d', -newer_than(long[i].key, long[i].outdated)), '-1')
 end
-return reply(next, answers)
+return said

@@ -8,7 +8,7 @@ use super::contenders::Contenders;
 use super::scope::{Reach, Scope, Waiting};
 use super::shares::{Bounds, Decision, Share, Turn, decide};
 use super::view::View;
-use super::{Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, NOBODY, ScopeId, Stamp, micros};
+use super::{Answer, Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, NOBODY, ScopeId, Stamp, Verdict, micros};
 
 /// How much later than the logs which most callers share would allow a slot is booked in them.
 const SLACK: i64 = 20_000;
@@ -120,6 +120,11 @@ impl Ledger {
         let last = ask.back.iter().map(|slots| micros(slots.start.since(now))).max().unwrap_or(0);
         let memory = if changed { retention.saturating_add(last.max(limit.as_micros() - now.as_micros())) } else { 0 };
         let within = if decision.is_near { bounds.slack } else { limit.as_micros() - soonest.as_micros() };
+        let all_now = matches!(decision.answers.as_slice(), [Answer { callers, start, verdict: Verdict::Granted }]
+            if *start == now && *callers == ask.callers());
+        if all_now && paused.is_none() && contenders == 0 && told.iter().all(|counts| *counts == Stamp::NEVER) {
+            return (Grant::all_now(now), memory);
+        }
         let grant = Grant::new(now, decision.answers, next).within(within);
         (Grant { paused, contenders, counted: told, remembered: changed, ..grant }, memory)
     }

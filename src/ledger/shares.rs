@@ -71,7 +71,8 @@ impl Share {
         }
         let start = view.earliest_in(scope, bounds.soonest, &first.charges);
         let at_rate = view.at_rate(scope, &first.charges, bounds.limit.since(start));
-        let mut units = if start <= bounds.limit { (at_rate.saturating_add(1) * one).div_ceil(others) } else { 0 };
+        let at_rate = at_rate.saturating_add(1).saturating_mul(one).div_ceil(others);
+        let mut units = if start <= bounds.limit { at_rate } else { 0 };
         let mut over = spent_before_last;
         while units < over {
             let spent = units + (over - units) / 2;
@@ -87,6 +88,18 @@ impl Share {
     fn spend(&mut self, charges: &[u32]) {
         self.spent += u64::from(charges[self.log]);
     }
+}
+
+/// When a caller could start.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    at: Stamp,
+    /// It has to wait nevertheless.
+    withheld: bool,
+    /// For a log that fewer callers share.
+    is_near: bool,
+    /// For those who claim.
+    is_delayed: bool,
 }
 
 /// What is being decided.
@@ -136,7 +149,8 @@ impl Deciding<'_, '_> {
             let deadline = run.max_wait.map(|wait| self.bounds.now.plus(micros(wait)).max(self.bounds.soonest));
             let mut rest = run.callers;
             while rest > 0 {
-                let (start, withheld, is_near) = self.start_of(&run.charges);
+                let begins = self.start_of(&run.charges);
+                let Start { at: start, withheld, .. } = begins;
                 let is_hopeless = deadline.is_some_and(|by| start > by || (withheld && by <= self.bounds.soonest));
                 if self.decision.waiting.is_some() && (withheld || is_hopeless) {
                     too_large = if withheld { size } else { too_large };
@@ -150,7 +164,7 @@ impl Deciding<'_, '_> {
                 }
                 if withheld {
                     (self.decision.passed, too_large) = (rest, size);
-                    if self.wait(&run.charges, start, is_near) {
+                    if self.wait(&run.charges, begins) {
                         // What is left within the horizon is left for somebody else.
                         return refused;
                     }
@@ -162,22 +176,23 @@ impl Deciding<'_, '_> {
         refused
     }
 
-    /// When a caller of these charges could start, whether it has to wait nevertheless, and whether for a log that fewer share.
-    fn start_of(&mut self, charges: &[u32]) -> (Stamp, bool, bool) {
+    /// When a caller of these charges could start.
+    fn start_of(&mut self, charges: &[u32]) -> Start {
         let earliest = self.view.earliest(self.bounds.soonest, charges);
         let delayed = self.view.delayed(&self.turns[..self.before], earliest, charges);
         let start = delayed.map_or(earliest, |turn| turn.max(earliest));
         let mut withheld = delayed.is_some() || start > self.bounds.limit || self.shares.iter().any(Share::is_spent);
         let is_near = !withheld && self.view.waits_for_fewer(self.bounds, start, charges);
         withheld |= is_near;
-        (start, withheld, is_near)
+        Start { at: start, withheld, is_near, is_delayed: delayed.is_some() }
     }
 
     /// The first caller that waits. Says whether it does so for something within the horizon.
-    fn wait(&mut self, charges: &Arc<[u32]>, start: Stamp, is_near: bool) -> bool {
+    fn wait(&mut self, charges: &Arc<[u32]>, begins: Start) -> bool {
+        let Start { at: start, is_near, is_delayed, .. } = begins;
         let waits_for = |(scope, share): (usize, &Share)| {
             let alone = self.view.earliest_in(scope, self.bounds.soonest, charges);
-            share.is_spent() || alone.plus(self.bounds.slack) >= start
+            is_delayed || share.is_spent() || alone.plus(self.bounds.slack) >= start
         };
         self.decision.waits_for = self.shares.iter().enumerate().map(waits_for).collect();
         let place = self.before;

@@ -12,15 +12,13 @@ mod wire;
 use std::fmt;
 use std::sync::Arc;
 
-use ::redis::{Client, Cmd, Value};
-use async_trait::async_trait;
+use ::redis::{Client, Cmd};
 
 pub use self::builder::RedisStoreBuilder;
 use self::link::Link;
-use self::script::Script;
-use super::Store;
+use super::{Applied, Applying, Store};
 use crate::error::StoreError;
-use crate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
+use crate::ledger::Message;
 #[cfg(any(test, feature = "testing"))]
 use crate::store::clock::ManualClock;
 
@@ -94,20 +92,18 @@ impl RedisStore {
         self
     }
 
-    /// Calls a script. A call whose outcome is unknown is made once more where it may be: every message acts once however often
-    /// it comes.
-    async fn call(
-        &self,
-        script: &Script,
-        may_repeat: bool,
-        encode: impl Fn(&mut Cmd) + Sync,
-    ) -> Result<Value, StoreError> {
-        match self.link.call(script, &encode).await {
-            Err(failure) if failure.heals_by_connecting && may_repeat => {
-                self.link.call(script, &encode).await.map_err(|failure| failure.error)
-            }
-            answer => answer.map_err(|failure| failure.error),
-        }
+    /// Calls the script of a message. A call whose outcome is unknown is made once more where it may be: every message acts once
+    /// however often it comes.
+    async fn call(&self, message: &Message) -> Applied {
+        let (wire, script) = (self.wire(), wire::script(message));
+        let encode = |cmd: &mut Cmd| wire.write(cmd, message);
+        // What it says of the latest time holds for now, and not for a second try.
+        let may_repeat = message.latest.is_none();
+        let answer = match self.link.call(script, &encode).await {
+            Err(failure) if failure.heals_by_connecting && may_repeat => self.link.call(script, &encode).await,
+            answer => answer,
+        };
+        wire::reply(message, &answer.map_err(|failure| failure.error)?)
     }
 
     fn wire(&self) -> wire::Wire<'_> {
@@ -126,32 +122,8 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-#[async_trait]
 impl Store for RedisStore {
-    async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
-        let wire = self.wire();
-        // What it says of the latest time holds for now, and not for a second try.
-        let may_repeat = ask.latest.is_none();
-        wire::grant(ask, &self.call(script::book(), may_repeat, |cmd| wire.book(cmd, ask)).await?)
-    }
-
-    async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
-        let wire = self.wire();
-        self.call(script::hand_back(), true, |cmd| wire.hand_back(cmd, message)).await.map(drop)
-    }
-
-    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
-        let wire = self.wire();
-        wire::incident(&self.call(script::hold(), true, |cmd| wire.hold(cmd, home, id, hold)).await?)
-    }
-
-    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
-        let wire = self.wire();
-        wire::learned(&self.call(script::learn(), true, |cmd| wire.learn(cmd, home, id, log, lesson)).await?)
-    }
-
-    async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
-        let wire = self.wire();
-        wire::usage(logs, &self.call(script::usage(), true, |cmd| wire.usage(cmd, home, logs)).await?)
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        Applying::pending(self.call(message))
     }
 }

@@ -15,6 +15,7 @@ use super::fault::{Fault, Said};
 use super::script::{self, Script};
 use super::unreadable::Unreadable;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::ledger::Refused;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -71,10 +72,10 @@ impl Link {
                 Ok(value)
             }
             Err(error) if error.code() == Some("OUTDATED") => {
-                Err(Failure { error: StoreError::outdated(), heals_by_connecting: false })
+                Err(Failure { error: Refused::Outdated.into(), heals_by_connecting: false })
             }
             Err(error) if error.code() == Some("DUPLICATE") => {
-                Err(Failure { error: StoreError::duplicate(), heals_by_connecting: false })
+                Err(Failure { error: Refused::Duplicate.into(), heals_by_connecting: false })
             }
             Err(error) if Fault::of(&error) == Fault::Lasting => {
                 let unreadable = Unreadable::find(&error, &mut connection, encode).await;

@@ -56,16 +56,15 @@ macro_rules! script {
     };
 }
 
-script!(book: "lane", "prelude", "book");
-script!(hand_back: "prelude", "hand_back");
-script!(hold: "prelude", "tell", "hold");
-script!(learn: "prelude", "tell", "learn");
-script!(usage: "prelude", "usage");
+script!(book: "head", "first_look", "state", "log", "shares", "book");
+script!(pause: "head", "state", "pause");
+script!(report: "head", "state", "log", "report");
+script!(usage: "head", "state", "log", "usage");
 script!(inspect: "inspect");
 
 /// All scripts, to be loaded on every new connection.
-pub(super) fn all() -> [&'static Script; 6] {
-    [book(), hand_back(), hold(), learn(), usage(), inspect()]
+pub(super) fn all() -> [&'static Script; 5] {
+    [book(), pause(), report(), usage(), inspect()]
 }
 
 #[cfg(test)]
@@ -81,13 +80,14 @@ mod tests {
     fn no_string_of_a_script_loses_a_blank() {
         for script in [
             include_str!("../../../lua/book.lua"),
-            include_str!("../../../lua/hand_back.lua"),
-            include_str!("../../../lua/hold.lua"),
+            include_str!("../../../lua/first_look.lua"),
+            include_str!("../../../lua/head.lua"),
             include_str!("../../../lua/inspect.lua"),
-            include_str!("../../../lua/lane.lua"),
-            include_str!("../../../lua/learn.lua"),
-            include_str!("../../../lua/prelude.lua"),
-            include_str!("../../../lua/tell.lua"),
+            include_str!("../../../lua/log.lua"),
+            include_str!("../../../lua/pause.lua"),
+            include_str!("../../../lua/report.lua"),
+            include_str!("../../../lua/shares.lua"),
+            include_str!("../../../lua/state.lua"),
             include_str!("../../../lua/usage.lua"),
         ] {
             for line in script.lines().map(|line| line.split("--").next().unwrap_or_default()) {

@@ -1,5 +1,6 @@
 //! Tries what the scripts need, before anybody relies on it: every command that they call, on an upstream that nobody can name.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -7,13 +8,13 @@ use redis::{Cmd, Pipeline, RedisError, Value};
 
 use super::fault::{Fault, Said};
 use super::link::is_unknown_script;
-use super::script::{self, Script};
+use super::script;
 use super::unreadable::{inspect, keys};
-use super::wire::{Wire, grant};
+use super::wire::{self, Wire};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::Stamp;
 use crate::ledger::Term;
-use crate::ledger::{Ask, HandBack, Hold, Home, Lesson, Log, MessageId, Run, Slots};
+use crate::ledger::{Ask, Body, Log, Message, MessageId, Pause, Report, Run, ScopeId, Slots};
 
 /// Fills a log so far that it is trimmed for whoever counts one entry: more than the slack of a log.
 const MANY: u32 = 66;
@@ -74,7 +75,7 @@ impl Refusal {
 
 struct Trial<'a> {
     wire: Wire<'a>,
-    home: Home,
+    upstream: Arc<str>,
     /// Where the server knows no script by its hash.
     by_body: bool,
 }
@@ -83,12 +84,12 @@ impl<'a> Trial<'a> {
     fn new(prefix: &'a str, by_body: bool) -> Self {
         // No upstream has a tilde in its name. Processes that start together must not meet.
         let random = getrandom::u64().unwrap_or_else(|_| fastrand::u64(..));
-        let home = Home::new(&format!("~try-{random:016x}"), None);
-        Self { wire: Wire::new(prefix, None), home, by_body }
+        let upstream = format!("~try-{random:016x}").into();
+        Self { wire: Wire::new(prefix, None), upstream, by_body }
     }
 
     async fn run(&self, connection: &mut MultiplexedConnection) -> Result<(), Refusal> {
-        let first = Ask::new(self.home.clone(), 1, 1, Self::log(MANY, SECOND), vec![Run::new(MANY, [1])]);
+        let first = self.ask(1, 1, Self::logs(MANY, SECOND), vec![Run::new(MANY, [1, 1])]);
         let answers = self.first_calls(&first).query_async::<Vec<Result<Value, RedisError>>>(connection).await?;
         let mut answers = answers.into_iter();
         if let Some(masters) = text(answers.next()).and_then(|info| number(&info, "cluster_size:")).filter(|&n| n > 1) {
@@ -101,13 +102,14 @@ impl<'a> Trial<'a> {
             _ => {}
         }
         let answers = answers.collect::<Result<Vec<_>, _>>()?;
-        let granted = grant(&first, answers.get(HASH_TAGS).unwrap_or(&Value::Nil)).map_err(Refusal::Senseless)?;
-        let answers = self.last_calls(granted.now).query_async::<Vec<Result<Value, RedisError>>>(connection).await?;
+        let granted = wire::reply(&first, answers.get(HASH_TAGS).unwrap_or(&Value::Nil)).map_err(Refusal::Senseless)?;
+        let granted = granted.grant().map_or(Stamp::NEVER, |grant| grant.next);
+        let answers = self.last_calls(granted).query_async::<Vec<Result<Value, RedisError>>>(connection).await?;
         answers.into_iter().find_map(Result::err).map_or(Ok(()), |error| Err(Refusal::Said(error)))
     }
 
     /// What can be told without the answer to any of it.
-    fn first_calls(&self, first: &Ask) -> Pipeline {
+    fn first_calls(&self, first: &Message) -> Pipeline {
         let mut calls = redis::pipe();
         calls.cmd("CLUSTER").arg("INFO").cmd("INFO").arg("memory");
         // The youngest of all commands that are needed.
@@ -116,34 +118,31 @@ impl<'a> Trial<'a> {
         for tag in 0..HASH_TAGS {
             calls.cmd("EXISTS").arg(self.wire.key_of(&format!("~try-{tag}")));
         }
-        calls.add_command(self.book(first));
-        // Of another term, which trims the log; of another process, which waits and insists; and of the same, which gives up.
-        let home = || self.home.clone();
-        calls.add_command(self.book(&Ask::new(home(), 1, 2, Self::log(1, MILLISECOND), vec![Run::new(1, [1])])));
-        let mut insisting = Ask::new(home(), 2, 1, Self::log(MANY, SECOND), vec![Run::new(2, [1])]);
-        insisting.insist = true;
-        calls.add_command(self.book(&insisting));
-        calls.add_command(self.book(&Ask::new(home(), 2, 2, Self::log(MANY, SECOND), Vec::new())));
-        let log = Self::log(MANY, SECOND);
-        calls.add_command(self.call(script::usage(), &|cmd| self.wire.usage(cmd, &self.home, &log)));
+        calls.add_command(self.call(first));
+        // Of other terms, which trims the logs; of another process, which waits and insists; and of the same, which gives up.
+        calls.add_command(self.call(&self.ask(1, 2, Self::logs(1, MILLISECOND), vec![Run::new(1, [1, 1])])));
+        let mut insisting = self.ask(2, 1, Self::logs(MANY, SECOND), vec![Run::new(2, [1, 1])]);
+        if let Body::Ask(ask) = &mut insisting.body {
+            ask.insist = true;
+        }
+        calls.add_command(self.call(&insisting));
+        calls.add_command(self.call(&self.ask(2, 2, Self::logs(MANY, SECOND), Vec::new())));
+        let usage = Body::Usage(Self::logs(MANY, SECOND).into());
+        calls.add_command(self.call(&self.message(MessageId::nobodys(), usage)));
         calls.ignore_errors();
         calls
     }
 
     /// What takes a slot back, tells of a refusal, and clears up.
     fn last_calls(&self, granted: Stamp) -> Pipeline {
-        let log = Self::log(MANY, SECOND);
-        let slots = vec![Slots::new(1, granted, [1])];
-        let message = HandBack::new(self.home.clone(), 1, 3, log.clone(), slots);
-        let (hold, lesson) = (Hold::new(Duration::from_millis(1)), Lesson::default());
+        let back = vec![Slots::new(1, granted, [1, 1])];
+        let hand_back = Ask::hand_back(Self::logs(MANY, SECOND), back);
+        let log = Self::logs(MANY, SECOND)[1].clone();
+        let report = Body::Report { log, report: Report::default() };
         let mut calls = redis::pipe();
-        calls.add_command(self.call(script::hand_back(), &|cmd| self.wire.hand_back(cmd, &message)));
-        calls.add_command(
-            self.call(script::learn(), &|cmd| self.wire.learn(cmd, &self.home, MessageId::new(1, 1), &log[0], &lesson)),
-        );
-        calls.add_command(
-            self.call(script::hold(), &|cmd| self.wire.hold(cmd, &self.home, MessageId::new(1, 2), &hold)),
-        );
+        calls.add_command(self.call(&self.message(MessageId::new(1, "", 3), hand_back)));
+        calls.add_command(self.call(&self.message(MessageId::new(1, "!", 1), report)));
+        calls.add_command(self.call(&self.message(MessageId::new(1, "!", 2), Self::pause())));
         // By its body, as a server needs it that was made to forget the scripts.
         calls.add_command(script::inspect().by_body(&|cmd| inspect(cmd, &self.keys())));
         calls.cmd("DEL").arg(self.keys());
@@ -151,26 +150,42 @@ impl<'a> Trial<'a> {
         calls
     }
 
-    fn book(&self, ask: &Ask) -> Cmd {
-        self.call(script::book(), &|cmd| self.wire.book(cmd, ask))
+    fn ask(&self, sender: u64, number: u64, logs: [Log; 2], runs: Vec<Run>) -> Message {
+        self.message(MessageId::new(sender, "", number), Ask::new(logs, runs))
     }
 
-    fn call(&self, script: &Script, encode: &impl Fn(&mut Cmd)) -> Cmd {
-        if self.by_body { script.by_body(encode) } else { script.by_hash(encode) }
+    fn message(&self, id: MessageId, body: impl Into<Body>) -> Message {
+        Message::new(Arc::clone(&self.upstream), id, body)
     }
 
-    fn log(quota: u32, span: i64) -> [Log; 1] {
-        [Log::new("calls", [Term::new(quota, span)])]
+    fn call(&self, message: &Message) -> Cmd {
+        let (script, encode) = (wire::script(message), |cmd: &mut Cmd| self.wire.write(cmd, message));
+        if self.by_body { script.by_body(&encode) } else { script.by_hash(&encode) }
+    }
+
+    /// A log of the whole upstream, and one of a scope.
+    fn logs(quota: u32, span: i64) -> [Log; 2] {
+        let log = Log::new("calls", [Term::new(quota, span)]);
+        [log.clone(), log.of(Self::scope())]
+    }
+
+    fn scope() -> Option<ScopeId> {
+        Some(ScopeId::from_bits(1))
+    }
+
+    fn pause() -> Body {
+        Body::Pause { scope: Self::scope(), pause: Pause::new(Duration::from_millis(1)) }
     }
 
     /// Every key that the calls write.
     fn keys(&self) -> Vec<String> {
-        let of = |sender| Ask::new(self.home.clone(), sender, 0, Self::log(MANY, SECOND), Vec::new());
-        let told = keys(&|cmd| {
-            self.wire.hold(cmd, &self.home, MessageId::new(1, 0), &Hold::new(Duration::ZERO));
-        });
-        let booked = [1, 2].iter().flat_map(|&sender| keys(&|cmd| self.wire.book(cmd, &of(sender))));
-        booked.chain(told).collect()
+        let of = |sender| self.ask(sender, 1, Self::logs(MANY, SECOND), Vec::new());
+        let paused = self.message(MessageId::new(1, "!", 1), Self::pause());
+        let messages = [of(1), of(2), paused];
+        let mut all: Vec<_> = messages.iter().flat_map(|message| keys(&|cmd| self.wire.write(cmd, message))).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 }
 

@@ -21,10 +21,15 @@ impl Unreadable {
         encode: &(impl Fn(&mut Cmd) + Sync),
     ) -> Option<Self> {
         match error.code() {
-            // The script names the log, and has looked at more of it than can be looked at again.
+            // The script names the key, and has looked at more of it than can be looked at again.
             Some("GARBAGE") => {
                 let key = without_script(error.detail()?).to_owned();
-                Some(Self { key, wrong: "holds a list with an entry that is no time".to_owned() })
+                let wrong = if kind(&key) == "log" {
+                    "holds a list with an entry that is no time"
+                } else {
+                    "holds a string that Outgate has not written"
+                };
+                Some(Self { key, wrong: wrong.to_owned() })
             }
             Some("WRONGTYPE" | "ERR") => {
                 let keys = keys(encode);
@@ -83,7 +88,6 @@ fn kind(key: &str) -> &str {
 fn type_of(kind: &str) -> &'static str {
     match kind {
         "log" => "list",
-        "asking" => "zset",
         _ => "string",
     }
 }
@@ -97,8 +101,8 @@ mod tests {
         for (key, expected) in [
             ("outgate:v1:{up}:log:calls", "log"),
             ("a:b:v1:{up}/5f3a:log:tokens:in", "log"),
-            ("outgate:v1:{up}/5f3a:told", "told"),
-            ("outgate:v1:{up}:seen:ff", "seen"),
+            ("outgate:v1:{up}/5f3a:state", "state"),
+            ("outgate:v1:{up}:replay:ff:5f3a!", "replay"),
             ("mine", ""),
         ] {
             assert_eq!(kind(key), expected);
@@ -107,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_with_what_to_do() {
-        let keys = ["o:v1:{up}:told".to_owned(), "o:v1:{up}:log:calls".to_owned()];
+        let keys = ["o:v1:{up}:state".to_owned(), "o:v1:{up}:log:calls".to_owned()];
         let answer = |place, found: &str| Value::Array(vec![Value::Int(place), Value::BulkString(found.into())]);
         let words = |place, found| Unreadable::read(&keys, &answer(place, found)).map(|unreadable| unreadable.words());
         assert_eq!(
@@ -119,7 +123,7 @@ mod tests {
         assert_eq!(
             words(1, "string").as_deref(),
             Some(
-                "the key o:v1:{up}:told holds a string that Outgate has not written: delete it, or choose another prefix"
+                "the key o:v1:{up}:state holds a string that Outgate has not written: delete it, or choose another prefix"
             )
         );
         assert_eq!((words(0, ""), words(3, "list")), (None, None));

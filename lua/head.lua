@@ -1,0 +1,44 @@
+-- In front of every script: what each of them reads first. Times are integer microseconds of log time.
+local call, format, max, min, floor, ceil = redis.call, string.format, math.max, math.min, math.floor, math.ceil
+local SECOND, PIECE, MAX_MEMORY, MAX_SILENCE, MAX_DEPTH, TRIM_SLACK = 1000000, 1000, 60000000, 30000000, 10000, 64
+-- In ms: by how much the server's clock may leap ahead and no log is lost. Each is kept for so much longer.
+local LEAP = 11000
+
+-- The arguments: integers of 8 bytes, in pieces that fit the stack.
+local a, size = {}, #ARGV[1] / 8
+if size <= PIECE then
+  a = { struct.unpack('<' .. string.rep('i8', size), ARGV[1]) }
+else
+  for from = 1, size, PIECE do
+    local count = min(PIECE, size - from + 1)
+    local piece = { struct.unpack('<' .. string.rep('i8', count), ARGV[1], 8 * from - 7) }
+    for i = 1, count do a[from + i - 1] = piece[i] end
+  end
+end
+a[size + 1] = nil -- where the next would be
+
+-- The server's clock, or the one that a test supplies; under that no key expires. No entry of a log is older than `oldest`.
+local clock, ticks, oldest = tonumber(ARGV[2]), not ARGV[2], -9e15
+if ticks then
+  local time = call('TIME')
+  clock, oldest = time[1] * SECOND + time[2], 1e15
+end
+
+local record = a[1] > 0 and call('GET', KEYS[1])
+local raw = call('GET', KEYS[2])
+
+-- The end, in ms, of the second of the server's clock in which a stamp lies: logs expire by whole seconds, so that mostly there is
+-- nothing to change.
+local correction = 0
+local function end_of_second(stamp) return (floor((stamp - correction) / SECOND) + 1) * 1000 end
+
+-- Lets a log, whose newest entry was `before`, expire when `newest` stops counting, after `keep` ms for whoever asks. What the expiry
+-- is later than that says for how long the most patient process counts. Says how long its entries are kept.
+local function expire(key, before, newest, keep)
+  if not ticks then return keep end
+  local expiry = before and call('PEXPIRETIME', key) or 0
+  if expiry > 0 then keep = max(keep, expiry - LEAP - end_of_second(before)) end
+  local at = end_of_second(newest) + keep + LEAP
+  if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end
+  return keep
+end

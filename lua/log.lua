@@ -1,0 +1,117 @@
+-- Logs, and the rule: the earliest start of some units. Joined behind state.lua.
+
+-- A stored entry as a number; nil where there is none. Lua takes `nan` and `inf` for numbers, too.
+local function stamp_of(entry, key)
+  if not entry then return nil end
+  local stamp = tonumber(entry)
+  if not (stamp and stamp >= oldest and stamp < 9e15) then garbage(key) end
+  return stamp
+end
+
+-- Reads a log's terms from the arguments at `at`, the count of them first. Its entries are read as they are needed, and `ahead` says how
+-- many at once; what is booked now is added to them.
+local function open_log(key, state, at, widened)
+  local log = { key = key, state = state, terms = {}, retention = 0, quota = 0, interval = 0, least = math.huge }
+  for t = 1, a[at] do
+    local quota, base = a[at + 2 * t - 1], a[at + 2 * t]
+    local span = base + floor(base / 1000) * widened
+    log.terms[t] = { quota = quota, base = base, span = span }
+    log.retention, log.quota, log.least = max(log.retention, span), max(log.quota, quota), min(log.least, quota)
+    log.interval = max(log.interval, ceil(span / quota))
+  end
+  for i = 1, #state.outside, 4 do
+    local step = state.outside
+    for _, term in ipairs(log.terms) do
+      if step[i] == key and step[i + 1] == term.base and step[i + 3] > now then
+        term.outside = term.outside or {}
+        table.insert(term.outside, { units = step[i + 2], lapse = step[i + 3] })
+      end
+    end
+  end
+  log.read, log.added, log.count, log.ahead = {}, {}, 0, 1
+  return log, at + 1 + 2 * a[at]
+end
+
+-- The entry with n - 1 newer ones; nil when the log is shorter.
+local function nth_newest(log, n)
+  if n <= log.count then return log.added[log.count - n + 1] end
+  n = n - log.count
+  local entry = log.read[n]
+  if entry ~= nil then return entry or nil end
+  if log.ahead <= 1 or n == 1 then
+    entry = stamp_of(call('LINDEX', log.key, format('%d', -n)), log.key)
+    log.read[n] = entry or false
+    return entry
+  end
+  -- As callers are granted, the rule moves on to newer entries: read those in one piece.
+  local last = max(n - log.ahead + 1, 1)
+  local found = call('LRANGE', log.key, format('%d', -n), format('%d', -last))
+  for k = last, n do log.read[k] = false end
+  for i = 1, #found do log.read[last + #found - i] = stamp_of(found[i], log.key) end
+  return log.read[n] or nil
+end
+
+-- The earliest start of some units under a pause: after it one after another, at first at a tenth of the rate.
+local function after_pause(pause, newest, interval, units)
+  local base, elapsed, gaps = pause[1], 0, units - 1
+  if newest and newest >= pause[1] then base, elapsed, gaps = newest, newest - pause[1], units end
+  if elapsed >= pause[2] then return pause[1] end
+  local slower = RESUMED * pause[2] / (pause[2] + (RESUMED - 1) * elapsed)
+  return min(base + min(ceil(interval * slower * gaps), FAR), pause[1] + pause[2])
+end
+
+-- The earliest start under a term of which others use a part: until each step lapses, its units are missing from the quota, and
+-- ours come one after another, so that each can be answered before the next.
+local function beside_others(log, term, newest, start, units)
+  local interval = ceil(term.span / term.quota)
+  for _, step in ipairs(term.outside) do
+    if step.lapse > start then
+      local n = term.quota - step.units - units + 1
+      local entry = n > 0 and nth_newest(log, n)
+      local ready = max(start, entry and entry + term.span or start, newest and newest + interval or start)
+      ready = n > 0 and ready + (units - 1) * interval or step.lapse
+      if ready < step.lapse then return ready end
+      start = step.lapse
+    end
+  end
+  return start
+end
+
+-- The rule: the earliest start, not before `start`, for some units under every term and pause of a log.
+local function earliest(log, start, units)
+  local newest = nth_newest(log, 1)
+  if newest and newest > start then start = newest end
+  for _, term in ipairs(log.terms) do
+    local n = term.quota - units + 1
+    local entry = n > 0 and nth_newest(log, n)
+    if entry and entry + term.span > start then start = entry + term.span end
+  end
+  for _, pause in ipairs(log.pauses) do start = max(start, after_pause(pause, newest, log.interval, units)) end
+  for _, term in ipairs(log.terms) do
+    if term.outside then start = beside_others(log, term, newest, start, units) end
+  end
+  return start
+end
+
+-- Entries of a stored list newer than `stamp`, found by bisection: the list is sorted.
+local function newer_than(key, stamp)
+  local newer, rest = 0, call('LLEN', key) + 1
+  while newer + 1 < rest do
+    local n = floor((newer + rest) / 2)
+    if stamp_of(call('LINDEX', key, format('%d', -n)), key) > stamp then newer = n else rest = n end
+  end
+  return newer
+end
+
+-- Takes units that start at a time out of a log again. LREM walks from the tail: what lies deep, or is not there, would cost it
+-- milliseconds. A slot kept breaks no limit.
+local function take_out(key, start, units)
+  if units <= 0 then return end -- of zero LREM would take all
+  local newer = newer_than(key, start)
+  if newer > MAX_DEPTH or stamp_of(call('LINDEX', key, format('%d', -newer - 1)), key) ~= start then return end
+  local before = stamp_of(call('LINDEX', key, '-1'), key)
+  local expiry = ticks and call('PEXPIRETIME', key) or 0
+  call('LREM', key, format('%d', -units), format('%d', start))
+  local newest = expiry > 0 and stamp_of(call('LINDEX', key, '-1'), key)
+  if newest then call('PEXPIREAT', key, format('%d', expiry - end_of_second(before) + end_of_second(newest))) end
+end

@@ -1,0 +1,126 @@
+-- Who gets a slot. `logs` are those of the ask, in its order; `charges` are units of each of them. Joined behind log.lua.
+local logs, scopes, has_widest = {}, a[8], a[9] == 1
+
+-- The rule over all logs, or those of one scope: one common start. A log of which nothing is taken does not matter.
+local function earliest_of(start, charges, scope)
+  for i, log in ipairs(logs) do
+    if charges[i] > 0 and (not scope or log.scope == scope) then start = earliest(log, start, charges[i]) end
+  end
+  return start
+end
+
+local function add(start, charges)
+  for i, log in ipairs(logs) do
+    for n = 1, charges[i] do log.added[log.count + n] = start end
+    log.count = log.count + charges[i]
+  end
+end
+
+-- Undoes what is added meanwhile.
+local function tentatively(attempt)
+  local kept = {}
+  for i, log in ipairs(logs) do kept[i] = log.count end
+  local outcome = attempt()
+  for i, log in ipairs(logs) do log.count = kept[i] end
+  return outcome
+end
+
+-- Lets each turn start after those before it.
+local function settle(turns)
+  if not turns[1] then return end
+  tentatively(function()
+    for _, turn in ipairs(turns) do
+      turn.start = earliest_of(turn.start, turn.charges)
+      add(turn.start, turn.charges)
+    end
+  end)
+end
+
+-- The latest of the first turns, so many of them, that a call of these charges would delay.
+local function delayed(turns, before, start, charges)
+  if before == 0 then return nil end
+  return tentatively(function()
+    local latest
+    add(start, charges)
+    for t = 1, before do
+      local delayed_start = earliest_of(turns[t].start, turns[t].charges)
+      if delayed_start > turns[t].start then latest = turns[t].start end
+      add(delayed_start, turns[t].charges)
+    end
+    return latest
+  end)
+end
+
+-- Whether a call that could start then waits for a log that fewer callers share than another of its logs: booked far ahead there, it
+-- would keep the others from what they could use before.
+local function waits_for_fewer(soonest, slack, start, charges)
+  if scopes < 2 or start <= soonest + slack then return false end
+  -- All who share any other log share the widest, too.
+  local widest = has_widest and earliest_of(soonest, charges, 1) or soonest
+  for scope = 1, scopes do
+    if start > max(earliest_of(soonest, charges, scope), widest) + slack then return true end
+  end
+  return false
+end
+
+-- Whether so many units of a log could start by the limit, each with as much of the scope's other logs as one of these charges.
+local function could_start(scope, charges, measure, units, soonest, limit)
+  local start, one = soonest, charges[measure]
+  for i, log in ipairs(logs) do
+    local scaled = log.scope == scope and ceil(charges[i] * units / one) or 0
+    if scaled > log.least then return false end
+    if scaled > 0 then start = earliest(log, start, scaled) end
+  end
+  return start <= limit
+end
+
+-- How many callers of these charges the rate of a scope's limits lets start within a time, one after another.
+local function at_rate(scope, charges, span)
+  local most = math.huge
+  for i, log in ipairs(logs) do
+    for _, term in ipairs(log.scope == scope and charges[i] > 0 and log.terms or {}) do
+      most = min(most, floor(floor(term.quota * span / term.base) / charges[i]))
+    end
+  end
+  return most
+end
+
+-- An equal share of what is free in a scope's logs until the limit, for one of so many processes; counted in units of one log.
+--
+-- Another unit may be taken as long as, if every process had as much, one more unit could start until then: together with all of
+-- them, or one after another at the rate of the limits.
+local function share_of(scope, runs, processes, soonest, limit)
+  local all, measure, wanted = { units = math.huge }, nil, 0
+  local first = runs[1]
+  for i = 1, first and #logs or 0 do
+    if logs[i].scope == scope and first.charges[i] > 0 then
+      measure = i
+      break
+    end
+  end
+  if not measure then return all end
+  for _, run in ipairs(runs) do wanted = wanted + run.callers * run.charges[measure] end
+  local function may_take(spent)
+    return could_start(scope, first.charges, measure, spent * processes + 1, soonest, limit)
+  end
+  local over = wanted - runs[#runs].charges[measure]
+  if over == 0 or may_take(over) then return all end
+  local start, units = earliest_of(soonest, first.charges, scope), 0
+  if start <= limit then
+    units = ceil((at_rate(scope, first.charges, limit - start) + 1) * first.charges[measure] / processes)
+  end
+  while units < over do
+    local spent = units + floor((over - units) / 2)
+    if may_take(spent) then units = spent + 1 else over = spent end
+  end
+  return { units = units, measure = measure, spent = 0 }
+end
+
+-- Whether so many callers of these charges can all start then.
+local function could_all_start(charges, callers, soonest, start)
+  for i, log in ipairs(logs) do
+    local units = charges[i] * callers
+    if units > 0 and (units > log.least or earliest(log, soonest, units) > start) then return false end
+  end
+  return true
+end

@@ -1,0 +1,121 @@
+-- What is kept of a scope beside its logs: who waits, and what the upstream imposed. Joined in front of every script but for its head.
+--   contenders  when their period ends, how many were counted in it; when the one before ended, how many of that have not come
+--               back; how long a period is; false where nobody waits
+--   claims      for each: whose, start, lapse, units by log
+--   reach       how far ahead the process books whose answers take longest, until when that counts; or false
+--   pause       no start before; µs after it in which calls come slower; refusals in a row; cause; when the row is forgotten; or false
+--   guard       thousandths by which spans are wider, since when, falling evenly to none when; of the whole upstream only; or false
+--   outside     for each step: log, span, units that others have used, when they count no more
+--   correction  by how much log time differs from the server's clock; of the whole upstream only
+
+-- For how long, in ms, a correction is kept: longer than any log.
+local MAX_CORRECTED = 2764800000
+-- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR.
+local RESUMED, FAR = 10, 1e15
+
+-- Fails, since a log with an entry that is no time would look shorter than it is, and a state that is none would hide a pause.
+local function garbage(key) error(redis.error_reply('GARBAGE ' .. key)) end
+
+local function read_state(packed, key)
+  if not packed then
+    return { contenders = false, claims = {}, reach = false, pause = false, guard = false, outside = {}, correction = 0, key = key }
+  end
+  local is_read, parts = pcall(cmsgpack.unpack, packed)
+  if not is_read or type(parts) ~= 'table' or #parts ~= 7 or type(parts[7]) ~= 'number' then garbage(key) end
+  local contenders, claims, reach, pause, guard, outside = unpack(parts)
+  return {
+    contenders = contenders, claims = claims, reach = reach, pause = pause, guard = guard, outside = outside,
+    correction = parts[7], key = key,
+  }
+end
+
+-- Writes what is left of a state, until none of it matters any more.
+local function save(state, now)
+  local claims, outside, lapse = {}, {}, now
+  for _, claim in ipairs(state.claims) do
+    if claim[3] > now then claims[#claims + 1], lapse = claim, max(lapse, claim[3]) end
+  end
+  for i = 1, #state.outside, 4 do
+    if state.outside[i + 3] > now then
+      for part = i, i + 3 do outside[#outside + 1] = state.outside[part] end
+      lapse = max(lapse, state.outside[i + 3])
+    end
+  end
+  local contenders, reach, pause, guard = state.contenders, state.reach, state.pause, state.guard
+  if contenders then lapse = max(lapse, contenders[1] + (contenders[2] > 0 and contenders[5] or 0)) end
+  if reach and reach[2] > now then lapse = max(lapse, reach[2]) else reach = false end
+  if pause and pause[5] > now then lapse = max(lapse, pause[5]) else pause = false end
+  if guard and guard[3] > now then lapse = max(lapse, guard[3]) else guard = false end
+  if lapse <= now and state.correction == 0 then
+    call('DEL', state.key)
+    return
+  end
+  local packed = cmsgpack.pack({ contenders, claims, reach, pause, guard, outside, state.correction })
+  if not ticks then
+    call('SET', state.key, packed)
+  else
+    local ms = ceil((lapse - now) / 1000) + LEAP
+    call('PSETEX', state.key, format('%d', state.correction == 0 and ms or max(ms, MAX_CORRECTED)), packed)
+  end
+end
+
+-- Log time: the server's clock, corrected so that it never runs backwards. A message says the newest log time that its sender knows: no
+-- less may it be now. And where the clock has leapt ahead of all that it knows, what log time is at the latest.
+local upstream = read_state(raw, KEYS[2])
+local time = clock + upstream.correction
+local now = max(min(time, a[4] ~= 0 and a[4] or 9e15), a[3] ~= 0 and a[3] or -9e15)
+correction = now - clock
+if now ~= time then
+  upstream.correction = correction
+  save(upstream, now)
+end
+
+-- An answer: the number of the message, the log time, and what it says.
+local function reply(body) return struct.pack('<i8i8', a[1], now) .. body end
+
+-- The same, remembered for so many µs, and not for less long than the message before: a late copy of that must not act.
+local lapse = now
+local function remember(memory, body)
+  lapse = max(lapse, now + min(memory, MAX_MEMORY))
+  if a[1] > 0 and ticks then
+    call('PSETEX', KEYS[1], format('%d', max(ceil((lapse - now) / 1000), 1)), struct.pack('<i8i8', a[1], lapse) .. body)
+  elseif a[1] > 0 then
+    call('SET', KEYS[1], struct.pack('<i8i8', a[1], lapse) .. body)
+  end
+  return reply(body)
+end
+
+-- A message that came before is answered alike; one that came late, or that another process sent under the same name, is not.
+if record then
+  local last, memory = struct.unpack('<i8i8', record)
+  if memory > now then
+    if last > a[1] then return redis.error_reply('OUTDATED a later message of this sender has been seen') end
+    if last == a[1] then return reply(string.sub(record, 17)) end
+    if a[2] > 0 and a[2] ~= last then return redis.error_reply('DUPLICATE another process sends under the same name') end
+    lapse = memory
+  end
+end
+
+-- By how many thousandths every span is wider now.
+local function widening()
+  local guard = upstream.guard
+  if not guard or guard[3] <= now then return 0 end
+  local length = guard[3] - guard[2]
+  return floor(guard[1] * min(guard[3] - now, length) / length)
+end
+
+-- The pause of the whole upstream, as a scope sees it: somewhat later, each by its hash, so that not all come back in one moment.
+local function staggered(pause, key)
+  local later = floor(pause[2] / 131072 * tonumber(string.sub(key, -38, -35), 16))
+  return { pause[1] + later, pause[2] - later, pause[3], pause[4], pause[5] }
+end
+
+-- The pauses that are in force for a scope.
+local function pauses_of(state)
+  local pauses = {}
+  if state.pause and state.pause[5] > now then pauses[1] = state.pause end
+  if state ~= upstream and upstream.pause and upstream.pause[5] > now then
+    pauses[#pauses + 1] = staggered(upstream.pause, state.key)
+  end
+  return pauses
+end

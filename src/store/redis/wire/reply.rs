@@ -1,0 +1,218 @@
+//! What the scripts answer.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::error::StoreError;
+use crate::ledger::{
+    Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, MAX_MEMORY, Message, NOBODY, Paused, Reply, Stamp,
+    TermUsage, Verdict,
+};
+
+/// Of a short reply, so many bits are the message's number.
+const NUMBER_BITS: u32 = 12;
+/// Flags of a grant: everybody starts at one time and there is nothing else to say; and the message is remembered.
+const ALL_START: i64 = 1;
+const REMEMBERED: i64 = 2;
+
+/// Reads the answer to a message. One that is another message's, after a lost reply, is none: what it says of the time would
+/// mislead for long.
+pub(crate) fn reply(message: &Message, value: &Value) -> Result<Reply, StoreError> {
+    let number = if message.id.sender == NOBODY { 0 } else { message.id.number };
+    if let (Value::Int(short), Body::Ask(_)) = (value, &message.body) {
+        return all_now(message, number, *short).map(Reply::Grant).ok_or_else(StoreError::senseless);
+    }
+    let integers = integers(value).ok_or_else(StoreError::senseless)?;
+    let (header, rest) = integers.split_first_chunk::<2>().ok_or_else(StoreError::senseless)?;
+    if u64::try_from(header[0]) != Ok(number) {
+        return Err(StoreError::senseless());
+    }
+    let now = Stamp::from_micros(header[1]);
+    let read = match &message.body {
+        Body::Ask(ask) => grant(ask, now, rest).map(Reply::Grant),
+        Body::Pause { .. } => paused(now, rest).map(Reply::Paused),
+        Body::Report { .. } => learned(rest).map(Reply::Learned),
+        Body::Usage(logs) => usage(logs, rest).map(Reply::Usage),
+    };
+    read.ok_or_else(StoreError::senseless)
+}
+
+/// Everybody starts now: a time since the newest that the message knew, and the last bits of its number.
+fn all_now(message: &Message, number: u64, short: i64) -> Option<Grant> {
+    let elapsed = short >> NUMBER_BITS;
+    let same = u64::try_from(short).ok()? & ((1 << NUMBER_BITS) - 1) == number & ((1 << NUMBER_BITS) - 1);
+    let known = message.known.map_or(0, Stamp::as_micros);
+    same.then(|| Grant::all_now(Stamp::from_micros(known.saturating_add(elapsed))))
+}
+
+fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
+    let (&[flags, next], rest) = rest.split_first_chunk::<2>()?;
+    let next = Stamp::from_micros(next);
+    // Nobody would ever be told that it may send. A clock that was set back a little is no lie.
+    let is_far = |start: Stamp| start > now.plus(ask.reach()).plus(MAX_MEMORY);
+    if flags & ALL_START != 0 {
+        let all = Grant { next, ..Grant::all_now(now) };
+        return (rest.is_empty() && !is_far(next)).then_some(all);
+    }
+    let (&[within, stop, cause, contenders], rest) = rest.split_first_chunk::<4>()?;
+    let (counted, answers) = rest.split_at_checked(ask.scopes().count())?;
+    let answer = |part: &[i64]| match *part {
+        [verdict, start, callers] => {
+            let (callers, start) = (u32::try_from(callers).ok()?, Stamp::from_micros(start));
+            let verdict = match verdict {
+                0 => Verdict::Refused,
+                1 if !is_far(start) => Verdict::Granted,
+                2 => Verdict::Waits,
+                _ => return None,
+            };
+            Some(Answer::new(callers, start, verdict))
+        }
+        _ => None,
+    };
+    let answers = answers.chunks(3).map(answer).collect::<Option<Vec<_>>>()?;
+    let answered = answers.iter().map(|answer| u64::from(answer.callers)).sum::<u64>();
+    let (stop, cause) = (Stamp::from_micros(stop), cause_of(cause)?);
+    let grant = Grant {
+        within: Duration::from_micros(u64::try_from(within).ok()?),
+        paused: (stop > now).then_some((stop, cause)),
+        contenders: u32::try_from(contenders).ok()?,
+        counted: counted.iter().copied().map(Stamp::from_micros).collect(),
+        remembered: flags & REMEMBERED != 0,
+        ..Grant::new(now, answers, next)
+    };
+    (answered <= u64::from(ask.callers())).then_some(grant)
+}
+
+fn cause_of(code: i64) -> Option<Cause> {
+    match code {
+        0 => Some(Cause::Refusal),
+        1 => Some(Cause::Spend),
+        2 => Some(Cause::Ban),
+        _ => None,
+    }
+}
+
+fn paused(now: Stamp, rest: &[i64]) -> Option<Paused> {
+    match *rest {
+        [until, first @ (0 | 1)] => Some(Paused::new(now, Stamp::from_micros(until), first == 1)),
+        _ => None,
+    }
+}
+
+fn learned(rest: &[i64]) -> Option<Learned> {
+    match *rest {
+        [outside, widened] => Some(Learned::new(u32::try_from(outside).ok()?, u32::try_from(widened).ok()?)),
+        _ => None,
+    }
+}
+
+fn usage(logs: &[Log], rest: &[i64]) -> Option<Vec<LogUsage>> {
+    let mut parts = rest.chunks_exact(3);
+    let mut term = || {
+        let part = parts.next()?;
+        let next = Duration::from_micros(u64::try_from(part[2]).ok()?);
+        Some(TermUsage::new(u32::try_from(part[0]).ok()?, u32::try_from(part[1]).ok()?, next))
+    };
+    logs.iter().map(|log| log.terms.iter().map(|_| term()).collect::<Option<_>>().map(LogUsage::new)).collect()
+}
+
+/// Integers of eight bytes, the lowest first.
+fn integers(value: &Value) -> Option<Vec<i64>> {
+    let Value::BulkString(bytes) = value else { return None };
+    let (integers, rest) = bytes.as_chunks::<8>();
+    rest.is_empty().then(|| integers.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::StoreErrorKind;
+    use crate::ledger::{MessageId, Pause, Report, Run, ScopeId, Term};
+
+    const fn at(micros: i64) -> Stamp {
+        Stamp::from_micros(micros)
+    }
+
+    fn message(body: impl Into<Body>) -> Message {
+        Message { known: Some(at(1_000)), ..Message::new("up", MessageId::new(255, "ab", 5_000), body) }
+    }
+
+    fn ask() -> Message {
+        let log = Log::new("calls", [Term::new(5, 1_000)]).of(Some(ScopeId::from_bits(1)));
+        message(Ask::new([log], vec![Run::new(3, [2])]))
+    }
+
+    fn ints(values: &[i64]) -> Value {
+        Value::BulkString(values.iter().flat_map(|value| value.to_le_bytes()).collect())
+    }
+
+    #[test]
+    fn a_grant_is_read_back() {
+        let answers = [2, 1_150, 1, 1, 1_100, 1, 0, 1_170, 1];
+        let value = ints(&[&[5_000, 1_100, 2, 1_150, 250_000, 1_109, 2, 3, 9_000], &answers[..]].concat());
+        let grant = reply(&ask(), &value).unwrap().grant().unwrap();
+        let expected = [Answer::waiting(1, at(1_150)), Answer::granted(1, at(1_100)), Answer::refused(1, at(1_170))];
+        assert_eq!(grant.answers, expected);
+        assert_eq!((grant.now, grant.next, grant.paused), (at(1_100), at(1_150), Some((at(1_109), Cause::Ban))));
+        assert_eq!((grant.contenders, grant.counted, grant.remembered), (3, vec![at(9_000)], true));
+        assert_eq!(grant.within, Duration::from_millis(250));
+    }
+
+    #[test]
+    fn the_shortest_answer_names_its_message_and_its_time() {
+        let short = |elapsed: i64, number: i64| reply(&ask(), &Value::Int(elapsed * 4_096 + number));
+        assert_eq!(short(70, 5_000 % 4_096).unwrap(), Reply::Grant(Grant::all_now(at(1_070))));
+        assert_eq!(short(70, 5).unwrap_err().kind(), StoreErrorKind::Malformed, "another message's");
+        let long = reply(&ask(), &ints(&[5_000, 1_090, 3, 1_070])).unwrap();
+        assert_eq!(long, Reply::Grant(Grant { next: at(1_070), ..Grant::all_now(at(1_090)) }), "said again");
+    }
+
+    #[test]
+    fn a_server_that_lies_is_an_error() {
+        let answered = |answers: &[i64]| ints(&[&[5_000, 1, 2, 0, 0, 0, 0, 0, 0], answers].concat());
+        let lies = [
+            Value::Nil,
+            Value::Int(-3),
+            Value::SimpleString("OK".to_owned()),
+            Value::BulkString(b"eleven byte".to_vec()),
+            Value::Array(vec![Value::Int(1), Value::Nil]),
+            ints(&[]),
+            ints(&[5_000]),
+            ints(&[5_000, 1, 2]),
+            ints(&[5_001, 1, 2, 0, 0, 0, 0, 0, 0]),
+            ints(&[5_000, 1, 2, 0, 0, 0, 3, 0, 0]),
+            ints(&[5_000, 1, 2, 0, 0, 0, 0, -1, 0]),
+            ints(&[5_000, 1, 2, 0, -1, 0, 0, 0, 0]),
+            ints(&[5_000, 1, 3, 0, 7]),
+            ints(&[5_000, 1, 3, 60_250_002]),
+            answered(&[1]),
+            answered(&[3, 0, 1]),
+            answered(&[1, 0, -1]),
+            answered(&[1, 0, 4]),
+            answered(&[1, 60_250_002, 1]),
+            answered(&[1, i64::MAX, 1]),
+        ];
+        for lie in lies {
+            assert_eq!(reply(&ask(), &lie).unwrap_err().kind(), StoreErrorKind::Malformed, "{lie:?}");
+        }
+        let extreme = [5_000, i64::MAX, 2, i64::MAX, i64::MAX, i64::MAX, 0, 0, i64::MAX, 1, i64::MIN, 1];
+        assert!(reply(&ask(), &ints(&extreme)).is_ok(), "saturates");
+    }
+
+    #[test]
+    fn lies_about_anything_else_are_errors_too() {
+        let pause = message(Body::Pause { scope: None, pause: Pause::new(Duration::ZERO) });
+        let report = message(Body::Report { log: Log::new("calls", []), report: Report::default() });
+        let usage = message(Body::Usage([Log::new("calls", [Term::new(5, 1_000)])].into()));
+        assert_eq!(reply(&pause, &ints(&[5_000, 7, 9, 1])).unwrap(), Reply::Paused(Paused::new(at(7), at(9), true)));
+        assert_eq!(reply(&report, &ints(&[5_000, 7, 9, 1])).unwrap(), Reply::Learned(Learned::new(9, 1)));
+        let used = TermUsage::new(9, 1, Duration::from_micros(4));
+        assert_eq!(reply(&usage, &ints(&[5_000, 7, 9, 1, 4])).unwrap(), Reply::Usage(vec![LogUsage::new(vec![used])]));
+        for message in [pause, report, usage] {
+            for lie in [Value::Int(5), ints(&[5_000, 7]), ints(&[5_000, 7, -9, 7]), ints(&[5_000, 7, 2, -1])] {
+                assert!(reply(&message, &lie).is_err(), "{message:?} {lie:?}");
+            }
+        }
+    }
+}
