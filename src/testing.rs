@@ -6,6 +6,7 @@
 //! value is dropped.
 
 pub mod conformance;
+pub mod history;
 pub mod oracle;
 
 mod arrival;

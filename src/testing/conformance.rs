@@ -1,17 +1,17 @@
-//! The twelve laws of [`Store`] as checks: whoever writes a store is told here whether it is right.
+//! The laws of [`Store`] as checks: whoever writes a store is told here whether it is right.
 //!
-//! One function for each law. It panics when the store breaks the law, and says which law and how. Histories are random
-//! but always the same, so that a failure repeats. Every law uses homes of its own: one store may be checked many times.
+//! One function for each law. It panics when the store breaks the law, and says which law and how. [Histories](super::history)
+//! are random but always the same, so that a failure repeats. Every law uses upstreams of its own: one store may be checked
+//! many times.
 
-mod at_hand;
 mod bounds;
 mod desk;
-mod history;
 mod law;
 mod order;
 mod quota;
 mod silence;
 mod slots;
+mod telling;
 mod time;
 mod twice;
 
@@ -19,10 +19,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use self::at_hand::law_12;
 pub use self::bounds::{law_7, law_8, law_10};
 pub use self::order::{law_2, law_3};
-pub use self::quota::law_1;
+pub use self::quota::{law_1, law_12, law_14};
 pub use self::silence::law_9;
 pub use self::slots::{law_4, law_5, law_6};
 pub use self::time::law_13;
@@ -64,4 +63,5 @@ pub async fn check_all(subject: &dyn Subject) {
     law_11(subject).await;
     law_12(subject).await;
     law_13(subject).await;
+    law_14(subject).await;
 }

@@ -1,22 +1,21 @@
-//! One home of a store under check, and the few words in which the laws speak to it.
+//! Some logs of a store under check, and the few words in which the laws speak of them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::law::Law;
-use crate::Store;
-use crate::ledger::Stamp;
-use crate::ledger::Term;
-use crate::ledger::{
-    Answer, Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Report, Run, Slots,
-};
+use crate::ledger::{Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, Message, MessageId, Pause, Paused};
+use crate::ledger::{QuotaReport, Reply, Report, Run, ScopeId, Slots, Stamp, Term};
+use crate::testing::history::plain;
+use crate::{Store, StoreErrorKind};
 
-/// When every history begins: far from zero, so that no digit of a real stamp is spared.
+/// When every check begins: far from zero, so that no digit of a real stamp is spared.
 pub(super) const EPOCH: i64 = 1_795_170_949_790_213;
 
-/// A home that nobody has used before.
-pub(super) fn fresh_home(law: Law) -> Home {
-    Home::new("conformance", Some(&format!("law-{}-{:016x}", law.number, fastrand::u64(..))))
+/// An upstream that nobody has called before.
+pub(super) fn fresh_upstream(law: Law) -> Arc<str> {
+    format!("conformance-law-{}-{:016x}", law.number, fastrand::u64(..)).into()
 }
 
 /// A stamp some microseconds after the beginning.
@@ -24,108 +23,163 @@ pub(super) const fn at(micros: i64) -> Stamp {
     Stamp::from_micros(EPOCH + micros)
 }
 
-/// A log of one term.
-pub(super) fn log(name: &str, quota: u32, span: i64) -> Log {
-    Log::new(name, [Term::new(quota, span)])
+/// A log of one term of the whole upstream.
+pub(super) fn log(unit: &str, quota: u32, span: i64) -> Log {
+    Log::new(unit, [Term::new(quota, span)])
 }
 
 /// The answer that grants some callers a start.
 pub(super) const fn granted(callers: u32, start: Stamp) -> Answer {
-    Answer::new(callers, start, true)
+    Answer::granted(callers, start)
 }
 
-/// Speaks to one home, and numbers what it says.
+/// What an ask is told, as far as the laws speak of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Told {
+    pub(super) now: Stamp,
+    pub(super) answers: Vec<Answer>,
+    pub(super) next: Stamp,
+    pub(super) paused: Option<(Stamp, Cause)>,
+    pub(super) contenders: u32,
+}
+
+impl Told {
+    pub(super) fn new(now: Stamp, answers: Vec<Answer>, next: Stamp) -> Self {
+        Self { now, answers, next, paused: None, contenders: 0 }
+    }
+}
+
+/// Speaks of some logs of an upstream, and numbers what it says.
 #[derive(Debug)]
 pub(super) struct Desk<'a> {
     law: Law,
     store: &'a dyn Store,
-    pub(super) home: Home,
+    pub(super) upstream: Arc<str>,
     pub(super) logs: Arc<[Log]>,
-    number: u64,
     pub(super) horizon: Duration,
+    number: u64,
+    /// What each sender was told last of the periods that it is counted in.
+    counted: HashMap<u64, Vec<Stamp>>,
 }
 
 impl<'a> Desk<'a> {
-    /// A desk at a fresh home with these logs.
+    /// Speaks of these logs of a fresh upstream.
     pub(super) fn new(law: Law, store: &'a dyn Store, logs: impl Into<Arc<[Log]>>) -> Self {
-        Self::at(law, store, fresh_home(law), logs)
+        Self::at(law, store, fresh_upstream(law), logs)
     }
 
-    /// A desk at a home that others may use.
-    pub(super) fn at(law: Law, store: &'a dyn Store, home: Home, logs: impl Into<Arc<[Log]>>) -> Self {
-        Self { law, store, home, logs: logs.into(), number: 0, horizon: Duration::from_millis(250) }
+    /// Speaks of logs of an upstream that others may call.
+    pub(super) fn at(law: Law, store: &'a dyn Store, upstream: Arc<str>, logs: impl Into<Arc<[Log]>>) -> Self {
+        let (horizon, logs) = (Duration::from_millis(250), logs.into());
+        Self { law, store, upstream, logs, horizon, number: 0, counted: HashMap::new() }
     }
 
-    /// The next message of a sender, unsent.
-    pub(super) fn ask(&mut self, sender: u64, runs: Vec<Run>) -> Ask {
+    /// The next message of a sender about a body of its own, unsent.
+    pub(super) fn message(&mut self, sender: u64, stream: &str, body: impl Into<Body>) -> Message {
         self.number += 1;
-        let mut ask = Ask::new(self.home.clone(), sender, self.number, Arc::clone(&self.logs), runs);
+        Message::new(Arc::clone(&self.upstream), MessageId::new(sender, stream, self.number), body)
+    }
+
+    /// The next ask of a sender, unsent.
+    pub(super) fn ask(&mut self, sender: u64, runs: Vec<Run>) -> Message {
+        self.asking(sender, runs, |_| ())
+    }
+
+    /// The next ask of a sender with something else said in it, unsent.
+    pub(super) fn asking(&mut self, sender: u64, runs: Vec<Run>, change: impl FnOnce(&mut Ask)) -> Message {
+        let mut ask = Ask::new(Arc::clone(&self.logs), runs);
         ask.horizon = self.horizon;
-        ask
+        ask.counted = self.counted.get(&sender).cloned().unwrap_or_default();
+        change(&mut ask);
+        self.message(sender, "queue", ask)
     }
 
     /// The next message of a sender that hands slots back, unsent.
-    pub(super) fn returning(&mut self, sender: u64, slots: Vec<Slots>) -> HandBack {
-        self.number += 1;
-        HandBack::new(self.home.clone(), sender, self.number, Arc::clone(&self.logs), slots)
+    pub(super) fn returning(&mut self, sender: u64, slots: Slots) -> Message {
+        self.asking(sender, Vec::new(), |ask| ask.back = vec![slots])
     }
 
     /// Asks for one run of callers.
-    pub(super) async fn book(&mut self, sender: u64, run: Run) -> Grant {
+    pub(super) async fn book(&mut self, sender: u64, run: Run) -> Told {
         let ask = self.ask(sender, vec![run]);
         self.send(&ask).await
     }
 
     /// Sends an ask, for the first time or again.
-    pub(super) async fn send(&self, ask: &Ask) -> Grant {
-        self.law.answered(self.store.book(ask).await)
+    pub(super) async fn send(&mut self, ask: &Message) -> Told {
+        let grant = self.grant(ask).await;
+        self.counted.insert(ask.id.sender, grant.counted.clone());
+        let Grant { now, answers, next, paused, contenders, .. } = grant;
+        Told { now, answers, next, paused, contenders }
     }
 
-    /// Hands slots back in one message.
+    /// All that an ask is answered, in one form.
+    pub(super) async fn grant(&self, ask: &Message) -> Grant {
+        self.wants(plain(ask, self.apply(ask).await, Stamp::from_micros(0)).grant())
+    }
+
+    /// Sends a message that is refused.
+    pub(super) async fn refused(&self, message: &Message) -> Option<StoreErrorKind> {
+        self.store.apply(message).await.err().map(|error| error.kind())
+    }
+
+    /// Hands slots back in a message of its own.
     pub(super) async fn hand_back(&mut self, sender: u64, slots: Slots) {
-        let message = self.returning(sender, vec![slots]);
-        self.send_back(&message).await;
+        let message = self.returning(sender, slots);
+        self.send(&message).await;
     }
 
-    /// Sends a message that hands back, for the first time or again.
-    pub(super) async fn send_back(&self, message: &HandBack) {
-        self.law.answered(self.store.hand_back(message).await);
+    /// Sends a message that need not be an ask.
+    pub(super) async fn apply(&self, message: &Message) -> Reply {
+        self.law.answered(self.store.apply(message).await)
     }
 
-    /// The next message of a sender that tells something.
-    pub(super) fn id(&mut self, sender: u64) -> MessageId {
-        self.number += 1;
-        MessageId::new(sender, self.number)
+    /// The next message of a sender that pauses a scope, unsent.
+    pub(super) fn pausing(&mut self, sender: u64, scope: Option<ScopeId>, pause: Pause) -> Message {
+        self.message(sender, "told", Body::Pause { scope, pause })
     }
 
-    pub(super) async fn hold(&mut self, wait: Duration) {
-        let id = self.id(1);
-        self.send_hold(id, &Hold::new(wait)).await;
+    /// Pauses the scope of the first log.
+    pub(super) async fn pause(&mut self, wait: Duration) -> Paused {
+        let message = self.pausing(1, self.logs[0].scope, Pause::new(wait));
+        self.paused(&message).await
     }
 
-    /// Sends a hold, for the first time or again.
-    pub(super) async fn send_hold(&self, id: MessageId, hold: &Hold) -> Incident {
-        self.law.answered(self.store.hold(&self.home, id, hold).await)
+    /// Sends a pause, for the first time or again.
+    pub(super) async fn paused(&self, message: &Message) -> Paused {
+        self.wants(self.apply(message).await.paused())
+    }
+
+    /// The next message of a sender that reports what is left of the first log, unsent.
+    pub(super) fn reporting(&mut self, sender: u64, report: Report) -> Message {
+        let log = self.logs[0].clone();
+        self.message(sender, "told", Body::Report { log, report })
     }
 
     /// The upstream reports what is left of the first log.
-    pub(super) async fn learn(&mut self, report: Report) -> Learned {
-        let lesson = Lesson { reports: vec![report], ..Lesson::default() };
-        let id = self.id(1);
-        self.send_lesson(id, &lesson).await
+    pub(super) async fn report(&mut self, quota: QuotaReport) -> Learned {
+        let message = self.reporting(1, Report { quotas: vec![quota], ..Report::default() });
+        self.learned(&message).await
     }
 
-    /// Sends a lesson about the first log, for the first time or again.
-    pub(super) async fn send_lesson(&self, id: MessageId, lesson: &Lesson) -> Learned {
-        self.law.answered(self.store.learn(&self.home, id, &self.logs[0], lesson).await)
+    /// Sends a report, for the first time or again.
+    pub(super) async fn learned(&self, message: &Message) -> Learned {
+        self.wants(self.apply(message).await.learned())
     }
 
     pub(super) async fn usage(&self) -> Vec<LogUsage> {
-        self.law.answered(self.store.usage(&self.home, &self.logs).await)
+        let body = Body::Usage(Arc::clone(&self.logs));
+        let message = Message::new(Arc::clone(&self.upstream), MessageId::nobodys(), body);
+        self.wants(self.apply(&message).await.usage())
     }
 
     /// Units that count now by the first term of each log.
     pub(super) async fn used(&self) -> Vec<u32> {
         self.usage().await.iter().filter_map(|log| log.terms.first()).map(|term| term.used).collect()
+    }
+
+    #[track_caller]
+    fn wants<T>(&self, answer: Option<T>) -> T {
+        self.law.some(answer, "a message is given the answer of another kind")
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use crate::StoreError;
 
-/// One of the twelve.
+/// One of those of [`Store`](crate::Store).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Law {
     pub(super) number: u8,
@@ -28,6 +28,12 @@ impl Law {
             found == expected,
             "law {number} is broken, \"{words}\": {what}\n   found: {found:?}\nexpected: {expected:?}"
         );
+    }
+
+    #[track_caller]
+    pub(super) fn some<T>(self, found: Option<T>, what: &str) -> T {
+        self.holds(found.is_some(), what);
+        found.unwrap_or_else(|| unreachable!("it holds"))
     }
 
     #[track_caller]

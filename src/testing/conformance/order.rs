@@ -6,19 +6,16 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::Subject;
-use super::desk::{Desk, EPOCH, at, granted, log};
-use super::history::random_run;
+use super::desk::{Desk, EPOCH, Told, at, granted, log};
 use super::law::Law;
-use crate::ledger::Stamp;
-use crate::ledger::Term;
-use crate::ledger::{Answer, Grant, Log, Run};
+use crate::ledger::{Answer, Log, Run, Stamp, Term, Verdict};
 use crate::store::clock::ManualClock;
 
 const CASES: u64 = 200;
 
 /// Slots are given in the order asked.
 ///
-/// No start lies before one granted earlier, whoever asked; nobody overtakes a caller of equal cost of his own process that
+/// No start lies before one granted earlier, whoever asked; nobody overtakes a caller of equal charges of his own process that
 /// waits, and nobody delays one that waits there, nor one of another process that insists.
 pub async fn law_2(subject: &dyn Subject) {
     let law = Law::new(2, "slots are given in the order asked");
@@ -38,47 +35,44 @@ async fn nobody_delays_a_caller_of_its_process(law: Law, subject: &dyn Subject) 
     subject.clock().set(at(400_000));
     desk.book(1, Run::new(1, [1])).await;
     let ask = desk.ask(1, vec![Run::new(1, [3]), Run::new(1, [2]), Run::new(1, [1])]);
-    let waits = Grant::new(at(400_000), vec![], at(1_000_000));
+    let waits = Told::new(at(400_000), vec![], at(1_000_000));
     law.equal(&desk.send(&ask).await, &waits, "a small caller behind a large one of its process does not delay it");
     let ask = desk.ask(1, vec![Run::new(1, [2]), Run::new(2, [1])]);
     let beside = vec![Answer::waiting(1, at(1_000_000)), granted(1, at(400_000))];
-    let beside = Grant::new(at(400_000), beside, at(1_000_000));
+    let beside = Told::new(at(400_000), beside, at(1_000_000));
     law.equal(&desk.send(&ask).await, &beside, "but goes into what it leaves");
 }
 
 async fn nobody_delays_a_caller_that_insists(law: Law, subject: &dyn Subject) {
     let mut desk = Desk::new(law, subject.store(), [log("calls", 4, 1_000_000)]);
     desk.book(1, Run::new(1, [2])).await;
-    let mut large = desk.ask(1, vec![Run::new(1, [3])]);
-    large.insist = true;
-    let waits = Grant::new(at(0), vec![], at(1_000_000));
+    let large = desk.asking(1, vec![Run::new(1, [3])], |ask| ask.insist = true);
+    let waits = Told::new(at(0), vec![], at(1_000_000));
     law.equal(&desk.send(&large).await, &waits, "a large caller waits for most of the quota");
-    let grant = desk.book(2, Run::new(1, [1])).await;
-    law.equal(&grant.answers, &vec![granted(1, at(0))], "what it leaves goes to others");
+    let told = desk.book(2, Run::new(1, [1])).await;
+    law.equal(&told.answers, &vec![granted(1, at(0))], "what it leaves goes to others");
     subject.clock().set(at(900_000));
-    let grant = desk.book(2, Run::new(1, [2])).await;
-    let waits = Grant { contenders: 1, ..Grant::new(at(900_000), vec![], at(2_000_000)) };
-    law.equal(&grant, &waits, "nobody delays a caller that insists");
-    let mut large = desk.ask(1, vec![Run::new(1, [3])]);
-    large.insist = true;
-    let grant = desk.send(&large).await;
-    law.equal(&grant.answers, &vec![granted(1, at(1_000_000))], "the caller that insists gets its slot");
-    let grant = desk.book(2, Run::new(1, [1])).await;
-    law.equal(&grant.answers, &vec![granted(1, at(1_000_000))], "what it leaves goes to the other at once");
+    let told = desk.book(2, Run::new(1, [2])).await;
+    let waits = Told { contenders: 1, ..Told::new(at(900_000), vec![], at(2_000_000)) };
+    law.equal(&told, &waits, "nobody delays a caller that insists");
+    let large = desk.asking(1, vec![Run::new(1, [3])], |ask| ask.insist = true);
+    let told = desk.send(&large).await;
+    law.equal(&told.answers, &vec![granted(1, at(1_000_000))], "the caller that insists gets its slot");
+    let told = desk.book(2, Run::new(1, [1])).await;
+    law.equal(&told.answers, &vec![granted(1, at(1_000_000))], "what it leaves goes to the other at once");
 
-    let mut gone = desk.ask(3, vec![Run::new(1, [4])]);
-    gone.insist = true;
+    let gone = desk.asking(3, vec![Run::new(1, [4])], |ask| ask.insist = true);
     law.equal(&desk.send(&gone).await.next, &at(2_000_000), "another one insists, and is never heard of again");
     subject.clock().set(at(2_249_999));
-    let grant = desk.book(2, Run::new(1, [1])).await;
+    let told = desk.book(2, Run::new(1, [1])).await;
     law.equal(
-        &grant,
-        &Grant { contenders: 1, ..Grant::new(at(2_249_999), vec![], at(3_249_999)) },
-        "it is waited for until it breaks its promise",
+        &told,
+        &Told { contenders: 2, ..Told::new(at(2_249_999), vec![], at(3_249_999)) },
+        "it is waited for until it breaks its promise, and who was just served is probably back",
     );
     subject.clock().set(at(2_250_000));
-    let grant = desk.book(2, Run::new(1, [1])).await;
-    law.equal(&grant.answers, &vec![granted(1, at(2_250_000))], "and no longer");
+    let told = desk.book(2, Run::new(1, [1])).await;
+    law.equal(&told.answers, &vec![granted(1, at(2_250_000))], "and no longer");
 }
 
 /// Random asks for some of the logs each. Each log is ordered, also where an ask for several was put off for another's sake.
@@ -97,8 +91,8 @@ async fn starts_never_go_back(law: Law, subject: &dyn Subject, seed: u64) {
         let runs = (0..rng.usize(1..4)).map(|_| random_run(&mut rng, &desk.logs)).collect();
         desk.horizon = Duration::from_micros(rng.u64(0..900_000));
         let ask = desk.ask(rng.u64(1..4), runs);
-        let grant = desk.send(&ask).await;
-        for answer in grant.answers.iter().filter(|answer| answer.granted) {
+        let told = desk.send(&ask).await;
+        for answer in told.answers.iter().filter(|answer| answer.verdict == Verdict::Granted) {
             for &index in &chosen {
                 let what = format!("{answer:?} comes after {:?} in log {index}, seed {seed}", newest[index]);
                 law.holds(answer.start >= newest[index], &what);
@@ -109,9 +103,9 @@ async fn starts_never_go_back(law: Law, subject: &dyn Subject, seed: u64) {
     }
 }
 
-/// A batch of equal costs gives what the same asks one by one would.
+/// A batch of equal chargess gives what the same asks one by one would.
 ///
-/// The callers of random asks, together at one home and alone at its twin: the same callers get the same starts, the first
+/// The callers of random asks, together at one upstream and alone at its twin: the same callers get the same starts, the first
 /// without an answer is told the same time, and both logs hold the same. What a refused caller is told counts those
 /// before it in its own ask, so that it is not compared.
 pub async fn law_3(subject: &dyn Subject) {
@@ -122,8 +116,8 @@ pub async fn law_3(subject: &dyn Subject) {
         let mut alone = Desk::new(law, subject.store(), Arc::clone(&together.logs));
         subject.clock().set(at(0));
         for _ in 0..6 {
-            let costs = random_run(&mut rng, &together.logs).costs;
-            let like = |run: Run| Run { costs: Arc::clone(&costs), ..run };
+            let charges = random_run(&mut rng, &together.logs).charges;
+            let like = |run: Run| Run { charges: Arc::clone(&charges), ..run };
             let runs: Vec<Run> = (0..rng.usize(1..4)).map(|_| like(random_run(&mut rng, &together.logs))).collect();
             let horizon = Duration::from_micros(rng.u64(0..500_000));
             (together.horizon, alone.horizon) = (horizon, horizon);
@@ -142,18 +136,22 @@ pub async fn law_3(subject: &dyn Subject) {
 /// The start of each granted caller, nothing for each that was refused; then when the first that waits may come.
 type Verdicts = (Vec<Option<Stamp>>, Option<Stamp>);
 
-fn verdicts(batch: &Grant) -> Verdicts {
-    let each = batch.answers.iter().flat_map(|one| vec![one.granted.then_some(one.start); one.callers as usize]);
+fn verdicts(batch: &Told) -> Verdicts {
+    let each = batch.answers.iter().flat_map(|one| vec![start_of(one); one.callers as usize]);
     (each.collect(), Some(batch.next).filter(|&next| next != batch.now))
+}
+
+fn start_of(answer: &Answer) -> Option<Stamp> {
+    (answer.verdict == Verdict::Granted).then_some(answer.start)
 }
 
 async fn one_by_one(desk: &mut Desk<'_>, callers: Vec<Run>) -> Verdicts {
     let mut each = Vec::new();
     for caller in callers {
-        let grant = desk.book(1, caller).await;
-        match grant.answers.first() {
-            Some(one) => each.push(one.granted.then_some(one.start)),
-            None => return (each, Some(grant.next).filter(|&next| next != grant.now)),
+        let told = desk.book(1, caller).await;
+        match told.answers.first() {
+            Some(one) => each.push(start_of(one)),
+            None => return (each, Some(told.next).filter(|&next| next != told.now)),
         }
     }
     (each, None)
@@ -162,6 +160,13 @@ async fn one_by_one(desk: &mut Desk<'_>, callers: Vec<Run>) -> Verdicts {
 fn some_logs(rng: &mut Rng) -> Vec<Log> {
     let term = |rng: &mut Rng| Term::new(rng.u32(1..30), rng.i64(1_000..800_000));
     (0..rng.usize(1..3)).map(|name| Log::new(format!("log{name}"), vec![term(rng), term(rng)])).collect()
+}
+
+/// Callers of the same charges.
+fn random_run(rng: &mut Rng, logs: &[Log]) -> Run {
+    let charges: Vec<u32> = logs.iter().map(|log| rng.u32(1..6).min(log.largest_charge())).collect();
+    let run = Run::new(rng.u32(1..10), charges);
+    if rng.u8(0..3) == 0 { run.max_wait(Duration::from_micros(rng.u64(0..300_000))) } else { run }
 }
 
 fn leap(clock: &ManualClock, rng: &mut Rng) {

@@ -14,7 +14,7 @@ const LEAP: Duration = Duration::from_secs(11);
 /// After the longest span of silence nothing is stored, but for 11 s in case that the store's clock leaps ahead.
 ///
 /// On the clock of production, so this is the one law that waits, for tokio's clock. Slots granted, booked and handed
-/// back, callers that wait and insist, and holds: all is gone one span after the last booked slot and one horizon after the
+/// back, callers that wait and insist, and pauses: all is gone one span after the last booked slot and one horizon after the
 /// last promised ask.
 pub async fn law_9(subject: &dyn Subject) {
     let law = Law::new(9, "after the longest span of silence nothing is stored");
@@ -25,16 +25,15 @@ pub async fn law_9(subject: &dyn Subject) {
     let mut desks: Vec<_> = (0..3).map(|_| Desk::new(law, subject.running(), logs.clone())).collect();
     for desk in &mut desks {
         desk.horizon = HORIZON;
-        let grant = desk.book(1, Run::new(2, [1, 3])).await;
-        desk.hand_back(1, Slots::new(1, grant.now, [1, 3])).await;
+        let told = desk.book(1, Run::new(2, [1, 3])).await;
+        desk.hand_back(1, Slots::new(1, told.now, [1, 3])).await;
         desk.book(2, Run::new(9, [1, 1])).await;
-        let mut large = desk.ask(3, vec![Run::new(1, [3, 9])]);
-        large.insist = true;
+        let large = desk.asking(3, vec![Run::new(1, [3, 9])], |ask| ask.insist = true);
         desk.send(&large).await;
         desk.book(4, Run::new(1, [1, 1]).max_wait(Duration::ZERO)).await;
     }
-    desks[1].hold(SPAN).await;
-    desks[2].hold(SPAN / 2).await;
+    desks[1].pause(SPAN).await;
+    desks[2].pause(SPAN / 2).await;
     law.holds(!subject.kept().await.is_empty(), "what is stored can be seen");
 
     // The last slot is booked at the horizon at the latest and counts for a span. Who waits for it to stop counting has

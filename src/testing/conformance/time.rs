@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::Subject;
-use super::desk::{Desk, at, granted, log};
+use super::desk::{Desk, Told, at, granted, log};
 use super::law::Law;
-use crate::ledger::{Grant, Run};
+use crate::ledger::{Message, Run, Slots};
 
-/// The time of an upstream's logs is never earlier than what an ask knows of it, and no later than an ask says that it is at the
-/// latest, however the store's clock steps.
+/// Log time is never earlier than what a message knows of it, and no later than a message says that it is at the latest, however
+/// the store's clock steps; what is known counts more.
 pub async fn law_13(subject: &dyn Subject) {
-    let law = Law::new(13, "log time is as asks know it, however the clock steps");
+    let law = Law::new(13, "log time is as messages know it, however the clock steps");
     steps_back_are_made_up_for(law, subject).await;
     leaps_ahead_are_taken_back(law, subject).await;
 }
@@ -21,18 +21,13 @@ async fn steps_back_are_made_up_for(law: Law, subject: &dyn Subject) {
         let mut desk = Desk::new(law, subject.store(), [log("calls", 3, 1_000_000)]);
         let before = desk.book(1, Run::new(2, [1])).await;
         subject.clock().set(at(step));
-        let mut ask = desk.ask(2, vec![Run::new(2, [1])]);
-        ask.known = Some(before.now);
-        let grant = desk.send(&ask).await;
-        law.equal(&grant, &Grant::new(at(0), vec![granted(1, at(0))], at(1_000_000)), "time goes on from where it was");
+        let ask = Message { known: Some(before.now), ..desk.ask(2, vec![Run::new(2, [1])]) };
+        let told = Told::new(at(0), vec![granted(1, at(0))], at(1_000_000));
+        law.equal(&desk.send(&ask).await, &told, "time goes on from where it was");
         subject.clock().set(at(step + 400_000));
         law.equal(&desk.used().await, &vec![3], "who knows of nothing is told the same time");
-        let grant = desk.book(3, Run::new(1, [1]).max_wait(Duration::ZERO)).await;
-        law.equal(&grant.now, &at(400_000), "from then on without being told again");
-        // The corrected time is that of this upstream until the clock is where it was.
-        let mut ask = desk.ask(4, vec![]);
-        ask.latest = Some(at(step + 400_000));
-        desk.send(&ask).await;
+        let told = desk.book(3, Run::new(1, [1]).max_wait(Duration::ZERO)).await;
+        law.equal(&told.now, &at(400_000), "from then on without being told again");
     }
 }
 
@@ -43,15 +38,14 @@ async fn leaps_ahead_are_taken_back(law: Law, subject: &dyn Subject) {
     subject.clock().set(at(10_100_000));
     let leapt = desk.book(1, Run::new(1, [1])).await;
     law.equal(&leapt.now, &at(10_100_000), "a store cannot tell a leap from time that has passed");
-    let mut ask = desk.ask(1, vec![Run::new(1, [1])]);
-    (ask.known, ask.latest) = (Some(before.now), Some(at(100_000)));
-    ask.back = vec![crate::ledger::Slots::new(1, at(10_100_000), [1])];
-    let grant = desk.send(&ask).await;
-    law.equal(&grant, &Grant::new(at(100_000), vec![], at(1_000_000)), "it is told, and takes the leap back");
+    let back = vec![Slots::new(1, at(10_100_000), [1])];
+    let ask = desk.asking(1, vec![Run::new(1, [1])], |ask| ask.back = back);
+    let ask = Message { known: Some(before.now), latest: Some(at(100_000)), ..ask };
+    let told = Told::new(at(100_000), vec![], at(1_000_000));
+    law.equal(&desk.send(&ask).await, &told, "it is told, and takes the leap back");
     subject.clock().set(at(11_000_000));
-    let grant = desk.book(2, Run::new(1, [1])).await;
-    law.equal(&grant.answers, &vec![granted(1, at(1_000_000))], "and time goes on from there");
-    let mut ask = desk.ask(1, vec![]);
-    (ask.known, ask.latest) = (Some(at(5_000_000)), Some(at(4_000_000)));
+    let told = desk.book(2, Run::new(1, [1])).await;
+    law.equal(&told.answers, &vec![granted(1, at(1_000_000))], "and time goes on from there");
+    let ask = Message { known: Some(at(5_000_000)), latest: Some(at(4_000_000)), ..desk.ask(1, vec![]) };
     law.equal(&desk.send(&ask).await.now, &at(5_000_000), "what is known counts more than what is the latest");
 }

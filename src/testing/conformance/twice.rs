@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use super::Subject;
-use super::desk::{Desk, at, fresh_home, granted, log};
-use super::history::History;
+use super::desk::{Desk, Told, at, fresh_upstream, granted, log};
 use super::law::Law;
-use crate::StoreErrorKind;
-use crate::ledger::Term;
-use crate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Report, Run, Slots};
+use super::telling::Telling;
+use crate::StoreErrorKind::{Duplicate, Outdated};
+use crate::ledger::{Learned, Message, Pause, Paused, QuotaReport, Report, Run, ScopeId, Slots, Term};
 
 const HISTORIES: u64 = 30;
 
@@ -20,12 +19,10 @@ const HISTORIES: u64 = 30;
 pub async fn law_11(subject: &dyn Subject) {
     let law = Law::new(11, "the same message sent twice acts once, and two senders of one name are told so");
     for seed in 0..HISTORIES {
-        let (store, clock) = (subject.store(), subject.clock());
-        let mut history = History { law, store, clock, home: fresh_home(law), seed, shift: 0, twice: false };
-        let once = history.tell(async || ()).await;
-        (history.home, history.twice) = (fresh_home(law), true);
-        let twice = history.tell(async || ()).await;
-        law.equal(&twice.said, &once.said, &format!("seed {seed}"));
+        let telling = Telling::new(law, subject, seed);
+        let once = telling.tell(async || ()).await;
+        let twice = Telling { twice: true, ..telling }.tell(async || ()).await;
+        law.equal(&twice, &once, &format!("seed {seed}"));
     }
     an_equal_slot_of_somebody_else_stays(law, subject).await;
     what_comes_after_a_later_message_does_not_act(law, subject).await;
@@ -33,7 +30,7 @@ pub async fn law_11(subject: &dyn Subject) {
     two_senders_of_one_name_are_told(law, subject).await;
     a_refusal_told_twice_is_one_of_a_row(law, subject).await;
     a_refusal_told_twice_widens_the_guard_once(law, subject).await;
-    what_others_use_is_entered_once(law, subject).await;
+    outside_use_is_entered_once(law, subject).await;
 }
 
 async fn an_equal_slot_of_somebody_else_stays(law: Law, subject: &dyn Subject) {
@@ -41,13 +38,13 @@ async fn an_equal_slot_of_somebody_else_stays(law: Law, subject: &dyn Subject) {
     let mut desk = Desk::new(law, subject.store(), [log("calls", 9, 1_000_000)]);
     desk.book(1, Run::new(2, [1])).await;
     desk.book(2, Run::new(2, [1])).await;
-    let message = desk.returning(1, vec![Slots::new(1, at(0), [1])]);
+    let message = desk.returning(1, Slots::new(1, at(0), [1]));
     for _ in 0..3 {
-        desk.send_back(&message).await;
+        desk.send(&message).await;
         law.equal(&desk.used().await, &vec![3], "one slot was handed back, in a message that comes again");
     }
     subject.clock().set(at(999_999));
-    desk.send_back(&message).await;
+    desk.send(&message).await;
     law.equal(&desk.used().await, &vec![3], "it is remembered for as long as a slot counts");
 }
 
@@ -55,18 +52,15 @@ async fn what_comes_after_a_later_message_does_not_act(law: Law, subject: &dyn S
     subject.clock().set(at(0));
     let mut desk = Desk::new(law, subject.store(), [log("calls", 9, 1_000_000)]);
     let early_ask = desk.ask(1, vec![Run::new(1, [1])]);
-    let early_return = desk.returning(1, vec![Slots::new(1, at(0), [1])]);
+    let early_return = desk.returning(1, Slots::new(1, at(0), [1]));
     let late_ask = desk.ask(1, vec![Run::new(2, [1])]);
-    let grant = desk.send(&late_ask).await;
-    law.equal(&grant, &Grant::new(at(0), vec![granted(2, at(0))], at(0)), "two slots");
+    let told = desk.send(&late_ask).await;
+    law.equal(&told, &Told::new(at(0), vec![granted(2, at(0))], at(0)), "two slots");
     subject.clock().set(at(500));
-    let outdated = Err(StoreErrorKind::Outdated);
-    let answer = subject.store().book(&early_ask).await.map_err(|error| error.kind());
-    law.equal(&answer, &outdated, "an ask after a later message");
-    let answer = subject.store().hand_back(&early_return).await.map_err(|error| error.kind());
-    law.equal(&answer, &outdated.map(drop), "a hand-back after a later message");
+    law.equal(&desk.refused(&early_ask).await, &Some(Outdated), "an ask after a later message");
+    law.equal(&desk.refused(&early_return).await, &Some(Outdated), "a hand-back after a later message");
     law.equal(&desk.used().await, &vec![2], "neither acted");
-    let again = Grant { now: at(500), ..grant };
+    let again = Told { now: at(500), next: at(500), ..told };
     law.equal(&desk.send(&late_ask).await, &again, "the later message still has its answer");
     let other = desk.book(2, Run::new(1, [1]).max_wait(Duration::ZERO)).await;
     law.equal(&other.answers, &vec![granted(1, at(500))], "each sender has a stream of its own");
@@ -77,16 +71,16 @@ async fn a_late_copy_takes_nobody_else_s_slot(law: Law, subject: &dyn Subject) {
     let mut desk = Desk::new(law, subject.store(), [log("calls", 2, 100_000)]);
     desk.book(9, Run::new(2, [1])).await;
     for sender in [1, 2] {
-        let grant = desk.book(sender, Run::new(1, [1])).await;
-        law.equal(&grant.answers, &vec![granted(1, at(100_000))], "two equal slots");
+        let told = desk.book(sender, Run::new(1, [1])).await;
+        law.equal(&told.answers, &vec![granted(1, at(100_000))], "two equal slots");
     }
-    let message = desk.returning(1, vec![Slots::new(1, at(100_000), [1])]);
-    desk.send_back(&message).await;
+    let message = desk.returning(1, Slots::new(1, at(100_000), [1]));
+    desk.send(&message).await;
     // Of a slot long past: by itself it need not be remembered.
     desk.hand_back(1, Slots::new(1, at(-999_000), [1])).await;
     subject.clock().set(at(150_000));
     // Outdated or acted upon already: the sender learns nothing new either way.
-    let _ = subject.store().hand_back(&message).await;
+    desk.refused(&message).await;
     law.equal(&desk.used().await, &vec![1], "the slot of another sender, after a late copy");
 }
 
@@ -94,89 +88,88 @@ async fn a_refusal_told_twice_is_one_of_a_row(law: Law, subject: &dyn Subject) {
     subject.clock().set(at(0));
     let ms = Duration::from_millis;
     let mut desk = Desk::new(law, subject.store(), [log("calls", 9, 1_000_000)]);
-    let mut hold = Hold::new(ms(10));
-    (hold.waits, hold.memory) = (vec![ms(10), ms(20), ms(40)], ms(900));
-    let [early, first, second] = [desk.id(1), desk.id(1), desk.id(1)];
-    // Of a stream of their own: a later ask does not make a hold outdated.
+    let mut pause = Pause::new(ms(10));
+    (pause.waits, pause.memory) = (vec![ms(10), ms(20), ms(40)], ms(900));
+    let [early, first, second] = [(); 3].map(|()| desk.pausing(1, None, pause.clone()));
+    // Of a stream of their own: a later ask does not make a pause outdated.
     desk.book(1, Run::new(1, [1])).await;
-    for (now, wait) in [(0, 10), (4_000, 6), (15_000, 0)] {
+    for now in [0, 4_000, 15_000] {
         subject.clock().set(at(now));
-        law.equal(&desk.send_hold(first, &hold).await, &Incident::new(ms(wait), true), "the answer is the same");
+        let paused = Paused::new(at(now), at(10_000), true);
+        law.equal(&desk.paused(&first).await, &paused, "the answer is the same");
     }
-    law.equal(&desk.usage().await[0].terms[0].next, &Duration::ZERO, "the hold is over, and no other has begun");
+    law.equal(&desk.usage().await[0].terms[0].next, &Duration::ZERO, "the pause is over, and no other has begun");
+    let paused = |first| Paused::new(at(15_000), at(35_000), first);
     for _ in 0..2 {
-        law.equal(&desk.send_hold(second, &hold).await, &Incident::new(ms(20), true), "the next of the row");
+        law.equal(&desk.paused(&second).await, &paused(true), "the next of the row");
     }
     for outdated in [early, first] {
-        let answer = subject.store().hold(&desk.home, outdated, &hold).await.map_err(|error| error.kind());
-        law.equal(&answer, &Err(StoreErrorKind::Outdated), "a hold after a later one");
+        law.equal(&desk.refused(&outdated).await, &Some(Outdated), "a pause after a later one");
     }
-    let other = desk.id(2);
-    law.equal(&desk.send_hold(other, &hold).await, &Incident::new(ms(20), false), "each sender has its own stream");
+    let other = desk.pausing(2, None, pause);
+    law.equal(&desk.paused(&other).await, &paused(false), "each sender has its own stream");
 }
 
 async fn a_refusal_told_twice_widens_the_guard_once(law: Law, subject: &dyn Subject) {
-    subject.clock().set(at(0));
-    let upstream = format!("conformance-law-11-{:016x}", fastrand::u64(..));
-    for scope in [None, Some("scope")] {
-        let home = Home::new(&format!("{upstream}-{}", scope.unwrap_or_default()), scope);
-        let mut desk = Desk::at(law, subject.store(), home, [log("calls", 9, 1_000_000)]);
+    for scope in [None, Some(ScopeId::of(b"scope"))] {
         subject.clock().set(at(0));
-        let refused = Lesson { refused: true, memory: Duration::from_secs(10), ..Lesson::default() };
-        let [early, first, second, silent] = [desk.id(1), desk.id(1), desk.id(1), desk.id(2)];
+        let mut desk = Desk::at(law, subject.store(), fresh_upstream(law), [log("calls", 9, 1_000_000).of(scope)]);
+        let refused = Report { refused: true, memory: Duration::from_secs(10), ..Report::default() };
+        let [early, first, second] = [(); 3].map(|()| desk.reporting(1, refused.clone()));
         desk.book(1, Run::new(1, [1])).await;
-        for (id, now, widened) in [(first, 0, 50), (first, 5_000, 50), (second, 1_000_000, 90), (second, 1_000_001, 90)]
-        {
+        let cases = [(&first, 0, 50), (&first, 5_000, 50), (&second, 1_000_000, 90), (&second, 1_000_001, 90)];
+        for (message, now, widened) in cases {
             subject.clock().set(at(now));
-            let learned = desk.send_lesson(id, &refused).await;
+            let learned = desk.learned(message).await;
             law.equal(&learned, &Learned::new(0, widened), &format!("at {now}, {scope:?}"));
         }
-        let now = desk.send_lesson(silent, &Lesson::default()).await;
-        law.equal(&now.widened, &89, "nothing but what was answered has happened");
-        let answer = subject.store().learn(&desk.home, early, &desk.logs[0], &refused).await;
-        let answer = answer.map_err(|error| error.kind());
-        law.equal(&answer, &Err(StoreErrorKind::Outdated), "a lesson after a later one");
+        let silent = desk.reporting(2, Report::default());
+        law.equal(&desk.learned(&silent).await.widened, &89, "nothing but what was answered has happened");
+        law.equal(&desk.refused(&early).await, &Some(Outdated), "a report after a later one");
     }
 }
 
-async fn what_others_use_is_entered_once(law: Law, subject: &dyn Subject) {
+async fn outside_use_is_entered_once(law: Law, subject: &dyn Subject) {
     subject.clock().set(at(0));
     let mut desk = Desk::new(law, subject.store(), [log("calls", 16, 160_000)]);
-    let report = Report::new(Term::new(16, 160_000), Duration::from_millis(150), 8, Duration::from_millis(50));
-    let lesson = Lesson { reports: vec![report], ..Lesson::default() };
-    let id = desk.id(1);
-    let learned = desk.send_lesson(id, &lesson).await;
-    law.holds(learned.foreign >= 8, "eight that are not ours are missing");
+    let quota = QuotaReport::new(Term::new(16, 160_000), Duration::from_millis(150), 8, Duration::from_millis(50));
+    let message = desk.reporting(1, Report { quotas: vec![quota], ..Report::default() });
+    let learned = desk.learned(&message).await;
+    law.holds(learned.outside >= 8, "eight that are not ours are missing");
     for now in [0, 30_000, 59_999, 70_000] {
         subject.clock().set(at(now));
-        law.equal(&desk.send_lesson(id, &lesson).await, &learned, "the answer is the same");
+        law.equal(&desk.learned(&message).await, &learned, "the answer is the same");
     }
-    let foreign = desk.usage().await[0].terms[0].foreign;
-    law.equal(&foreign, &0, "a message that comes again lengthens nothing");
+    let outside = desk.usage().await[0].terms[0].outside;
+    law.equal(&outside, &0, "a message that comes again lengthens nothing");
 }
 
 async fn two_senders_of_one_name_are_told(law: Law, subject: &dyn Subject) {
     subject.clock().set(at(0));
     let mut desk = Desk::new(law, subject.store(), [log("calls", 9, 1_000_000)]);
-    let mut ask = |previous| Ask { previous, ..desk.ask(1, vec![Run::new(1, [1])]) };
+    let mut ask = |previous| after(previous, desk.ask(1, vec![Run::new(1, [1])]));
     let first = ask(0);
-    let [second, clone] = [ask(first.number), ask(first.number)];
-    let [third, unsure] = [ask(second.number), ask(0)];
-    let back = HandBack { previous: first.number, ..desk.returning(1, vec![Slots::new(1, at(0), [1])]) };
+    let [second, clone] = [ask(first.id.number), ask(first.id.number)];
+    let [third, unsure] = [ask(second.id.number), ask(0)];
+    let back = after(first.id.number, desk.returning(1, Slots::new(1, at(0), [1])));
     desk.send(&first).await;
-    let granted = desk.send(&second).await;
-    let duplicate = Err(StoreErrorKind::Duplicate);
-    let answer = subject.store().book(&clone).await.map_err(|error| error.kind());
-    law.equal(&answer, &duplicate, "an ask after a message that its sender knows nothing of");
-    let answer = subject.store().hand_back(&back).await.map_err(|error| error.kind());
-    law.equal(&answer, &duplicate.map(drop), "a hand-back after a message that its sender knows nothing of");
+    let told = desk.send(&second).await;
+    let answer = desk.refused(&clone).await;
+    law.equal(&answer, &Some(Duplicate), "an ask after a message that its sender knows nothing of");
+    let answer = desk.refused(&back).await;
+    law.equal(&answer, &Some(Duplicate), "a hand-back after a message that its sender knows nothing of");
     law.equal(&desk.used().await, &vec![2], "neither acted");
-    law.equal(&desk.send(&second).await, &granted, "a message that comes again has its answer");
+    law.equal(&desk.send(&second).await, &told, "a message that comes again has its answer");
     desk.send(&third).await;
     desk.send(&unsure).await;
     law.equal(&desk.used().await, &vec![4], "who knows of the last message, or of none, goes on");
     subject.clock().set(at(61_000_000));
-    let late = Ask { previous: first.number, ..desk.ask(1, vec![Run::new(1, [1])]) };
+    let late = after(first.id.number, desk.ask(1, vec![Run::new(1, [1])]));
     desk.send(&late).await;
     law.equal(&desk.used().await, &vec![1], "what is forgotten is no other's");
+}
+
+/// A message of a sender that knows this one to be its last.
+fn after(previous: u64, message: Message) -> Message {
+    Message { id: message.id.after(previous), ..message }
 }

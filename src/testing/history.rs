@@ -1,0 +1,291 @@
+//! Random histories of one upstream: the messages of its processes, one after another, the same for the same seed.
+//!
+//! A [`History`] invents a message, hears what a store answers, and invents the next. It keeps the [record](Record) of what
+//! was granted and not handed back, and holds it against the laws.
+
+mod plain;
+mod queue;
+mod record;
+mod time;
+mod world;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+pub use self::plain::plain;
+use self::queue::Queue;
+pub use self::record::{Breach, Record};
+use self::time::Times;
+use self::world::World;
+use crate::StoreErrorKind;
+use crate::ledger::{Ask, Body, Grant, Message, MessageId, Reply, Run, Slots, Stamp};
+
+/// Messages of a history, but for those where spans are widened: these end while the logs are short.
+const LENGTH: usize = 150;
+/// Messages of before that may come again.
+const COPIES: usize = 8;
+/// So many units are granted in a log whose span is widened.
+const SHORT: u64 = 60;
+
+/// What a store answered, or why it did not.
+pub type Heard = Result<Reply, StoreErrorKind>;
+
+/// Several processes that call one upstream, by chance.
+#[derive(Debug)]
+pub struct History {
+    rng: Rng,
+    upstream: Arc<str>,
+    world: World,
+    queues: Vec<Queue>,
+    times: Times,
+    record: Record,
+    /// Log time never runs backwards, and no span is widened.
+    calm: bool,
+    left: usize,
+    number: u64,
+    /// The earliest start that a caller was promised last.
+    promised: Stamp,
+    /// The message that is not answered yet.
+    sent: Option<Sent>,
+    /// The last messages and their answers.
+    answered: VecDeque<(Sent, Heard)>,
+}
+
+/// A message, and whose it is.
+#[derive(Clone, Debug)]
+struct Sent {
+    message: Message,
+    queue: Option<usize>,
+    /// It has come before, and was answered so.
+    before: Option<Heard>,
+}
+
+impl History {
+    /// A history in which everything may happen that happens to processes and clocks.
+    #[must_use]
+    pub fn new(upstream: impl Into<Arc<str>>, seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let widens = seed % 5 == 0;
+        let world = World::random(&mut rng, widens);
+        let queues = (0..rng.usize(3..8)).map(|_| Queue::random(&mut rng, &world)).collect();
+        let record = Record::new(&world.logs);
+        Self {
+            upstream: upstream.into(),
+            queues,
+            times: Times::new(),
+            record,
+            calm: false,
+            left: LENGTH,
+            number: 0,
+            promised: Times::EPOCH,
+            sent: None,
+            answered: VecDeque::new(),
+            world,
+            rng,
+        }
+    }
+
+    /// The same, but that log time never runs backwards and no span is widened: what the logs hold can be told from the answers.
+    #[must_use]
+    pub fn calm(mut self) -> Self {
+        (self.calm, self.world.widens) = (true, false);
+        self
+    }
+
+    /// The same on a clock that is so many microseconds ahead.
+    #[must_use]
+    pub fn ahead_by(mut self, micros: i64) -> Self {
+        self.times.shift(micros);
+        self.promised = self.times.now();
+        self
+    }
+
+    /// What the store's clock shows at the beginning.
+    #[must_use]
+    pub fn epoch(&self) -> Stamp {
+        self.times.epoch()
+    }
+
+    /// The log time at which the last message was decided.
+    #[must_use]
+    pub fn now(&self) -> Stamp {
+        self.times.now()
+    }
+
+    /// The next message, and what the store's clock shows when it comes; `None` when the history is over.
+    pub fn next_message(&mut self) -> Option<(Stamp, Message)> {
+        if self.left == 0 || (self.world.widens && self.record.longest() > SHORT) {
+            self.record.judge();
+            return None;
+        }
+        self.left -= 1;
+        self.times.pass(&mut self.rng, self.calm, &self.record);
+        let mut sent = self.invent();
+        self.times.tell(&mut self.rng, self.calm, sent.before.is_some(), &mut sent.message);
+        let (clock, message) = (self.times.clock(), sent.message.clone());
+        self.times.hear(&message);
+        self.sent = Some(sent);
+        Some((clock, message))
+    }
+
+    /// What the store answered to the last message.
+    pub fn hear(&mut self, heard: Heard) {
+        let Some(sent) = self.sent.take() else { return };
+        let now = self.times.now();
+        self.record.hear_time(now, &sent.message, &heard);
+        let is_news = sent.before.as_ref().is_none_or(|before| !queue::is_replay(before, &heard));
+        match (&sent.message.body, &heard) {
+            (Body::Ask(ask), Ok(Reply::Grant(grant))) if is_news => {
+                self.record.granted(now, ask, grant);
+                self.promised = grant.next;
+            }
+            // It did not act: what it hands back is still there.
+            (Body::Ask(ask), Err(_)) if sent.before.is_none() => self.record.keep(ask),
+            (Body::Usage(logs), Ok(Reply::Usage(usage))) if self.calm => self.record.compare(now, logs, usage),
+            _ => {}
+        }
+        if let Some(at) = sent.queue {
+            let is_lost = heard.is_ok() && self.rng.u8(0..16) == 0;
+            self.queues[at].hear(&sent.message, &heard, is_lost, &mut self.rng);
+        }
+        if heard.is_err() || !is_news || sent.message.id == MessageId::nobodys() {
+            return;
+        }
+        // A copy of what was not remembered may act, and is then.
+        self.answered.retain(|(of, _)| of.message.id != sent.message.id);
+        self.answered.truncate(COPIES - 1);
+        self.answered.push_front((sent, heard));
+    }
+
+    /// What was granted and not handed back, and the laws that were broken.
+    #[must_use]
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    fn invent(&mut self) -> Sent {
+        let chance = self.rng.u8(0..32);
+        let new = |message: Message, queue: Option<usize>| Sent { message, queue, before: None };
+        match chance {
+            0..16 => self.ask(),
+            16..20 => self.hand_back().unwrap_or_else(|| self.ask()),
+            20..22 => self.copy().unwrap_or_else(|| self.ask()),
+            22..24 => new(self.told(World::pause), None),
+            24..26 => new(self.told(World::report), None),
+            26 => new(self.now_or_never(), None),
+            _ => {
+                let logs = Body::Usage(self.world.logs.clone().into());
+                new(Message::new(Arc::clone(&self.upstream), MessageId::nobodys(), logs), None)
+            }
+        }
+    }
+
+    /// A queue asks for callers, or says again what it got no answer to.
+    fn ask(&mut self) -> Sent {
+        let at = self.rng.usize(..self.queues.len());
+        if let Some(message) = self.queues[at].unheard.take() {
+            let before = self.answered.iter().find(|(of, _)| of.message.id == message.id);
+            if let Some((_, heard)) = before {
+                return Sent { message, queue: Some(at), before: Some(heard.clone()) };
+            }
+        }
+        let queue = &mut self.queues[at];
+        let (mut ask, rng) = (Ask::new(Arc::clone(&queue.logs), Vec::new()), &mut self.rng);
+        ask.runs = queue.runs(rng, &self.world);
+        (ask.horizon, ask.insist) = (Duration::from_micros(rng.u64(0..500_000)), queue.insists(rng));
+        if rng.u8(0..4) == 0 {
+            ask.ahead = Duration::from_micros(rng.u64(0..300_000));
+        }
+        if rng.u8(0..6) == 0 {
+            self.to_the_microsecond(&mut ask);
+        }
+        if self.rng.u8(0..4) == 0 {
+            ask.back = self
+                .record
+                .take(&mut self.rng, |logs| Arc::ptr_eq(logs, &ask.logs))
+                .map_or(Vec::new(), |(_, back)| back);
+        }
+        self.sent_by(at, ask)
+    }
+
+    /// Looks exactly as far as the start that somebody was promised, or one microsecond beside it.
+    fn to_the_microsecond(&mut self, ask: &mut Ask) {
+        let far = self.promised.plus(self.rng.i64(-1..2)).since(self.times.now());
+        match ask.runs.first_mut() {
+            Some(run) if self.rng.bool() => run.max_wait = Some(far),
+            _ => ask.horizon = far.min(Duration::from_secs(2)),
+        }
+    }
+
+    fn sent_by(&mut self, at: usize, mut ask: Ask) -> Sent {
+        let number = self.number();
+        let queue = &mut self.queues[at];
+        ask.counted.clone_from(queue.echo(&mut self.rng));
+        let id = MessageId::new(queue.sender, Arc::clone(&queue.stream), number);
+        let id = if self.rng.u8(0..8) == 0 { id } else { id.after(queue.previous) };
+        let mut message = Message::new(Arc::clone(&self.upstream), id, ask);
+        message.known = queue.known;
+        Sent { message, queue: Some(at), before: None }
+    }
+
+    /// Slots that were granted, some that never were, or none; by the queue that they are of, or by nobody in particular.
+    fn hand_back(&mut self) -> Option<Sent> {
+        let (logs, slots) = if self.rng.u8(0..8) == 0 {
+            let logs = Arc::clone(&self.queues[self.rng.usize(..self.queues.len())].logs);
+            let start = self.times.now().plus(self.rng.i64(-1_000_000..1_000_000));
+            let slots = Slots::new(self.rng.u32(0..3), start, vec![1; logs.len()]);
+            (logs, if self.record.knows(start) { Vec::new() } else { vec![slots] })
+        } else {
+            self.record.take(&mut self.rng, |_| true)?
+        };
+        let of = self.queues.iter().position(|queue| Arc::ptr_eq(&queue.logs, &logs));
+        let ask = Ask::hand_back(logs, slots);
+        match of.filter(|_| self.rng.u8(0..8) > 0) {
+            Some(at) => Some(self.sent_by(at, ask)),
+            None => {
+                let message = Message::new(Arc::clone(&self.upstream), MessageId::nobodys(), ask);
+                Some(Sent { message, queue: None, before: None })
+            }
+        }
+    }
+
+    /// A message that has come before: the last, or one that may be outdated.
+    fn copy(&mut self) -> Option<Sent> {
+        let which = if self.rng.bool() { 0 } else { self.rng.usize(..COPIES) };
+        let (sent, heard) = self.answered.get(which)?;
+        // Said of the time when it was sent first.
+        let message = Message { latest: None, ..sent.message.clone() };
+        Some(Sent { message, queue: None, before: Some(heard.clone()) })
+    }
+
+    /// What a process tells of a response.
+    fn told(&mut self, body: impl FnOnce(&World, &mut Rng, Stamp) -> Body) -> Message {
+        let body = body(&self.world, &mut self.rng, self.times.now());
+        let id = MessageId::new(self.rng.u64(1..4), "told", self.number());
+        Message::new(Arc::clone(&self.upstream), id, body)
+    }
+
+    /// A caller that does not wait.
+    fn now_or_never(&mut self) -> Message {
+        let logs = Arc::clone(&self.queues[self.rng.usize(..self.queues.len())].logs);
+        let run = Run { callers: 1, ..self.world.run(&mut self.rng, &logs) };
+        let run = if self.rng.u8(0..4) == 0 { run } else { run.max_wait(Duration::ZERO) };
+        Message::new(Arc::clone(&self.upstream), MessageId::nobodys(), Ask::new(logs, vec![run]))
+    }
+
+    fn number(&mut self) -> u64 {
+        self.number += self.rng.u64(1..5);
+        self.number
+    }
+}
+
+/// What an ask was granted: one slot for each caller.
+fn slots(ask: &Ask, grant: &Grant) -> Vec<Slots> {
+    let charges = ask.runs.iter().flat_map(|run| vec![&run.charges; run.callers as usize]);
+    let answers = grant.answers(ask.callers()).flat_map(|answer| vec![answer; answer.callers as usize]);
+    let granted = charges.zip(answers).filter(|(_, answer)| answer.verdict == crate::ledger::Verdict::Granted);
+    granted.map(|(charges, answer)| Slots::new(1, answer.start, Arc::clone(charges))).collect()
+}

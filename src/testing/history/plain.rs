@@ -1,0 +1,39 @@
+//! Answers in one form, so that those of two stores can be compared.
+
+use crate::ledger::{Answer, Body, Grant, Message, Paused, Reply, Stamp};
+
+/// An answer to a message, in one form: every answer is told, equal neighbours together, nobody waits until before `now`, and
+/// every stamp is so much after `epoch`.
+#[must_use]
+pub fn plain(message: &Message, reply: Reply, epoch: Stamp) -> Reply {
+    let since = |stamp: Stamp| if stamp == Stamp::NEVER { stamp } else { stamp.plus(-epoch.as_micros()) };
+    match reply {
+        Reply::Grant(grant) => {
+            let callers = if let Body::Ask(ask) = &message.body { ask.callers() } else { 0 };
+            Reply::Grant(Grant {
+                all_now: false,
+                answers: joined(grant.answers(callers).map(|answer| Answer { start: since(answer.start), ..answer })),
+                next: since(grant.next.max(grant.now)),
+                now: since(grant.now),
+                paused: grant.paused.map(|(until, cause)| (since(until), cause)),
+                counted: grant.counted.iter().copied().map(since).collect(),
+                ..grant
+            })
+        }
+        Reply::Paused(paused) => Reply::Paused(Paused { now: since(paused.now), until: since(paused.until), ..paused }),
+        other => other,
+    }
+}
+
+fn joined(answers: impl Iterator<Item = Answer>) -> Vec<Answer> {
+    let mut all: Vec<Answer> = Vec::new();
+    for answer in answers.filter(|answer| answer.callers > 0) {
+        match all.last_mut() {
+            Some(last) if (last.start, last.verdict) == (answer.start, answer.verdict) => {
+                last.callers += answer.callers
+            }
+            _ => all.push(answer),
+        }
+    }
+    all
+}

@@ -1,0 +1,118 @@
+//! A queue of one process, as the store knows it.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+
+use super::Heard;
+use super::world::World;
+use crate::StoreErrorKind;
+use crate::ledger::{Ask, Body, Grant, Log, Message, Reply, Run, Stamp, Verdict};
+
+/// Callers that need the same logs. Two queues may have one name, as those of a process and its clone have.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) sender: u64,
+    pub(super) stream: Arc<str>,
+    pub(super) logs: Arc<[Log]>,
+    pub(super) previous: u64,
+    pub(super) known: Option<Stamp>,
+    /// A message whose answer was lost.
+    pub(super) unheard: Option<Message>,
+    counted: Vec<Stamp>,
+    /// What it said before that.
+    stale: Vec<Stamp>,
+    nothing: Vec<Stamp>,
+    /// Callers that were put off.
+    waiting: Vec<Run>,
+}
+
+impl Queue {
+    pub(super) fn random(rng: &mut Rng, world: &World) -> Self {
+        let stream = ["", "scope", "2f/scope"][rng.usize(0..3)];
+        Self {
+            sender: rng.u64(1..5),
+            stream: stream.into(),
+            logs: world.some_logs(rng),
+            previous: 0,
+            known: None,
+            unheard: None,
+            counted: Vec::new(),
+            stale: Vec::new(),
+            nothing: Vec::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Those who wait, or others, or nobody.
+    pub(super) fn runs(&mut self, rng: &mut Rng, world: &World) -> Vec<Run> {
+        if !self.waiting.is_empty() && rng.u8(0..4) > 0 {
+            return self.waiting.clone();
+        }
+        self.waiting.clear();
+        (0..rng.usize(0..4)).map(|_| world.run(rng, &self.logs)).collect()
+    }
+
+    pub(super) fn insists(&self, rng: &mut Rng) -> bool {
+        rng.u8(0..8) < if self.waiting.is_empty() { 1 } else { 5 }
+    }
+
+    /// What it says of the periods that it was counted in: seldom what it was told before, or nothing.
+    pub(super) fn echo(&self, rng: &mut Rng) -> &Vec<Stamp> {
+        match rng.u8(0..20) {
+            0 => &self.stale,
+            1 => &self.nothing,
+            _ => &self.counted,
+        }
+    }
+
+    /// What became of its message.
+    pub(super) fn hear(&mut self, message: &Message, heard: &Heard, is_lost: bool, rng: &mut Rng) {
+        if is_lost {
+            self.unheard = Some(Message { latest: None, ..message.clone() });
+            return;
+        }
+        match (heard, &message.body) {
+            (Ok(Reply::Grant(grant)), Body::Ask(ask)) => {
+                self.stale = std::mem::replace(&mut self.counted, grant.counted.clone());
+                self.previous = if grant.remembered { message.id.number } else { 0 };
+                self.known = self.known.max(Some(grant.now));
+                self.waiting = put_off(ask, grant);
+            }
+            (Err(StoreErrorKind::Outdated | StoreErrorKind::Duplicate), _) if rng.u8(0..4) > 0 => {
+                (self.sender, self.previous) = (rng.u64(5..1 << 60), 0);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The callers that wait.
+fn put_off(ask: &Ask, grant: &Grant) -> Vec<Run> {
+    let (mut answers, mut waiting) = (grant.answers(ask.callers()), Vec::new());
+    let (mut verdict, mut left) = (Verdict::Waits, 0);
+    for run in &ask.runs {
+        let mut callers = 0;
+        for _ in 0..run.callers {
+            if left == 0 {
+                (verdict, left) = answers.next().map_or((Verdict::Waits, u32::MAX), |of| (of.verdict, of.callers));
+            }
+            left -= 1;
+            callers += u32::from(verdict == Verdict::Waits);
+        }
+        if callers > 0 {
+            waiting.push(Run { callers, ..run.clone() });
+        }
+    }
+    waiting
+}
+
+/// Whether the answer to a message that came again is what it was answered before: then it did not act again.
+pub(super) fn is_replay(before: &Heard, heard: &Heard) -> bool {
+    match (before, heard) {
+        (Ok(Reply::Grant(before)), Ok(Reply::Grant(heard))) => {
+            before.remembered && (&before.answers, before.next) == (&heard.answers, heard.next)
+        }
+        (_, heard) => heard.is_err(),
+    }
+}

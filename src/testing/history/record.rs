@@ -1,0 +1,178 @@
+//! What was granted and not handed back, held against the laws.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use fastrand::Rng;
+
+use super::{Heard, slots};
+use crate::ledger::{Ask, Grant, Log, LogUsage, Message, Reply, Slots, Stamp};
+use crate::testing::oracle::worst_window_of_units;
+
+/// A law that a store has broken, and how.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Breach {
+    /// Its number.
+    pub law: u8,
+    /// What happened.
+    pub what: String,
+}
+
+/// The slots that were granted and not handed back, and the laws that were broken.
+#[derive(Debug)]
+pub struct Record {
+    logs: Vec<Log>,
+    booked: Vec<(Arc<[Log]>, Slots)>,
+    starts: HashSet<Stamp>,
+    /// Units that were ever granted, by log.
+    granted: Vec<u64>,
+    /// How far ahead of now anybody has booked who asks ahead, by log, in microseconds.
+    reach: Vec<i64>,
+    breaches: Vec<Breach>,
+}
+
+impl Record {
+    pub(super) fn new(logs: &[Log]) -> Self {
+        Self {
+            logs: logs.to_vec(),
+            booked: Vec::new(),
+            starts: HashSet::new(),
+            granted: vec![0; logs.len()],
+            reach: vec![0; logs.len()],
+            breaches: Vec::new(),
+        }
+    }
+
+    /// The laws that were broken: in a calm history 1, 12, 13 and 14 are looked after, else 13 and 14.
+    #[must_use]
+    pub fn breaches(&self) -> &[Breach] {
+        &self.breaches
+    }
+
+    /// The units of each log that were granted and not handed back, with their starts.
+    fn entries(&self, of: usize) -> Vec<(i64, u64)> {
+        let log = &self.logs[of];
+        let units = |(logs, slots): &(Arc<[Log]>, Slots)| {
+            let at = logs.iter().position(|one| (one.scope, &one.unit) == (log.scope, &log.unit))?;
+            Some((slots.start.as_micros(), u64::from(slots.charges[at])))
+        };
+        self.booked.iter().filter_map(units).collect()
+    }
+
+    /// Units granted in the log where that were most.
+    pub(super) fn longest(&self) -> u64 {
+        self.granted.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Whether a slot ever started then.
+    pub(super) fn knows(&self, start: Stamp) -> bool {
+        self.starts.contains(&start)
+    }
+
+    /// When some slot counts no more in one of its terms.
+    pub(super) fn some_end(&self, rng: &mut Rng) -> Option<Stamp> {
+        let newest = self.booked.len().saturating_sub(10);
+        let (logs, slots) = rng.choice(&self.booked[newest..])?;
+        let log = rng.choice(logs.iter())?;
+        Some(slots.start.plus(rng.choice(log.terms.iter())?.span))
+    }
+
+    /// Takes some slots of the same logs out, to be handed back.
+    pub(super) fn take(
+        &mut self,
+        rng: &mut Rng,
+        is_of: impl Fn(&Arc<[Log]>) -> bool,
+    ) -> Option<(Arc<[Log]>, Vec<Slots>)> {
+        let all: Vec<usize> = (0..self.booked.len()).filter(|&at| is_of(&self.booked[at].0)).collect();
+        // Mostly of the newest, which is where it matters that older ones still count.
+        let oldest = if rng.u8(0..4) == 0 { 0 } else { all.len().saturating_sub(20) };
+        let first = *rng.choice(&all[oldest..])?;
+        let logs = Arc::clone(&self.booked[first].0);
+        let count = rng.usize(1..20).min(self.booked.len() - first);
+        let same = self.booked[first..first + count].iter().take_while(|(of, _)| Arc::ptr_eq(of, &logs)).count();
+        let mut slots: Vec<Slots> = Vec::new();
+        for (_, slot) in self.booked.drain(first..first + same) {
+            match slots.last_mut() {
+                Some(last) if (last.start, &last.charges) == (slot.start, &slot.charges) => last.count += 1,
+                _ => slots.push(slot),
+            }
+        }
+        Some((logs, slots))
+    }
+
+    /// Slots that were not handed back after all.
+    pub(super) fn keep(&mut self, ask: &Ask) {
+        for slots in ask.back.iter().filter(|slots| self.starts.contains(&slots.start)) {
+            for _ in 0..slots.count {
+                self.booked.push((Arc::clone(&ask.logs), Slots { count: 1, ..slots.clone() }));
+            }
+        }
+    }
+
+    /// What an ask was granted at `now`.
+    pub(super) fn granted(&mut self, now: Stamp, ask: &Ask, grant: &Grant) {
+        let places: Vec<usize> = ask.logs.iter().filter_map(|log| self.logs.iter().position(|of| of == log)).collect();
+        let same_scope = |at: &usize| places.iter().any(|&of| self.logs[of].scope == self.logs[*at].scope);
+        let concerned: Vec<usize> = (0..self.logs.len()).filter(same_scope).collect();
+        let furthest = concerned.iter().map(|&at| self.reach[at]).max().unwrap_or(0).max(ask.reach());
+        for slots in slots(ask, grant) {
+            if slots.start > now.plus(furthest) {
+                self.broken(14, format!("{:?} is granted at {now:?}, {furthest} µs ahead at most", slots.start));
+            }
+            for (&at, &units) in places.iter().zip(slots.charges.iter()) {
+                self.granted[at] += u64::from(units);
+            }
+            self.starts.insert(slots.start);
+            self.booked.push((Arc::clone(&ask.logs), slots));
+        }
+        if !ask.ahead.is_zero() {
+            concerned.iter().for_each(|&at| self.reach[at] = self.reach[at].max(ask.reach()));
+        }
+    }
+
+    /// The log time of an answer, which was to be `now`.
+    pub(super) fn hear_time(&mut self, now: Stamp, message: &Message, heard: &Heard) {
+        let told = match heard {
+            Ok(Reply::Grant(grant)) => grant.now,
+            Ok(Reply::Paused(paused)) => paused.now,
+            _ => return,
+        };
+        if told != now {
+            self.broken(13, format!("it is {now:?}, and {told:?} is told to {message:?}"));
+        }
+    }
+
+    /// What logs are told to hold at `now`: each what was granted in all the logs of a call, with one start, and nothing else.
+    pub(super) fn compare(&mut self, now: Stamp, logs: &[Log], usage: &[LogUsage]) {
+        for (log, usage) in logs.iter().zip(usage) {
+            let Some(at) = self.logs.iter().position(|of| of == log) else { continue };
+            let entries = self.entries(at);
+            for (term, told) in log.terms.iter().zip(&usage.terms) {
+                let counts = |(start, _): &&(i64, u64)| start + term.span > now.as_micros();
+                let used: u64 = entries.iter().filter(counts).map(|(_, units)| units).sum();
+                if used != u64::from(told.used) {
+                    let what = format!("{} of {log:?} count at {now:?} by {term:?}, not {used}", told.used);
+                    self.broken(12, what);
+                }
+            }
+        }
+    }
+
+    /// Looks for a span that holds more than its quota.
+    pub(super) fn judge(&mut self) {
+        for at in 0..self.logs.len() {
+            let (entries, log) = (self.entries(at), self.logs[at].clone());
+            for term in log.terms.iter() {
+                let worst = worst_window_of_units(&entries, term.span);
+                if worst.count > u64::from(term.quota) {
+                    self.broken(1, format!("{worst:?} of {term:?} in {log:?}"));
+                }
+            }
+        }
+    }
+
+    fn broken(&mut self, law: u8, what: String) {
+        self.breaches.push(Breach { law, what });
+    }
+}

@@ -1,0 +1,101 @@
+//! The store's clock, which steps now and then, and what messages say of it.
+
+use fastrand::Rng;
+
+use super::record::Record;
+use crate::ledger::{Message, Stamp};
+
+const SECOND: i64 = 1_000_000;
+
+/// The store's clock, and the log time that follows from what messages say.
+#[derive(Debug)]
+pub(super) struct Times {
+    epoch: Stamp,
+    clock: i64,
+    /// Log time less the clock.
+    correction: i64,
+    /// By how much the clock has leapt ahead of all that processes know.
+    leapt: i64,
+    /// The newest log time that anybody was told.
+    newest: i64,
+}
+
+impl Times {
+    /// Far from zero, so that no digit of a real stamp is spared.
+    pub(super) const EPOCH: Stamp = Stamp::from_micros(1_795_170_949_790_213);
+
+    pub(super) const fn new() -> Self {
+        let start = Self::EPOCH.as_micros();
+        Self { epoch: Self::EPOCH, clock: start, correction: 0, leapt: 0, newest: start }
+    }
+
+    pub(super) const fn shift(&mut self, micros: i64) {
+        self.epoch = self.epoch.plus(micros);
+        (self.clock, self.newest) = (self.clock + micros, self.newest + micros);
+    }
+
+    pub(super) const fn epoch(&self) -> Stamp {
+        self.epoch
+    }
+
+    pub(super) const fn clock(&self) -> Stamp {
+        Stamp::from_micros(self.clock)
+    }
+
+    /// The log time.
+    pub(super) const fn now(&self) -> Stamp {
+        Stamp::from_micros(self.clock + self.correction)
+    }
+
+    /// Time passes, and sometimes the clock steps.
+    pub(super) fn pass(&mut self, rng: &mut Rng, is_calm: bool, record: &Record) {
+        match rng.u8(0..40) {
+            0..18 => self.clock += rng.i64(0..60_000),
+            18..22 => self.clock += rng.i64(0..3 * SECOND / 2),
+            22 if rng.u8(0..4) == 0 => self.clock += 100 * SECOND,
+            // To the moment when a slot counts no more, or beside it.
+            23..26 => {
+                let ends = record.some_end(rng).map_or(0, |end| end.plus(rng.i64(-1..2)).as_micros());
+                self.clock += (ends - self.now().as_micros()).max(0);
+            }
+            26 => self.clock -= [50_000, 200_000, 10 * SECOND, 3_600 * SECOND][rng.usize(0..4)],
+            27 if !is_calm => {
+                self.leapt = [200_000, 10 * SECOND][rng.usize(0..2)];
+                self.clock += self.leapt;
+            }
+            _ => {}
+        }
+    }
+
+    /// Has a message say what its sender knows of log time.
+    pub(super) fn tell(&mut self, rng: &mut Rng, is_calm: bool, is_copy: bool, message: &mut Message) {
+        if is_calm {
+            message.known = Some(Stamp::from_micros(self.newest));
+        } else {
+            let known = [message.known, Some(Stamp::from_micros(self.newest)), None][rng.usize(0..3)];
+            message.known = if is_copy { message.known } else { known };
+        }
+        if is_copy {
+            return;
+        }
+        let now = self.now().as_micros();
+        let latest = match rng.u8(0..20) {
+            0 if is_calm => now.max(self.newest) + rng.i64(0..100_000),
+            0 => now + rng.i64(-3 * SECOND..100_000),
+            1..5 if self.leapt > 0 => {
+                message.known = message.known.map(|known| known.plus(-self.leapt));
+                now - std::mem::take(&mut self.leapt) + rng.i64(0..3_000)
+            }
+            _ => return,
+        };
+        message.latest = Some(Stamp::from_micros(latest));
+    }
+
+    /// What the store makes of it: law 13.
+    pub(super) fn hear(&mut self, message: &Message) {
+        let now = message.latest.map_or(self.now(), |latest| latest.min(self.now()));
+        let now = message.known.map_or(now, |known| known.max(now));
+        self.correction = now.as_micros() - self.clock;
+        self.newest = now.as_micros();
+    }
+}

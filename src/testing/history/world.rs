@@ -1,0 +1,117 @@
+//! An upstream: its scopes, their logs, and what may be said of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::ledger::{Body, Cause, Log, Pause, QuotaReport, Report, Run, ScopeId, Stamp, Term};
+
+/// What logs count.
+const UNITS: [&str; 3] = ["calls", "points", "tokens"];
+
+/// Everything that the history of an upstream is about.
+#[derive(Debug)]
+pub(super) struct World {
+    /// Those of one scope next to each other, the whole upstream's first.
+    pub(super) logs: Vec<Log>,
+    scopes: Vec<Option<ScopeId>>,
+    /// Refusals that nothing explains widen the spans. Then little is granted, so that no log is trimmed: by which of two
+    /// spans, a store may decide for itself.
+    pub(super) widens: bool,
+}
+
+impl World {
+    pub(super) fn random(rng: &mut Rng, widens: bool) -> Self {
+        let mut logs = Vec::new();
+        let of_all = [0, 1, 1, 2][rng.usize(0..4)];
+        add_logs(rng, None, of_all, &mut logs);
+        let least = usize::from(logs.is_empty());
+        for _ in 0..rng.usize(least..4) {
+            let (scope, count) = (ScopeId::from_bits(rng.u128(..)), rng.usize(1..3));
+            add_logs(rng, Some(scope), count, &mut logs);
+        }
+        let mut scopes = vec![None];
+        scopes.extend(logs.iter().map(|log| log.scope));
+        scopes.dedup();
+        Self { logs, scopes, widens }
+    }
+
+    /// Some logs of some scopes: those that the callers of a queue need.
+    pub(super) fn some_logs(&self, rng: &mut Rng) -> Arc<[Log]> {
+        let mut scopes: Vec<_> = self.scopes[1..].iter().filter(|_| rng.u8(0..3) > 0).take(2).collect();
+        if rng.bool() {
+            scopes.reverse();
+        }
+        let mut some = Vec::new();
+        for scope in self.scopes[..1].iter().chain(scopes) {
+            some.extend(self.logs.iter().filter(|log| log.scope == *scope && rng.u8(0..4) > 0).cloned());
+        }
+        if some.is_empty() { self.logs.clone().into() } else { some.into() }
+    }
+
+    /// Callers of the same charges: zero of some log, but not of all, and nowhere more than could ever start at once.
+    pub(super) fn run(&self, rng: &mut Rng, logs: &[Log]) -> Run {
+        let (most, callers) = if self.widens { (3, 3) } else { (6, 10) };
+        let mut charges: Vec<u32> = logs.iter().map(|log| rng.u32(0..most).min(log.largest_charge())).collect();
+        if charges.iter().all(|&units| units == 0) {
+            charges[rng.usize(..logs.len())] = 1;
+        }
+        let run = Run::new(rng.u32(1..callers), charges);
+        if rng.u8(0..3) == 0 { run.max_wait(Duration::from_micros(rng.u64(0..300_000))) } else { run }
+    }
+
+    fn scope(&self, rng: &mut Rng) -> Option<ScopeId> {
+        self.scopes[rng.usize(..self.scopes.len())]
+    }
+
+    /// An upstream refuses.
+    pub(super) fn pause(&self, rng: &mut Rng, now: Stamp) -> Body {
+        let mut pause = Pause::new(Duration::ZERO);
+        pause.waits = (0..rng.usize(1..4)).map(|_| Duration::from_micros(rng.u64(0..400_000))).collect();
+        if rng.bool() {
+            pause.recovery = Duration::from_micros(rng.u64(0..2_000_000));
+        }
+        pause.memory = Duration::from_micros(rng.u64(0..1_000_000));
+        pause.cause = [Cause::Refusal, Cause::Spend, Cause::Ban][rng.usize(0..3)];
+        pause.started = started(rng, now);
+        Body::Pause { scope: self.scope(rng), pause }
+    }
+
+    /// An upstream reports how much is left: true or not.
+    pub(super) fn report(&self, rng: &mut Rng, now: Stamp) -> Body {
+        let log = self.logs[rng.usize(..self.logs.len())].clone();
+        let quota = |term: &Term| {
+            let (mut left, mut reset) = (rng.u32(0..30), Duration::from_micros(rng.u64(0..400_000)));
+            // Seldom of one who knows no bounds.
+            (left, reset) = if rng.u8(0..20) == 0 { (u32::MAX, reset) } else { (left, reset) };
+            (left, reset) = if rng.u8(0..20) == 0 { (left, Duration::MAX) } else { (left, reset) };
+            let window = Duration::from_micros(term.span.unsigned_abs() * 9 / 10);
+            QuotaReport::new(*term, window, left, reset)
+        };
+        let mut report = Report { quotas: log.terms.iter().map(quota).collect(), ..Report::default() };
+        report.quotas.truncate(rng.usize(0..4));
+        (report.started, report.late) = (started(rng, now), Duration::from_micros(rng.u64(0..60_000)));
+        report.refused = self.widens && rng.bool();
+        report.memory = Duration::from_secs(3);
+        Body::Report { log, report }
+    }
+}
+
+/// When a call started, where that is said.
+fn started(rng: &mut Rng, now: Stamp) -> Option<Stamp> {
+    rng.bool().then(|| now.plus(rng.i64(-1_000_000..50_000)))
+}
+
+fn add_logs(rng: &mut Rng, scope: Option<ScopeId>, count: usize, logs: &mut Vec<Log>) {
+    let term = |rng: &mut Rng| {
+        // As many short spans as long ones, so that logs of all lengths come up.
+        let longest = 1_000 << rng.u32(1..11);
+        Term::new(rng.u32(1..if scope.is_none() { 50 } else { 25 }), rng.i64(1_000..longest))
+    };
+    let first = rng.usize(0..UNITS.len());
+    for unit in 0..count {
+        let terms: Vec<Term> = (0..rng.usize(1..4)).map(|_| term(rng)).collect();
+        logs.push(Log::new(UNITS[(first + unit) % UNITS.len()], terms).of(scope));
+    }
+}
