@@ -5,6 +5,7 @@
 mod breaking;
 mod holding;
 mod outcomes;
+mod pausing;
 mod redirecting;
 mod retrying;
 mod routing;
