@@ -9,9 +9,9 @@ use std::io::{self, BufRead as _, BufReader, Lines, PipeReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use async_trait::async_trait;
-use outgate::store::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
-use outgate::{Limit, MemoryStore, Store, StoreError, Throttle, Upstream};
+use outgate::ledger::{Message, NOBODY};
+use outgate::store::Applying;
+use outgate::{Limit, MemoryStore, Store, Throttle, Upstream};
 
 const STARTS: usize = 2_000;
 const AT_ONCE: usize = 4;
@@ -30,30 +30,14 @@ type Outcome = Result<(), Box<dyn Error>>;
 #[derive(Debug, Default)]
 struct Aloud(MemoryStore);
 
-#[async_trait]
 impl Store for Aloud {
-    async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
         // Nobody's messages ask for the time.
-        if ask.sender != 0 {
-            println!("{NAME}{}", ask.sender);
+        if message.id.sender != NOBODY {
+            println!("{NAME}{}", message.id.sender);
         }
-        self.0.book(ask).await
-    }
-
-    async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
-        self.0.hand_back(message).await
-    }
-
-    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
-        self.0.hold(home, id, hold).await
-    }
-
-    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
-        self.0.learn(home, id, log, lesson).await
-    }
-
-    async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
-        self.0.usage(home, logs).await
+        // An answer that is there at once needs no name.
+        Applying::pending(self.0.apply(message))
     }
 }
 
