@@ -12,8 +12,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use divan::{Bencher, black_box};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode};
-use outgate::ledger::{Ask, Home, Log, Run};
-use outgate::ledger::{SlidingLog, Stamp, Term};
+use outgate::ledger::{Ask, Log, Message, MessageId, Run, ScopeId, SlidingLog, Stamp, Term};
 use outgate::{Feedback, Limit, MemoryStore, Store, Throttle, Upstream};
 use reqwest::{Client, Method, Request, Response};
 use reqwest_middleware::{ClientBuilder, Middleware, Next};
@@ -48,35 +47,28 @@ fn earliest_of_terms(bencher: Bencher<'_, '_>, terms: usize) {
 /// A message for one caller, on a store in memory: in one scope after another.
 #[divan::bench(args = [1, 100_000], sample_size = 100_000, sample_count = 20)]
 fn book(bencher: Bencher<'_, '_>, scopes: usize) {
-    let (store, logs) = (MemoryStore::new(), [Log::new("calls", [Term::new(1_000_000, 100_000)])]);
-    let mut asks: Vec<Ask> =
-        homes(scopes).into_iter().map(|home| Ask::new(home, 1, 0, logs.clone(), vec![Run::new(1, [1])])).collect();
+    apply(bencher, scopes, &MessageId::new(1, "", 0));
+}
+
+/// The same for a caller that does not wait: it need not be remembered.
+#[divan::bench(args = [1, 100_000], sample_size = 100_000, sample_count = 20)]
+fn now_or_never(bencher: Bencher<'_, '_>, scopes: usize) {
+    apply(bencher, scopes, &MessageId::nobodys());
+}
+
+fn apply(bencher: Bencher<'_, '_>, scopes: usize, id: &MessageId) {
+    let (store, mut random) = (MemoryStore::new(), fastrand::Rng::with_seed(1));
+    let log = Log::new("calls", [Term::new(1_000_000, 100_000)]);
+    let ask = |scope: u128| Ask::new([log.clone().of(Some(ScopeId::from_bits(scope)))], vec![Run::new(1, [1])]);
+    let mut messages: Vec<Message> =
+        (0..scopes).map(|_| Message::new("up", id.clone(), ask(random.u128(..)))).collect();
     let (mut number, mut next) = (0, 0);
     bencher.bench_local(|| {
         (number, next) = (number + 1, (next + 1) % scopes);
-        let ask = &mut asks[next];
-        ask.number = number;
-        at_once(store.book(ask)).expect("memory never fails")
+        let message = &mut messages[next];
+        message.id.number = number;
+        at_once(store.apply(message)).expect("memory never fails")
     });
-}
-
-/// The same without a message, where the store has its answer at hand.
-#[divan::bench(args = [1, 100_000], sample_size = 100_000, sample_count = 20)]
-fn at_hand(bencher: Bencher<'_, '_>, scopes: usize) {
-    let (store, logs) = (MemoryStore::new(), [Log::new("calls", [Term::new(1_000_000, 100_000)])]);
-    let (homes, mut next) = (homes(scopes), 0);
-    bencher.bench_local(|| {
-        next = (next + 1) % scopes;
-        store.at_hand(&homes[next], &logs, &[1]).expect("nobody else waits")
-    });
-}
-
-/// Homes in an order in which none lies beside the one before.
-fn homes(scopes: usize) -> Vec<Home> {
-    let mut random = fastrand::Rng::with_seed(1);
-    let mut homes: Vec<_> = (0..scopes as u128).map(|scope| Home::new("up", Some(&format!("{scope:032x}")))).collect();
-    random.shuffle(&mut homes);
-    homes
 }
 
 /// What a future has at hand.

@@ -191,7 +191,7 @@ mod tests {
         let (breaker, now) = (breaker(), Instant::now());
         (0..2).for_each(|_| breaker.told(scope("a"), 401, None, now));
         (0..2).for_each(|_| breaker.told(scope("b"), 200, None, now));
-        assert_eq!(["a", "b", "c"].map(|scope| breaker.is_open(scope(scope), now)), [true, false, false]);
+        assert_eq!(["a", "b", "c"].map(|name| breaker.is_open(scope(name), now)), [true, false, false]);
         assert!(!breaker.is_open(None, now));
     }
 
@@ -199,14 +199,14 @@ mod tests {
     fn only_scopes_with_a_row_are_stored_and_old_ones_are_forgotten() {
         let (breaker, now) = (breaker(), Instant::now());
         let stored = || breaker.lock().rows.len();
-        (0..1_000).for_each(|scope| breaker.told(scope(scope), 200, None, now));
+        (0..1_000).for_each(|name| breaker.told(scope(name), 200, None, now));
         assert_eq!(stored(), 0);
-        (0..1_000).for_each(|scope| breaker.told(scope(scope), 401, None, now));
+        (0..1_000).for_each(|name| breaker.told(scope(name), 401, None, now));
         assert_eq!(stored(), 1_000);
         breaker.told(scope(0), 200, None, now);
         assert_eq!(stored(), 999);
         let later = now + Duration::from_secs(3_601);
-        (2_000..4_000).for_each(|scope| breaker.told(scope(scope), 401, None, later));
+        (2_000..4_000).for_each(|name| breaker.told(scope(name), 401, None, later));
         assert_eq!(stored(), 2_000);
     }
 

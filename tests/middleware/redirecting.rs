@@ -90,5 +90,5 @@ async fn what_another_server_says_of_its_quota_and_of_credentials_is_its_own_aff
     for _ in 0..2 {
         assert_eq!(client(&throttle).get(upstream.url()).send().await.unwrap().status(), 401);
     }
-    assert_eq!(throttle.usage("up").await.unwrap().limits[0].foreign, 0);
+    assert_eq!(throttle.usage("up").await.unwrap().limits[0].outside_use, 0);
 }

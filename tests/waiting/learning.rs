@@ -50,7 +50,7 @@ impl Virtual {
     }
 
     /// Somebody else's call: it counts whether or not it is admitted.
-    fn foreign(&self) {
+    fn outside(&self) {
         self.judge.lock().unwrap().count(micros_since(self.begin), 1);
     }
 
@@ -117,7 +117,7 @@ fn others(server: &Virtual, every: Duration) -> JoinHandle<()> {
         let mut ticks = interval(every);
         loop {
             ticks.tick().await;
-            server.foreign();
+            server.outside();
         }
     })
 }
@@ -153,19 +153,23 @@ async fn what_others_use_is_seen_by_every_process_and_forgotten_at_the_reset() {
     let usage = async || other.usage("up").await.unwrap().limits[0];
     report(quota(600)).await;
     report(quota(9_999)).await;
-    assert_eq!((usage().await.foreign, usage().await.free), (0, 10), "more remaining is ignored");
+    assert_eq!((usage().await.outside_use, usage().await.free), (0, 10), "more remaining is ignored");
     report(quota(200).with_reset_after(Duration::from_millis(30_500))).await;
-    assert_eq!(usage().await.foreign, 425, "400, and a sixteenth of it to come");
+    assert_eq!(usage().await.outside_use, 425, "400, and a sixteenth of it to come");
     report(quota(300)).await;
-    assert_eq!(usage().await.foreign, 425, "more remaining is ignored");
+    assert_eq!(usage().await.outside_use, 425, "more remaining is ignored");
     sleep(Duration::from_secs(36)).await;
-    assert_eq!(usage().await.foreign, 319, "the reset has passed; the later report told none, and counts for a window");
+    assert_eq!(
+        usage().await.outside_use,
+        319,
+        "the reset has passed; the later report told none, and counts for a window"
+    );
     sleep(Duration::from_secs(26)).await;
-    assert_eq!(usage().await.foreign, 0, "a window after");
+    assert_eq!(usage().await.outside_use, 0, "a window after");
     report(quota(0)).await;
     assert!(usage().await.next > Duration::from_secs(55), "nothing is left");
     sleep(Duration::from_secs(61)).await;
-    assert_eq!((usage().await.foreign, usage().await.next), (0, Duration::ZERO), "one wrong report costs a window");
+    assert_eq!((usage().await.outside_use, usage().await.next), (0, Duration::ZERO), "one wrong report costs a window");
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,11 +180,11 @@ async fn nothing_is_learned_unless_asked_for() {
     throttle.report("up", &spent).await.unwrap();
     throttle.report("up", &Feedback::refused(Duration::from_secs(1))).await.unwrap();
     let usage = throttle.usage("up").await.unwrap().limits[0];
-    assert_eq!((usage.foreign, store.lessons()), (0, 0));
+    assert_eq!((usage.outside_use, store.reports()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_in_flight_are_no_foreign_use() {
+async fn calls_in_flight_are_no_outside_use() {
     fastrand::seed(42);
     for shape in SHAPES {
         let (store, server) = (Counting::default(), Virtual::new(600, shape));
@@ -192,12 +196,12 @@ async fn calls_in_flight_are_no_foreign_use() {
         assert!(admitted >= 560, "{shape:?}: {admitted} of 580");
         let usage = throttle.usage("up").await.unwrap().limits[0];
         // Calls that overtake each other look like others for as many units.
-        assert!(usage.foreign <= 3, "{shape:?}: {}", usage.foreign);
+        assert!(usage.outside_use <= 3, "{shape:?}: {}", usage.outside_use);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_slow_response_reports_is_no_foreign_use() {
+async fn what_a_slow_response_reports_is_no_outside_use() {
     for responds in [2_500..3_500, 200..15_000, 30_000..31_000, 70_000..71_000] {
         fastrand::seed(43);
         let (store, server) = (Counting::default(), Virtual::new(600, Shape::SlidingLog));
@@ -209,7 +213,7 @@ async fn what_a_slow_response_reports_is_no_foreign_use() {
             let (admitted, refused) = server.take_outcome();
             let usage = throttle.usage("up").await.unwrap().limits[0];
             assert_eq!(refused, [0_i64; 0], "{responds:?}");
-            assert!(admitted >= 550 && usage.foreign <= 40, "{responds:?}, minute {minute}: {admitted}, {usage:?}");
+            assert!(admitted >= 550 && usage.outside_use <= 40, "{responds:?}, minute {minute}: {admitted}, {usage:?}");
         }
     }
 }
@@ -274,11 +278,11 @@ async fn a_refusal_that_others_explain_does_not_widen_the_guard() {
     let quota = Quota::new().with_limit(600).with_remaining(0).with_reset_after(Duration::from_millis(1_500));
     let refusal = Feedback::refused(Duration::from_secs(1)).with_quota(quota);
     throttle.report("up", &refusal).await.unwrap();
-    assert_eq!(throttle.usage("up").await.unwrap().limits[0].foreign, 600);
+    assert_eq!(throttle.usage("up").await.unwrap().limits[0].outside_use, 600);
     sleep(Duration::from_secs(30)).await;
     drop(throttle.acquire("up").await.unwrap());
     let since = throttle.usage("up").await.unwrap().limits[0];
-    assert_eq!((since.foreign, since.used), (0, 1));
+    assert_eq!((since.outside_use, since.used), (0, 1));
     sleep(Duration::from_secs(61)).await;
     assert_eq!(throttle.usage("up").await.unwrap().limits[0].used, 0, "counted for a window and its guard");
 }

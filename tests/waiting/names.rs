@@ -3,61 +3,43 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use outgate::ledger::Term;
-use outgate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Run};
-use outgate::{Feedback, Limit, MemoryStore, Store, StoreError, Throttle, Upstream};
+use outgate::ledger::{Ask, Body, Log, Message, MessageId, NOBODY, Pause, Run, Term};
+use outgate::store::Applying;
+use outgate::{Feedback, Limit, MemoryStore, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// A store that remembers who sent the last message, and its number.
+/// A store that remembers which message came last.
 #[derive(Clone, Debug, Default)]
 struct Overheard {
     inner: MemoryStore,
-    last: Arc<Mutex<(u64, u64)>>,
+    last: Arc<Mutex<Option<MessageId>>>,
 }
 
 impl Overheard {
-    fn note(&self, sender: u64, number: u64) {
-        // Nobody's messages ask for the time.
-        if sender != 0 {
-            *self.last.lock().unwrap() = (sender, number);
-        }
+    fn last(&self) -> MessageId {
+        self.last.lock().unwrap().clone().unwrap()
     }
 
     fn sender(&self) -> u64 {
-        self.last.lock().unwrap().0
+        self.last().sender
     }
 
-    fn number(&self) -> u64 {
-        self.last.lock().unwrap().1
+    /// A later message of the same name and stream.
+    async fn clone_says(&self, body: impl Into<Body>) {
+        let last = self.last();
+        let id = MessageId::new(last.sender, last.stream, last.number + 1_000_000);
+        self.inner.apply(&Message::new("up", id, body)).await.unwrap();
     }
 }
 
-#[async_trait]
 impl Store for Overheard {
-    async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
-        self.note(ask.sender, ask.number);
-        self.inner.book(ask).await
-    }
-
-    async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
-        self.note(message.sender, message.number);
-        self.inner.hand_back(message).await
-    }
-
-    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
-        self.note(id.sender, id.number);
-        self.inner.hold(home, id, hold).await
-    }
-
-    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
-        self.note(id.sender, id.number);
-        self.inner.learn(home, id, log, lesson).await
-    }
-
-    async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
-        self.inner.usage(home, logs).await
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        // Nobody's messages ask for the time.
+        if message.id.sender != NOBODY {
+            *self.last.lock().unwrap() = Some(message.id.clone());
+        }
+        self.inner.apply(message)
     }
 }
 
@@ -71,8 +53,7 @@ fn throttle(store: &Overheard) -> Throttle {
 /// Another process of the same name gets a slot.
 async fn clone_asks(store: &Overheard) {
     let logs = [Log::new("calls", [Term::new(1, 100_000)])];
-    let ask = Ask::new(Home::new("up", None), store.sender(), store.number() + 1_000_000, logs, vec![Run::new(1, [1])]);
-    store.inner.book(&ask).await.unwrap();
+    store.clone_says(Ask::new(logs, vec![Run::new(1, [1])])).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,10 +92,9 @@ async fn slots_of_a_name_that_another_process_has_are_neither_used_nor_handed_ba
 async fn a_refusal_is_told_under_another_name_where_the_store_has_heard_more_of_this_one() {
     let store = Overheard::default();
     let throttle = throttle(&store);
-    drop(throttle.acquire("up").await.unwrap());
-    let (name, number) = (store.sender(), store.number() + 1_000_000);
-    let hold = Hold::new(Duration::from_millis(1));
-    store.inner.hold(&Home::new("up", None), MessageId::new(name, number), &hold).await.unwrap();
+    throttle.report("up", &Feedback::refused(Duration::from_millis(1))).await.unwrap();
+    let name = store.sender();
+    store.clone_says(Body::Pause { scope: None, pause: Pause::new(Duration::from_millis(1)) }).await;
     throttle.report("up", &Feedback::refused(Duration::from_secs(9))).await.unwrap();
     assert_ne!(store.sender(), name);
     assert!(throttle.usage("up").await.unwrap().limits[0].next >= Duration::from_secs(9), "and it is known");

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use outgate::ledger::Stamp;
-use outgate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
+use outgate::ledger::{Message, Stamp};
+use outgate::store::Applying;
 use outgate::testing::ManualClock;
 use outgate::testing::oracle::assert_never_more_than;
-use outgate::{Limit, MemoryStore, Store, StoreError, Throttle, Upstream};
+use outgate::{Limit, MemoryStore, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -46,29 +45,14 @@ impl Stepping {
     }
 }
 
-#[async_trait]
 impl Store for Stepping {
-    async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
-        sleep(WAY).await;
-        let answer = self.store().book(ask).await;
-        sleep(WAY).await;
-        answer
-    }
-
-    async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
-        self.store().hand_back(message).await
-    }
-
-    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
-        self.store().hold(home, id, hold).await
-    }
-
-    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
-        self.store().learn(home, id, log, lesson).await
-    }
-
-    async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
-        self.store().usage(home, logs).await
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        Applying::pending(async move {
+            sleep(WAY).await;
+            let answer = self.store().apply(message).await;
+            sleep(WAY).await;
+            answer
+        })
     }
 }
 

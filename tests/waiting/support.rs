@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use outgate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
+use outgate::ledger::{Body, Message};
+use outgate::store::{Applied, Applying};
 use outgate::{Limit, MemoryStore, Store, StoreError, StoreErrorKind, Throttle, Upstream};
 use tokio::time::{Instant, sleep};
 
@@ -49,7 +49,7 @@ pub(crate) struct Counting {
     calls: Arc<AtomicU64>,
     asks: Arc<AtomicU64>,
     hand_backs: Arc<AtomicU64>,
-    lessons: Arc<AtomicU64>,
+    reports: Arc<AtomicU64>,
     /// How far ahead the last ask was, in microseconds.
     ahead: Arc<AtomicU64>,
     ways: Ways,
@@ -61,7 +61,7 @@ impl Counting {
         Self { ways: Ways(Arc::new(ways)), ..Self::default() }
     }
 
-    async fn answer<T>(&self, before: u64, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+    async fn answer(&self, before: u64, answer: Applied) -> Applied {
         let way = (self.ways.0)(before);
         // Sleeping for no time takes a millisecond.
         if !way.delay.is_zero() {
@@ -87,8 +87,8 @@ impl Counting {
         self.hand_backs.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn lessons(&self) -> u64 {
-        self.lessons.load(Ordering::Relaxed)
+    pub(crate) fn reports(&self) -> u64 {
+        self.reports.load(Ordering::Relaxed)
     }
 
     pub(crate) fn calls(&self) -> u64 {
@@ -110,36 +110,26 @@ impl Counting {
     }
 }
 
-#[async_trait]
 impl Store for Counting {
-    async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
-        let before = self.calls.fetch_add(1, Ordering::Relaxed);
-        self.asks.fetch_add(1, Ordering::Relaxed);
-        self.ahead.store(u64::try_from(ask.ahead.as_micros()).unwrap(), Ordering::Relaxed);
-        // Slots go back with an ask as well.
-        self.hand_backs.fetch_add(u64::from(!ask.back.is_empty()), Ordering::Relaxed);
-        sleep(LATENCY).await;
-        self.answer(before, self.inner().book(ask).await).await
-    }
-
-    async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
-        let before = self.calls.fetch_add(1, Ordering::Relaxed);
-        self.hand_backs.fetch_add(1, Ordering::Relaxed);
-        sleep(LATENCY).await;
-        self.answer(before, self.inner().hand_back(message).await).await
-    }
-
-    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
-        self.inner().hold(home, id, hold).await
-    }
-
-    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
-        self.lessons.fetch_add(1, Ordering::Relaxed);
-        self.inner().learn(home, id, log, lesson).await
-    }
-
-    async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
-        self.inner().usage(home, logs).await
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        Applying::pending(async move {
+            let Body::Ask(ask) = &message.body else {
+                self.reports.fetch_add(u64::from(matches!(message.body, Body::Report { .. })), Ordering::Relaxed);
+                return self.inner().apply(message).await;
+            };
+            let before = self.calls.fetch_add(1, Ordering::Relaxed);
+            if ask.runs.is_empty() && !ask.back.is_empty() {
+                self.hand_backs.fetch_add(1, Ordering::Relaxed);
+            } else {
+                self.asks.fetch_add(1, Ordering::Relaxed);
+                self.ahead.store(u64::try_from(ask.ahead.as_micros()).unwrap(), Ordering::Relaxed);
+                // Slots go back with an ask as well.
+                self.hand_backs.fetch_add(u64::from(!ask.back.is_empty()), Ordering::Relaxed);
+            }
+            sleep(LATENCY).await;
+            let answer = self.inner().apply(message).await;
+            self.answer(before, answer).await
+        })
     }
 }
 
