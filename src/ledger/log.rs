@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 10_000;
 /// The start times of one upstream × scope × unit, one entry per unit, in ascending order.
 ///
 /// ```
-/// use outgate::{SlidingLog, Stamp, Term};
+/// use outgate::ledger::{SlidingLog, Stamp, Term};
 ///
 /// let at = Stamp::from_micros;
 /// let mut log = SlidingLog::new();
