@@ -65,6 +65,9 @@ pub(crate) const MAX_MEMORY: i64 = 60_000_000;
 /// The longest that a queue which waits for a slot says nothing to the store.
 pub(crate) const MAX_SILENCE: i64 = 30_000_000;
 
+/// For so many microseconds more a scope is kept: a clock that has leapt ahead may be set back.
+const LEAP: i64 = 11_000_000;
+
 /// How many parts the scopes are in, so that looking for those that fell silent takes no long time at once.
 const PARTS: usize = 16;
 
@@ -132,10 +135,10 @@ impl Ledger {
         (Reply::Learned(Learned::new(outside, widened)), memory)
     }
 
-    /// Forgets what fell silent in the next sixteenth of all scopes, when the store's clock shows `clock`. A store calls this now
-    /// and then.
+    /// Forgets what fell silent some seconds ago in the next sixteenth of all scopes, when the store's clock shows `clock`. A store
+    /// calls this now and then.
     pub fn sweep(&mut self, clock: Stamp) {
-        let now = self.time.at(clock);
+        let now = self.time.at(clock).plus(-LEAP);
         let part = &mut self.scopes[self.next_part];
         part.retain(|_, scope| !scope.is_spent(now));
         part.shrink_to(part.len() * 2);

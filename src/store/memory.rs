@@ -15,7 +15,7 @@ use crate::ledger::{Ledger, Message, Stamp, micros};
 /// Keeps the ledgers of one process. Clones share them.
 ///
 /// Never unavailable. Its clock is tokio's, so that a paused clock in a test pauses the limits too. Scopes that have been
-/// silent for as long as their longest limit are forgotten within some 10 s, as long as calls of any other of their upstream
+/// silent for as long as their longest limit are forgotten within some 20 s, as long as calls of any other of their upstream
 /// come.
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Memory>);
@@ -138,7 +138,7 @@ mod tests {
         for scope in 0..20_000_u32 {
             call(&scope.to_be_bytes());
         }
-        for turn in 1..=20 {
+        for turn in 1..=30 {
             clock.set(Stamp::from_micros(turn * 2_000_000));
             call(b"busy");
         }
