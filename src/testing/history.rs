@@ -118,7 +118,9 @@ impl History {
     /// The next message, and what the store's clock shows when it comes; `None` when the history is over.
     pub fn next_message(&mut self) -> Option<(Stamp, Message)> {
         if self.left == 0 || (self.world.widens && self.record.longest() > SHORT) {
-            self.record.judge();
+            if self.calm {
+                self.record.judge();
+            }
             return None;
         }
         self.left -= 1;

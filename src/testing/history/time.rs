@@ -6,6 +6,8 @@ use super::record::Record;
 use crate::ledger::{Message, Stamp};
 
 const SECOND: i64 = 1_000_000;
+/// A store may forget what lies so far behind its clock: as far as a clock may leap ahead.
+const FORGOTTEN: i64 = 10_500_000;
 
 /// The store's clock, and the log time that follows from what messages say.
 #[derive(Debug)]
@@ -16,8 +18,9 @@ pub(super) struct Times {
     correction: i64,
     /// By how much the clock has leapt ahead of all that processes know.
     leapt: i64,
-    /// The newest log time that anybody was told.
+    /// The newest log time that anybody was told, and the highest that it ever was.
     newest: i64,
+    highest: i64,
 }
 
 impl Times {
@@ -26,12 +29,12 @@ impl Times {
 
     pub(super) const fn new() -> Self {
         let start = Self::EPOCH.as_micros();
-        Self { epoch: Self::EPOCH, clock: start, correction: 0, leapt: 0, newest: start }
+        Self { epoch: Self::EPOCH, clock: start, correction: 0, leapt: 0, newest: start, highest: start }
     }
 
     pub(super) const fn shift(&mut self, micros: i64) {
         self.epoch = self.epoch.plus(micros);
-        (self.clock, self.newest) = (self.clock + micros, self.newest + micros);
+        (self.clock, self.newest, self.highest) = (self.clock + micros, self.newest + micros, self.highest + micros);
     }
 
     pub(super) const fn epoch(&self) -> Stamp {
@@ -69,33 +72,45 @@ impl Times {
 
     /// Has a message say what its sender knows of log time.
     pub(super) fn tell(&mut self, rng: &mut Rng, is_calm: bool, is_copy: bool, message: &mut Message) {
+        let newest = Stamp::from_micros(self.newest);
         if is_calm {
-            message.known = Some(Stamp::from_micros(self.newest));
-        } else {
-            let known = [message.known, Some(Stamp::from_micros(self.newest)), None][rng.usize(0..3)];
-            message.known = if is_copy { message.known } else { known };
+            message.known = Some(newest);
+        } else if !is_copy {
+            message.known = [message.known, Some(newest), None][rng.usize(0..3)];
         }
-        if is_copy {
-            return;
+        if !is_copy {
+            message.latest = self.latest(rng, is_calm, &mut message.known);
         }
+        // What is forgotten after so long is no concern of the laws.
+        if self.after(message).as_micros() < self.highest - FORGOTTEN {
+            message.known = Some(Stamp::from_micros(self.highest - FORGOTTEN));
+        }
+    }
+
+    fn latest(&mut self, rng: &mut Rng, is_calm: bool, known: &mut Option<Stamp>) -> Option<Stamp> {
         let now = self.now().as_micros();
         let latest = match rng.u8(0..20) {
             0 if is_calm => now.max(self.newest) + rng.i64(0..100_000),
             0 => now + rng.i64(-3 * SECOND..100_000),
             1..5 if self.leapt > 0 => {
-                message.known = message.known.map(|known| known.plus(-self.leapt));
+                *known = known.map(|known| known.plus(-self.leapt));
                 now - std::mem::take(&mut self.leapt) + rng.i64(0..3_000)
             }
-            _ => return,
+            _ => return None,
         };
-        message.latest = Some(Stamp::from_micros(latest));
+        Some(Stamp::from_micros(latest))
     }
 
-    /// What the store makes of it: law 13.
-    pub(super) fn hear(&mut self, message: &Message) {
+    /// Log time after a message: law 13.
+    fn after(&self, message: &Message) -> Stamp {
         let now = message.latest.map_or(self.now(), |latest| latest.min(self.now()));
-        let now = message.known.map_or(now, |known| known.max(now));
-        self.correction = now.as_micros() - self.clock;
-        self.newest = now.as_micros();
+        message.known.map_or(now, |known| known.max(now))
+    }
+
+    /// What the store makes of a message.
+    pub(super) fn hear(&mut self, message: &Message) {
+        self.newest = self.after(message).as_micros();
+        self.highest = self.highest.max(self.newest);
+        self.correction = self.newest - self.clock;
     }
 }
