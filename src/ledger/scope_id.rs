@@ -24,7 +24,6 @@ impl ScopeId {
     }
 
     /// Its first 16 bits, spread evenly.
-    #[expect(clippy::cast_possible_truncation, reason = "16 bits are left")]
     pub(crate) const fn first_bits(self) -> u16 {
         (self.0 >> 112) as u16
     }
@@ -72,7 +71,9 @@ impl Hasher for ScopeHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
     }
 
     fn write_u64(&mut self, part: u64) {

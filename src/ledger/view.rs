@@ -57,14 +57,14 @@ impl<'a> View<'a> {
 
     /// The rule, over all logs: one common start for a call of these charges. A log of which it takes nothing does not matter.
     pub(super) fn earliest(&self, floor: Stamp, charges: &[u32]) -> Stamp {
-        let charged = self.pages.iter().zip(charges).filter(|(_, units)| **units > 0);
-        charged.fold(floor, |start, (page, &units)| page.earliest(start, units))
+        let taken = self.pages.iter().zip(charges).filter(|(_, units)| **units > 0);
+        taken.fold(floor, |start, (page, &units)| page.earliest(start, units))
     }
 
     /// The same over the logs of one scope.
     pub(super) fn earliest_in(&self, scope: usize, floor: Stamp, charges: &[u32]) -> Stamp {
-        let charged = self.pages_of(scope).map(|(at, page)| (page, charges[at])).filter(|(_, units)| *units > 0);
-        charged.fold(floor, |start, (page, units)| page.earliest(start, units))
+        let taken = self.pages_of(scope).map(|(at, page)| (page, charges[at])).filter(|(_, units)| *units > 0);
+        taken.fold(floor, |start, (page, units)| page.earliest(start, units))
     }
 
     /// Whether a call that could start then waits for a log that fewer callers share than another of its logs: booked far ahead

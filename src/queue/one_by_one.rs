@@ -29,7 +29,7 @@ pub(crate) struct Turn<'a> {
 
 impl OneByOne {
     /// Waits until nobody else sends messages about a home.
-    pub(crate) async fn turn<'a>(&'a self, home: Key) -> Turn<'a> {
+    pub(crate) async fn turn(&self, home: Key) -> Turn<'_> {
         let door = Arc::clone(self.lock().entry(home).or_default());
         let mut turn = Turn { doors: self, home, door, guard: None };
         let lock = Arc::clone(&turn.door.turn);

@@ -67,7 +67,7 @@ pub(crate) struct Telling<'a> {
 
 impl Lessons {
     /// Takes a lesson in. Where somebody tells another at present, it is told after that, unless a newer one comes.
-    pub(crate) fn begin<'a>(&'a self, home: Key, lesson: Report) -> Option<(Telling<'a>, Report)> {
+    pub(crate) fn begin(&self, home: Key, lesson: Report) -> Option<(Telling<'_>, Report)> {
         let mut lessons = self.lock();
         match lessons.get_mut(&home) {
             Some(Some(waiting)) => *waiting = newer(waiting.clone(), lesson),

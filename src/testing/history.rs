@@ -68,7 +68,7 @@ impl History {
     #[must_use]
     pub fn new(upstream: impl Into<Arc<str>>, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let widens = seed % 5 == 0;
+        let widens = seed.is_multiple_of(5);
         let world = World::random(&mut rng, widens);
         let queues = (0..rng.usize(3..8)).map(|_| Queue::random(&mut rng, &world)).collect();
         let record = Record::new(&world.logs);
@@ -202,7 +202,7 @@ impl History {
             ask.ahead = Duration::from_micros(rng.u64(0..300_000));
         }
         if rng.u8(0..6) == 0 {
-            self.to_the_microsecond(&mut ask);
+            self.look_exactly(&mut ask);
         }
         if self.rng.u8(0..4) == 0 {
             ask.back = self
@@ -214,7 +214,7 @@ impl History {
     }
 
     /// Looks exactly as far as the start that somebody was promised, or one microsecond beside it.
-    fn to_the_microsecond(&mut self, ask: &mut Ask) {
+    fn look_exactly(&mut self, ask: &mut Ask) {
         let far = self.promised.plus(self.rng.i64(-1..2)).since(self.times.now());
         match ask.runs.first_mut() {
             Some(run) if self.rng.bool() => run.max_wait = Some(far),
@@ -245,13 +245,11 @@ impl History {
         };
         let of = self.queues.iter().position(|queue| Arc::ptr_eq(&queue.logs, &logs));
         let ask = Ask::hand_back(logs, slots);
-        match of.filter(|_| self.rng.u8(0..8) > 0) {
-            Some(at) => Some(self.sent_by(at, ask)),
-            None => {
-                let message = Message::new(Arc::clone(&self.upstream), MessageId::nobodys(), ask);
-                Some(Sent { message, queue: None, before: None })
-            }
+        if let Some(at) = of.filter(|_| self.rng.u8(0..8) > 0) {
+            return Some(self.sent_by(at, ask));
         }
+        let message = Message::new(Arc::clone(&self.upstream), MessageId::nobodys(), ask);
+        Some(Sent { message, queue: None, before: None })
     }
 
     /// A message that has come before: the last, or one that may be outdated.

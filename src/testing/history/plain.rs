@@ -30,7 +30,7 @@ fn joined(answers: impl Iterator<Item = Answer>) -> Vec<Answer> {
     for answer in answers.filter(|answer| answer.callers > 0) {
         match all.last_mut() {
             Some(last) if (last.start, last.verdict) == (answer.start, answer.verdict) => {
-                last.callers += answer.callers
+                last.callers += answer.callers;
             }
             _ => all.push(answer),
         }

@@ -127,7 +127,9 @@ impl Record {
             self.booked.push((Arc::clone(&ask.logs), slots));
         }
         if !ask.ahead.is_zero() {
-            concerned.iter().for_each(|&at| self.reach[at] = self.reach[at].max(ask.reach()));
+            for at in concerned {
+                self.reach[at] = self.reach[at].max(ask.reach());
+            }
         }
     }
 
