@@ -117,6 +117,7 @@ mod tests {
         Breaker::new("up".into(), 2, Backoff::new().jitter(0.0))
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "as the breaker takes it")]
     fn scope(name: impl std::fmt::Display) -> Option<ScopeId> {
         Some(ScopeId::of(name.to_string().as_bytes()))
     }

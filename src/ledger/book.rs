@@ -110,9 +110,9 @@ impl Ledger {
         let mut changed = decision.granted > 0 || !ask.back.is_empty();
         let mut told = Vec::with_capacity(scopes.len());
         for (at, (&scope, waiting)) in scopes.iter().zip(&mut waiting).enumerate() {
-            let (counts, changes) = entering.enter(waiting, at, scope, counted(at));
+            let (counts, is_news) = entering.enter(waiting, at, scope, counted(at));
             told.push(counts);
-            if changes {
+            if is_news {
                 changed = true;
                 self.scope_mut(scope).set_waiting(std::mem::take(waiting));
             }

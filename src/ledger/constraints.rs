@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn scopes_come_back_one_by_one_within_half_of_the_recovery() {
         let mut all = Constraints::default();
-        let pause = Pause { recovery: Duration::from_micros(131_072), ..Pause::new(Duration::from_micros(1_000)) };
+        let pause = Pause { recovery: Duration::from_micros(131_072), ..Pause::new(Duration::from_millis(1)) };
         all.pause(Stamp::from_micros(0), &pause);
         let nothing = Constraints::default();
         let until = |bits: u128| {
