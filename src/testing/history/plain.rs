@@ -1,16 +1,20 @@
 //! Answers in one form, so that those of two stores can be compared.
 
+use std::time::Duration;
+
 use crate::ledger::{Answer, Body, Grant, Message, Paused, Reply, Stamp};
 
-/// An answer to a message, in one form: every answer is told, equal neighbours together, nobody waits until before `now`, and
-/// every stamp is so much after `epoch`.
+/// An answer to a message, in one form: every answer is told, equal neighbours together, nobody waits until before `now`, nothing
+/// is said of how long nobody waits, and every stamp is so much after `epoch`.
 #[must_use]
 pub fn plain(message: &Message, reply: Reply, epoch: Stamp) -> Reply {
     let since = |stamp: Stamp| if stamp == Stamp::NEVER { stamp } else { stamp.plus(-epoch.as_micros()) };
     match reply {
         Reply::Grant(grant) => {
             let callers = if let Body::Ask(ask) = &message.body { ask.callers() } else { 0 };
+            let within = if grant.answered(callers) < callers { grant.within } else { Duration::MAX };
             Reply::Grant(Grant {
+                within,
                 all_now: false,
                 answers: joined(grant.answers(callers).map(|answer| Answer { start: since(answer.start), ..answer })),
                 next: since(grant.next.max(grant.now)),
