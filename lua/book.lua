@@ -57,9 +57,9 @@ while a[at] do
   runs[#runs + 1], at, total = run, at + 2 + width, total + run.callers
 end
 
--- Take out. Remembered first, since an entry that is no time ends this halfway.
+-- Take out. Remembered first, as if nobody were granted anything: an entry that is no time ends this halfway.
 local lapse_before = lapse
-if back > 0 then remember(MAX_MEMORY, struct.pack('<i8i8', 3, now)) end
+if back > 0 then remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. string.rep('\0', 8 * (4 + scopes))) end
 lapse = lapse_before
 for slot = first_slot, first_slot + (back - 1) * (width + 1), width + 1 do
   last_back = max(last_back, a[slot])
