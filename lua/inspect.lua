@@ -9,10 +9,10 @@
 -- Cost: O(1) for each key: logs are searched by the scripts that read them
 local TYPES = { log = 'list', state = 'string', replay = 'string' }
 
-local function are_numbers(parts, count)
-  if type(parts) ~= 'table' or #parts ~= count then return false end
-  for _, part in ipairs(parts) do
-    if type(part) ~= 'number' then return false end
+local function are_numbers(parts, from, to)
+  if type(parts) ~= 'table' then return false end
+  for i = from, to do
+    if type(parts[i]) ~= 'number' then return false end
   end
   return true
 end
@@ -28,16 +28,16 @@ function readable.state(record)
   if type(claims) ~= 'table' or type(outside) ~= 'table' then return false end
   for _, claim in ipairs(claims) do
     if type(claim) ~= 'table' or type(claim[1]) ~= 'string' or type(claim[4]) ~= 'table' then return false end
-    if not are_numbers({ claim[2], claim[3] }, 2) then return false end
+    if not are_numbers(claim, 2, 3) then return false end
     for _, units in pairs(claim[4]) do
       if type(units) ~= 'number' then return false end
     end
   end
   for i = 1, #outside, 4 do
-    if type(outside[i]) ~= 'string' or not are_numbers({ unpack(outside, i + 1, i + 3) }, 3) then return false end
+    if type(outside[i]) ~= 'string' or not are_numbers(outside, i + 1, i + 3) then return false end
   end
-  return (not contenders or are_numbers(contenders, 5)) and (not reach or are_numbers(reach, 2))
-    and (not pause or are_numbers(pause, 5)) and (not guard or are_numbers(guard, 3))
+  return (not contenders or are_numbers(contenders, 1, 5)) and (not reach or are_numbers(reach, 1, 2))
+    and (not pause or are_numbers(pause, 1, 5)) and (not guard or are_numbers(guard, 1, 3))
 end
 
 for i, key in ipairs(KEYS) do
