@@ -68,10 +68,6 @@ end
 
 -- Who waits, by periods. An entry of the one before counts until this one ends.
 local length = min(max(retention, 8 * horizon), MAX_SILENCE) + 2 * horizon
-local function is_counted(contenders, counted)
-  return contenders and counted ~= 0
-    and ((counted == contenders[1] and contenders[2] > 0) or (counted == contenders[3] and contenders[4] > 0))
-end
 local others, most = {}, 0
 for scope, state in ipairs(states) do
   local all = state.contenders
@@ -133,26 +129,7 @@ settle(turns)
 local before = place - 1
 -- Who is refused comes after those before it, too.
 local earliest_refused = before > 0 and max(soonest, turns[before].start) or soonest
-local answers, granted, next, first, is_foremost, is_near, waits_for, refused = {}, 0, now, nil, false, false, {}, {}
-
-local function answer(verdict, start, count)
-  local last = #answers
-  if last > 0 and answers[last - 2] == verdict and answers[last - 1] == start then
-    answers[last] = answers[last] + count
-  else
-    answers[last + 1], answers[last + 2], answers[last + 3] = verdict, start, count
-  end
-end
-
-local function is_spent(share) return share and share.measure and share.spent >= share.units end
-
--- How large a call is beside others: what it takes of the first log that it takes of.
-local function size_of(charges)
-  for _, units in ipairs(charges) do
-    if units > 0 then return units end
-  end
-  return 0
-end
+local granted, next, first, is_foremost, is_near, waits_for, refused = 0, now, nil, false, false, {}, {}
 
 -- Callers that wait, and are not among the answers yet; how large the last was for whom too little was left.
 local passed, too_large = 0, math.huge

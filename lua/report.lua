@@ -20,7 +20,7 @@ local started, late, refused, memory = a[5] ~= 0 and a[5] or now, a[6], a[7] == 
 
 -- Read.
 local log_key = KEYS[#KEYS]
-local state = KEYS[4] and read_state(call('GET', KEYS[3]), KEYS[3]) or upstream
+local state = #KEYS == 4 and read_state(call('GET', KEYS[3]), KEYS[3]) or upstream
 
 -- Decide. More remaining than the log allows is ignored. Units are entered for a span at the most.
 local steps = {}

@@ -1,6 +1,12 @@
 -- Who gets a slot. `logs` are those of the ask, in its order; `charges` are units of each of them. Joined behind log.lua.
 local logs, scopes, has_widest = {}, a[8], a[9] == 1
 
+-- Whether one is counted among those who wait that was told of the period that ended, or ends, then.
+local function is_counted(contenders, counted)
+  return contenders and counted ~= 0
+    and ((counted == contenders[1] and contenders[2] > 0) or (counted == contenders[3] and contenders[4] > 0))
+end
+
 -- The rule over all logs, or those of one scope: one common start. A log of which nothing is taken does not matter.
 local function earliest_of(start, charges, scope)
   for i, log in ipairs(logs) do
@@ -123,4 +129,25 @@ local function could_all_start(charges, callers, soonest, start)
     if units > 0 and (units > log.least or earliest(log, soonest, units) > start) then return false end
   end
   return true
+end
+
+local function is_spent(share) return share and share.measure and share.spent >= share.units end
+
+-- How large a call is beside others: what it takes of the first log that it takes of.
+local function size_of(charges)
+  for _, units in ipairs(charges) do
+    if units > 0 then return units end
+  end
+  return 0
+end
+
+-- What the callers are told: verdict, start and callers of each answer, equal neighbours together.
+local answers = {}
+local function answer(verdict, start, count)
+  local last = #answers
+  if last > 0 and answers[last - 2] == verdict and answers[last - 1] == start then
+    answers[last] = answers[last] + count
+  else
+    answers[last + 1], answers[last + 2], answers[last + 3] = verdict, start, count
+  end
 end
