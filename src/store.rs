@@ -64,13 +64,22 @@ pub type Applied = Result<Reply, StoreError>;
 
 enum Stage<'a> {
     Ready(Option<Applied>),
+    /// Applied when it is polled.
+    InMemory(&'a MemoryStore, &'a Message),
     Pending(Pin<Box<dyn Future<Output = Applied> + Send + 'a>>),
 }
 
 impl<'a> Applying<'a> {
     /// An answer that is there already: whoever asks need not wait, nor allocate.
+    ///
+    /// It was applied when the store was called. Who wraps such a store calls it inside of the future, and not before.
     pub fn ready(answer: Applied) -> Self {
         Self(Stage::Ready(Some(answer)))
+    }
+
+    /// The answer of a store in memory.
+    const fn in_memory(store: &'a MemoryStore, message: &'a Message) -> Self {
+        Self(Stage::InMemory(store, message))
     }
 
     /// An answer that takes its time. Nothing may happen before it is polled.
@@ -80,7 +89,11 @@ impl<'a> Applying<'a> {
 
     /// The answer, where it is there already.
     pub(crate) fn at_hand(self) -> Option<Applied> {
-        if let Stage::Ready(answer) = self.0 { answer } else { None }
+        match self.0 {
+            Stage::Ready(answer) => answer,
+            Stage::InMemory(store, message) => Some(store.applied(message)),
+            Stage::Pending(_) => None,
+        }
     }
 }
 
@@ -90,6 +103,11 @@ impl Future for Applying<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Applied> {
         match &mut self.0 {
             Stage::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
+            Stage::InMemory(store, message) => {
+                let answer = store.applied(message);
+                self.0 = Stage::Ready(None);
+                Poll::Ready(answer)
+            }
             Stage::Pending(answer) => answer.as_mut().poll(cx),
         }
     }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 #[cfg(any(test, feature = "testing"))]
 use super::clock::ManualClock;
 use super::turns::Turns;
-use super::{Applying, Store};
+use super::{Applied, Applying, Store};
 use crate::ledger::{Ledger, Message, Stamp, micros};
 
 /// Keeps the ledgers of one process. Clones share them.
@@ -94,8 +94,9 @@ impl Kept {
     }
 }
 
-impl Store for MemoryStore {
-    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+impl MemoryStore {
+    /// Applies a message now.
+    pub(super) fn applied(&self, message: &Message) -> Applied {
         let kept = self.0.kept(&message.upstream);
         let mut ledger = kept.lock();
         // Read under the lock, so that messages are applied in the order of their times.
@@ -105,7 +106,13 @@ impl Store for MemoryStore {
             ledger.sweep(now);
         }
         drop(ledger);
-        Applying::ready(answer.map_err(Into::into))
+        answer.map_err(Into::into)
+    }
+}
+
+impl Store for MemoryStore {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        Applying::in_memory(self, message)
     }
 }
 
