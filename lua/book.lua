@@ -84,12 +84,16 @@ end
 -- Callers of others that claim, in their order, and where the first of this ask is among them.
 local turns, place, had_claim, claiming_in, far = {}, nil, false, {}, 0
 for scope, state in ipairs(states) do
-  claiming_in[scope] = 0
+  local claims = {}
   for _, claim in ipairs(state.claims) do -- whose, start, lapse, units by log
-    if claim[3] > now and claim[1] == sender then
+    if claim[3] > now then claims[#claims + 1] = claim end
+  end
+  state.claims, claiming_in[scope] = claims, 0
+  for _, claim in ipairs(claims) do
+    if claim[1] == sender then
       if not had_claim and insist then place = #turns + 1 end
       had_claim = true
-    elseif claim[3] > now then
+    else
       claiming_in[scope] = claiming_in[scope] + 1
       local turn
       for _, known in ipairs(turns) do
@@ -106,7 +110,8 @@ for scope, state in ipairs(states) do
       end
     end
   end
-  if state.reach and state.reach[2] > now then far = max(far, state.reach[1]) end
+  if state.reach and state.reach[2] <= now then state.reach = false end
+  if state.reach then far = max(far, state.reach[1]) end
 end
 local claimants = {}
 for t, turn in ipairs(turns) do claimants[t] = turn.owner end
@@ -243,8 +248,8 @@ for scope, state in ipairs(states) do
     if claiming or had_claim then
       local claims, ours = {}, 1
       for _, claim in ipairs(state.claims) do
-        differs = differs or claim[3] > now
-        if claim[3] > now and claim[1] ~= sender then
+        differs = true
+        if claim[1] ~= sender then
           claims[#claims + 1] = claim
           for t = 1, place - 1 do
             if claimants[t] == claim[1] then ours = ours + 1 end

@@ -26,7 +26,7 @@ local state = #KEYS == 4 and read_state(call('GET', KEYS[3]), KEYS[3]) or upstre
 local steps = {}
 for i = 1, #state.outside, 4 do
   local key, span, units, ends = unpack(state.outside, i, i + 3)
-  if ends > now then steps[#steps + 1] = { key = key, span = span, units = units, lapse = ends } end
+  if ends > now - 1000 * LEAP then steps[#steps + 1] = { key = key, span = span, units = units, lapse = ends } end
 end
 local outside, entered, longest, counted = 0, false, 0, min(started + late, now)
 for i = 9, #a, 5 do
@@ -46,7 +46,7 @@ for i = 9, #a, 5 do
     local kept, at, outlasted = {}, nil, false
     for _, step in ipairs(steps) do
       local same = step.key == log_key and step.span == span
-      local outlasts = same and step.units >= units and step.lapse + grid >= ends
+      local outlasts = same and step.lapse > now and step.units >= units and step.lapse + grid >= ends
       outlasted = outlasted or outlasts
       if same and step.lapse > ends then at = at or #kept + 1 end
       -- A step of no more units that ends no later says nothing any more.
@@ -61,7 +61,7 @@ for i = 9, #a, 5 do
 end
 -- What was entered before explains a refusal as well.
 local explained = false
-for _, step in ipairs(steps) do explained = explained or step.key == log_key end
+for _, step in ipairs(steps) do explained = explained or (step.key == log_key and step.lapse > now) end
 -- A call from before the guard was widened belongs to the same incident.
 local unexplained = refused and not explained
 local guard = upstream.guard and upstream.guard[3] > now and upstream.guard

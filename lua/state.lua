@@ -29,24 +29,29 @@ local function read_state(packed, key)
   }
 end
 
--- Writes what is left of a state, until none of it matters any more.
+-- Writes what is left of a state, until none of it matters any more: what lapsed but now will matter again where the clock has leapt ahead
+-- and is set back.
 local function save(state, now)
-  local claims, outside, lapse = {}, {}, now
+  local claims, outside, lapse, since, is_empty = {}, {}, now, now - 1000 * LEAP, state.correction == 0
+  local function kept(stamp)
+    if stamp <= since then return false end
+    lapse, is_empty = max(lapse, stamp), false
+    return true
+  end
   for _, claim in ipairs(state.claims) do
-    if claim[3] > now then claims[#claims + 1], lapse = claim, max(lapse, claim[3]) end
+    if kept(claim[3]) then claims[#claims + 1] = claim end
   end
   for i = 1, #state.outside, 4 do
-    if state.outside[i + 3] > now then
+    if kept(state.outside[i + 3]) then
       for part = i, i + 3 do outside[#outside + 1] = state.outside[part] end
-      lapse = max(lapse, state.outside[i + 3])
     end
   end
-  local contenders, reach, pause, guard = state.contenders, state.reach, state.pause, state.guard
-  if contenders then lapse = max(lapse, contenders[1] + (contenders[2] > 0 and contenders[5] or 0)) end
-  if reach and reach[2] > now then lapse = max(lapse, reach[2]) else reach = false end
-  if pause and pause[5] > now then lapse = max(lapse, pause[5]) else pause = false end
-  if guard and guard[3] > now then lapse = max(lapse, guard[3]) else guard = false end
-  if lapse <= now and state.correction == 0 then
+  local contenders = state.contenders
+  contenders = contenders and kept(contenders[1] + (contenders[2] > 0 and contenders[5] or 0)) and contenders
+  local reach = state.reach and kept(state.reach[2]) and state.reach
+  local pause = state.pause and kept(state.pause[5]) and state.pause
+  local guard = state.guard and kept(state.guard[3]) and state.guard
+  if is_empty then
     call('DEL', state.key)
     return
   end

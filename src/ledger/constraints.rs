@@ -1,7 +1,7 @@
 //! What an upstream imposed on a scope: a pause, a wider guard, outside use.
 
 use super::outside_use::{OutsideUse, expected, grid, lapse};
-use super::{Cause, Log, Pause, Pausing, Report, ScopeId, SlidingLog, Stamp, Term, earliest, micros};
+use super::{Cause, LEAP, Log, Pause, Pausing, Report, ScopeId, SlidingLog, Stamp, Term, earliest, micros};
 
 /// Thousandths by which an unexplained refusal first widens every span, and the most that there ever are.
 const FIRST_WIDENING: u32 = 50;
@@ -45,10 +45,11 @@ impl Constraints {
         self.pause.is_none() && self.guard.is_none() && self.outside.is_empty()
     }
 
-    /// What of it still matters.
-    fn at(&self, now: Stamp) -> Self {
-        let guard = self.guard.filter(|guard| guard.lapse > now);
-        Self { pause: self.pausing(now), guard, outside: self.outside.at(now) }
+    /// What of it still matters, or will again where the clock has leapt ahead and is set back.
+    fn kept(&self, now: Stamp) -> Self {
+        let since = now.plus(-LEAP);
+        let guard = self.guard.filter(|guard| guard.lapse > since);
+        Self { pause: self.pausing(since), guard, outside: self.outside.at(since) }
     }
 
     /// Whether nothing of it matters any more.
@@ -74,10 +75,9 @@ impl Constraints {
 
     /// Lets nobody send for a while: until when, whether this refusal began it, and when the row of refusals is forgotten.
     pub(super) fn pause(&mut self, now: Stamp, pause: &Pause) -> (Stamp, bool, Stamp) {
-        let before = self.at(now);
-        let (next, first) = Pausing::after(before.pause, now, pause);
+        let (next, first) = Pausing::after(self.pausing(now), now, pause);
         if next.forgotten > now {
-            *self = Self { pause: Some(next), ..before };
+            *self = Self { pause: Some(next), ..self.kept(now) };
         }
         (next.until, first, next.forgotten)
     }
@@ -91,7 +91,7 @@ impl Constraints {
         entries: Option<&SlidingLog>,
         report: &Report,
     ) -> (u32, bool) {
-        let (mut next, mut entered, mut most) = (self.at(now), false, 0);
+        let (mut next, mut entered, mut most) = (self.kept(now), false, 0);
         let counted = report.started.unwrap_or(now).plus(micros(report.late)).min(now);
         for of in &report.quotas {
             let (Term { quota, span }, window) = (of.term, micros(of.window));
@@ -107,11 +107,11 @@ impl Constraints {
             let units = expected(quota.saturating_sub(used).saturating_sub(of.remaining)).min(quota);
             let lapse = lapse(now, micros(of.reset), span);
             if units > 0 && lapse > now {
-                entered |= next.outside.enter(&log.unit, of.term, units, lapse);
+                entered |= next.outside.enter(now, &log.unit, of.term, units, lapse);
                 most = most.max(units);
             }
         }
-        let unexplained = report.refused && !next.outside.concerns(&log.unit);
+        let unexplained = report.refused && !next.outside.concerns(&log.unit, now);
         if entered {
             *self = next;
         }
@@ -126,7 +126,7 @@ impl Constraints {
             return;
         }
         let widened = (2 * self.widened(now)).clamp(FIRST_WIDENING, MAX_WIDENING);
-        *self = Self { guard: Some(Guard { widened, since: now, lapse: now.plus(memory.max(1)) }), ..self.at(now) };
+        *self = Self { guard: Some(Guard { widened, since: now, lapse: now.plus(memory.max(1)) }), ..self.kept(now) };
     }
 }
 
@@ -211,6 +211,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::ledger::QuotaReport;
 
     #[test]
     fn a_guard_may_last_for_ever() {
@@ -220,6 +221,30 @@ mod tests {
             constraints.widen(now, &report);
             assert_eq!((constraints.widened(now), constraints.widened(now.plus(1))), (widened, widened - 1));
         }
+    }
+
+    #[test]
+    fn what_lapsed_while_the_clock_had_leapt_ahead_matters_again_when_it_is_set_back() {
+        let (at, log) = (Stamp::from_micros, Log::new("calls", [Term::new(10, 60_000_000)]));
+        let report = |remaining, refused| Report {
+            quotas: vec![QuotaReport::new(log.terms[0], Duration::from_mins(1), remaining, Duration::from_secs(1))],
+            refused,
+            memory: Duration::from_secs(5),
+            ..Report::default()
+        };
+        let mut constraints = Constraints::default();
+        constraints.pause(at(0), &Pause::new(Duration::from_secs(5)));
+        constraints.widen(at(0), &report(10, true));
+        constraints.learn(at(0), &log, None, &report(4, false));
+        let (leapt, other) = (at(10_000_000), Log::new("points", log.terms.clone()));
+        assert!(constraints.is_spent(leapt));
+        assert_eq!(constraints.learn(leapt, &log, None, &report(10, true)), (0, true), "nothing explains it then");
+        constraints.learn(leapt, &other, None, &report(1, false));
+        assert_eq!(constraints.widened(at(0)), 50);
+        let nothing = Constraints::default();
+        let in_force = constraints.in_force(at(0), &nothing, None);
+        assert_eq!(in_force.paused(), Some((at(5_000_000), Cause::Refusal)));
+        assert_eq!(in_force.outside(&log, log.terms[0]), 7);
     }
 
     #[test]

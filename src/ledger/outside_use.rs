@@ -47,16 +47,17 @@ impl OutsideUse {
         self.of(log, term).find(|step| step.lapse > now).map_or(0, |step| step.units)
     }
 
-    /// Whether others use any part of a log's quotas.
-    pub(super) fn concerns(&self, log: &str) -> bool {
-        self.0.iter().any(|step| *step.log == *log)
+    /// Whether others use any part of a log's quotas now.
+    pub(super) fn concerns(&self, log: &str, now: Stamp) -> bool {
+        self.0.iter().any(|step| *step.log == *log && step.lapse > now)
     }
 
     /// Enters units that others have used until `lapse`, and says whether that is news. Of two that last equally long the
     /// greater number counts.
-    pub(super) fn enter(&mut self, log: &Arc<str>, term: Term, units: u32, lapse: Stamp) -> bool {
+    pub(super) fn enter(&mut self, now: Stamp, log: &Arc<str>, term: Term, units: u32, lapse: Stamp) -> bool {
         let grid = grid(term.span);
-        if self.of(log, term).any(|step| step.units >= units && step.lapse.plus(grid) >= lapse) {
+        let outlasts = |step: &Step| step.lapse > now && step.units >= units && step.lapse.plus(grid) >= lapse;
+        if self.of(log, term).any(outlasts) {
             return false;
         }
         let same = |step: &Step| *step.log == **log && step.span == term.span;
@@ -136,7 +137,7 @@ mod tests {
     fn outside(steps: Steps<'_>) -> (OutsideUse, Arc<str>, Term) {
         let (mut outside, log, term) = (OutsideUse::default(), Arc::from("calls"), Term::new(10, SPAN));
         for &(units, lapse) in steps {
-            outside.enter(&log, term, units, at(lapse));
+            outside.enter(at(0), &log, term, units, at(lapse));
         }
         (outside, log, term)
     }
