@@ -1,6 +1,5 @@
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
-    iter,
     net::{SocketAddr, TcpStream},
     str,
     time::Duration,
@@ -81,7 +80,7 @@ impl RespClient {
     ///
     /// When the connection breaks, or the reply is late or not RESP2; then the connection is of
     /// no further use.
-    pub fn command(&mut self, words: &[&str]) -> io::Result<Reply> {
+    pub fn command<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<Reply> {
         self.send(words)?;
         self.receive()
     }
@@ -91,11 +90,14 @@ impl RespClient {
     /// # Errors
     ///
     /// When the connection is broken.
-    pub fn send(&mut self, words: &[&str]) -> io::Result<()> {
-        let head = format!("*{}\r\n", words.len());
-        let words = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
-        let request: String = iter::once(head).chain(words).collect();
-        self.stream.get_mut().write_all(request.as_bytes())
+    pub fn send<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<()> {
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words.iter().map(AsRef::as_ref) {
+            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            request.extend_from_slice(word);
+            request.extend_from_slice(b"\r\n");
+        }
+        self.stream.get_mut().write_all(&request)
     }
 
     /// Waits for the reply to the earliest command that has none yet.

@@ -4,93 +4,128 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use outgate::testing::{RedisServer, Reply};
 
-use crate::{PRELUDE, SCRIPTS, TELL, must, whole};
+use crate::{FILES, SCRIPTS, file, files_of, must, whole};
 
 /// What a script may use that it does not define.
-const GLOBALS: [&str; 14] = [
-    "ARGV", "KEYS", "cmsgpack", "error", "ipairs", "math", "pairs", "pcall", "redis", "string", "table", "tonumber",
-    "type", "unpack",
+const GLOBALS: [&str; 15] = [
+    "ARGV", "KEYS", "cmsgpack", "error", "ipairs", "math", "pairs", "pcall", "redis", "string", "struct", "table",
+    "tonumber", "type", "unpack",
 ];
-const ALL: &str = "local keys, args = KEYS, ARGV";
 
 /// The comment in front of a script, without its dashes, and the code below.
-fn parts(script: &str) -> (Vec<&str>, Vec<&str>) {
-    let lines: Vec<&str> = script.lines().collect();
-    let header = lines.iter().take_while(|line| line.starts_with("--")).count();
-    (lines[..header].iter().map(|line| line[2..].trim()).collect(), lines[header..].to_vec())
+fn parts(script: &str) -> (Vec<&str>, String) {
+    let header = script.lines().take_while(|line| line.starts_with("--")).count();
+    let (header, code) = (script.lines().take(header), script.lines().skip(header));
+    (header.map(|line| line[2..].trim()).collect(), code.map(without_comment).collect::<Vec<_>>().join("\n"))
 }
 
-/// What the header documents: `KEYS[1]` and its name. A range such as `KEYS[2..]` is not named in the code.
-fn documented(header: &[&str]) -> (BTreeMap<String, String>, BTreeSet<String>) {
-    let (mut named, mut ranges) = (BTreeMap::new(), BTreeSet::new());
-    for line in header.iter().filter(|line| line.starts_with("KEYS[") || line.starts_with("ARGV[")) {
-        let mut words = line.split_whitespace();
-        let (place, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        if place.contains("..") {
-            ranges.insert(place[..4].to_owned());
-        } else {
-            let name = if place.starts_with("KEYS") { format!("{name}_key") } else { name.to_owned() };
-            assert!(named.insert(place.to_owned(), name).is_none(), "{place} is documented twice");
-        }
+fn without_comment(line: &str) -> &str {
+    line.split("--").next().unwrap_or_default()
+}
+
+/// The code of a script, all files joined.
+fn code_of(script: &str) -> String {
+    files_of(script).into_iter().map(|name| parts(file(name)).1).collect::<Vec<_>>().join("\n")
+}
+
+fn is_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
+/// Every word of some code.
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|letter| !is_word(letter)).filter(|word| !word.is_empty())
+}
+
+/// The places of a list that some code reads by their number, in order: `a[5]`.
+fn places(code: &str, list: &str) -> BTreeSet<usize> {
+    let opening = format!("{list}[");
+    let starts = code.match_indices(&opening).filter(|(at, _)| !code[..*at].ends_with(is_word));
+    starts.filter_map(|(at, of)| code[at + of.len()..].split(']').next()?.parse().ok()).collect()
+}
+
+/// The integers that a header names, by their places.
+fn named_integers(header: &[&str]) -> BTreeMap<usize, String> {
+    let from = header.iter().position(|line| line.starts_with("ARGV[1]")).unwrap_or(header.len());
+    let until = header.iter().position(|line| line.starts_with("ARGV[2]")).unwrap_or(header.len());
+    let mut of_line = header[from..until].iter().filter_map(|line| line.split_once(' '));
+    let numbered: BTreeMap<usize, String> = of_line
+        .by_ref()
+        .filter_map(|(place, rest)| Some((place.parse().ok()?, rest.split_whitespace().next()?.to_owned())))
+        .collect();
+    if !numbered.is_empty() {
+        return numbered;
     }
-    (named, ranges)
-}
-
-/// `local a, b = x, y` as pairs. A value of several results gives its first name the place it reads.
-fn assignments(line: &str) -> Vec<(String, String)> {
-    let Some((names, values)) = line.strip_prefix("local ").and_then(|line| line.split_once(" = ")) else {
-        panic!("{line:?} names no argument");
-    };
-    names.split(", ").zip(values.split(", ")).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
-}
-
-/// The one `KEYS[i]` or `ARGV[i]` in an expression.
-fn place(value: &str) -> String {
-    let start =
-        value.find("KEYS[").or_else(|| value.find("ARGV[")).unwrap_or_else(|| panic!("{value:?} reads nothing"));
-    value[start..].split_inclusive(']').next().unwrap_or_default().to_owned()
+    // One after another, what is between brackets left out; then those of which there may be several.
+    let text = header[from..until].join(" ");
+    let Some((_, rest)) = text.split_once("as for book.lua;") else { return BTreeMap::new() };
+    let plain: String = rest.split('(').map(|part| part.split_once(')').map_or(part, |(_, rest)| rest)).collect();
+    let names = plain.split("; then").next().unwrap_or_default().split([',', ';']);
+    (5..).zip(names.map(|name| name.trim().to_owned())).collect()
 }
 
 #[test]
 fn a_header_says_everything_in_order_and_briefly() {
-    for (verb, script) in SCRIPTS {
-        let (header, _) = parts(script);
-        assert!(header.len() <= 28, "{verb}: {} lines", header.len());
-        assert!(header[0].ends_with('.') && header[2].starts_with("Atomic, because "), "{verb}: {header:?}");
+    for script in SCRIPTS {
+        let (header, _) = parts(file(script));
+        assert!(header.len() <= 32, "{script}: {} lines", header.len());
+        assert!(header[0].ends_with('.') && header[2].starts_with("Atomic, because "), "{script}: {header:?}");
         let word =
-            |line: &&str| ["KEYS[", "ARGV[", "Returns ", "Errors: ", "Cost: "].iter().position(|w| line.starts_with(w));
+            |line: &&str| ["KEYS", "ARGV[", "Returns", "Errors: ", "Cost: "].iter().position(|w| line.starts_with(w));
         let order: Vec<usize> = header.iter().filter_map(word).collect();
-        assert!(order.is_sorted(), "{verb}: {order:?}");
-        assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), 5, "{verb}: something is missing");
+        assert!(order.is_sorted(), "{script}: {order:?}");
+        let parts = if header.iter().any(|line| line.starts_with("KEYS, ARGV")) { 4 } else { 5 };
+        assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), parts, "{script}: something is missing");
         for part in 2..5 {
-            assert_eq!(order.iter().filter(|&&one| one == part).count(), 1, "{verb}: part {part}");
+            assert_eq!(order.iter().filter(|&&one| one == part).count(), 1, "{script}: part {part}");
+        }
+    }
+    for (name, text) in FILES.iter().filter(|(name, _)| !SCRIPTS.contains(name)) {
+        assert!(text.starts_with("-- "), "{name} says what it is");
+    }
+}
+
+#[test]
+fn a_header_names_every_key_and_every_integer_that_is_read_by_its_place() {
+    for script in SCRIPTS.into_iter().filter(|script| *script != "inspect") {
+        let (header, code) = (parts(file(script)).0, code_of(script));
+        let as_for_book = header.iter().any(|line| line.starts_with("KEYS, ARGV as for book.lua"));
+        let book = parts(file("book")).0;
+        let documented = if as_for_book { &book } else { &header };
+        for place in places(&code, "KEYS") {
+            let name = format!("KEYS[{place}");
+            assert!(documented.iter().any(|line| line.starts_with(&name)), "{script}: {name}]");
+        }
+        assert_eq!(places(&code, "ARGV"), [1, 2].into(), "{script}");
+        let mut integers = named_integers(documented);
+        integers.extend((1..).zip(["number", "previous", "known", "latest"].map(str::to_owned)));
+        let last = *integers.keys().last().unwrap_or(&0);
+        let read = places(&code, "a");
+        assert!(read.iter().all(|place| *place <= last), "{script}: {read:?} of {integers:?}");
+        assert!(as_for_book || read.len() >= last - 1, "{script}: {read:?} of {integers:?}");
+        // `local name = a[5]`, whatever is made of it.
+        for line in code.lines().filter_map(|line| line.trim().strip_prefix("local ")) {
+            let Some((names, values)) = line.split_once(" = ") else { continue };
+            for (name, value) in names.split(", ").zip(values.split(", ")) {
+                let place = places(value, "a")
+                    .into_iter()
+                    .next()
+                    .filter(|_| value.starts_with("a[") && !value.contains("call("));
+                let documented = place.and_then(|place| integers.get(&place));
+                assert!(
+                    documented.is_none_or(|documented| name.ends_with(&**documented)),
+                    "{script}: {name} = {value}"
+                );
+            }
         }
     }
 }
 
 #[test]
-fn the_first_lines_name_every_argument_as_documented_and_nobody_else_touches_them() {
-    for shared in [PRELUDE, TELL] {
-        assert!(!shared.contains("KEYS") && !shared.contains("ARGV"), "what is shared takes no arguments of its own");
-    }
-    for (verb, script) in SCRIPTS {
-        let (header, code) = parts(script);
-        let (named, ranges) = documented(&header);
-        let first = code.iter().take_while(|line| line.contains("KEYS") || line.contains("ARGV")).count();
-        let (mut found, mut whole) = (BTreeMap::new(), false);
-        for line in &code[..first] {
-            if *line == ALL {
-                whole = true;
-                continue;
-            }
-            for (name, value) in assignments(line) {
-                assert!(found.insert(place(&value), name).is_none(), "{verb}: {value} is named twice");
-            }
-        }
-        assert_eq!(found, named, "{verb}");
-        assert_eq!(whole, !ranges.is_empty(), "{verb}: a range is read through {ALL:?}");
-        let rest = code[first..].join("\n");
-        assert!(!rest.contains("KEYS") && !rest.contains("ARGV"), "{verb}: below its first lines");
+fn only_the_head_decodes_the_arguments() {
+    for (name, text) in FILES {
+        let code = parts(text).1;
+        assert_eq!(words(&code).any(|word| word == "ARGV"), ["head", "inspect"].contains(&name), "{name}");
     }
 }
 
@@ -99,37 +134,42 @@ fn a_header_lists_each_error_that_its_script_can_return() {
     let codes = |text: &str| -> BTreeSet<String> {
         text.split("error_reply('").skip(1).filter_map(|rest| rest.split(' ').next()).map(str::to_owned).collect()
     };
-    for (verb, script) in SCRIPTS {
-        let (header, code) = parts(script);
-        let code = code.join("\n");
-        let mut returned = codes(&code);
-        for function in reachable(&code) {
-            returned.extend(codes(function));
+    for script in SCRIPTS {
+        let (header, mut returned) = (parts(file(script)).0, codes(&code_of(script)));
+        if header.iter().any(|line| line.contains("with number 0")) {
+            returned.retain(|code| !["OUTDATED", "DUPLICATE"].contains(&&**code));
         }
         let errors = header.iter().find_map(|line| line.strip_prefix("Errors: ")).unwrap_or_default();
-        let listed: BTreeSet<String> = errors
-            .split_whitespace()
-            .filter(|word| word.len() > 1 && *word == word.to_uppercase())
-            .map(str::to_owned)
-            .collect();
-        assert_eq!(listed, returned, "{verb}");
+        let listed: BTreeSet<String> =
+            words(errors).filter(|word| word.len() > 1 && *word == word.to_uppercase()).map(str::to_owned).collect();
+        assert_eq!(listed, returned, "{script}");
     }
 }
 
-/// The functions of the prelude that some code calls, and those that they call.
-fn reachable(code: &str) -> Vec<&'static str> {
-    let functions: Vec<_> = PRELUDE.split("\nlocal function ").skip(1).collect();
-    let mut found: Vec<&'static str> = Vec::new();
-    loop {
-        let calls = |function: &str| {
-            let call = format!("{}(", function.split('(').next().unwrap_or_default());
-            code.contains(&call) || found.iter().any(|caller| caller.contains(&call))
-        };
-        let next: Vec<_> = functions.iter().copied().filter(|function| calls(function)).collect();
-        if next.len() == found.len() {
-            return found;
-        }
-        found = next;
+#[test]
+fn every_function_is_called_and_every_constant_has_one_value() {
+    let all: String = FILES.map(|(_, text)| parts(text).1).join("\n");
+    let count = |name: &str| words(&all).filter(|word| *word == name).count();
+    for function in all.split("function ").skip(1).filter_map(|rest| rest.split('(').next()) {
+        let name = function.rsplit('.').next().unwrap_or_default();
+        // Inspection calls by the kind of a key, which the crate names.
+        assert!(name.is_empty() || function.starts_with("readable.") || count(name) > 1, "nobody calls {name}");
+    }
+    let locals = all.lines().filter_map(|line| line.trim().strip_prefix("local ")?.split(" =").next());
+    let mut constants = BTreeSet::new();
+    for name in locals.flat_map(|names| names.split(", ")).filter(|name| name.len() > 1 && *name == name.to_uppercase())
+    {
+        assert!(constants.insert(name), "{name} is defined twice");
+        assert!(count(name) > 1, "nobody reads {name}");
+    }
+    assert!(constants.len() > 10, "{constants:?}");
+}
+
+#[test]
+fn no_file_is_long() {
+    for (name, text) in FILES {
+        assert!(text.lines().count() <= 300, "{name}: {} lines", text.lines().count());
+        assert!(text.lines().all(|line| line.chars().count() <= 140), "{name} is wide");
     }
 }
 
@@ -137,17 +177,17 @@ fn reachable(code: &str) -> Vec<&'static str> {
 fn every_script_loads_and_knows_every_global_that_it_uses() {
     let server = must(RedisServer::start());
     let allowed: BTreeSet<String> = GLOBALS.map(str::to_owned).into();
-    for (verb, script) in SCRIPTS {
-        let script = whole(verb, script);
-        let loaded = must(server.command(&["SCRIPT", "LOAD", &script]));
-        assert!(matches!(&loaded, Reply::Bulk(hash) if hash.len() == 40), "{verb}: {loaded:?}");
-        let dump = must(server.command(&["EVAL", "return string.dump(loadstring(ARGV[1]))", "0", &script]));
-        let Reply::Bulk(bytes) = dump else { panic!("{verb}: {dump:?}") };
+    for script in SCRIPTS {
+        let text = whole(script);
+        let loaded = must(server.command(&["SCRIPT", "LOAD", &text]));
+        assert!(matches!(&loaded, Reply::Bulk(hash) if hash.len() == 40), "{script}: {loaded:?}");
+        let dump = must(server.command(&["EVAL", "return string.dump(loadstring(ARGV[1]))", "0", &text]));
+        let Reply::Bulk(bytes) = dump else { panic!("{script}: {dump:?}") };
         let mut used = BTreeSet::new();
         let mut chunk = Chunk(&bytes[12..]);
         chunk.function(&mut used);
-        assert!(chunk.0.is_empty(), "{verb}: the dump was understood to its end");
-        assert!(used.contains("redis") && used.is_subset(&allowed), "{verb} uses {used:?}");
+        assert!(chunk.0.is_empty(), "{script}: the dump was understood to its end");
+        assert!(used.contains("redis") && used.is_subset(&allowed), "{script} uses {used:?}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use outgate::testing::{RedisServer, Reply};
 
-use crate::{Desk, Log, NOW, Run, SECOND, must};
+use crate::{Desk, Log, NOW, Run, SECOND, file, must};
 
 const FOUR: [Log<'static>; 1] = [("calls", &[(4, SECOND)])];
 const ONE: [Run<'static>; 1] = [(1, None, &[1])];
@@ -31,8 +31,9 @@ fn an_entry_that_is_no_time_is_an_error_wherever_it_is_looked_at() {
     let named = format!("GARBAGE {}", desk.key("log:calls"));
     let two: [Log<'_>; 2] = [("calls", &[(4, SECOND)]), ("points", &[(9, SECOND)])];
     for garbage in GARBAGE {
-        // The lane and the general way, the newest and the one that the rule looks at.
-        for place in [1, 4] {
+        // The first look and the rest of the script, the newest and the one that the rule looks at.
+        for (place, looks_first) in [(1, true), (4, true), (1, false), (4, false)] {
+            desk.looks_first = looks_first;
             log_with(&mut desk, 4, place, garbage);
             for callers in [1, 3] {
                 let reply = desk.try_book(&FOUR, &[(callers, None, &[1])]);
@@ -42,11 +43,7 @@ fn an_entry_that_is_no_time_is_an_error_wherever_it_is_looked_at() {
             assert!(error(&reply).starts_with(&named), "{garbage:?} at {place} of two: {reply:?}");
             assert_eq!((desk.int("LLEN", "log:calls"), desk.int("EXISTS", "log:points")), (4, 0));
         }
-        let reply = desk.run(
-            "usage",
-            &[desk.key("told"), desk.key("told"), desk.key("clock"), desk.key("log:calls")],
-            &terms(&FOUR),
-        );
+        let reply = desk.try_usage(&FOUR);
         assert!(error(&reply).starts_with(&named), "{reply:?}");
         desk.of("DEL", "log:calls", &[]);
         assert_eq!(desk.book(&FOUR, &[(4, None, &[1])]), [NOW, 0, 1, 0, 4], "deleted, it works again");
@@ -54,24 +51,19 @@ fn an_entry_that_is_no_time_is_an_error_wherever_it_is_looked_at() {
     }
 }
 
-fn terms(logs: &[Log<'_>]) -> Vec<String> {
-    let terms = logs[0].1.iter().flat_map(|(quota, span)| [quota.to_string(), span.to_string()]);
-    [logs[0].1.len().to_string()].into_iter().chain(terms).collect()
-}
-
 #[test]
 fn a_message_is_not_taken_for_answered_because_its_memory_was_garbage() {
     let server = must(RedisServer::start());
     for supplied in [Some(NOW), None] {
-        let mut desk = Desk::new(&server, if supplied.is_some() { "seen" } else { "seen by the server" }, supplied);
+        let mut desk = Desk::new(&server, if supplied.is_some() { "replay" } else { "replay by the server" }, supplied);
         for garbage in ["mine", "", "\u{1}", "7"] {
-            desk.of("SET", "seen:1", &[garbage]);
+            desk.of("SET", "replay:1:asks", &[garbage]);
             for _ in 0..3 {
                 assert!(error(&desk.try_book(&FOUR, &ONE)).starts_with("ERR"), "{garbage:?}");
                 assert_eq!(desk.int("EXISTS", "log:calls"), 0, "{garbage:?}");
-                assert_eq!(desk.of("GET", "seen:1", &[]).text(), Some(garbage), "it stays to be seen");
+                assert_eq!(desk.of("GET", "replay:1:asks", &[]).text(), Some(garbage), "it stays to be seen");
             }
-            desk.of("DEL", "seen:1", &[]);
+            desk.of("DEL", "replay:1:asks", &[]);
             assert_eq!(desk.book(&FOUR, &ONE)[1..], [0, 1, 0, 1]);
             assert_eq!(desk.int("LLEN", "log:calls"), 1);
             desk.of("DEL", "log:calls", &[]);
@@ -80,23 +72,26 @@ fn a_message_is_not_taken_for_answered_because_its_memory_was_garbage() {
 }
 
 #[test]
-fn a_key_of_another_type_that_would_hide_a_hold_is_an_error() {
+fn a_state_that_cannot_be_read_hides_no_pause() {
     let server = must(RedisServer::start());
-    for (told, contended) in [("told", false), ("told_all", false), ("told", true), ("told_all", true)] {
-        let home = format!("{told} {contended}");
-        let mut desk = Desk::new(&server, &home, Some(NOW));
-        if contended {
-            desk.sender = 2;
-            desk.book(&FOUR, &[(9, None, &[1])]);
-            desk.now = Some(NOW + SECOND);
-            desk.sender = 1;
+    let two: [Log<'_>; 2] = [("calls", &[(4, SECOND)]), ("5f/points", &[(9, SECOND)])];
+    for (key, looks_first) in [("state", true), ("5f/state", true), ("state", false), ("5f/state", false)] {
+        let upstream = format!("{key} {looks_first}");
+        let mut desk = Desk::new(&server, &upstream, Some(NOW));
+        desk.looks_first = looks_first;
+        desk.of("RPUSH", key, &["mine"]);
+        let ask = |desk: &mut Desk<'_>| desk.try_book(&two, &[(1, None, &[1, 1])]);
+        assert!(error(&ask(&mut desk)).starts_with("WRONGTYPE"), "{upstream}");
+        desk.of("DEL", key, &[]);
+        for garbage in ["", "mine", "7", "\u{1}", "\n"] {
+            desk.of("SET", key, &[garbage]);
+            let named = format!("GARBAGE {}", desk.key(key));
+            let told = [ask(&mut desk), desk.try_usage(&two), desk.try_pause(Some("5f"), 5)];
+            assert!(told.iter().all(|reply| error(reply).starts_with(&named)), "{garbage:?}: {told:?}");
+            assert!(error(&desk.try_report("5f/points", true, &[])).starts_with(&named), "{garbage:?}");
+            assert_eq!(desk.of("GET", key, &[]).text(), Some(garbage), "it stays to be seen");
         }
-        desk.of("RPUSH", told, &["mine"]);
-        let before = desk.int("LLEN", "log:calls");
-        assert!(error(&desk.try_book(&FOUR, &ONE)).starts_with("WRONGTYPE"), "{home}");
-        let two: [Log<'_>; 2] = [("calls", &[(4, SECOND)]), ("points", &[(9, SECOND)])];
-        assert!(error(&desk.try_book(&two, &[(1, None, &[1, 1])])).starts_with("WRONGTYPE"), "{home}");
-        assert_eq!(desk.int("LLEN", "log:calls"), before);
+        assert_eq!((desk.int("EXISTS", "log:calls"), desk.int("EXISTS", "5f/log:points")), (0, 0));
     }
 }
 
@@ -125,32 +120,42 @@ fn a_hand_back_that_met_garbage_takes_nothing_out_twice() {
     let logs: [Log<'_>; 2] = [("calls", &[(9, SECOND)]), ("points", &[(9, SECOND)])];
     desk.book(&logs, &[(3, None, &[1, 1])]);
     desk.of("LSET", "log:points", &["1", "mine"]);
-    let reply = desk.try_hand_back(&["calls", "points"], &[(NOW, &[1, 1])]);
+    let reply = desk.try_ask(&logs, &[(NOW, &[1, 1])], &[]);
     assert!(error(&reply).starts_with("GARBAGE"), "{reply:?}");
     let left = desk.int("LLEN", "log:calls");
     desk.of("LSET", "log:points", &["1", &NOW.to_string()]);
-    assert_eq!(desk.hand_back(&["calls", "points"], &[(NOW, &[1, 1])]), [NOW]);
+    assert_eq!(desk.hand_back(&logs, &[(NOW, &[1, 1])]), NOW);
     assert_eq!(desk.int("LLEN", "log:calls"), left, "others have equal stamps");
+}
+
+#[test]
+fn whoever_asked_beside_a_hand_back_that_met_garbage_holds_no_slot() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "beside", Some(NOW));
+    desk.book(&FOUR, &[(4, None, &[1])]);
+    desk.of("LSET", "log:calls", &["1", "mine"]);
+    let reply = desk.try_ask(&FOUR, &[(NOW, &[1])], &[(3, None, &[1])]);
+    assert!(error(&reply).starts_with("GARBAGE"), "{reply:?}");
+    assert_eq!(desk.ask(&FOUR, &[(NOW, &[1])], &[(3, None, &[1])]), [NOW, 0], "nothing is booked for any of them");
+    assert!(desk.said.remembered && desk.said.counted == [0]);
 }
 
 #[test]
 fn the_first_key_that_cannot_be_read_is_found_with_its_type() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "inspect", Some(NOW));
+    let logs: [Log<'_>; 2] = [("calls", &[(4, SECOND)]), ("5f/points", &[(9, SECOND)])];
     (desk.insist, desk.ahead) = (true, 90_000);
-    desk.book(&FOUR, &[(4, None, &[1])]);
-    desk.book(&FOUR, &ONE);
-    desk.hold(SECOND);
-    desk.learn("calls", false, &[4, SECOND, SECOND, 0, SECOND].map(|part| part.to_string()));
-    desk.of("SET", "clock", &["-10000000"]);
-    let names = ["seen:1", "told", "claim", "asking", "reach", "clock", "log:calls", "seen:1:told"];
-    let kinds = ["seen", "told", "claim", "asking", "reach", "clock", "log", "seen"].map(str::to_owned);
+    desk.book(&logs, &[(4, None, &[1, 1])]);
+    desk.book(&logs, &[(1, None, &[1, 1])]);
+    desk.pause(Some("5f"), SECOND);
+    desk.report("5f/points", false, &[9, SECOND, SECOND, 0, SECOND]);
+    desk.report("calls", true, &[]);
+    let names = ["replay:1:asks", "state", "5f/state", "log:calls", "5f/log:points", "replay:1:!"];
+    let kinds = ["replay", "state", "state", "log", "log", "replay"];
     let keys = names.map(|name| desk.key(name));
-    // The first argument of the others is the time.
     let inspect = |desk: &mut Desk<'_>| {
-        let script = include_str!("../../lua/inspect.lua");
-        let words =
-            [&["EVAL", script, "8"][..], &keys.each_ref().map(|key| &**key), &kinds.each_ref().map(|kind| &**kind)];
+        let words = [&["EVAL", file("inspect"), "6"][..], &keys.each_ref().map(|key| &**key), &kinds];
         must(desk.client.command(&words.concat()))
     };
     let found = |place, kind: &str| Reply::Array(vec![Reply::Int(place), Reply::Bulk(kind.into())]);
@@ -166,5 +171,40 @@ fn the_first_key_that_cannot_be_read_is_found_with_its_type() {
         desk.of("SET", name, &["mine"]);
         assert_eq!(inspect(&mut desk), found(place, "string"), "{name}");
         desk.of("DEL", name, &[]);
+    }
+}
+
+#[test]
+fn a_state_is_inspected_to_its_last_part() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "parts", Some(NOW));
+    let key = desk.key("state");
+    let good = "{ { 1, 2, 3, 4, 5 }, { { 'whose', 1, 2, { log = 3 } } }, { 1, 2 }, { 1, 2, 3, 4, 5 }, { 1, 2, 3 }, { 'log', 1, 2, 3 }, 0 }";
+    let spoilt = [
+        ("{ 1, 2, 3, 4, 5 }, { {", "{ 1, 2, 3, 4 }, { {"),
+        ("{ 1, 2, 3, 4, 5 }, { {", "7, { {"),
+        ("{ { 'whose', 1, 2, { log = 3 } } }", "false"),
+        ("'whose', 1", "7, 1"),
+        ("'whose', 1", "'whose', false"),
+        ("'whose', 1", "'whose', nil"),
+        ("log = 3", "log = 'mine'"),
+        ("{ 1, 2 }", "{ 1, 'mine' }"),
+        ("{ 1, 2, 3, 4, 5 }, { 1, 2, 3 }", "{ 1, false, 3, 4, 5 }, { 1, 2, 3 }"),
+        ("{ 1, 2, 3 }", "{ 1, 2 }"),
+        ("'log', 1, 2, 3", "'log', 1, 2"),
+        ("'log', 1, 2, 3", "7, 1, 2, 3"),
+        ("}, 0 }", "}, 'mine' }"),
+        (", 0 }", " }"),
+    ];
+    let mut place_of = |state: &str| {
+        let set = format!("redis.call('SET', KEYS[1], cmsgpack.pack({state}))");
+        must(desk.client.command(&["EVAL", &set, "1", &key]));
+        let found = must(desk.client.command(&["EVAL", file("inspect"), "1", &key, "state"]));
+        if let Reply::Array(parts) = &found { parts[0].int() } else { None }
+    };
+    assert_eq!(place_of(good), Some(0));
+    for (part, instead) in spoilt {
+        let state = good.replacen(part, instead, 1);
+        assert!(state != good && place_of(&state) == Some(1), "{state}");
     }
 }

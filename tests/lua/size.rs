@@ -2,6 +2,7 @@
 
 use outgate::testing::RedisServer;
 
+use crate::desk::Slot;
 use crate::{Desk, Log, NOW, Run, SECOND, must};
 
 const MILLION: u32 = 1_000_000;
@@ -13,14 +14,14 @@ fn ten_thousand_units_are_granted_and_handed_back_in_one_message_each() {
     let logs: [Log<'_>; 1] = [("points", &[(10_000, SECOND)])];
     assert_eq!(desk.book(&logs, &[(1_000, None, &[10])]), [NOW, 0, 1, 0, 1_000]);
     assert_eq!(desk.int("LLEN", "log:points"), 10_000);
-    assert_eq!(desk.hand_back(&["points"], &[(NOW, &[10_000])]), [NOW]);
+    assert_eq!(desk.hand_back(&logs, &[(NOW, &[10_000])]), NOW);
     assert_eq!(desk.int("EXISTS", "log:points"), 0);
 
     let each: Vec<Run<'_>> = (0..1_000).map(|_| (1, Some(SECOND), &[10][..])).collect();
     assert_eq!(desk.book(&logs, &each), [NOW, 0, 1, 0, 1_000], "a thousand runs of one");
     assert_eq!(desk.int("LLEN", "log:points"), 10_000);
-    let slots: Vec<(i64, &[u32])> = (0..1_000).map(|_| (NOW, &[10][..])).collect();
-    assert_eq!(desk.hand_back(&["points"], &slots), [NOW], "a thousand slots of one");
+    let slots: Vec<Slot<'_>> = (0..1_000).map(|_| (NOW, &[10][..])).collect();
+    assert_eq!(desk.hand_back(&logs, &slots), NOW, "a thousand slots of one");
     assert_eq!(desk.int("EXISTS", "log:points"), 0);
 }
 
@@ -37,8 +38,8 @@ fn a_thousand_callers_each_get_a_start_of_their_own() {
     assert_eq!(again[2..], expected, "refused");
     desk.number -= 2;
     assert_eq!(desk.book(&logs, &[(1_000, None, &[10])]), reply, "remembered in full");
-    let slots: Vec<(i64, &[u32])> = (0..1_000).map(|caller| (NOW + caller * 100, &[10][..])).collect();
-    assert_eq!(desk.hand_back(&["points"], &slots), [NOW]);
+    let slots: Vec<Slot<'_>> = (0..1_000).map(|caller| (NOW + caller * 100, &[10][..])).collect();
+    assert_eq!(desk.hand_back(&logs, &slots), NOW);
     assert_eq!(desk.int("EXISTS", "log:points"), 0);
 }
 
@@ -53,7 +54,7 @@ fn a_quota_of_a_million_fills_to_the_last_unit() {
     assert_eq!(desk.book(&logs, &[(9_999, None, &[1])]), [NOW, 0, 1, 0, 9_999]);
     assert_eq!(desk.book(&logs, &[(2, None, &[1])]), [NOW, SECOND, 1, 0, 1]);
     assert_eq!(desk.usage(&logs), [NOW, i64::from(MILLION), 0, SECOND]);
-    assert_eq!(desk.hand_back(&["points"], &[(NOW, &[MILLION])]), [NOW]);
+    assert_eq!(desk.hand_back(&logs, &[(NOW, &[MILLION])]), NOW);
     assert_eq!(desk.book(&logs, &[(1, None, &[MILLION])]), [NOW, 0, 1, 0, 1], "one caller of a million units");
     assert_eq!(desk.book(&logs, &[(1, None, &[1])]), [NOW, SECOND]);
 }
@@ -73,12 +74,12 @@ fn what_lies_deep_in_a_million_entries_is_kept_without_a_search() {
 
     // Deep, absent among the deep, and absent at the tail.
     let starts = (0..50).chain(500..525).chain(2_000..2_025);
-    let slots: Vec<(i64, &[u32])> = starts.map(|start| (NOW + start, &[1][..])).collect();
-    assert_eq!(desk.hand_back(&["points"], &slots), [NOW + 1_000]);
+    let slots: Vec<Slot<'_>> = starts.map(|start| (NOW + start, &[1][..])).collect();
+    assert_eq!(desk.hand_back(&logs, &slots), NOW + 1_000);
     assert_eq!(desk.int("LLEN", "log:points"), i64::from(MILLION));
     assert_eq!(searches(&server), 0);
 
-    assert_eq!(desk.hand_back(&["points"], &[(NOW + 1_000, &[1])]), [NOW + 1_000], "near the tail");
+    assert_eq!(desk.hand_back(&logs, &[(NOW + 1_000, &[1])]), NOW + 1_000, "near the tail");
     assert_eq!(desk.int("LLEN", "log:points"), i64::from(MILLION) - 1);
     assert_eq!(searches(&server), 1);
 }

@@ -1,0 +1,271 @@
+//! Speaks to the scripts as their headers say, in integers of eight bytes, without the code that does so in the crate.
+
+use std::collections::BTreeMap;
+
+use outgate::testing::{RedisServer, Reply, RespClient};
+
+use crate::{file, files_of, must};
+
+/// A log: `unit`, or `scope/unit`, and quota and span of each term.
+pub(crate) type Log<'a> = (&'a str, &'a [(u32, i64)]);
+/// Callers, the longest wait, and the units of each log.
+pub(crate) type Run<'a> = (u32, Option<i64>, &'a [u32]);
+/// A start, and the units of each log.
+pub(crate) type Slot<'a> = (i64, &'a [u32]);
+
+/// What an answer to an ask says beside its answers to the callers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) remembered: bool,
+    pub(crate) within: i64,
+    /// The end of a pause, from now, and its cause.
+    pub(crate) paused: (i64, i64),
+    pub(crate) others: i64,
+    pub(crate) counted: Vec<i64>,
+}
+
+/// A Redis, an upstream in it, and a clock: the server's own, or a supplied one.
+pub(crate) struct Desk<'a> {
+    pub(crate) client: RespClient,
+    pub(crate) upstream: &'a str,
+    pub(crate) now: Option<i64>,
+    pub(crate) sender: u64,
+    pub(crate) number: u64,
+    pub(crate) previous: u64,
+    /// The number of the next pause or report.
+    pub(crate) told: u64,
+    pub(crate) known: i64,
+    pub(crate) latest: i64,
+    pub(crate) horizon: i64,
+    pub(crate) ahead: i64,
+    pub(crate) insist: bool,
+    /// What each sender was told last of where it is counted.
+    pub(crate) counted: BTreeMap<u64, Vec<i64>>,
+    pub(crate) looks_first: bool,
+    pub(crate) said: Said,
+}
+
+impl<'a> Desk<'a> {
+    pub(crate) fn new(server: &RedisServer, upstream: &'a str, now: Option<i64>) -> Self {
+        Self {
+            client: must(server.client()),
+            upstream,
+            now,
+            sender: 1,
+            number: 1,
+            previous: 0,
+            told: 1,
+            known: now.unwrap_or(0),
+            latest: 0,
+            horizon: 250_000,
+            ahead: 0,
+            insist: false,
+            counted: BTreeMap::new(),
+            looks_first: true,
+            said: Said::default(),
+        }
+    }
+
+    /// A key of the upstream, or of one of its scopes: `log:unit`, `scope/state`.
+    pub(crate) fn key(&self, name: &str) -> String {
+        let (scope, name) = name.split_once('/').map_or((String::new(), name), |(scope, name)| (id(scope), name));
+        format!("test:v1:{{{}}}{scope}:{name}", self.upstream)
+    }
+
+    pub(crate) fn run(&mut self, script: &str, keys: &[String], integers: &[i64]) -> Reply {
+        let files = files_of(script).into_iter().filter(|file| self.looks_first || *file != "first_look");
+        let body: String = files.map(file).collect();
+        let mut words = vec![b"EVAL".to_vec(), body.into_bytes(), keys.len().to_string().into_bytes()];
+        words.extend(keys.iter().map(|key| key.as_bytes().to_vec()));
+        words.push(integers.iter().flat_map(|integer| integer.to_le_bytes()).collect());
+        words.extend(self.now.map(|now| now.to_string().into_bytes()));
+        must(self.client.command(&words))
+    }
+
+    pub(crate) fn try_ask(&mut self, logs: &[Log<'_>], back: &[Slot<'_>], runs: &[Run<'_>]) -> Reply {
+        let numbers = [self.number, self.previous].map(|number| must(i64::try_from(number)));
+        let mut integers = [&numbers[..], &[self.known, self.latest, self.horizon, self.ahead]].concat();
+        integers.push(self.insist.into());
+        let mut keys = vec![self.key(&format!("replay:{:x}:asks", self.sender)), self.key("state")];
+        let counted = self.counted.get(&self.sender).cloned().unwrap_or_default();
+        self.logs(logs, &counted, &mut keys, &mut integers);
+        integers.push(must(back.len().try_into()));
+        for (start, units) in back {
+            integers.push(*start);
+            integers.extend(units.iter().map(|&units| i64::from(units)));
+        }
+        for (callers, max_wait, units) in runs {
+            integers.extend([i64::from(*callers), max_wait.unwrap_or(-1)]);
+            integers.extend(units.iter().map(|&units| i64::from(units)));
+        }
+        self.run("book", &keys, &integers)
+    }
+
+    pub(crate) fn try_book(&mut self, logs: &[Log<'_>], runs: &[Run<'_>]) -> Reply {
+        self.try_ask(logs, &[], runs)
+    }
+
+    /// The answer to an ask: the time, how long until the first caller that waits may start, and verdict, wait and callers of each
+    /// answer; what else it says is kept. The next message has a new number.
+    pub(crate) fn ask(&mut self, logs: &[Log<'_>], back: &[Slot<'_>], runs: &[Run<'_>]) -> Vec<i64> {
+        let reply = self.try_ask(logs, back, runs);
+        let callers = runs.iter().map(|run| i64::from(run.0)).sum();
+        let answer = self.answer(&reply, scopes(logs).len(), callers);
+        self.number += 1;
+        answer
+    }
+
+    pub(crate) fn book(&mut self, logs: &[Log<'_>], runs: &[Run<'_>]) -> Vec<i64> {
+        self.ask(logs, &[], runs)
+    }
+
+    /// The time when slots were handed back.
+    pub(crate) fn hand_back(&mut self, logs: &[Log<'_>], slots: &[Slot<'_>]) -> i64 {
+        let answer = self.ask(logs, slots, &[]);
+        assert_eq!(answer[1..], [0], "nobody asks");
+        answer[0]
+    }
+
+    /// Reads the answer to the last ask.
+    pub(crate) fn answer(&mut self, reply: &Reply, scopes: usize, callers: i64) -> Vec<i64> {
+        let number = must(i64::try_from(self.number));
+        let all = |next, now| if callers > 0 { vec![now, 0, 1, next - now, callers] } else { vec![now, 0] };
+        let (answer, said) = if let Reply::Int(short) = reply {
+            assert_eq!(short % 4_096, number % 4_096, "it names its message");
+            let now = self.known + short / 4_096;
+            (all(now, now), Said { remembered: true, counted: vec![0; scopes], ..Said::default() })
+        } else {
+            let integers = integers(reply);
+            let [of, now, flags, next] = integers[..4] else { unreachable!() };
+            assert!(of == number && [0, 2, 3].contains(&flags), "{integers:?}");
+            if flags & 1 == 1 {
+                assert_eq!(integers.len(), 4, "{integers:?}");
+                (all(next, now), Said { remembered: flags > 1, counted: vec![0; scopes], ..Said::default() })
+            } else {
+                let [within, stop, cause, others] = integers[4..8] else { unreachable!() };
+                let (counted, answers) = integers[8..].split_at(scopes);
+                let paused = ((stop - now).max(0), cause);
+                let counted = counted.to_vec();
+                let said = Said { remembered: flags > 1, within, paused, others, counted };
+                let each = answers.chunks(3).inspect(|answer| assert!((0..3).contains(&answer[0]) && answer[2] > 0));
+                let each = each.flat_map(|answer| [answer[0], answer[1] - now, answer[2]]);
+                ([now, (next - now).max(0)].into_iter().chain(each).collect(), said)
+            }
+        };
+        self.counted.insert(self.sender, said.counted.clone());
+        self.said = said;
+        answer
+    }
+
+    fn message(&self, scope: Option<&str>) -> (Vec<String>, Vec<i64>) {
+        let mut keys = vec![self.key(&format!("replay:{:x}:!", self.sender)), self.key("state")];
+        keys.extend(scope.map(|scope| self.key(&format!("{scope}/state"))));
+        (keys, vec![must(self.told.try_into()), 0, self.known, self.latest])
+    }
+
+    pub(crate) fn try_pause(&mut self, scope: Option<&str>, wait: i64) -> Reply {
+        let (keys, mut integers) = self.message(scope);
+        integers.extend([0, 0, 0, 0, wait]);
+        self.run("pause", &keys, &integers)
+    }
+
+    /// The time, how long nobody sends, and whether this refusal began it.
+    pub(crate) fn pause(&mut self, scope: Option<&str>, wait: i64) -> Vec<i64> {
+        let reply = self.try_pause(scope, wait);
+        let (now, rest) = self.of_told(&reply);
+        vec![now, (rest[0] - now).max(0), rest[1]]
+    }
+
+    pub(crate) fn try_report(&mut self, log: &str, refused: bool, quotas: &[i64]) -> Reply {
+        let (mut keys, mut integers) = self.message(log.split_once('/').map(|(scope, _)| scope));
+        keys.push(self.key(&named(log)));
+        integers.extend([0, 0, refused.into(), 60_000_000]);
+        integers.extend(quotas);
+        self.run("report", &keys, &integers)
+    }
+
+    /// The time, units of others, and thousandths by which spans are wider.
+    pub(crate) fn report(&mut self, log: &str, refused: bool, quotas: &[i64]) -> Vec<i64> {
+        let reply = self.try_report(log, refused, quotas);
+        let (now, rest) = self.of_told(&reply);
+        [vec![now], rest].concat()
+    }
+
+    fn of_told(&mut self, reply: &Reply) -> (i64, Vec<i64>) {
+        let integers = integers(reply);
+        assert_eq!((integers.len(), u64::try_from(integers[0])), (4, Ok(self.told)), "it names its message");
+        self.told += 1;
+        (integers[1], integers[2..].to_vec())
+    }
+
+    pub(crate) fn try_usage(&mut self, logs: &[Log<'_>]) -> Reply {
+        let (mut keys, mut integers) = (vec![self.key("replay:0:"), self.key("state")], vec![0; 7]);
+        self.logs(logs, &[], &mut keys, &mut integers);
+        self.run("usage", &keys, &integers)
+    }
+
+    /// The time, and for each term units that count, units of others, and how long until the next.
+    pub(crate) fn usage(&mut self, logs: &[Log<'_>]) -> Vec<i64> {
+        let integers = integers(&self.try_usage(logs));
+        assert_eq!(integers[0], 0, "it is nobody's");
+        integers[1..].to_vec()
+    }
+
+    fn logs(&self, logs: &[Log<'_>], counted: &[i64], keys: &mut Vec<String>, integers: &mut Vec<i64>) {
+        let scopes = scopes(logs);
+        integers.extend([must(scopes.len().try_into()), i64::from(scopes.first() == Some(&""))]);
+        integers.extend((0..scopes.len()).map(|place| counted.get(place).copied().unwrap_or(0)));
+        let of_scopes = scopes.iter().filter(|scope| !scope.is_empty());
+        keys.extend(of_scopes.map(|scope| self.key(&format!("{scope}/state"))));
+        for (name, terms) in logs {
+            let place = scopes.iter().position(|scope| *scope == scope_of(name)).map_or(0, |place| place + 1);
+            keys.push(self.key(&named(name)));
+            integers.push(must(place.try_into()));
+            integers.push(must(terms.len().try_into()));
+            integers.extend(terms.iter().flat_map(|(quota, span)| [i64::from(*quota), *span]));
+        }
+    }
+
+    /// One command about a key of the upstream.
+    pub(crate) fn of(&mut self, verb: &str, name: &str, rest: &[&str]) -> Reply {
+        let key = self.key(name);
+        must(self.client.command(&[&[verb, key.as_str()], rest].concat()))
+    }
+
+    pub(crate) fn int(&mut self, verb: &str, name: &str) -> i64 {
+        self.of(verb, name, &[]).int().unwrap_or(i64::MIN)
+    }
+
+    pub(crate) fn newest(&mut self, log: &str) -> i64 {
+        self.of("LINDEX", log, &["-1"]).text().and_then(|text| text.parse().ok()).unwrap_or(i64::MIN)
+    }
+}
+
+/// A scope of a short name, as keys spell it.
+fn id(scope: &str) -> String {
+    format!("/{scope:0<32}")
+}
+
+fn scope_of(log: &str) -> &str {
+    log.split_once('/').map_or("", |(scope, _)| scope)
+}
+
+/// `scope/log:unit`.
+fn named(log: &str) -> String {
+    log.split_once('/').map_or_else(|| format!("log:{log}"), |(scope, unit)| format!("{scope}/log:{unit}"))
+}
+
+/// The scopes of logs, in their order.
+pub(crate) fn scopes<'a>(logs: &[Log<'a>]) -> Vec<&'a str> {
+    let mut scopes: Vec<&str> = logs.iter().map(|(name, _)| scope_of(name)).collect();
+    scopes.dedup();
+    scopes
+}
+
+/// The integers of a reply of nothing else.
+fn integers(reply: &Reply) -> Vec<i64> {
+    let Reply::Bulk(bytes) = reply else { panic!("{reply:?} is no string") };
+    let (integers, rest) = bytes.as_chunks::<8>();
+    assert!(rest.is_empty() && integers.len() >= 2, "{reply:?}");
+    integers.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
+}
