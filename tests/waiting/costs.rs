@@ -105,8 +105,8 @@ async fn calls_of_any_cost_use_the_quota_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_few_large_calls_among_small_ones_leave_little_unused() {
-    // Where nobody went before a large call that waits, these were 689 and 851.
-    for (processes, least) in [(1, 890), (4, 960)] {
+    // Where nobody went before a large call that waits, these were 689 and 851. 950 is what is wanted of four.
+    for (processes, least) in [(1, 890), (4, 950)] {
         let calls = endless(processes, 32, mostly_one).await;
         let (mean, longest) = waits_of_large(&calls);
         assert!(used(&calls) >= least, "{} by {processes}", used(&calls));
