@@ -1,18 +1,24 @@
 //! The callers of one process that wait for the same logs: first come, first served, one message to the store at a time.
 
 pub(crate) mod bounds;
+mod caller;
 mod callers;
 pub(crate) mod crowd;
 mod driver;
 mod engine;
+mod events;
+mod forecast;
 mod in_flight;
 pub(crate) mod log_time;
 pub(crate) mod one_by_one;
 pub(crate) mod pacing;
+mod places;
 pub(crate) mod process;
 pub(crate) mod reports;
 pub(crate) mod resend;
+mod state;
 pub(crate) mod table;
 pub(crate) mod waiters;
 
-pub(crate) use self::callers::{Patience, Queue};
+pub(crate) use self::caller::Patience;
+pub(crate) use self::callers::Queue;

@@ -234,11 +234,11 @@ async fn wait_in_line(queue: Arc<Queue>, route: &Route, pass: Pass) -> Result<Pe
         Patience { wish: until.map_or(Wish::Soon, Wish::By), until }
     };
     let outcome = queue.slot(queue.costs(route.cost), patience, since).instrument(span.clone()).await;
-    let now = Instant::now();
+    let now = outcome.as_ref().map_or_else(|_| Instant::now(), |(_, now)| *now);
     let waited = now.saturating_duration_since(since);
     span.record("waited_us", u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
     // The breaker may have opened meanwhile.
-    let admitted = outcome.and_then(|slot| match route.admit(queue.scope(), pass) {
+    let admitted = outcome.and_then(|(slot, _)| match route.admit(queue.scope(), pass) {
         Ok(pass) => Ok((slot, pass)),
         Err(error) => {
             queue.give_back(slot);

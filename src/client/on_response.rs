@@ -154,7 +154,7 @@ impl Throttle {
 
     /// Lets nobody of this process send for a while.
     fn withhold(&self, whom: Key, pause: &Pause) {
-        self.queues().withhold(whom, pause.waits.first().copied().unwrap_or_default(), pause.cause);
+        self.queues().pause(whom, pause.waits.first().copied().unwrap_or_default(), pause.cause);
     }
 
     /// Tells the store that nobody sends for a while. Says whether that is news.
@@ -169,7 +169,7 @@ impl Throttle {
         let paused = self.tell_store(registered, id, body).await?.paused().ok_or_else(StoreError::senseless)?;
         let wait = paused.wait();
         tracing::warn!(upstream = &*registered.upstream.name, ?wait, cause = pause.cause.words(), "refused, all pause");
-        self.queues().withhold(whom, wait, pause.cause);
+        self.queues().pause(whom, wait, pause.cause);
         Ok(paused.first)
     }
 

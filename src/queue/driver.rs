@@ -1,199 +1,190 @@
-//! Whoever drives a queue: sends its messages one by one, hands out its slots as they start.
+//! Whoever drives a queue: sends its messages one by one, and has its engine take turns.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Queue;
 use super::bounds::Exchange;
-use super::engine::Step;
-use super::in_flight::{InFlight, Reply};
-use crate::error::StoreError;
-use crate::ledger::{Ask, MessageId};
-use crate::store::Applied;
+use super::events::Event;
+use super::in_flight::{Answered, Message, Reply, ask_for_time};
+use super::places::Outcome;
+use super::state::{ByHand, Outbox};
 
-type Sending = Pin<Box<dyn Future<Output = (Reply, Exchange)> + Send>>;
+type InFlight = Pin<Box<dyn Future<Output = (Reply, Exchange)> + Send>>;
 
 /// The right, and the duty, to drive a queue. There is one at most. Dropped, the duty goes on to a task of its own, with the
 /// message that is under way: a caller that drove and was cancelled leaves no message without its answer.
+///
+/// Whoever polls the message owns it meanwhile: a store may call back whatever it likes, as no lock is held.
 pub(super) struct Driver {
     queue: Arc<Queue>,
     number: u64,
-    in_flight: Option<Sending>,
-    /// In a task already: when that is dropped its runtime is gone, and nothing can be spawned.
-    in_task: bool,
+    in_flight: Option<InFlight>,
+    /// Of its task: when that is dropped its runtime is gone, and nothing can be spawned.
+    runtime: Option<Id>,
     done: bool,
 }
 
 impl Driver {
-    pub(super) fn new(queue: Arc<Queue>, number: u64) -> Self {
-        Self { queue, number, in_flight: None, in_task: false, done: false }
+    pub(super) fn new(queue: &Arc<Queue>, number: u64) -> Self {
+        Self { queue: Arc::clone(queue), number, in_flight: None, runtime: None, done: false }
     }
 
-    /// The same driver elsewhere; this one is done.
-    fn moved(&mut self, in_task: bool) -> Self {
-        self.done = true;
-        Self {
-            queue: Arc::clone(&self.queue),
-            number: self.number,
-            in_flight: self.in_flight.take(),
-            in_task,
-            done: false,
-        }
+    /// Sends a message, as soon as it is polled.
+    pub(super) fn send(&mut self, message: Arc<Message>) {
+        self.in_flight = Some(send(Arc::clone(&self.queue), message));
     }
 
-    /// Sends the first message, at once, and waits for its answer in the caller's own task. As soon as anybody else comes, or
-    /// there is more to do, a task drives: this caller may be polled no more.
-    pub(super) fn by_hand(self) -> impl Future<Output = ()> + Send {
+    /// Waits for the answer in the caller's own task, and says what the caller is told by that, if anything. As soon as anybody
+    /// else comes, or there is more to do, a task drives: this caller may be polled no more.
+    pub(super) async fn by_hand(self, ticket: u64, wake: Option<Instant>) -> Option<Outcome> {
         let queue = Arc::clone(&self.queue);
-        let parked = self.park();
-        async move {
-            let Some((parked, until)) = parked else { return };
-            let answer = poll_fn(|cx| {
-                let mut by_hand = queue.driver_by_hand();
-                // Where a task drives already, nothing is left to wait for here.
-                let Some(in_flight) = by_hand.as_mut().and_then(|driver| driver.in_flight.as_mut()) else {
-                    return Poll::Pending;
-                };
-                in_flight.as_mut().poll(cx).map(|answer| (by_hand.take(), answer))
-            });
-            let answered = match until {
-                Some(until) => timeout_at(until, answer).await.ok(),
-                None => Some(answer.await),
+        let mut parked = Parked(Some(&queue));
+        let mut first = Some(self);
+        let answer = poll_fn(|cx| {
+            let driver = match first.take() {
+                Some(driver) => driver,
+                None => match queue.pick_up(ticket, cx) {
+                    Ok(driver) => driver,
+                    Err(outcome) => return Poll::Ready(outcome),
+                },
             };
-            drop(parked);
-            if let Some((Some(mut driver), (reply, exchange))) = answered {
-                driver.in_flight = None;
-                driver.receive(reply, exchange);
-                // Dropped, it ends where nothing is left to do.
-            }
-        }
-    }
-
-    /// Sends the first message, and leaves the driver where whoever comes next finds it; with when to look again. Where
-    /// others wait already, a task drives.
-    fn park(mut self) -> Option<(Parked, Option<Instant>)> {
-        let queue = Arc::clone(&self.queue);
-        let mut state = queue.lock();
-        let step = state.is_driven_by(self.number).then(|| state.step(&queue, Instant::now(), false));
-        let Some(Step { send: Some(message), wake, .. }) = step else {
-            drop(state);
-            queue.idled.notify_waiters();
-            return None;
+            driver.poll_by_hand(ticket, cx)
+        });
+        let answer = match wake {
+            Some(wake) => timeout_at(wake, answer).await.ok(),
+            None => Some(answer.await),
         };
-        self.in_flight = Some(send(Arc::clone(&queue), message));
-        if state.waiters.len() > 1 {
-            drop(state);
-            return None;
+        if answer.is_some() {
+            parked.0 = None;
         }
-        let before = queue.driver_by_hand().replace(self);
-        drop(state);
-        drop(before);
-        Some((Parked(queue), wake))
+        answer.flatten()
     }
 
-    fn receive(&self, reply: Reply, exchange: Exchange) {
-        let mut state = self.queue.lock();
-        if state.is_driven_by(self.number) {
-            state.receive(reply, &self.queue, Instant::now(), exchange);
+    fn poll_by_hand(mut self, ticket: u64, cx: &mut Context<'_>) -> Poll<Option<Outcome>> {
+        let Some(in_flight) = &mut self.in_flight else { return Poll::Ready(None) };
+        let answer = in_flight.as_mut().poll(cx);
+        let queue = Arc::clone(&self.queue);
+        let mut out = Outbox::default();
+        let Poll::Ready((reply, exchange)) = answer else {
+            let given_back = queue.lock().park(self, &mut out);
+            out.wake_all();
+            return given_back.map_or(Poll::Pending, |driver| {
+                driver.spawn();
+                Poll::Ready(None)
+            });
+        };
+        self.in_flight = None;
+        let answered = Answered::new(reply, exchange, &queue.time, &queue.settings);
+        let mut state = queue.lock();
+        state.duty.by_hand = ByHand::Nobody;
+        self.done = !state.duty.is_driven_by(self.number);
+        if self.done {
+            // It was given up on.
+            return Poll::Ready(None);
         }
+        state.handle(Event::Answered(answered), exchange.arrived, &queue.process, &mut out);
+        let outcome = state.places.poll(ticket, cx);
+        self.done = state.stop_if_idle();
+        drop(state);
+        out.wakers.retain(|waker| !waker.will_wake(cx.waker()));
+        out.wake_all();
+        if self.done {
+            queue.idled.notify_waiters();
+        } else {
+            self.spawn();
+        }
+        Poll::Ready(if let Poll::Ready(outcome) = outcome { Some(outcome) } else { None })
     }
 
     /// Leaves the driving to a task.
     pub(super) fn spawn(mut self) {
-        let Ok(runtime) = Handle::try_current() else {
+        if let Ok(runtime) = Handle::try_current() {
+            let driver = self.moved(Some(runtime.id()));
+            runtime.spawn(driver.run());
+        } else {
             self.abandon();
-            return;
-        };
-        let driver = self.moved(true);
-        runtime.spawn(driver.run());
+        }
+    }
+
+    /// The same driver elsewhere; this one is done.
+    fn moved(&mut self, runtime: Option<Id>) -> Self {
+        self.done = true;
+        let (queue, in_flight) = (Arc::clone(&self.queue), self.in_flight.take());
+        Self { queue, number: self.number, in_flight, runtime, done: false }
     }
 
     async fn run(mut self) {
-        while self.turn().await {
+        let mut out = Outbox::default();
+        let mut alarm = pin!(sleep_until(Instant::now()));
+        while self.turn(&mut out) {
+            let wake = out.wake;
+            if let Some(at) = wake.filter(|at| *at != alarm.deadline()) {
+                alarm.as_mut().reset(at);
+            }
+            tokio::select! {
+                biased;
+                (reply, exchange) = answer(&mut self.in_flight) => {
+                    self.in_flight = None;
+                    self.receive(reply, exchange, &mut out);
+                }
+                () = alarm.as_mut(), if wake.is_some() => {}
+                () = self.queue.nudge.notified() => {}
+            }
             // Whoever was just served may be back at once: then it goes into the next message, and not into one of its own.
             yield_now().await;
         }
     }
 
-    /// Does what is to be done now, then waits until there is more. Says whether there ever will be.
-    async fn turn(&mut self) -> bool {
-        let queue = Arc::clone(&self.queue);
-        let Some(step) = self.step() else { return false };
-        if let Some(message) = step.send {
-            self.in_flight = Some(send(Arc::clone(&queue), message));
-        }
-        let wake = async {
-            match step.wake {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        match &mut self.in_flight {
-            None if step.idle => {
-                self.done = true;
-                queue.idled.notify_waiters();
-                return false;
-            }
-            None => tokio::select! {
-                () = wake => {}
-                () = queue.nudge.notified() => {}
-            },
-            Some(in_flight) => tokio::select! {
-                biased;
-                (reply, exchange) = in_flight => {
-                    self.in_flight = None;
-                    self.receive(reply, exchange);
-                }
-                () = wake => {}
-                () = queue.nudge.notified() => {}
-            },
-        }
-        true
-    }
-
-    /// What is to be done now; nothing if somebody else drives meanwhile, because this one was not heard of for too long.
-    fn step(&mut self) -> Option<Step> {
+    /// Does what is to be done now. Says whether there will ever be more to do for this driver: not if somebody else drives
+    /// meanwhile, because this one was not heard of for too long.
+    fn turn(&mut self, out: &mut Outbox) -> bool {
+        let now = Instant::now();
         let mut state = self.queue.lock();
-        self.done = !state.is_driven_by(self.number);
-        (!self.done).then(|| state.step(&self.queue, Instant::now(), self.in_flight.is_some()))
-    }
-
-    /// Ends where nothing is left to do, or somebody else drives.
-    fn stop_if_idle(&self) -> bool {
-        let mut state = self.queue.lock();
-        if !state.is_driven_by(self.number) {
-            return true;
+        self.done = !state.duty.is_driven_by(self.number);
+        if self.done {
+            return false;
         }
-        let idle = state.stop_if_idle();
+        state.duty.is_polled_in(self.runtime);
+        state.turn(&self.queue, now, out);
         drop(state);
-        if idle {
+        if let Some(message) = out.send.take() {
+            self.send(message);
+        }
+        out.wake_all();
+        self.done = out.idle;
+        if self.done {
             self.queue.idled.notify_waiters();
         }
-        idle
+        !self.done
     }
 
-    /// Nobody can drive any more: whoever waits learns it, and the next caller to come drives again.
+    fn receive(&self, reply: Reply, exchange: Exchange, out: &mut Outbox) {
+        let answered = Answered::new(reply, exchange, &self.queue.time, &self.queue.settings);
+        let mut state = self.queue.lock();
+        if state.duty.is_driven_by(self.number) {
+            state.handle(Event::Answered(answered), exchange.arrived, &self.queue.process, out);
+        }
+        drop(state);
+        out.wake_all();
+    }
+
+    /// Nobody can drive any more: whoever waits looks, and drives.
     fn abandon(&mut self) {
         self.done = true;
+        let (now, mut out) = (Instant::now(), Outbox::default());
         let mut state = self.queue.lock();
-        if state.is_driven_by(self.number) {
-            state.abandon();
+        if state.duty.is_driven_by(self.number) {
+            state.abandon(now, &self.queue.process, &mut out);
         }
-    }
-}
-
-/// Sees to it that a driver is not left alone by a caller that waits no more.
-struct Parked(Arc<Queue>);
-
-impl Drop for Parked {
-    fn drop(&mut self) {
-        self.0.leave_to_a_task();
+        drop(state);
+        out.wake_all();
     }
 }
 
@@ -202,42 +193,49 @@ impl Drop for Driver {
         if self.done {
             return;
         }
-        if self.in_task {
+        if self.runtime.is_some() {
             self.abandon();
-        } else if self.in_flight.is_none() && self.stop_if_idle() {
-            self.done = true;
         } else {
-            self.moved(false).spawn();
+            self.moved(None).spawn();
         }
     }
 }
 
+/// Sees to it that a driver is not left alone by a caller that waits no more.
+struct Parked<'a>(Option<&'a Queue>);
+
+impl Drop for Parked<'_> {
+    fn drop(&mut self) {
+        if let Some(queue) = self.0 {
+            queue.leave_to_a_task();
+        }
+    }
+}
+
+/// The answer to the message under way; without one, there is none.
+async fn answer(in_flight: &mut Option<InFlight>) -> (Reply, Exchange) {
+    match in_flight {
+        Some(in_flight) => in_flight.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// A message on its way, on the store's own time: it outlives the caller that sent it.
-fn send(queue: Arc<Queue>, message: Arc<InFlight>) -> Sending {
+fn send(queue: Arc<Queue>, message: Arc<Message>) -> InFlight {
     Box::pin(async move {
-        for _ in 0..queue.time.missing_exchanges(queue.fine()) {
+        let (store, settings, time) = (&*queue.process.store, &queue.settings, &queue.time);
+        for _ in 0..time.missing_exchanges(settings.fine()) {
             let sent = Instant::now();
-            if let Err(error) = learn_the_time(&queue).await {
-                return (Err(error), Exchange { sent, arrived: Instant::now() });
-            }
+            let outlook = time.outlook(settings.stale_after, sent);
+            let shown = ask_for_time(store, settings, &outlook).await;
+            let exchange = Exchange { sent, arrived: Instant::now() };
+            match shown {
+                Ok(stamp) => time.exchanged(exchange, stamp, settings.fine()),
+                Err(error) => return (Err(error), exchange),
+            };
         }
         let sent = Instant::now();
-        let reply = grant_of(queue.process.store.apply(&message.message).await);
+        let reply = message.send(store).await;
         (reply, Exchange { sent, arrived: Instant::now() })
     })
-}
-
-/// An exchange for the sake of the store's clock alone: an ask of nobody for nothing.
-async fn learn_the_time(queue: &Queue) -> Result<(), StoreError> {
-    let sent = Instant::now();
-    let ask = Ask::new(Arc::clone(&queue.logs), Vec::new());
-    let message = queue.message(MessageId::nobodys(), ask, sent);
-    let grant = grant_of(queue.process.store.apply(&message).await)?;
-    queue.time.exchanged(Exchange { sent, arrived: Instant::now() }, grant.now, queue.fine());
-    Ok(())
-}
-
-/// The answer to an ask.
-fn grant_of(answer: Applied) -> Reply {
-    answer?.grant().ok_or_else(StoreError::senseless)
 }

@@ -1,32 +1,44 @@
-//! What a queue knows, who comes and goes, and what is to be done next. Time is an argument; nothing here waits.
+//! What a queue knows, and what follows from everything that happens to it: events and the time go in, effects come out. It has
+//! no clock, no task and no lock.
+
+#[cfg(test)]
+mod histories;
+#[cfg(test)]
+mod scene;
+#[cfg(test)]
+mod story;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
+use fastrand::Rng;
 use tokio::time::Instant;
 
-use super::Queue;
-use super::in_flight::InFlight;
-use super::resend::{MEMORY, PATIENCE, Silence};
-use super::waiters::{Slot, Waiter, Waiters, Wish};
+use super::events::{Effect, Effects, Event, Settings, tell};
+use super::in_flight::{Header, Message};
+use super::resend::Silence;
+use super::waiters::{Slot, Waiter, Waiters};
 use crate::error::Error;
 use crate::ledger::{Cause, Stamp};
 
 /// Everything that changes about a queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub(super) struct Engine {
+    pub(super) settings: Settings,
+    /// Spreads the times at which processes ask.
+    pub(super) random: Rng,
+    /// What the process is called.
+    pub(super) sender: u64,
     pub(super) waiters: Waiters,
-    tickets: u64,
     /// Slots that nobody here wants.
     pub(super) surplus: Vec<Slot>,
     /// The message that the store has not answered yet. It stays the same until then, however often it is sent.
-    pub(super) unanswered: Option<Arc<InFlight>>,
+    pub(super) unanswered: Option<Arc<Message>>,
+    /// It has been sent, and may be answered yet.
+    pub(super) under_way: bool,
     pub(super) silence: Option<Silence>,
-    driven: bool,
-    /// Which driver drives: one that was given up on, and comes back, finds another number here.
-    driver: u64,
-    /// When the driver promised to look again.
-    look_by: Option<Instant>,
     pub(super) closed: bool,
     /// The number of the last message that the store is known to remember; zero where none is known.
     pub(super) previous: u64,
@@ -34,14 +46,18 @@ pub(super) struct Engine {
     pub(super) counted: Vec<Stamp>,
     /// The store has callers of this queue on record as waiting.
     pub(super) on_record: bool,
+    /// Nothing is said of that before this, in case that callers come back.
+    pub(super) leave_at: Option<Instant>,
+    /// When the store's clock was last seen to leap ahead.
+    pub(super) leapt_at: Option<Instant>,
     /// Nobody sends before this, and why.
-    pub(super) held: Option<(Instant, Cause)>,
-    /// Slots before the end of the hold were granted: the store does not know of it.
-    pub(super) unknown: bool,
+    pub(super) paused: Option<(Instant, Cause)>,
+    /// Slots before the end of the pause were granted: the store does not know of it.
+    pub(super) pause_unknown: bool,
     /// No ask before this.
     pub(super) ask_at: Option<Instant>,
     /// No message before this: the last ask was granted what cannot be used.
-    pub(super) pause_until: Option<Instant>,
+    pub(super) silent_until: Option<Instant>,
     /// Others wait as well, and their turn comes before this.
     pub(super) rest_until: Option<Instant>,
     /// The first caller without a slot cannot start before this.
@@ -50,66 +66,132 @@ pub(super) struct Engine {
     pub(super) put_off: Option<u64>,
 }
 
-/// What the driver does next.
-pub(super) struct Step {
-    pub(super) send: Option<Arc<InFlight>>,
-    /// When there is more to do, if the store does not answer first.
-    pub(super) wake: Option<Instant>,
-    /// There is nothing to do: the duty to drive has ended.
-    pub(super) idle: bool,
-}
-
 impl Engine {
-    pub(super) fn next_ticket(&mut self) -> u64 {
-        self.tickets += 1;
-        self.tickets
+    /// The engine of a queue in which nobody is, of the process called `sender`.
+    pub(super) fn new(settings: Settings, sender: u64, random: Rng) -> Self {
+        Self {
+            settings,
+            random,
+            sender,
+            waiters: Waiters::default(),
+            surplus: Vec::new(),
+            unanswered: None,
+            under_way: false,
+            silence: None,
+            closed: false,
+            previous: 0,
+            counted: Vec::new(),
+            on_record: false,
+            leave_at: None,
+            leapt_at: None,
+            paused: None,
+            pause_unknown: false,
+            ask_at: None,
+            silent_until: None,
+            rest_until: None,
+            next_slot: None,
+            put_off: None,
+        }
     }
 
-    /// Takes a caller in, or refuses it at once. Says whether the driver has something new to do.
-    pub(super) fn join(&mut self, waiter: Waiter, queue: &Queue, now: Instant) -> Result<bool, Error> {
+    /// Takes in what has happened.
+    pub(super) fn handle(&mut self, event: Event, now: Instant, effects: &mut Effects) {
+        match event {
+            Event::Joined(waiter) => return self.join(waiter, now, effects),
+            Event::Left(ticket) => _ = self.leave(ticket, now),
+            Event::TimeUp(ticket) => {
+                let error = self.why_nothing(ticket, now);
+                let was_there = self.leave(ticket, now);
+                effects.extend(was_there.then_some(Effect::Tell(ticket, Err(error))));
+            }
+            Event::Returned(slot) => {
+                self.give(slot, now);
+                self.hand_out(now, effects);
+                // What is left of it may start before the time that was planned.
+                effects.extend(self.has_work().then_some(Effect::Wake(now)));
+                return;
+            }
+            Event::Paused(until, cause) => self.pause(until, cause, now, effects),
+            Event::Answered(answered) => return self.receive(answered, now, effects),
+            Event::Lost => self.under_way = false,
+            Event::Renamed(sender) => self.rename(sender),
+            Event::Closed => self.close(effects),
+        }
+        // The turn after the answer sees to it otherwise.
+        effects.extend((!self.under_way && self.has_work()).then_some(Effect::Wake(now)));
+    }
+
+    /// Hands out what has started, and says what to send and when to look again.
+    ///
+    /// Apart from [`Engine::handle`], so that what happens at the same time goes into one message.
+    pub(super) fn turn(&mut self, now: Instant, header: impl FnOnce() -> Header, effects: &mut Effects) {
+        self.hand_out(now, effects);
+        self.expire(now, effects);
+        let later = if self.under_way { None } else { self.send(now, header, effects) };
+        if !self.has_work() {
+            effects.push(Effect::Idle);
+            return;
+        }
+        let wake = [self.next_expiry(now), later, self.waiters.first_start()].into_iter().flatten().min();
+        effects.extend(wake.map(Effect::Wake));
+    }
+
+    /// Takes a caller in, or refuses it at once.
+    fn join(&mut self, waiter: Waiter, now: Instant, effects: &mut Effects) {
+        if let Err(error) = self.admit(&waiter, now) {
+            effects.push(Effect::Tell(waiter.ticket, Err(error)));
+            return;
+        }
+        if let Some(silence) = &mut self.silence {
+            silence.hurry(now);
+        }
+        self.waiters.join(waiter);
+        let at = if self.unanswered.is_some() { now } else { self.ask_at.unwrap_or(now) };
+        effects.extend((!self.under_way).then_some(Effect::Wake(at)));
+    }
+
+    fn admit(&mut self, waiter: &Waiter, now: Instant) -> Result<(), Error> {
         if self.closed {
             return Err(Error::Closed);
         }
-        if let Some(barred) = self.barred(queue, now) {
+        if let Some(barred) = self.barred(now) {
             return Err(barred);
         }
         if !self.waiters.has_unslotted() {
             let rest = self.rest_until.filter(|&until| until > now && waiter.deadline(now).is_none_or(|by| by > until));
             (self.ask_at, self.next_slot, self.put_off) = (rest, None, None);
         } else if let Some(deadline) = waiter.deadline(now).filter(|_| !self.hands_back()) {
-            let is_last = waiter.ticket == self.tickets;
+            let is_last = self.waiters.is_behind_all(waiter.ticket);
             let ahead = if is_last { self.waiters.units_wanted() } else { self.waiters.units_before(waiter.ticket) };
-            self.check_time(deadline, ahead, queue, now)?;
+            self.check_time(deadline, ahead, now)?;
             // Who cannot wait for the others' turn does not rest for it.
             if self.ask_at == self.rest_until && self.rest_until.is_some_and(|until| deadline <= until) {
                 self.ask_at = None;
             }
         }
-        if let Some(silence) = &mut self.silence {
-            silence.hurry(now);
-        }
-        self.waiters.join(waiter);
-        Ok(self.ask_at.is_none() || self.silence.is_some())
+        Ok(())
     }
 
     /// Whether slots are on their way back, or about to be: they make room that the last answer knew nothing of.
     fn hands_back(&self) -> bool {
-        !self.surplus.is_empty() || self.unanswered.as_deref().is_some_and(InFlight::hands_back)
+        !self.surplus.is_empty() || self.unanswered.as_deref().is_some_and(Message::hands_back)
     }
 
     /// Takes a caller out; the slots go to those behind it. Says whether it was there.
-    pub(super) fn leave(&mut self, ticket: u64, now: Instant) -> bool {
-        let Some(unwanted) = self.waiters.leave(ticket, now) else {
-            return false;
-        };
-        self.surplus.extend(unwanted);
-        true
+    fn leave(&mut self, ticket: u64, now: Instant) -> bool {
+        let unwanted = self.waiters.leave(ticket, now);
+        let was_there = unwanted.is_some();
+        self.surplus.extend(unwanted.into_iter().flatten());
+        was_there
     }
 
-    /// Lets go of what was booked under a name that another process has, too: either may use it, and a slot that nobody uses breaks
-    /// no limit.
-    pub(super) fn disown(&mut self, sender: u64, queue: &Queue) {
-        queue.process.rename(sender);
+    /// Lets go of what was booked under a name that another process has, too: either may use it, and a slot that nobody uses
+    /// breaks no limit.
+    fn rename(&mut self, sender: u64) {
+        if sender == self.sender {
+            return;
+        }
+        self.sender = sender;
         self.waiters.drop_slots();
         self.surplus.clear();
         (self.previous, self.on_record) = (0, false);
@@ -117,159 +199,80 @@ impl Engine {
     }
 
     /// Gives a slot to the next in queue, or puts it with those that nobody here wants.
-    pub(super) fn give(&mut self, slot: Slot, queue: &Queue, now: Instant) {
-        if slot.sender != queue.process.id() {
+    fn give(&mut self, slot: Slot, now: Instant) {
+        if slot.sender != self.sender {
             return;
         }
-        if self.is_held_back(&slot, queue, now) || slot.is_stale(now, queue.stale_after) {
+        if self.is_before_end_of_pause(&slot, now) || slot.is_stale(now, self.settings.stale_after) {
             self.surplus.push(slot);
         } else {
             self.surplus.extend(self.waiters.give([slot], now));
         }
     }
 
-    /// Whether a slot starts before the end of the hold. Two answers tell that end a little differently: by as much as a slot
+    /// Whether a slot starts before the end of the pause. Two answers tell that end a little differently: by as much as a slot
     /// may be late.
-    pub(super) fn is_held_back(&self, slot: &Slot, queue: &Queue, now: Instant) -> bool {
-        self.held.is_some_and(|(until, _)| until > now && slot.start + queue.stale_after < until)
+    pub(super) fn is_before_end_of_pause(&self, slot: &Slot, now: Instant) -> bool {
+        self.paused.is_some_and(|(until, _)| until > now && slot.start + self.settings.stale_after < until)
     }
 
-    /// Nobody sends before `until`: whoever holds an earlier slot asks again, and who cannot be helped by waiting is told.
-    pub(super) fn withhold(&mut self, until: Instant, cause: Cause, queue: &Queue, now: Instant) {
-        let before = self.held.filter(|(held, _)| *held > now);
-        if until <= now || before.is_some_and(|(held, graver)| held >= until && graver >= cause) {
+    /// Nobody sends before `until`: whoever has an earlier slot needs another, and who cannot be helped by waiting is told.
+    pub(super) fn pause(&mut self, until: Instant, cause: Cause, now: Instant, effects: &mut Effects) {
+        let before = self.paused.filter(|(paused, _)| *paused > now);
+        if until <= now || before.is_some_and(|(paused, graver)| paused >= until && graver >= cause) {
             return;
         }
-        let (until, cause) = before.map_or((until, cause), |(held, graver)| (held.max(until), graver.max(cause)));
-        tracing::debug!(upstream = &*queue.upstream, held = ?until - now, cause = cause.words(), "held");
-        self.held = Some((until, cause));
-        let early = self.waiters.take_slots_before(until.checked_sub(queue.stale_after).unwrap_or(until));
+        let (until, cause) = before.map_or((until, cause), |(paused, graver)| (paused.max(until), graver.max(cause)));
+        tracing::debug!(upstream = &*self.settings.upstream, pause = ?until - now, cause = cause.words(), "paused");
+        self.paused = Some((until, cause));
+        let early = self.waiters.take_slots_before(until.checked_sub(self.settings.stale_after).unwrap_or(until));
         if !early.is_empty() {
             self.surplus.extend(early);
             self.ask_at = None;
         }
-        if let Some(barred) = self.barred(queue, now) {
-            self.waiters.drop_hopeless(now, |_, _| Some(barred.clone()));
+        if let Some(barred) = self.barred(now) {
+            let barred = self.waiters.drop_hopeless(now, |_, _| Some(barred.clone()));
+            tell(effects, barred);
         }
     }
 
     /// The error for callers whom waiting does not help.
-    fn barred(&self, queue: &Queue, now: Instant) -> Option<Error> {
-        let (until, cause) = self.held.filter(|(until, cause)| *until > now && *cause != Cause::Refusal)?;
-        Some(Error::Barred { upstream: Arc::clone(&queue.upstream), cause, retry_after: until - now })
+    fn barred(&self, now: Instant) -> Option<Error> {
+        let (until, cause) = self.paused.filter(|(until, cause)| *until > now && *cause != Cause::Refusal)?;
+        Some(Error::Barred { upstream: Arc::clone(&self.settings.upstream), cause, retry_after: until - now })
     }
 
-    pub(super) fn close(&mut self) {
+    /// Lets go of everybody who waits, and of every slot.
+    fn close(&mut self, effects: &mut Effects) {
         self.closed = true;
-        let (waiters, slots) = self.waiters.drain();
+        let (tickets, slots) = self.waiters.drain();
         self.surplus.extend(slots);
-        for waiter in waiters {
-            // A caller that has gone needs no news.
-            let _ = waiter.tell.send(Err(Error::Closed));
-        }
+        tell(effects, tickets.map(|ticket| (ticket, Error::Closed)));
     }
 
-    /// Nobody drives any more: everybody who waits comes back with its ticket, and one of them drives.
-    pub(super) fn abandon(&mut self) {
-        self.driven = false;
-        self.driver += 1;
-        let (_, slots) = self.waiters.drain();
-        self.surplus.extend(slots);
-    }
-
-    /// Whether nobody is here, nothing is held, and the store knows of nobody.
+    /// Whether nobody is here, nothing is paused, and the store knows of nobody.
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
-        !self.closed && self.is_idle() && self.held.is_none_or(|(until, _)| until <= now)
+        !self.closed && !self.has_work() && self.paused.is_none_or(|(until, _)| until <= now)
     }
 
-    pub(super) fn is_idle(&self) -> bool {
-        !self.driven && !self.has_work()
-    }
-
-    fn has_work(&self) -> bool {
-        !self.waiters.is_empty() || !self.surplus.is_empty() || self.unanswered.is_some() || self.on_record
-    }
-
-    /// Takes the duty to drive where there is work and nobody has it yet; with the number of the driver.
-    pub(super) fn must_be_driven(&mut self, now: Instant) -> Option<u64> {
-        let must = !self.driven && self.has_work();
-        if must {
-            (self.driven, self.look_by) = (true, Some(now));
-        }
-        must.then_some(self.driver)
-    }
-
-    /// Whether this is the driver that drives.
-    pub(super) const fn is_driven_by(&self, driver: u64) -> bool {
-        self.driven && self.driver == driver
-    }
-
-    /// When a caller that waits looks after the driver: well after it promised to look itself.
-    pub(super) fn overdue_at(&self, now: Instant) -> Instant {
-        self.look_by.unwrap_or(now) + PATIENCE
-    }
-
-    /// Ends the duty to drive where there is no work.
-    pub(super) fn stop_if_idle(&mut self) -> bool {
-        self.driven = self.has_work();
-        !self.driven
-    }
-
-    /// Hands out what has started, and says what to send and when to look again.
-    pub(super) fn step(&mut self, queue: &Queue, now: Instant, in_flight: bool) -> Step {
-        self.hand_out(queue, now);
-        let expiry = self.expire(queue, now);
-        let (send, later) = if in_flight { (None, None) } else { self.next_message(queue, now) };
-        let wake = [expiry, later, self.waiters.first_start()].into_iter().flatten().min();
-        let idle = send.is_none() && !in_flight && self.stop_if_idle();
-        let answered_by = (in_flight || send.is_some()).then(|| now + PATIENCE);
-        // Woken by then, the driver shows that it is there however long the store takes.
-        self.look_by = wake.into_iter().chain(answered_by).min();
-        Step { send, wake: self.look_by, idle }
+    /// Whether anything is left to do, now or later.
+    pub(super) fn has_work(&self) -> bool {
+        let has_message = self.unanswered.is_some() || self.under_way;
+        has_message || !self.waiters.is_empty() || !self.surplus.is_empty() || self.on_record
     }
 
     /// Tells every caller whose slot has started. A slot that is stale by now is asked for again.
-    pub(super) fn hand_out(&mut self, queue: &Queue, now: Instant) {
+    pub(super) fn hand_out(&mut self, now: Instant, effects: &mut Effects) {
         while let Some(slot) = self.waiters.pop_started(now) {
-            if slot.sender != queue.process.id() {
-                self.ask_at = None;
-            } else if slot.is_stale(now, queue.stale_after) {
-                tracing::debug!(upstream = &*queue.upstream, "slot stale, asking again");
+            if slot.is_stale(now, self.settings.stale_after) {
+                tracing::debug!(upstream = &*self.settings.upstream, "slot stale, asking again");
                 self.surplus.push(slot);
                 self.ask_at = None;
             } else if let Some(waiter) = self.waiters.pop_owner(&slot, now) {
-                if let Err(Ok(slot)) = waiter.tell.send(Ok(slot)) {
-                    self.give(slot, queue, now);
-                }
+                effects.push(Effect::Tell(waiter.ticket, Ok(slot)));
             } else {
                 self.surplus.push(slot);
             }
         }
-    }
-
-    /// Refuses callers without a deadline for whom the store has been silent too long, and forgets what it was to be told
-    /// once nobody waits any more. Says when to look again.
-    fn expire(&mut self, queue: &Queue, now: Instant) -> Option<Instant> {
-        let silence = self.silence.as_ref()?;
-        let since = silence.since;
-        let expiry = |waiter: &Waiter| waiter.joined.max(since) + PATIENCE;
-        let first = |waiters: &Waiters| waiters.first_patient(now).map(expiry);
-        if first(&self.waiters).is_some_and(|first| first <= now) {
-            let error = Error::StoreUnavailable { upstream: Arc::clone(&queue.upstream), source: silence.error() };
-            let expired = |waiter: &Waiter| waiter.wish == Wish::Soon && expiry(waiter) <= now;
-            self.waiters.drop_hopeless(now, |waiter, _| expired(waiter).then(|| error.clone()));
-        }
-        if silence.has_failed() && since + MEMORY <= now {
-            // The store may have forgotten that it acted: twice, a hand-back would take somebody else's slots, and an ask book
-            // more. A wasted slot breaks no limit.
-            (self.unanswered, self.silence, self.previous) = (None, None, 0);
-            if self.waiters.is_empty() {
-                self.on_record = false;
-                self.surplus.clear();
-            }
-            return Some(now);
-        }
-        let end = since + MEMORY;
-        first(&self.waiters).or_else(|| self.waiters.is_empty().then_some(end)).filter(|&at| at > now)
     }
 }

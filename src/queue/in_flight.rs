@@ -1,97 +1,151 @@
-//! What a queue says to the store, one message after another, and what it makes of the answers.
+//! What a queue says to the store, one message after another, and what it makes of the answers: no other part of it looks into
+//! either.
+
+mod answer;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Queue;
-use super::bounds::Exchange;
+pub(super) use self::answer::Answered;
 use super::engine::Engine;
+use super::events::{Effect, Effects, Settings};
+use super::log_time::Outlook;
 use super::resend::Silence;
-use super::waiters::{Slot, Waiter, Wish};
-use crate::error::{Error, StoreError};
-use crate::ledger::Term;
-use crate::ledger::{Answer, Ask, Body, Grant, MAX_CALLERS, MAX_UNITS, Message, Run, Slots, Verdict};
-
-/// How long a queue rests that cannot use what it was granted: asked for again at once it would be granted again.
-const UNUSED_PAUSE: Duration = Duration::from_millis(5);
+use crate::error::StoreError;
+use crate::ledger::{self, Ask, Body, Grant, MAX_CALLERS, MAX_UNITS, MessageId, Run, Slots, Stamp};
+use crate::store::{Applied, Store};
 
 /// One of the queue's numbered stream.
 #[derive(Debug)]
-pub(super) struct InFlight {
-    pub(super) message: Message,
+pub(super) struct Message {
+    said: ledger::Message,
     /// Of the callers asked for.
     tickets: Vec<u64>,
 }
 
-impl InFlight {
+impl Message {
     /// The same to be sent again: by then it may be later than what it said that log time was at the latest.
     fn again(self: &Arc<Self>) -> Arc<Self> {
-        if self.message.latest.is_none() {
+        if self.said.latest.is_none() {
             return Arc::clone(self);
         }
-        let message = Message { latest: None, ..self.message.clone() };
-        Arc::new(Self { message, tickets: self.tickets.clone() })
+        let said = ledger::Message { latest: None, ..self.said.clone() };
+        Arc::new(Self { said, tickets: self.tickets.clone() })
     }
 
-    fn ask(&self) -> Option<&Ask> {
-        if let Body::Ask(ask) = &self.message.body { Some(ask) } else { None }
+    /// The name that it is sent under.
+    pub(super) const fn sender(&self) -> u64 {
+        self.said.id.sender
+    }
+
+    const fn ask(&self) -> Option<&Ask> {
+        if let Body::Ask(ask) = &self.said.body { Some(ask) } else { None }
     }
 
     /// Whether slots are on their way back with it.
     pub(super) fn hands_back(&self) -> bool {
         self.ask().is_some_and(|ask| !ask.back.is_empty())
     }
+
+    /// Sends it.
+    pub(super) async fn send(&self, store: &dyn Store) -> Reply {
+        grant(store.apply(&self.said).await)
+    }
+}
+
+/// Asks for nothing, for the sake of the store's clock alone: what that shows.
+pub(super) async fn ask_for_time(
+    store: &dyn Store,
+    settings: &Settings,
+    outlook: &Outlook,
+) -> Result<Stamp, StoreError> {
+    let ask = Ask::new(Arc::clone(&settings.logs), Vec::new());
+    grant(store.apply(&message(settings, MessageId::nobodys(), ask, outlook)).await).map(|grant| grant.now)
+}
+
+/// What is granted to an ask.
+fn grant(answer: Applied) -> Reply {
+    answer?.grant().ok_or_else(StoreError::senseless)
+}
+
+/// A message, with what is known of log time.
+fn message(settings: &Settings, id: MessageId, ask: Ask, outlook: &Outlook) -> ledger::Message {
+    let message = ledger::Message::new(Arc::clone(&settings.upstream), id, ask);
+    ledger::Message { known: outlook.known, latest: outlook.latest, ..message }
+}
+
+/// What a process adds to a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Header {
+    /// The message's number in the process's stream.
+    pub(super) number: u64,
+    pub(super) outlook: Outlook,
 }
 
 /// The store's answer to a message.
 pub(super) type Reply = Result<Grant, StoreError>;
 
 impl Engine {
-    /// The message to send now, and where there is none, when there may be.
-    pub(super) fn next_message(&mut self, queue: &Queue, now: Instant) -> (Option<Arc<InFlight>>, Option<Instant>) {
-        if let Some(unanswered) = &self.unanswered {
-            return match self.silence.as_ref().and_then(Silence::retry_at) {
-                Some(at) if at > now => (None, Some(at)),
-                _ => {
-                    let again = unanswered.again();
-                    self.unanswered = Some(Arc::clone(&again));
-                    (Some(again), None)
+    /// Sends a message, where there is one to send now. Where there is none, says when there may be.
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        header: impl FnOnce() -> Header,
+        effects: &mut Effects,
+    ) -> Option<Instant> {
+        let message = if let Some(unanswered) = &self.unanswered {
+            let retry_at = self.silence.as_ref().and_then(Silence::retry_at).filter(|&at| at > now);
+            if retry_at.is_some() {
+                return retry_at;
+            }
+            unanswered.again()
+        } else {
+            match self.write(now, header) {
+                Ok(message) => {
+                    self.silence = Some(Silence::new(now));
+                    Arc::new(message)
                 }
+                Err(later) => return later,
+            }
+        };
+        self.unanswered = Some(Arc::clone(&message));
+        self.under_way = true;
+        effects.push(Effect::Send(message));
+        None
+    }
+
+    /// The next message of the stream, or when there may be one.
+    fn write(&mut self, now: Instant, header: impl FnOnce() -> Header) -> Result<Message, Option<Instant>> {
+        if let Some(at) = self.silent_until.filter(|&at| at > now) {
+            return Err(Some(at));
+        }
+        if !self.surplus.is_empty() && (self.pause_unknown || !self.waiters.has_unslotted()) {
+            let back = self.take_surplus();
+            return Ok(self.message(header(), Vec::new(), Ask::hand_back(Arc::clone(&self.settings.logs), back)));
+        }
+        if self.waiters.has_unslotted() {
+            return match self.ask_at.filter(|&at| at > now && self.surplus.is_empty()) {
+                None => Ok(self.ask(header(), now)),
+                at => Err(at),
             };
         }
-        if let Some(at) = self.pause_until.filter(|&at| at > now) {
-            return (None, Some(at));
+        if !self.on_record {
+            return Err(None);
         }
-        let id = queue.process.id();
-        self.surplus.retain(|slot| slot.sender == id);
-        let message = if !self.surplus.is_empty() && (self.unknown || !self.waiters.has_unslotted()) {
-            let back = self.take_surplus(queue);
-            self.message(queue, Vec::new(), Ask::hand_back(Arc::clone(&queue.logs), back), now)
-        } else if self.waiters.has_unslotted() {
-            if let Some(at) = self.ask_at.filter(|&at| at > now && self.surplus.is_empty()) {
-                return (None, Some(at));
-            }
-            self.ask(queue, now)
-        } else if self.on_record {
-            // Nobody waits any more: an empty ask takes the queue off the record, and its claim with it.
-            self.message(queue, Vec::new(), Ask::new(Arc::clone(&queue.logs), Vec::new()), now)
-        } else {
-            return (None, None);
-        };
-        let message = Arc::new(message);
-        self.unanswered = Some(Arc::clone(&message));
-        self.silence = Some(Silence::new(now));
-        (Some(message), None)
+        // Nobody waits any more: an empty ask takes the queue off the record, and its claim with it.
+        match self.leave_at.filter(|&at| at > now && !self.closed) {
+            None => Ok(self.message(header(), Vec::new(), Ask::new(Arc::clone(&self.settings.logs), Vec::new()))),
+            at => Err(at),
+        }
     }
 
     /// The slots that nobody here wants, as many as one message may carry.
-    fn take_surplus(&mut self, queue: &Queue) -> Vec<Slots> {
+    fn take_surplus(&mut self) -> Vec<Slots> {
         let mut slots: Vec<Slots> = Vec::new();
-        let most = MAX_CALLERS / queue.logs.len().max(1);
+        let most = MAX_CALLERS / self.settings.logs.len().max(1);
         for slot in self.surplus.drain(..self.surplus.len().min(most)) {
-            tracing::debug!(upstream = &*queue.upstream, "slot handed back");
+            tracing::debug!(upstream = &*self.settings.upstream, "slot handed back");
             match slots.last_mut() {
                 Some(last) if last.start == slot.stamp && last.charges == slot.costs => last.count += 1,
                 _ => slots.push(Slots::new(1, slot.stamp, slot.costs)),
@@ -100,7 +154,7 @@ impl Engine {
         slots
     }
 
-    fn ask(&mut self, queue: &Queue, now: Instant) -> InFlight {
+    fn ask(&mut self, header: Header, now: Instant) -> Message {
         let mut runs: Vec<Run> = Vec::new();
         let mut tickets = Vec::new();
         let mut units = 0;
@@ -112,7 +166,7 @@ impl Engine {
             tickets.push(waiter.ticket);
             // Further away than the horizon the queue decides by itself: only then do neighbours differ in nothing.
             let max_wait = waiter.deadline(now).map(|deadline| deadline.saturating_duration_since(now));
-            let max_wait = max_wait.filter(|&wait| wait < queue.process.horizon);
+            let max_wait = max_wait.filter(|&wait| wait < self.settings.horizon);
             match runs.last_mut() {
                 Some(run) if run.charges == waiter.costs && run.max_wait == max_wait => run.callers += 1,
                 _ => {
@@ -122,204 +176,32 @@ impl Engine {
                 }
             }
         }
-        let mut ask = Ask::new(Arc::clone(&queue.logs), runs);
-        (ask.ahead, ask.back) = (queue.ahead(now), self.take_surplus(queue));
+        let mut ask = Ask::new(Arc::clone(&self.settings.logs), runs);
+        (ask.ahead, ask.back) = (header.outlook.ahead, self.take_surplus());
         let large =
-            queue.logs.len() > 1 || ask.runs.first().is_some_and(|run| run.charges.iter().any(|&units| units > 1));
+            ask.logs.len() > 1 || ask.runs.first().is_some_and(|run| run.charges.iter().any(|&units| units > 1));
         ask.insist = large && tickets.first().is_some_and(|&first| self.put_off == Some(first));
-        self.message(queue, tickets, ask, now)
+        self.message(header, tickets, ask)
     }
 
-    fn message(&self, queue: &Queue, tickets: Vec<u64>, ask: Ask, now: Instant) -> InFlight {
-        let id = queue.process.next_message(Arc::clone(&queue.stream)).after(self.previous);
-        let ask = Ask { horizon: queue.horizon(), counted: self.counted.clone(), ..ask };
-        InFlight { message: queue.message(id, ask, now), tickets }
-    }
-
-    /// Takes the store's answer to the message under way.
-    pub(super) fn receive(&mut self, reply: Reply, queue: &Queue, now: Instant, exchange: Exchange) {
-        match reply {
-            Err(error) if !error.wants_another_name() => {
-                let source = error.clone();
-                self.silence.get_or_insert_with(|| Silence::new(now)).failed(error, now);
-                // Who wants a slot now or never does not wait for another try.
-                let unavailable = Error::StoreUnavailable { upstream: Arc::clone(&queue.upstream), source };
-                let at_once = |waiter: &Waiter| matches!(waiter.wish, Wish::AtOnce { .. });
-                self.waiters.drop_hopeless(now, |waiter, _| at_once(waiter).then(|| unavailable.clone()));
-            }
-            reply => {
-                let sent = self.unanswered.take();
-                self.silence = None;
-                let Some(sent) = sent else { return };
-                let Ok(grant) = reply else {
-                    self.disown(sent.message.id.sender, queue);
-                    return;
-                };
-                self.previous = if grant.remembered { sent.message.id.number } else { 0 };
-                if let Some(ask) = sent.ask() {
-                    self.answered(&grant, &sent, ask, queue, now, exchange);
-                }
-            }
-        }
-    }
-
-    fn answered(&mut self, grant: &Grant, sent: &InFlight, ask: &Ask, queue: &Queue, now: Instant, exchange: Exchange) {
-        self.counted.clone_from(&grant.counted);
-        if ask.runs.is_empty() {
-            // There is room now that the last answer knew nothing of.
-            (self.on_record, self.ask_at, self.next_slot) = (false, None, None);
-            if std::mem::take(&mut self.unknown) {
-                self.wait_out_hold(queue, now);
-            }
-        } else {
-            self.granted(grant, sent, ask, queue, now, exchange);
-            self.hand_out(queue, now);
-        }
-    }
-
-    fn granted(&mut self, grant: &Grant, sent: &InFlight, ask: &Ask, queue: &Queue, now: Instant, exchange: Exchange) {
-        let Some(placing) = queue.time.exchanged(exchange, grant.now, queue.fine()) else {
-            self.leapt(grant, sent, ask, queue, now);
-            return;
-        };
-        let from_now = |stamp| placing.place(stamp).saturating_duration_since(now);
-        let (mut slots, mut refused, sender) = (Vec::new(), Vec::new(), sent.message.id.sender);
-        let tickets = &sent.tickets;
-        for (&ticket, (costs, answer)) in tickets.iter().zip(answers(ask, grant)) {
-            if answer.verdict == Verdict::Granted {
-                let (stamp, costs, sender) = (answer.start, Arc::clone(costs), sender);
-                slots.push(Slot { stamp, start: placing.place(stamp), costs, excess: placing.excess, sender });
-            } else if answer.verdict == Verdict::Refused {
-                refused.push((ticket, from_now(answer.start)));
-            }
-        }
-        if let Some((until, cause)) = grant.paused {
-            self.withhold(now + from_now(until), cause, queue, now);
-        }
-        // Held by this process, and the store does not know yet.
-        let early: Vec<_> = slots.extract_if(.., |slot| self.is_held_back(slot, queue, now)).collect();
-        let withheld = !early.is_empty();
-        self.surplus.extend(early);
-        let units = slots.iter().map(Slot::units).sum();
-        let unwanted = if self.closed { slots } else { self.waiters.give(slots, now) };
-        // What is too late for those it was meant for would be granted again at once.
-        self.pause_until = (!unwanted.is_empty()).then(|| now + UNUSED_PAUSE);
-        self.surplus.extend(unwanted);
-        if !refused.is_empty() {
-            // What is free now and yet refused was left for other processes: they come first.
-            let turn = queue.rest(Duration::ZERO, grant, now);
-            let when = |retry_after: Duration| if retry_after.is_zero() { turn } else { retry_after };
-            let refused = refused.into_iter().map(|(ticket, at)| (ticket, queue.throttled(when(at)))).collect();
-            self.waiters.refuse(refused, now);
-        }
-        if !self.waiters.is_empty() {
-            let until = grant.next.max(grant.answers.last().map_or(grant.now, |answer| answer.start));
-            let wait = from_now(until);
-            tracing::debug!(upstream = &*queue.upstream, callers = self.waiters.len(), ?wait, "waiting");
-        }
-        self.on_record = grant.answered(ask.callers()) < ask.callers();
-        let before_waiting = grant.answers(ask.callers()).take_while(|answer| answer.verdict != Verdict::Waits);
-        let before_waiting: u32 = before_waiting.map(|answer| answer.callers).sum();
-        self.put_off = tickets.get(before_waiting as usize).copied();
-        (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
-        if grant.contenders > 0 && units > 0 {
-            self.rest_until = Some(now + queue.rest_after(units, grant.contenders, now));
-            self.ask_at = self.rest_until;
-        }
-        if self.on_record {
-            let next = from_now(grant.next);
-            self.next_slot = Some(now + next);
-            self.ask_at = Some(now + queue.rest(next, grant, now));
-            self.refuse_late(queue, now);
-        }
-        self.unknown = withheld;
-        if withheld {
-            self.wait_out_hold(queue, now);
-        }
-    }
-
-    /// The store's clock has leapt ahead: what it granted by that goes back, and the next ask tells it.
-    fn leapt(&mut self, grant: &Grant, sent: &InFlight, ask: &Ask, queue: &Queue, now: Instant) {
-        let sender = sent.message.id.sender;
-        tracing::debug!(upstream = &*queue.upstream, "store clock leapt ahead");
-        for (costs, answer) in answers(ask, grant).filter(|(_, answer)| answer.verdict == Verdict::Granted) {
-            let (stamp, costs, sender) = (answer.start, Arc::clone(costs), sender);
-            self.surplus.push(Slot { stamp, start: now, costs, excess: Duration::ZERO, sender });
-        }
-        self.on_record = !ask.runs.is_empty();
-        (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
-        self.pause_until = Some(now + UNUSED_PAUSE);
-    }
-
-    /// The store does not know of the hold: there is nothing to ask for before its end.
-    fn wait_out_hold(&mut self, queue: &Queue, now: Instant) {
-        let Some((until, _)) = self.held.filter(|(until, _)| *until > now) else { return };
-        self.next_slot = self.next_slot.max(Some(until));
-        self.ask_at = self.ask_at.max(Some(until));
-        self.refuse_late(queue, now);
-    }
-
-    /// Refuses every caller for whom even the earliest possible slot is too late.
-    fn refuse_late(&mut self, queue: &Queue, now: Instant) {
-        if !self.waiters.has_hurried() {
-            return;
-        }
-        let (next_slot, ask_at) = (self.next_slot, self.ask_at);
-        self.waiters.drop_hopeless(now, |waiter, ahead| {
-            let deadline = waiter.deadline(now)?;
-            check_time(next_slot, ask_at, deadline, ahead, queue, now).err()
-        });
-    }
-
-    /// Whether a caller behind `ahead` units may still be served by its deadline, or when it could be.
-    pub(super) fn check_time(&self, deadline: Instant, ahead: u64, queue: &Queue, now: Instant) -> Result<(), Error> {
-        check_time(self.next_slot, self.ask_at, deadline, ahead, queue, now)
-    }
-
-    /// Why a caller whose time is up has got nothing.
-    pub(super) fn why_nothing(&self, ticket: u64, queue: &Queue, now: Instant) -> Error {
-        let ahead = self.waiters.units_before(ticket);
-        match &self.silence {
-            Some(silence) if silence.has_failed() || self.next_slot.is_none() => {
-                Error::StoreUnavailable { upstream: Arc::clone(&queue.upstream), source: silence.error() }
-            }
-            _ => queue.throttled(expected(self.next_slot, self.ask_at, ahead, queue, now)),
-        }
+    fn message(&self, header: Header, tickets: Vec<u64>, ask: Ask) -> Message {
+        let id = MessageId::new(self.sender, Arc::clone(&self.settings.stream), header.number).after(self.previous);
+        let ask = Ask { horizon: self.settings.horizon(&header.outlook), counted: self.counted.clone(), ..ask };
+        Message { said: message(&self.settings, id, ask, &header.outlook), tickets }
     }
 }
 
-/// The callers of an ask that have an answer, with what each takes of each log, in their order.
-fn answers<'a>(ask: &'a Ask, grant: &'a Grant) -> impl Iterator<Item = (&'a Arc<[u32]>, Answer)> {
-    let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.charges, run.callers as usize));
-    let answers = grant.answers(ask.callers()).flat_map(|answer| std::iter::repeat_n(answer, answer.callers as usize));
-    costs.zip(answers)
-}
+#[cfg(test)]
+impl Message {
+    /// What it says, in short: for how many callers it asks and of whom, and how many slots go back with it.
+    pub(super) fn shown(&self) -> String {
+        let back: u32 = self.ask().unwrap().back.iter().map(|slots| slots.count).sum();
+        let tickets = self.tickets.iter().map(|ticket| format!(" {ticket}"));
+        ["ask".to_owned()].into_iter().chain(tickets).chain((back > 0).then(|| format!(" -{back}"))).collect()
+    }
 
-fn check_time(
-    next_slot: Option<Instant>,
-    ask_at: Option<Instant>,
-    deadline: Instant,
-    ahead: u64,
-    queue: &Queue,
-    now: Instant,
-) -> Result<(), Error> {
-    let Some(next_slot_at) = next_slot else {
-        return Ok(());
-    };
-    // Every whole quota ahead takes at least one more span.
-    let behind = queue.terms().map(|term| micros(ahead / u64::from(term.quota), term.span)).max().unwrap_or_default();
-    let earliest = (next_slot_at + behind).max(ask_at.unwrap_or(now));
-    if earliest <= deadline { Ok(()) } else { Err(queue.throttled(expected(next_slot, ask_at, ahead, queue, now))) }
-}
-
-/// How long until a caller behind `ahead` units can be expected to go: each has its own time, at the rate of the limits.
-fn expected(next_slot: Option<Instant>, ask_at: Option<Instant>, ahead: u64, queue: &Queue, now: Instant) -> Duration {
-    let at_rate = |term: &Term| micros(ahead, term.span) / term.quota;
-    let behind = queue.terms().map(at_rate).max().unwrap_or_default();
-    let next = next_slot.unwrap_or(now).max(ask_at.unwrap_or(now));
-    next.saturating_duration_since(now) + behind
-}
-
-pub(super) fn micros(times: u64, span: i64) -> Duration {
-    Duration::from_micros(span.unsigned_abs().saturating_mul(times))
+    /// How many slots go back with it.
+    pub(super) fn slots_back(&self) -> usize {
+        self.shown().rsplit_once('-').map_or(0, |(_, back)| back.parse().unwrap())
+    }
 }

@@ -21,10 +21,28 @@ pub(crate) struct LogTime {
     slept: Mutex<Slept>,
 }
 
+/// What is known of log time at some moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outlook {
+    /// The newest that any reply told.
+    pub(crate) known: Option<Stamp>,
+    /// What it is at the latest, where the store's clock has leapt ahead of that.
+    pub(crate) latest: Option<Stamp>,
+    /// How far ahead of now a start has to be, so that it has not passed when the answer is here.
+    pub(crate) ahead: Duration,
+    /// What an answer takes at best.
+    pub(crate) round_trip: Duration,
+}
+
 impl LogTime {
     pub(crate) fn new() -> Self {
+        Self::since(Instant::now())
+    }
+
+    /// Of a process whose own time counts from `epoch`.
+    pub(crate) fn since(epoch: Instant) -> Self {
         Self {
-            bounds: Mutex::new(Bounds::since(Instant::now())),
+            bounds: Mutex::new(Bounds::since(epoch)),
             known: AtomicI64::new(i64::MIN),
             slept: Mutex::new(Slept::default()),
         }
@@ -44,15 +62,19 @@ impl LogTime {
         Some(placing)
     }
 
+    /// What is known at `now`, for slots that may be late by `tolerated`.
+    pub(crate) fn outlook(&self, tolerated: Duration, now: Instant) -> Outlook {
+        let bounds = self.bounds();
+        let (latest, ahead, round_trip) =
+            (bounds.latest_before_leap(now), bounds.ahead(tolerated, now), bounds.round_trip());
+        drop(bounds);
+        Outlook { known: self.known(), latest, ahead, round_trip }
+    }
+
     /// The newest log time that is known.
     pub(crate) fn known(&self) -> Option<Stamp> {
         let known = self.known.load(Ordering::Relaxed);
         (known > i64::MIN).then(|| Stamp::from_micros(known))
-    }
-
-    /// What log time is at `now` at the latest, where the store's clock has leapt ahead of that.
-    pub(crate) fn latest_before_leap(&self, now: Instant) -> Option<Stamp> {
-        self.bounds().latest_before_leap(now)
     }
 
     /// How many more exchanges it takes until slots can be placed.
@@ -63,11 +85,6 @@ impl LogTime {
     /// How far ahead of now to ask for slots that may be used so late.
     pub(crate) fn ahead(&self, tolerated: Duration, now: Instant) -> Duration {
         self.bounds().ahead(tolerated, now)
-    }
-
-    /// What an answer takes at best.
-    pub(crate) fn round_trip(&self) -> Duration {
-        self.bounds().round_trip()
     }
 
     fn bounds(&self) -> MutexGuard<'_, Bounds> {

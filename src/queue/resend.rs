@@ -1,11 +1,15 @@
-//! A message without an answer, and when to send it again. Pure: time is an argument.
+//! A message without an answer: when to send it again, and how long callers wait for it. Pure: time is an argument.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
 
-use crate::error::StoreError;
+use super::engine::Engine;
+use super::events::{Effects, tell};
+use super::waiters::{Waiter, Wish};
+use crate::error::{Error, StoreError};
 
 /// How long a caller without a deadline waits for a store that does not answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,13 +41,14 @@ impl Silence {
         Self { since, failure: None, hurried: false }
     }
 
-    /// Takes note of a failure: the message goes out again after a pause that doubles, up to a second, with jitter.
-    pub(super) fn failed(&mut self, error: StoreError, now: Instant) {
+    /// Takes note of a failure: the message goes out again after a pause that doubles, up to a second, with jitter that grows
+    /// from `seed`.
+    pub(super) fn failed(&mut self, error: StoreError, now: Instant, seed: u64) {
         let mut backoff = self.failure.take().map_or_else(
             || {
                 let pauses =
                     ExponentialBuilder::new().with_min_delay(RETRY_PAUSE).with_max_delay(Duration::from_secs(1));
-                pauses.without_max_times().with_jitter().build()
+                pauses.without_max_times().with_jitter().with_jitter_seed(seed).build()
             },
             |failure| failure.backoff,
         );
@@ -75,6 +80,47 @@ impl Silence {
     }
 }
 
+impl Engine {
+    /// Refuses callers without a deadline for whom the store has been silent too long, and forgets what it was to be told
+    /// once nobody waits any more.
+    pub(super) fn expire(&mut self, now: Instant, effects: &mut Effects) {
+        let Some(silence) = &self.silence else { return };
+        let since = silence.since;
+        if self.first_expiry(since, now).is_some_and(|first| first <= now) {
+            let error =
+                Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source: silence.error() };
+            let expired = |waiter: &Waiter| waiter.wish == Wish::Soon && expiry(waiter, since) <= now;
+            tell(effects, self.waiters.drop_hopeless(now, |waiter, _| expired(waiter).then(|| error.clone())));
+        }
+        if silence.has_failed() && since + MEMORY <= now {
+            // The store may have forgotten that it acted: twice, a hand-back would take somebody else's slots, and an ask book
+            // more. A wasted slot breaks no limit.
+            (self.unanswered, self.silence, self.previous) = (None, None, 0);
+            if self.waiters.is_empty() {
+                self.on_record = false;
+                self.surplus.clear();
+            }
+        }
+    }
+
+    /// When the first of those callers is refused.
+    fn first_expiry(&self, since: Instant, now: Instant) -> Option<Instant> {
+        self.waiters.first_patient(now).map(|waiter| expiry(waiter, since))
+    }
+
+    /// When there is more to expire.
+    pub(super) fn next_expiry(&self, now: Instant) -> Option<Instant> {
+        let since = self.silence.as_ref()?.since;
+        let end = self.waiters.is_empty().then_some(since + MEMORY);
+        self.first_expiry(since, now).or(end).filter(|&at| at > now)
+    }
+}
+
+/// How long a caller without a deadline waits for a store that has been silent for so long.
+fn expiry(waiter: &Waiter, since: Instant) -> Instant {
+    waiter.joined.max(since) + PATIENCE
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,7 +131,7 @@ mod tests {
         let mut silence = Silence::new(start);
         assert!(silence.retry_at().is_none() && !silence.has_failed());
         for _ in 0..20 {
-            silence.failed(StoreError::late(), start);
+            silence.failed(StoreError::outdated(), start, 7);
         }
         let pause = silence.retry_at().unwrap() - start;
         assert!(pause >= Duration::from_secs(1) && pause <= Duration::from_secs(2), "{pause:?}");
@@ -93,9 +139,9 @@ mod tests {
         assert_eq!(silence.retry_at().unwrap(), start + RETRY_PAUSE);
         silence.hurry(start + Duration::from_millis(70));
         assert_eq!(silence.retry_at().unwrap(), start + RETRY_PAUSE);
-        silence.failed(StoreError::late(), start);
+        silence.failed(StoreError::outdated(), start, 7);
         assert_eq!(silence.retry_at().unwrap(), start + RETRY_PAUSE, "a try that he may have come too late for");
-        silence.failed(StoreError::late(), start);
+        silence.failed(StoreError::outdated(), start, 7);
         assert!(silence.retry_at().unwrap() >= start + Duration::from_secs(1));
     }
 }

@@ -103,9 +103,10 @@ impl Queues {
     }
 
     /// Lets nobody of this process send to a home, or to any scope of an upstream, for a while.
-    pub(crate) fn withhold(&self, whom: Key, wait: Duration, cause: Cause) {
+    pub(crate) fn pause(&self, whom: Key, wait: Duration, cause: Cause) {
+        let now = Instant::now();
         for queue in self.all(|queue| queue.belongs_to(whom)) {
-            queue.withhold(wait, cause);
+            queue.pause(wait, cause, now);
         }
     }
 

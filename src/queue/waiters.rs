@@ -4,62 +4,20 @@ mod matching;
 #[cfg(test)]
 mod tests;
 mod units;
+mod waiter;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use self::matching::Matching;
 use self::units::Units;
+pub(crate) use self::waiter::{Slot, Waiter, Wish};
+use self::waiter::{is_large, is_same};
 use crate::error::Error;
-use crate::ledger::Stamp;
-
-/// Others, who know the store's clock no better than to half of what may be late, may start early by up to twice this part of it.
-const EARLY: u32 = 8;
 
 /// Places that are kept although nobody is in them any more.
 const SPARE: usize = 64;
-
-/// A booked start time, as its process sees it.
-#[derive(Clone, Debug)]
-pub(crate) struct Slot {
-    /// What the store calls it.
-    pub(crate) stamp: Stamp,
-    /// When it starts on this process's clock.
-    pub(crate) start: Instant,
-    /// What it takes of each log.
-    pub(crate) costs: Arc<[u32]>,
-    /// By how much it may have started earlier, as the store's clock is not known yet.
-    pub(crate) excess: Duration,
-    /// The name that it was booked under.
-    pub(crate) sender: u64,
-}
-
-/// By when a caller wants its slot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// As soon as may be.
-    #[default]
-    Soon,
-    /// No slot after this is of use.
-    By(Instant),
-    /// No slot but one that has started when the store answers, or so soon after.
-    AtOnce { within: Duration },
-}
-
-/// A caller that waits.
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    /// Ascending in order of arrival.
-    pub(crate) ticket: u64,
-    pub(crate) costs: Arc<[u32]>,
-    pub(crate) joined: Instant,
-    pub(crate) wish: Wish,
-    pub(crate) tell: oneshot::Sender<Result<Slot, Error>>,
-}
 
 /// Callers in order of arrival, and slots in order of their starts.
 ///
@@ -87,6 +45,12 @@ impl Waiters {
 
     pub(crate) const fn len(&self) -> usize {
         self.waiting
+    }
+
+    /// How many slots are some caller's.
+    #[cfg(test)]
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
     }
 
     /// The first caller without a slot for whom none comes too late.
@@ -130,7 +94,7 @@ impl Waiters {
         self.large += is_large(&waiter.costs);
         self.units.add(waiter.ticket, waiter.units());
         let ticket = waiter.ticket;
-        if self.places.back().is_none_or(|(last, _)| *last < ticket) {
+        if self.is_behind_all(ticket) {
             self.places.push_back((ticket, Some(waiter)));
             return;
         }
@@ -246,20 +210,24 @@ impl Waiters {
         waiter
     }
 
-    /// Refuses callers without a slot, by their tickets in ascending order.
-    pub(crate) fn refuse(&mut self, refused: Vec<(u64, Error)>, now: Instant) {
+    /// Takes callers without a slot out, by their tickets in ascending order. Says who was there.
+    pub(crate) fn refuse(&mut self, refused: Vec<(u64, Error)>, now: Instant) -> Vec<(u64, Error)> {
         let mut refused = refused.into_iter().peekable();
         self.drop_hopeless(now, |waiter, _| {
             while refused.next_if(|(ticket, _)| *ticket < waiter.ticket).is_some() {}
             refused.next_if(|(ticket, _)| *ticket == waiter.ticket).map(|(_, error)| error)
-        });
+        })
     }
 
-    /// Takes every caller out that is hopeless at its place: `hopeless` sees the caller without a slot, and the units of
-    /// the first log that those before it want.
-    pub(crate) fn drop_hopeless(&mut self, now: Instant, mut hopeless: impl FnMut(&Waiter, u64) -> Option<Error>) {
+    /// Takes every caller out that is hopeless at its place, and says why: `hopeless` sees the caller without a slot, and the
+    /// units of the first log that those before it want.
+    pub(crate) fn drop_hopeless(
+        &mut self,
+        now: Instant,
+        mut hopeless: impl FnMut(&Waiter, u64) -> Option<Error>,
+    ) -> Vec<(u64, Error)> {
         if !self.has_unslotted() {
-            return;
+            return Vec::new();
         }
         let mut ahead = 0;
         let mut errors = Vec::new();
@@ -269,20 +237,24 @@ impl Waiters {
                 None => ahead += waiter.units(),
             }
         }
-        for (ticket, error) in errors {
-            let at = self.places.binary_search_by_key(&ticket, |(other, _)| *other);
-            if let Some(waiter) = at.ok().and_then(|at| self.remove(at)) {
-                // A caller that has gone needs no news.
-                let _ = waiter.tell.send(Err(error));
+        for (ticket, _) in &errors {
+            if let Ok(at) = self.places.binary_search_by_key(ticket, |(other, _)| *other) {
+                self.remove(at);
             }
         }
         self.tidy();
+        errors
     }
 
-    /// Takes everybody out, and every slot.
-    pub(crate) fn drain(&mut self) -> (impl Iterator<Item = Waiter> + use<>, VecDeque<Slot>) {
+    /// Takes everybody out, and every slot: with the tickets in their order.
+    pub(crate) fn drain(&mut self) -> (impl Iterator<Item = u64> + use<>, VecDeque<Slot>) {
         let Self { places, slots, .. } = std::mem::take(self);
-        (places.into_iter().filter_map(|(_, waiter)| waiter), slots)
+        (places.into_iter().filter_map(|(_, waiter)| waiter).map(|waiter| waiter.ticket), slots)
+    }
+
+    /// Whether nobody has a later ticket.
+    pub(crate) fn is_behind_all(&self, ticket: u64) -> bool {
+        self.places.back().is_none_or(|(last, _)| *last < ticket)
     }
 
     /// Whether any slot does for any caller, as is mostly so.
@@ -295,55 +267,4 @@ impl Waiters {
         let waiters = self.places.iter().filter_map(|(_, waiter)| waiter.as_ref());
         Matching::new(waiters, &self.slots, self.is_plain(), now)
     }
-}
-
-impl Waiter {
-    /// No slot after this is of use.
-    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
-        match self.wish {
-            Wish::Soon => None,
-            Wish::By(deadline) => Some(deadline),
-            Wish::AtOnce { within } => now.checked_add(within),
-        }
-    }
-
-    /// Whether a slot is in time for it.
-    fn is_served_by(&self, slot: &Slot, now: Instant) -> bool {
-        self.deadline(now).is_none_or(|deadline| slot.start <= deadline)
-    }
-
-    /// What it takes of the first log.
-    pub(crate) fn units(&self) -> u64 {
-        of_first(&self.costs)
-    }
-}
-
-impl Slot {
-    /// Whether it is too late to use the slot.
-    pub(crate) fn is_stale(&self, now: Instant, stale_after: Duration) -> bool {
-        self.late(now) > stale_after.saturating_sub(stale_after / EARLY)
-    }
-
-    /// How long after its start it is, at most.
-    pub(crate) fn late(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.start) + self.excess
-    }
-
-    pub(crate) fn units(&self) -> u64 {
-        of_first(&self.costs)
-    }
-}
-
-/// Whether two costs are the same; mostly they are one.
-fn is_same(one: &Arc<[u32]>, other: &Arc<[u32]>) -> bool {
-    Arc::ptr_eq(one, other) || one == other
-}
-
-fn is_large(costs: &[u32]) -> usize {
-    usize::from(*costs != [1])
-}
-
-/// What a call of these costs takes of the first log.
-fn of_first(costs: &[u32]) -> u64 {
-    u64::from(costs.first().copied().unwrap_or(0))
 }

@@ -99,7 +99,7 @@ async fn calls_of_any_cost_use_the_quota_up() {
         let calls = endless(processes, 32 / processes, any).await;
         let (mean, longest) = waits_of_large(&calls);
         assert!(used(&calls) >= least, "{} by {processes}", used(&calls));
-        assert!(mean < 12_000 && longest < 18_000, "large calls of {processes} waited for {mean}, up to {longest} ms");
+        assert!(mean < 12_000 && longest < 19_000, "large calls of {processes} waited for {mean}, up to {longest} ms");
     }
 }
 

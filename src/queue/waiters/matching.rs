@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Slot, Waiter, is_same};
+use super::waiter::{Slot, Waiter, is_same};
 
 /// The callers in their order, each with the slot that is its own: the earliest of its cost that is nobody's before it, where
 /// that is in time.

@@ -1,11 +1,13 @@
+use std::time::Duration;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::ledger::Stamp;
 
 fn waiter(ticket: u64, cost: u32) -> Waiter {
-    let (tell, _) = oneshot::channel();
-    Waiter { ticket, costs: [cost].into(), joined: Instant::now(), wish: Wish::Soon, tell }
+    Waiter { ticket, costs: [cost].into(), joined: Instant::now(), wish: Wish::Soon }
 }
 
 fn slot(epoch: Instant, ms: u64, cost: u32) -> Slot {
@@ -85,10 +87,11 @@ fn the_hopeless_are_told_and_do_not_count_for_those_behind() {
     let now = Instant::now();
     let mut waiters = waiters(&[1, 1, 1]);
     let mut seen = Vec::new();
-    waiters.drop_hopeless(now, |waiter, ahead| {
+    let gone = waiters.drop_hopeless(now, |waiter, ahead| {
         seen.push(ahead);
         (waiter.ticket == 1).then_some(Error::Closed)
     });
+    assert!(matches!(gone[..], [(1, Error::Closed)]), "{gone:?}");
     assert_eq!((seen, waiters.len()), (vec![0, 1, 1], 2));
 }
 
@@ -97,7 +100,8 @@ fn whoever_is_refused_but_has_a_slot_by_now_stays() {
     let now = Instant::now();
     let mut waiters = waiters(&[1, 1, 1]);
     waiters.give([slot(now, 10, 1)], now);
-    waiters.refuse(vec![(0, Error::Closed), (2, Error::Closed), (9, Error::Closed)], now);
+    let refused = waiters.refuse(vec![(0, Error::Closed), (2, Error::Closed), (9, Error::Closed)], now);
+    assert!(matches!(refused[..], [(2, _)]), "{refused:?}");
     assert_eq!(pairs(&waiters, now), [(0, Some(10)), (1, None)]);
 }
 

@@ -1,0 +1,219 @@
+//! A caller: it takes a place in queue, and waits there for its slot.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+use tokio::runtime::{Handle, Id};
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+
+use super::Queue;
+use super::driver::Driver;
+use super::events::Event;
+use super::places::Outcome;
+use super::state::{ByHand, Outbox};
+use super::waiters::{Slot, Waiter, Wish};
+use crate::error::Error;
+
+/// How long a caller waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Patience {
+    pub(crate) wish: Wish,
+    /// No answer after this is of use. `None`: as long as the store answers.
+    pub(crate) until: Option<Instant>,
+}
+
+/// A driver whose message a caller waits for itself, and when it looks again.
+type ByHandUntil = (Driver, Option<Instant>);
+
+impl Queue {
+    /// Waits for a slot that starts now, for a caller that comes at `joined`; and says when that is.
+    ///
+    /// Dropped while waiting, the caller's place goes to those behind it.
+    pub(crate) async fn slot(
+        self: &Arc<Self>,
+        costs: Arc<[u32]>,
+        patience: Patience,
+        joined: Instant,
+    ) -> Result<(Slot, Instant), Error> {
+        let Some(_member) = self.crowd.enter() else {
+            let upstream = Arc::clone(&self.settings.upstream);
+            return Err(Error::TooManyWaiting { upstream, max_waiting: self.crowd.most() });
+        };
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let waiter = Waiter { ticket, costs, joined, wish: patience.wish };
+        let mut caller = Caller { queue: self, ticket, waits: false };
+        let mut now = joined;
+        loop {
+            let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+            let by_hand = caller.join(waiter.clone(), waker, now);
+            let slot = caller.outcome(by_hand, patience.until).await?;
+            now = Instant::now();
+            if !slot.is_stale(now, self.settings.stale_after) {
+                return Ok((slot, now));
+            }
+            // It comes back with its ticket, and so to its place.
+            tracing::debug!(upstream = &*self.settings.upstream, "slot stale, asking again");
+            self.give_back(slot);
+        }
+    }
+
+    /// The driver that a caller left here when it was polled last, else what that caller was told meanwhile: nothing where a task
+    /// drives.
+    pub(super) fn pick_up(&self, ticket: u64, cx: &Context<'_>) -> Result<Driver, Option<Outcome>> {
+        let mut state = self.lock();
+        if let Poll::Ready(outcome) = state.places.poll(ticket, cx) {
+            let driver = state.duty.put_by_hand(ByHand::Nobody);
+            drop(state);
+            driver.into_iter().for_each(Driver::spawn);
+            return Err(Some(outcome));
+        }
+        let driver = state.duty.put_by_hand(ByHand::Polled { wanted: false });
+        if driver.is_none() {
+            state.duty.by_hand = ByHand::Nobody;
+        }
+        driver.ok_or(None)
+    }
+
+    /// What a caller is told. Where nobody drives any more, it has a task drive; a driver in another runtime is looked after.
+    fn poll_outcome(
+        self: &Arc<Self>,
+        ticket: u64,
+        here: Option<Id>,
+        cx: &Context<'_>,
+    ) -> (Poll<Outcome>, Option<Instant>) {
+        let mut state = self.lock();
+        let outcome = state.places.poll(ticket, cx);
+        if outcome.is_ready() {
+            return (outcome, None);
+        }
+        let overdue_at = state.duty.overdue_at(here);
+        let undriven = if state.duty.is_undriven() { state.take_duty(Instant::now()) } else { None };
+        drop(state);
+        if let Some(number) = undriven {
+            Driver::new(self, number).spawn();
+        }
+        (Poll::Pending, overdue_at)
+    }
+
+    /// A caller's time is up: takes what it was told in this very moment, else says why there was nothing.
+    fn give_up(self: &Arc<Self>, ticket: u64) -> Outcome {
+        self.happen(|_| Some(Event::TimeUp(ticket)));
+        self.lock().places.leave(ticket).unwrap_or(Err(Error::Closed))
+    }
+
+    /// Gives up on a driver that did not look when it had promised: its runtime stands still. Everybody looks, and one drives.
+    fn look_after(&self, overdue_at: Instant, here: Option<Id>) {
+        let (now, mut out) = (Instant::now(), Outbox::default());
+        let mut state = self.lock();
+        if state.duty.overdue_at(here).is_some_and(|at| at <= overdue_at) {
+            state.abandon(now, &self.process, &mut out);
+        }
+        drop(state);
+        out.wake_all();
+    }
+}
+
+/// A caller. Dropped, its place goes to those behind.
+struct Caller<'a> {
+    queue: &'a Arc<Queue>,
+    ticket: u64,
+    /// Until it has been told something.
+    waits: bool,
+}
+
+impl Caller<'_> {
+    /// Takes its place. Where nobody drives the queue and nobody else waits, its message is to be sent by hand.
+    fn join(&mut self, waiter: Waiter, waker: Waker, now: Instant) -> Option<ByHandUntil> {
+        let (queue, mut out) = (self.queue, Outbox::default());
+        let mut state = queue.lock();
+        self.waits = true;
+        state.places.take(self.ticket, waker);
+        state.handle(Event::Joined(waiter), now, &queue.process, &mut out);
+        let Some(number) = state.take_duty(now) else {
+            // Whoever drives by hand may be polled no more.
+            let (driver, nudge) = (state.duty.take_by_hand(), state.duty.hurry(out.wake));
+            drop(state);
+            queue.see_to(driver, nudge, &mut out);
+            return None;
+        };
+        let mut driver = Driver::new(queue, number);
+        state.turn(queue, now, &mut out);
+        let message = out.send.take();
+        let is_alone = message.is_some() && state.engine.waiters.len() == 1;
+        let former = is_alone.then(|| state.duty.put_by_hand(ByHand::Polled { wanted: false })).flatten();
+        drop(state);
+        drop(former);
+        if let Some(message) = message {
+            driver.send(message);
+        }
+        out.wake_all();
+        if out.idle {
+            queue.idled.notify_waiters();
+        }
+        if is_alone {
+            return Some((driver, out.wake));
+        }
+        driver.spawn();
+        None
+    }
+
+    /// What the caller is told in the end.
+    ///
+    /// Whoever finds the queue undriven sends its first message, and takes the answer, itself, so that a caller alone pays for no
+    /// other task.
+    async fn outcome(&mut self, by_hand: Option<ByHandUntil>, until: Option<Instant>) -> Outcome {
+        let ticket = self.ticket;
+        let outcome = async {
+            if let Some((driver, wake)) = by_hand
+                && let Some(outcome) = driver.by_hand(ticket, wake).await
+            {
+                return outcome;
+            }
+            self.wait().await
+        };
+        let outcome = match until {
+            None => outcome.await,
+            Some(until) => timeout_at(until, outcome).await.unwrap_or_else(|_| self.queue.give_up(ticket)),
+        };
+        self.waits = false;
+        outcome
+    }
+
+    async fn wait(&self) -> Outcome {
+        // Where the driver is polled in this runtime it is as good as this caller itself.
+        let mut watch: Option<Pin<Box<Sleep>>> = None;
+        poll_fn(|cx| {
+            loop {
+                let here = Handle::try_current().ok().map(|runtime| runtime.id());
+                let overdue_at = match self.queue.poll_outcome(self.ticket, here, cx) {
+                    (Poll::Pending, Some(overdue_at)) => overdue_at,
+                    (outcome, _) => return outcome,
+                };
+                let watch = watch.get_or_insert_with(|| Box::pin(sleep_until(overdue_at)));
+                if watch.deadline() != overdue_at {
+                    watch.as_mut().reset(overdue_at);
+                }
+                if watch.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                self.queue.look_after(overdue_at, here);
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        if self.waits {
+            self.queue.happen(|state| match state.places.leave(self.ticket) {
+                Some(Ok(slot)) => Some(Event::Returned(slot)),
+                Some(Err(_)) => None,
+                None => Some(Event::Left(self.ticket)),
+            });
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What happens to a queue, and what is to be done about it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::in_flight::{Answered, Message};
+use super::table::Key;
+use super::waiters::{Slot, Waiter};
+use crate::error::Error;
+use crate::ledger::{Cause, Log};
+
+/// What never changes about a queue.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) upstream: Arc<str>,
+    pub(super) key: Key,
+    /// The stream of its messages.
+    pub(super) stream: Arc<str>,
+    /// What everybody in it needs a slot in.
+    pub(super) logs: Arc<[Log]>,
+    /// How much later than its start a slot may be used.
+    pub(super) stale_after: Duration,
+    /// How far ahead slots are booked, where answers are quick.
+    pub(super) horizon: Duration,
+}
+
+/// Something that has happened.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A caller comes, or comes back with its ticket.
+    Joined(Waiter),
+    /// A caller goes.
+    Left(u64),
+    /// A caller has no more time.
+    TimeUp(u64),
+    /// A caller does not want its slot.
+    Returned(Slot),
+    /// Nobody sends before then.
+    Paused(Instant, Cause),
+    /// The store has answered the message under way.
+    Answered(Answered),
+    /// Nobody waits for the answer any more: the message is not under way.
+    Lost,
+    /// This is what the process is called from now on.
+    Renamed(u64),
+    /// Nobody is served any more.
+    Closed,
+}
+
+/// Something to be done.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// Tell a caller, who is in the queue no more.
+    Tell(u64, Result<Slot, Error>),
+    /// Send a message, and say when it is answered. There is one at a time.
+    Send(Arc<Message>),
+    /// Take a turn then, at the latest.
+    Wake(Instant),
+    /// Take another name: somebody else has this one.
+    Rename(u64),
+    /// Nothing, until something happens.
+    Idle,
+}
+
+pub(super) type Effects = Vec<Effect>;
+
+/// Tells callers why they get no slot.
+pub(super) fn tell(effects: &mut Effects, refused: impl IntoIterator<Item = (u64, Error)>) {
+    effects.extend(refused.into_iter().map(|(ticket, error)| Effect::Tell(ticket, Err(error))));
+}

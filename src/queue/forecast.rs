@@ -1,0 +1,137 @@
+//! When callers may go, as far as the last answer tells; and when it is worth asking again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::engine::Engine;
+use super::events::{Effects, Settings, tell};
+use super::log_time::Outlook;
+use super::pacing::Rest;
+use crate::error::Error;
+use crate::ledger::{Grant, Term};
+
+impl Settings {
+    /// The terms of the first log, whose units places in queue are counted in.
+    fn terms(&self) -> impl Iterator<Item = &Term> {
+        self.logs.iter().take(1).flat_map(|log| log.terms.iter())
+    }
+
+    /// How far ahead slots are booked: further where every answer takes long, else slots would run out meanwhile.
+    pub(super) fn horizon(&self, outlook: &Outlook) -> Duration {
+        self.horizon.max(outlook.round_trip * 5 / 4)
+    }
+
+    /// Bounds of the store's clock no wider than this place slots well enough.
+    pub(super) fn fine(&self) -> Duration {
+        self.stale_after / 2
+    }
+
+    /// What decides how long a queue rests whose first caller may start `next` from now at the earliest, while the callers of so
+    /// many other processes wait.
+    fn rest(&self, next: Duration, contenders: u32, outlook: &Outlook) -> Rest {
+        let interval_of = |term: &Term| micros(1, term.span) / term.quota.max(1);
+        let narrowest = self.terms().min_by_key(|term| term.span);
+        let interval = narrowest.map(interval_of).unwrap_or_default();
+        // A share is counted at the rate of the slowest term. Where a narrow span lets go out more for a while, it is asked for more often.
+        let is_faster = self.terms().any(|term| interval_of(term) > interval * 10 / 9);
+        let span = narrowest.filter(|_| is_faster).map_or(Duration::MAX, |term| micros(1, term.span));
+        // Of slots that come one by one none may pass while everybody rests.
+        let turns = if interval < self.horizon { contenders.saturating_add(1) } else { 0 };
+        let turn = interval.saturating_mul(turns);
+        let answer = outlook.round_trip.max(outlook.ahead + outlook.round_trip / 2);
+        Rest { next, horizon: self.horizon(outlook), span, turn, answer }
+    }
+}
+
+impl Engine {
+    /// How long until this queue asks again for a caller that may start `next` from now at the earliest.
+    pub(super) fn rest(&mut self, next: Duration, grant: &Grant, outlook: &Outlook) -> Duration {
+        let rest = self.settings.rest(next, grant.contenders, outlook);
+        Rest { horizon: rest.horizon.min(grant.within), ..rest }.length(self.random.f64())
+    }
+
+    /// How long until this queue asks again that has just got so many units, while the callers of so many other processes wait.
+    pub(super) fn rest_after(&mut self, units: u64, contenders: u32, outlook: &Outlook) -> Duration {
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        self.settings.rest(Duration::ZERO, contenders, outlook).after(units, self.random.f64())
+    }
+
+    /// Refuses every caller for whom even the earliest possible slot is too late.
+    pub(super) fn refuse_late(&mut self, now: Instant, effects: &mut Effects) {
+        if !self.waiters.has_hurried() {
+            return;
+        }
+        let (settings, next_slot, ask_at) = (&self.settings, self.next_slot, self.ask_at);
+        let late = self.waiters.drop_hopeless(now, |waiter, ahead| {
+            let deadline = waiter.deadline(now)?;
+            check_time(settings, next_slot, ask_at, deadline, ahead, now).err()
+        });
+        tell(effects, late);
+    }
+
+    /// Whether a caller behind `ahead` units may still be served by its deadline, or when it could be.
+    pub(super) fn check_time(&self, deadline: Instant, ahead: u64, now: Instant) -> Result<(), Error> {
+        check_time(&self.settings, self.next_slot, self.ask_at, deadline, ahead, now)
+    }
+
+    /// Why a caller whose time is up has got nothing.
+    pub(super) fn why_nothing(&self, ticket: u64, now: Instant) -> Error {
+        let ahead = self.waiters.units_before(ticket);
+        match &self.silence {
+            Some(silence) if silence.has_failed() || self.next_slot.is_none() => {
+                Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source: silence.error() }
+            }
+            _ => self.throttled(expected(&self.settings, self.next_slot, self.ask_at, ahead, now)),
+        }
+    }
+
+    pub(super) fn throttled(&self, retry_after: Duration) -> Error {
+        throttled(&self.settings, retry_after)
+    }
+}
+
+fn throttled(settings: &Settings, retry_after: Duration) -> Error {
+    Error::Throttled { upstream: Arc::clone(&settings.upstream), retry_after }
+}
+
+fn check_time(
+    settings: &Settings,
+    next_slot: Option<Instant>,
+    ask_at: Option<Instant>,
+    deadline: Instant,
+    ahead: u64,
+    now: Instant,
+) -> Result<(), Error> {
+    let Some(next_slot_at) = next_slot else {
+        return Ok(());
+    };
+    // Every whole quota ahead takes at least one more span.
+    let behind =
+        settings.terms().map(|term| micros(ahead / u64::from(term.quota), term.span)).max().unwrap_or_default();
+    let earliest = (next_slot_at + behind).max(ask_at.unwrap_or(now));
+    if earliest <= deadline {
+        Ok(())
+    } else {
+        Err(throttled(settings, expected(settings, next_slot, ask_at, ahead, now)))
+    }
+}
+
+/// How long until a caller behind `ahead` units can be expected to go: each has its own time, at the rate of the limits.
+fn expected(
+    settings: &Settings,
+    next_slot: Option<Instant>,
+    ask_at: Option<Instant>,
+    ahead: u64,
+    now: Instant,
+) -> Duration {
+    let at_rate = |term: &Term| micros(ahead, term.span) / term.quota;
+    let behind = settings.terms().map(at_rate).max().unwrap_or_default();
+    let next = next_slot.unwrap_or(now).max(ask_at.unwrap_or(now));
+    next.saturating_duration_since(now) + behind
+}
+
+fn micros(times: u64, span: i64) -> Duration {
+    Duration::from_micros(span.unsigned_abs().saturating_mul(times))
+}

@@ -1,0 +1,206 @@
+//! What a queue makes of the store's answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Message, Reply};
+use crate::error::{Error, StoreError};
+use crate::ledger::{Answer, Ask, Grant, Stamp, Verdict};
+use crate::queue::bounds::{Exchange, Placing};
+use crate::queue::engine::Engine;
+use crate::queue::events::{Effect, Effects, Settings, tell};
+use crate::queue::log_time::{LogTime, Outlook};
+use crate::queue::resend::Silence;
+use crate::queue::waiters::{Slot, Waiter, Wish};
+
+/// How long a queue rests that cannot use what it was granted: asked for again at once it would be granted again.
+const UNUSED_PAUSE: Duration = Duration::from_millis(5);
+
+/// For how long after a leap of the store's clock slots may stand far ahead that others have not handed back yet.
+const LEAP_MEMORY: Duration = Duration::from_secs(2);
+
+/// An answer, and what the process knows by it.
+#[derive(Debug)]
+pub(in crate::queue) struct Answered {
+    reply: Reply,
+    /// Where its stamps lie. `None`: the store's clock has leapt ahead.
+    placing: Option<Placing>,
+    outlook: Outlook,
+}
+
+impl Answered {
+    /// The answer of an exchange.
+    pub(in crate::queue) fn new(reply: Reply, exchange: Exchange, time: &LogTime, settings: &Settings) -> Self {
+        let stamp = reply.as_ref().ok().map(|grant| grant.now);
+        let placing = stamp.and_then(|stamp| time.exchanged(exchange, stamp, settings.fine()));
+        Self { reply, placing, outlook: time.outlook(settings.stale_after, exchange.arrived) }
+    }
+}
+
+/// When an answer came, and how it is to be read.
+#[derive(Clone, Copy, Debug)]
+struct View {
+    placing: Placing,
+    outlook: Outlook,
+    now: Instant,
+}
+
+impl Engine {
+    /// Takes the store's answer to the message under way.
+    pub(in crate::queue) fn receive(&mut self, answered: Answered, now: Instant, effects: &mut Effects) {
+        self.under_way = false;
+        // None where it came so late that it is of no use any more.
+        let Some(message) = self.unanswered.take() else { return };
+        let grant = match answered.reply {
+            Err(error) if !error.wants_another_name() => {
+                self.unanswered = Some(message);
+                self.fail(error, now, effects);
+                return;
+            }
+            Err(_) => {
+                (self.silence, self.previous) = (None, 0);
+                effects.extend((message.sender() == self.sender).then_some(Effect::Rename(self.sender)));
+                return;
+            }
+            Ok(grant) => grant,
+        };
+        self.silence = None;
+        // What was booked under another name is nobody's.
+        if message.sender() != self.sender {
+            return;
+        }
+        self.previous = if grant.remembered { message.said.id.number } else { 0 };
+        self.counted.clone_from(&grant.counted);
+        let Some(ask) = message.ask() else { return };
+        match answered.placing {
+            _ if ask.runs.is_empty() => {
+                // There is room now that the last answer knew nothing of.
+                (self.on_record, self.ask_at, self.next_slot) = (false, None, None);
+                if std::mem::take(&mut self.pause_unknown) {
+                    self.wait_out_pause(now, effects);
+                }
+            }
+            Some(placing) => {
+                let view = View { placing, outlook: answered.outlook, now };
+                self.granted(&grant, &message, ask, &view, effects);
+                self.hand_out(now, effects);
+            }
+            None => self.leapt(&grant, message.sender(), ask, now),
+        }
+    }
+
+    /// The message was not answered: it is sent again.
+    fn fail(&mut self, error: StoreError, now: Instant, effects: &mut Effects) {
+        let source = error.clone();
+        let seed = self.random.u64(..);
+        self.silence.get_or_insert_with(|| Silence::new(now)).failed(error, now, seed);
+        // Who wants a slot now or never does not wait for another try.
+        let unavailable = Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source };
+        let at_once = |waiter: &Waiter| matches!(waiter.wish, Wish::AtOnce { .. });
+        tell(effects, self.waiters.drop_hopeless(now, |waiter, _| at_once(waiter).then(|| unavailable.clone())));
+    }
+
+    fn granted(&mut self, grant: &Grant, message: &Message, ask: &Ask, view: &View, effects: &mut Effects) {
+        let (sender, tickets) = (message.sender(), &message.tickets);
+        let View { placing, outlook, now } = *view;
+        let from_now = |stamp| placing.place(stamp).saturating_duration_since(now);
+        let (mut slots, mut refused) = (Vec::new(), Vec::new());
+        for (&ticket, (costs, answer)) in tickets.iter().zip(answers(ask, grant)) {
+            if answer.verdict == Verdict::Granted {
+                let (stamp, costs) = (answer.start, Arc::clone(costs));
+                slots.push(Slot { stamp, start: placing.place(stamp), costs, excess: placing.excess, sender });
+            } else if answer.verdict == Verdict::Refused {
+                refused.push((ticket, from_now(answer.start)));
+            }
+        }
+        if let Some((until, cause)) = grant.paused {
+            self.pause(now + from_now(until), cause, now, effects);
+        }
+        // Paused in this process, and the store does not know yet.
+        let early: Vec<_> = slots.extract_if(.., |slot| self.is_before_end_of_pause(slot, now)).collect();
+        let pause_unknown = !early.is_empty();
+        self.surplus.extend(early);
+        let units = slots.iter().map(Slot::units).sum();
+        let unwanted = if self.closed { slots } else { self.waiters.give(slots, now) };
+        // What is too late for those it was meant for would be granted again at once.
+        self.silent_until = (!unwanted.is_empty()).then(|| now + UNUSED_PAUSE);
+        self.surplus.extend(unwanted);
+        if !refused.is_empty() {
+            // What is free now and yet refused was left for other processes: they come first.
+            let turn = self.rest(Duration::ZERO, grant, &outlook);
+            let when = |retry_after: Duration| if retry_after.is_zero() { turn } else { retry_after };
+            let refused = refused.into_iter().map(|(ticket, at)| (ticket, self.throttled(when(at)))).collect();
+            tell(effects, self.waiters.refuse(refused, now));
+        }
+        if !self.waiters.is_empty() {
+            let until = grant.next.max(grant.answers.last().map_or(grant.now, |answer| answer.start));
+            let wait = from_now(until);
+            tracing::debug!(upstream = &*self.settings.upstream, callers = self.waiters.len(), ?wait, "waiting");
+        }
+        let waits = grant.answered(ask.callers()) < ask.callers();
+        self.on_record = waits || grant.counted.iter().any(|counted| *counted != Stamp::NEVER);
+        // Whoever was just served is probably back before long.
+        self.leave_at = (!waits).then(|| now + self.settings.horizon);
+        let before_waiting = grant.answers(ask.callers()).take_while(|answer| answer.verdict != Verdict::Waits);
+        let before_waiting: u32 = before_waiting.map(|answer| answer.callers).sum();
+        self.put_off = tickets.get(before_waiting as usize).copied();
+        (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
+        if grant.contenders > 0 && units > 0 {
+            self.rest_until = Some(now + self.rest_after(units, grant.contenders, &outlook));
+            self.ask_at = self.rest_until;
+        }
+        if waits {
+            let next = from_now(grant.next);
+            self.next_slot = Some(now + next);
+            // What others booked before they knew that the clock had leapt is handed back before long.
+            let leapt = self.leapt_at.is_some_and(|at| now < at + LEAP_MEMORY);
+            let next = if leapt { next.min(self.settings.horizon) } else { next };
+            self.ask_at = Some(now + self.rest(next, grant, &outlook));
+            self.refuse_late(now, effects);
+        }
+        self.pause_unknown = pause_unknown;
+        if pause_unknown {
+            self.wait_out_pause(now, effects);
+        }
+    }
+
+    /// The store's clock has leapt ahead: what it granted by that goes back, and the next ask tells it.
+    fn leapt(&mut self, grant: &Grant, sender: u64, ask: &Ask, now: Instant) {
+        tracing::debug!(upstream = &*self.settings.upstream, "store clock leapt ahead");
+        for (costs, answer) in answers(ask, grant).filter(|(_, answer)| answer.verdict == Verdict::Granted) {
+            let (stamp, costs) = (answer.start, Arc::clone(costs));
+            self.surplus.push(Slot { stamp, start: now, costs, excess: Duration::ZERO, sender });
+        }
+        (self.on_record, self.leave_at) = (!ask.runs.is_empty(), None);
+        (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
+        self.silent_until = Some(now + UNUSED_PAUSE);
+        self.leapt_at = Some(now);
+    }
+
+    /// The store does not know of the pause: there is nothing to ask for before its end.
+    fn wait_out_pause(&mut self, now: Instant, effects: &mut Effects) {
+        let Some((until, _)) = self.paused.filter(|(until, _)| *until > now) else { return };
+        self.next_slot = self.next_slot.max(Some(until));
+        self.ask_at = self.ask_at.max(Some(until));
+        self.refuse_late(now, effects);
+    }
+}
+
+/// The callers of an ask that have an answer, with what each takes of each log, in their order.
+fn answers<'a>(ask: &'a Ask, grant: &'a Grant) -> impl Iterator<Item = (&'a Arc<[u32]>, Answer)> {
+    let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.charges, run.callers as usize));
+    let answers = grant.answers(ask.callers()).flat_map(|answer| std::iter::repeat_n(answer, answer.callers as usize));
+    costs.zip(answers)
+}
+
+#[cfg(test)]
+impl Answered {
+    /// How many callers got a slot.
+    pub(in crate::queue) fn granted(&self) -> usize {
+        let granted = self.reply.iter().flat_map(|grant| grant.answers(self.callers));
+        let granted = granted.filter(|answer| answer.verdict == Verdict::Granted);
+        granted.map(|answer| answer.callers as usize).sum()
+    }
+}

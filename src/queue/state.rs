@@ -1,0 +1,219 @@
+//! Everything that changes about a queue, under one lock: its engine, the callers that wait, and who drives.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use tokio::runtime::{Handle, Id};
+use tokio::time::Instant;
+
+use super::Queue;
+use super::driver::Driver;
+use super::engine::Engine;
+use super::events::{Effect, Effects, Event};
+use super::in_flight::{Header, Message};
+use super::places::Places;
+use super::process::Process;
+use super::resend::PATIENCE;
+
+pub(super) struct State {
+    pub(super) engine: Engine,
+    pub(super) places: Places,
+    pub(super) duty: Duty,
+}
+
+/// The duty to drive a queue, which one driver has at most.
+#[derive(Default)]
+pub(super) struct Duty {
+    driven: bool,
+    /// Which driver drives: one that was given up on, and comes back, finds another number here.
+    number: u64,
+    /// When the driver promised to look again.
+    look_by: Option<Instant>,
+    /// Where it is polled.
+    runtime: Option<Id>,
+    pub(super) by_hand: ByHand,
+}
+
+/// Who drives in a caller's own task, while the message is under way.
+#[derive(Default)]
+pub(super) enum ByHand {
+    #[default]
+    Nobody,
+    /// Left here by its caller between two polls: whoever comes may have a task drive on, as that caller may be polled no more.
+    Parked(Driver),
+    /// Its caller polls it at present, without the lock; and whether a task is to drive on after that.
+    Polled { wanted: bool },
+}
+
+/// What is left to do once the lock is free.
+#[derive(Default)]
+pub(super) struct Outbox {
+    effects: Effects,
+    /// Whom to wake.
+    pub(super) wakers: Vec<Waker>,
+    /// What to send.
+    pub(super) send: Option<Arc<Message>>,
+    /// When the driver looks again.
+    pub(super) wake: Option<Instant>,
+    /// There is nothing left to do: nobody drives any more.
+    pub(super) idle: bool,
+    /// A driver whose duty has ended.
+    former: Option<Driver>,
+}
+
+impl Outbox {
+    /// Wakes whoever has been told something.
+    pub(super) fn wake_all(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+        self.former = None;
+    }
+}
+
+impl State {
+    pub(super) fn new(engine: Engine) -> Self {
+        Self { engine, places: Places::default(), duty: Duty::default() }
+    }
+
+    /// Takes in what has happened.
+    pub(super) fn handle(&mut self, event: Event, now: Instant, process: &Process, out: &mut Outbox) {
+        self.follow_name(process, now, out);
+        self.engine.handle(event, now, &mut out.effects);
+        self.carry_out(process, now, out);
+    }
+
+    /// Does what is to be done now.
+    pub(super) fn turn(&mut self, queue: &Queue, now: Instant, out: &mut Outbox) {
+        let header = || Header {
+            number: queue.process.next_number(),
+            outlook: queue.time.outlook(queue.settings.stale_after, now),
+        };
+        self.follow_name(&queue.process, now, out);
+        (out.wake, out.idle) = (None, false);
+        self.engine.turn(now, header, &mut out.effects);
+        self.carry_out(&queue.process, now, out);
+        // Woken by then, the driver shows that it is there however long the store takes.
+        let answered_by = self.engine.under_way.then(|| now + PATIENCE);
+        out.wake = out.wake.into_iter().chain(answered_by).min();
+        (self.duty.driven, self.duty.look_by) = (!out.idle, out.wake);
+    }
+
+    /// Tells the engine what the process is called by now.
+    fn follow_name(&mut self, process: &Process, now: Instant, out: &mut Outbox) {
+        let name = process.id();
+        if name != self.engine.sender {
+            self.engine.handle(Event::Renamed(name), now, &mut out.effects);
+        }
+    }
+
+    fn carry_out(&mut self, process: &Process, now: Instant, out: &mut Outbox) {
+        for effect in out.effects.drain(..) {
+            match effect {
+                Effect::Tell(ticket, outcome) => out.wakers.extend(self.places.tell(ticket, outcome)),
+                Effect::Send(message) => out.send = Some(message),
+                Effect::Wake(at) => out.wake = Some(out.wake.map_or(at, |wake| wake.min(at))),
+                Effect::Rename(sender) => process.rename(sender),
+                Effect::Idle => out.idle = true,
+            }
+        }
+        self.follow_name(process, now, out);
+    }
+
+    /// Whether nobody is here, nothing is paused, and the store knows of nobody.
+    pub(super) fn is_quiet(&self, now: Instant) -> bool {
+        !self.duty.driven && self.engine.is_quiet(now)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        !self.duty.driven && !self.engine.has_work()
+    }
+
+    /// Takes the duty to drive where there is work and nobody has it yet; with the number of the driver.
+    pub(super) fn take_duty(&mut self, now: Instant) -> Option<u64> {
+        let must = !self.duty.driven && self.engine.has_work();
+        if must {
+            let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
+            (self.duty.driven, self.duty.look_by, self.duty.runtime) = (true, Some(now), runtime);
+        }
+        must.then_some(self.duty.number)
+    }
+
+    /// Ends the duty to drive where there is no work.
+    pub(super) fn stop_if_idle(&mut self) -> bool {
+        self.duty.driven = self.engine.has_work();
+        !self.duty.driven
+    }
+
+    /// Nobody drives any more: everybody who waits looks, and one of them drives.
+    pub(super) fn abandon(&mut self, now: Instant, process: &Process, out: &mut Outbox) {
+        (self.duty.driven, self.duty.look_by) = (false, None);
+        self.duty.number += 1;
+        out.former = self.duty.put_by_hand(ByHand::Nobody);
+        self.handle(Event::Lost, now, process, out);
+        out.wakers.extend(self.places.everybody());
+    }
+
+    /// Keeps a driver for its caller until that is polled again. Where a task is to drive on, gives it back.
+    pub(super) fn park(&mut self, driver: Driver, out: &mut Outbox) -> Option<Driver> {
+        if !matches!(self.duty.by_hand, ByHand::Polled { wanted: false }) {
+            self.duty.by_hand = ByHand::Nobody;
+            return Some(driver);
+        }
+        out.former = self.duty.put_by_hand(ByHand::Parked(driver));
+        None
+    }
+}
+
+impl Duty {
+    /// Whether this is the driver that drives.
+    pub(super) const fn is_driven_by(&self, driver: u64) -> bool {
+        self.driven && self.number == driver
+    }
+
+    pub(super) const fn is_undriven(&self) -> bool {
+        !self.driven
+    }
+
+    /// Whoever drives is polled in this runtime.
+    pub(super) const fn is_polled_in(&mut self, runtime: Option<Id>) {
+        self.runtime = runtime;
+    }
+
+    /// Whether the driver promised to look only later than this.
+    pub(super) fn is_too_late(&self, wake: Option<Instant>) -> bool {
+        wake.is_some_and(|wake| self.look_by.is_none_or(|at| wake < at))
+    }
+
+    /// Has the driver promise to look by then. Says whether that is news to it.
+    pub(super) fn hurry(&mut self, wake: Option<Instant>) -> bool {
+        let is_news = self.is_too_late(wake);
+        if is_news {
+            self.look_by = wake;
+        }
+        is_news
+    }
+
+    /// When a caller that is polled in another runtime looks after the driver: well after it promised to look itself.
+    pub(super) fn overdue_at(&self, here: Option<Id>) -> Option<Instant> {
+        self.look_by.filter(|_| self.driven && (here.is_none() || self.runtime != here)).map(|at| at + PATIENCE)
+    }
+
+    /// The driver that was parked by hand; one that is polled at present is to go on in a task.
+    pub(super) fn take_by_hand(&mut self) -> Option<Driver> {
+        match std::mem::take(&mut self.by_hand) {
+            ByHand::Parked(driver) => Some(driver),
+            ByHand::Polled { .. } => {
+                self.by_hand = ByHand::Polled { wanted: true };
+                None
+            }
+            ByHand::Nobody => None,
+        }
+    }
+
+    /// Gives back a driver that was parked before, to be dropped without the lock.
+    pub(super) fn put_by_hand(&mut self, by_hand: ByHand) -> Option<Driver> {
+        match std::mem::replace(&mut self.by_hand, by_hand) {
+            ByHand::Parked(driver) => Some(driver),
+            _ => None,
+        }
+    }
+}

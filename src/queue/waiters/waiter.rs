@@ -1,0 +1,99 @@
+//! A caller that waits, and a slot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::ledger::Stamp;
+
+/// Others, who know the store's clock no better than to half of what may be late, may start early by up to twice this part of it.
+const EARLY: u32 = 8;
+
+/// A booked start time, as its process sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    /// What the store calls it.
+    pub(crate) stamp: Stamp,
+    /// When it starts on this process's clock.
+    pub(crate) start: Instant,
+    /// What it takes of each log.
+    pub(crate) costs: Arc<[u32]>,
+    /// By how much it may have started earlier, as the store's clock is not known yet.
+    pub(crate) excess: Duration,
+    /// The name that it was booked under.
+    pub(crate) sender: u64,
+}
+
+/// By when a caller wants its slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// As soon as may be.
+    #[default]
+    Soon,
+    /// No slot after this is of use.
+    By(Instant),
+    /// No slot but one that has started when the store answers, or so soon after.
+    AtOnce { within: Duration },
+}
+
+/// A caller that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiter {
+    /// Ascending in order of arrival.
+    pub(crate) ticket: u64,
+    pub(crate) costs: Arc<[u32]>,
+    pub(crate) joined: Instant,
+    pub(crate) wish: Wish,
+}
+
+impl Waiter {
+    /// No slot after this is of use.
+    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
+        match self.wish {
+            Wish::Soon => None,
+            Wish::By(deadline) => Some(deadline),
+            Wish::AtOnce { within } => now.checked_add(within),
+        }
+    }
+
+    /// Whether a slot is in time for it.
+    pub(super) fn is_served_by(&self, slot: &Slot, now: Instant) -> bool {
+        self.deadline(now).is_none_or(|deadline| slot.start <= deadline)
+    }
+
+    /// What it takes of the first log.
+    pub(crate) fn units(&self) -> u64 {
+        of_first(&self.costs)
+    }
+}
+
+impl Slot {
+    /// Whether it is too late to use the slot.
+    pub(crate) fn is_stale(&self, now: Instant, stale_after: Duration) -> bool {
+        self.late(now) > stale_after.saturating_sub(stale_after / EARLY)
+    }
+
+    /// How long after its start it is, at most.
+    pub(crate) fn late(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.start) + self.excess
+    }
+
+    pub(crate) fn units(&self) -> u64 {
+        of_first(&self.costs)
+    }
+}
+
+/// Whether two costs are the same; mostly they are one.
+pub(super) fn is_same(one: &Arc<[u32]>, other: &Arc<[u32]>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
+}
+
+pub(super) fn is_large(costs: &[u32]) -> usize {
+    usize::from(*costs != [1])
+}
+
+/// What a call of these costs takes of the first log.
+fn of_first(costs: &[u32]) -> u64 {
+    u64::from(costs.first().copied().unwrap_or(0))
+}
