@@ -63,12 +63,8 @@ do
     end
     if a[1] > 0 then
       lapse = max(lapse, clock + min(retention + a[5], MAX_MEMORY))
-      local remembered = struct.pack('<i8i8i8i8', a[1], lapse, 3, clock)
-      if ticks then
-        call('PSETEX', KEYS[1], format('%d', ceil((lapse - clock) / 1000)), remembered)
-      else
-        call('SET', KEYS[1], remembered)
-      end
+      local ms = ticks and ceil((lapse - clock) / 1000) or LONGEST
+      call('PSETEX', KEYS[1], format('%d', ms), struct.pack('<i8i8i8i8', a[1], lapse, 3, clock))
     end
     local elapsed = clock - a[3]
     if elapsed < 1099511627776 then return elapsed * 4096 + a[1] % 4096 end

@@ -1,8 +1,9 @@
 -- In front of every script: what each of them reads first. Times are integer microseconds of log time.
 local call, format, max, min, floor, ceil = redis.call, string.format, math.max, math.min, math.floor, math.ceil
 local SECOND, PIECE, MAX_MEMORY, MAX_SILENCE, MAX_DEPTH, TRIM_SLACK = 1000000, 1000, 60000000, 30000000, 10000, 64
--- In ms: by how much the server's clock may leap ahead and no log is lost. Each is kept for so much longer.
-local LEAP = 11000
+-- In ms: by how much the server's clock may leap ahead and no log is lost: each is kept for so much longer; and what is longer than
+-- any log counts.
+local LEAP, LONGEST = 11000, 2764800000
 
 -- The arguments: integers of 8 bytes, in pieces that fit the stack.
 local a, size = {}, #ARGV[1] / 8
@@ -17,7 +18,7 @@ else
 end
 a[size + 1] = nil -- where the next would be
 
--- The server's clock, or the one that a test supplies; under that no key expires. No entry of a log is older than `oldest`.
+-- The server's clock, or the one that a test supplies; under that keys are kept long. No entry of a log is older than `oldest`.
 local clock, ticks, oldest = tonumber(ARGV[2]), not ARGV[2], -9e15
 if ticks then
   local time = call('TIME')

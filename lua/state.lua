@@ -8,8 +8,6 @@
 --   outside     for each step: log, span, units that others have used, when they count no more
 --   correction  by how much log time differs from the server's clock; of the whole upstream only
 
--- For how long, in ms, a correction is kept: longer than any log.
-local MAX_CORRECTED = 2764800000
 -- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR.
 local RESUMED, FAR = 10, 1e15
 
@@ -56,12 +54,9 @@ local function save(state, now)
     return
   end
   local packed = cmsgpack.pack({ contenders, claims, reach, pause, guard, outside, state.correction })
-  if not ticks then
-    call('SET', state.key, packed)
-  else
-    local ms = ceil((lapse - now) / 1000) + LEAP
-    call('PSETEX', state.key, format('%d', state.correction == 0 and ms or max(ms, MAX_CORRECTED)), packed)
-  end
+  local ms = ceil((lapse - now) / 1000) + LEAP
+  if not ticks or state.correction ~= 0 then ms = max(ms, LONGEST) end
+  call('PSETEX', state.key, format('%d', ms), packed)
 end
 
 -- Log time: the server's clock, corrected so that it never runs backwards. A message says the newest log time that its sender knows: no
@@ -82,10 +77,9 @@ local function reply(body) return struct.pack('<i8i8', a[1], now) .. body end
 local lapse = now
 local function remember(memory, body)
   lapse = max(lapse, now + min(memory, MAX_MEMORY))
-  if a[1] > 0 and ticks then
-    call('PSETEX', KEYS[1], format('%d', max(ceil((lapse - now) / 1000), 1)), struct.pack('<i8i8', a[1], lapse) .. body)
-  elseif a[1] > 0 then
-    call('SET', KEYS[1], struct.pack('<i8i8', a[1], lapse) .. body)
+  if a[1] > 0 then
+    local ms = ticks and max(ceil((lapse - now) / 1000), 1) or LONGEST
+    call('PSETEX', KEYS[1], format('%d', ms), struct.pack('<i8i8', a[1], lapse) .. body)
   end
   return reply(body)
 end

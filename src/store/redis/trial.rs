@@ -16,7 +16,7 @@ use crate::ledger::Stamp;
 use crate::ledger::Term;
 use crate::ledger::{Ask, Body, Log, Message, MessageId, Pause, Report, Run, ScopeId, Slots};
 
-/// Fills a log so far that it is trimmed for whoever counts one entry: more than the slack of a log.
+/// Fills a log so far that it is trimmed for whoever counts a few entries: more than the slack of a log.
 const MANY: u32 = 66;
 /// Everything that is left behind expires a little later.
 const SECOND: i64 = 1_000_000;
@@ -119,8 +119,9 @@ impl<'a> Trial<'a> {
             calls.cmd("EXISTS").arg(self.wire.key_of(&format!("~try-{tag}")));
         }
         calls.add_command(self.call(first));
-        // Of other terms, which trims the logs; of another process, which waits and insists; and of the same, which gives up.
-        calls.add_command(self.call(&self.ask(1, 2, Self::logs(1, MILLISECOND), vec![Run::new(1, [1, 1])])));
+        // Of other terms, whose callers start one after another, and which trims the logs; of another process, which waits and
+        // insists; and of the same, which gives up.
+        calls.add_command(self.call(&self.ask(1, 2, Self::logs(3, MILLISECOND), vec![Run::new(4, [1, 1])])));
         let mut insisting = self.ask(2, 1, Self::logs(MANY, SECOND), vec![Run::new(2, [1, 1])]);
         if let Body::Ask(ask) = &mut insisting.body {
             ask.insist = true;
