@@ -12,13 +12,14 @@ use crate::scene::{LOG, Outcome, PATIENCE, Scene, plenty, throttle};
 use crate::traces::Recorder;
 
 const SCRIPTS: &str = concat!(
-    include_str!("../../lua/lane.lua"),
-    include_str!("../../lua/prelude.lua"),
-    include_str!("../../lua/tell.lua"),
+    include_str!("../../lua/head.lua"),
+    include_str!("../../lua/first_look.lua"),
+    include_str!("../../lua/state.lua"),
+    include_str!("../../lua/log.lua"),
+    include_str!("../../lua/shares.lua"),
     include_str!("../../lua/book.lua"),
-    include_str!("../../lua/hand_back.lua"),
-    include_str!("../../lua/hold.lua"),
-    include_str!("../../lua/learn.lua"),
+    include_str!("../../lua/pause.lua"),
+    include_str!("../../lua/report.lua"),
     include_str!("../../lua/usage.lua"),
     include_str!("../../lua/inspect.lua"),
 );
@@ -26,7 +27,7 @@ const SCRIPTS: &str = concat!(
 /// What the scripts call, in small letters.
 fn commands() -> BTreeSet<String> {
     let code: String = SCRIPTS.lines().map(|line| line.split("--").next().unwrap_or_default()).collect();
-    let calls = code.split("redis.call('").skip(1);
+    let calls = code.split("call('").skip(1);
     calls.filter_map(|rest| rest.split('\'').next()).map(str::to_lowercase).collect()
 }
 
@@ -81,7 +82,7 @@ async fn who_may_not_load_scripts_sends_them_whole() -> Outcome {
     let server = RedisServer::start()?;
     let throttle = throttle(RedisStore::connect(&user(&server, "~* +@all -script")?).await?, plenty())?;
     drop(throttle.acquire("up").await?);
-    let why = not_connected(&user(&server, "~* +@all -script -zscore")?).await?;
+    let why = not_connected(&user(&server, "~* +@all -script -lrem")?).await?;
     assert!(why.contains("NOPERM") || why.contains("can't run this command"), "{why}");
     Ok(())
 }

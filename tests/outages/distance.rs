@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-use outgate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
+use outgate::ledger::Message;
+use outgate::store::Applying;
 use outgate::testing::{Mode, oracle};
-use outgate::{Limit, MemoryStore, Store, StoreError};
+use outgate::{Limit, MemoryStore, Store};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -22,29 +22,14 @@ const FIRST: Duration = Duration::from_millis(877);
 #[derive(Clone, Debug)]
 struct Far(MemoryStore);
 
-#[async_trait]
 impl Store for Far {
-    async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
-        sleep(FAR).await;
-        let answer = self.0.book(ask).await;
-        sleep(FAR).await;
-        answer
-    }
-
-    async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
-        self.0.hand_back(message).await
-    }
-
-    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
-        self.0.hold(home, id, hold).await
-    }
-
-    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
-        self.0.learn(home, id, log, lesson).await
-    }
-
-    async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
-        self.0.usage(home, logs).await
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        Applying::pending(async move {
+            sleep(FAR).await;
+            let answer = self.0.apply(message).await;
+            sleep(FAR).await;
+            answer
+        })
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use outgate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
+use outgate::ledger::{Message, NOBODY};
+use outgate::store::Applying;
 use outgate::testing::RedisServer;
 use outgate::testing::oracle::worst_window;
 use outgate::{Limit, RedisStore, Store, StoreError};
@@ -34,8 +34,8 @@ impl Namesake {
     }
 
     fn name(&self, sender: u64) -> u64 {
-        if sender == 0 {
-            return 0; // Of no process: it asks for the time.
+        if sender == NOBODY {
+            return NOBODY; // It asks for the time.
         }
         if *self.first.get_or_init(|| sender) == sender {
             return NAME;
@@ -45,30 +45,11 @@ impl Namesake {
     }
 }
 
-#[async_trait]
 impl Store for Namesake {
-    async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
-        let mut ask = ask.clone();
-        ask.sender = self.name(ask.sender);
-        self.inner.book(&ask).await
-    }
-
-    async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
         let mut message = message.clone();
-        message.sender = self.name(message.sender);
-        self.inner.hand_back(&message).await
-    }
-
-    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
-        self.inner.hold(home, MessageId::new(self.name(id.sender), id.number), hold).await
-    }
-
-    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
-        self.inner.learn(home, MessageId::new(self.name(id.sender), id.number), log, lesson).await
-    }
-
-    async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
-        self.inner.usage(home, logs).await
+        message.id.sender = self.name(message.id.sender);
+        Applying::pending(async move { self.inner.apply(&message).await })
     }
 }
 

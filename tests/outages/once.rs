@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use outgate::ledger::{
-    Answer, Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId, Run, Slots,
+    Answer, Ask, Body, Learned, Log, Message, MessageId, Pause, Report, Run, Slots, Stamp, Term, Verdict,
 };
-use outgate::ledger::{Stamp, Term};
-use outgate::testing::ManualClock;
-use outgate::testing::{Mode, RedisServer};
+use outgate::store::Applying;
+use outgate::testing::{ManualClock, Mode, RedisServer};
 use outgate::{Feedback, Limit, MemoryStore, RedisStore, Store, StoreError, StoreErrorKind, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -110,17 +108,22 @@ async fn a_hand_back_of_a_slot_far_ahead_is_remembered_until_the_slot_no_longer_
         Box::new(MemoryStore::with_clock(clock.clone())),
     ];
     for store in stores {
-        let (home, logs) = (Home::new("up", None), [Log::new("calls", [Term::new(2, 10_000)])]);
-        store.hold(&home, MessageId::new(1, 1), &Hold::new(Duration::from_millis(200))).await?;
-        let booked = store.book(&Ask::new(home.clone(), 1, 1, logs.clone(), vec![Run::new(2, [1])])).await?;
-        let [Answer { callers: 2, start, granted: true, .. }] = booked.answers[..] else {
+        let logs = [Log::new("calls", [Term::new(2, 10_000)])];
+        let message = |number, body: Body| Message::new("up", MessageId::new(1, "ab", number), body);
+        let mut pause = message(1, Body::Pause { scope: None, pause: Pause::new(Duration::from_millis(200)) });
+        pause.id.stream = "!".into();
+        store.apply(&pause).await?;
+        let ask = message(1, Ask::new(logs.clone(), vec![Run::new(2, [1])]).into());
+        let booked = store.apply(&ask).await?.grant().ok_or("no grant")?;
+        let [Answer { callers: 2, start, verdict: Verdict::Granted, .. }] = booked.answers[..] else {
             return Err(format!("{booked:?}").into());
         };
-        let message = HandBack::new(home.clone(), 1, 2, logs.clone(), vec![Slots::new(1, start, [1])]);
-        store.hand_back(&message).await?;
+        let hand_back = message(2, Ask::hand_back(logs.clone(), vec![Slots::new(1, start, [1])]).into());
+        store.apply(&hand_back).await?;
         clock.set(Stamp::from_micros(clock.now().as_micros() + 205_000));
-        store.hand_back(&message).await?;
-        assert_eq!(store.usage(&home, &logs).await?[0].terms[0].used, 1, "{store:?}");
+        store.apply(&hand_back).await?;
+        let usage = store.apply(&Message::new("up", MessageId::nobodys(), Body::Usage(logs.into()))).await?.usage();
+        assert_eq!(usage.ok_or("no usage")?[0].terms[0].used, 1, "{store:?}");
     }
     Ok(())
 }
@@ -132,32 +135,14 @@ struct Lossy {
     until: Instant,
 }
 
-impl Lossy {
-    fn answer<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        if Instant::now() < self.until { Err(StoreError::new(StoreErrorKind::Unreachable, "lost")) } else { answer }
-    }
-}
-
-#[async_trait]
 impl Store for Lossy {
-    async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
-        self.inner.book(ask).await
-    }
-
-    async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
-        self.answer(self.inner.hand_back(message).await)
-    }
-
-    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
-        self.inner.hold(home, id, hold).await
-    }
-
-    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
-        self.inner.learn(home, id, log, lesson).await
-    }
-
-    async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
-        self.inner.usage(home, logs).await
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        Applying::pending(async move {
+            let answer = self.inner.apply(message).await;
+            let hands_back = matches!(&message.body, Body::Ask(ask) if !ask.back.is_empty());
+            let is_lost = hands_back && Instant::now() < self.until;
+            if is_lost { Err(StoreError::new(StoreErrorKind::Unreachable, "lost")) } else { answer }
+        })
     }
 }
 
@@ -187,14 +172,21 @@ async fn a_hand_back_is_not_sent_again_once_the_store_may_have_forgotten_it() ->
     Ok(())
 }
 
+/// A report of no quota, of a call that was refused or not; as the upstream's alone.
+fn report(sender: u64, number: u64, refused: bool) -> Message {
+    let mut report = Report::default();
+    (report.refused, report.memory) = (refused, Duration::from_secs(6_000));
+    let log = Log::new("calls", [Term::new(9, 1_000_000)]);
+    Message::new("up", MessageId::new(sender, "!", number), Body::Report { log, report })
+}
+
 /// By how many thousandths the spans of the calls to "up" are wider, within what they narrow in a second.
 async fn widened(store: &RedisStore) -> Result<u32, StoreError> {
-    let (id, log) = (MessageId::new(99, 1), Log::new("calls", [Term::new(9, 1_000_000)]));
-    Ok(store.learn(&Home::new("up", None), id, &log, &Lesson::default()).await?.widened)
+    Ok(store.apply(&report(99, 1, false)).await?.learned().map_or(0, |learned| learned.widened))
 }
 
 #[tokio::test]
-async fn a_hold_whose_answer_is_lost_is_still_the_first_of_its_incident() -> Outcome {
+async fn a_pause_whose_answer_is_lost_is_still_the_first_of_its_incident() -> Outcome {
     let scene = Scene::new()?;
     let up = Upstream::new("up").limit(plenty()).learn_from_responses();
     let throttle = Throttle::builder().store(RedisStore::open(&scene.proxy.url())?).upstream(up).build()?;
@@ -208,26 +200,26 @@ async fn a_hold_whose_answer_is_lost_is_still_the_first_of_its_incident() -> Out
 }
 
 #[tokio::test]
-async fn holds_and_lessons_act_once_when_their_connection_is_cut() -> Outcome {
+async fn pauses_and_reports_act_once_when_their_connection_is_cut() -> Outcome {
     let scene = Scene::new()?;
     let store = RedisStore::open(&scene.proxy.url())?;
-    let (home, log) = (Home::new("up", None), Log::new("calls", [Term::new(9, 1_000_000)]));
-    store.usage(&home, std::slice::from_ref(&log)).await?;
-    let mut hold = Hold::new(Duration::ZERO);
-    (hold.waits, hold.memory) = ([0, 9, 99].map(Duration::from_secs).into(), Duration::from_secs(60));
+    widened(&store).await?;
+    let mut pause = Pause::new(Duration::ZERO);
+    (pause.waits, pause.memory) = ([0, 9, 99].map(Duration::from_secs).into(), Duration::from_secs(60));
     for (number, wait) in [(1, 0..1), (2, 8..10)] {
         scene.proxy.set(Mode::CutBeforeReply(1));
-        let incident = store.hold(&home, MessageId::new(1, number), &hold).await?;
+        let body = Body::Pause { scope: None, pause: pause.clone() };
+        let paused = store.apply(&Message::new("up", MessageId::new(1, "!", number), body)).await?.paused();
         assert_eq!(scene.proxy.mode(), Mode::Pass);
-        assert!(incident.first && wait.contains(&incident.wait.as_secs()), "each the next of a row: {incident:?}");
+        let is_next = paused.is_some_and(|paused| paused.first && wait.contains(&paused.wait().as_secs()));
+        assert!(is_next, "each the next of a row: {paused:?}");
     }
-    let mut lesson = Lesson::default();
-    (lesson.refused, lesson.memory) = (true, Duration::from_secs(6_000));
     for (number, expected) in [(3, 50), (4, 98)] {
         scene.proxy.set(Mode::CutBeforeReply(1));
-        let learned = store.learn(&home, MessageId::new(1, number), &log, &lesson).await?;
+        let learned = store.apply(&report(1, number, true)).await?.learned();
         assert_eq!(scene.proxy.mode(), Mode::Pass);
-        assert_eq!(learned, Learned::new(0, expected), "twice as wide, of what is left, for each refusal");
+        let why = "twice as wide, of what is left, for each refusal";
+        assert_eq!(learned, Some(Learned::new(0, expected)), "{why}");
     }
     assert!((96..98).contains(&widened(&store).await?));
     Ok(())

@@ -127,7 +127,7 @@ async fn a_log_of_another_type_is_refused_with_its_reason_and_nothing_else_is() 
 
 #[tokio::test]
 async fn keys_of_another_type_beside_the_log_book_nothing() -> Outcome {
-    for key in ["asking", "seen:0", "claim", "hold"] {
+    for key in ["state", "replay:0:"] {
         let scene = Scene::new()?;
         let throttle = scene.throttle(plenty())?;
         scene.redis(&format!("SET outgate:v1:{{up}}:{key} x"))?;
