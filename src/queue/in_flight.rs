@@ -200,6 +200,11 @@ impl Message {
         ["ask".to_owned()].into_iter().chain(tickets).chain((back > 0).then(|| format!(" -{back}"))).collect()
     }
 
+    /// For how many callers it asks.
+    pub(super) fn callers(&self) -> u32 {
+        u32::try_from(self.tickets.len()).unwrap()
+    }
+
     /// How many slots go back with it.
     pub(super) fn slots_back(&self) -> usize {
         self.shown().rsplit_once('-').map_or(0, |(_, back)| back.parse().unwrap())

@@ -131,7 +131,7 @@ mod tests {
         let mut silence = Silence::new(start);
         assert!(silence.retry_at().is_none() && !silence.has_failed());
         for _ in 0..20 {
-            silence.failed(StoreError::outdated(), start, 7);
+            silence.failed(StoreError::late(), start, 7);
         }
         let pause = silence.retry_at().unwrap() - start;
         assert!(pause >= Duration::from_secs(1) && pause <= Duration::from_secs(2), "{pause:?}");
@@ -139,9 +139,9 @@ mod tests {
         assert_eq!(silence.retry_at().unwrap(), start + RETRY_PAUSE);
         silence.hurry(start + Duration::from_millis(70));
         assert_eq!(silence.retry_at().unwrap(), start + RETRY_PAUSE);
-        silence.failed(StoreError::outdated(), start, 7);
+        silence.failed(StoreError::late(), start, 7);
         assert_eq!(silence.retry_at().unwrap(), start + RETRY_PAUSE, "a try that he may have come too late for");
-        silence.failed(StoreError::outdated(), start, 7);
+        silence.failed(StoreError::late(), start, 7);
         assert!(silence.retry_at().unwrap() >= start + Duration::from_secs(1));
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use outgate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
-use outgate::{Error, Feedback, Limit, MemoryStore, Store, StoreError, Throttle, Upstream};
+use outgate::ledger::{Body, Message};
+use outgate::store::Applying;
+use outgate::{Error, Feedback, Limit, MemoryStore, Store, Throttle, Upstream};
 use tokio::time::{Instant, sleep, timeout};
 
 const MS: Duration = Duration::from_millis(1);
@@ -41,31 +41,16 @@ impl CallsBack {
     }
 }
 
-#[async_trait]
 impl Store for CallsBack {
-    async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
-        let first = self.outcomes.lock().unwrap().is_empty();
-        if let Some(throttle) = self.throttle.get().filter(|_| first) {
-            self.call(throttle.clone()).await;
-        }
-        sleep(MS).await;
-        self.inner.book(ask).await
-    }
-
-    async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
-        self.inner.hand_back(message).await
-    }
-
-    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
-        self.inner.hold(home, id, hold).await
-    }
-
-    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
-        self.inner.learn(home, id, log, lesson).await
-    }
-
-    async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
-        self.inner.usage(home, logs).await
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        Applying::pending(async move {
+            let first = self.outcomes.lock().unwrap().is_empty();
+            if let Some(throttle) = self.throttle.get().filter(|_| first && matches!(message.body, Body::Ask(_))) {
+                self.call(throttle.clone()).await;
+            }
+            sleep(MS).await;
+            self.inner.apply(message).await
+        })
     }
 }
 

@@ -39,8 +39,9 @@ impl History {
     /// Something happens to a process.
     fn event(&mut self, which: usize, event: Event) {
         let process = &mut self.processes[which];
-        let answer = if let Event::Answered(answered) = &event { Some(answered.granted()) } else { None };
         let under_way = process.scene.engine.unanswered.clone();
+        let asked_for = under_way.as_ref().map_or(0, |message| message.callers());
+        let answer = if let Event::Answered(answered) = &event { Some(answered.granted(asked_for)) } else { None };
         let effects = process.scene.handle(event, self.world.now);
         if let (Some(granted), Some(message)) = (answer, under_way)
             && process.scene.engine.unanswered.is_none()

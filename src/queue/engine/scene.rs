@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::Engine;
 use crate::error::StoreError;
-use crate::ledger::{Home, Log, Stamp, Term};
+use crate::ledger::{Log, Refused, Stamp, Term};
 use crate::queue::bounds::Exchange;
 use crate::queue::events::{Effects, Event, Settings};
 use crate::queue::in_flight::{Answered, Header, Message, Reply};
@@ -69,7 +69,8 @@ impl Process {
         let term = Term::new(quota, i64::try_from(span.as_micros()).unwrap());
         let settings = Settings {
             upstream: "up".into(),
-            home: Home::new("up", None),
+            key: (0, None),
+            stream: "".into(),
             logs: [Log::new("calls", [term])].into(),
             stale_after: Duration::from_millis(24),
             horizon: Duration::from_millis(250),
@@ -110,7 +111,7 @@ pub(super) fn reply(world: &World, message: &Message) -> Reply {
 }
 
 pub(super) fn outdated() -> Reply {
-    Err(StoreError::outdated())
+    Err(Refused::Outdated.into())
 }
 
 pub(super) fn lost() -> Reply {

@@ -197,9 +197,9 @@ fn answers<'a>(ask: &'a Ask, grant: &'a Grant) -> impl Iterator<Item = (&'a Arc<
 
 #[cfg(test)]
 impl Answered {
-    /// How many callers got a slot.
-    pub(in crate::queue) fn granted(&self) -> usize {
-        let granted = self.reply.iter().flat_map(|grant| grant.answers(self.callers));
+    /// How many callers got a slot, of so many.
+    pub(in crate::queue) fn granted(&self, asked_for: u32) -> usize {
+        let granted = self.reply.iter().flat_map(|grant| grant.answers(asked_for));
         let granted = granted.filter(|answer| answer.verdict == Verdict::Granted);
         granted.map(|answer| answer.callers as usize).sum()
     }
