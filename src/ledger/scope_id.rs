@@ -41,7 +41,8 @@ impl fmt::Debug for ScopeId {
     }
 }
 
-/// A hash of scopes, which are hashes already, under a key of its own: a table cannot be made to collide from outside.
+/// A hash of scopes, which are hashes already, and of the names of upstreams, which the program chooses. Under a key of its own,
+/// so that a table cannot be made to collide from outside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScopeHasher {
     key: u64,
@@ -71,9 +72,15 @@ impl Hasher for ScopeHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(byte.into());
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.write_u64(u64::from_le_bytes(*word)));
+        if !rest.is_empty() {
+            self.write_u64(rest.iter().fold(1, |word, &byte| word << 8 | u64::from(byte)));
         }
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.write_u64(byte.into());
     }
 
     fn write_u64(&mut self, part: u64) {

@@ -8,9 +8,9 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use crate::error::Error;
-use crate::ledger::Cause;
 use crate::ledger::ScopeId;
 use crate::ledger::micros;
+use crate::ledger::{Cause, ScopeHasher};
 use crate::queue::Queue;
 use crate::store::turns::Turns;
 
@@ -42,7 +42,7 @@ impl Default for Queues {
 
 #[derive(Debug)]
 struct Map {
-    queues: HashMap<Key, Entry>,
+    queues: HashMap<Key, Entry, ScopeHasher>,
     /// How many queues it takes to look for idle ones again: twice as many as were left the last time.
     sweep_at: usize,
     closed: bool,
@@ -134,7 +134,7 @@ impl Queues {
 
 impl Default for Map {
     fn default() -> Self {
-        Self { queues: HashMap::new(), sweep_at: FEW, closed: false }
+        Self { queues: HashMap::default(), sweep_at: FEW, closed: false }
     }
 }
 

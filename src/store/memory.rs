@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::clock::ManualClock;
 use super::turns::Turns;
 use super::{Applied, Applying, Store};
-use crate::ledger::{Ledger, Message, Stamp, micros};
+use crate::ledger::{Ledger, Message, ScopeHasher, Stamp, micros};
 
 /// Keeps the ledgers of one process. Clones share them.
 ///
@@ -21,7 +21,7 @@ use crate::ledger::{Ledger, Message, Stamp, micros};
 pub struct MemoryStore(Arc<Memory>);
 
 struct Memory {
-    upstreams: RwLock<HashMap<Arc<str>, Arc<Kept>>>,
+    upstreams: RwLock<HashMap<Arc<str>, Arc<Kept>, ScopeHasher>>,
     clock: Clock,
 }
 
