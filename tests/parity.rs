@@ -11,9 +11,12 @@ use outgate::store::Applying;
 use outgate::testing::ManualClock;
 use outgate::testing::history::{Heard, History, plain};
 use outgate::{MemoryStore, Store, StoreErrorKind};
+use tokio::task::JoinSet;
 
 /// So many messages are answered alike at least.
 const MESSAGES: usize = 100_000;
+/// Pairs of stores that are told histories side by side.
+const LANES: usize = 4;
 
 /// A ledger for each upstream that never forgets.
 #[derive(Debug)]
@@ -83,50 +86,62 @@ async fn send(store: &dyn Store, message: &Message) -> Heard {
 }
 
 /// Tells both stores, which are on the same clock, one history after another.
-async fn compare(clock: &ManualClock, one: &dyn Store, other: &dyn Store) {
+async fn compare(lane: u64, clock: ManualClock, one: impl Store, other: impl Store) -> Seen {
     let mut seen = Seen::default();
-    for seed in 0.. {
-        if seen.messages >= MESSAGES {
+    for seed in (lane..).step_by(LANES) {
+        if seen.messages >= MESSAGES / LANES {
             break;
         }
         let mut history = History::new(format!("parity-{seed}"), seed);
         while let Some((now, message)) = history.next_message() {
             clock.set(now);
-            let [expected, answered] = [send(one, &message).await, send(other, &message).await];
+            let [expected, answered] = [send(&one, &message).await, send(&other, &message).await];
             seen.note(&message, &expected);
             let since = |heard: &Heard| heard.clone().map(|reply| plain(&message, reply, history.epoch()));
-            assert_eq!(since(&answered), since(&expected), "seed {seed}, message {}: {message:#?}", seen.messages);
+            assert_eq!(since(&answered), since(&expected), "seed {seed}: {message:#?}");
             history.hear(expected);
         }
         let breach = history.record().breaches().first();
         assert!(breach.is_none(), "seed {seed}: {breach:?}");
     }
-    println!("{seen:?}");
-    let Seen { messages: _, granted, put_off, behind_others, crowded, of_several_scopes, near, .. } = seen;
-    for (what, often) in [granted, put_off, behind_others, crowded, of_several_scopes].into_iter().enumerate() {
-        assert!(often > MESSAGES / 20, "{what} of {seen:?}");
-    }
-    for seldom in [near, seen.paused, seen.widened, seen.of_others, seen.outdated, seen.duplicates] {
-        assert!(seldom > MESSAGES / 500, "{seen:?}");
-    }
+    seen
 }
 
-fn clock() -> ManualClock {
-    ManualClock::new(Stamp::from_micros(0))
+/// Compares two kinds of stores on as many pairs of them as there are lanes, side by side.
+async fn compare_all<O: Store, T: Store>(mut pair: impl AsyncFnMut(ManualClock) -> (O, T)) {
+    let mut lanes = JoinSet::new();
+    for lane in 0..LANES {
+        let clock = ManualClock::new(Stamp::from_micros(0));
+        let (one, other) = pair(clock.clone()).await;
+        lanes.spawn(compare(lane as u64, clock, one, other));
+    }
+    let all = lanes.join_all().await;
+    let sum = |of: fn(&Seen) -> usize| all.iter().map(of).sum::<usize>();
+    assert!(sum(|seen| seen.messages) >= MESSAGES);
+    let often: [fn(&Seen) -> usize; 5] =
+        [|of| of.granted, |of| of.put_off, |of| of.behind_others, |of| of.crowded, |of| of.of_several_scopes];
+    let seldom: [fn(&Seen) -> usize; 6] =
+        [|of| of.near, |of| of.paused, |of| of.widened, |of| of.of_others, |of| of.outdated, |of| of.duplicates];
+    assert!(often.into_iter().all(|of| sum(of) > MESSAGES / 20), "{all:?}");
+    assert!(seldom.into_iter().all(|of| sum(of) > MESSAGES / 500), "{all:?}");
 }
 
 #[tokio::test]
 async fn what_the_memory_forgets_changes_no_answer() {
-    let clock = clock();
-    let ledgers = Ledgers { clock: clock.clone(), ledgers: Mutex::default() };
-    compare(&clock, &ledgers, &MemoryStore::with_clock(clock.clone())).await;
+    compare_all(async |clock: ManualClock| {
+        let ledgers = Ledgers { clock: clock.clone(), ledgers: Mutex::default() };
+        (ledgers, MemoryStore::with_clock(clock))
+    })
+    .await;
 }
 
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn the_scripts_and_the_ledger_answer_alike() {
     let server = outgate::testing::RedisServer::start().unwrap();
-    let clock = clock();
-    let redis = outgate::RedisStore::connect(&server.url()).await.unwrap().with_clock(clock.clone());
-    compare(&clock, &MemoryStore::with_clock(clock.clone()), &redis).await;
+    compare_all(async |clock: ManualClock| {
+        let redis = outgate::RedisStore::connect(&server.url()).await.unwrap().with_clock(clock.clone());
+        (MemoryStore::with_clock(clock), redis)
+    })
+    .await;
 }
