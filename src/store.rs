@@ -22,7 +22,7 @@ use crate::ledger::{Message, Reply};
 /// Keeps the ledgers of upstreams: in memory for one process, in Redis for a cluster.
 ///
 /// Whoever writes another takes a [`Ledger`](crate::ledger::Ledger) for each upstream, and brings a clock, persistence, and the
-/// order of messages.
+/// order of messages: `examples/own_store.rs` is one.
 ///
 /// # Laws
 ///
