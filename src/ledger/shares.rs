@@ -270,3 +270,6 @@ fn join(answers: &mut Vec<Answer>, answer: Answer) {
         _ => answers.push(answer),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -168,3 +168,6 @@ impl<'a> View<'a> {
         self.pages.iter().enumerate().filter(move |(_, page)| page.scope == scope)
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,120 @@
+use std::time::Duration;
+
+use super::*;
+use crate::ledger::Term;
+use crate::ledger::view::tests::{Book, within};
+
+const fn at(micros: i64) -> Stamp {
+    Stamp::from_micros(micros)
+}
+
+fn run(callers: u32, units: u32) -> Run {
+    Run::new(callers, [units])
+}
+
+#[test]
+fn a_process_gets_an_equal_share_of_what_is_free() {
+    // Entries at 0 in a log of 100 in 1,000 µs; callers and units of each; the horizon; processes; callers that are granted.
+    let cases = [
+        (0, (100, 1), 0, 1, 100),
+        (0, (100, 1), 0, 2, 50),
+        (0, (100, 1), 0, 3, 34),
+        (0, (100, 1), 0, 200, 1),
+        (0, (20, 1), 0, 2, 20),
+        (40, (100, 1), 0, 2, 30),
+        (41, (100, 1), 0, 2, 30),
+        (99, (100, 1), 0, 2, 1),
+        (100, (100, 1), 0, 2, 0),
+        (0, (20, 10), 0, 2, 5),
+        (0, (20, 10), 0, 4, 3),
+        // At the rate of the limit twenty more start by the horizon, beside what is free: of those it is a share as well.
+        (0, (200, 1), 1_200, 2, 61),
+        (100, (200, 1), 1_200, 2, 50),
+    ];
+    for (used, (callers, units), horizon, processes, expected) in cases {
+        let (terms, starts) = ([Term::new(100, 1_000)], vec![0; used]);
+        let book = Book::new(&[(None, &terms, &starts)]);
+        let (mut view, runs, bounds) = (book.view(), [run(callers, units)], within(horizon));
+        let mut shares = [if processes > 1 { Share::of(&view, 0, &runs, bounds, processes) } else { Share::ALL }];
+        let decision = decide(&mut view, &runs, bounds, &mut shares, Vec::new(), 0);
+        assert_eq!(decision.granted, expected, "{used} used, {callers} of {units}, {processes} processes");
+        let waits = decision.granted < callers;
+        assert_eq!(decision.waits_for, vec![true; usize::from(waits)], "who gets less than it wants contends");
+    }
+}
+
+#[test]
+fn each_scope_has_shares_of_its_own() {
+    // Of the whole upstream, of the merchant: processes that contend, and callers that are granted.
+    let cases = [((1, 1), 8), ((2, 1), 5), ((1, 2), 4), ((5, 2), 2), ((10, 8), 1)];
+    for ((of_all, of_merchant), expected) in cases {
+        let terms = [[Term::new(10, 1_000)], [Term::new(8, 1_000)]];
+        let book = Book::new(&[(None, &terms[0], &[]), (Some("a"), &terms[1], &[])]);
+        let (mut view, runs, bounds) = (book.view(), [Run::new(20, [1, 1])], within(0));
+        let mut shares = [of_all, of_merchant];
+        let mut shares = std::array::from_fn::<_, 2, _>(|scope| match std::mem::take(&mut shares[scope]) {
+            1 => Share::ALL,
+            processes => Share::of(&view, scope, &runs, bounds, processes),
+        });
+        let decision = decide(&mut view, &runs, bounds, &mut shares, Vec::new(), 0);
+        assert_eq!(decision.granted, expected, "{of_all} of all, {of_merchant} of the merchant");
+    }
+}
+
+/// What stands in the log, the callers in their order, and the answers: so many, since when, and what became of them. And the
+/// start of the first that waits.
+type Case<'a> = (&'a [i64], Vec<Run>, Vec<Answer>, Option<i64>);
+
+#[test]
+fn callers_are_answered_in_their_order_and_smaller_ones_go_into_what_a_larger_one_leaves() {
+    // Four units in any 1,000 µs, booked up to 100 µs ahead.
+    let (granted, refused, waits) = (Answer::granted, Answer::refused, Answer::waiting);
+    let soon = |run: Run| run.max_wait(Duration::from_micros(500));
+    let cases: [Case<'_>; 13] = [
+        (&[], vec![run(4, 1)], vec![granted(4, at(0))], None),
+        (&[], vec![run(9, 1)], vec![granted(4, at(0))], Some(1_000)),
+        (&[-950, -950], vec![run(9, 1)], vec![granted(2, at(0)), granted(2, at(50))], Some(1_000)),
+        (&[0, 0], vec![run(1, 3)], vec![], Some(1_000)),
+        (&[0, 0], vec![run(1, 3), run(9, 1)], vec![waits(1, at(1_000)), granted(2, at(0))], Some(1_000)),
+        (&[-500, -500], vec![run(1, 3), run(9, 1)], vec![waits(1, at(500)), granted(1, at(0))], Some(500)),
+        (&[-500, -500], vec![run(1, 4), run(9, 1)], vec![], Some(500)),
+        (&[-950, -500, -500], vec![run(1, 2), run(9, 1)], vec![granted(1, at(50))], Some(500)),
+        (&[0], vec![run(1, 4), run(2, 3), run(1, 1)], vec![waits(1, at(1_000)), granted(1, at(0))], Some(1_000)),
+        (&[0, 0, 0, 0], vec![soon(run(2, 1))], vec![refused(2, at(1_000))], None),
+        (&[0, 0, 0, 0], vec![soon(run(3, 2))], vec![refused(2, at(1_000)), refused(1, at(2_000))], None),
+        (&[0, 0, 0], vec![soon(run(1, 2)), run(1, 1)], vec![refused(1, at(1_000)), granted(1, at(0))], None),
+        (&[0, 0, 0], vec![run(1, 2), soon(run(2, 1))], vec![waits(1, at(1_000)), granted(1, at(0))], Some(1_000)),
+    ];
+    for (starts, runs, answers, next) in cases {
+        let terms = [Term::new(4, 1_000)];
+        let book = Book::new(&[(None, &terms, starts)]);
+        let mut view = book.view();
+        let decision = decide(&mut view, &runs, within(100), &mut [Share::ALL], Vec::new(), 0);
+        assert_eq!(decision.answers, answers, "{starts:?} {runs:?}");
+        assert_eq!(decision.waiting.map(|turn| turn.start), next.map(at), "{starts:?} {runs:?}");
+    }
+}
+
+#[test]
+fn nobody_delays_who_claims_whatever_log_they_share() {
+    let terms = [[Term::new(10, 1_000)], [Term::new(4, 1_000)], [Term::new(4, 1_000)]];
+    let book = Book::new(&[(None, &terms[0], &[0, 0]), (Some("a"), &terms[1], &[0]), (Some("b"), &terms[2], &[])]);
+    let claim = || vec![Turn { charges: [8, 4, 0].into(), start: at(0) }];
+    // What is asked for beside a claim of eight of all and four of a, which waits for a until 1,000; and who is granted it now.
+    let cases = [([1, 0, 1], 4, true), ([1, 1, 0], 3, true), ([2, 3, 0], 1, true), ([1, 4, 0], 1, false)];
+    for (charges, callers, now) in cases {
+        let mut view = book.view();
+        let runs = [Run::new(callers, charges)];
+        let mut shares = [Share::ALL; 3];
+        let decision = decide(&mut view, &runs, within(0), &mut shares, claim(), 1);
+        assert_eq!(decision.granted, if now { callers } else { 0 }, "{charges:?}");
+    }
+    let later = Bounds { soonest: at(500), now: at(500), ..within(500) };
+    let cases = [([1, 0, 1], 2, 2), ([3, 0, 1], 1, 0), ([1, 1, 0], 1, 0)];
+    for (charges, callers, granted) in cases {
+        let mut view = book.view();
+        let decision = decide(&mut view, &[Run::new(callers, charges)], later, &mut [Share::ALL; 3], claim(), 1);
+        assert_eq!(decision.granted, granted, "{charges:?} at 500, which count when the claim's turn comes");
+        assert_eq!(decision.waiting.is_some(), granted == 0);
+    }
+}
