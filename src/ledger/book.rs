@@ -221,3 +221,6 @@ impl Entering<'_> {
         (counts, changed)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+mod room;
+
+use std::time::Duration;
+
+use self::room::Room;
+use super::*;
+use crate::ledger::{Answer, Message, Run, Slots, Term};
+
+const SECOND: i64 = 1_000_000;
+
+const fn at(micros: i64) -> Stamp {
+    Stamp::from_micros(micros)
+}
+
+/// So many calls in any second, of the whole upstream or of a merchant.
+fn per_second(quota: u32, merchant: Option<&str>) -> Log {
+    Log::new("calls", [Term::new(quota, SECOND)]).of(merchant.map(|name| ScopeId::of(name.as_bytes())))
+}
+
+/// The callers that were granted, and the starts of the first and the last.
+fn granted(grant: &Grant, callers: u32) -> (u32, Option<(i64, i64)>) {
+    let all: Vec<Answer> = grant.answers(callers).filter(|answer| answer.verdict == Verdict::Granted).collect();
+    let ends = all.first().zip(all.last()).map(|(first, last)| (first.start.as_micros(), last.start.as_micros()));
+    (all.iter().map(|answer| answer.callers).sum(), ends)
+}
+
+#[test]
+fn all_logs_of_a_call_are_charged_with_one_start_or_none_is() {
+    // What merchant a has used, what b has; the horizon; and when a call of both starts, if it is granted at all.
+    let cases = [
+        (0, 0, 0, Some(0)),
+        (1, 1, 0, Some(0)),
+        (2, 0, 0, None),
+        (0, 2, 0, None),
+        (2, 2, SECOND - 1, None),
+        (2, 2, SECOND, Some(SECOND)),
+        // Neither of two merchants is pushed for the other.
+        (2, 0, SECOND, None),
+    ];
+    let logs = [per_second(2, Some("a")), per_second(2, Some("b"))];
+    for (of_a, of_b, horizon, start) in cases {
+        let mut room = Room::default();
+        for (log, used) in logs.iter().zip([of_a, of_b]) {
+            room.ask(1, std::slice::from_ref(log), used, &[1]);
+        }
+        let horizon = Duration::from_micros(horizon.unsigned_abs());
+        let grant = room.asking(2, &logs, 1, &[1, 1], |ask| ask.horizon = horizon);
+        let what = format!("{of_a} and {of_b} used, {horizon:?} ahead");
+        assert_eq!(granted(&grant, 1).1, start.map(|start| (start, start)), "{what}");
+        let more = u32::from(start.is_some());
+        assert_eq!(room.used(&logs), [of_a + more, of_b + more], "{what}");
+        if let Some(start) = start {
+            room.hand_back(&logs, Slots::new(1, at(start), [1, 1]));
+            assert_eq!(room.used(&logs), [of_a, of_b], "{what}, handed back");
+        }
+    }
+}
+
+#[test]
+fn a_merchant_whose_own_log_is_full_does_not_push_the_common_one() {
+    let logs = |merchant: &str| [per_second(100, None), per_second(1, Some(merchant))];
+    for ahead in [0_u32, 20_000, 60_000] {
+        let (ahead, wait) = (i64::from(ahead), Duration::from_micros(ahead.into()));
+        let slack = SLACK.max(ahead);
+        let mut room = Room::default();
+        let ask = |room: &mut Room, merchant: &str, callers| {
+            room.asking(1, &logs(merchant), callers, &[1, 1], |ask| ask.ahead = wait)
+        };
+        assert_eq!(granted(&ask(&mut room, "a", 1), 1).0, 1);
+        let start = ahead + SECOND;
+        let too_early = start - ahead - slack - 1;
+        for now in [0, 400_000, too_early] {
+            room.now = now;
+            let grant = ask(&mut room, "a", 5);
+            assert_eq!(granted(&grant, 5), (0, None), "{now}, {ahead} ahead");
+            assert_eq!(grant.next, at(start), "{now}, {ahead} ahead");
+            assert_eq!(granted(&ask(&mut room, "b", 1), 1).0, u32::from(now == 0), "b has one call a second");
+            let other = format!("other at {now}");
+            assert_eq!(
+                granted(&ask(&mut room, &other, 1), 1).1,
+                Some((now + ahead, now + ahead)),
+                "nobody waits for it"
+            );
+        }
+        room.now = too_early;
+        assert_eq!(micros(ask(&mut room, "a", 5).within), slack, "it waits until shortly before");
+        room.now = too_early + 1;
+        assert_eq!(granted(&ask(&mut room, "a", 5), 5), (1, Some((start, start))), "{ahead} ahead");
+    }
+}
+
+#[test]
+fn where_the_common_log_is_full_too_a_merchant_is_booked_at_most_a_little_later() {
+    // When the merchant's own log has room, by how much later than the common one, and whether a call is booked then.
+    for (later, is_booked) in [(-100_000, true), (0, true), (19_999, true), (20_000, true), (20_001, false)] {
+        let (common, own) = (per_second(1, None), per_second(1, Some("a")));
+        let mut room = Room::default();
+        room.now = SECOND + later.min(0);
+        room.ask(1, std::slice::from_ref(if later < 0 { &own } else { &common }), 1, &[1]);
+        room.now = SECOND + later.max(0);
+        room.ask(1, std::slice::from_ref(if later < 0 { &common } else { &own }), 1, &[1]);
+        room.now = 2 * SECOND - 150_000;
+        let grant = room.ask(2, &[common, own], 1, &[1, 1]);
+        let start = 2 * SECOND + later.max(0);
+        assert_eq!(granted(&grant, 1).1, is_booked.then_some((start, start)), "{later}");
+        let waits_for = grant.counted.iter().map(|counted| *counted != Stamp::NEVER).collect::<Vec<_>>();
+        assert_eq!(waits_for, [false, !is_booked], "{later}");
+    }
+}
+
+#[test]
+fn a_queue_contends_in_the_scopes_that_it_waits_for() {
+    let logs = [per_second(3, None), per_second(3, Some("a")), per_second(3, Some("b"))];
+    // What is used of each log, and where a queue is counted that wants one of each.
+    let cases =
+        [([0, 0, 0], ""), ([3, 0, 0], "0"), ([0, 3, 0], "1"), ([3, 3, 0], "01"), ([0, 3, 3], "12"), ([3, 3, 3], "012")];
+    for (used, expected) in cases {
+        let mut room = Room::default();
+        for (log, used) in logs.iter().zip(used) {
+            room.ask(1, std::slice::from_ref(log), used, &[1]);
+        }
+        let grant = room.ask(2, &logs, 1, &[1, 1, 1]);
+        let counted: String = (0..3)
+            .filter(|&scope| grant.counted.get(scope).is_some_and(|of| *of != Stamp::NEVER))
+            .map(|of| of.to_string())
+            .collect();
+        assert_eq!(counted, expected, "{used:?}");
+        for (scope, log) in logs.iter().enumerate() {
+            let others = room.ask(3, std::slice::from_ref(log), 0, &[]).contenders;
+            assert_eq!(others, u32::from(expected.contains(&scope.to_string())), "{used:?}, {scope}");
+        }
+    }
+}
+
+#[test]
+fn a_merchant_with_a_thousand_callers_leaves_the_call_of_another_its_share() {
+    let logs = |merchant: &str| [per_second(10, None), per_second(1_000, Some(merchant))];
+    let mut room = Room::default();
+    assert_eq!(granted(&room.ask(1, &logs("crowd"), 1_000, &[1, 1]), 1_000).0, 10, "nobody else is there");
+    assert_eq!(granted(&room.ask(2, &logs("single"), 1, &[1, 1]), 1).0, 0, "nothing is left, and it waits");
+    room.now = SECOND;
+    assert_eq!(granted(&room.ask(1, &logs("crowd"), 990, &[1, 1]), 990).0, 5, "half is for the other");
+    assert_eq!(granted(&room.ask(2, &logs("single"), 1, &[1, 1]), 1).1, Some((SECOND, SECOND)));
+    assert_eq!(granted(&room.ask(1, &logs("crowd"), 985, &[1, 1]), 985).0, 2, "of the rest half again");
+    let gone = room.ask(2, &logs("single"), 0, &[]);
+    assert_eq!((gone.contenders, granted(&gone, 0).0), (1, 0));
+    assert_eq!(granted(&room.ask(1, &logs("crowd"), 983, &[1, 1]), 983).0, 2, "the other waits no more");
+}
+
+#[test]
+fn nobody_delays_a_large_call_that_insists_in_any_of_its_scopes() {
+    let logs = [per_second(10, None), per_second(4, Some("a")), per_second(4, Some("b"))];
+    // What somebody else wants at 0.5 s, while a call of eight of all and four of a waits until 1 s; and whether it is granted.
+    let cases = [
+        (&logs[..1], &[2][..], true),
+        (&logs[..1], &[3], false),
+        (&logs[1..2], &[1], false),
+        (&logs[2..], &[4], true),
+        (&logs[..], &[2, 0, 4], true),
+        (&logs[..], &[3, 0, 1], false),
+        (&logs[..], &[1, 1, 0], false),
+    ];
+    for (wanted, charges, is_granted) in cases {
+        let mut room = Room::default();
+        room.ask(1, &logs[..2], 1, &[3, 3]);
+        let grant = room.insist(2, &logs[..2], &[8, 4]);
+        assert_eq!((granted(&grant, 1).0, grant.next), (0, at(SECOND)));
+        room.now = SECOND / 2;
+        let grant = room.asking(3, wanted, 1, charges, |ask| ask.horizon = Duration::ZERO);
+        assert_eq!(granted(&grant, 1).0, u32::from(is_granted), "{charges:?}");
+        room.now = SECOND;
+        assert_eq!(granted(&room.insist(2, &logs[..2], &[8, 4]), 1).1, Some((SECOND, SECOND)), "{charges:?}");
+    }
+}
+
+#[test]
+fn who_claims_in_vain_is_waited_for_no_longer_than_it_promised() {
+    // Taken back by an ask of nobody, or never heard of again.
+    for (is_taken_back, now, is_granted) in
+        [(true, 1, true), (false, 1, false), (false, 1_249_999, false), (false, 1_250_000, true)]
+    {
+        let logs = [per_second(4, None)];
+        let mut room = Room::default();
+        room.ask(1, &logs, 1, &[2]);
+        room.insist(2, &logs, &[4]);
+        room.now = now;
+        if is_taken_back {
+            room.ask(2, &logs, 0, &[]);
+        }
+        let grant = room.asking(3, &logs, 1, &[1], |ask| ask.horizon = Duration::ZERO);
+        assert_eq!(granted(&grant, 1).0, u32::from(is_granted), "{now}");
+    }
+}
+
+#[test]
+fn queues_that_wait_are_counted_once_and_forgotten_after_a_silence() {
+    let logs = [per_second(1, None)];
+    // A period is eight horizons and two more.
+    let period = 2 * SECOND + SECOND / 2;
+    let mut room = Room::default();
+    room.ask(1, &logs, 1, &[1]);
+    let others = |room: &mut Room, queue| room.ask(queue, &logs, 5, &[1]).contenders;
+    assert_eq!([2, 3, 4].map(|queue| others(&mut room, queue)), [0, 1, 2], "each counts itself when it waits");
+    assert_eq!([2, 3, 4].map(|queue| others(&mut room, queue)), [2, 2, 2], "and only once");
+    room.counted.remove(&4);
+    assert_eq!(others(&mut room, 4), 3, "who does not say that it was counted is taken for another");
+    room.now = period;
+    assert_eq!([2, 3].map(|queue| others(&mut room, queue)), [3, 3], "in the next period nobody is forgotten yet");
+    room.now = 2 * period;
+    assert_eq!(others(&mut room, 2), 1, "but who has not come back by its end is");
+    room.now = 4 * period;
+    assert_eq!(others(&mut room, 3), 0, "as everybody is after two");
+}
+
+#[test]
+fn who_was_served_is_counted_until_it_wants_no_more() {
+    let logs = [per_second(1, None)];
+    let mut room = Room::default();
+    room.ask(1, &logs, 1, &[1]);
+    room.ask(2, &logs, 1, &[1]);
+    room.now = SECOND;
+    let grant = room.ask(2, &logs, 1, &[1]);
+    assert_eq!(
+        (granted(&grant, 1).0, grant.counted),
+        (1, vec![at(2 * SECOND + SECOND / 2)]),
+        "probably it is back soon"
+    );
+    assert_eq!(room.ask(3, &logs, 0, &[]).contenders, 1);
+    room.ask(2, &logs, 0, &[]);
+    assert_eq!(room.ask(3, &logs, 0, &[]).contenders, 0);
+}
+
+#[test]
+fn only_what_has_changed_anything_is_remembered() {
+    let logs = [per_second(2, None)];
+    let mut room = Room::default();
+    assert!(room.ask(1, &logs, 1, &[1]).remembered, "a slot");
+    assert!(!room.ask(1, &logs, 0, &[]).remembered, "nothing");
+    assert!(room.ask(1, &logs, 9, &[1]).remembered, "a slot, and a place among those who wait");
+    assert!(!room.ask(1, &logs, 8, &[1]).remembered, "it has that place already");
+    assert!(room.insist(1, &logs, &[2]).remembered, "a claim");
+    assert!(room.ask(1, &logs, 0, &[]).remembered, "the claim and the place are given up");
+    let back = Slots::new(1, at(-1), [1]);
+    assert!(room.asking(1, &logs, 0, &[], |ask| ask.back = vec![back]).remembered, "a slot of before");
+    let nobodys = Message::new("up", MessageId::nobodys(), Ask::new(logs.clone(), vec![Run::new(9, [1])]));
+    assert!(!room.say(&nobodys).grant().unwrap().remembered, "nobody waits for nobody");
+}
+
+#[test]
+fn a_message_acts_once_for_as_long_as_what_it_booked_counts() {
+    let logs = [per_second(1, None)];
+    let ask = Ask { horizon: Duration::from_secs(2), ..Ask::new(logs.clone(), vec![Run::new(2, [1])]) };
+    let mut room = Room::default();
+    room.ask(2, &logs, 1, &[1]);
+    let message = Message::new("up", MessageId::new(1, "", 9), ask);
+    let first = room.say(&message).grant().unwrap();
+    assert_eq!(granted(&first, 2), (2, Some((SECOND, 2 * SECOND))));
+    // A second and two of the horizon.
+    for now in [1, SECOND, 3 * SECOND - 1] {
+        room.now = now;
+        assert_eq!(room.say(&message).grant().unwrap(), Grant { now: at(now), ..first.clone() });
+    }
+    room.now = 3 * SECOND;
+    assert_eq!(granted(&room.say(&message).grant().unwrap(), 2).1, Some((3 * SECOND, 4 * SECOND)), "and no longer");
+}
