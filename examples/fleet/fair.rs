@@ -8,9 +8,9 @@ use outgate::testing::oracle;
 
 use crate::call::Call;
 
-/// When each call of a scope would start if all processes stood in one line before a store that takes no time; nothing for
+/// When each call of a scope would start if all processes stood in one queue before a store that takes no time; nothing for
 /// those that would be refused. Calls come in the order in which they were wanted.
-pub(crate) fn one_line(calls: &[&Call], limit: Limit, max_wait: Duration) -> Vec<Option<Duration>> {
+pub(crate) fn one_queue(calls: &[&Call], limit: Limit, max_wait: Duration) -> Vec<Option<Duration>> {
     let terms = [Term::new(limit.quota(), micros(limit.window() + limit.guard_or_default()))];
     let mut log = SlidingLog::new();
     let start = |call: &&Call| {
@@ -65,12 +65,12 @@ mod tests {
     }
 
     #[test]
-    fn one_line_fills_every_window_and_refuses_who_would_wait_too_long() {
+    fn one_queue_fills_every_window_and_refuses_who_would_wait_too_long() {
         let at = Duration::from_millis;
         let call = |ms| Call { process: 0, scope: 0, wanted: at(ms), end: End::Waiting };
         let calls = [call(0), call(10), call(20), call(30), call(40)];
         let calls: Vec<&Call> = calls.iter().collect();
-        let starts = one_line(&calls, Limit::per_second(2), at(1_035));
+        let starts = one_queue(&calls, Limit::per_second(2), at(1_035));
         assert_eq!(starts, [Some(at(0)), Some(at(10)), Some(at(1_050)), Some(at(1_060)), None]);
     }
 }

@@ -13,7 +13,7 @@ use crate::summary::ratio;
 pub(crate) struct Full {
     pub(crate) scopes: u32,
     started: u32,
-    /// Starts that one line for all processes would have had.
+    /// Starts that one queue for all processes would have had.
     possible: u32,
     waits: Vec<Duration>,
     /// Of each in which anybody started, the most wanted first.
@@ -27,12 +27,12 @@ pub(crate) struct Fair {
     pub(crate) each: f64,
     /// Jain's index of what they got.
     pub(crate) index: f64,
-    /// What it would have been in one line, first come first served.
-    pub(crate) in_line: f64,
+    /// What it would have been in one queue, first come first served.
+    pub(crate) in_queue: f64,
 }
 
 impl Full {
-    /// Adds the calls of a scope, with the starts that they would have had in one line.
+    /// Adds the calls of a scope, with the starts that they would have had in one queue.
     pub(crate) fn add(
         &mut self,
         args: &Args,
@@ -41,7 +41,7 @@ impl Full {
         counted: impl Fn(Duration) -> bool + Copy,
     ) {
         let of_nobody = || vec![0.0; args.processes as usize];
-        let (mut wanted, mut got, mut in_line) = (of_nobody(), of_nobody(), of_nobody());
+        let (mut wanted, mut got, mut in_queue) = (of_nobody(), of_nobody(), of_nobody());
         for (call, possible) in calls.iter().zip(possible) {
             if counted(call.wanted) {
                 wanted[call.process] += 1.0;
@@ -53,14 +53,14 @@ impl Full {
                 self.started += 1;
             }
             if possible.is_some_and(counted) {
-                in_line[call.process] += 1.0;
+                in_queue[call.process] += 1.0;
                 self.possible += 1;
             }
         }
         self.scopes += 1;
-        let (index, in_line) = (fair::index(&wanted, &got), fair::index(&wanted, &in_line));
+        let (index, in_queue) = (fair::index(&wanted, &got), fair::index(&wanted, &in_queue));
         let each = got.iter().sum::<f64>() / f64::from(args.processes);
-        self.fair.extend((each > 0.0).then_some(Fair { each, index, in_line }));
+        self.fair.extend((each > 0.0).then_some(Fair { each, index, in_queue }));
     }
 
     /// Starts as a share of those that were possible.
@@ -68,7 +68,7 @@ impl Full {
         ratio(self.started, self.possible)
     }
 
-    /// Waits beyond those in one line, of whoever got through.
+    /// Waits beyond those in one queue, of whoever got through.
     pub(crate) fn waits(&self) -> Quantiles {
         Quantiles::of(self.waits.clone())
     }

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use outgate::ledger::Term;
-use outgate::ledger::{Ask, Grant, HandBack, Home, Slots};
+use outgate::ledger::{Ask, Grant, ScopeId, Term, Verdict as Fate};
 use outgate::testing::oracle;
 
-/// The slots of each home, kept apart from the store's own logs.
+use crate::service::callers;
+
+/// The slots of each scope, kept apart from the store's own logs.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger(HashMap<Home, Booked>);
+pub(crate) struct Ledger(HashMap<Option<ScopeId>, Booked>);
 
 #[derive(Debug)]
 struct Booked {
@@ -21,40 +22,31 @@ struct Booked {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) slots: usize,
-    pub(crate) homes: usize,
-    /// Homes of which some span holds more.
+    pub(crate) logs: usize,
+    /// Logs of which some span holds more.
     pub(crate) violations: usize,
 }
 
 impl Ledger {
     /// Takes out what came back with an ask, and enters what it was granted. The ask must be for one log, and one unit for each caller.
     pub(crate) fn book(&mut self, ask: &Ask, grant: &Grant) {
-        self.take_out(&ask.home, &ask.back);
-        let terms = || ask.logs.first().map_or_else(|| [].into(), |log| Arc::clone(&log.terms));
-        let booked = self.0.entry(ask.home.clone()).or_insert_with(|| Booked { terms: terms(), starts: Vec::new() });
-        for answer in grant.answers.iter().filter(|answer| answer.granted) {
-            booked.starts.extend(std::iter::repeat_n(answer.start.as_micros(), answer.callers as usize));
-        }
-    }
-
-    /// Takes out what was handed back.
-    pub(crate) fn hand_back(&mut self, message: &HandBack) {
-        self.take_out(&message.home, &message.slots);
-    }
-
-    fn take_out(&mut self, home: &Home, slots: &[Slots]) {
-        let Some(booked) = self.0.get_mut(home) else { return };
-        for &Slots { count, start, .. } in slots {
-            for _ in 0..count {
-                if let Some(at) = booked.starts.iter().rposition(|&other| other == start.as_micros()) {
-                    booked.starts.remove(at);
+        let Some(log) = ask.logs.first() else { return };
+        let new = || Booked { terms: Arc::clone(&log.terms), starts: Vec::new() };
+        let starts = &mut self.0.entry(log.scope).or_insert_with(new).starts;
+        for slots in &ask.back {
+            for _ in 0..slots.count {
+                if let Some(at) = starts.iter().rposition(|&other| other == slots.start.as_micros()) {
+                    starts.remove(at);
                 }
             }
+        }
+        for answer in grant.answers(callers(ask)).filter(|answer| answer.verdict == Fate::Granted) {
+            starts.extend(std::iter::repeat_n(answer.start.as_micros(), answer.callers as usize));
         }
     }
 
     pub(crate) fn judge(&self) -> Verdict {
-        let mut verdict = Verdict { homes: self.0.len(), ..Verdict::default() };
+        let mut verdict = Verdict { logs: self.0.len(), ..Verdict::default() };
         for Booked { terms, starts } in self.0.values() {
             let broken = |term: &Term| oracle::worst_window(starts, term.span).count > term.quota.into();
             verdict.slots += starts.len();
@@ -66,28 +58,29 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use outgate::ledger::Stamp;
-    use outgate::ledger::{Answer, Log, Run};
+    use outgate::ledger::{Answer, Log, Run, Slots, Stamp};
 
     use super::*;
 
-    /// Books slots of two in any 100 µs.
-    fn book(ledger: &mut Ledger, callers: u32, start: i64) {
-        let home = Home::new("api", Some("one"));
-        let ask = Ask::new(home, 1, 1, [Log::new("calls", [Term::new(2, 100)])], vec![Run::new(callers, [1])]);
-        let start = Stamp::from_micros(start);
-        ledger.book(&ask, &Grant::new(start, vec![Answer::new(callers, start, true)], start));
+    const fn at(micros: i64) -> Stamp {
+        Stamp::from_micros(micros)
+    }
+
+    /// Of two units in any 100 µs.
+    fn log() -> Log {
+        Log::new("calls", [Term::new(2, 100)]).of(Some(ScopeId::from_bits(1)))
     }
 
     #[test]
     fn a_slot_too_many_is_found_unless_another_was_handed_back() {
         let mut ledger = Ledger::default();
-        book(&mut ledger, 2, 0);
-        book(&mut ledger, 1, 99);
-        let Verdict { slots, homes, violations } = ledger.judge();
-        assert_eq!((slots, homes, violations), (3, 1, 1));
-        let slots = vec![Slots::new(1, Stamp::from_micros(0), [1])];
-        ledger.hand_back(&HandBack::new(Home::new("api", Some("one")), 1, 2, [], slots));
+        for (callers, start) in [(2, at(0)), (1, at(99))] {
+            let ask = Ask::new([log()], vec![Run::new(callers, [1])]);
+            ledger.book(&ask, &Grant::new(start, vec![Answer::granted(callers, start)], start));
+        }
+        let Verdict { slots, logs, violations } = ledger.judge();
+        assert_eq!((slots, logs, violations), (3, 1, 1));
+        ledger.book(&Ask::hand_back([log()], vec![Slots::new(1, at(0), [1])]), &Grant::new(at(99), Vec::new(), at(99)));
         let Verdict { slots, violations, .. } = ledger.judge();
         assert_eq!((slots, violations), (2, 0));
     }

@@ -7,7 +7,7 @@
 //! cargo run --release --example fleet -- --measure
 //! ```
 //!
-//! Every process is a throttle of the library with lines of its own. They share one store, which decides as a store in
+//! Every process is a throttle of the library with queues of its own. They share one store, which decides as a store in
 //! memory does, but is as far away as a Redis and as busy with each call as a real one was measured to be. No socket is
 //! opened, and no time passes but virtual time, so that the same seed gives the same report.
 //!

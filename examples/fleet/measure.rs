@@ -1,13 +1,12 @@
 //! How long a real Redis is busy with a call.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use outgate::ledger::Term;
-use outgate::ledger::{Ask, HandBack, Home, Log, Run, Slots};
+use outgate::ledger::{Ask, Log, Message, MessageId, Run, ScopeId, Slots, Stamp, Term};
 use outgate::testing::RedisServer;
 use outgate::{RedisStore, Store as _, StoreError};
 use tokio::task::JoinSet;
@@ -21,24 +20,27 @@ const SENDERS: u64 = 16;
 /// How long each kind of call is made in a round.
 const TIME: Duration = Duration::from_millis(800);
 const ROUNDS: usize = 5;
-/// Callers in a large ask, and slots handed back after it.
+/// Callers in a large ask.
 const MANY: u32 = 64;
 
-/// A kind of call, on homes of some quota a second.
+/// A kind of call, in scopes of some quota a second.
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
-    homes: u64,
+    scopes: u64,
     quota: u32,
     callers: u32,
-    hand_backs: u32,
+    /// Every other call hands back what the one before it booked.
+    hands_back: bool,
 }
 
+const ONE: Kind = Kind { name: "1 caller, room", scopes: 10_000, quota: 1_000_000, callers: 1, hands_back: false };
+
 const KINDS: [Kind; 4] = [
-    Kind { name: "1 caller, room", homes: 10_000, quota: 1_000_000, callers: 1, hand_backs: 0 },
-    Kind { name: "64 callers, room", homes: 10_000, quota: 1_000_000, callers: MANY, hand_backs: 0 },
-    Kind { name: "8 callers of 1,000 processes, no room for all", homes: 10, quota: 500, callers: 8, hand_backs: 0 },
-    Kind { name: "64 callers, and 64 hand-backs", homes: 10_000, quota: 1_000_000, callers: MANY, hand_backs: MANY },
+    ONE,
+    Kind { name: "64 callers, room", callers: MANY, ..ONE },
+    Kind { name: "8 callers of 1,000 processes, no room for all", scopes: 10, quota: 500, callers: 8, ..ONE },
+    Kind { name: "1 caller, every other time with a hand-back", hands_back: true, ..ONE },
 ];
 
 /// What a server spent on each of some calls, in µs.
@@ -101,26 +103,48 @@ async fn measure(server: &RedisServer, kind: Kind) -> Result<Spent, Box<dyn Erro
 
 /// One connection's calls, and how many they were.
 async fn keep_asking(store: RedisStore, kind: Kind, connection: u64, begin: Instant) -> Result<u32, StoreError> {
-    let logs: Arc<[Log]> = [Log::new("calls", [Term::new(kind.quota, 1_050_000)])].into();
+    let mut asker = Asker { store, kind, number: 0, known: None, counted: HashMap::new() };
     let mut random = Rng::with_seed(connection);
-    let (mut number, mut calls) = (0, 0);
+    let mut calls = 0;
     while begin.elapsed() < TIME {
-        // As long as the name of a real scope.
-        let home = Home::new("api", Some(&format!("{:032x}", random.u64(0..kind.homes))));
+        let scope = ScopeId::of(&random.u64(0..kind.scopes).to_be_bytes());
         let sender = u64::MAX - (connection * SENDERS + random.u64(0..SENDERS));
-        let runs = vec![Run::new(kind.callers, [1])];
-        number += 1;
-        let grant = store.book(&Ask::new(home.clone(), sender, number, Arc::clone(&logs), runs)).await?;
+        let booked = asker.ask(sender, scope, Vec::new()).await?;
         calls += 1;
-        let Some(first) = grant.answers.first() else { continue };
-        for _ in 0..kind.hand_backs {
-            number += 1;
-            let slot = vec![Slots::new(1, first.start, [1])];
-            store.hand_back(&HandBack::new(home.clone(), sender, number, Arc::clone(&logs), slot)).await?;
+        if kind.hands_back {
+            asker.ask(sender, scope, vec![Slots::new(1, booked, [1])]).await?;
             calls += 1;
         }
     }
     Ok(calls)
+}
+
+/// What asks over one connection, under several names.
+struct Asker {
+    store: RedisStore,
+    kind: Kind,
+    number: u64,
+    known: Option<Stamp>,
+    /// Where each name is counted among those who wait.
+    counted: HashMap<(u64, ScopeId), Vec<Stamp>>,
+}
+
+impl Asker {
+    /// One message, and when the store answered it.
+    async fn ask(&mut self, sender: u64, scope: ScopeId, back: Vec<Slots>) -> Result<Stamp, StoreError> {
+        self.number += 1;
+        let log = Log::new("calls", [Term::new(self.kind.quota, 1_050_000)]).of(Some(scope));
+        let mut ask = Ask::new([log], vec![Run::new(self.kind.callers, [1])]);
+        let counted = self.counted.entry((sender, scope)).or_default();
+        (ask.back, ask.counted) = (back, counted.clone());
+        let mut message = Message::new("api", MessageId::new(sender, scope.to_string(), self.number), ask);
+        message.known = self.known;
+        let reply = self.store.apply(&message).await?;
+        let grant = reply.grant().unwrap_or_else(|| unreachable!("an ask is answered by a grant"));
+        *counted = grant.counted;
+        self.known = self.known.max(Some(grant.now));
+        Ok(grant.now)
+    }
 }
 
 /// What the server says of itself.
@@ -168,7 +192,7 @@ impl Measured {
             ask: tenths(one),
             further: tenths((many - one) / (count - 1.0)),
             waiting: tenths(waiting),
-            hand_back: tenths((mixed * (count + 1.0) - many) / count),
+            hand_back: tenths(2.0 * (mixed - one)),
         }
     }
 }

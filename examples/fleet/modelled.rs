@@ -6,9 +6,9 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use outgate::ledger::{Ask, Grant, HandBack, Hold, Home, Incident, Learned, Lesson, Log, LogUsage, MessageId};
-use outgate::{MemoryStore, Store, StoreError};
+use outgate::ledger::{Ask, Body, Message, Reply};
+use outgate::store::{Applied, Applying};
+use outgate::{MemoryStore, Store};
 
 use crate::agenda::Agenda;
 use crate::ledger::{Ledger, Verdict};
@@ -54,66 +54,42 @@ impl Modelled {
         lock(&self.0.ledger).judge()
     }
 
-    /// The server of a home: always the same, in every run.
-    fn server(&self, home: &Home) -> usize {
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(home.as_str());
+    /// The server of a scope: always the same, in every run.
+    fn server(&self, ask: &Ask) -> usize {
+        let scope = ask.logs.first().and_then(|log| log.scope);
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(scope);
         usize::try_from(hash % self.0.turns.len() as u64).unwrap_or(0)
     }
 
-    /// Goes to the server of a home, waits for its turn, and comes back when the server has done the work.
-    async fn call<T>(&self, home: &Home, work: impl Future<Output = (T, Duration)> + Send) -> T {
-        let Inner { agenda, way, turns, tally, .. } = &*self.0;
-        let (sent, server) = (agenda.now(), self.server(home));
+    /// Goes to the server of a scope, waits for its turn, and comes back when the server has decided.
+    async fn call(&self, message: &Message, ask: &Ask) -> Applied {
+        let Inner { agenda, way, service, logs, turns, tally, ledger } = &*self.0;
+        let (sent, server) = (agenda.now(), self.server(ask));
         agenda.sleep(*way).await;
         let turn = turns[server].lock().await;
-        let (done, time) = work.await;
+        let reply = logs.apply(message).await;
+        let mut time = Duration::ZERO;
+        if let Ok(Reply::Grant(grant)) = &reply {
+            time = service.of(ask, grant);
+            lock(tally).ask(ask, grant);
+            lock(ledger).book(ask, grant);
+        }
         agenda.sleep(time).await;
         drop(turn);
         lock(tally).busy(server, time);
         agenda.sleep(*way).await;
         lock(tally).round_trips.push(agenda.now().saturating_sub(sent));
-        done
+        reply
     }
 }
 
-#[async_trait]
 impl Store for Modelled {
-    async fn book(&self, ask: &Ask) -> Result<Grant, StoreError> {
-        let Inner { logs, service, tally, ledger, .. } = &*self.0;
-        let work = async {
-            let grant = logs.book(ask).await;
-            let time = grant.as_ref().map_or(Duration::ZERO, |grant| service.of_ask(ask, grant));
-            if let Ok(grant) = &grant {
-                lock(tally).ask(ask, grant);
-                lock(ledger).book(ask, grant);
-            }
-            (grant, time)
-        };
-        self.call(&ask.home, work).await
-    }
-
-    async fn hand_back(&self, message: &HandBack) -> Result<(), StoreError> {
-        let Inner { logs, service, tally, ledger, .. } = &*self.0;
-        let work = async {
-            let done = logs.hand_back(message).await;
-            lock(tally).hand_backs += 1;
-            lock(ledger).hand_back(message);
-            (done, service.of_hand_back())
-        };
-        self.call(&message.home, work).await
-    }
-
-    /// No upstream of the model ever refuses a call.
-    async fn hold(&self, home: &Home, id: MessageId, hold: &Hold) -> Result<Incident, StoreError> {
-        self.0.logs.hold(home, id, hold).await
-    }
-
-    async fn learn(&self, home: &Home, id: MessageId, log: &Log, lesson: &Lesson) -> Result<Learned, StoreError> {
-        self.0.logs.learn(home, id, log, lesson).await
-    }
-
-    async fn usage(&self, home: &Home, logs: &[Log]) -> Result<Vec<LogUsage>, StoreError> {
-        self.0.logs.usage(home, logs).await
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        match &message.body {
+            Body::Ask(ask) => Applying::pending(self.call(message, ask)),
+            // No upstream of the model ever refuses a call.
+            _ => self.0.logs.apply(message),
+        }
     }
 }
 

@@ -47,10 +47,10 @@ impl Report<'_> {
 
     fn store(&self) -> Vec<Row> {
         let Summary { tally, started, busy, round_trips, .. } = self.summary;
-        let calls = tally.calls();
+        let calls = tally.asks;
         let share = |part| format!("{:.0} %", 100.0 * ratio(part, calls));
         let kinds =
-            format!("{} after which somebody waits, {} hand-backs", share(tally.waiting), share(tally.hand_backs));
+            format!("{} after which somebody waits, {} with hand-backs", share(tally.waiting), share(tally.hand_backs));
         let of_busiest = if self.args.nodes > 1 { "the busiest node" } else { "the node" };
         vec![
             ("store calls", format!("{}/s", count(calls / self.args.seconds.max(1))), kinds),
@@ -62,25 +62,25 @@ impl Report<'_> {
 
     fn scopes(&self) -> Vec<Row> {
         let Summary { with_room, room, full, .. } = self.summary;
-        let waits = |times: &Quantiles| format!("waits beyond those in one line for all: {times}");
+        let waits = |times: &Quantiles| format!("waits beyond those in one queue for all: {times}");
         let mut rows = vec![("with room", count(*with_room), format!("scopes; {}", waits(room)))];
         if full.scopes > 0 {
             rows.push(("full", count(full.scopes), format!("scopes; {}", waits(&full.waits()))));
             let used = format!("{:.2} %", 100.0 * full.used());
-            rows.push(("quota used", used, "in full scopes, of what one line for all would use".to_owned()));
+            rows.push(("quota used", used, "in full scopes, of what one queue for all would use".to_owned()));
         }
-        if let Some(Fair { each, index, in_line }) = full.fair.first() {
+        if let Some(Fair { each, index, in_queue }) = full.fair.first() {
             let least = full.fair.iter().map(|fair| fair.index).fold(1.0, f64::min);
             let note = format!("{each:.1} calls for each process of the hottest scope; {least:.3} in the least fair");
             rows.push(("Jain's index", format!("{index:.3}"), note));
-            rows.push(("in one line", format!("{in_line:.3}"), "it would be, first come, first served".to_owned()));
+            rows.push(("in one queue", format!("{in_queue:.3}"), "it would be, first come, first served".to_owned()));
         }
         rows
     }
 
     fn law(&self) -> Vec<Row> {
         let Summary { verdict, seen, .. } = self.summary;
-        let slots = format!("{} slots in {} logs", count_of(verdict.slots), count_of(verdict.homes));
+        let slots = format!("{} slots in {} logs", count_of(verdict.slots), count_of(verdict.logs));
         let quota = format!("as the upstream saw it; it allows {}", self.args.quota);
         vec![
             ("violations", self.summary.violations().to_string(), slots),

@@ -23,21 +23,18 @@ pub(crate) struct Service {
     #[arg(long = "waiting-us", value_name = "US", default_value = "54", value_parser = crate::args::amount)]
     pub(crate) waiting: f64,
 
-    /// A slot handed back
+    /// Slots handed back with an ask
     #[arg(long = "hand-back-us", value_name = "US", default_value = "31", value_parser = crate::args::amount)]
     pub(crate) hand_back: f64,
 }
 
 impl Service {
-    pub(crate) fn of_ask(&self, ask: &Ask, grant: &Grant) -> Duration {
-        let waiting = grant.answered() < callers(ask);
-        let first = if waiting { self.waiting } else { self.ask };
+    /// An ask, whoever it is for.
+    pub(crate) fn of(&self, ask: &Ask, grant: &Grant) -> Duration {
+        let answered = grant.answered(callers(ask));
+        let first = if answered < callers(ask) { self.waiting } else { self.ask };
         let back = if ask.back.is_empty() { 0.0 } else { self.hand_back };
-        micros(first + back + self.further * f64::from(grant.answered().saturating_sub(1)))
-    }
-
-    pub(crate) fn of_hand_back(&self) -> Duration {
-        micros(self.hand_back)
+        micros(first + back + self.further * f64::from(answered.saturating_sub(1)))
     }
 
     /// An ask of one caller that gets its slot.
@@ -50,7 +47,7 @@ impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { ask, further, waiting, hand_back } = self;
         write!(f, "{ask} µs for an ask, {further} µs for each further caller, ")?;
-        write!(f, "{waiting} µs where somebody has to wait, {hand_back} µs for a hand-back")
+        write!(f, "{waiting} µs where somebody has to wait, {hand_back} µs more where slots are handed back")
     }
 }
 

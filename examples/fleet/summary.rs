@@ -16,7 +16,7 @@ use crate::upstream::{self, Seen};
 pub(crate) struct Summary {
     pub(crate) wanted: u32,
     pub(crate) started: u32,
-    /// Starts that one line for all processes would have had.
+    /// Starts that one queue for all processes would have had.
     pub(crate) possible: u32,
     pub(crate) refused: u32,
     pub(crate) failed: u32,
@@ -46,7 +46,7 @@ impl Summary {
         let (mut room, mut full) = (Vec::new(), Full::default());
         let (mut with_room, mut all_possible) = (0, 0);
         for calls in &scopes {
-            let possible = fair::one_line(calls, args.limit(), args.max_wait());
+            let possible = fair::one_queue(calls, args.limit(), args.max_wait());
             all_possible += count(possible.iter().filter(|start| start.is_some_and(counted)));
             if count(calls.iter().filter(|call| counted(call.wanted))) > sustained(args) {
                 full.add(args, calls, &possible, counted);

@@ -90,7 +90,7 @@ impl Sweep {
     /// Calls started, and store calls.
     fn per_second(&self, summary: &Summary) -> (String, String) {
         let per_second = |calls: u32| format!("{}/s", HumanCount((calls / self.seconds.max(1)).into()));
-        (per_second(summary.started), per_second(summary.tally.calls()))
+        (per_second(summary.started), per_second(summary.tally.asks))
     }
 
     fn verdict(&self, f: &mut fmt::Formatter<'_>, words: &str, step: Option<&Step>) -> fmt::Result {

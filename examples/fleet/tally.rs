@@ -12,6 +12,7 @@ pub(crate) struct Tally {
     pub(crate) asks: u32,
     /// Asks after which somebody had to wait.
     pub(crate) waiting: u32,
+    /// Asks that handed slots back.
     pub(crate) hand_backs: u32,
     /// Callers that were asked for.
     pub(crate) callers: u32,
@@ -31,7 +32,8 @@ impl Tally {
         let callers = callers(ask);
         self.asks += 1;
         self.callers += callers;
-        self.waiting += u32::from(grant.answered() < callers);
+        self.waiting += u32::from(grant.answered(callers) < callers);
+        self.hand_backs += u32::from(!ask.back.is_empty());
     }
 
     /// A server was busy for so long.
@@ -39,9 +41,5 @@ impl Tally {
         if let Some(busy) = self.busy.get_mut(server) {
             *busy += time;
         }
-    }
-
-    pub(crate) fn calls(&self) -> u32 {
-        self.asks + self.hand_backs
     }
 }
