@@ -21,25 +21,29 @@
 //! | [upstream](Upstream) | a remote API that limits us: name, limits, and which requests belong to it |
 //! | [limit](Limit) | so many units in any window; optionally a burst and a guard |
 //! | unit | what a limit counts: calls, or what a call costs |
-//! | [scope](Scope) | who shares the quota: the whole upstream, one token, one merchant |
-//! | [log](SlidingLog) | the sorted start times of one upstream and scope, one entry for each unit |
-//! | slot | one start time in a log, past (sent) or near future (booked) |
+//! | [scope](Scope) | who shares a limit: the whole upstream, one token, one merchant |
+//! | [log](ledger::SlidingLog) | the ascending start times of one upstream, scope and unit, one entry for each unit |
+//! | charge | units taken from one log; a call is a list of charges |
+//! | slot | one start time of a call in all its logs, past (sent) or booked ahead |
 //! | ask, grant | a process asks a [store](Store) for slots; the grant says how long until each |
-//! | line | the callers of one process that wait for the same logs, first come first served |
+//! | queue | the callers of one process that need the same logs, first come first served |
+//! | contenders | others whose callers wait for the same logs |
 //! | [permit](Permit) | what a caller holds: a slot, and the duty to use it or hand it back |
-//! | horizon | how far ahead of now a slot may be booked |
-//! | guard | extra time for which a slot is counted, to absorb the spread of network delay |
+//! | horizon | how far ahead of now slots are booked |
+//! | guard | extra time for which a unit counts, to absorb the spread of network delay |
 //! | settle | what happens to a slot after the call: kept, or handed back |
-//! | hold | nobody sends to this upstream until then, cluster-wide |
+//! | pause | nobody sends to this scope or upstream until then, cluster-wide |
+//! | outside use | quota that others spend, learned from responses |
+//! | log time | the store's clock, corrected so that it never runs backwards |
 //!
 //! # The path of a request
 //!
 //! ```text
-//! request ─ route ─▶ upstream, scope, cost        no match: passes through, with a warning
-//!         ─ ask   ─▶ line ─▶ store.book(ask)      one script call for the whole line
-//!         ─ wait  ─▶ sleeps once, until its slot starts
+//! request ─ route ─▶ charges on logs              no match: passes through, with a warning
+//!         ─ ask   ─▶ queue ─▶ store.apply(ask)    one script call for the whole queue
+//!         ─ wait  ─▶ sleeps once, until its start
 //!         ─ send  ─▶ the rest of the client
-//!         ─ settle─▶ never left this machine: handed back;  may have left: kept;  refused: hold
+//!         ─ settle─▶ never left this machine: handed back;  may have left: kept;  refused: all pause
 //! ```
 //!
 //! # The promise
@@ -78,7 +82,7 @@ pub use self::config::call::Call;
 pub use self::config::limit::Limit;
 pub use self::config::scope::Scope;
 pub use self::config::upstream::Upstream;
-pub use self::error::{ConfigError, Error, StoreError, StoreErrorKind};
+pub use self::error::{ConfigError, Error};
 pub use self::feedback::Feedback;
 #[cfg(feature = "redis")]
 pub use self::store::RedisStore;

@@ -15,8 +15,7 @@ use std::task::{Context, Poll};
 pub use self::memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisStore, RedisStoreBuilder};
-use crate::error::StoreError;
-pub use crate::error::StoreErrorKind;
+pub use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::{Message, Reply};
 
 /// Keeps the ledgers of upstreams: in memory for one process, in Redis for a cluster.

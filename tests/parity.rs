@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use outgate::ledger::{Body, Ledger, Message, Reply, Stamp};
 use outgate::store::Applying;
+use outgate::store::StoreErrorKind;
 use outgate::testing::ManualClock;
 use outgate::testing::history::{Heard, History, plain};
-use outgate::{MemoryStore, Store, StoreErrorKind};
+use outgate::{MemoryStore, Store};
 use tokio::task::JoinSet;
 
 /// So many messages are answered alike at least.

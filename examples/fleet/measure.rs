@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use outgate::ledger::{Ask, Log, Message, MessageId, Run, ScopeId, Slots, Stamp, Term};
+use outgate::store::StoreError;
 use outgate::testing::RedisServer;
-use outgate::{RedisStore, Store as _, StoreError};
+use outgate::{RedisStore, Store as _};
 use tokio::task::JoinSet;
 
 use crate::service::Service;

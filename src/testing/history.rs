@@ -20,8 +20,8 @@ use self::queue::Queue;
 pub use self::record::{Breach, Record};
 use self::time::Times;
 use self::world::World;
-use crate::StoreErrorKind;
 use crate::ledger::{Ask, Body, Grant, Message, MessageId, Reply, Run, Slots, Stamp};
+use crate::store::StoreErrorKind;
 
 /// Messages of a history, but for those where spans are widened: these end while the logs are short.
 const LENGTH: usize = 150;

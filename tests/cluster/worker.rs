@@ -5,7 +5,8 @@ use std::io::{self, BufRead as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use outgate::{Call, Passage, RedisStore, StoreError, Throttle, Upstream};
+use outgate::store::StoreError;
+use outgate::{Call, Passage, RedisStore, Throttle, Upstream};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;

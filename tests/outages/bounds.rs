@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use outgate::{Error, Limit, RedisStore, StoreErrorKind, Throttle};
+use outgate::store::StoreErrorKind;
+use outgate::{Error, Limit, RedisStore, Throttle};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use outgate::RedisStore;
+use outgate::store::StoreErrorKind;
 use outgate::testing::{RedisServer, Reply};
-use outgate::{RedisStore, StoreErrorKind};
 use tokio::time::sleep;
 
 use crate::faults_that_last::{Failure, refused, texts, user};

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use outgate::ledger::{Message, NOBODY};
 use outgate::store::Applying;
+use outgate::store::StoreError;
 use outgate::testing::RedisServer;
 use outgate::testing::oracle::worst_window;
-use outgate::{Limit, RedisStore, Store, StoreError};
+use outgate::{Limit, RedisStore, Store};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

@@ -6,8 +6,9 @@ use outgate::ledger::{
     Answer, Ask, Body, Learned, Log, Message, MessageId, Pause, Report, Run, Slots, Stamp, Term, Verdict,
 };
 use outgate::store::Applying;
+use outgate::store::{StoreError, StoreErrorKind};
 use outgate::testing::{ManualClock, Mode, RedisServer};
-use outgate::{Feedback, Limit, MemoryStore, RedisStore, Store, StoreError, StoreErrorKind, Throttle, Upstream};
+use outgate::{Feedback, Limit, MemoryStore, RedisStore, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

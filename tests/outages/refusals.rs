@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use outgate::store::StoreErrorKind;
 use outgate::testing::RedisServer;
-use outgate::{Error, RedisStore, StoreErrorKind};
+use outgate::{Error, RedisStore};
 use tokio::time::sleep;
 
 use crate::scene::{AT_ONCE, LOG, Metronome, Outcome, PATIENCE, Scene, plenty, throttle, timed, unavailable};

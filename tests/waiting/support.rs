@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use outgate::ledger::{Body, Message};
 use outgate::store::{Applied, Applying};
-use outgate::{Limit, MemoryStore, Store, StoreError, StoreErrorKind, Throttle, Upstream};
+use outgate::store::{StoreError, StoreErrorKind};
+use outgate::{Limit, MemoryStore, Store, Throttle, Upstream};
 use tokio::time::{Instant, sleep};
 
 /// How long the store takes to answer.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::law::Law;
+use crate::Store;
 use crate::ledger::{Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, Message, MessageId, Pause, Paused};
 use crate::ledger::{QuotaReport, Reply, Report, Run, ScopeId, Slots, Stamp, Term};
+use crate::store::StoreErrorKind;
 use crate::testing::history::plain;
-use crate::{Store, StoreErrorKind};
 
 /// When every check begins: far from zero, so that no digit of a real stamp is spared.
 pub(super) const EPOCH: i64 = 1_795_170_949_790_213;

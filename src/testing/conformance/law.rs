@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::StoreError;
+use crate::store::StoreError;
 
 /// One of those of [`Store`](crate::Store).
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::Subject;
 use super::desk::fresh_upstream;
 use super::law::Law;
-use crate::StoreErrorKind;
 use crate::ledger::{Body, Grant, Message, NOBODY, Paused, Reply, Stamp};
+use crate::store::StoreErrorKind;
 use crate::testing::history::{Heard, History, plain};
 
 /// What a store said, in stamps since the beginning.

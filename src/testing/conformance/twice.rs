@@ -6,8 +6,8 @@ use super::Subject;
 use super::desk::{Desk, Told, at, fresh_upstream, granted, log};
 use super::law::Law;
 use super::telling::Telling;
-use crate::StoreErrorKind::{Duplicate, Outdated};
 use crate::ledger::{Learned, Message, Pause, Paused, QuotaReport, Report, Run, ScopeId, Slots, Term};
+use crate::store::StoreErrorKind::{Duplicate, Outdated};
 
 const HISTORIES: u64 = 30;
 

@@ -6,8 +6,8 @@ use fastrand::Rng;
 
 use super::Heard;
 use super::world::World;
-use crate::StoreErrorKind;
 use crate::ledger::{Ask, Body, Grant, Log, Message, Reply, Run, Stamp, Verdict};
+use crate::store::StoreErrorKind;
 
 /// Callers that need the same logs. Two queues may have one name, as those of a process and its clone have.
 #[derive(Debug)]
