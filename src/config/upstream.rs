@@ -20,7 +20,7 @@ use crate::feedback::{Dialect, Feedback};
 const MAX_WAITING: usize = 100_000;
 /// The least that one response may be allowed to silence an upstream.
 const MIN_MAX_PAUSE: Duration = Duration::from_millis(1);
-/// The longest recovery after a hold.
+/// The longest recovery after a pause.
 const MAX_RECOVERY: Duration = Duration::from_secs(3_600);
 
 type Predicate = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
@@ -184,7 +184,7 @@ impl Upstream {
         self
     }
 
-    /// How long after a hold calls come slower than the limits allow: at first at a tenth of the rate. At most an hour.
+    /// How long after a pause calls come slower than the limits allow: at first at a tenth of the rate. At most an hour.
     /// After what is no matter of pace, such as a lock or a ban, they come at full rate.
     #[must_use]
     pub const fn recovery(mut self, recovery: Duration) -> Self {
@@ -216,7 +216,7 @@ impl Upstream {
     /// redirect to the call's own URL cannot be told from none: before a payment, turn redirects off with
     /// `redirect::Policy::none()`.
     ///
-    /// Each time is a full call, which waits out the hold in queue, within the longest wait of the first. The request is sent
+    /// Each time is a full call, which waits in the queue until the pause is over, within the longest wait of the first. The request is sent
     /// as it was, an `Idempotency-Key` included; one whose body cannot be cloned is not sent again.
     #[must_use]
     pub const fn retry_refused(mut self, retries: u32) -> Self {
