@@ -34,7 +34,7 @@ pub(crate) enum Way {
 
 const NOTHING: &str = "return 1";
 
-/// A log in a list, and nothing about lost replies, holds, others who wait, or different limits.
+/// A log in a list, and nothing about lost replies, pauses, others who wait, or different limits.
 /// KEYS: log. ARGV: quota, window (ms).
 const BARE_LIST: &str = "
 local time = redis.call('TIME')

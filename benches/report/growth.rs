@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outgate::ledger::Term;
-use outgate::ledger::{Ask, Home, Log, Run};
+use outgate::ledger::{Ask, Log, Message, MessageId, Run, Term};
 use outgate::{Limit, MemoryStore, Store as _, Throttle, Upstream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
@@ -20,7 +19,7 @@ const CALLS: u32 = 1 << 16;
 const UNITS: u32 = AMPLE - AMPLE / 10;
 
 const PROSE: &str = "Nanoseconds for each decision on a `MemoryStore` whose quota is not used up; all columns of a table in \
-    turns. Callers are tasks on a runtime with two threads, in one line, each asking again as soon as it is served. Several logs \
+    turns. Callers are tasks on a runtime with two threads, in one queue, each asking again as soon as it is served. Several logs \
     for a call are booked through the `Store` trait.";
 
 /// One table for each dimension.
@@ -101,14 +100,15 @@ fn many_logs(runtime: &Runtime, logs: u32) -> Result<f64> {
     let store = MemoryStore::new();
     let names = ["calls", "tokens", "points", "bytes"].into_iter().take(logs as usize);
     let logs: Arc<[Log]> = names.map(|name| Log::new(name, [Term::new(AMPLE, 1_050_000)])).collect();
-    let costs: Arc<[u32]> = logs.iter().map(|_| 1).collect();
-    let mut ask = Ask::new(Home::new(UP, None), 1, 0, logs, vec![Run::new(1, costs)]);
+    let charges: Arc<[u32]> = logs.iter().map(|_| 1).collect();
+    let ask = Ask::new(logs, vec![Run::new(1, charges)]);
+    let mut message = Message::new(UP, MessageId::new(1, "", 0), ask);
     let begin = Instant::now();
     let granted = runtime.block_on(async {
         let mut granted = 0;
         for number in 1..=u64::from(CALLS) {
-            ask.number = number;
-            granted += usize::from(store.book(&ask).await?.answers.first().is_some_and(|answer| answer.granted));
+            message.id.number = number;
+            granted += usize::from(store.apply(&message).await?.grant().is_some_and(|grant| grant.all_now));
         }
         Result::Ok(granted)
     })?;

@@ -18,7 +18,7 @@ pub(crate) fn run(page: &mut Page) -> Result<(), Failure> {
         "One task asks again and again, 16 times in a row each in turns, and each over a connection of its own. \
          The median of a round's decisions, in µs, and its ratio to the median of `SET` in the same round. \
          Whoever decides by a script cannot be faster than one that does nothing; the bare rule, which \
-         knows nothing of lost replies, holds, shares and releases with other limits, is what a sliding log takes at least as \
+         knows nothing of lost replies, pauses, shares and releases with other limits, is what a sliding log takes at least as \
          a script of this kind.",
     );
     let mut contenders = vec![SET, PING, NOTHING];

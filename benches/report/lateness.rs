@@ -13,7 +13,7 @@ use crate::turns::{Result, cell, expect, runtime};
 
 const ROUNDS: usize = 5;
 
-const PROSE: &str = "Every caller is a task in one line of a `MemoryStore`, on a runtime of one thread. The quota is used up \
+const PROSE: &str = "Every caller is a task in one queue of a `MemoryStore`, on a runtime of one thread. The quota is used up \
     by a call whose moment is known, and so is the earliest at which each caller may go by the rule: what is shown is how \
     much later it went, in milliseconds. The timer itself counts whole ones. Callers are served in their order, or the \
     measurement fails.";

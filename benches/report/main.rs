@@ -21,6 +21,7 @@ mod saturated;
 mod scopes;
 mod server;
 mod sizes;
+mod slow_paths;
 mod spread;
 mod throttles;
 mod throughput;
@@ -36,7 +37,7 @@ use crate::server::{Failure, Server};
 
 type Section = fn(&mut Page) -> Result<(), Failure>;
 
-const SECTIONS: [(&str, Section); 13] = [
+const SECTIONS: [(&str, Section); 14] = [
     ("latency", latency::run),
     ("throughput", throughput::run),
     ("bytes", bytes::run),
@@ -44,6 +45,7 @@ const SECTIONS: [(&str, Section); 13] = [
     ("saturated", saturated::run),
     ("callers", callers::run),
     ("sizes", sizes::run),
+    ("slow_paths", slow_paths::run),
     ("memory", memory::run),
     ("middleware", middleware::run),
     ("scopes", scopes::run),

@@ -29,7 +29,7 @@ const PROSE: &str = "Nanoseconds for each decision of one thread, with as many t
     The quota is more than any round uses up, or one call a day, where every decision is a refusal. Scopes are strings of \
     15 bytes in random order.\n\n\
     The two do not do the same. `governor` keeps 8 bytes for each key, the theoretical arrival time of GCRA: its calls may \
-    come to twice the quota in a window, and it has no line: who waits wakes, and tries again. Outgate keeps every start \
+    come to twice the quota in a window, and it has no queue: who waits wakes, and tries again. Outgate keeps every start \
     for as long as it counts, hashes the scope's value with SHA-256, and serves whoever waits in order of arrival.";
 
 /// Decisions with and without a scope, granted and refused, for now or waiting.

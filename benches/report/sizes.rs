@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use outgate::ledger::Term;
-use outgate::ledger::{Ask, Home, Log, Run};
+use outgate::ledger::{Ask, Log, Message, MessageId, Run, Term};
 use outgate::{RedisStore, Store as _};
 
 use crate::page::Page;
@@ -66,13 +65,17 @@ async fn asks(store: &RedisStore, size: Size, number: &mut u64) -> Result<(), Fa
     let hours = |hours: u32| Term::new(1_000_000, i64::from(hours) * 3_601_000_000);
     let terms: Arc<[Term]> = (1..=size.limits).map(hours).collect();
     let logs: Arc<[Log]> = (0..size.logs).map(|log| Log::new(format!("unit{log}"), Arc::clone(&terms))).collect();
-    let costs: Arc<[u32]> = vec![size.units; size.logs].into();
+    let charges: Arc<[u32]> = vec![size.units; size.logs].into();
+    let mut known = None;
     for _ in 0..ASKS {
         *number += 1;
-        let runs = vec![Run::new(size.callers, Arc::clone(&costs))];
-        let ask = Ask::new(Home::new("up", None), 1, *number, Arc::clone(&logs), runs);
-        let grant = store.book(&ask).await?;
-        if grant.answered() != size.callers || grant.answers.iter().any(|answer| answer.start > grant.now) {
+        let runs = vec![Run::new(size.callers, Arc::clone(&charges))];
+        let ask = Ask::new(Arc::clone(&logs), runs);
+        let mut message = Message::new("up", MessageId::new(1, "", *number).after(*number - 1), ask);
+        message.known = known;
+        let grant = store.apply(&message).await?.grant().ok_or("no grant")?;
+        known = Some(grant.now);
+        if !grant.all_now {
             return Err(format!("no room for {} callers of {} units", size.callers, size.units).into());
         }
     }
