@@ -36,6 +36,10 @@ impl Driver {
         Self { queue: Arc::clone(queue), number, in_flight: None, runtime: None, done: false }
     }
 
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Sends a message, as soon as it is polled.
     pub(super) fn send(&mut self, message: Arc<Message>) {
         self.in_flight = Some(send(Arc::clone(&self.queue), message));
@@ -71,10 +75,8 @@ impl Driver {
         let Some(in_flight) = &mut self.in_flight else { return Poll::Ready(None) };
         let answer = in_flight.as_mut().poll(cx);
         let queue = Arc::clone(&self.queue);
-        let mut out = Outbox::default();
         let Poll::Ready((reply, exchange)) = answer else {
-            let given_back = queue.lock().park(self, &mut out);
-            out.wake_all();
+            let given_back = queue.lock().park(self);
             return given_back.map_or(Poll::Pending, |driver| {
                 driver.spawn();
                 Poll::Ready(None)
@@ -82,18 +84,18 @@ impl Driver {
         };
         self.in_flight = None;
         let answered = Answered::new(reply, exchange, &queue.time, &queue.settings);
+        let mut out = Outbox::of(ticket);
         let mut state = queue.lock();
-        state.duty.by_hand = ByHand::Nobody;
         self.done = !state.duty.is_driven_by(self.number);
         if self.done {
             // It was given up on.
             return Poll::Ready(None);
         }
+        state.duty.by_hand = ByHand::Nobody;
         state.handle(Event::Answered(answered), exchange.arrived, &queue.process, &mut out);
         let outcome = state.places.poll(ticket, cx);
         self.done = state.stop_if_idle();
         drop(state);
-        out.wakers.retain(|waker| !waker.will_wake(cx.waker()));
         out.wake_all();
         if self.done {
             queue.idled.notify_waiters();

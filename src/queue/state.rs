@@ -19,6 +19,8 @@ pub(super) struct State {
     pub(super) engine: Engine,
     pub(super) places: Places,
     pub(super) duty: Duty,
+    /// Room for effects, while somebody drives.
+    effects: Effects,
 }
 
 /// The duty to drive a queue, which one driver has at most.
@@ -48,9 +50,10 @@ pub(super) enum ByHand {
 /// What is left to do once the lock is free.
 #[derive(Default)]
 pub(super) struct Outbox {
-    effects: Effects,
     /// Whom to wake.
-    pub(super) wakers: Vec<Waker>,
+    wakers: Vec<Waker>,
+    /// Whoever is awake anyhow.
+    awake: Option<u64>,
     /// What to send.
     pub(super) send: Option<Arc<Message>>,
     /// When the driver looks again.
@@ -62,6 +65,11 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
+    /// Of a caller that is awake.
+    pub(super) fn of(awake: u64) -> Self {
+        Self { awake: Some(awake), ..Self::default() }
+    }
+
     /// Wakes whoever has been told something.
     pub(super) fn wake_all(&mut self) {
         self.wakers.drain(..).for_each(Waker::wake);
@@ -71,14 +79,13 @@ impl Outbox {
 
 impl State {
     pub(super) fn new(engine: Engine) -> Self {
-        Self { engine, places: Places::default(), duty: Duty::default() }
+        Self { engine, places: Places::default(), duty: Duty::default(), effects: Effects::new() }
     }
 
     /// Takes in what has happened.
     pub(super) fn handle(&mut self, event: Event, now: Instant, process: &Process, out: &mut Outbox) {
         self.follow_name(process, now, out);
-        self.engine.handle(event, now, &mut out.effects);
-        self.carry_out(process, now, out);
+        self.act(process, now, out, |engine, effects| engine.handle(event, now, effects));
     }
 
     /// Does what is to be done now.
@@ -89,33 +96,46 @@ impl State {
         };
         self.follow_name(&queue.process, now, out);
         (out.wake, out.idle) = (None, false);
-        self.engine.turn(now, header, &mut out.effects);
-        self.carry_out(&queue.process, now, out);
+        self.act(&queue.process, now, out, |engine, effects| engine.turn(now, header, effects));
         // Woken by then, the driver shows that it is there however long the store takes.
         let answered_by = self.engine.under_way.then(|| now + PATIENCE);
         out.wake = out.wake.into_iter().chain(answered_by).min();
-        (self.duty.driven, self.duty.look_by) = (!out.idle, out.wake);
+        self.duty.look_by = out.wake;
+        self.stop_if_idle();
     }
 
     /// Tells the engine what the process is called by now.
     fn follow_name(&mut self, process: &Process, now: Instant, out: &mut Outbox) {
         let name = process.id();
         if name != self.engine.sender {
-            self.engine.handle(Event::Renamed(name), now, &mut out.effects);
+            self.act(process, now, out, |engine, effects| engine.handle(Event::Renamed(name), now, effects));
         }
     }
 
-    fn carry_out(&mut self, process: &Process, now: Instant, out: &mut Outbox) {
-        for effect in out.effects.drain(..) {
+    /// Has the engine act, and carries out what follows.
+    fn act(&mut self, process: &Process, now: Instant, out: &mut Outbox, act: impl FnOnce(&mut Engine, &mut Effects)) {
+        let mut effects = std::mem::take(&mut self.effects);
+        act(&mut self.engine, &mut effects);
+        let mut renamed = false;
+        for effect in effects.drain(..) {
             match effect {
-                Effect::Tell(ticket, outcome) => out.wakers.extend(self.places.tell(ticket, outcome)),
+                Effect::Tell(ticket, outcome) => {
+                    let waker = self.places.tell(ticket, outcome);
+                    out.wakers.extend(waker.filter(|_| out.awake != Some(ticket)));
+                }
                 Effect::Send(message) => out.send = Some(message),
                 Effect::Wake(at) => out.wake = Some(out.wake.map_or(at, |wake| wake.min(at))),
-                Effect::Rename(sender) => process.rename(sender),
+                Effect::Rename(sender) => {
+                    process.rename(sender);
+                    renamed = true;
+                }
                 Effect::Idle => out.idle = true,
             }
         }
-        self.follow_name(process, now, out);
+        self.effects = effects;
+        if renamed {
+            self.follow_name(process, now, out);
+        }
     }
 
     /// Whether nobody is here, nothing is paused, and the store knows of nobody.
@@ -140,6 +160,10 @@ impl State {
     /// Ends the duty to drive where there is no work.
     pub(super) fn stop_if_idle(&mut self) -> bool {
         self.duty.driven = self.engine.has_work();
+        if !self.duty.driven {
+            // There are as many queues as scopes.
+            self.effects = Effects::new();
+        }
         !self.duty.driven
     }
 
@@ -152,14 +176,18 @@ impl State {
         out.wakers.extend(self.places.everybody());
     }
 
-    /// Keeps a driver for its caller until that is polled again. Where a task is to drive on, gives it back.
-    pub(super) fn park(&mut self, driver: Driver, out: &mut Outbox) -> Option<Driver> {
-        if !matches!(self.duty.by_hand, ByHand::Polled { wanted: false }) {
-            self.duty.by_hand = ByHand::Nobody;
-            return Some(driver);
+    /// Keeps a driver for its caller until that is polled again. Where a task is to drive on, or it was given up on, gives it
+    /// back.
+    pub(super) fn park(&mut self, driver: Driver) -> Option<Driver> {
+        let is_current = self.duty.is_driven_by(driver.number());
+        if is_current && matches!(self.duty.by_hand, ByHand::Polled { wanted: false }) {
+            self.duty.by_hand = ByHand::Parked(driver);
+            return None;
         }
-        out.former = self.duty.put_by_hand(ByHand::Parked(driver));
-        None
+        if is_current {
+            self.duty.by_hand = ByHand::Nobody;
+        }
+        Some(driver)
     }
 }
 
