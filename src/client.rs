@@ -3,6 +3,7 @@
 pub(crate) mod acquire;
 pub(crate) mod auth_breaker;
 pub(crate) mod middleware;
+mod news;
 mod on_response;
 pub(crate) mod permit;
 mod refusal;

@@ -101,6 +101,11 @@ impl Feedback {
         reader::read(dialect, status, headers, received_at)
     }
 
+    /// Whether a response of this status can be a refusal at all.
+    pub(crate) fn may_refuse(status: StatusCode) -> bool {
+        status.is_client_error() || status.is_server_error()
+    }
+
     /// The quota is spent, and something is left again after `wait`.
     #[must_use]
     pub fn refused(wait: Duration) -> Self {

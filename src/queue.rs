@@ -10,7 +10,7 @@ mod events;
 mod forecast;
 mod in_flight;
 pub(crate) mod log_time;
-pub(crate) mod one_by_one;
+pub(crate) mod news;
 pub(crate) mod pacing;
 mod places;
 pub(crate) mod process;

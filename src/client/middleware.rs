@@ -64,7 +64,7 @@ impl Middleware {
     fn settle(&self, permit: Permit, target: &Target, outcome: Result<Response>) -> Result<(Response, bool)> {
         match outcome {
             Ok(mut response) => {
-                let may_send_again = self.throttle.hear(&permit, target, &response);
+                let may_send_again = self.throttle.learn_from(&permit, target, &response);
                 response.extensions_mut().insert(permit.passage());
                 Ok((response, may_send_again))
             }

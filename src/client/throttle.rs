@@ -10,6 +10,7 @@ use reqwest::Request;
 use crate::client::acquire::{Acquire, Asked, Route};
 use crate::client::auth_breaker::Pass;
 use crate::client::middleware::Middleware;
+use crate::client::news::Outgoing;
 use crate::client::router::Table;
 use crate::client::unmatched::{Strangers, Unmatched};
 use crate::client::usage::Usage;
@@ -20,9 +21,7 @@ use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error, StoreError};
 use crate::ledger::{Body, LogUsage, Message, MessageId, ScopeId};
 use crate::queue::Queue;
-use crate::queue::one_by_one::OneByOne;
 use crate::queue::process::Process;
-use crate::queue::reports::Lessons;
 use crate::queue::table::Queues;
 use crate::store::{MemoryStore, Store};
 
@@ -53,9 +52,8 @@ struct Inner {
     strangers: Strangers,
     process: Arc<Process>,
     queues: Queues,
-    lessons: Lessons,
-    /// Holds and lessons on their way to the store.
-    tellings: OneByOne,
+    /// What upstreams said, on its way to the store.
+    outgoing: Outgoing,
 }
 
 /// Collects what a throttle is made of.
@@ -142,8 +140,7 @@ impl ThrottleBuilder {
             strangers: Strangers::new(self.unmatched),
             process,
             queues: Queues::default(),
-            lessons: Lessons::default(),
-            tellings: OneByOne::default(),
+            outgoing: Outgoing::new(),
         })))
     }
 }
@@ -275,12 +272,8 @@ impl Throttle {
         &self.0.process
     }
 
-    pub(crate) fn tellings(&self) -> &OneByOne {
-        &self.0.tellings
-    }
-
-    pub(crate) fn lessons(&self) -> &Lessons {
-        &self.0.lessons
+    pub(crate) fn outgoing(&self) -> &Outgoing {
+        &self.0.outgoing
     }
 
     pub(crate) fn find(&self, upstream: &str) -> Option<&Arc<Registered>> {

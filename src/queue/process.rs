@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::error::StoreError;
 use crate::ledger::MessageId;
 use crate::store::Store;
 
@@ -58,14 +57,6 @@ impl Process {
         // Its upper bits depend on all bits of the time, whose lowest a coarse clock leaves empty.
         let step = 1 + (nanos.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - STEP_BITS));
         self.numbers.fetch_add(step, Ordering::Relaxed) + step
-    }
-
-    /// The message to send in place of one that the store refused because of its name.
-    pub(crate) fn renamed(&self, refused: &MessageId, error: &StoreError) -> Option<MessageId> {
-        error.wants_another_name().then(|| {
-            self.rename(refused.sender);
-            self.next_message(Arc::clone(&refused.stream))
-        })
     }
 
     /// The next message of a stream, whose last one is answered.

@@ -1,14 +1,11 @@
-//! What the quotas that responses report mean for our limits, and who tells the store.
+//! What the quotas that responses report mean for our limits.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::table::Key;
 use crate::config::limit::Limit;
 use crate::config::upstream::Upstream;
 use crate::feedback::{Feedback, Quota, Refusal, Unit};
-use crate::ledger::{QuotaReport, Report};
+use crate::ledger::QuotaReport;
 
 /// A wider guard lasts so many windows, within bounds.
 const WINDOWS: u32 = 100;
@@ -53,77 +50,9 @@ fn limit_of<'a>(limits: &'a [Limit], quota: &Quota) -> Option<&'a Limit> {
     limits.iter().filter(|limit| u64::from(limit.quota()) >= told).min_by_key(|limit| limit.quota())
 }
 
-/// The lessons of one process on their way to the store: for each home one, and the newest that waits behind it.
-#[derive(Debug, Default)]
-pub(crate) struct Lessons(Mutex<HashMap<Key, Option<Report>>>);
-
-/// The right to tell the store the lessons of a home, one after another.
-#[derive(Debug)]
-pub(crate) struct Telling<'a> {
-    lessons: &'a Lessons,
-    home: Key,
-    ended: bool,
-}
-
-impl Lessons {
-    /// Takes a lesson in. Where somebody tells another at present, it is told after that, unless a newer one comes.
-    pub(crate) fn begin(&self, home: Key, lesson: Report) -> Option<(Telling<'_>, Report)> {
-        let mut lessons = self.lock();
-        match lessons.get_mut(&home) {
-            Some(Some(waiting)) => *waiting = newer(waiting.clone(), lesson),
-            Some(waiting) => *waiting = Some(lesson),
-            None => {
-                lessons.insert(home, None);
-                return Some((Telling { lessons: self, home, ended: false }, lesson));
-            }
-        }
-        None
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Option<Report>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Telling<'_> {
-    /// The lesson to tell next, if one has come meanwhile; else the right has ended.
-    pub(crate) fn next(&mut self) -> Option<Report> {
-        let mut lessons = self.lessons.lock();
-        let next = lessons.get_mut(&self.home).and_then(Option::take);
-        if next.is_none() {
-            lessons.remove(&self.home);
-            self.ended = true;
-        }
-        next
-    }
-}
-
-impl Drop for Telling<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.lessons.lock().remove(&self.home);
-        }
-    }
-}
-
-/// Of two lessons the one of the later call, or the only one that reports anything; a refusal is not forgotten. One that says
-/// no start is of now.
-fn newer(one: Report, other: Report) -> Report {
-    let refused = one.refused || other.refused;
-    let is_later = match (one.started, other.started) {
-        (_, None) => false,
-        (None, _) => true,
-        (Some(one), Some(other)) => one > other,
-    };
-    let silent = [&one, &other].map(|lesson| lesson.quotas.is_empty());
-    let keeps_one = if silent[0] == silent[1] { is_later } else { silent[1] };
-    Report { refused, ..if keeps_one { one } else { other } }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Stamp;
 
     const fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)
@@ -172,59 +101,6 @@ mod tests {
             [Refusal::Shared, Refusal::Service, Refusal::Lock, Refusal::Spend, Refusal::Ban].map(refused),
             [0; 5]
         );
-    }
-
-    #[test]
-    fn one_lesson_is_told_at_a_time_and_the_newest_waits() {
-        let (lessons, home) = (Lessons::default(), (0, None));
-        let lesson = |at, refused| Report { started: Some(Stamp::from_micros(at)), refused, ..Report::default() };
-        let (mut telling, first) = lessons.begin(home, lesson(1, false)).unwrap();
-        assert_eq!(first, lesson(1, false));
-        for (at, refused) in [(3, true), (5, false), (4, false)] {
-            assert!(lessons.begin(home, lesson(at, refused)).is_none());
-        }
-        assert_eq!(telling.next(), Some(lesson(5, true)));
-        assert!(lessons.begin((1, None), lesson(1, false)).is_some());
-        assert_eq!(telling.next(), None);
-        let again = lessons.begin(home, lesson(6, false)).unwrap();
-        drop(telling);
-        assert!(lessons.begin(home, lesson(7, false)).is_none(), "the right of who comes later is its own");
-        drop(again);
-        assert!(lessons.begin(home, lesson(8, false)).is_some(), "a task that was dropped leaves nobody waiting");
-    }
-
-    #[test]
-    fn of_two_lessons_the_later_call_counts_and_no_report_is_lost_to_a_refusal_without_any() {
-        let report = |left| QuotaReport::new(Limit::per_second(9).window_term(), secs(1), left, secs(1));
-        let lesson = |at: Option<i64>, left: Option<u32>| {
-            let reports = left.map(report).into_iter().collect();
-            Report {
-                started: at.map(Stamp::from_micros),
-                quotas: reports,
-                refused: left.is_none(),
-                ..Report::default()
-            }
-        };
-        let left = |lesson: &Report| lesson.quotas.first().map(|report| report.remaining);
-        let cases = [
-            ((Some(1), Some(8)), (Some(2), Some(7)), Some(7)),
-            ((Some(2), Some(8)), (Some(1), Some(7)), Some(8)),
-            ((Some(1), Some(8)), (Some(1), Some(7)), Some(7)),
-            ((Some(9), Some(8)), (None, Some(7)), Some(7)),
-            ((None, Some(8)), (Some(9), Some(7)), Some(8)),
-            ((None, Some(8)), (None, Some(7)), Some(7)),
-            ((Some(1), Some(8)), (Some(2), None), Some(8)),
-            ((Some(2), None), (Some(1), Some(7)), Some(7)),
-            ((Some(1), None), (Some(2), None), None),
-        ];
-        for (one, other, expected) in cases {
-            let newer = newer(lesson(one.0, one.1), lesson(other.0, other.1));
-            assert_eq!(
-                (left(&newer), newer.refused),
-                (expected, one.1.is_none() || other.1.is_none()),
-                "{one:?} {other:?}"
-            );
-        }
     }
 
     #[test]

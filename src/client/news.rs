@@ -1,0 +1,157 @@
+//! Has the store know what upstreams said: the rim of [`News`], with its lock, its tasks and its timers.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+
+use fastrand::Rng;
+use tokio::runtime::Handle;
+use tokio::select;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::client::throttle::Throttle;
+use crate::error::StoreError;
+use crate::ledger::Stamp;
+use crate::queue::news::{Effect, Event, News, Next, Said, Whom};
+use crate::queue::resend::PATIENCE;
+
+type Outcome = Result<(), StoreError>;
+
+/// What is on its way to the store.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    state: Mutex<State>,
+    /// What is sent again is sent now.
+    hurry: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    news: News,
+    tickets: u64,
+    reporters: HashMap<u64, oneshot::Sender<Outcome>>,
+}
+
+impl Outgoing {
+    pub(crate) fn new() -> Self {
+        let state = State { news: News::new(Rng::new()), tickets: 0, reporters: HashMap::new() };
+        Self { state: Mutex::new(state), hurry: Notify::new() }
+    }
+
+    /// Somebody waits until the store knows: with the ticket of that.
+    fn expect(&self, reporter: oneshot::Sender<Outcome>) -> u64 {
+        let mut state = self.lock();
+        state.tickets += 1;
+        let ticket = state.tickets;
+        state.reporters.insert(ticket, reporter);
+        ticket
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Throttle {
+    /// Takes in what an upstream said: this process knows it at once, and the store in the background.
+    pub(crate) fn take_note_in_background(&self, said: Said) {
+        self.take_in(Event::Said(said), Instant::now());
+    }
+
+    /// The same, and waits until the store knows.
+    pub(crate) async fn take_note(&self, said: Said) -> Outcome {
+        let (tell, known) = oneshot::channel();
+        let ticket = self.outgoing().expect(tell);
+        self.take_in(Event::Said(Said { ticket: Some(ticket), ..said }), Instant::now());
+        let known = async { known.await.unwrap_or_else(|_| Err(StoreError::late())) };
+        // A timer that finds no runtime panics; without one nobody else sends.
+        if Handle::try_current().is_err() {
+            return known.await;
+        }
+        let outcome = timeout(PATIENCE, known).await.unwrap_or_else(|_| Err(StoreError::late()));
+        self.outgoing().lock().reporters.remove(&ticket);
+        outcome
+    }
+
+    /// The newest log time that is known of an upstream.
+    fn known(&self, whom: &Whom) -> Option<Stamp> {
+        self.find(whom.upstream())?.time.known()
+    }
+
+    fn take_in(&self, event: Event, now: Instant) {
+        let mut effects = Vec::new();
+        self.outgoing().lock().news.handle(event, now, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Pause(whom, wait, cause) => self.queues().pause(whom.key(), wait, cause),
+                Effect::Begin(whom) => self.begin(whom),
+                Effect::Hurry => self.outgoing().hurry.notify_waiters(),
+                Effect::Tell(ticket, outcome) => {
+                    let reporter = self.outgoing().lock().reporters.remove(&ticket);
+                    // Who waits no more needs no news.
+                    let _ = reporter.map(|reporter| reporter.send(outcome));
+                }
+                Effect::Rename(sender) => self.process().rename(sender),
+            }
+        }
+    }
+
+    /// Sends the messages about somebody: the first by hand, as memory answers at once; the rest in a task.
+    fn begin(&self, whom: Whom) {
+        let mut sending: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(Sender::new(self, whom).run());
+        let is_done = sending.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        if let Some(runtime) = Handle::try_current().ok().filter(|_| !is_done) {
+            runtime.spawn(sending);
+        }
+    }
+}
+
+/// Whoever sends the messages about somebody: there is one at most. Dropped with its runtime, it says so.
+struct Sender {
+    throttle: Throttle,
+    whom: Whom,
+    done: bool,
+}
+
+impl Sender {
+    fn new(throttle: &Throttle, whom: Whom) -> Self {
+        Self { throttle: throttle.clone(), whom, done: false }
+    }
+
+    async fn run(mut self) {
+        let throttle = self.throttle.clone();
+        loop {
+            let hurried = throttle.outgoing().hurry.notified();
+            let next = {
+                let id = || throttle.process().next_message(self.whom.stream());
+                throttle.outgoing().lock().news.turn(&self.whom, Instant::now(), id)
+            };
+            match next {
+                Next::Send(message) => {
+                    let answer = message.send(&self.whom, throttle.known(&self.whom), throttle.store()).await;
+                    throttle.take_in(Event::Answered(self.whom.clone(), answer), Instant::now());
+                }
+                Next::Wait(_) if Handle::try_current().is_err() => return,
+                Next::Wait(at) => select! {
+                    () = sleep_until(at) => {}
+                    () = hurried => {}
+                },
+                Next::Idle => {
+                    self.done = true;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if !self.done {
+            tracing::warn!(upstream = self.whom.upstream(), "no runtime to tell the store on");
+            self.throttle.take_in(Event::Lost(self.whom.clone()), Instant::now());
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What upstreams said, on its way to the store: for each scope one message at a time, and behind it at most one pause and the newest
+//! report. It has no clock, no task and no lock: time is an argument, effects are what is to be done.
+
+mod behind;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::time::Instant;
+
+use self::behind::{Pausing, Reporting, What};
+use super::resend::Silence;
+use super::table::Key;
+use crate::error::StoreError;
+use crate::ledger::{self, Body, Cause, Log, MessageId, Pause, Reply, Report, Stamp};
+use crate::store::{Applied, Store};
+
+/// Of whom something is said: a scope of an upstream, or the whole of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Whom {
+    upstream: Arc<str>,
+    key: Key,
+}
+
+impl Whom {
+    pub(crate) const fn new(upstream: Arc<str>, key: Key) -> Self {
+        Self { upstream, key }
+    }
+
+    pub(crate) fn upstream(&self) -> &str {
+        &self.upstream
+    }
+
+    pub(crate) const fn key(&self) -> Key {
+        self.key
+    }
+
+    /// The stream of what is said of it.
+    pub(crate) fn stream(&self) -> Arc<str> {
+        self.key.1.map_or_else(|| "!".into(), |scope| format!("{scope}!").into())
+    }
+}
+
+/// What a response said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    /// Whose calls the response was about.
+    pub(crate) whom: Whom,
+    /// Who waits until the store knows, if anybody does.
+    pub(crate) ticket: Option<u64>,
+    /// Who is not to send for a while.
+    pub(crate) pause: Option<(Whom, Pause)>,
+    /// What it reported of a log; and whether it was a refusal, which may widen the guard where it is the first of its incident.
+    pub(crate) report: Option<(Log, Report)>,
+}
+
+/// Something that has happened.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// An upstream has said something.
+    Said(Said),
+    /// The store has answered the message about somebody.
+    Answered(Whom, Applied),
+    /// Nobody can send the messages about somebody any more.
+    Lost(Whom),
+}
+
+/// Something to be done.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// Nobody of this process sends to them for so long.
+    Pause(Whom, Duration, Cause),
+    /// Send the messages about somebody, until nothing is left to send.
+    Begin(Whom),
+    /// What is sent again is sent now, or soon.
+    Hurry,
+    /// The store knows, or does not, what somebody waits for.
+    Tell(u64, Result<(), StoreError>),
+    /// Take another name: somebody else has this one.
+    Rename(u64),
+}
+
+pub(crate) type Effects = Vec<Effect>;
+
+/// What to do next about somebody.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Send(Message),
+    Wait(Instant),
+    /// Nothing, until something is said.
+    Idle,
+}
+
+/// Something for the store to know.
+#[derive(Debug)]
+pub(crate) struct Message {
+    id: MessageId,
+    body: Body,
+}
+
+impl Message {
+    /// Sends it, with the newest log time that is known.
+    pub(crate) async fn send(self, whom: &Whom, known: Option<Stamp>, store: &dyn Store) -> Applied {
+        let message = ledger::Message::new(Arc::clone(&whom.upstream), self.id, self.body);
+        store.apply(&ledger::Message { known, ..message }).await
+    }
+}
+
+/// What is still to be said of the upstreams of a process.
+#[derive(Debug)]
+pub(crate) struct News {
+    entries: HashMap<Whom, Entry>,
+    /// Spreads the times at which messages are sent again.
+    random: Rng,
+}
+
+/// What is still to be said of somebody.
+#[derive(Debug, Default)]
+struct Entry {
+    unanswered: Option<Unanswered>,
+    pausing: Option<Pausing>,
+    reporting: Option<Reporting>,
+}
+
+/// The message that the store has not answered yet: it stays the same until then, so that it acts once however often it is sent.
+#[derive(Debug)]
+struct Unanswered {
+    what: What,
+    id: Option<MessageId>,
+    silence: Silence,
+    /// It was refused for the process's name before.
+    renamed: bool,
+}
+
+impl News {
+    pub(crate) fn new(random: Rng) -> Self {
+        Self { entries: HashMap::new(), random }
+    }
+
+    /// Takes in what has happened.
+    pub(crate) fn handle(&mut self, event: Event, now: Instant, effects: &mut Effects) {
+        match event {
+            Event::Said(said) => self.take_note(said, now, effects),
+            Event::Answered(whom, answer) => self.receive(&whom, answer, now, effects),
+            Event::Lost(whom) => {
+                let Some(entry) = self.entries.remove(&whom) else { return };
+                let tickets = entry.unanswered.map(|unanswered| unanswered.what.into_tickets()).into_iter().flatten();
+                let behind = entry.pausing.into_iter().flat_map(Pausing::into_tickets);
+                let tickets =
+                    tickets.chain(behind).chain(entry.reporting.into_iter().flat_map(|report| report.tickets));
+                effects.extend(tickets.map(|ticket| Effect::Tell(ticket, Err(StoreError::late()))));
+            }
+        }
+    }
+
+    /// What to do next about somebody; `id` is that of a new message.
+    pub(crate) fn turn(&mut self, whom: &Whom, now: Instant, id: impl FnOnce() -> MessageId) -> Next {
+        let Some(entry) = self.entries.get_mut(whom) else { return Next::Idle };
+        let Some(unanswered) = entry.next(now) else {
+            self.entries.remove(whom);
+            return Next::Idle;
+        };
+        if let Some(at) = unanswered.silence.retry_at().filter(|&at| at > now) {
+            return Next::Wait(at);
+        }
+        let id = unanswered.id.get_or_insert_with(id).clone();
+        let body = match &unanswered.what {
+            What::Pausing(pausing) => Body::Pause { scope: whom.key.1, pause: pausing.rest(now) },
+            What::Reporting(reporting) => Body::Report { log: reporting.log.clone(), report: reporting.report.clone() },
+        };
+        Next::Send(Message { id, body })
+    }
+
+    fn entry(&mut self, whom: &Whom, effects: &mut Effects) -> &mut Entry {
+        if !self.entries.contains_key(whom) {
+            effects.push(Effect::Begin(whom.clone()));
+        }
+        self.entries.entry(whom.clone()).or_default()
+    }
+
+    fn take_note(&mut self, said: Said, now: Instant, effects: &mut Effects) {
+        let Said { whom: of, ticket, pause, report } = said;
+        let Some((whom, pause)) = pause else {
+            return self.report(&of, report, ticket.into_iter().collect(), false, effects);
+        };
+        effects.push(Effect::Pause(whom.clone(), pause.waits.first().copied().unwrap_or_default(), pause.cause));
+        let entry = self.entry(&whom, effects);
+        if let Some(unanswered) = &mut entry.unanswered {
+            // Another refusal shows that it takes too long until everybody knows.
+            unanswered.silence.hurry(now);
+            effects.push(Effect::Hurry);
+        }
+        let pausing = Pausing::new(pause, now, of, report, ticket);
+        entry.pausing = Some(match entry.pausing.take() {
+            Some(before) => before.and(pausing),
+            None => pausing,
+        });
+    }
+
+    /// Reports something, where there is something to report: `refused` is whether the call was, as the first of its incident.
+    fn report(
+        &mut self,
+        whom: &Whom,
+        report: Option<(Log, Report)>,
+        tickets: Vec<u64>,
+        refused: bool,
+        effects: &mut Effects,
+    ) {
+        let report = report.map(|(log, report)| (log, Report { refused: refused && report.refused, ..report }));
+        let Some((log, report)) = report.filter(|(_, report)| report.refused || !report.quotas.is_empty()) else {
+            effects.extend(tickets.into_iter().map(|ticket| Effect::Tell(ticket, Ok(()))));
+            return;
+        };
+        let reporting = Reporting { log, report, tickets };
+        let entry = self.entry(whom, effects);
+        entry.reporting = Some(match entry.reporting.take() {
+            Some(before) => before.and(reporting),
+            None => reporting,
+        });
+    }
+
+    fn receive(&mut self, whom: &Whom, answer: Applied, now: Instant, effects: &mut Effects) {
+        let Some(entry) = self.entries.get_mut(whom) else { return };
+        let Some(mut unanswered) = entry.unanswered.take() else { return };
+        let upstream = whom.upstream();
+        match (unanswered.what, answer) {
+            (what, Err(error)) if error.wants_another_name() && !unanswered.renamed => {
+                effects.extend(unanswered.id.take().map(|id| Effect::Rename(id.sender)));
+                entry.unanswered = Some(Unanswered { what, renamed: true, ..unanswered });
+            }
+            (What::Pausing(mut pausing), Err(error)) => {
+                tracing::warn!(upstream, %error, "the pause is not known to the others yet");
+                effects.extend(pausing.take_tickets().map(|ticket| Effect::Tell(ticket, Err(error.clone()))));
+                unanswered.silence.failed(error, now, self.random.u64(..));
+                if !pausing.is_over(unanswered.silence.retry_at().unwrap_or(now)) {
+                    entry.unanswered = Some(Unanswered { what: What::Pausing(pausing), renamed: false, ..unanswered });
+                }
+            }
+            (What::Reporting(reporting), Err(error)) => {
+                tracing::debug!(upstream, %error, "not learned from");
+                let tickets = reporting.tickets.into_iter();
+                effects.extend(tickets.map(|ticket| Effect::Tell(ticket, Err(error.clone()))));
+            }
+            (What::Pausing(pausing), Ok(Reply::Paused(paused))) => {
+                let (wait, first) = (paused.wait(), paused.first);
+                let cause = pausing.cause();
+                tracing::warn!(upstream, ?wait, cause = cause.words(), "refused, nobody sends");
+                effects.push(Effect::Pause(whom.clone(), wait, cause));
+                let said = entry.pausing.take_if(|behind| behind.adds_nothing_to(&pausing, now + wait));
+                self.follow(pausing, first, effects);
+                if let Some(said) = said {
+                    self.follow(said, false, effects);
+                }
+            }
+            (What::Reporting(reporting), Ok(Reply::Learned(learned))) => {
+                reporting.trace(upstream, learned);
+                effects.extend(reporting.tickets.into_iter().map(|ticket| Effect::Tell(ticket, Ok(()))));
+            }
+            (what, Ok(_)) => effects.extend(what.into_tickets().map(|ticket| Effect::Tell(ticket, Ok(())))),
+        }
+    }
+
+    /// The store knows of a pause: what the same responses reported comes next.
+    fn follow(&mut self, pausing: Pausing, mut first: bool, effects: &mut Effects) {
+        for follower in pausing.into_followers() {
+            self.report(&follower.whom, follower.report, follower.tickets, std::mem::take(&mut first), effects);
+        }
+    }
+}
+
+impl Entry {
+    /// The message that is to be answered next, if there is one.
+    fn next(&mut self, now: Instant) -> Option<&mut Unanswered> {
+        if self.unanswered.is_none() {
+            let pausing = self.pausing.take().map(What::Pausing);
+            let what = pausing.or_else(|| self.reporting.take().map(What::Reporting))?;
+            self.unanswered = Some(Unanswered { what, id: None, silence: Silence::new(now), renamed: false });
+        }
+        self.unanswered.as_mut()
+    }
+}

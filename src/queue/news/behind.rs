@@ -1,0 +1,210 @@
+//! What waits behind a message until it is answered: several pauses are one, and of several reports the newest stays.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Whom;
+use crate::ledger::{Cause, Learned, Log, Pause, Report};
+
+/// A longer wait is too long for the clock.
+const LONGEST: Duration = Duration::from_secs(1 << 32);
+
+/// What a message says.
+#[derive(Debug)]
+pub(super) enum What {
+    Pausing(Pausing),
+    Reporting(Reporting),
+}
+
+impl What {
+    pub(super) fn into_tickets(self) -> impl Iterator<Item = u64> {
+        let (pausing, reporting) = match self {
+            Self::Pausing(pausing) => (Some(pausing), None),
+            Self::Reporting(reporting) => (None, Some(reporting)),
+        };
+        let tickets = pausing.into_iter().flat_map(Pausing::into_tickets);
+        tickets.chain(reporting.into_iter().flat_map(|reporting| reporting.tickets))
+    }
+}
+
+/// Pauses of the same callers, as one: whoever is told of it does what it would have done by all of them.
+#[derive(Debug)]
+pub(super) struct Pausing {
+    /// When it ends, by how many refusals came in a row: the first stands for one, the last for more than there are.
+    ends: Vec<Instant>,
+    pause: Pause,
+    /// What the same responses reported, that of the first before all others.
+    followers: Vec<Follower>,
+}
+
+/// What is reported once a pause is known.
+#[derive(Debug)]
+pub(super) struct Follower {
+    pub(super) whom: Whom,
+    pub(super) report: Option<(Log, Report)>,
+    pub(super) tickets: Vec<u64>,
+}
+
+impl Pausing {
+    pub(super) fn new(
+        pause: Pause,
+        now: Instant,
+        whom: Whom,
+        report: Option<(Log, Report)>,
+        ticket: Option<u64>,
+    ) -> Self {
+        let ends = pause.waits.iter().map(|&wait| now + wait.min(LONGEST)).collect();
+        Self { ends, pause, followers: vec![Follower { whom, report, tickets: ticket.into_iter().collect() }] }
+    }
+
+    /// This pause and a later one.
+    pub(super) fn and(mut self, later: Self) -> Self {
+        for nth in 0..self.ends.len().max(later.ends.len()) {
+            let ends = [&self.ends, &later.ends].map(|ends| ends.get(nth).or(ends.last()).copied());
+            let Some(end) = ends.into_iter().flatten().max() else { continue };
+            match self.ends.get_mut(nth) {
+                Some(before) => *before = end,
+                None => self.ends.push(end),
+            }
+        }
+        let (pause, other) = (&mut self.pause, &later.pause);
+        pause.recovery = pause.recovery.max(other.recovery);
+        pause.memory = pause.memory.max(other.memory);
+        pause.cause = pause.cause.max(other.cause);
+        // One that says no start is of now. Whichever started after a pause is the next in a row.
+        pause.started = pause.started.zip(other.started).map(|(one, other)| one.max(other));
+        for follower in later.followers {
+            match self.followers.iter_mut().find(|before| before.whom == follower.whom) {
+                Some(before) => before.add(follower),
+                None => self.followers.push(follower),
+            }
+        }
+        self
+    }
+
+    /// What is left of it.
+    pub(super) fn rest(&self, now: Instant) -> Pause {
+        let waits = self.ends.iter().map(|end| end.saturating_duration_since(now)).collect();
+        Pause { waits, ..self.pause.clone() }
+    }
+
+    pub(super) const fn cause(&self) -> Cause {
+        self.pause.cause
+    }
+
+    /// Whether nothing is left of it then.
+    pub(super) fn is_over(&self, at: Instant) -> bool {
+        self.ends.iter().all(|end| *end <= at)
+    }
+
+    /// Whether a store that has just been told of another, and pauses until then, knows it all: to within the time that its answer
+    /// took, so that a storm of refusals is one message.
+    pub(super) fn adds_nothing_to(&self, known: &Self, until: Instant) -> bool {
+        let lasts = |pause: &Pause| (pause.recovery, pause.memory.max(pause.recovery));
+        let (own, other) = (lasts(&self.pause), lasts(&known.pause));
+        self.is_over(until) && self.pause.cause <= known.pause.cause && own.0 <= other.0 && own.1 <= other.1
+    }
+
+    pub(super) fn into_followers(self) -> impl Iterator<Item = Follower> {
+        self.followers.into_iter()
+    }
+
+    pub(super) fn take_tickets(&mut self) -> impl Iterator<Item = u64> {
+        self.followers.iter_mut().flat_map(|follower| std::mem::take(&mut follower.tickets))
+    }
+
+    pub(super) fn into_tickets(self) -> impl Iterator<Item = u64> {
+        self.followers.into_iter().flat_map(|follower| follower.tickets)
+    }
+}
+
+impl Follower {
+    fn add(&mut self, later: Self) {
+        self.tickets.extend(later.tickets);
+        self.report = match (self.report.take(), later.report) {
+            // Only the first refusal of an incident may widen the guard.
+            (Some((_, one)), Some((log, other))) => {
+                let refused = one.refused;
+                Some((log, Report { refused, ..newer(one, other) }))
+            }
+            (one, other) => one.or(other.map(|(log, other)| (log, Report { refused: false, ..other }))),
+        };
+    }
+}
+
+/// A report of a log.
+#[derive(Debug)]
+pub(super) struct Reporting {
+    pub(super) log: Log,
+    pub(super) report: Report,
+    pub(super) tickets: Vec<u64>,
+}
+
+impl Reporting {
+    /// The newer of this report and another.
+    pub(super) fn and(mut self, later: Self) -> Self {
+        self.tickets.extend(later.tickets);
+        Self { log: later.log, report: newer(self.report, later.report), tickets: self.tickets }
+    }
+
+    pub(super) fn trace(&self, upstream: &str, learned: Learned) {
+        if learned.outside > 0 {
+            tracing::debug!(upstream, units = learned.outside, "others use the same quota");
+        } else if self.report.refused && learned.widened > 0 {
+            tracing::warn!(upstream, thousandths = learned.widened, "refused within the limits, guard widened");
+        }
+    }
+}
+
+/// Of two reports that of the later call, or the only one that says anything; a refusal is not forgotten. One that says no start
+/// is of now.
+pub(super) fn newer(one: Report, other: Report) -> Report {
+    let refused = one.refused || other.refused;
+    let is_later = match (one.started, other.started) {
+        (_, None) => false,
+        (None, _) => true,
+        (Some(one), Some(other)) => one > other,
+    };
+    let silent = [&one, &other].map(|report| report.quotas.is_empty());
+    let keeps_one = if silent[0] == silent[1] { is_later } else { silent[1] };
+    Report { refused, ..if keeps_one { one } else { other } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::limit::Limit;
+    use crate::ledger::{QuotaReport, Stamp};
+
+    fn report((at, left): (Option<i64>, Option<u32>)) -> Report {
+        let second = Duration::from_secs(1);
+        let report = |left| QuotaReport::new(Limit::per_second(9).window_term(), second, left, second);
+        let reports = left.map(report).into_iter().collect();
+        Report { started: at.map(Stamp::from_micros), quotas: reports, refused: left.is_none(), ..Report::default() }
+    }
+
+    #[test]
+    fn of_two_reports_that_of_the_later_call_counts_and_no_report_is_lost_to_a_refusal_without_any() {
+        let left = |report: &Report| report.quotas.first().map(|report| report.remaining);
+        let cases = [
+            ((Some(1), Some(8)), (Some(2), Some(7)), Some(7)),
+            ((Some(2), Some(8)), (Some(1), Some(7)), Some(8)),
+            ((Some(1), Some(8)), (Some(1), Some(7)), Some(7)),
+            ((Some(9), Some(8)), (None, Some(7)), Some(7)),
+            ((None, Some(8)), (Some(9), Some(7)), Some(8)),
+            ((None, Some(8)), (None, Some(7)), Some(7)),
+            ((Some(1), Some(8)), (Some(2), None), Some(8)),
+            ((Some(2), None), (Some(1), Some(7)), Some(7)),
+            ((Some(1), None), (Some(2), None), None),
+        ];
+        for (one, other, expected) in cases {
+            let newer = newer(report(one), report(other));
+            assert_eq!(
+                (left(&newer), newer.refused),
+                (expected, one.1.is_none() || other.1.is_none()),
+                "{one:?} {other:?}"
+            );
+        }
+    }
+}

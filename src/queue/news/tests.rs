@@ -1,0 +1,289 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::config::limit::Limit;
+use crate::ledger::{Learned, Paused, QuotaReport, Stamp, micros};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Upstreams that say something, and a store that the test answers for.
+struct Desk {
+    news: News,
+    now: Instant,
+    whom: Whom,
+    numbers: u64,
+    tickets: u64,
+    outcomes: BTreeMap<u64, bool>,
+    renamed: Vec<u64>,
+    paused: Vec<(Duration, Cause)>,
+    begun: usize,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let (news, now, whom) = (News::new(Rng::with_seed(7)), Instant::now(), Whom::new("up".into(), (0, None)));
+        let (outcomes, renamed, paused) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { news, now, whom, numbers: 0, tickets: 0, outcomes, renamed, paused, begun: 0 }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let mut effects = Effects::new();
+        self.news.handle(event, self.now, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Pause(_, wait, cause) => self.paused.push((wait, cause)),
+                Effect::Begin(_) => self.begun += 1,
+                Effect::Hurry => {}
+                Effect::Tell(ticket, outcome) => {
+                    assert_eq!(self.outcomes.insert(ticket, outcome.is_ok()), None, "nobody is told twice");
+                }
+                Effect::Rename(sender) => self.renamed.push(sender),
+            }
+        }
+    }
+
+    /// A response that says something of the desk's upstream.
+    fn said(&mut self, pause: Option<Pause>, report: Option<Report>) -> u64 {
+        self.tickets += 1;
+        let (whom, ticket) = (self.whom.clone(), Some(self.tickets));
+        let pause = pause.map(|pause| (whom.clone(), pause));
+        let report = report.map(|report| (Log::new("calls", [Limit::per_second(9).window_term()]), report));
+        self.handle(Event::Said(Said { whom, ticket, pause, report }));
+        self.tickets
+    }
+
+    fn turn(&mut self) -> Next {
+        let (numbers, whom) = (&mut self.numbers, &self.whom);
+        let stream = whom.stream();
+        let id = || {
+            *numbers += 1;
+            MessageId::new(1, stream, *numbers)
+        };
+        self.news.turn(whom, self.now, id)
+    }
+
+    /// The message to be sent now.
+    fn sent(&mut self) -> Message {
+        match self.turn() {
+            Next::Send(message) => message,
+            next => panic!("{next:?}"),
+        }
+    }
+
+    fn sent_pause(&mut self) -> Pause {
+        match self.sent().body {
+            Body::Pause { pause, .. } => pause,
+            body => panic!("{body:?}"),
+        }
+    }
+
+    fn sent_report(&mut self) -> Report {
+        match self.sent().body {
+            Body::Report { report, .. } => report,
+            body => panic!("{body:?}"),
+        }
+    }
+
+    fn answer(&mut self, answer: Applied) {
+        self.handle(Event::Answered(self.whom.clone(), answer));
+    }
+
+    fn paused(&mut self, wait: Duration, first: bool) {
+        let now = Stamp::from_micros(1_000);
+        self.answer(Ok(Reply::Paused(Paused::new(now, now.plus(micros(wait)), first))));
+    }
+
+    fn is_idle(&mut self) -> bool {
+        matches!(self.turn(), Next::Idle) && self.news.entries.is_empty()
+    }
+}
+
+fn pause(secs: u32) -> Pause {
+    Pause::new(secs * SECOND)
+}
+
+/// A report that a call which started at a time left so many units; a refusal where it says nothing of that.
+fn report(at: Option<i64>, left: Option<u32>) -> Report {
+    let report = |left| QuotaReport::new(Limit::per_second(9).window_term(), SECOND, left, SECOND);
+    let reports = left.map(report).into_iter().collect();
+    Report { started: at.map(Stamp::from_micros), quotas: reports, refused: left.is_none(), ..Report::default() }
+}
+
+#[test]
+fn a_storm_of_refusals_is_one_message() {
+    let mut desk = Desk::new();
+    desk.said(Some(pause(5)), Some(report(None, None)));
+    assert_eq!(desk.sent_pause().waits, [5 * SECOND]);
+    for _ in 0..99 {
+        desk.said(Some(pause(5)), Some(report(None, None)));
+    }
+    assert_eq!((desk.begun, desk.paused.len(), desk.outcomes.len()), (1, 100, 0), "this process is silent at once");
+    desk.paused(5 * SECOND, true);
+    assert!(desk.sent_report().refused, "the first of its incident");
+    desk.answer(Ok(Reply::Learned(Learned::default())));
+    assert!(desk.is_idle());
+    assert!(desk.outcomes.len() == 100 && desk.outcomes.values().all(|&knows| knows));
+}
+
+#[test]
+fn pauses_behind_one_are_told_as_the_longest_and_gravest() {
+    let mut desk = Desk::new();
+    desk.said(Some(pause(1)), None);
+    desk.sent();
+    let growing = Pause { waits: vec![SECOND, 2 * SECOND, 9 * SECOND], memory: 9 * SECOND, ..pause(0) };
+    desk.said(Some(Pause { started: Some(Stamp::from_micros(3)), ..growing }), None);
+    desk.said(Some(Pause { cause: Cause::Ban, recovery: SECOND, ..pause(4) }), None);
+    desk.paused(SECOND, true);
+    let sent = desk.sent_pause();
+    let expected = Pause { waits: vec![4 * SECOND, 4 * SECOND, 9 * SECOND], cause: Cause::Ban, ..pause(0) };
+    assert_eq!(sent, Pause { recovery: SECOND, memory: 9 * SECOND, ..expected });
+    desk.paused(4 * SECOND, false);
+    assert_eq!(desk.paused.last(), Some(&(4 * SECOND, Cause::Ban)));
+    assert!(desk.is_idle() && desk.outcomes.len() == 3);
+}
+
+#[test]
+fn a_pause_is_sent_again_until_the_store_knows_or_it_is_over() {
+    for knows in [true, false] {
+        let mut desk = Desk::new();
+        desk.said(Some(pause(60)), Some(report(None, Some(3))));
+        let (first, begin, mut sent, mut at) = (desk.sent().id, desk.now, 1, desk.now);
+        loop {
+            desk.answer(Err(StoreError::late()));
+            assert_eq!(desk.outcomes.get(&1), Some(&false), "who waits for it learns that it is not known");
+            desk.now = match desk.turn() {
+                Next::Wait(at) => at,
+                Next::Idle => break,
+                Next::Send(message) => panic!("{message:?}"),
+            };
+            assert!(desk.now - at <= 3 * SECOND);
+            (at, sent) = (desk.now, sent + 1);
+            let message = desk.sent();
+            assert_eq!(message.id, first, "the same message");
+            let Body::Pause { pause, .. } = message.body else { panic!("a pause") };
+            assert_eq!(pause.waits, [(60 * SECOND).saturating_sub(desk.now - begin)], "what is left of it");
+            if knows && sent == 5 {
+                desk.paused(pause.waits[0], true);
+                assert_eq!(desk.sent_report().quotas.len(), 1);
+                break;
+            }
+        }
+        assert!(knows || (30..80).contains(&sent), "{sent} times");
+        assert!(knows || desk.now > begin + 57 * SECOND && desk.news.entries.is_empty());
+    }
+}
+
+#[test]
+fn another_refusal_has_a_pause_sent_again_soon() {
+    let mut desk = Desk::new();
+    desk.said(Some(pause(60)), None);
+    for _ in 0..9 {
+        desk.now = match desk.turn() {
+            Next::Wait(at) => at,
+            _ => desk.now,
+        };
+        desk.sent();
+        desk.answer(Err(StoreError::late()));
+    }
+    assert!(matches!(desk.turn(), Next::Wait(at) if at > desk.now + SECOND / 2));
+    desk.said(Some(pause(60)), None);
+    assert!(matches!(desk.turn(), Next::Wait(at) if at == desk.now + SECOND / 20));
+}
+
+#[test]
+fn under_a_name_that_is_taken_the_message_is_sent_once_more() {
+    let mut desk = Desk::new();
+    desk.said(None, Some(report(None, Some(3))));
+    for number in [1, 2] {
+        assert_eq!(desk.sent().id.number, number);
+        desk.answer(Err(ledger::Refused::Outdated.into()));
+    }
+    assert!(desk.is_idle());
+    assert_eq!((desk.renamed, desk.outcomes.get(&1)), (vec![1], Some(&false)));
+}
+
+#[test]
+fn one_report_is_sent_at_a_time_and_the_newest_waits() {
+    let mut desk = Desk::new();
+    desk.said(None, Some(report(Some(1), Some(8))));
+    assert_eq!(desk.sent_report(), Report { refused: false, ..report(Some(1), Some(8)) });
+    for (at, left) in [(3, 6), (5, 4), (4, 5)] {
+        desk.said(None, Some(report(Some(at), Some(left))));
+    }
+    desk.answer(Ok(Reply::Learned(Learned::default())));
+    assert_eq!(desk.sent_report(), report(Some(5), Some(4)));
+    desk.answer(Err(StoreError::late()));
+    assert!(desk.is_idle(), "a report is not sent again: the next one says more");
+    assert_eq!(desk.outcomes.values().filter(|&&knows| knows).count(), 1);
+    assert_eq!((desk.said(None, None), desk.outcomes.get(&5)), (5, Some(&true)), "nothing is to be known");
+}
+
+#[test]
+fn a_refusal_that_is_not_the_first_of_its_incident_widens_nothing() {
+    let mut desk = Desk::new();
+    desk.said(Some(pause(5)), Some(report(None, None)));
+    desk.sent();
+    desk.paused(9 * SECOND, false);
+    assert!(desk.is_idle() && desk.outcomes.get(&1) == Some(&true));
+}
+
+#[test]
+fn when_nobody_can_send_any_more_everybody_is_told() {
+    let mut desk = Desk::new();
+    desk.said(Some(pause(5)), None);
+    desk.sent();
+    desk.said(Some(pause(6)), None);
+    desk.said(None, Some(report(None, Some(1))));
+    desk.handle(Event::Lost(desk.whom.clone()));
+    assert!(desk.is_idle());
+    assert_eq!(desk.outcomes.into_values().collect::<Vec<_>>(), [false; 3]);
+    assert_eq!(desk.begun, 1);
+}
+
+#[test]
+fn after_any_events_everybody_is_told_once_and_the_store_knows_the_longest_pause() {
+    for seed in 0..500 {
+        let (mut desk, mut rng) = (Desk::new(), Rng::with_seed(seed));
+        let (mut under_way, mut until) = (None, desk.now);
+        let mut known = desk.now;
+        for step in 0..200 {
+            let ends = step == 199;
+            match rng.u8(0..10) {
+                0..3 if !ends => {
+                    let wait = rng.u32(1..10);
+                    until = until.max(desk.now + wait * SECOND);
+                    let answer = rng.bool().then(|| report(None, Some(1)));
+                    desk.said(Some(pause(wait)), answer);
+                }
+                3..5 if !ends => _ = desk.said(None, Some(report(None, rng.bool().then_some(2)))),
+                5..7 if !ends => desk.now += rng.u32(0..800) * SECOND / 1_000,
+                _ => {}
+            }
+            loop {
+                let Some(Message { body, .. }) = under_way.take() else {
+                    match desk.turn() {
+                        Next::Send(message) => under_way = Some(message),
+                        Next::Wait(at) if ends => desk.now = at,
+                        Next::Wait(_) | Next::Idle => break,
+                    }
+                    continue;
+                };
+                if !ends && rng.u8(0..4) == 0 {
+                    under_way = Some(Message { id: MessageId::new(1, "!", 1), body });
+                    break;
+                }
+                let fails = !ends && rng.u8(0..4) == 0;
+                match body {
+                    _ if fails => desk.answer(Err(StoreError::late())),
+                    Body::Pause { pause, .. } => {
+                        known = known.max(desk.now + pause.waits[0]);
+                        desk.paused(known - desk.now, rng.bool());
+                    }
+                    _ => desk.answer(Ok(Reply::Learned(Learned::default()))),
+                }
+            }
+        }
+        assert!(desk.is_idle() && desk.outcomes.len() == usize::try_from(desk.tickets).unwrap(), "seed {seed}");
+        assert!(known >= until || until <= desk.now, "seed {seed}");
+    }
+}
