@@ -99,13 +99,13 @@ impl Future for Acquiring {
             // Where slots are free for ever a loop of callers must let others run.
             let progress = ready!(poll_proceed(cx));
             let route = acquire.route()?;
-            match acquire.throttle.ask(&route)?.at_hand() {
+            match acquire.throttle.ask(&route, route.since)?.at_hand() {
                 Ok(outcome) => {
                     progress.made_progress();
                     return Poll::Ready(outcome);
                 }
-                Err(Asked { queue, pass, .. }) => {
-                    self.0 = Stage::Waiting(Box::pin(async move { wait_in_line(queue, &route, pass).await }));
+                Err(Asked { queue, pass, since, .. }) => {
+                    self.0 = Stage::Waiting(Box::pin(async move { wait_in_queue(queue, &route, pass, since).await }));
                 }
             }
         }
@@ -184,21 +184,22 @@ pub(crate) struct Asked<'a> {
     queue: Arc<Queue>,
     route: &'a Route,
     pass: Pass,
+    since: Instant,
 }
 
 impl<'a> Asked<'a> {
-    pub(crate) const fn new(queue: Arc<Queue>, route: &'a Route, pass: Pass) -> Self {
-        Self { queue, route, pass }
+    /// A caller that has asked just now.
+    pub(crate) const fn new(queue: Arc<Queue>, route: &'a Route, pass: Pass, since: Instant) -> Self {
+        Self { queue, route, pass, since }
     }
 
     /// The permit, or the refusal of a call for now or never, where nobody is before this caller and the store has its answer at
     /// hand.
     pub(crate) fn at_hand(self) -> Result<Result<Permit, Error>, Self> {
-        let now = Instant::now();
-        match self.queue.at_hand(self.route.cost, now) {
+        match self.queue.at_hand(self.route.cost, self.since) {
             Some(Ok(slot)) => {
                 span(self.route).record("waited_us", 0);
-                Ok(Ok(Permit::new(self.queue, slot, self.pass, Duration::ZERO, now)))
+                Ok(Ok(Permit::new(self.queue, slot, self.pass, Duration::ZERO, self.since)))
             }
             Some(Err(retry_after)) if self.route.now_or_never => {
                 let upstream = Arc::clone(self.queue.upstream());
@@ -216,15 +217,14 @@ impl<'a> Asked<'a> {
         consume_budget().await;
         match self.at_hand() {
             Ok(outcome) => outcome,
-            Err(Self { queue, route, pass }) => wait_in_line(queue, route, pass).await,
+            Err(Self { queue, route, pass, since }) => wait_in_queue(queue, route, pass, since).await,
         }
     }
 }
 
-async fn wait_in_line(queue: Arc<Queue>, route: &Route, pass: Pass) -> Result<Permit, Error> {
+async fn wait_in_queue(queue: Arc<Queue>, route: &Route, pass: Pass, since: Instant) -> Result<Permit, Error> {
     // A timer that finds no runtime panics.
     Handle::try_current().map_err(|_| Error::OutsideRuntime)?;
-    let since = Instant::now();
     let span = span(route);
     let patience = if route.now_or_never {
         Patience { wish: Wish::AtOnce { within: queue.ahead(since) }, until: Some(since + ANSWER_PATIENCE) }

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use http::Extensions;
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware as ReqwestMiddleware, Next, Result};
+use tokio::time::Instant;
 
 use crate::client::permit::Permit;
 use crate::client::throttle::Throttle;
@@ -42,16 +43,16 @@ impl ReqwestMiddleware for Middleware {
         let Some(mut route) = self.throttle.route(&request, extensions.get::<Call>()).map_err(throttled)? else {
             return next.run(request, extensions).await;
         };
-        let mut request = request;
+        let (mut request, mut now) = (request, route.since);
         loop {
             let target = Target::of(&request);
             let again = if route.may_retry() { request.try_clone() } else { None };
-            let asked = self.throttle.ask(&route).map_err(throttled)?;
+            let asked = self.throttle.ask(&route, now).map_err(throttled)?;
             let permit = asked.wait().await.map_err(throttled)?;
             let outcome = next.clone().run(request, extensions).await;
             let (response, may_send_again) = self.settle(permit, &target, outcome)?;
             match again.filter(|_| may_send_again && route.take_retry()) {
-                Some(again) => request = again,
+                Some(again) => (request, now) = (again, Instant::now()),
                 None => return Ok(response),
             }
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Request;
+use tokio::time::Instant;
 
 use crate::client::acquire::{Acquire, Asked, Route};
 use crate::client::auth_breaker::Pass;
@@ -249,14 +250,14 @@ impl Throttle {
         self.0.table.find(request, accepts).and_then(|index| upstreams.get(index))
     }
 
-    /// Ask: joins the queue of callers for the route's logs.
-    pub(crate) fn ask<'a>(&self, route: &'a Route) -> Result<Asked<'a>, Error> {
+    /// Ask, at `now`: joins the queue of callers for the route's logs.
+    pub(crate) fn ask<'a>(&self, route: &'a Route, now: Instant) -> Result<Asked<'a>, Error> {
         route.check()?;
-        let Route { registered, scope, since, .. } = route;
+        let Route { registered, scope, .. } = route;
         let queue =
-            self.0.queues.get(registered.key(*scope), *since, || Queue::new(&self.0.process, registered, *scope))?;
+            self.0.queues.get(registered.key(*scope), now, || Queue::new(&self.0.process, registered, *scope))?;
         let pass = route.admit(queue.scope(), Pass::default())?;
-        Ok(Asked::new(queue, route, pass))
+        Ok(Asked::new(queue, route, pass, now))
     }
 
     /// Where the logs are kept.
