@@ -1,8 +1,8 @@
 //! Ledgers in the memory of one process.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::hash::BuildHasher as _;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::time::Instant;
 
@@ -11,6 +11,9 @@ use super::clock::ManualClock;
 use super::turns::Turns;
 use super::{Applied, Applying, Store};
 use crate::ledger::{Ledger, Message, ScopeHasher, Stamp, micros};
+
+/// How many buckets the upstreams are in.
+const BUCKETS: usize = 64;
 
 /// Keeps the ledgers of one process. Clones share them.
 ///
@@ -21,15 +24,21 @@ use crate::ledger::{Ledger, Message, ScopeHasher, Stamp, micros};
 pub struct MemoryStore(Arc<Memory>);
 
 struct Memory {
-    upstreams: RwLock<HashMap<Arc<str>, Arc<Kept>, ScopeHasher>>,
+    buckets: [Place; BUCKETS],
+    hasher: ScopeHasher,
     clock: Clock,
 }
 
+/// Upstreams whose names hash alike, one behind another. They are never taken out, so that finding one takes no lock.
+type Place = OnceLock<Box<Kept>>;
+
 /// What is kept of one upstream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
+    upstream: Arc<str>,
     ledger: Mutex<Ledger>,
     turns: Turns,
+    next: Place,
 }
 
 #[derive(Clone, Debug)]
@@ -60,12 +69,12 @@ impl MemoryStore {
     #[must_use]
     pub fn scopes_in_use(&self) -> usize {
         let now = self.0.now();
-        let upstreams = self.0.upstreams.read().unwrap_or_else(PoisonError::into_inner);
-        upstreams.values().map(|kept| kept.lock().scopes_in_use(now)).sum()
+        self.0.all().map(|kept| kept.lock().scopes_in_use(now)).sum()
     }
 
     fn on(clock: Clock) -> Self {
-        Self(Arc::new(Memory { upstreams: RwLock::default(), clock }))
+        let buckets = std::array::from_fn(|_| Place::new());
+        Self(Arc::new(Memory { buckets, hasher: ScopeHasher::default(), clock }))
     }
 }
 
@@ -78,16 +87,36 @@ impl Memory {
         }
     }
 
-    fn kept(&self, upstream: &Arc<str>) -> Arc<Kept> {
-        if let Some(kept) = self.upstreams.read().unwrap_or_else(PoisonError::into_inner).get(upstream) {
-            return Arc::clone(kept);
+    fn kept(&self, upstream: &Arc<str>) -> &Kept {
+        let hash = usize::try_from(self.hasher.hash_one(&**upstream) % BUCKETS as u64).unwrap_or(0);
+        let mut place = &self.buckets[hash];
+        loop {
+            let kept = place.get_or_init(|| Box::new(Kept::new(upstream)));
+            if Arc::ptr_eq(&kept.upstream, upstream) || kept.upstream == *upstream {
+                return kept;
+            }
+            place = &kept.next;
         }
-        let mut upstreams = self.upstreams.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(upstreams.entry(Arc::clone(upstream)).or_default())
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn all(&self) -> impl Iterator<Item = &Kept> {
+        let mut all = Vec::new();
+        for mut place in &self.buckets {
+            while let Some(kept) = place.get() {
+                all.push(&**kept);
+                place = &kept.next;
+            }
+        }
+        all.into_iter()
     }
 }
 
 impl Kept {
+    fn new(upstream: &Arc<str>) -> Self {
+        Self { upstream: Arc::clone(upstream), ledger: Mutex::default(), turns: Turns::default(), next: Place::new() }
+    }
+
     /// A ledger is never left half changed by a panic: its parts are total.
     fn lock(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
