@@ -122,10 +122,13 @@ local function share_of(scope, runs, processes, soonest, limit)
   return { units = units, measure = measure, spent = 0 }
 end
 
--- Whether so many callers of these charges can all start then.
+-- Whether so many callers of these charges can all start then: not while a pause lets them come one after another.
 local function could_all_start(charges, callers, soonest, start)
   for i, log in ipairs(logs) do
     local units = charges[i] * callers
+    for _, pause in ipairs(units > 0 and log.pauses or {}) do
+      if start < pause[1] + pause[2] then return false end
+    end
     if units > 0 and (units > log.least or earliest(log, soonest, units) > start) then return false end
   end
   return true

@@ -149,6 +149,11 @@ impl InForce<'_> {
         self.own.into_iter().chain(self.upstreams)
     }
 
+    /// Whether a pause still lets calls come slower then.
+    pub(super) fn is_recovering(&self, start: Stamp) -> bool {
+        self.pauses().any(|pause| start < pause.over())
+    }
+
     /// The end of the longest pause, and the gravest cause.
     pub(super) fn paused(&self) -> Option<(Stamp, Cause)> {
         let lasting = self.pauses().filter(|pause| pause.until > self.now).map(|pause| (pause.until, pause.cause));

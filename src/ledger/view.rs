@@ -97,11 +97,12 @@ impl<'a> View<'a> {
         start.is_some_and(|start| start <= bounds.limit)
     }
 
-    /// Whether so many callers of a run can all start then.
+    /// Whether so many callers of a run can all start then: not while a pause lets them come one after another.
     pub(super) fn could_all_start(&self, run: &Run, callers: u32, start: Stamp, bounds: Bounds) -> bool {
         let all = |(page, &units): (&Page<'_>, &u32)| {
             let units = units.saturating_mul(callers);
-            units == 0 || (units <= page.log.largest_charge() && page.earliest(bounds.soonest, units) <= start)
+            let can = || units <= page.log.largest_charge() && page.earliest(bounds.soonest, units) <= start;
+            units == 0 || (!page.in_force.is_recovering(start) && can())
         };
         self.pages.iter().zip(run.charges.iter()).all(all)
     }

@@ -39,6 +39,8 @@ pub(crate) struct Desk<'a> {
     pub(crate) horizon: i64,
     pub(crate) ahead: i64,
     pub(crate) insist: bool,
+    /// For how long after a pause calls come slower.
+    pub(crate) recovery: i64,
     /// What each sender was told last of where it is counted.
     pub(crate) counted: BTreeMap<u64, Vec<i64>>,
     pub(crate) looks_first: bool,
@@ -60,6 +62,7 @@ impl<'a> Desk<'a> {
             horizon: 250_000,
             ahead: 0,
             insist: false,
+            recovery: 0,
             counted: BTreeMap::new(),
             looks_first: true,
             said: Said::default(),
@@ -165,7 +168,7 @@ impl<'a> Desk<'a> {
 
     pub(crate) fn try_pause(&mut self, scope: Option<&str>, wait: i64) -> Reply {
         let (keys, mut integers) = self.message(scope);
-        integers.extend([0, 0, 0, 0, wait]);
+        integers.extend([self.recovery, 0, 0, 0, wait]);
         self.run("pause", &keys, &integers)
     }
 

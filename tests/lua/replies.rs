@@ -88,6 +88,26 @@ fn a_process_takes_an_equal_share_of_what_is_free() {
 }
 
 #[test]
+fn after_a_pause_callers_of_one_ask_start_as_if_they_asked_one_by_one() {
+    let server = must(RedisServer::start());
+    let many: [Log<'_>; 1] = [("calls", &[(50, SECOND)])];
+    // Those who ask from far away, and those who wait for something else, could start later than the pause ends.
+    let starts = |together: bool| {
+        let mut desk = Desk::new(&server, if together { "together" } else { "one by one" }, Some(NOW));
+        (desk.horizon, desk.ahead, desk.recovery) = (2 * SECOND, SECOND / 2, SECOND);
+        desk.pause(None, SECOND / 10);
+        let answers = if together {
+            desk.book(&many, &[(2, None, &[1])])[2..].to_vec()
+        } else {
+            (0..2).flat_map(|_| desk.book(&many, &[(1, None, &[1])])[2..].to_vec()).collect()
+        };
+        answers.chunks(3).map(|answer| (answer[1], answer[2])).collect::<Vec<_>>()
+    };
+    assert_eq!(starts(true), starts(false));
+    assert_eq!(starts(true).len(), 2, "one after another");
+}
+
+#[test]
 fn the_other_scripts_reply_number_and_time_first() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "others", Some(NOW));
