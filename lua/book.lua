@@ -125,7 +125,7 @@ local shares, shared = {}, false
 for scope = 1, scopes do
   -- Nobody delays who claims: no share is left for that one.
   local rivals = others[scope] - claiming_in[scope]
-  if rivals > 0 then
+  if rivals > 0 and total > 1 then
     shares[scope] = share_of(scope, runs, rivals + 1, soonest, limit)
     shared = shared or shares[scope].measure
   end
@@ -160,22 +160,20 @@ for _, run in ipairs(runs) do
       rest = 0
     elseif withheld then
       for scope = 1, scopes do
-        waits_for[scope] = turn or is_spent(shares[scope]) or earliest_of(soonest, charges, scope) + slack >= start
+        waits_for[scope] = scopes == 1 or turn or is_spent(shares[scope]) or earliest_of(soonest, charges, scope) + slack >= start
       end
       first, is_foremost, is_near = { charges = charges, start = start }, granted == 0, near
       table.insert(turns, before + 1, first)
       settle(turns)
       next, before, too_large, passed, rest = first.start, #turns, size_of(charges), rest, 0
     else
-      local count = 1
-      if rest > 1 and not shared and not turns[1] and could_all_start(charges, rest, soonest, start) then count = rest end
+      local count = turns[1] and 1 or as_many_as_start(charges, within_shares(shares, charges, rest), soonest, start)
       if passed > 0 then answer(2, next, passed) end
-      for _, log in ipairs(logs) do log.ahead = min(total, PIECE) end
+      for _, log in ipairs(logs) do log.ahead = min(2 * log.ahead, total, PIECE) end
       for _ = 1, count do add(start, charges) end
       answer(1, start, count)
-      for scope = 1, shared and scopes or 0 do
-        local share = shares[scope]
-        if share and share.measure then share.spent = share.spent + charges[share.measure] end
+      for _, share in pairs(shares) do
+        if share.measure then share.spent = share.spent + count * charges[share.measure] end
       end
       granted, passed, rest, before = granted + count, 0, rest - count, #turns
     end
@@ -210,10 +208,14 @@ local long
 for _, log in ipairs(logs) do
   if log.count > 0 then
     local newest_before = nth_newest({ key = log.key, read = log.read, added = {}, count = 0, ahead = 1 }, 1)
-    local stamps, count = {}, 0
+    local stamps, count, last, text = {}, 0, nil, nil
     for from = 1, log.count, PIECE do
       local piece = min(PIECE, log.count - from + 1)
-      for i = 1, piece do stamps[i] = format('%d', log.added[from + i - 1]) end
+      for i = 1, piece do
+        local start = log.added[from + i - 1]
+        if start ~= last then last, text = start, format('%d', start) end
+        stamps[i] = text
+      end
       count = call('RPUSH', log.key, unpack(stamps, 1, piece))
     end
     local keep = expire(log.key, newest_before, log.added[log.count], ceil(log.retention / 1000))

@@ -23,7 +23,7 @@ local function open_log(key, state, at, widened)
     local step = state.outside
     for _, term in ipairs(log.terms) do
       if step[i] == key and step[i + 1] == term.base and step[i + 3] > now then
-        term.outside = term.outside or {}
+        log.has_outside, term.outside = true, term.outside or {}
         table.insert(term.outside, { units = step[i + 2], lapse = step[i + 3] })
       end
     end
@@ -79,16 +79,16 @@ end
 
 -- The rule: the earliest start, not before `start`, for some units under every term and pause of a log.
 local function earliest(log, start, units)
-  local newest = nth_newest(log, 1)
+  local newest, terms = nth_newest(log, 1), log.terms
   if newest and newest > start then start = newest end
-  for _, term in ipairs(log.terms) do
-    local n = term.quota - units + 1
+  for t = 1, #terms do
+    local n = terms[t].quota - units + 1
     local entry = n > 0 and nth_newest(log, n)
-    if entry and entry + term.span > start then start = entry + term.span end
+    if entry and entry + terms[t].span > start then start = entry + terms[t].span end
   end
   for _, pause in ipairs(log.pauses) do start = max(start, after_pause(pause, newest, log.interval, units)) end
-  for _, term in ipairs(log.terms) do
-    if term.outside then start = beside_others(log, term, newest, start, units) end
+  for t = 1, log.has_outside and #terms or 0 do
+    if terms[t].outside then start = beside_others(log, terms[t], newest, start, units) end
   end
   return start
 end

@@ -122,19 +122,39 @@ local function share_of(scope, runs, processes, soonest, limit)
   return { units = units, measure = measure, spent = 0 }
 end
 
--- Whether so many callers of these charges can all start then: not while a pause lets them come one after another.
-local function could_all_start(charges, callers, soonest, start)
-  for i, log in ipairs(logs) do
-    local units = charges[i] * callers
-    for _, pause in ipairs(units > 0 and log.pauses or {}) do
-      if start < pause[1] + pause[2] then return false end
+-- As many callers of these charges, of so many, as can all start at the start of the first: not while a pause lets them come one after
+-- another.
+local function as_many_as_start(charges, callers, soonest, start)
+  local function could_all_start(count)
+    for i, log in ipairs(logs) do
+      local units = charges[i] * count
+      for _, pause in ipairs(units > 0 and log.pauses or {}) do
+        if start < pause[1] + pause[2] then return false end
+      end
+      if units > 0 and (units > log.least or earliest(log, soonest, units) > start) then return false end
     end
-    if units > 0 and (units > log.least or earliest(log, soonest, units) > start) then return false end
+    return true
   end
-  return true
+  if callers < 2 or not could_all_start(2) then return 1 end
+  if could_all_start(callers) then return callers end
+  local count, over = 2, callers
+  while count + 1 < over do
+    local middle = floor((count + over) / 2)
+    if could_all_start(middle) then count = middle else over = middle end
+  end
+  return count
 end
 
 local function is_spent(share) return share and share.measure and share.spent >= share.units end
+
+-- So many callers of these charges, that no share is spent before the last.
+local function within_shares(shares, charges, callers)
+  for _, share in pairs(shares) do
+    local one = share.measure and charges[share.measure] or 0
+    if one > 0 then callers = min(callers, ceil((share.units - share.spent) / one)) end
+  end
+  return callers
+end
 
 -- How large a call is beside others: what it takes of the first log that it takes of.
 local function size_of(charges)

@@ -22,7 +22,7 @@ for i = next_key, #KEYS do
   for _, term in ipairs(log.terms) do
     local alone = {
       key = log.key, terms = { term }, pauses = pauses_of(state), interval = ceil(term.span / term.quota),
-      read = {}, added = {}, count = 0, ahead = 1,
+      has_outside = log.has_outside, read = {}, added = {}, count = 0, ahead = 1,
     }
     local outside = term.outside and term.outside[1].units or 0
     body = body .. struct.pack('<i8i8i8', newer_than(log.key, now - term.span), outside, earliest(alone, now, 1) - now)

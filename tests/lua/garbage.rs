@@ -133,7 +133,7 @@ fn whoever_asked_beside_a_hand_back_that_met_garbage_holds_no_slot() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "beside", Some(NOW));
     desk.book(&FOUR, &[(4, None, &[1])]);
-    desk.of("LSET", "log:calls", &["1", "mine"]);
+    desk.of("LSET", "log:calls", &["2", "mine"]);
     let reply = desk.try_ask(&FOUR, &[(NOW, &[1])], &[(3, None, &[1])]);
     assert!(error(&reply).starts_with("GARBAGE"), "{reply:?}");
     assert_eq!(desk.ask(&FOUR, &[(NOW, &[1])], &[(3, None, &[1])]), [NOW, 0], "nothing is booked for any of them");
