@@ -145,6 +145,14 @@ impl Bounds {
         Stamp::from_micros(own.saturating_add(self.hi).saturating_add(drift))
     }
 
+    /// What the store's clock shows at `now` at least, by all that is known: it goes on while nobody asks.
+    pub(crate) fn earliest(&self, now: Instant) -> Option<Stamp> {
+        let own = self.own(now);
+        let drift = (own - self.at).max(0) / DRIFT;
+        let earliest = own.saturating_add(self.lo).saturating_sub(drift);
+        (self.exchanges > 0).then(|| Stamp::from_micros(earliest))
+    }
+
     /// The own time, in microseconds.
     fn own(&self, at: Instant) -> i64 {
         micros(at.saturating_duration_since(self.epoch))

@@ -67,8 +67,9 @@ impl LogTime {
         let bounds = self.bounds();
         let (latest, ahead, round_trip) =
             (bounds.latest_before_leap(now), bounds.ahead(tolerated, now), bounds.round_trip());
+        let known = self.known().max(bounds.earliest(now));
         drop(bounds);
-        Outlook { known: self.known(), latest, ahead, round_trip }
+        Outlook { known, latest, ahead, round_trip }
     }
 
     /// The newest log time that is known.
