@@ -87,13 +87,14 @@ async fn send(store: &dyn Store, message: &Message) -> Heard {
 }
 
 /// Tells both stores, which are on the same clock, one history after another.
-async fn compare(lane: u64, clock: ManualClock, one: impl Store, other: impl Store) -> Seen {
+async fn compare(lane: u64, clock: ManualClock, one: Ledgers, other: impl Store, forgets: bool) -> Seen {
     let mut seen = Seen::default();
     for seed in (lane..).step_by(LANES) {
         if seen.messages >= MESSAGES / LANES {
             break;
         }
-        let mut history = History::new(format!("parity-{seed}"), seed);
+        let history = History::new(format!("parity-{seed}"), seed);
+        let mut history = if forgets { history.steady() } else { history };
         while let Some((now, message)) = history.next_message() {
             clock.set(now);
             let [expected, answered] = [send(&one, &message).await, send(&other, &message).await];
@@ -108,13 +109,13 @@ async fn compare(lane: u64, clock: ManualClock, one: impl Store, other: impl Sto
     seen
 }
 
-/// Compares two kinds of stores on as many pairs of them as there are lanes, side by side.
-async fn compare_all<O: Store, T: Store>(mut pair: impl AsyncFnMut(ManualClock) -> (O, T)) {
+/// Compares stores of a kind, side by side, with ledgers that never forget. What `forgets` may trim a log at another time.
+async fn compare_all<S: Store>(forgets: bool, mut store: impl AsyncFnMut(ManualClock) -> S) {
     let mut lanes = JoinSet::new();
     for lane in 0..LANES {
         let clock = ManualClock::new(Stamp::from_micros(0));
-        let (one, other) = pair(clock.clone()).await;
-        lanes.spawn(compare(lane as u64, clock, one, other));
+        let ledgers = Ledgers { clock: clock.clone(), ledgers: Mutex::default() };
+        lanes.spawn(compare(lane as u64, clock.clone(), ledgers, store(clock).await, forgets));
     }
     let all = lanes.join_all().await;
     let sum = |of: fn(&Seen) -> usize| all.iter().map(of).sum::<usize>();
@@ -129,20 +130,13 @@ async fn compare_all<O: Store, T: Store>(mut pair: impl AsyncFnMut(ManualClock) 
 
 #[tokio::test]
 async fn what_the_memory_forgets_changes_no_answer() {
-    compare_all(async |clock: ManualClock| {
-        let ledgers = Ledgers { clock: clock.clone(), ledgers: Mutex::default() };
-        (ledgers, MemoryStore::with_clock(clock))
-    })
-    .await;
+    compare_all(true, async |clock: ManualClock| MemoryStore::with_clock(clock)).await;
 }
 
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn the_scripts_and_the_ledger_answer_alike() {
     let server = outgate::testing::RedisServer::start().unwrap();
-    compare_all(async |clock: ManualClock| {
-        let redis = outgate::RedisStore::connect(&server.url()).await.unwrap().with_clock(clock.clone());
-        (MemoryStore::with_clock(clock), redis)
-    })
-    .await;
+    let connected = async || outgate::RedisStore::connect(&server.url()).await.unwrap();
+    compare_all(false, async |clock: ManualClock| connected().await.with_clock(clock)).await;
 }

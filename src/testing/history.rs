@@ -20,7 +20,7 @@ use self::queue::Queue;
 pub use self::record::{Breach, Record};
 use self::time::Times;
 use self::world::World;
-use crate::ledger::{Ask, Body, Grant, Message, MessageId, Reply, Run, Slots, Stamp};
+use crate::ledger::{Ask, Body, Message, MessageId, Reply, Run, Slots, Stamp};
 use crate::store::StoreErrorKind;
 
 /// Messages of a history, but for those where spans are widened: these end while the logs are short.
@@ -42,7 +42,9 @@ pub struct History {
     queues: Vec<Queue>,
     times: Times,
     record: Record,
-    /// Log time never runs backwards, and no span is widened.
+    /// Log time never runs backwards.
+    steady: bool,
+    /// Neither is any span widened.
     calm: bool,
     left: usize,
     number: u64,
@@ -77,6 +79,7 @@ impl History {
             queues,
             times: Times::new(),
             record,
+            steady: false,
             calm: false,
             left: LENGTH,
             number: 0,
@@ -91,7 +94,15 @@ impl History {
     /// The same, but that log time never runs backwards and no span is widened: what the logs hold can be told from the answers.
     #[must_use]
     pub fn calm(mut self) -> Self {
-        (self.calm, self.world.widens) = (true, false);
+        (self.steady, self.calm, self.world.widens) = (true, true, false);
+        self
+    }
+
+    /// The same, but that log time never runs backwards, unless so little is granted that no log is trimmed: what is trimmed, and
+    /// counts again when time is taken back, is no concern of the laws.
+    #[must_use]
+    pub fn steady(mut self) -> Self {
+        self.steady = !self.world.widens;
         self
     }
 
@@ -124,9 +135,9 @@ impl History {
             return None;
         }
         self.left -= 1;
-        self.times.pass(&mut self.rng, self.calm, &self.record);
+        self.times.pass(&mut self.rng, self.steady, &self.record);
         let mut sent = self.invent();
-        self.times.tell(&mut self.rng, self.calm, sent.before.is_some(), &mut sent.message);
+        self.times.tell(&mut self.rng, self.steady, sent.before.is_some(), &mut sent.message);
         let (clock, message) = (self.times.clock(), sent.message.clone());
         self.times.hear(&message);
         self.sent = Some(sent);
@@ -280,12 +291,4 @@ impl History {
         self.number += self.rng.u64(1..5);
         self.number
     }
-}
-
-/// What an ask was granted: one slot for each caller.
-fn slots(ask: &Ask, grant: &Grant) -> Vec<Slots> {
-    let charges = ask.runs.iter().flat_map(|run| vec![&run.charges; run.callers as usize]);
-    let answers = grant.answers(ask.callers()).flat_map(|answer| vec![answer; answer.callers as usize]);
-    let granted = charges.zip(answers).filter(|(_, answer)| answer.verdict == crate::ledger::Verdict::Granted);
-    granted.map(|(charges, answer)| Slots::new(1, answer.start, Arc::clone(charges))).collect()
 }

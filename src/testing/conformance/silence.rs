@@ -9,11 +9,10 @@ use crate::ledger::{Run, Slots};
 
 const SPAN: Duration = Duration::from_millis(60);
 const HORIZON: Duration = Duration::from_millis(40);
-const LEAP: Duration = Duration::from_secs(11);
-/// A store may count the end of a log in whole seconds.
-const WHOLE: Duration = Duration::from_secs(1);
+/// Eleven seconds, and one more by which a store may round.
+const LEAP: Duration = Duration::from_secs(12);
 
-/// After the longest span of silence nothing is stored, but for 11 s in case that the store's clock leaps ahead, and a second.
+/// After the longest span of silence nothing is stored, but for some 11 s in case that the store's clock leaps ahead.
 ///
 /// On the clock of production, so this is the one law that waits, for tokio's clock. Slots granted, booked and handed
 /// back, callers that wait and insist, and pauses: all is gone one span after the last booked slot and one horizon after the
@@ -42,6 +41,6 @@ pub async fn law_9(subject: &dyn Subject) {
     // promised to ask by then, and is waited for one horizon longer. Who waits is counted for two periods: of eight horizons,
     // which are longer than a span here, and two more. Then the few calls above, and milliseconds cut off.
     let longest = (SPAN + HORIZON * 2).max(HORIZON * 20);
-    tokio::time::sleep(LEAP + longest + WHOLE + Duration::from_millis(10)).await;
+    tokio::time::sleep(LEAP + longest + Duration::from_millis(10)).await;
     law.equal(&subject.kept().await, &Vec::new(), "something is left");
 }

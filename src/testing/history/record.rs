@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use super::{Heard, slots};
-use crate::ledger::{Ask, Grant, Log, LogUsage, Message, Reply, Slots, Stamp};
+use super::Heard;
+use crate::ledger::{Ask, Grant, Log, LogUsage, Message, Reply, Slots, Stamp, Verdict};
 use crate::testing::oracle::worst_window_of_units;
 
 /// A law that a store has broken, and how.
@@ -177,4 +177,12 @@ impl Record {
     fn broken(&mut self, law: u8, what: String) {
         self.breaches.push(Breach { law, what });
     }
+}
+
+/// What an ask was granted: one slot for each caller.
+fn slots(ask: &Ask, grant: &Grant) -> Vec<Slots> {
+    let charges = ask.runs.iter().flat_map(|run| vec![&run.charges; run.callers as usize]);
+    let answers = grant.answers(ask.callers()).flat_map(|answer| vec![answer; answer.callers as usize]);
+    let granted = charges.zip(answers).filter(|(_, answer)| answer.verdict == Verdict::Granted);
+    granted.map(|(charges, answer)| Slots::new(1, answer.start, Arc::clone(charges))).collect()
 }

@@ -51,7 +51,7 @@ impl Times {
     }
 
     /// Time passes, and sometimes the clock steps.
-    pub(super) fn pass(&mut self, rng: &mut Rng, is_calm: bool, record: &Record) {
+    pub(super) fn pass(&mut self, rng: &mut Rng, is_steady: bool, record: &Record) {
         match rng.u8(0..40) {
             0..18 => self.clock += rng.i64(0..60_000),
             18..22 => self.clock += rng.i64(0..3 * SECOND / 2),
@@ -62,7 +62,7 @@ impl Times {
                 self.clock += (ends - self.now().as_micros()).max(0);
             }
             26 => self.clock -= [50_000, 200_000, 10 * SECOND, 3_600 * SECOND][rng.usize(0..4)],
-            27 if !is_calm => {
+            27 if !is_steady => {
                 self.leapt = [200_000, 10 * SECOND][rng.usize(0..2)];
                 self.clock += self.leapt;
             }
@@ -71,15 +71,15 @@ impl Times {
     }
 
     /// Has a message say what its sender knows of log time.
-    pub(super) fn tell(&mut self, rng: &mut Rng, is_calm: bool, is_copy: bool, message: &mut Message) {
+    pub(super) fn tell(&mut self, rng: &mut Rng, is_steady: bool, is_copy: bool, message: &mut Message) {
         let newest = Stamp::from_micros(self.newest);
-        if is_calm {
+        if is_steady {
             message.known = Some(newest);
         } else if !is_copy {
             message.known = [message.known, Some(newest), None][rng.usize(0..3)];
         }
         if !is_copy {
-            message.latest = self.latest(rng, is_calm, &mut message.known);
+            message.latest = self.latest(rng, is_steady, &mut message.known);
         }
         // What is forgotten after so long is no concern of the laws.
         if self.after(message).as_micros() < self.highest - FORGOTTEN {
@@ -87,10 +87,10 @@ impl Times {
         }
     }
 
-    fn latest(&mut self, rng: &mut Rng, is_calm: bool, known: &mut Option<Stamp>) -> Option<Stamp> {
+    fn latest(&mut self, rng: &mut Rng, is_steady: bool, known: &mut Option<Stamp>) -> Option<Stamp> {
         let now = self.now().as_micros();
         let latest = match rng.u8(0..20) {
-            0 if is_calm => now.max(self.newest) + rng.i64(0..100_000),
+            0 if is_steady => now.max(self.newest) + rng.i64(0..100_000),
             0 => now + rng.i64(-3 * SECOND..100_000),
             1..5 if self.leapt > 0 => {
                 *known = known.map(|known| known.plus(-self.leapt));
