@@ -219,11 +219,9 @@ for _, log in ipairs(logs) do
       count = call('RPUSH', log.key, unpack(stamps, 1, piece))
     end
     local keep = expire(log.key, newest_before, log.added[log.count], ceil(log.retention / 1000))
-    if count > log.quota + TRIM_SLACK then
+    if count > 2 * log.quota + TRIM_SLACK then
       long = long or {}
-      -- As of the newest entry of before: where the clock has leapt, that is when the others are from.
-      local as_of = min(now, newest_before or now)
-      long[#long + 1], log.outdated = log, as_of - max(log.retention, ticks and keep * 1000 or 0)
+      long[#long + 1], log.kept = log, max(log.retention, ticks and keep * 1000 or 0)
     end
   end
 end
@@ -293,8 +291,11 @@ body = struct.pack('<' .. string.rep('i8', #body), unpack(body))
 local said
 if changed then said = remember(retention + max(limit - now, last_back - now), body) else said = reply(body) end
 for i = 1, long and #long or 0 do
-  -- By time only: a log cut to a count would forget a call that counts again once a later slot is handed back. Last, since this
-  -- fails where an old entry is no time, and what is booked must be remembered by then.
-  call('LTRIM', long[i].key, format('%d', -newer_than(long[i].key, long[i].outdated)), '-1')
+  local log = long[i]
+  -- By time only: a log cut to a count would forget a call that counts again once a later slot is handed back. As of an entry with a whole
+  -- quota behind it: where the clock has leapt ahead, so many may have been granted by that before it is taken back, and what came
+  -- before them counts again then. Last, since this fails where an old entry is no time, and what is booked must be remembered by then.
+  local as_of = min(now, stamp_of(call('LINDEX', log.key, format('%d', -log.quota - 1)), log.key))
+  call('LTRIM', log.key, format('%d', -newer_than(log.key, as_of - log.kept)), '-1')
 end
 return said

@@ -42,7 +42,7 @@ do
     end
     for t = from + 2, plain and from + 2 * a[from + 1] or 0, 2 do retention = max(retention, a[t + 1]) end
     -- What has to be trimmed is left to the rest of the script.
-    plain = plain and (not full or call('LLEN', key) + units <= quota + TRIM_SLACK)
+    plain = plain and (not full or call('LLEN', key) + units <= 2 * quota + TRIM_SLACK)
     logs[i] = { key, units, stamp, from }
   end
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::{Stamp, Term, earliest};
 
-/// Entries a log may hold beyond its longest quota before it is trimmed, so that trimming is rare and cheap.
+/// Entries a log may hold beyond twice its longest quota before it is trimmed, so that trimming is rare and cheap.
 pub(crate) const TRIM_SLACK: usize = 64;
 
 /// Newer entries that a slot may have and still be handed back.
@@ -76,12 +76,16 @@ impl SlidingLog {
         self.starts.drain(from..end);
     }
 
-    /// Forgets the entries that nobody counts any more, once the log is well over `quota`, its longest, entries long.
+    /// Forgets the entries that nobody counts any more, once the log is well over twice `quota`, its longest, entries long.
     ///
-    /// By time only: a log cut to a number of entries would forget a call that counts again once a later slot is handed back.
+    /// By time only: a log cut to a number of entries would forget a call that counts again once a later slot is handed back. And
+    /// as of an entry with a whole quota behind it: where the clock has leapt ahead, so many may have been granted by that before
+    /// it is taken back, and what came before them counts again then.
     pub(crate) fn trim(&mut self, now: Stamp, quota: u32) {
-        if self.starts.len() > quota as usize + TRIM_SLACK {
-            let counting = self.starts.partition_point(|entry| entry.plus(self.retention) <= now);
+        let quota = quota as usize;
+        if self.starts.len() > 2 * quota + TRIM_SLACK {
+            let as_of = self.nth_newest(quota + 1).map_or(now, |before| before.min(now));
+            let counting = self.starts.partition_point(|entry| entry.plus(self.retention) <= as_of);
             self.starts.drain(..counting);
         }
     }
@@ -160,14 +164,18 @@ mod tests {
         let mut log = SlidingLog::new();
         log.append(at(0), 1, 1_000);
         log.append(at(10), 100, 50);
-        log.trim(at(500), 1);
-        assert_eq!(log.starts.len(), 101, "somebody counts for 1,000 µs");
+        log.append(at(1_005), 2, 50);
+        log.trim(at(999), 1);
+        assert_eq!(log.starts.len(), 103, "somebody counts for 1,000 µs");
         log.trim(at(1_005), 1);
-        assert_eq!(log.starts.len(), 100);
+        assert_eq!(log.starts.len(), 102);
+        log.append(at(2_000), 2, 50);
         log.trim(at(1_010), 100);
-        assert_eq!(log.starts.len(), 100, "not yet worth it");
-        log.trim(at(1_010), 1);
-        assert_eq!(log.starts.len(), 0);
+        assert_eq!(log.starts.len(), 104, "not yet worth it");
+        log.trim(at(1_010), 2);
+        assert_eq!(log.starts.len(), 104, "not as of the newest, where the clock may have leapt");
+        log.trim(at(2_000), 1);
+        assert_eq!(log.starts, [at(1_005), at(1_005), at(2_000), at(2_000)]);
     }
 
     #[test]

@@ -94,12 +94,10 @@ impl Scope {
             return;
         }
         let entries = self.logs.entry(&log.unit);
-        // As of the newest entry of before: where the clock has leapt, that is when the others are from.
-        let as_of = entries.nth_newest(1).map_or(now, |before| before.min(now));
         for &start in starts {
             entries.append(start, units, retention);
         }
-        entries.trim(as_of, log.largest_quota());
+        entries.trim(now, log.largest_quota());
     }
 
     /// Whether nothing here means anything any more.
