@@ -24,7 +24,7 @@ pub(crate) struct LogTime {
 /// What is known of log time at some moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outlook {
-    /// The newest that any reply told.
+    /// What it is at least: it goes on since the newest that any reply told.
     pub(crate) known: Option<Stamp>,
     /// What it is at the latest, where the store's clock has leapt ahead of that.
     pub(crate) latest: Option<Stamp>,
@@ -134,6 +134,20 @@ mod tests {
         slept.uptime = slept.uptime.map(|uptime| uptime.saturating_sub(Duration::from_secs(1)));
         assert_eq!(slept.has_slept(), slept.uptime.is_some());
         assert!(!slept.has_slept());
+    }
+
+    #[test]
+    fn log_time_goes_on_while_nobody_asks_as_far_as_clocks_agree() {
+        let (time, now) = (LogTime::new(), Instant::now());
+        let known = |after: u64| time.outlook(Duration::ZERO, now + Duration::from_millis(after)).known;
+        assert_eq!(known(0), None);
+        let exchange = Exchange { sent: now, arrived: now + Duration::from_millis(3) };
+        time.exchanged(exchange, Stamp::from_micros(1_000_000), Duration::from_millis(10));
+        // Clocks drift by 1 µs in 2,000.
+        let expected = [(3, 1_000_000), (4, 1_001_000), (23, 1_019_990), (2_003, 2_999_000)];
+        for (after, micros) in expected {
+            assert_eq!(known(after), Some(Stamp::from_micros(micros)), "{after} ms");
+        }
     }
 
     #[test]

@@ -157,3 +157,22 @@ fn a_message_acts_once_for_as_long_as_what_it_booked_counts() {
     room.now = 3 * SECOND;
     assert_eq!(granted(&room.say(&message).grant().unwrap(), 2).1, Some((3 * SECOND, 4 * SECOND)), "and no longer");
 }
+
+#[test]
+fn a_leap_of_the_clock_that_is_taken_back_forgets_nothing_that_counts() {
+    let logs = [per_second(100, None)];
+    let mut room = Room::default();
+    for turn in 0..5 {
+        room.now = turn * SECOND;
+        assert_eq!(granted(&room.ask(1, &logs, 100, &[1]), 100).0, 100);
+    }
+    let (at_last, leapt) = (4 * SECOND, 14 * SECOND);
+    room.now = leapt;
+    for queue in [2, 3] {
+        assert_eq!(granted(&room.ask(queue, &logs, 50, &[1]), 50).0, 50);
+    }
+    let ask = Ask { back: vec![Slots::new(100, at(leapt), [1])], ..Ask::new(logs, vec![Run::new(1, [1])]) };
+    let message = Message::new("up", MessageId::new(2, "", 99), ask);
+    let grant = room.say(&Message { latest: Some(at(at_last + 1)), ..message }).grant().unwrap();
+    assert_eq!((granted(&grant, 1).0, grant.now, grant.next), (0, at(at_last + 1), at(at_last + SECOND)));
+}
