@@ -73,7 +73,9 @@ impl Hasher for ScopeHasher {
 
     fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
-        words.iter().for_each(|word| self.write_u64(u64::from_le_bytes(*word)));
+        for word in words {
+            self.write_u64(u64::from_le_bytes(*word));
+        }
         if !rest.is_empty() {
             self.write_u64(rest.iter().fold(1, |word, &byte| word << 8 | u64::from(byte)));
         }

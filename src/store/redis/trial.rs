@@ -21,6 +21,8 @@ const MANY: u32 = 66;
 /// Everything that is left behind expires a little later.
 const SECOND: i64 = 1_000_000;
 const MILLISECOND: i64 = 1_000;
+/// The scope of one of the logs.
+const SCOPE: ScopeId = ScopeId::from_bits(1);
 /// Slots of a Cluster that are looked at.
 const HASH_TAGS: usize = 12;
 
@@ -167,15 +169,11 @@ impl<'a> Trial<'a> {
     /// A log of the whole upstream, and one of a scope.
     fn logs(quota: u32, span: i64) -> [Log; 2] {
         let log = Log::new("calls", [Term::new(quota, span)]);
-        [log.clone(), log.of(Self::scope())]
-    }
-
-    fn scope() -> Option<ScopeId> {
-        Some(ScopeId::from_bits(1))
+        [log.clone(), log.of(Some(SCOPE))]
     }
 
     fn pause() -> Body {
-        Body::Pause { scope: Self::scope(), pause: Pause::new(Duration::from_millis(1)) }
+        Body::Pause { scope: Some(SCOPE), pause: Pause::new(Duration::from_millis(1)) }
     }
 
     /// Every key that the calls write.

@@ -80,14 +80,18 @@ impl Keys {
             Body::Pause { scope, .. } => {
                 cmd.arg(2 + usize::from(scope.is_some()));
                 self.replay_and_state(cmd, message);
-                scope.iter().for_each(|scope| self.state(cmd, Some(*scope)));
+                if scope.is_some() {
+                    self.state(cmd, *scope);
+                }
                 return;
             }
         };
-        let scopes = || scopes(logs).filter(Option::is_some);
+        let scopes = || scopes(logs).flatten();
         cmd.arg(2 + scopes().count() + logs.len());
         self.replay_and_state(cmd, message);
-        scopes().for_each(|scope| self.state(cmd, scope));
+        for scope in scopes() {
+            self.state(cmd, Some(scope));
+        }
         for log in logs {
             self.scope(log.scope);
             let _ = write!(self.key, ":log:{}", log.unit);
