@@ -1,12 +1,10 @@
--- The commonest ask, decided at a glance: callers of one kind, all of whom can start now, while nobody waits and nothing is in force. The
--- rest of the script would answer it alike.
+-- The commonest asks, decided at a glance: callers of one kind, where others may wait, but nothing else is in force. All of them can start
+-- now; or the first cannot start within the horizon, maybe for a pause, and its process is counted already among those who wait, so that
+-- nothing is to be written. The rest of the script would answer alike.
 do
   local scopes, widest = a[8], a[9]
-  local states, first_log = 1 + scopes - widest, 3 + scopes - widest
-  local width = #KEYS - first_log + 1
-  local at = 10 + scopes
-  local plain = not raw and a[3] <= clock and a[4] == 0 and a[6] == 0
-  for i = 3, plain and 1 + states or 0 do plain = plain and not call('GET', KEYS[i]) end
+  local states, first_log, at = 1 + scopes - widest, 3 + scopes - widest, 10 + scopes
+  local plain = a[3] <= clock and a[4] == 0 and a[6] == 0
   -- A message that came before, that came late, or that another process sent under the same name is not common.
   local lapse = 0
   if plain and record then
@@ -16,7 +14,35 @@ do
     end
   end
 
-  local logs, retention = {}, 0
+  -- Others who wait, in the scope where most do; in which period the sender is counted; and a pause of its scope.
+  local others, counted, pause = 0, 0, false
+  for i = 2, plain and 1 + states or 1 do
+    local packed, scope = raw, i - 2 + widest
+    if i > 2 then packed = call('GET', KEYS[i]) end
+    if packed then
+      local is_read, parts = pcall(cmsgpack.unpack, packed)
+      plain = plain and is_read and type(parts) == 'table' and #parts == 7 and #parts[2] + #parts[6] + parts[7] == 0
+        and not parts[3] and not parts[5]
+      if plain and parts[4] and parts[4][5] > clock then
+        -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.
+        pause, plain = parts[4], scopes == 1 and scope == 1 and parts[4][1] > clock
+      end
+      local all, known = plain and scope > 0 and parts[1], a[9 + scope]
+      if all then
+        local has_ended, count = all[1] <= clock, all[2] + all[4]
+        if has_ended then count = all[1] + all[5] > clock and all[2] or 0 end
+        if known == all[1] and all[2] > 0 and not has_ended and scopes == 1 and a[1] > 0 then
+          count, counted = count - 1, known
+        else
+          plain = known == 0 or known ~= all[1] and known ~= all[3]
+        end
+        others = max(others, count)
+      end
+    end
+  end
+  plain = plain and (not pause or counted > 0)
+
+  local logs, width, retention = {}, #KEYS - first_log + 1, 0
   if plain then
     for i = 1, width do
       logs[i] = at
@@ -24,29 +50,37 @@ do
     end
     plain = a[at] == 0 and #a == at + 2 + width and a[at + 1] > 0
   end
-  local callers, charges = a[at + 1], at + 2
+  local callers, max_wait, charges = a[at + 1], a[at + 2], at + 2
+  -- Of a process that is counted it matters when the first caller can start.
+  local times, start, far = counted > 0 and 1 or callers, pause and pause[1] or clock, pause and pause[1] or 9e15
   for i = 1, plain and width or 0 do
-    local key, from, units, quota, full = KEYS[first_log + i - 1], logs[i], a[charges + i] * callers, 0, false
+    local key, from, units, quota, is_full = KEYS[first_log + i - 1], logs[i], a[charges + i] * times, 0, false
     local newest = call('LINDEX', key, '-1')
     local stamp = tonumber(newest or nil)
-    plain = plain and units <= PIECE and (not newest or stamp and stamp >= oldest and stamp <= clock)
+    plain = plain and units <= (pause and 1 or PIECE) and (not newest or stamp and stamp >= oldest and stamp < far)
+    if plain and stamp and units > 0 and stamp > start then start = stamp end
     for t = from + 2, plain and units > 0 and from + 2 * a[from + 1] or 0, 2 do
       local n, span = a[t] - units + 1, a[t + 1]
       local entry = n == 1 and stamp or n > 1 and stamp and call('LINDEX', key, format('%d', -n))
-      if entry then
-        local counts = tonumber(entry)
-        full, plain = true, plain and counts and counts >= oldest and counts + span <= clock
-      end
-      plain = plain and n > 0
-      quota = max(quota, a[t])
+      local time = entry and tonumber(entry)
+      plain = plain and n > 0 and (not entry or time and time >= oldest and time < 9e15)
+      if plain and entry and time + span > start then start = time + span end
+      if a[t] > quota then quota = a[t] end
+      is_full = is_full or entry
     end
     for t = from + 2, plain and from + 2 * a[from + 1] or 0, 2 do retention = max(retention, a[t + 1]) end
-    -- What has to be trimmed is left to the rest of the script.
-    plain = plain and (not full or call('LLEN', key) + units <= 2 * quota + TRIM_SLACK)
     logs[i] = { key, units, stamp, from }
+    -- What has to be trimmed is left to the rest of the script.
+    if plain and is_full and start == clock then plain = call('LLEN', key) + units <= 2 * quota + TRIM_SLACK end
   end
 
-  if plain then
+  if plain and counted > 0 and start > clock + a[5] and a[7] == 0 and (max_wait < 0 or start <= clock + max_wait) then
+    local stop, cause = pause and pause[1] or 0, pause and pause[4] or 0
+    return struct.pack('<i8i8i8i8i8i8i8i8i8', a[1], clock, 0, start, a[5], stop, cause, others, counted)
+  end
+
+  -- So are shares.
+  if plain and start == clock and times == callers and (callers == 1 or others == 0) then
     local stamp = format('%d', clock)
     for _, log in ipairs(logs) do
       local key, units, newest, from = log[1], log[2], log[3], log[4]
@@ -61,11 +95,18 @@ do
       for t = from + 3, from + 1 + 2 * a[from + 1], 2 do span = max(span, a[t]) end
       if units > 0 then expire(key, newest, clock, ceil(span / 1000)) end
     end
+    local body
+    if others + counted > 0 then
+      body = struct.pack('<i8i8i8i8i8i8i8', 2, clock, a[5], 0, 0, others, counted) .. string.rep('\0', 8 * (scopes - 1))
+        .. struct.pack('<i8i8i8', 1, clock, callers)
+    end
     if a[1] > 0 then
       lapse = max(lapse, clock + min(retention + a[5], MAX_MEMORY))
       local ms = ticks and ceil((lapse - clock) / 1000) or LONGEST
-      call('PSETEX', KEYS[1], format('%d', ms), struct.pack('<i8i8i8i8', a[1], lapse, 3, clock))
+      local replay = body and struct.pack('<i8i8', a[1], lapse) .. body or struct.pack('<i8i8i8i8', a[1], lapse, 3, clock)
+      call('PSETEX', KEYS[1], format('%d', ms), replay)
     end
+    if body then return struct.pack('<i8i8', a[1], clock) .. body end
     local elapsed = clock - a[3]
     if elapsed < 1099511627776 then return elapsed * 4096 + a[1] % 4096 end
     return struct.pack('<i8i8i8i8', a[1], clock, 3, clock)

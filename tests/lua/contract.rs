@@ -44,6 +44,12 @@ fn places(code: &str, list: &str) -> BTreeSet<usize> {
     starts.filter_map(|(at, of)| code[at + of.len()..].split(']').next()?.parse().ok()).collect()
 }
 
+/// What an integer is compared with, where it is read by its place: `== 1` of `a[7] == 1`.
+fn comparison(value: &str) -> &str {
+    let rest = value.split_once(' ').map_or("", |(_, rest)| rest);
+    rest.split_once(" a[").map_or(rest, |(rest, _)| rest)
+}
+
 /// The integers that a header names, by their places.
 fn named_integers(header: &[&str]) -> BTreeMap<usize, String> {
     let from = header.iter().position(|line| line.starts_with("ARGV[1]")).unwrap_or(header.len());
@@ -107,10 +113,9 @@ fn a_header_names_every_key_and_every_integer_that_is_read_by_its_place() {
         for line in code.lines().filter_map(|line| line.trim().strip_prefix("local ")) {
             let Some((names, values)) = line.split_once(" = ") else { continue };
             for (name, value) in names.split(", ").zip(values.split(", ")) {
-                let place = places(value, "a")
-                    .into_iter()
-                    .next()
-                    .filter(|_| value.starts_with("a[") && !value.contains("call("));
+                let plain = value.split([' ']).next().filter(|_| ["", "== 1", "~= 0 and"].contains(&comparison(value)));
+                let place =
+                    plain.filter(|value| value.starts_with("a[")).and_then(|value| places(value, "a").pop_first());
                 let documented = place.and_then(|place| integers.get(&place));
                 assert!(
                     documented.is_none_or(|documented| name.ends_with(&**documented)),

@@ -43,7 +43,9 @@ pub(crate) struct Desk<'a> {
     pub(crate) recovery: i64,
     /// What each sender was told last of where it is counted.
     pub(crate) counted: BTreeMap<u64, Vec<i64>>,
+    /// The first look is joined in, and what comes behind it.
     pub(crate) looks_first: bool,
+    pub(crate) looks_on: bool,
     pub(crate) said: Said,
 }
 
@@ -65,6 +67,7 @@ impl<'a> Desk<'a> {
             recovery: 0,
             counted: BTreeMap::new(),
             looks_first: true,
+            looks_on: true,
             said: Said::default(),
         }
     }
@@ -76,7 +79,12 @@ impl<'a> Desk<'a> {
     }
 
     pub(crate) fn run(&mut self, script: &str, keys: &[String], integers: &[i64]) -> Reply {
-        let files = files_of(script).into_iter().filter(|file| self.looks_first || *file != "first_look");
+        let is_joined = |file: &&str| match *file {
+            "head" => true,
+            "first_look" => self.looks_first,
+            _ => self.looks_on,
+        };
+        let files = files_of(script).into_iter().filter(is_joined);
         let body: String = files.map(file).collect();
         let mut words = vec![b"EVAL".to_vec(), body.into_bytes(), keys.len().to_string().into_bytes()];
         words.extend(keys.iter().map(|key| key.as_bytes().to_vec()));

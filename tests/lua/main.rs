@@ -5,6 +5,7 @@ mod desk;
 mod expiry;
 mod first_look;
 mod garbage;
+mod histories;
 mod keyspace;
 mod replies;
 mod size;

@@ -1,0 +1,155 @@
+//! Random histories: with the first look and without it the script answers and writes alike.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use outgate::testing::{RedisServer, Reply};
+
+use crate::desk::{Slot, scopes};
+use crate::first_look::glance;
+use crate::keyspace::keyspace;
+use crate::{Desk, Log, NOW, Run, SECOND, must};
+
+/// One step of a history: by how far the clock moves, and an ask.
+#[derive(Clone)]
+struct Step<'a> {
+    by: i64,
+    sender: u64,
+    /// How many numbers the sender goes on; none or less for a message that comes twice, or late.
+    on: i64,
+    /// Of how long ago the message is that it takes for the last.
+    knows: u64,
+    logs: Vec<Log<'a>>,
+    runs: Vec<(u32, Option<i64>, Vec<u32>)>,
+    back: Option<(i64, Vec<u32>)>,
+    pause: Option<i64>,
+    horizon: i64,
+    insist: bool,
+}
+
+const LOGS: [Log<'static>; 5] = [
+    ("calls", &[(40, SECOND)]),
+    ("points", &[(300, SECOND), (900, 9 * SECOND)]),
+    ("5f/calls", &[(9, SECOND), (3, 50_000)]),
+    ("5f/points", &[(2_000, 3 * SECOND)]),
+    ("77/calls", &[(1, 20_000)]),
+];
+
+/// What a history is like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// Nobody waits, so that there is no state of anything.
+    Calm,
+    /// Callers of one scope at a time wait.
+    Full,
+    /// They wait, claim, and are paused, everywhere.
+    Wild,
+}
+
+fn step(rng: &mut Rng, manner: Manner) -> Step<'static> {
+    let (calm, wild) = (manner == Manner::Calm, manner == Manner::Wild);
+    let among = if manner == Manner::Full { [0..2, 2..4][rng.usize(0..2)].clone() } else { 0..LOGS.len() };
+    let logs: Vec<Log<'_>> = LOGS[among.clone()].iter().copied().filter(|_| rng.u8(0..3) > 0).collect();
+    let logs = if logs.is_empty() { vec![LOGS[among.start]] } else { logs };
+    let units = |rng: &mut Rng| -> Vec<u32> {
+        let of = |(_, terms): &Log<'_>| {
+            let most = terms.iter().map(|term| term.0).min().unwrap_or(1);
+            let at_most = most.min(1 << rng.u8(0..12));
+            if rng.u8(0..4) == 0 { 0 } else { rng.u32(1..=at_most) }
+        };
+        let mut units: Vec<u32> = logs.iter().map(of).collect();
+        if units.iter().all(|&units| units == 0) {
+            units[0] = 1;
+        }
+        units
+    };
+    let count = if rng.u8(0..6) == 0 { rng.usize(0..4) } else { 1 };
+    let callers = [1, 1, 1, 2, 7, 64][rng.usize(0..6)];
+    let mut run = || {
+        let wait = rng.bool().then(|| rng.i64(0..SECOND));
+        (callers, if calm { Some(0) } else { wait }, units(rng))
+    };
+    let runs = (0..count).map(|_| run()).collect();
+    let back = (rng.u8(0..9) == 0).then(|| (rng.i64(0..SECOND), units(rng)));
+    Step {
+        by: if rng.bool() { rng.i64(0..9_000) } else { rng.i64(0..2 * SECOND) },
+        sender: rng.u64(1..4),
+        on: if rng.u8(0..8) == 0 { rng.i64(-2..1) } else { rng.i64(1..9) },
+        knows: rng.u64(0..8).saturating_sub(6),
+        runs,
+        back,
+        pause: (wild && rng.u8(0..40) == 0).then(|| rng.i64(0..SECOND)),
+        horizon: if rng.bool() { 250_000 } else { 0 },
+        insist: wild && rng.u8(0..8) == 0,
+        logs,
+    }
+}
+
+/// Applies a step, and says all that was answered.
+fn apply(desk: &mut Desk<'_>, step: &Step<'_>, last: u64) -> (Vec<i64>, String, bool) {
+    desk.sender = step.sender;
+    desk.number = last.saturating_add_signed(step.on).max(1);
+    desk.previous = last.saturating_sub(step.knows);
+    (desk.horizon, desk.insist) = (step.horizon, step.insist);
+    let now = desk.now.unwrap_or_default() + step.by;
+    desk.now = Some(now);
+    if let Some(wait) = step.pause {
+        desk.pause(None, wait);
+    }
+    let runs: Vec<Run<'_>> = step.runs.iter().map(|(callers, wait, units)| (*callers, *wait, &**units)).collect();
+    let back: Vec<Slot<'_>> = step.back.iter().map(|(ago, units)| (now - ago, &**units)).collect();
+    let first = if desk.looks_first { glance(desk, &step.logs, &back, &runs) } else { Reply::Nil };
+    let at_a_glance = first != Reply::Nil;
+    let reply = if at_a_glance { first } else { desk.try_ask(&step.logs, &back, &runs) };
+    if let Reply::Error(words) = reply {
+        return (Vec::new(), words, false);
+    }
+    let callers = runs.iter().map(|run| i64::from(run.0)).sum();
+    let answer = desk.answer(&reply, scopes(&step.logs).len(), callers);
+    (answer, format!("{:?}", desk.said), at_a_glance)
+}
+
+#[test]
+fn the_first_look_answers_and_writes_as_the_rest_of_the_script_does() {
+    let servers = [must(RedisServer::start()), must(RedisServer::start())];
+    let (mut granted, mut put_off, mut refused, mut all) = (0, 0, 0, 0);
+    for seed in 0..40_usize {
+        let (mut rng, name) = (Rng::with_seed(seed as u64), format!("random-{seed}"));
+        let mut desks = servers.each_ref().map(|server| Desk::new(server, &name, Some(NOW)));
+        desks[1].looks_first = false;
+        // Of each sender, the last message that is remembered.
+        let mut last: [(u64, Option<Step<'_>>); 4] = [const { (1_000, None) }; 4];
+        let mut asked: [Option<Step<'_>>; 4] = [const { None }; 4];
+        for turn in 0..120 {
+            let mut step = step(&mut rng, [Manner::Wild, Manner::Full, Manner::Full, Manner::Calm][seed % 4]);
+            let of = usize::try_from(step.sender).unwrap_or(0);
+            let (number, before) = &mut last[of];
+            if let Some(before) = before.clone().filter(|_| step.on == 0) {
+                step = Step { on: 0, by: step.by, ..before };
+            } else if let Some(before) = asked[of].clone().filter(|_| step.on > 4) {
+                step = Step { on: step.on, by: step.by / 64, back: None, insist: false, ..before };
+            }
+            asked[of] = Some(step.clone());
+            let [one, other] = desks.each_mut().map(|desk| apply(desk, &step, *number));
+            assert_eq!((&one.0, &one.1), (&other.0, &other.1), "seed {seed}, turn {turn}");
+            assert!(!other.2, "it was left out");
+            if one.1.contains("remembered: true") {
+                (*number, *before) = (desks[0].number, Some(step));
+            }
+            let waits = one.2 && one.0.len() == 2;
+            (granted, put_off) = (granted + u32::from(one.2 && !waits), put_off + u32::from(waits));
+            (refused, all) = (refused + u32::from(one.0.is_empty()), all + 1);
+        }
+        // Of the contents alone: under a test's clock keys expire at their own times.
+        let [one, other] = desks.each_mut().map(|desk| {
+            keyspace(&mut desk.client).into_iter().map(|(key, (content, _))| (key, content)).collect::<BTreeMap<_, _>>()
+        });
+        let differing: Vec<_> = one.keys().filter(|key| one.get(*key) != other.get(*key)).collect();
+        assert!(differing.is_empty() && one.len() == other.len(), "seed {seed}: {differing:?}");
+        for server in &servers {
+            must(server.command(&["FLUSHALL"]));
+        }
+    }
+    let counts = format!("of {all} {granted} and {put_off} at a glance, {refused} outdated or of another sender");
+    assert!(granted > all / 8 && put_off > all / 50 && refused > all / 50, "{counts}");
+}
