@@ -70,12 +70,7 @@ end
 local length = min(max(retention, 8 * horizon), MAX_SILENCE) + 2 * horizon
 local others, most = {}, 0
 for scope, state in ipairs(states) do
-  local all = state.contenders
-  if all and all[1] <= now then
-    local over = all[1] + all[5] <= now
-    all = { now + length, 0, over and 0 or all[1], over and 0 or all[2], length }
-  end
-  if all and all[2] + all[4] == 0 then all = false end
+  local all = waiting_now(state.contenders, length)
   state.contenders = all
   others[scope] = all and all[2] + all[4] - (is_counted(all, a[9 + scope]) and 1 or 0) or 0
   most = max(most, others[scope])

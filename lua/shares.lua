@@ -7,6 +7,16 @@ local function is_counted(contenders, counted)
     and ((counted == contenders[1] and contenders[2] > 0) or (counted == contenders[3] and contenders[4] > 0))
 end
 
+-- Those who wait, in a new period of some length where theirs has ended; false where nobody does.
+local function waiting_now(contenders, length)
+  local all = contenders
+  if all and all[1] <= now then
+    local over = all[1] + all[5] <= now
+    all = { now + length, 0, over and 0 or all[1], over and 0 or all[2], length }
+  end
+  return all and all[2] + all[4] > 0 and all
+end
+
 -- The rule over all logs, or those of one scope: one common start. A log of which nothing is taken does not matter.
 local function earliest_of(start, charges, scope)
   for i, log in ipairs(logs) do
