@@ -140,10 +140,10 @@ for _, run in ipairs(runs) do
     local start = earliest_of(soonest, charges)
     local turn = delayed(turns, before, start, charges)
     start = max(start, turn or start)
-    local withheld = turn or start > limit
-    for scope = 1, shared and scopes or 0 do withheld = withheld or is_spent(shares[scope]) end
-    local near = not withheld and waits_for_fewer(soonest, slack, start, charges)
-    withheld = withheld or near
+    local kept = turn
+    for scope = 1, shared and scopes or 0 do kept = kept or is_spent(shares[scope]) end
+    local near = not kept and waits_for_fewer(soonest, slack, start, charges)
+    local withheld = kept or near or start > limit
     local hopeless = deadline and (start > deadline or (withheld and deadline <= soonest))
     if first and (withheld or hopeless) then
       if withheld then too_large = size_of(charges) end

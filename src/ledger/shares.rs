@@ -65,7 +65,7 @@ impl Share {
         let wanted = runs.iter().map(|run| u64::from(run.callers) * units_of(run)).sum::<u64>();
         let (one, others) = (units_of(first), u64::from(processes));
         let may_take = |spent: u64| view.could_start(scope, first, log, spent * others + 1, bounds);
-        let spent_before_last = wanted - units_of(last);
+        let spent_before_last = wanted.saturating_sub(units_of(last));
         if spent_before_last == 0 || may_take(spent_before_last) {
             return Self::ALL;
         }
@@ -181,9 +181,9 @@ impl Deciding<'_, '_> {
         let earliest = self.view.earliest(self.bounds.soonest, charges);
         let delayed = self.view.delayed(&self.turns[..self.before], earliest, charges);
         let start = delayed.map_or(earliest, |turn| turn.max(earliest));
-        let mut withheld = delayed.is_some() || start > self.bounds.limit || self.shares.iter().any(Share::is_spent);
-        let is_near = !withheld && self.view.waits_for_fewer(self.bounds, start, charges);
-        withheld |= is_near;
+        let is_kept = delayed.is_some() || self.shares.iter().any(Share::is_spent);
+        let is_near = !is_kept && self.view.waits_for_fewer(self.bounds, start, charges);
+        let withheld = is_kept || is_near || start > self.bounds.limit;
         Start { at: start, withheld, is_near, is_delayed: delayed.is_some() }
     }
 

@@ -59,7 +59,7 @@ fn a_reply_says_what_is_in_force_and_who_waits() {
     let ends = NOW + 2_000_000 + 2 * desk.horizon;
     assert!(desk.said.remembered);
     assert_eq!(desk.said.counted, [0, ends], "in the scope whose log it waits for");
-    assert_eq!((desk.said.within, desk.said.others, desk.said.paused), (desk.horizon, 0, (0, 0)));
+    assert_eq!((desk.said.within, desk.said.others, desk.said.paused), (20_000, 0, (0, 0)), "which fewer share");
     desk.book(&of_scope, &[(1, None, &[1, 1])]);
     assert_eq!((desk.said.counted[1], desk.said.others, desk.said.remembered), (ends, 0, false), "nothing new");
     desk.sender = 2;
