@@ -86,7 +86,7 @@ local function earliest(log, start, units)
     local entry = n > 0 and nth_newest(log, n)
     if entry and entry + terms[t].span > start then start = entry + terms[t].span end
   end
-  for _, pause in ipairs(log.pauses) do start = max(start, after_pause(pause, newest, log.interval, units)) end
+  for p = 1, #log.pauses do start = max(start, after_pause(log.pauses[p], newest, log.interval, units)) end
   for t = 1, log.has_outside and #terms or 0 do
     if terms[t].outside then start = beside_others(log, terms[t], newest, start, units) end
   end

@@ -19,7 +19,8 @@ end
 
 -- The rule over all logs, or those of one scope: one common start. A log of which nothing is taken does not matter.
 local function earliest_of(start, charges, scope)
-  for i, log in ipairs(logs) do
+  for i = 1, #logs do
+    local log = logs[i]
     if charges[i] > 0 and (not scope or log.scope == scope) then start = earliest(log, start, charges[i]) end
   end
   return start
@@ -82,7 +83,8 @@ end
 -- Whether so many units of a log could start by the limit, each with as much of the scope's other logs as one of these charges.
 local function could_start(scope, charges, measure, units, soonest, limit)
   local start, one = soonest, charges[measure]
-  for i, log in ipairs(logs) do
+  for i = 1, #logs do
+    local log = logs[i]
     local scaled = log.scope == scope and ceil(charges[i] * units / one) or 0
     if scaled > log.least then return false end
     if scaled > 0 then start = earliest(log, start, scaled) end
@@ -125,9 +127,11 @@ local function share_of(scope, runs, processes, soonest, limit)
   if start <= limit then
     units = ceil((at_rate(scope, first.charges, limit - start) + 1) * first.charges[measure] / processes)
   end
+  -- Mostly it is a small part of what is wanted.
+  local step = 1
   while units < over do
-    local spent = units + floor((over - units) / 2)
-    if may_take(spent) then units = spent + 1 else over = spent end
+    local spent = min(units + step - 1, units + floor((over - units) / 2))
+    if may_take(spent) then units, step = spent + 1, 2 * step else over = spent end
   end
   return { units = units, measure = measure, spent = 0 }
 end
@@ -135,18 +139,20 @@ end
 -- As many callers of these charges, of so many, as can all start at the start of the first: not while a pause lets them come one after
 -- another.
 local function as_many_as_start(charges, callers, soonest, start)
+  for i, log in ipairs(logs) do
+    for _, pause in ipairs(charges[i] > 0 and log.pauses or {}) do
+      if start < pause[1] + pause[2] then return 1 end
+    end
+  end
   local function could_all_start(count)
-    for i, log in ipairs(logs) do
-      local units = charges[i] * count
-      for _, pause in ipairs(units > 0 and log.pauses or {}) do
-        if start < pause[1] + pause[2] then return false end
-      end
+    for i = 1, #logs do
+      local log, units = logs[i], charges[i] * count
       if units > 0 and (units > log.least or earliest(log, soonest, units) > start) then return false end
     end
     return true
   end
   if callers < 2 or not could_all_start(2) then return 1 end
-  if could_all_start(callers) then return callers end
+  if callers == 2 or could_all_start(callers) then return callers end
   local count, over = 2, callers
   while count + 1 < over do
     local middle = floor((count + over) / 2)
