@@ -27,21 +27,22 @@ use crate::ledger::{Message, Reply};
 ///
 /// `outgate::testing::conformance` checks them on any store.
 ///
-/// 1. No half-open interval of a term's span ever holds more than its quota.
+/// 1. No half-open interval of a term's span (a limit's window and guard) ever holds more than its quota.
 /// 2. Slots are given in the order asked, among calls of equal charges.
-/// 3. A batch gives what the same asks one by one would.
+/// 3. One ask for many callers gives what one ask for each of them would.
 /// 4. A slot handed back can be given again.
 /// 5. Handing back twice, or something never given, changes nothing.
 /// 6. An empty log means no wait.
 /// 7. A pause delays every later slot and no earlier one; so does outside use, for a span at most.
 /// 8. Scopes and upstreams do not affect each other but through common logs.
-/// 9. Some seconds after the longest span of silence nothing is stored, but a pause or a wider guard that still lasts.
+/// 9. Once nothing was said of an upstream for its longest span, and some seconds more, nothing of it is stored, but a pause or a
+///    wider guard that still lasts.
 /// 10. The answer does not depend on the caller's clock.
 /// 11. The same message sent twice acts once, whatever it says, and two senders of one name are told so.
 /// 12. Charges on several logs: all or none, with one common start.
 /// 13. Log time is never earlier than what a message knows of it, and no later than a message says that it is at the latest,
-///     however the store's clock steps; what is known counts more.
-/// 14. No stamp lies beyond the horizon.
+///     however the store's clock steps; if the two conflict, what is known counts.
+/// 14. No start lies further ahead of now than the lead and the horizon of an ask, of its own or of the furthest that waits.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Applies a message, and says what it is answered. One that comes twice acts once.
     ///
@@ -71,7 +72,8 @@ enum Stage<'a> {
 impl<'a> Applying<'a> {
     /// An answer that is there already: whoever asks need not wait, nor allocate.
     ///
-    /// It was applied when the store was called. Who wraps such a store calls it inside of the future, and not before.
+    /// Such a store applies a message when it is called, not when the answer is polled: whoever wraps it calls it inside of the
+    /// wrapper's future.
     pub fn ready(answer: Applied) -> Self {
         Self(Stage::Ready(Some(answer)))
     }

@@ -10,10 +10,11 @@ use super::shares::{Bounds, Decision, Share, Turn, decide};
 use super::view::View;
 use super::{Answer, Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, NOBODY, ScopeId, Stamp, Verdict, micros};
 
-/// How much later than the logs which most callers share would allow a slot is booked in them.
+/// A caller that a narrow log holds up may take a slot in a widely shared log at most so many microseconds later than that log
+/// alone would allow. Or as long as the answer takes, where that is more.
 const SLACK: i64 = 20_000;
 
-/// Those who claim, as one ask sees them.
+/// Another queue whose first caller claims its turn, as one ask sees it.
 struct Claimant {
     owner: Owner,
     turn: Turn,
@@ -76,7 +77,8 @@ impl Ledger {
         let (claimants, own) = claimants(now, id, ask, &waiting, &place_of);
         let place = own.filter(|_| ask.insist).unwrap_or(claimants.len());
         let soonest = now.plus(micros(ask.ahead));
-        // Who is near books as far ahead as who is far: else the far would always be before them.
+        // A process far from the store books further ahead. All others book as far, or it would take every slot before they may ask
+        // for it.
         let far = waiting.iter().filter_map(|of| of.reach).map(|reach| reach.micros).max().unwrap_or(0);
         let limit = now.plus(ask.reach().max(far));
         let bounds = Bounds { now, soonest, limit, slack: SLACK.max(micros(ask.ahead)) };
@@ -89,7 +91,7 @@ impl Ledger {
         let mut view = View::new(ask.logs.iter().map(page));
         let owner = Owner::of(id);
         let share = |(at, of): (usize, &Waiting)| {
-            // Nobody delays who claims: no share is left for that one.
+            // Who claims has its turn reserved: it is no rival for the rest.
             let claiming = of.claims.iter().filter(|claim| claim.owner != owner).count();
             let rivals = others(at, of).saturating_sub(u32::try_from(claiming).unwrap_or(u32::MAX));
             if rivals > 0 { Share::of(&view, at, &ask.runs, bounds, rivals.saturating_add(1)) } else { Share::ALL }
@@ -136,7 +138,7 @@ impl Ledger {
     }
 }
 
-/// Others that claim the logs of an ask, in their order, and how many of them came before its sender, if that claims as well.
+/// Others that claim the logs of an ask, in their order; and, where its own queue claims as well, how many come before that.
 fn claimants(
     now: Stamp,
     id: &MessageId,

@@ -16,9 +16,10 @@ pub struct Message {
     pub upstream: Arc<str>,
     /// Which message it is: one that comes twice acts once.
     pub id: MessageId,
-    /// The newest log time of the upstream that the sender knows: it is no less when this is decided.
+    /// The newest log time of the upstream that the sender knows: log time is at least this when the store decides.
     pub known: Option<Stamp>,
-    /// What log time is now at the latest, by all that the sender knows: said where the store's clock has leapt ahead of that.
+    /// The most that log time can be now, by all that the sender knows. Said only where the store's clock has leapt ahead of
+    /// that; `known` counts more.
     pub latest: Option<Stamp>,
     /// What it says.
     pub body: Body,
@@ -38,13 +39,14 @@ impl Message {
 pub struct MessageId {
     /// Which process sends it; [`NOBODY`] where it need not be remembered.
     pub sender: u64,
-    /// Which of the sender's streams it belongs to: the next message of a stream follows when this is answered. Any text
-    /// without blanks.
+    /// Which of the sender's streams it belongs to, one for each of its queues: the next message of a stream follows when
+    /// this is answered. Any text without blanks.
     pub stream: Arc<str>,
     /// Larger than that of every earlier message of the stream; below 2⁵³.
     pub number: u64,
     /// The number of the last message of the stream that the store is known to remember; zero where none is known. A store
-    /// that remembers another decides nothing: two processes have one name.
+    /// whose last one is neither this nor the message itself decides nothing: two processes have one name. One that
+    /// remembers none decides.
     pub previous: u64,
 }
 
@@ -197,13 +199,15 @@ pub struct Ask {
     pub runs: Vec<Run>,
     /// How far ahead of the earliest start that is of use a slot may be booked.
     pub horizon: Duration,
-    /// No start before so long from now is of use: the answer takes as long to arrive.
+    /// A start sooner than so long from now is useless: the answer would arrive after it.
     pub ahead: Duration,
     /// Slots that nobody here wants: they are handed back before anything is booked.
     pub back: Vec<Slots>,
-    /// The first caller needs more than one unit and was put off before: let nobody else delay it again.
+    /// The first caller needs more than one unit and was put off before: it claims its turn, so that no later ask pushes it
+    /// back.
     pub insist: bool,
-    /// For each scope of the ask, in the order of its logs, what the last [`Grant::counted`] said; nothing where none did.
+    /// For each scope of the ask, in the order of its logs, what the last [`Grant::counted`] said;
+    /// left out where none did.
     pub counted: Vec<Stamp>,
 }
 
@@ -263,15 +267,15 @@ pub struct Grant {
     pub answers: Vec<Answer>,
     /// The earliest start of the first caller that waits; `now` or earlier when there is none.
     pub next: Stamp,
-    /// The first caller that waits is granted no earlier than so long before its start: less than the horizon where it waits
-    /// for a log that few share, and must not keep the others from those that many share.
+    /// So long before `next` an ask may be granted, and no earlier. Mostly the horizon; less where the first caller that waits
+    /// waits for a log that few share, and must not keep others from the logs that many share.
     pub within: Duration,
     /// Until when nobody sends at all, and why.
     pub paused: Option<(Stamp, Cause)>,
-    /// How many others have callers that wait, in the scope where most do.
+    /// How many other queues, of any process, have callers that wait, in the scope where most do.
     pub contenders: u32,
-    /// For each scope of the ask, the end of the period in which its sender was counted among those whose callers wait; nothing
-    /// where it was counted in none. The next ask says it again.
+    /// For each scope of the ask, a receipt: its queue is counted among those whose callers wait, in the period that ends
+    /// then. The next ask says it again, so that the queue is not counted twice.
     pub counted: Vec<Stamp>,
     /// Whether the message has changed anything: only then is it remembered.
     pub remembered: bool,
@@ -297,7 +301,7 @@ pub enum Verdict {
     Refused,
     /// It holds a slot.
     Granted,
-    /// It waits, and somebody behind it was granted what does not delay it.
+    /// It waits, though somebody behind it, who needs less, was granted.
     Waits,
 }
 

@@ -46,19 +46,19 @@ pub(super) struct Engine {
     pub(super) counted: Vec<Stamp>,
     /// The store has callers of this queue on record as waiting.
     pub(super) on_record: bool,
-    /// Nothing is said of that before this, in case that callers come back.
+    /// The store is not told before this that nobody waits any more, in case that callers come back.
     pub(super) leave_at: Option<Instant>,
     /// When the store's clock was last seen to leap ahead.
     pub(super) leapt_at: Option<Instant>,
     /// Nobody sends before this, and why.
     pub(super) paused: Option<(Instant, Cause)>,
-    /// Slots before the end of the pause were granted: the store does not know of it.
+    /// The store granted slots inside of the pause: it does not know of it yet.
     pub(super) pause_unknown: bool,
     /// No ask before this.
     pub(super) ask_at: Option<Instant>,
-    /// No message before this: the last ask was granted what cannot be used.
+    /// No message before this: the slots that were granted last are too late, or of another time, for whoever waits.
     pub(super) silent_until: Option<Instant>,
-    /// Others wait as well, and their turn comes before this.
+    /// This queue has had its share: no ask before this, so that others come first.
     pub(super) rest_until: Option<Instant>,
     /// The first caller without a slot cannot start before this.
     pub(super) next_slot: Option<Instant>,
@@ -107,7 +107,7 @@ impl Engine {
             Event::Returned(slot) => {
                 self.give(slot, now);
                 self.hand_out(now, effects);
-                // What is left of it may start before the time that was planned.
+                // The slot may start before the driver planned to look.
                 effects.extend(self.has_work().then_some(Effect::Wake(now)));
                 return;
             }
@@ -117,7 +117,7 @@ impl Engine {
             Event::Renamed(sender) => self.rename(sender),
             Event::Closed => self.close(effects),
         }
-        // The turn after the answer sees to it otherwise.
+        // Where a message is under way, the turn after its answer sees to it.
         effects.extend((!self.under_way && self.has_work()).then_some(Effect::Wake(now)));
     }
 
@@ -185,8 +185,8 @@ impl Engine {
         was_there
     }
 
-    /// Lets go of what was booked under a name that another process has, too: either may use it, and a slot that nobody uses
-    /// breaks no limit.
+    /// Forgets every slot that was booked under a name which another process has, too: that may be using the same ones. They are
+    /// not handed back: a slot that nobody uses breaks no limit.
     fn rename(&mut self, sender: u64) {
         if sender == self.sender {
             return;
