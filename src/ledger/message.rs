@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Cause, Learned, Log, LogUsage, Pause, Paused, Report, ScopeId, Stamp, micros};
+use super::{Grant, Learned, Log, LogUsage, Pause, Paused, Report, ScopeId, Stamp, micros};
 
 /// Whose messages a store does not remember: of those that book for nobody, or only look.
 pub const NOBODY: u64 = 0;
@@ -251,121 +251,6 @@ impl Ask {
     pub(crate) fn scopes(&self) -> impl Iterator<Item = Option<ScopeId>> {
         let mut last = None;
         self.logs.iter().map(|log| log.scope).filter(move |scope| last.replace(*scope) != Some(*scope))
-    }
-}
-
-/// The store's answer to an ask.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Grant {
-    /// The upstream's log time when the store answered: its clock, corrected. A slot's wait is its start less this.
-    pub now: Stamp,
-    /// Everybody starts at [`next`](Self::next), and there is nothing else to say: that was `now` when this was decided.
-    pub all_now: bool,
-    /// The answers to the first callers, in their order, equal neighbours together. Callers without an answer wait as well. None
-    /// where all start now.
-    pub answers: Vec<Answer>,
-    /// The earliest start of the first caller that waits; `now` or earlier when there is none.
-    pub next: Stamp,
-    /// So long before `next` an ask may be granted, and no earlier. Mostly the horizon; less where the first caller that waits
-    /// waits for a log that few share, and must not keep others from the logs that many share.
-    pub within: Duration,
-    /// Until when nobody sends at all, and why.
-    pub paused: Option<(Stamp, Cause)>,
-    /// How many other queues, of any process, have callers that wait, in the scope where most do.
-    pub contenders: u32,
-    /// For each scope of the ask, a receipt: its queue is counted among those whose callers wait, in the period that ends
-    /// then. The next ask says it again, so that the queue is not counted twice.
-    pub counted: Vec<Stamp>,
-    /// Whether the message has changed anything: only then is it remembered.
-    pub remembered: bool,
-}
-
-/// What became of some callers next to each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Answer {
-    /// How many callers.
-    pub callers: u32,
-    /// Granted: they start then. Refused: they could have started then. Waiting: the first caller that waits may start then.
-    pub start: Stamp,
-    /// What became of them.
-    pub verdict: Verdict,
-}
-
-/// What became of a caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Verdict {
-    /// Its `max_wait` is too short.
-    Refused,
-    /// It holds a slot.
-    Granted,
-    /// It waits, though somebody behind it, who needs less, was granted.
-    Waits,
-}
-
-impl Answer {
-    /// An answer to some callers.
-    #[must_use]
-    pub const fn new(callers: u32, start: Stamp, verdict: Verdict) -> Self {
-        Self { callers, start, verdict }
-    }
-
-    /// So many callers start then.
-    #[must_use]
-    pub const fn granted(callers: u32, start: Stamp) -> Self {
-        Self::new(callers, start, Verdict::Granted)
-    }
-
-    /// So many callers could have started then.
-    #[must_use]
-    pub const fn refused(callers: u32, start: Stamp) -> Self {
-        Self::new(callers, start, Verdict::Refused)
-    }
-
-    /// So many callers wait, the first of all that wait not to start before `start`.
-    #[must_use]
-    pub const fn waiting(callers: u32, start: Stamp) -> Self {
-        Self::new(callers, start, Verdict::Waits)
-    }
-}
-
-impl Grant {
-    /// An answer given at `now`: the callers without one wait until `next`.
-    #[must_use]
-    pub fn new(now: Stamp, answers: Vec<Answer>, next: Stamp) -> Self {
-        let (within, counted) = (Duration::MAX, Vec::new());
-        Self { now, all_now: false, answers, next, within, paused: None, contenders: 0, counted, remembered: true }
-    }
-
-    /// The first caller that waits is granted no earlier than so many microseconds before its start.
-    pub(crate) fn within(self, micros: i64) -> Self {
-        Self { within: Duration::from_micros(micros.unsigned_abs()), ..self }
-    }
-
-    /// Everybody starts now.
-    #[must_use]
-    pub fn all_now(now: Stamp) -> Self {
-        Self { all_now: true, ..Self::new(now, Vec::new(), now) }
-    }
-
-    /// The same said again at `now`.
-    fn again(self, now: Stamp) -> Self {
-        let paused = self.paused.filter(|(until, _)| *until > now);
-        Self { now, paused, ..self }
-    }
-
-    /// The answers to `callers` callers.
-    pub fn answers(&self, callers: u32) -> impl Iterator<Item = Answer> {
-        let all = self.all_now.then(|| Answer::granted(callers, self.next));
-        all.into_iter().chain(self.answers.iter().copied())
-    }
-
-    /// Of `callers`, those that were granted or refused.
-    #[must_use]
-    pub fn answered(&self, callers: u32) -> u32 {
-        self.answers(callers).filter(|answer| answer.verdict != Verdict::Waits).map(|answer| answer.callers).sum()
     }
 }
 

@@ -261,7 +261,7 @@ async fn whoever_waits_in_line_when_it_opens_is_refused_there_and_costs_no_slot(
     assert_eq!((canned.calls(), refused), (3, 6));
     assert!(
         started.elapsed() >= seconds(61) && started.elapsed() < seconds(62),
-        "they waited in line, none after another"
+        "they waited in the queue, none after another"
     );
     assert_eq!(used(&throttle).await, 3);
 }

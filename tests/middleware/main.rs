@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod breaking;
-mod holding;
 mod outcomes;
+mod paused;
 mod pausing;
 mod redirecting;
 mod retrying;
@@ -34,7 +34,7 @@ fn client(throttle: &Throttle) -> ClientWithMiddleware {
 /// Units that count, once the store has been told everything.
 async fn used(throttle: &Throttle) -> u32 {
     let mut used = u32::MAX;
-    // A slot that is handed back is gone before the next message of the same line is answered.
+    // A slot that is handed back is gone before the next message of the same queue is answered.
     for _ in 0..3 {
         tokio::task::yield_now().await;
         used = throttle.usage("loopback").await.unwrap().limits[0].used;

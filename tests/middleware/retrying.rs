@@ -28,7 +28,7 @@ fn trusting(retries: u32, more: impl FnOnce(Upstream) -> Upstream) -> ClientWith
 }
 
 #[tokio::test]
-async fn a_refused_call_is_made_again_as_it_was_once_the_hold_is_over() {
+async fn a_refused_call_is_made_again_as_it_was_once_the_pause_is_over() {
     let (upstream, client) = (strict(), trusting(2, |up| up));
     assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), 200);
     let post = client.post(upstream.url()).header("idempotency-key", "k1").body("pay");
@@ -37,7 +37,7 @@ async fn a_refused_call_is_made_again_as_it_was_once_the_hold_is_over() {
     let arrivals = upstream.arrivals();
     let seen: Vec<_> = arrivals.iter().map(|arrival| (arrival.method.clone(), arrival.admitted)).collect();
     assert_eq!(seen, [(Method::GET, true), (Method::POST, false), (Method::POST, true)]);
-    assert!(arrivals[2].at - arrivals[1].at >= 1_000_000, "it waited out the hold");
+    assert!(arrivals[2].at - arrivals[1].at >= 1_000_000, "it waited until the pause was over");
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn beside_a_retry_middleware_each_makes_again_what_is_its_own() {
     let arrivals = upstream.arrivals();
     // The 500 was made again outside, its 429 inside.
     assert_eq!(arrivals.iter().map(|arrival| arrival.admitted).collect::<Vec<_>>(), [true, false, true]);
-    assert!(arrivals[2].at - arrivals[1].at >= 1_000_000, "it waited out the hold");
+    assert!(arrivals[2].at - arrivals[1].at >= 1_000_000, "it waited until the pause was over");
 }
 
 #[tokio::test]

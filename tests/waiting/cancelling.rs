@@ -71,7 +71,7 @@ async fn a_caller_may_be_cancelled_at_every_moment_of_its_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_handed_back_goes_to_the_next_in_line() {
+async fn a_permit_handed_back_goes_to_the_next_in_the_queue() {
     let store = Counting::default();
     let throttle = store.limited(Limit::per_hour(1));
     let permit = throttle.acquire("up").await.unwrap();

@@ -40,7 +40,7 @@ fn a_throttle_outlives_the_runtime_that_drove_it() {
     let runtime = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (first, second) = (runtime(), runtime());
     first.block_on(async { throttle.acquire("up").await.map(drop) }).unwrap();
-    // The first runtime's task drives the line while a caller of the second one waits.
+    // The first runtime's task drives the queue while a caller of the second one waits.
     let clone = throttle.clone();
     first.spawn(async move { clone.acquire("up").await.map(drop) });
     first.block_on(async { sleep(Duration::from_millis(10)).await });
@@ -65,7 +65,7 @@ fn a_caller_does_not_hang_when_the_driver_s_runtime_stands_still() {
         clone.acquire("up").await.map(drop).unwrap();
     });
     first.block_on(async { sleep(Duration::from_millis(10)).await });
-    // The first runtime lives on, with the task that drives the line, but its only thread is busy with something else.
+    // The first runtime lives on, with the task that drives the queue, but its only thread is busy with something else.
     // Patience with the driver, a slot, and what a busy machine adds.
     let bound = Duration::from_millis(5_000 + 350 + 1_000);
     let acquired = second.block_on(async { timeout(bound, async { throttle.acquire("up").await }).await });

@@ -146,7 +146,7 @@ async fn a_slot_that_only_its_caller_slept_through_is_asked_for_again_at_once() 
         let throttle = throttle.clone();
         async move { throttle.acquire("up").await }
     });
-    // The slot at 10.5 s is the sleeper's. Its line has been told by then that the next one starts at 21 s.
+    // The slot at 10.5 s is the sleeper's. Its queue has been told by then that the next one starts at 21 s.
     sleep_until(begin + Duration::from_secs(11)).await;
     drop(sleeper.await.unwrap());
     assert!(micros_since(begin) <= 11_005_000, "the slot that was handed back is free: {}", micros_since(begin));

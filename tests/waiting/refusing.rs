@@ -57,7 +57,7 @@ async fn behind_others_each_is_told_its_own_time() {
     // Nobody behind twenty callers can go before two more windows have passed.
     let told = retry_after(throttle.acquire("up").max_wait(Duration::from_secs(15)).await);
     assert!(told > Duration::from_secs(29) && told < Duration::from_secs(31), "{told:?}");
-    assert_eq!(store.calls(), calls, "the line knows that without asking");
+    assert_eq!(store.calls(), calls, "the queue knows that without asking");
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
 

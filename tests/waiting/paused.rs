@@ -55,7 +55,7 @@ async fn after_a_refusal_nobody_in_the_cluster_sends_until_the_time_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_processes_released_from_one_hold_come_at_the_reduced_pace() {
+async fn a_thousand_processes_released_from_one_pause_come_at_the_reduced_pace() {
     fastrand::seed(22);
     let store = Counting::default();
     let processes: Vec<_> = (0..1_000).map(|_| store.process(upstream)).collect();
@@ -100,7 +100,7 @@ async fn waits_that_nobody_told_double_with_each_refusal_in_a_row() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shorter_wait_does_not_shorten_the_hold() {
+async fn a_shorter_wait_does_not_shorten_the_pause() {
     let throttle = Counting::default().process(upstream);
     throttle.report("up", &Feedback::refused(Duration::from_secs(60))).await.unwrap();
     throttle.report("up", &Feedback::refused(Duration::from_secs(1))).await.unwrap();
@@ -138,7 +138,7 @@ async fn bans_and_spending_limits_are_errors_of_their_own_in_every_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_holds_the_scope_that_it_names() {
+async fn a_refusal_pauses_the_scope_that_it_names() {
     let store = Counting::default();
     let (throttle, other) = (store.process(upstream), store.process(upstream));
     let minute = Feedback::refused(Duration::from_secs(60));
@@ -174,7 +174,7 @@ async fn the_slower_pace_ends_with_the_recovery_however_slow_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_handed_back_during_a_hold_goes_to_nobody() {
+async fn a_permit_handed_back_during_a_pause_goes_to_nobody() {
     let throttle = Counting::default().limited(Limit::per_second(1));
     let permit = throttle.acquire("up").await.unwrap();
     let waiter = {
@@ -188,7 +188,7 @@ async fn a_permit_handed_back_during_a_hold_goes_to_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ban_during_a_longer_hold_is_a_ban() {
+async fn a_ban_during_a_longer_pause_is_a_ban() {
     let store = Counting::default();
     let (told, other) = (store.process(upstream), store.process(upstream));
     told.report("up", &Feedback::refused(Duration::from_secs(60))).await.unwrap();
@@ -200,7 +200,7 @@ async fn a_ban_during_a_longer_hold_is_a_ban() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_that_the_store_has_lost_is_kept_without_asking_all_the_time() {
+async fn a_pause_that_the_store_has_lost_is_kept_without_asking_all_the_time() {
     let store = Counting::default();
     let throttle = store.process(upstream);
     throttle.report("up", &Feedback::refused(Duration::from_secs(60))).await.unwrap();
@@ -215,7 +215,7 @@ async fn a_hold_that_the_store_has_lost_is_kept_without_asking_all_the_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_ends_quietly_when_answers_take_now_more_now_less() {
+async fn a_pause_ends_quietly_when_answers_take_now_more_now_less() {
     fastrand::seed(23);
     let store = Counting::answering(|_| Way { delay: Duration::from_millis(fastrand::u64(1..4)), lost: false });
     let throttle = store.process(upstream);
