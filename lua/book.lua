@@ -218,6 +218,9 @@ for _, log in ipairs(logs) do
       long = long or {}
       long[#long + 1], log.kept = log, max(log.retention, ticks and keep * 1000 or 0)
     end
+  elseif widened > 0 and nth_newest(log, 1) then
+    -- A guard that was widened meanwhile lets entries count for longer than they were entered for.
+    expire(log.key, nth_newest(log, 1), nth_newest(log, 1), ceil(log.retention / 1000))
   end
 end
 

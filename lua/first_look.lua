@@ -30,11 +30,12 @@ do
       local all, known = plain and scope > 0 and parts[1], a[9 + scope]
       if all then
         local has_ended, count = all[1] <= clock, all[2] + all[4]
+        plain = all[1] - all[5] <= clock
         if has_ended then count = all[1] + all[5] > clock and all[2] or 0 end
         if known == all[1] and all[2] > 0 and not has_ended and scopes == 1 and a[1] > 0 then
           count, counted = count - 1, known
         else
-          plain = known == 0 or known ~= all[1] and known ~= all[3]
+          plain = plain and (known == 0 or known ~= all[1] and known ~= all[3])
         end
         others = max(others, count)
       end
@@ -101,7 +102,7 @@ do
         .. struct.pack('<i8i8i8', 1, clock, callers)
     end
     if a[1] > 0 then
-      lapse = max(lapse, clock + min(retention + a[5], MAX_MEMORY))
+      lapse = max(min(lapse, clock + MAX_MEMORY + 1000 * LEAP), clock + min(retention + a[5], MAX_MEMORY) + 1000 * LEAP)
       local ms = ticks and ceil((lapse - clock) / 1000) or LONGEST
       local replay = body and struct.pack('<i8i8', a[1], lapse) .. body or struct.pack('<i8i8i8i8', a[1], lapse, 3, clock)
       call('PSETEX', KEYS[1], format('%d', ms), replay)

@@ -10,8 +10,9 @@ end
 -- Those who wait, in a new period of some length where theirs has ended; false where nobody does.
 local function waiting_now(contenders, length)
   local all = contenders
-  if all and all[1] <= now then
-    local over = all[1] + all[5] <= now
+  -- One that has not begun is of a leap of the clock that was taken back.
+  if all and (all[1] <= now or all[1] - all[5] > now) then
+    local over = all[1] + all[5] <= now or all[1] > now
     all = { now + length, 0, over and 0 or all[1], over and 0 or all[2], length }
   end
   return all and all[2] + all[4] > 0 and all
@@ -136,12 +137,17 @@ local function share_of(scope, runs, processes, soonest, limit)
   return { units = units, measure = measure, spent = 0 }
 end
 
--- As many callers of these charges, of so many, as can all start at the start of the first: not while a pause lets them come one after
--- another.
+-- As many callers of these charges, of so many, as can all start at the start of the first: not while a pause, or outside use, lets them
+-- come one after another.
 local function as_many_as_start(charges, callers, soonest, start)
   for i, log in ipairs(logs) do
     for _, pause in ipairs(charges[i] > 0 and log.pauses or {}) do
       if start < pause[1] + pause[2] then return 1 end
+    end
+    for _, term in ipairs(charges[i] > 0 and log.terms or {}) do
+      for _, step in ipairs(term.outside or {}) do
+        if step.lapse > start then return 1 end
+      end
     end
   end
   local function could_all_start(count)

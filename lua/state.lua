@@ -76,7 +76,8 @@ local function reply(body) return struct.pack('<i8i8', a[1], now) .. body end
 -- The same, remembered for so many µs, and not for less long than the message before: a late copy of that must not act.
 local lapse = now
 local function remember(memory, body)
-  lapse = max(lapse, now + min(memory, MAX_MEMORY))
+  -- And for as long as the clock may leap ahead before that is taken back; not as long as a leap that was.
+  lapse = max(min(lapse, now + MAX_MEMORY + 1000 * LEAP), now + min(memory, MAX_MEMORY) + 1000 * LEAP)
   if a[1] > 0 then
     local ms = ticks and max(ceil((lapse - now) / 1000), 1) or LONGEST
     call('PSETEX', KEYS[1], format('%d', ms), struct.pack('<i8i8', a[1], lapse) .. body)

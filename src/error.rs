@@ -243,6 +243,9 @@ impl From<Refused> for StoreError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Outdated => Self::new(StoreErrorKind::Outdated, "a later message of this sender has been seen"),
+            Refused::Senseless => {
+                Self::new(StoreErrorKind::Malformed, "an ask charges a caller in other logs than it names")
+            }
             Refused::Duplicate => Self::new(StoreErrorKind::Duplicate, "another process sends under the same name"),
         }
     }

@@ -73,7 +73,7 @@ impl<'a> Applying<'a> {
     /// An answer that is there already: whoever asks need not wait, nor allocate.
     ///
     /// Such a store applies a message when it is called, not when the answer is polled: whoever wraps it calls it inside of the
-    /// wrapper's future.
+    /// wrapper's future. Its clock must not step: such an answer is taken at its word.
     pub fn ready(answer: Applied) -> Self {
         Self(Stage::Ready(Some(answer)))
     }

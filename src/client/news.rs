@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::client::throttle::Throttle;
 use crate::error::StoreError;
-use crate::ledger::Stamp;
+use crate::queue::log_time::Outlook;
 use crate::queue::news::{Effect, Event, News, Next, Said, Whom};
 use crate::queue::resend::PATIENCE;
 
@@ -75,9 +75,10 @@ impl Throttle {
         outcome
     }
 
-    /// The newest log time that is known of an upstream.
-    fn known(&self, whom: &Whom) -> Option<Stamp> {
-        self.find(whom.upstream())?.time.known()
+    /// What is known of an upstream's log time.
+    fn outlook(&self, whom: &Whom) -> Outlook {
+        let registered = self.find(whom.upstream());
+        registered.map(|of| of.time.outlook(of.stale_after, Instant::now())).unwrap_or_default()
     }
 
     fn take_in(&self, event: Event, now: Instant) {
@@ -130,7 +131,7 @@ impl Sender {
             };
             match next {
                 Next::Send(message) => {
-                    let answer = message.send(&self.whom, throttle.known(&self.whom), throttle.store()).await;
+                    let answer = message.send(&self.whom, throttle.outlook(&self.whom), throttle.store()).await;
                     throttle.take_in(Event::Answered(self.whom.clone(), answer), Instant::now());
                 }
                 Next::Wait(_) if Handle::try_current().is_err() => return,

@@ -106,7 +106,12 @@ impl Ledger {
         // Write.
         let added = view.into_added();
         for ((log, starts), &retention) in ask.logs.iter().zip(added).zip(&retentions) {
-            self.scope_mut(log.scope).append(log, &starts, 1, now, retention);
+            let scope = self.scope_mut(log.scope);
+            scope.append(log, &starts, 1, now, retention);
+            // A guard that was widened meanwhile lets entries count for longer than they were entered for.
+            if retention > log.retention() {
+                scope.logs.keep(&log.unit, retention);
+            }
         }
         let entering = Entering { now, id, ask, decision: &decision, claimants: &claimants, own, place, period, far };
         let mut changed = decision.granted > 0 || !ask.back.is_empty();

@@ -149,6 +149,11 @@ impl InForce<'_> {
         self.own.into_iter().chain(self.upstreams)
     }
 
+    /// Whether others use a part of a log's quota at `start`.
+    pub(super) fn is_shared(&self, log: &Log, start: Stamp) -> bool {
+        self.outside.concerns(&log.unit, start)
+    }
+
     /// Whether a pause still lets calls come slower then.
     pub(super) fn is_recovering(&self, start: Stamp) -> bool {
         self.pauses().any(|pause| start < pause.over())

@@ -28,11 +28,13 @@ impl Contenders {
 
     /// Who waits at `now`, in the next period where this one has ended.
     pub(super) fn at(self, now: Stamp, length: i64) -> Self {
-        if now < self.ends {
+        let began = self.ends.plus(-self.length);
+        if began <= now && now < self.ends {
             return self;
         }
         let next = Self::none(now, length);
-        let over = self.ends.plus(self.length) <= now;
+        // One that has not begun is of a leap of the clock that was taken back.
+        let over = self.ends.plus(self.length) <= now || now < began;
         if over { next } else { Self { ended: self.ends, count_before: self.count, ..next } }
     }
 
@@ -101,6 +103,14 @@ mod tests {
         assert_eq!(contenders.count(at(220), false), Stamp::NEVER, "it waits no more");
         assert_eq!(contenders.at(at(219), 100).others(Stamp::NEVER), 1);
         assert!(contenders.at(at(220), 100).is_nobody(), "who has not come back for a period is forgotten");
+    }
+
+    #[test]
+    fn who_was_counted_while_the_clock_had_leapt_is_forgotten_when_it_is_set_back() {
+        let mut contenders = Contenders::none(at(1_000_000), 100);
+        let counted = contenders.count(Stamp::NEVER, true);
+        assert_eq!(contenders.at(at(1_000_050), 100).others(counted), 0);
+        assert!(contenders.at(at(10), 100).is_nobody(), "and not for as long as the leap was");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The sliding log and the one rule: a unit may start when the N-th newest entry is a span old.
 //!
-//! Pure: time is an argument. `lua/book.lua` says the same in Redis, and a property test holds the two together.
+//! `lua/log.lua` says the same in Redis, and a property test holds the two together.
 
 use std::collections::VecDeque;
 
@@ -61,6 +61,11 @@ impl SlidingLog {
         }
         self.retention = self.retention.max(retention);
         self.starts.extend(std::iter::repeat_n(start, cost as usize));
+    }
+
+    /// Entries count for so long at least, in microseconds.
+    pub(crate) fn keep(&mut self, retention: i64) {
+        self.retention = self.retention.max(retention);
     }
 
     /// Takes up to `cost` units that start at `start` out again; what was never entered changes nothing.

@@ -35,6 +35,13 @@ impl Logs {
         &mut self.more[at].1
     }
 
+    /// Entries of the log of this name count for so long at least.
+    pub(super) fn keep(&mut self, name: &Arc<str>, retention: i64) {
+        if let Some((_, log)) = self.first.iter_mut().chain(&mut self.more).find(|(of, _)| of == name) {
+            log.keep(retention);
+        }
+    }
+
     /// Takes units that start then out of the log of this name.
     pub(super) fn take_out(&mut self, name: &Arc<str>, start: Stamp, units: u32) {
         if let Some((_, log)) = self.first.iter_mut().chain(&mut self.more).find(|(of, _)| of == name) {

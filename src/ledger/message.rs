@@ -159,6 +159,8 @@ pub enum Refused {
     Outdated,
     /// Another process sends under the same name.
     Duplicate,
+    /// An ask that charges a caller in other logs than it names.
+    Senseless,
 }
 
 /// Callers next to each other in a queue that want the same.
@@ -230,6 +232,22 @@ impl Ask {
     #[must_use]
     pub fn hand_back(logs: impl Into<Arc<[Log]>>, back: Vec<Slots>) -> Self {
         Self { back, ..Self::new(logs, Vec::new()) }
+    }
+
+    /// Whether each caller, and each slot that goes back, says units of every log, and those of one scope stand together.
+    pub(crate) fn is_sound(&self) -> bool {
+        let count = self.logs.len();
+        let is_together = |at: usize| {
+            let (before, scope) = (&self.logs[..at], self.logs[at].scope);
+            let is_same = before.last().is_none_or(|log| log.scope == scope);
+            // The whole upstream's come first.
+            is_same || (scope.is_some() && before.iter().all(|log| log.scope != scope))
+        };
+        let is_charged =
+            |run: &Run| run.callers > 0 && run.charges.len() == count && run.charges.iter().any(|&units| units > 0);
+        (0..count).all(is_together)
+            && self.runs.iter().all(is_charged)
+            && self.back.iter().all(|slots| slots.charges.len() == count)
     }
 
     /// How far ahead of now it may book.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{MAX_MEMORY, Message, MessageId, NOBODY, Refused, Reply, ScopeHasher, Stamp};
+use super::{LEAP, MAX_MEMORY, Message, MessageId, NOBODY, Refused, Reply, ScopeHasher, Stamp};
 
 /// How many streams it takes to look for those that are forgotten.
 const MANY: usize = 64;
@@ -50,7 +50,9 @@ impl Replays {
         let key = (id.sender, Arc::clone(&id.stream));
         // Not for less long than the message before: a late copy of that must not act.
         let before = self.last.get(&key).map_or(now, |last| last.until);
-        let until = now.plus(memory.min(MAX_MEMORY)).max(before);
+        // And for as long as the clock may leap ahead before that is taken back; not as long as a leap that was.
+        let before = before.min(now.plus(MAX_MEMORY + LEAP));
+        let until = now.plus(memory.min(MAX_MEMORY) + LEAP).max(before);
         self.last.insert(key, Replay { number: id.number, until, reply });
     }
 
@@ -99,7 +101,8 @@ mod tests {
             ((50, 1, "a", 6, 4), Err(Refused::Duplicate)),
             ((50, 1, "b", 4, 3), Ok(None)),
             ((50, 2, "a", 4, 3), Ok(None)),
-            ((100, 1, "a", 4, 3), Ok(None)),
+            ((100, 1, "a", 4, 3), Err(Refused::Outdated)),
+            ((100 + LEAP, 1, "a", 4, 3), Ok(None)),
             ((50, NOBODY, "a", 4, 3), Ok(None)),
         ];
         for ((now, sender, stream, number, previous), expected) in cases {
@@ -110,16 +113,20 @@ mod tests {
             );
         }
         replays.remember(at(50), &message(1, "a", 6, 5), 10, reply(8));
-        assert_eq!(recall(&replays, 99, 1, "a", 5, 0), Err(Refused::Outdated), "not for less long than the one before");
+        assert_eq!(
+            recall(&replays, 99 + LEAP, 1, "a", 5, 0),
+            Err(Refused::Outdated),
+            "not for less long than the one before"
+        );
         replays.remember(at(0), &message(NOBODY, "a", 6, 5), 10, reply(8));
-        assert!(replays.is_spent(at(100)) && !replays.is_spent(at(99)));
+        assert!(replays.is_spent(at(100 + LEAP)) && !replays.is_spent(at(99 + LEAP)));
     }
 
     #[test]
     fn what_is_forgotten_takes_no_room() {
         let mut replays = Replays::default();
         for sender in 1..1_000 {
-            replays.remember(at(i64::try_from(sender).unwrap()), &message(sender, "a", 1, 0), 1, reply(0));
+            replays.remember(at(LEAP * i64::try_from(sender).unwrap()), &message(sender, "a", 1, 0), 1, reply(0));
         }
         assert!(replays.last.len() <= MANY, "{}", replays.last.len());
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::ledger::MAX_SILENCE;
 use crate::ledger::Stamp;
 use crate::ledger::micros;
 
@@ -145,9 +146,10 @@ impl Bounds {
         Stamp::from_micros(own.saturating_add(self.hi).saturating_add(drift))
     }
 
-    /// What the store's clock shows at `now` at least, by all that is known: it goes on while nobody asks.
+    /// What the store's clock shows at `now` at least, by all that is known: it goes on while nobody asks, for a while. A clock
+    /// of our own that is fast must not take log time with it.
     pub(crate) fn earliest(&self, now: Instant) -> Option<Stamp> {
-        let own = self.own(now);
+        let own = self.own(now).min(self.at.saturating_add(MAX_SILENCE));
         let drift = (own - self.at).max(0) / DRIFT;
         let earliest = own.saturating_add(self.lo).saturating_sub(drift);
         (self.exchanges > 0).then(|| Stamp::from_micros(earliest))

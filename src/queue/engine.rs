@@ -195,6 +195,7 @@ impl Engine {
         self.waiters.drop_slots();
         self.surplus.clear();
         (self.previous, self.on_record) = (0, false);
+        self.counted.clear();
         (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
     }
 

@@ -13,10 +13,11 @@ use fastrand::Rng;
 use tokio::time::Instant;
 
 use self::behind::{Pausing, Reporting, What};
+use super::log_time::Outlook;
 use super::resend::Silence;
 use super::table::Key;
 use crate::error::StoreError;
-use crate::ledger::{self, Body, Cause, Log, MessageId, Pause, Reply, Report, Stamp};
+use crate::ledger::{self, Body, Cause, Log, MessageId, Pause, Reply, Report};
 use crate::store::{Applied, Store};
 
 /// Of whom something is said: a scope of an upstream, or the whole of it.
@@ -103,10 +104,11 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Sends it, with the newest log time that is known.
-    pub(crate) async fn send(self, whom: &Whom, known: Option<Stamp>, store: &dyn Store) -> Applied {
+    /// Sends it, with what is known of log time.
+    pub(crate) async fn send(self, whom: &Whom, outlook: Outlook, store: &dyn Store) -> Applied {
         let message = ledger::Message::new(Arc::clone(&whom.upstream), self.id, self.body);
-        store.apply(&ledger::Message { known, ..message }).await
+        let Outlook { known, latest, .. } = outlook;
+        store.apply(&ledger::Message { known, latest, ..message }).await
     }
 }
 

@@ -96,6 +96,7 @@ impl Engine {
             // The store may have forgotten that it acted: twice, a hand-back would take somebody else's slots, and an ask book
             // more. A wasted slot breaks no limit.
             (self.unanswered, self.silence, self.previous) = (None, None, 0);
+            self.counted.clear();
             if self.waiters.is_empty() {
                 self.on_record = false;
                 self.surplus.clear();

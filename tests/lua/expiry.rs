@@ -65,7 +65,7 @@ fn each_key_lives_as_long_as_what_it_says() {
         assert!((-1..=1).contains(&beside), "{} {key}: {beside} ms", desk.upstream);
     };
     let now = desk.book(&logs, &[(1, None, &[1])])[0];
-    lives(&mut desk, "replay:1:asks", now + 5_250_000);
+    lives(&mut desk, "replay:1:asks", now + 5_250_000 + LEAP * 1_000);
     let now = desk.book(&logs, &[(1, None, &[1])])[0];
     let period = 5_500_000;
     lives(&mut desk, "state", now + 2 * period + LEAP * 1_000);
@@ -73,7 +73,7 @@ fn each_key_lives_as_long_as_what_it_says() {
 
     desk.upstream = "paused";
     let paused = desk.pause(None, 9 * SECOND)[0] + 9 * SECOND;
-    lives(&mut desk, "replay:1:!", paused);
+    lives(&mut desk, "replay:1:!", paused + LEAP * 1_000);
     lives(&mut desk, "state", paused + LEAP * 1_000);
     desk.pause(None, SECOND);
     lives(&mut desk, "state", paused + LEAP * 1_000);
@@ -90,7 +90,7 @@ fn each_key_lives_as_long_as_what_it_says() {
     desk.counted.clear();
     let now = desk.report("calls", true, &[])[0];
     lives(&mut desk, "state", now + 60 * SECOND + LEAP * 1_000);
-    lives(&mut desk, "replay:1:!", now + 60 * SECOND);
+    lives(&mut desk, "replay:1:!", now + 60 * SECOND + LEAP * 1_000);
     let now = desk.report("5f/calls", true, &[9, 8 * SECOND, 8 * SECOND, 3, SECOND])[0];
     lives(&mut desk, "5f/state", now + SECOND + 8 * SECOND / 16 + LEAP * 1_000);
     assert!(desk.int("PTTL", "replay:1:!") > 50_000, "not for less long than the message before");

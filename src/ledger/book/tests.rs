@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use self::room::Room;
 use super::*;
-use crate::ledger::{Answer, Message, Run, Slots, Term};
+use crate::ledger::{Answer, Body, LEAP, Message, Refused, Report, Run, Slots, Term};
 
 const SECOND: i64 = 1_000_000;
 
@@ -149,13 +149,14 @@ fn a_message_acts_once_for_as_long_as_what_it_booked_counts() {
     let message = Message::new("up", MessageId::new(1, "", 9), ask);
     let first = room.say(&message).grant().unwrap();
     assert_eq!(granted(&first, 2), (2, Some((SECOND, 2 * SECOND))));
-    // A second and two of the horizon.
-    for now in [1, SECOND, 3 * SECOND - 1] {
+    // A second and two of the horizon, and as long as the clock may leap ahead.
+    for now in [1, SECOND, 3 * SECOND - 1 + LEAP] {
         room.now = now;
         assert_eq!(room.say(&message).grant().unwrap(), Grant { now: at(now), ..first.clone() });
     }
-    room.now = 3 * SECOND;
-    assert_eq!(granted(&room.say(&message).grant().unwrap(), 2).1, Some((3 * SECOND, 4 * SECOND)), "and no longer");
+    room.now = 3 * SECOND + LEAP;
+    let next = (3 * SECOND + LEAP, 4 * SECOND + LEAP);
+    assert_eq!(granted(&room.say(&message).grant().unwrap(), 2).1, Some(next), "and no longer");
 }
 
 #[test]
@@ -175,4 +176,46 @@ fn a_leap_of_the_clock_that_is_taken_back_forgets_nothing_that_counts() {
     let message = Message::new("up", MessageId::new(2, "", 99), ask);
     let grant = room.say(&Message { latest: Some(at(at_last + 1)), ..message }).grant().unwrap();
     assert_eq!((granted(&grant, 1).0, grant.now, grant.next), (0, at(at_last + 1), at(at_last + SECOND)));
+}
+
+#[test]
+fn entries_count_for_as_long_as_a_guard_that_was_widened_meanwhile_says() {
+    let logs = [Log::new("calls", [Term::new(2, 600 * SECOND)])];
+    let mut room = Room::default();
+    room.ask(1, &logs, 2, &[1]);
+    room.now = SECOND;
+    let report = Report { refused: true, memory: Duration::from_secs(6_000), ..Report::default() };
+    let body = Body::Report { log: logs[0].clone(), report };
+    room.say(&Message::new("up", MessageId::new(1, "!", 1), body));
+    // Fifty thousandths more, less what of them has lapsed.
+    room.now = 2 * SECOND;
+    let widened = room.ask(1, &logs, 1, &[1]).next;
+    assert!(widened > at(625 * SECOND), "{widened:?}");
+    // Without it they count for 600 s, and are kept for 11 s more.
+    room.now = 613 * SECOND;
+    (0..20).for_each(|_| room.sweep());
+    let grant = room.ask(2, &logs, 1, &[1]);
+    assert!(granted(&grant, 1).0 == 0 && grant.next > at(620 * SECOND), "{grant:?}");
+}
+
+#[test]
+fn an_ask_that_charges_callers_in_other_logs_than_it_names_is_refused() {
+    let (of_all, of_one) = (per_second(9, None), per_second(9, Some("a")));
+    let both = [of_all.clone(), of_one.clone()];
+    let mixed = [of_one, of_all];
+    let ask = |logs: &[Log], charges: &[u32]| Ask::new(logs, vec![Run::new(1, charges)]);
+    let back = Ask::hand_back(both.clone(), vec![Slots::new(1, at(5), [1])]);
+    let cases = [
+        (ask(&both, &[1, 1]), true),
+        (ask(&both, &[0, 1]), true),
+        (ask(&both, &[1]), false),
+        (ask(&both, &[0, 0]), false),
+        (ask(&mixed, &[1, 1]), false),
+        (Ask::new(both, vec![Run::new(0, [1, 1])]), false),
+        (back, false),
+    ];
+    for (ask, is_sound) in cases {
+        let answer = Ledger::new().apply(at(1), &Message::new("up", MessageId::new(1, "", 1), ask.clone()));
+        assert_eq!(answer.err(), (!is_sound).then_some(Refused::Senseless), "{ask:?}");
+    }
 }

@@ -157,7 +157,10 @@ impl Engine {
             // What others booked before they knew that the clock had leapt is handed back before long.
             let leapt = self.leapt_at.is_some_and(|at| now < at + LEAP_MEMORY);
             let next = if leapt { next.min(self.settings.horizon) } else { next };
-            self.ask_at = Some(now + self.rest(next, grant, &outlook));
+            let rest = self.rest(next, grant, &outlook);
+            // Who claims its turn is back before the claim lapses, a horizon after its slot.
+            let rest = if ask.insist { rest.min(next + self.settings.horizon / 2) } else { rest };
+            self.ask_at = Some(now + rest);
             self.refuse_late(now, effects);
         }
         self.pause_unknown = pause_unknown;

@@ -50,6 +50,11 @@ impl Room {
         self.say(&Message::new("up", MessageId::nobodys(), Ask::hand_back(logs, vec![slots])));
     }
 
+    /// Forgets what fell silent.
+    pub(super) fn sweep(&mut self) {
+        self.ledger.sweep(Stamp::from_micros(self.now));
+    }
+
     /// What each log holds that counts by its first term.
     pub(super) fn used(&mut self, logs: &[Log]) -> Vec<u32> {
         let usage = self.say(&Message::new("up", MessageId::nobodys(), Body::Usage(logs.into())));
