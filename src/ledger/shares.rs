@@ -5,6 +5,10 @@ use std::sync::Arc;
 use super::view::View;
 use super::{Answer, Run, Stamp, Verdict, micros};
 
+/// To see whether a caller delays those who wait takes as long as they have units: once an ask has looked at so many, nobody goes
+/// before them.
+const MAX_LOOKED_AT: u64 = 200_000;
+
 /// Within what an ask is decided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
@@ -110,6 +114,8 @@ struct Deciding<'a, 'b> {
     turns: Vec<Turn>,
     /// How many of the turns come before the next caller.
     before: usize,
+    /// Units of those who wait, by which it was seen whether a caller delays them.
+    looked_at: u64,
     decision: Decision,
 }
 
@@ -126,7 +132,8 @@ pub(super) fn decide(
 ) -> Decision {
     view.settle(&mut turns);
     let floor = turns[..before].last().map_or(bounds.soonest, |turn| turn.start.max(bounds.soonest));
-    let mut deciding = Deciding { view, bounds, shares, turns, before, decision: Decision::default() };
+    let decision = Decision::default();
+    let mut deciding = Deciding { view, bounds, shares, turns, before, looked_at: 0, decision };
     let refused = deciding.answer_all(runs);
     let Deciding { mut decision, view, .. } = deciding;
     if !refused.is_empty() {
@@ -179,7 +186,14 @@ impl Deciding<'_, '_> {
     /// When a caller of these charges could start.
     fn start_of(&mut self, charges: &[u32]) -> Start {
         let earliest = self.view.earliest(self.bounds.soonest, charges);
-        let delayed = self.view.delayed(&self.turns[..self.before], earliest, charges);
+        let before = &self.turns[..self.before];
+        self.looked_at +=
+            before.iter().flat_map(|turn| turn.charges.iter()).map(|&units| u64::from(units)).sum::<u64>();
+        let delayed = if self.looked_at > MAX_LOOKED_AT {
+            before.last().map(|turn| turn.start)
+        } else {
+            self.view.delayed(before, earliest, charges)
+        };
         let start = delayed.map_or(earliest, |turn| turn.max(earliest));
         let is_kept = delayed.is_some() || self.shares.iter().any(Share::is_spent);
         let is_near = !is_kept && self.view.waits_for_fewer(self.bounds, start, charges);

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::room::Room;
 use super::{SECOND, at, granted, per_second};
-use crate::ledger::Stamp;
+use crate::ledger::{Log, Stamp, Term};
 
 #[test]
 fn a_queue_contends_in_the_scopes_that_it_waits_for() {
@@ -161,4 +161,18 @@ fn who_is_near_books_as_far_ahead_as_who_is_far() {
         let grant = room.ask(3, &logs[..1], 1, &[1]);
         assert_eq!(granted(&grant, 1).1, books.then_some((SECOND, SECOND)), "{now}");
     }
+}
+
+#[test]
+fn beside_many_claimed_units_an_ask_takes_no_longer_for_its_many_callers() {
+    let logs = [Log::new("calls", [Term::new(100_000, 10 * SECOND)])];
+    let mut room = Room::default();
+    room.ask(1, &logs, 1, &[91_000]);
+    for queue in 2..10 {
+        room.ask(queue, &logs, 1, &[10_000]);
+        room.insist(queue, &logs, &[10_000]);
+    }
+    // Of eighty thousand units that are claimed one caller after another is looked at, up to two hundred thousand.
+    let grant = room.ask(10, &logs, 1_000, &[1]);
+    assert_eq!(granted(&grant, 1_000).0, 2, "the others wait behind those who claim: {grant:?}");
 }
