@@ -237,7 +237,7 @@ mod tests {
     fn what_lapsed_while_the_clock_had_leapt_ahead_matters_again_when_it_is_set_back() {
         let (at, log) = (Stamp::from_micros, Log::new("calls", [Term::new(10, 60_000_000)]));
         let report = |remaining, refused| Report {
-            quotas: vec![QuotaReport::new(log.terms[0], Duration::from_mins(1), remaining, Duration::from_secs(1))],
+            quotas: vec![QuotaReport::new(log.terms[0], Duration::from_secs(60), remaining, Duration::from_secs(1))],
             refused,
             memory: Duration::from_secs(5),
             ..Report::default()
