@@ -31,15 +31,7 @@ local MAX_CLAIMS, SLACK = 8, 20000
 
 -- Read.
 local horizon, ahead, insist, sender = a[5], a[6], a[7] == 1, KEYS[1]
-local states, next_key = {}, 3
-for scope = 1, scopes do
-  if scope == 1 and has_widest then
-    states[scope] = upstream
-  else
-    states[scope], next_key = read_state(call('GET', KEYS[next_key]), KEYS[next_key]), next_key + 1
-  end
-  states[scope].pauses = pauses_of(states[scope])
-end
+local states, next_key = read_states(scopes, has_widest)
 local widened, at, retention = widening(), 10 + scopes, 0
 for i = next_key, #KEYS do
   local scope, log = a[at], nil

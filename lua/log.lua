@@ -1,5 +1,20 @@
 -- Logs, and the rule: the earliest start of some units. Joined behind state.lua.
 
+-- The states of the scopes of an ask, in the order of its logs, each with the pauses that are in force; and where the keys of the logs
+-- begin.
+local function read_states(scopes, has_widest)
+  local states, next_key = {}, 3
+  for scope = 1, scopes do
+    if scope == 1 and has_widest then
+      states[scope] = upstream
+    else
+      states[scope], next_key = read_state(call('GET', KEYS[next_key]), KEYS[next_key]), next_key + 1
+    end
+    states[scope].pauses = pauses_of(states[scope])
+  end
+  return states, next_key
+end
+
 -- A stored entry as a number; nil where there is none. Lua takes `nan` and `inf` for numbers, too.
 local function stamp_of(entry, key)
   if not entry then return nil end

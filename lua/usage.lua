@@ -7,21 +7,14 @@
 --         start
 -- Errors: GARBAGE, as for book.lua
 -- Cost: O(log of the entries) for each term
-local scopes, states, next_key = a[8], {}, 3
-for scope = 1, scopes do
-  if scope == 1 and a[9] == 1 then
-    states[scope] = upstream
-  else
-    states[scope], next_key = read_state(call('GET', KEYS[next_key]), KEYS[next_key]), next_key + 1
-  end
-end
-local widened, at, body = widening(), 10 + scopes, ''
+local states, next_key = read_states(a[8], a[9] == 1)
+local widened, at, body = widening(), 10 + #states, ''
 for i = next_key, #KEYS do
   local state, log = states[a[at]], nil
   log, at = open_log(KEYS[i], state, at + 1, widened)
   for _, term in ipairs(log.terms) do
     local alone = {
-      key = log.key, terms = { term }, pauses = pauses_of(state), interval = ceil(term.span / term.quota),
+      key = log.key, terms = { term }, pauses = state.pauses, interval = ceil(term.span / term.quota),
       has_outside = log.has_outside, read = {}, added = {}, count = 0, ahead = 1,
     }
     local outside = term.outside and term.outside[1].units or 0

@@ -103,7 +103,7 @@ impl Feedback {
 
     /// Whether a response of this status can be a refusal at all.
     pub(crate) fn may_refuse(status: StatusCode) -> bool {
-        status.is_client_error() || status.is_server_error()
+        verdict::is_error(status)
     }
 
     /// The quota is spent, and something is left again after `wait`.

@@ -99,11 +99,7 @@ impl Ledger {
     ///
     /// When nothing is decided: see [`Refused`].
     pub fn apply(&mut self, clock: Stamp, message: &Message) -> Result<Reply, Refused> {
-        if let Body::Ask(ask) = &message.body
-            && !ask.is_sound()
-        {
-            return Err(Refused::Senseless);
-        }
+        message.check()?;
         let now = self.time.corrected(clock, message);
         if let Some(reply) = self.replays.recall(now, &message.id)? {
             return Ok(reply.clone().again(now));

@@ -50,7 +50,7 @@ impl Breaker {
     }
 
     /// Takes note of a response.
-    pub(crate) fn hear(
+    pub(crate) fn judge(
         &self,
         scope: Option<ScopeId>,
         pass: &Pass,
@@ -124,8 +124,8 @@ mod tests {
 
     impl Breaker {
         /// A response to a call that is no probe.
-        fn told(&self, scope: Option<ScopeId>, status: u16, refusal: Option<Refusal>, now: Instant) {
-            self.hear(scope, &Pass::default(), StatusCode::from_u16(status).unwrap(), refusal, now);
+        fn answered(&self, scope: Option<ScopeId>, status: u16, refusal: Option<Refusal>, now: Instant) {
+            self.judge(scope, &Pass::default(), StatusCode::from_u16(status).unwrap(), refusal, now);
         }
 
         fn is_open(&self, scope: Option<ScopeId>, now: Instant) -> bool {
@@ -156,7 +156,7 @@ mod tests {
         for (responses, opens) in cases {
             let (breaker, scope) = (breaker(), scope("a"));
             for (status, refusal) in responses {
-                breaker.told(scope, *status, *refusal, now);
+                breaker.answered(scope, *status, *refusal, now);
             }
             assert_eq!(breaker.is_open(scope, now), opens, "{responses:?}");
         }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn the_error_tells_how_many_they_were_and_when_the_next_is_let_through() {
         let (breaker, scope, now) = (breaker(), scope("s3cret"), Instant::now());
-        (0..2).for_each(|_| breaker.told(scope, 401, None, now));
+        (0..2).for_each(|_| breaker.answered(scope, 401, None, now));
         let error = breaker.admit(scope, Pass::default(), now + Duration::from_millis(250)).unwrap_err();
         assert_eq!(error.retry_after(), Some(Duration::from_millis(750)));
         let told = "up: the last 2 responses were 401 or 403, no call is sent for 750ms, and then one to see";
@@ -176,22 +176,22 @@ mod tests {
     #[test]
     fn a_probe_that_is_refused_for_a_limit_says_nothing() {
         let (breaker, scope, now) = (breaker(), scope("a"), Instant::now());
-        (0..2).for_each(|_| breaker.told(scope, 401, None, now));
+        (0..2).for_each(|_| breaker.answered(scope, 401, None, now));
         let due = now + Duration::from_secs(1);
         let probe = breaker.admit(scope, Pass::default(), due).unwrap();
-        breaker.hear(scope, &probe, StatusCode::TOO_MANY_REQUESTS, Some(Refusal::Quota), due);
+        breaker.judge(scope, &probe, StatusCode::TOO_MANY_REQUESTS, Some(Refusal::Quota), due);
         drop(probe);
         let probe = breaker.admit(scope, Pass::default(), due).unwrap();
         assert!(breaker.is_open(scope, due), "it is still open, for all but one");
-        breaker.hear(scope, &probe, StatusCode::OK, None, due);
+        breaker.judge(scope, &probe, StatusCode::OK, None, due);
         assert!(!breaker.is_open(scope, due));
     }
 
     #[test]
     fn scopes_do_not_affect_each_other() {
         let (breaker, now) = (breaker(), Instant::now());
-        (0..2).for_each(|_| breaker.told(scope("a"), 401, None, now));
-        (0..2).for_each(|_| breaker.told(scope("b"), 200, None, now));
+        (0..2).for_each(|_| breaker.answered(scope("a"), 401, None, now));
+        (0..2).for_each(|_| breaker.answered(scope("b"), 200, None, now));
         assert_eq!(["a", "b", "c"].map(|name| breaker.is_open(scope(name), now)), [true, false, false]);
         assert!(!breaker.is_open(None, now));
     }
@@ -200,25 +200,25 @@ mod tests {
     fn only_scopes_with_a_row_are_stored_and_old_ones_are_forgotten() {
         let (breaker, now) = (breaker(), Instant::now());
         let stored = || breaker.lock().rows.len();
-        (0..1_000).for_each(|name| breaker.told(scope(name), 200, None, now));
+        (0..1_000).for_each(|name| breaker.answered(scope(name), 200, None, now));
         assert_eq!(stored(), 0);
-        (0..1_000).for_each(|name| breaker.told(scope(name), 401, None, now));
+        (0..1_000).for_each(|name| breaker.answered(scope(name), 401, None, now));
         assert_eq!(stored(), 1_000);
-        breaker.told(scope(0), 200, None, now);
+        breaker.answered(scope(0), 200, None, now);
         assert_eq!(stored(), 999);
         let later = now + Duration::from_secs(3_601);
-        (2_000..4_000).for_each(|name| breaker.told(scope(name), 401, None, later));
+        (2_000..4_000).for_each(|name| breaker.answered(scope(name), 401, None, later));
         assert_eq!(stored(), 2_000);
     }
 
     #[test]
     fn a_row_that_is_forgotten_begins_anew() {
         let (breaker, scope, now) = (breaker(), scope("a"), Instant::now());
-        breaker.told(scope, 401, None, now);
+        breaker.answered(scope, 401, None, now);
         let later = now + Duration::from_secs(3_601);
-        breaker.told(scope, 401, None, later);
+        breaker.answered(scope, 401, None, later);
         assert!(!breaker.is_open(scope, later));
-        breaker.told(scope, 401, None, later);
+        breaker.answered(scope, 401, None, later);
         assert!(breaker.is_open(scope, later));
     }
 }

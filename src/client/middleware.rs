@@ -60,7 +60,7 @@ impl ReqwestMiddleware for Middleware {
 }
 
 impl Middleware {
-    /// Keeps the slot of a call that may have been sent, hands back that of one that never left this machine, and holds
+    /// Keeps the slot of a call that may have been sent, hands back that of one that never left this machine, and pauses
     /// everybody when the upstream refused. Says whether the same call may be sent again.
     fn settle(&self, permit: Permit, target: &Target, outcome: Result<Response>) -> Result<(Response, bool)> {
         match outcome {

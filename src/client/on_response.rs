@@ -64,18 +64,16 @@ impl Throttle {
             tracing::debug!(upstream = permit.upstream(), "redirected to another host, which says nothing of this one");
             return false;
         }
-        let dialect = &registered.upstream.dialect;
-        if !registered.upstream.learns && !Feedback::may_refuse(response.status()) {
+        let (dialect, status) = (&registered.upstream.dialect, response.status());
+        let feedback = if registered.upstream.learns || Feedback::may_refuse(status) {
+            Feedback::read_as(dialect, status, response.headers(), SystemTime::now())
+        } else {
             // What it says of the quota is nobody's business here.
-            if let Some(breaker) = &registered.breaker {
-                breaker.hear(permit.scope(), permit.pass(), response.status(), None, Instant::now());
-            }
-            return false;
-        }
-        let feedback = Feedback::read_as(dialect, response.status(), response.headers(), SystemTime::now());
+            Feedback::default()
+        };
         let refusal = feedback.refusal();
         if let Some(breaker) = &registered.breaker {
-            breaker.hear(permit.scope(), permit.pass(), response.status(), refusal, Instant::now());
+            breaker.judge(permit.scope(), permit.pass(), status, refusal, Instant::now());
         }
         let may_send_again =
             feedback.not_executed() && refusal.is_some_and(is_safe_after) && target.is_answered_by(response);

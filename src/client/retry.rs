@@ -36,7 +36,7 @@ impl Budget {
     }
 }
 
-/// Whether a refusal of a call that was not executed is over when its hold is, so that the call is worth sending again.
+/// Whether a refusal of a call that was not executed is over when its pause is, so that the call is worth sending again.
 pub(crate) const fn is_safe_after(refusal: Refusal) -> bool {
     matches!(refusal, Refusal::Quota | Refusal::Shared | Refusal::Service | Refusal::Seats)
 }

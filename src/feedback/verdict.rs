@@ -34,7 +34,8 @@ pub(super) fn says_not_executed(status: StatusCode, signs: &Signs) -> bool {
     matches!(status.as_u16(), 420 | 429) || (is_error(status) && signs.names_throttling())
 }
 
-fn is_error(status: StatusCode) -> bool {
+/// Whether a response of this status can be a refusal at all.
+pub(super) fn is_error(status: StatusCode) -> bool {
     status.is_client_error() || status.is_server_error()
 }
 

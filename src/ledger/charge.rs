@@ -29,6 +29,12 @@ impl Log {
         Self { scope, ..self }
     }
 
+    /// The scopes of logs, in their order: those of one scope stand next to each other.
+    pub(crate) fn scopes(logs: &[Self]) -> impl Iterator<Item = Option<ScopeId>> {
+        let mut last = None;
+        logs.iter().map(|log| log.scope).filter(move |scope| last.replace(*scope) != Some(*scope))
+    }
+
     /// For how long an entry of this log counts, in microseconds.
     pub(crate) fn retention(&self) -> i64 {
         self.terms.iter().map(|term| term.span).max().unwrap_or(0)

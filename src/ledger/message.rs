@@ -26,6 +26,14 @@ pub struct Message {
 }
 
 impl Message {
+    /// Refuses what cannot be decided: an ask that charges a caller in other logs than it names.
+    pub(crate) fn check(&self) -> Result<(), Refused> {
+        match &self.body {
+            Body::Ask(ask) if !ask.is_sound() => Err(Refused::Senseless),
+            _ => Ok(()),
+        }
+    }
+
     /// A message of somebody who knows nothing of the upstream's log time.
     #[must_use]
     pub fn new(upstream: impl Into<Arc<str>>, id: MessageId, body: impl Into<Body>) -> Self {
@@ -235,7 +243,7 @@ impl Ask {
     }
 
     /// Whether each caller, and each slot that goes back, says units of every log, and those of one scope stand together.
-    pub(crate) fn is_sound(&self) -> bool {
+    fn is_sound(&self) -> bool {
         let count = self.logs.len();
         let is_together = |at: usize| {
             let (before, scope) = (&self.logs[..at], self.logs[at].scope);
@@ -267,8 +275,7 @@ impl Ask {
 
     /// The scopes of the logs, in their order.
     pub(crate) fn scopes(&self) -> impl Iterator<Item = Option<ScopeId>> {
-        let mut last = None;
-        self.logs.iter().map(|log| log.scope).filter(move |scope| last.replace(*scope) != Some(*scope))
+        Log::scopes(&self.logs)
     }
 }
 

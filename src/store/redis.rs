@@ -18,7 +18,7 @@ pub use self::builder::RedisStoreBuilder;
 use self::link::Link;
 use super::{Applied, Applying, Store};
 use crate::error::StoreError;
-use crate::ledger::{Body, Message, Refused};
+use crate::ledger::Message;
 #[cfg(any(test, feature = "testing"))]
 use crate::store::clock::ManualClock;
 
@@ -95,11 +95,7 @@ impl RedisStore {
     /// Calls the script of a message. A call whose outcome is unknown is made once more where it may be: every message acts once
     /// however often it comes.
     async fn call(&self, message: &Message) -> Applied {
-        if let Body::Ask(ask) = &message.body
-            && !ask.is_sound()
-        {
-            return Err(Refused::Senseless.into());
-        }
+        message.check()?;
         let (wire, script) = (self.wire(), wire::script(message));
         let encode = |cmd: &mut Cmd| wire.write(cmd, message);
         // What it says of the latest time holds for now, and not for a second try.

@@ -86,7 +86,7 @@ impl Keys {
                 return;
             }
         };
-        let scopes = || scopes(logs).flatten();
+        let scopes = || Log::scopes(logs).flatten();
         cmd.arg(2 + scopes().count() + logs.len());
         self.replay_and_state(cmd, message);
         for scope in scopes() {
@@ -118,12 +118,6 @@ impl Keys {
             let _ = write!(self.key, "/{scope}");
         }
     }
-}
-
-/// The scopes of logs, those of one scope next to each other.
-fn scopes(logs: &[Log]) -> impl Iterator<Item = Option<ScopeId>> {
-    let mut last = None;
-    logs.iter().map(|log| log.scope).filter(move |scope| last.replace(*scope) != Some(*scope))
 }
 
 /// The integers of a message, of eight bytes each, the lowest first.
@@ -175,7 +169,7 @@ impl Integers {
 
     /// The scopes, in which period each has counted the sender, and each log with the place of its scope and its terms.
     fn logs(&mut self, logs: &[Log], counted: &[Stamp]) {
-        let count = scopes(logs).count();
+        let count = Log::scopes(logs).count();
         self.push(count as u64).push(logs.first().is_some_and(|log| log.scope.is_none()));
         for place in 0..count {
             self.stamp(counted.get(place).copied());
