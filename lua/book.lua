@@ -23,11 +23,11 @@
 -- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
 --         number, now, flags (1: all start at `next`; 2: remembered), next: when the first caller that waits may start; and where not
 --         all start then: within (µs), end of a pause or 0, its cause, others that wait, for each scope: counted, and then
---         verdict (0 refused, 1 granted, 2 waits), start and callers of each answer
+--         verdict (0 refused, 1 granted, 2 waits, 3 granted and looks whether a pause still holds), start and callers of each answer
 -- Errors: OUTDATED a later message of this stream has been seen; DUPLICATE another process has the sender's name; GARBAGE a key holds
 --         what makes no sense
 -- Cost: O(1) reads and one push where all start now, else O(callers)
-local MAX_CLAIMS, SLACK = 8, 20000
+local MAX_CLAIMS, SLACK, RECOVERING = 8, 20000, 4
 
 -- Read.
 local horizon, ahead, insist, sender = a[5], a[6], a[7] == 1, KEYS[1]
@@ -108,6 +108,8 @@ place = place or #turns + 1
 local soonest, slack = now + ahead, max(SLACK, ahead)
 -- Who is near books as far ahead as who is far: else the far would always be before them.
 local limit = now + max(ahead + horizon, far)
+-- Whoever has a slot by now does not hear of a refusal before it: while calls come slower after a pause let there be few.
+if is_after_pause(states) then limit = soonest + floor((limit - soonest) / RECOVERING) end
 local shares, shared = {}, false
 for scope = 1, scopes do
   -- Nobody delays who claims: no share is left for that one.
@@ -154,11 +156,12 @@ for _, run in ipairs(runs) do
       settle(turns)
       next, before, too_large, passed, rest = first.start, #turns, size_of(charges), rest, 0
     else
-      local count = turns[1] and 1 or as_many_as_start(charges, within_shares(shares, charges, rest), soonest, start)
+      local looks = look_at_pauses(states, charges, start)
+      local count = (looks or turns[1]) and 1 or as_many_as_start(charges, within_shares(shares, charges, rest), soonest, start)
       if passed > 0 then answer(2, next, passed) end
       for _, log in ipairs(logs) do log.ahead = min(2 * log.ahead, total, PIECE) end
       for _ = 1, count do add(start, charges) end
-      answer(1, start, count)
+      answer(looks and 3 or 1, start, count)
       for _, share in pairs(shares) do
         if share.measure then share.spent = share.spent + count * charges[share.measure] end
       end
@@ -210,8 +213,8 @@ for _, log in ipairs(logs) do
       long = long or {}
       long[#long + 1], log.kept = log, max(log.retention, ticks and keep * 1000 or 0)
     end
-  elseif widened > 0 and nth_newest(log, 1) then
-    -- A guard that was widened meanwhile lets entries count for longer than they were entered for.
+  elseif log.widened and nth_newest(log, 1) then
+    -- A span that is longer meanwhile lets entries count for longer than they were entered for.
     expire(log.key, nth_newest(log, 1), nth_newest(log, 1), ceil(log.retention / 1000))
   end
 end
@@ -264,7 +267,9 @@ for scope, state in ipairs(states) do
       changed = true
     end
   end
+  if state.looked then save(state, now) end
 end
+if upstream.looked and not has_widest then save(upstream, now) end
 
 local stop, cause = 0, 0
 for _, state in ipairs(states) do
@@ -276,7 +281,8 @@ local body = { changed and 2 or 0, next, is_near and slack or limit - soonest, s
 local counted = 0
 for scope = 1, scopes do body[6 + scope], counted = counts[scope], counted + counts[scope] end
 for i = 1, #answers do body[#body + 1] = answers[i] end
-if granted == total and total > 0 and #answers == 3 and answers[2] == now and stop + most + counted == 0 then body = { 3, now } end
+local all = granted == total and total > 0 and #answers == 3 and answers[1] == 1 and answers[2] == now
+if all and stop + most + counted == 0 then body = { 3, now } end
 body = struct.pack('<' .. string.rep('i8', #body), unpack(body))
 local said
 if changed then said = remember(retention + max(limit - now, last_back - now), body) else said = reply(body) end

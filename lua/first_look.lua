@@ -15,17 +15,18 @@ do
   end
 
   -- Others who wait, in the scope where most do; in which period the sender is counted; and a pause of its scope.
-  local others, counted, pause = 0, 0, false
+  local others, counted, pause, released = 0, 0, false, false
   for i = 2, plain and 1 + states or 1 do
     local packed, scope = raw, i - 2 + widest
     if i > 2 then packed = call('GET', KEYS[i]) end
     if packed then
       local is_read, parts = pcall(cmsgpack.unpack, packed)
-      plain = plain and is_read and type(parts) == 'table' and #parts == 7 and #parts[2] + #parts[6] + parts[7] == 0
-        and not parts[3] and not parts[5]
+      plain = plain and is_read and type(parts) == 'table' and #parts == 10 and #parts[2] + #parts[6] + parts[7] == 0
+        and not (parts[3] or parts[5] or parts[8] or parts[9])
+      released = released or (i == 2 and plain and parts[10])
       if plain and parts[4] and parts[4][5] > clock then
         -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.
-        pause, plain = parts[4], scopes == 1 and scope == 1 and parts[4][1] > clock
+        pause, plain = parts[4], scopes == 1 and scope == 1 and parts[4][1] > clock and not (i > 2 and released)
       end
       local all, known = plain and scope > 0 and parts[1], a[9 + scope]
       if all then

@@ -23,15 +23,47 @@ local function stamp_of(entry, key)
   return stamp
 end
 
+-- The factor on the quotas of a rate now: it stays for a while, and then rises, slowly first.
+local function factor_of(rate)
+  local risen, factor = now - rate[3] - rate[4], rate[1]
+  local step = risen > 0 and min(floor(risen / max(floor(floor(rate[4] / 4) * 3 / RISE), 1)), RISE) or 0
+  return factor + floor((FULL - factor) * step * step / (RISE * RISE))
+end
+
+-- What refusals and hands left of the quotas of a scope: for each rate the longest span that it is for, and the factor.
+local function rates_of(state)
+  local rates = {}
+  local function add(of, since)
+    if of.rate and lapse_of_rate(of.rate) > now and of.rate[11] >= since then rates[#rates + 1] = { of.rate[2], factor_of(of.rate) } end
+    if of.slow and of.slow[2] > now and of.slow[3] >= since then rates[#rates + 1] = { math.huge, of.slow[1] } end
+  end
+  add(state, released_above(state))
+  if state ~= upstream then add(upstream, 0) end
+  return rates
+end
+
+-- A quota and its span with a factor on the quota. What a quota cannot be lowered by, since units are whole, makes the span longer.
+local function lowered(quota, span, factor)
+  if factor >= FULL then return quota, span end
+  local scaled = quota * max(factor, 1)
+  local units = floor((scaled + FULL - 1) / FULL)
+  return units, span + min(ceil(span * ((units * FULL - scaled) / scaled)), FAR)
+end
+
 -- Reads a log's terms from the arguments at `at`, the count of them first. Its entries are read as they are needed, and `ahead` says how
 -- many at once; what is booked now is added to them.
 local function open_log(key, state, at, widened)
   local log = { key = key, state = state, terms = {}, retention = 0, quota = 0, interval = 0, least = math.huge }
+  local rates = rates_of(state)
   for t = 1, a[at] do
-    local quota, base = a[at + 2 * t - 1], a[at + 2 * t]
-    local span = base + floor(base / 1000) * widened
-    log.terms[t] = { quota = quota, base = base, span = span }
-    log.retention, log.quota, log.least = max(log.retention, span), max(log.quota, quota), min(log.least, quota)
+    local full, base, factor = a[at + 2 * t - 1], a[at + 2 * t], FULL
+    for _, rate in ipairs(rates) do
+      if base <= rate[1] then factor = min(factor, rate[2]) end
+    end
+    local quota, span = lowered(full, base + floor(base / 1000) * widened, factor)
+    log.terms[t] = { quota = quota, full = full, base = base, span = span }
+    log.retention, log.quota, log.least = max(log.retention, span), max(log.quota, full), min(log.least, quota)
+    log.widened = log.widened or span > base
     log.interval = max(log.interval, ceil(span / quota))
   end
   for i = 1, #state.outside, 4 do
@@ -81,7 +113,7 @@ local function beside_others(log, term, newest, start, units)
   local interval = ceil(term.span / term.quota)
   for _, step in ipairs(term.outside) do
     if step.lapse > start then
-      local n = term.quota - step.units - units + 1
+      local n = term.full - step.units - units + 1
       local entry = n > 0 and nth_newest(log, n)
       local ready = max(start, entry and entry + term.span or start, newest and newest + interval or start)
       ready = n > 0 and ready + (units - 1) * interval or step.lapse
@@ -97,8 +129,8 @@ local function earliest(log, start, units)
   local newest, terms = nth_newest(log, 1), log.terms
   if newest and newest > start then start = newest end
   for t = 1, #terms do
-    local n = terms[t].quota - units + 1
-    local entry = n > 0 and nth_newest(log, n)
+    -- What is more than a lowered quota starts when nothing else counts.
+    local entry = nth_newest(log, max(terms[t].quota - units + 1, 1))
     if entry and entry + terms[t].span > start then start = entry + terms[t].span end
   end
   for p = 1, #log.pauses do start = max(start, after_pause(log.pauses[p], newest, log.interval, units)) end

@@ -1,37 +1,60 @@
--- Lets no slot start for a while, and then fewer than the limits allow. Only ever lengthens the pause that is there.
+-- Lets no slot start for a while, and then fewer than the limits allow, as far as what was refused is evidence of that: see rate.lua.
 --
 -- Atomic, because two processes that learn of different refusals must leave the longer pause, and count the refusals in a row.
 --
 -- KEYS[1] replay   the last message of the sender's stream, and its answer
 -- KEYS[2] state    of the whole upstream
 -- KEYS[3] state    of the scope that is paused; none where the whole upstream is
+-- KEYS[..] log     that the refused calls were charged in, where they are evidence of what the upstream allows
 -- ARGV[1] integers of 8 bytes: number, previous, known, latest, as for book.lua; recovery (µs after the pause in which calls come
 --         slower), cause (0 a refusal, 1 a spending limit, 2 a ban), memory (µs after the pause in which a refusal is the next in a row),
---         started (stamp of the refused call, or 0); then waits (µs from now), by how many refusals came in a row; the last stands for more
+--         started (stamp of the refused call, or 0), told (µs for which the upstream told to wait, where that is more), status (of the
+--         response, or 0), calls (that were refused; 0 where they are no evidence), units (that these were charged), count (of windows that
+--         the upstream may count by); then for each of them: quota and span (µs) of a term, how long the upstream counts (µs); then waits
+--         (µs from now), by how many refusals came in a row: the last stands for more
 -- ARGV[2] clock    in tests only
 -- Returns integers of 8 bytes: number, now, until: stamp; first: 1 where this refusal began it
 -- Errors: OUTDATED, DUPLICATE, GARBAGE, as for book.lua
--- Cost: O(1)
-local recovery, cause, memory, started = a[5], a[6], a[7], a[8] ~= 0 and a[8]
+-- Cost: O(log of the entries) for each window
+local recovery, cause, memory, started, told, status = a[5], a[6], a[7], a[8] ~= 0 and a[8], a[9], a[10]
+local calls, units, first_wait = a[11], a[12], 14 + 3 * a[13]
 
 -- Read.
-local state = KEYS[3] and read_state(call('GET', KEYS[3]), KEYS[3]) or upstream
-local pause = state.pause and state.pause[5] > now and state.pause
+local has_scope = #KEYS > (calls > 0 and 3 or 2)
+local state = has_scope and read_state(call('GET', KEYS[3]), KEYS[3]) or upstream
+local released, own = released_above(state), state.releases or { 0, 0 }
+-- What refused a call from before a release says nothing any more.
+if started and started < max(released, own[1], own[2]) then return reply(struct.pack('<i8i8', now, 0)) end
+local pause = state.pause and state.pause[5] > now and state.pause[6] >= released and state.pause
 
 -- Decide. A refusal while a pause lasts, or of a call from before its end, belongs to the same incident; another, before the pause is
 -- forgotten, is the next.
-local same = pause and (pause[1] > now or (started and started < pause[1]))
+local same = pause and (pause[1] > now or (started and started < pause[1])) or false
+local rate
+if calls > 0 then
+  local before, slower = state.rate and state.rate[11] >= released and state.rate, 0
+  rate, slower = rate_after(before, started or now, same, calls, units, KEYS[#KEYS], 13)
+  recovery = max(recovery, slower)
+end
 local refusals = pause and pause[3] + (same and 0 or 1) or 1
-local stop = now + a[min(8 + refusals, #a)]
+local wait = a[min(first_wait - 1 + refusals, #a)]
+local stop, ends, again, began = now + wait, now + told, wait, now
 if pause then
   if pause[1] > now then cause = max(cause, pause[4]) end
   stop, recovery = max(stop, pause[1]), max(recovery, pause[2])
 end
-local forgotten = max(stop + max(recovery, memory), pause and pause[5] or 0)
+if same then began, status, ends, again = pause[6], pause[7], max(ends, pause[8]), max(again, pause[9]) end
+ends = max(ends, stop)
+local forgotten = max(ends + max(recovery, memory), pause and pause[5] or 0)
 
 -- Write. Remembered last: a pause that is entered twice does less harm than one that is not.
 local body = struct.pack('<i8i8', stop, same and 0 or 1)
-if forgotten <= now then return reply(body) end
-state.pause = { stop, recovery, refusals, cause, forgotten }
+local lasts = forgotten
+if forgotten > now then state.pause = { stop, recovery, refusals, cause, forgotten, began, status, ends, again } end
+if rate then
+  rate[3] = stop
+  state.rate, lasts = rate, max(lasts, lapse_of_rate(rate))
+end
+if lasts <= now then return reply(body) end
 save(state, now)
-return remember(forgotten - now, body)
+return remember(lasts - now, body)

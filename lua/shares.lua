@@ -104,7 +104,7 @@ local function at_rate(scope, charges, span)
   local most = math.huge
   for i, log in ipairs(logs) do
     for _, term in ipairs(log.scope == scope and charges[i] > 0 and log.terms or {}) do
-      most = min(most, floor(floor(term.quota * span / term.base) / charges[i]))
+      most = min(most, floor(floor(term.quota * span / term.span) / charges[i]))
     end
   end
   return most
@@ -171,6 +171,40 @@ local function as_many_as_start(charges, callers, soonest, start)
     if could_all_start(middle) then count = middle else over = middle end
   end
   return count
+end
+
+-- Whether a pause is over, and calls come slower now.
+local function is_after_pause(states)
+  for _, state in ipairs(states) do
+    for _, pause in ipairs(state.pauses) do
+      if pause[1] <= now and now < pause[1] + pause[2] then return true end
+    end
+  end
+  return false
+end
+
+-- Whether a call of these charges that starts then looks whether a pause still holds: then nobody else does for a while.
+local function look_at_pauses(states, charges, start)
+  local function is_looked_at(pause) return pause[8] > max(start, pause[1]) end
+  local looks, charged = false, {}
+  for i, log in ipairs(logs) do
+    for _, pause in ipairs(charges[i] > 0 and log.pauses or {}) do looks = looks or is_looked_at(pause) end
+    charged[log.scope] = charged[log.scope] or charges[i] > 0
+  end
+  if not looks then return false end
+  local function look(state)
+    local pause = state.pause
+    if pause and pause[5] > now and (state == upstream or pause[6] >= released_above(state)) and is_looked_at(pause) then
+      pause[1], state.looked = min(start + max(pause[9], 1), pause[8]), true
+    end
+  end
+  for scope, state in ipairs(states) do
+    if charged[scope] then look(state) end
+    look(upstream)
+  end
+  for _, state in ipairs(states) do state.pauses = pauses_of(state) end
+  for _, log in ipairs(logs) do log.pauses = states[log.scope].pauses end
+  return true
 end
 
 local function is_spent(share) return share and share.measure and share.spent >= share.units end

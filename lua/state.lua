@@ -3,28 +3,54 @@
 --               back; how long a period is; false where nobody waits
 --   claims      for each: whose, start, lapse, units by log
 --   reach       how far ahead the process books whose answers take longest, until when that counts; or false
---   pause       no start before; µs after it in which calls come slower; refusals in a row; cause; when the row is forgotten; or false
+--   pause       no start before; µs after it in which calls come slower; refusals in a row; cause; when the row is forgotten; when it
+--               began; status of the first response; until when the upstream told to wait; µs for which it holds again after a call
+--               has looked whether it still does; or false
 --   guard       thousandths by which spans are wider, since when, falling evenly to none when; of the whole upstream only; or false
 --   outside     for each step: log, span, units that others have used, when they count no more
 --   correction  by how much log time differs from the server's clock; of the whole upstream only
+--   rate        what refusals say that the upstream allows, as rate.lua writes it; or false
+--   slow        millionths of the quotas that are left by hand, until when, since when; or false
+--   releases    when it was released by hand, or 0; start of the last call that looked at a pause and was served, or 0; then of a whole
+--               upstream, for each release lately: key of the scope's state, or '' for all, and when; or false
 
--- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR.
-local RESUMED, FAR = 10, 1e15
+-- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR. For so many µs a release by
+-- hand voids what was told before; a call that looked, and was served, does; and a release is told to whoever looks.
+local RESUMED, FAR, MARK_MEMORY, SERVED_MEMORY, RECENT = 10, 1e15, 2764800000000, 3600000000, 5000000
+-- Factors of a rate are millionths; it rises in so many steps.
+local FULL, RISE = 1000000, 1000
 
 -- Fails, since a log with an entry that is no time would look shorter than it is, and a state that is none would hide a pause.
 local function garbage(key) error(redis.error_reply('GARBAGE ' .. key)) end
 
 local function read_state(packed, key)
   if not packed then
-    return { contenders = false, claims = {}, reach = false, pause = false, guard = false, outside = {}, correction = 0, key = key }
+    return {
+      contenders = false, claims = {}, reach = false, pause = false, guard = false, outside = {}, correction = 0,
+      rate = false, slow = false, releases = false, key = key,
+    }
   end
   local is_read, parts = pcall(cmsgpack.unpack, packed)
-  if not is_read or type(parts) ~= 'table' or #parts ~= 7 or type(parts[7]) ~= 'number' then garbage(key) end
+  if not is_read or type(parts) ~= 'table' or #parts ~= 10 or type(parts[7]) ~= 'number' then garbage(key) end
   local contenders, claims, reach, pause, guard, outside = unpack(parts)
   return {
     contenders = contenders, claims = claims, reach = reach, pause = pause, guard = guard, outside = outside,
-    correction = parts[7], key = key,
+    correction = parts[7], rate = parts[8], slow = parts[9], releases = parts[10], key = key,
   }
+end
+
+-- When nothing of a rate matters any more: it stays, and then rises for three quarters of the time again.
+local function lapse_of_rate(rate) return rate[3] + rate[4] + floor(rate[4] / 4) * 3 end
+
+-- What of the releases of a scope still matters.
+local function releases_at(releases, stamp)
+  if not releases then return false end
+  local by_hand, served = releases[1], releases[2]
+  local kept = { by_hand + MARK_MEMORY > stamp and by_hand or 0, served + SERVED_MEMORY > stamp and served or 0 }
+  for i = 3, #releases, 2 do
+    if releases[i + 1] + RECENT > stamp then kept[#kept + 1], kept[#kept + 2] = releases[i], releases[i + 1] end
+  end
+  return (#kept > 2 or kept[1] + kept[2] > 0) and kept
 end
 
 -- Writes what is left of a state, until none of it matters any more: what lapsed but now will matter again where the clock has leapt ahead
@@ -49,11 +75,19 @@ local function save(state, now)
   local reach = state.reach and kept(state.reach[2]) and state.reach
   local pause = state.pause and kept(state.pause[5]) and state.pause
   local guard = state.guard and kept(state.guard[3]) and state.guard
+  local rate = state.rate and kept(lapse_of_rate(state.rate)) and state.rate
+  local slow = state.slow and kept(state.slow[2]) and state.slow
+  local releases = releases_at(state.releases, since)
+  if releases then
+    if releases[1] ~= 0 then kept(releases[1] + MARK_MEMORY) end
+    if releases[2] ~= 0 then kept(releases[2] + SERVED_MEMORY) end
+    for i = 4, #releases, 2 do kept(releases[i] + RECENT) end
+  end
   if is_empty then
     call('DEL', state.key)
     return
   end
-  local packed = cmsgpack.pack({ contenders, claims, reach, pause, guard, outside, state.correction })
+  local packed = cmsgpack.pack({ contenders, claims, reach, pause, guard, outside, state.correction, rate, slow, releases })
   local ms = ceil((lapse - now) / 1000) + LEAP
   if not ticks or state.correction ~= 0 then ms = max(ms, LONGEST) end
   call('PSETEX', state.key, format('%d', ms), packed)
@@ -107,13 +141,18 @@ end
 -- The pause of the whole upstream, as a scope sees it: somewhat later, each by its hash, so that not all come back in one moment.
 local function staggered(pause, key)
   local later = floor(pause[2] / 131072 * tonumber(string.sub(key, -38, -35), 16))
-  return { pause[1] + later, pause[2] - later, pause[3], pause[4], pause[5] }
+  return { pause[1] + later, pause[2] - later, pause[3], pause[4], pause[5], pause[6], pause[7], pause[8], pause[9] }
+end
+
+-- When everything was released by hand that a scope shares with its whole upstream: what was imposed on it before is void.
+local function released_above(state)
+  return state ~= upstream and upstream.releases and upstream.releases[1] or 0
 end
 
 -- The pauses that are in force for a scope.
 local function pauses_of(state)
   local pauses = {}
-  if state.pause and state.pause[5] > now then pauses[1] = state.pause end
+  if state.pause and state.pause[5] > now and state.pause[6] >= released_above(state) then pauses[1] = state.pause end
   if state ~= upstream and upstream.pause and upstream.pause[5] > now then
     pauses[#pauses + 1] = staggered(upstream.pause, state.key)
   end

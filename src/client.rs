@@ -7,6 +7,7 @@ mod news;
 mod on_response;
 pub(crate) mod permit;
 mod refusal;
+mod release;
 pub(crate) mod retry;
 pub(crate) mod router;
 pub(crate) mod throttle;

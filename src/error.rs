@@ -92,6 +92,15 @@ pub enum Error {
         /// The request's host, with its port where that is not the one of the scheme.
         host: Arc<str>,
     },
+    /// Fix the call: nothing can be slowed down by this factor.
+    #[error("{upstream}: a factor of {factor} is not above 0 and at most 1")]
+    #[non_exhaustive]
+    Factor {
+        /// The upstream that was to be slowed down.
+        upstream: Arc<str>,
+        /// The factor asked for.
+        factor: f64,
+    },
     /// Stop: the throttle was closed.
     #[error("the throttle is closed")]
     Closed,

@@ -22,12 +22,15 @@ mod claims;
 mod constraints;
 mod contenders;
 mod grant;
+mod in_force;
 mod log;
 mod log_time;
 mod logs;
 mod message;
 mod outside_use;
 mod pause;
+mod rate;
+mod release;
 mod replay;
 mod report;
 mod rule;
@@ -45,8 +48,9 @@ pub use self::grant::{Answer, Grant, Verdict};
 pub use self::log::SlidingLog;
 use self::log_time::LogTime;
 pub use self::message::{Ask, Body, Message, MessageId, NOBODY, Refused, Reply, Run, Slots};
-pub(crate) use self::pause::Pausing;
 pub use self::pause::{Cause, Pause};
+pub use self::rate::Evidence;
+pub use self::release::Looked;
 use self::replay::Replays;
 pub use self::report::{Learned, Paused, QuotaReport, Report};
 pub use self::rule::Term;
@@ -110,9 +114,22 @@ impl Ledger {
                 (Reply::Grant(grant), memory)
             }
             Body::Pause { scope, pause } => {
-                let (until, first, forgotten) = self.scope_mut(*scope).constrain(|all, _| all.pause(now, pause));
-                (Reply::Paused(Paused::new(now, until, first)), micros(forgotten.since(now)))
+                let released = scope.map_or(Stamp::NEVER, |_| self.upstream.constraints().releases.by_hand());
+                let (paused, memory) = self.scope_mut(*scope).constrain(|of, logs| {
+                    let entries = pause.evidence().and_then(|evidence| logs.get(&evidence.log.unit));
+                    of.pause(now, pause, released, entries)
+                });
+                (Reply::Paused(paused), memory)
             }
+            Body::Release { scope, served } => {
+                let memory = if self.release(now, *scope, *served) { MAX_MEMORY } else { 0 };
+                (Reply::Done(now), memory)
+            }
+            Body::SlowDown { scope, factor, lasting } => {
+                self.slow_down(now, *scope, i64::from(*factor), micros(*lasting));
+                (Reply::Done(now), MAX_MEMORY)
+            }
+            Body::Look { scopes, since } => (Reply::Looked(self.look(now, *since, scopes)), 0),
             Body::Report { log, report } => self.learn(now, log, report),
             Body::Usage(logs) => (Reply::Usage(self.usage(now, logs)), 0),
         };

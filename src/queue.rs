@@ -10,6 +10,7 @@ mod events;
 mod forecast;
 mod in_flight;
 pub(crate) mod log_time;
+pub(crate) mod looks;
 pub(crate) mod news;
 pub(crate) mod pacing;
 mod places;

@@ -57,14 +57,14 @@ impl Outgoing {
 impl Throttle {
     /// Takes in what an upstream said: this process knows it at once, and the store in the background.
     pub(crate) fn take_note_in_background(&self, said: Said) {
-        self.take_in(Event::Said(said), Instant::now());
+        self.take_in(Event::Said(Box::new(said)), Instant::now());
     }
 
     /// The same, and waits until the store knows.
     pub(crate) async fn take_note(&self, said: Said) -> Outcome {
         let (tell, known) = oneshot::channel();
         let ticket = self.outgoing().expect(tell);
-        self.take_in(Event::Said(Said { ticket: Some(ticket), ..said }), Instant::now());
+        self.take_in(Event::Said(Box::new(Said { ticket: Some(ticket), ..said })), Instant::now());
         let known = async { known.await.unwrap_or_else(|_| Err(StoreError::late())) };
         // A timer that finds no runtime panics; without one nobody else sends.
         if Handle::try_current().is_err() {
@@ -135,6 +135,15 @@ impl Sender {
                     throttle.take_in(Event::Answered(self.whom.clone(), answer), Instant::now());
                 }
                 Next::Wait(_) if Handle::try_current().is_err() => return,
+                Next::Gather(_) if Handle::try_current().is_err() => {
+                    throttle.take_in(Event::Lost(self.whom.clone()), Instant::now());
+                    self.done = true;
+                    return;
+                }
+                Next::Gather(at) => select! {
+                    () = sleep_until(at) => {}
+                    () = hurried => {}
+                },
                 Next::Wait(at) => select! {
                     () = sleep_until(at) => {}
                     () = hurried => {}

@@ -14,7 +14,7 @@ use crate::client::url::Target;
 use crate::config::plan::Registered;
 use crate::error::Error;
 use crate::feedback::{Feedback, Refusal};
-use crate::ledger::{Pause, Report, ScopeId, Stamp};
+use crate::ledger::{Evidence, Pause, Report, ScopeId, Stamp};
 use crate::queue::news::{Said, Whom};
 use crate::queue::reports::{self, memory};
 
@@ -52,7 +52,8 @@ impl Throttle {
     ) -> Result<(), Error> {
         let upstream = &registered.upstream.name;
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };
-        self.take_note(said(registered, scope, feedback, None)).await.map_err(unavailable)
+        let said = said(registered, scope, feedback, Call { started: None, units: 1, status: 0 });
+        self.take_note(said).await.map_err(unavailable)
     }
 
     /// Settle: takes note of a response, in the background where the store has to be told. Says whether the same call may be
@@ -77,25 +78,44 @@ impl Throttle {
         }
         let may_send_again =
             feedback.not_executed() && refusal.is_some_and(is_safe_after) && target.is_answered_by(response);
+        if refusal.is_none() && permit.looks() {
+            self.end_pause_in_background(permit);
+        }
         if refusal.is_none() && !registered.upstream.learns {
             return false;
         }
-        self.take_note_in_background(said(registered, permit.scope(), &feedback, Some(permit.stamp())));
+        let call = Call { started: Some(permit.stamp()), units: permit.units(), status: status.as_u16() };
+        self.take_note_in_background(said(registered, permit.scope(), &feedback, call));
         may_send_again
     }
 }
 
-/// What a response said of the calls of a scope: `started` is when its call did, where that is known.
-fn said(registered: &Registered, scope: Option<ScopeId>, feedback: &Feedback, started: Option<Stamp>) -> Said {
-    let upstream = &registered.upstream;
+/// A call that was answered: when it started, where that is known; what it was charged, and the response's status, or 0.
+#[derive(Clone, Copy)]
+struct Call {
+    started: Option<Stamp>,
+    units: u32,
+    status: u16,
+}
+
+/// What a response said of the calls of a scope.
+fn said(registered: &Registered, scope: Option<ScopeId>, feedback: &Feedback, call: Call) -> Said {
+    let (upstream, Call { started, units, status }) = (&registered.upstream, call);
     let whom = |scope| Whom::new(Arc::clone(&upstream.name), registered.key(scope));
-    let pause = refusal::pause(upstream, feedback, fastrand::f64())
-        .map(|(of_all, pause)| (whom(scope.filter(|_| !of_all)), Pause { started, ..pause }));
+    let is_quota = feedback.refusal() == Some(Refusal::Quota);
+    let reports = if upstream.learns { reports::reports(&upstream.limits, feedback) } else { Vec::new() };
+    let pause = refusal::pause(upstream, feedback, fastrand::f64()).map(|(of_all, pause)| {
+        let paused = scope.filter(|_| !of_all);
+        // What a report explains is outside use, and says nothing of the limits.
+        let log = registered.logs.first().filter(|_| is_quota && reports.is_empty() && paused == scope);
+        let windows = || upstream.limits.iter().map(|limit| (limit.window_term(), limit.window())).collect();
+        let evidence = log.map(|log| Evidence::new(log.clone().of(scope), units, windows())).map(Box::new);
+        (whom(paused), Pause { started, status, evidence, ..pause })
+    });
     let log = registered.logs.first().filter(|_| upstream.learns);
     let report = log.map(|log| {
-        let (late, quotas) = (registered.stale_after, reports::reports(&upstream.limits, feedback));
-        let refused = feedback.refusal() == Some(Refusal::Quota);
-        (log.clone().of(scope), Report { started, late, quotas, refused, memory: memory(upstream) })
+        let late = registered.stale_after;
+        (log.clone().of(scope), Report { started, late, quotas: reports, refused: is_quota, memory: memory(upstream) })
     });
     Said { whom: whom(scope), ticket: None, pause, report }
 }

@@ -68,6 +68,16 @@ impl Permit {
         self.slot.stamp
     }
 
+    /// Whether it is the one call that looks whether a pause still holds.
+    pub(crate) const fn looks(&self) -> bool {
+        self.slot.looks
+    }
+
+    /// What it was charged, in units of the first log.
+    pub(crate) fn units(&self) -> u32 {
+        self.slot.costs.first().copied().unwrap_or(1)
+    }
+
     pub(crate) const fn pass(&self) -> &Pass {
         &self.pass
     }

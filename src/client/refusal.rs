@@ -1,4 +1,4 @@
-//! What follows when an upstream refuses: a pause for the whole cluster, and then a gentle start.
+//! What follows when an upstream refuses: a pause for the whole cluster, and a rate by the evidence.
 
 use std::iter::successors;
 use std::time::Duration;
@@ -11,6 +11,8 @@ use crate::ledger::{Cause, Pause};
 const MAX_PAUSE: Duration = Duration::from_secs(3_600);
 /// How long a ban, or a spent quota, that names its end is believed.
 const MAX_NAMED_PAUSE: Duration = Duration::from_secs(86_400);
+/// How long calls come slower after an overload.
+const OVERLOAD_RECOVERY: Duration = Duration::from_secs(10);
 /// How long the first overload in a row is believed: one page that fails is no reason for a cluster to fall silent for long.
 const FIRST_OVERLOAD: Duration = Duration::from_secs(60);
 
@@ -32,8 +34,13 @@ pub(crate) fn pause(upstream: &Upstream, feedback: &Feedback, random: f64) -> Op
         // One page that fails is no reason for a cluster to fall silent.
         return None;
     }
-    let told = told.map(|wait| (wait + feedback.margin()).min(longest(upstream, feedback, refusal)));
+    let asked = told.map(|wait| wait + feedback.margin());
+    let told = asked.map(|wait| wait.min(longest(upstream, feedback, refusal)));
     let mut pause = Pause::new(Duration::ZERO);
+    if refusal != Refusal::Overload && asked > told {
+        // What it asked for is longer than is believed at once: then one call looks whether it still holds.
+        pause.told = asked.unwrap_or_default();
+    }
     pause.waits = match told {
         Some(wait) if refusal == Refusal::Overload => growing(wait),
         Some(wait) => vec![wait],
@@ -43,8 +50,11 @@ pub(crate) fn pause(upstream: &Upstream, feedback: &Feedback, random: f64) -> Op
         pause.waits.iter_mut().for_each(|wait| *wait = max_pause.min(*wait));
     }
     // What is somebody else's doing, or no matter of pace, is no reason to come slower.
-    let of_pace = matches!(refusal, Refusal::Quota | Refusal::Seats | Refusal::Overload);
-    pause.recovery = if of_pace { upstream.recovery } else { Duration::ZERO };
+    pause.recovery = match refusal {
+        Refusal::Overload | Refusal::Seats => upstream.recovery.unwrap_or(OVERLOAD_RECOVERY),
+        Refusal::Quota => upstream.recovery.unwrap_or_default(),
+        _ => Duration::ZERO,
+    };
     if told.is_none() || pause.waits.len() > 1 {
         // Waits grow up to the longest only if a refusal after the longest is still the next in a row.
         pause.memory = told.unwrap_or_else(|| upstream.backoff.longest());

@@ -12,6 +12,7 @@ use crate::ledger::Log;
 use crate::ledger::ScopeId;
 use crate::queue::crowd::Crowd;
 use crate::queue::log_time::LogTime;
+use crate::queue::looks::Looks;
 use crate::queue::pacing::stale_after_all;
 use crate::queue::table::Key;
 
@@ -27,6 +28,7 @@ pub(crate) struct Registered {
     pub(crate) stale_after: Duration,
     pub(crate) crowd: Arc<Crowd>,
     pub(crate) time: Arc<LogTime>,
+    pub(crate) looks: Arc<Looks>,
     pub(crate) budget: Budget,
     pub(crate) breaker: Option<Breaker>,
 }
@@ -44,8 +46,8 @@ impl Registered {
         let budget = Budget::new(upstream.retry_share);
         let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
         let breaker = upstream.break_after.map(new);
-        let (one, time) = ([1].into(), Arc::new(LogTime::new()));
-        Ok(Arc::new(Self { index, upstream, logs, one, stale_after, crowd, time, budget, breaker }))
+        let (one, time, looks) = ([1].into(), Arc::new(LogTime::new()), Arc::new(Looks::default()));
+        Ok(Arc::new(Self { index, upstream, logs, one, stale_after, crowd, time, looks, budget, breaker }))
     }
 
     /// The logs of the callers of a scope.

@@ -34,7 +34,7 @@ type Predicate = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
 ///
 /// * scope: the whole upstream shares one log
 /// * max wait: none, a call waits as long as it takes; max waiting: 100,000 calls of a process
-/// * dialect: the general one; backoff: that of [`Backoff`]; recovery: 10 s; max pause: an hour
+/// * dialect: the general one; backoff: that of [`Backoff`]; max pause: an hour
 /// * refused calls are not made again; if they are, then a tenth of the calls at most
 /// * nothing is learned from responses that are no refusals
 /// * calls go on however many responses are 401 or 403
@@ -59,7 +59,7 @@ pub struct Upstream {
     pub(crate) max_waiting: usize,
     pub(crate) dialect: Dialect,
     pub(crate) backoff: Backoff,
-    pub(crate) recovery: Duration,
+    pub(crate) recovery: Option<Duration>,
     pub(crate) max_pause: Option<Duration>,
     pub(crate) retries: u32,
     /// Retries for each thousand calls.
@@ -86,7 +86,7 @@ impl Upstream {
             max_waiting: MAX_WAITING,
             dialect: Dialect::GENERAL,
             backoff: Backoff::default(),
-            recovery: Duration::from_secs(10),
+            recovery: None,
             max_pause: None,
             retries: 0,
             retry_share: 100,
@@ -185,10 +185,15 @@ impl Upstream {
     }
 
     /// How long after a pause calls come slower than the limits allow: at first at a tenth of the rate. At most an hour.
-    /// After what is no matter of pace, such as a lock or a ban, they come at full rate.
+    ///
+    /// # Default
+    ///
+    /// 10 s after an overload (a 503 and its like). After refusals for a quota three windows, where several calls were refused
+    /// at once, else none: see the [rate](crate#rate). After what is no matter of pace, such as a lock or a ban, calls come at full
+    /// rate whatever is said here.
     #[must_use]
     pub const fn recovery(mut self, recovery: Duration) -> Self {
-        self.recovery = recovery;
+        self.recovery = Some(recovery);
         self
     }
 
@@ -313,8 +318,8 @@ impl Upstream {
         if let Some(max_pause) = self.max_pause.filter(|max| *max < MIN_MAX_PAUSE || *max > Feedback::LONGEST_WAIT) {
             return wrong("max_pause", &format!("{max_pause:?} is not between 1 ms and 31 days"));
         }
-        if self.recovery > MAX_RECOVERY {
-            return wrong("recovery", &format!("{:?} is longer than an hour", self.recovery));
+        if let Some(recovery) = self.recovery.filter(|recovery| *recovery > MAX_RECOVERY) {
+            return wrong("recovery", &format!("{recovery:?} is longer than an hour"));
         }
         match &self.wrong_pattern {
             Some((field, reason)) => wrong(field, reason),

@@ -3,8 +3,10 @@
 //! `lua/book.lua` says the same in Redis, part for part.
 
 use super::claims::{Claim, MAX_CLAIMS, Owner};
-use super::constraints::{InForce, longer};
+use super::constraints::Constraints;
 use super::contenders::Contenders;
+use super::in_force::{InForce, longer};
+use super::pause::Pausing;
 use super::scope::{Reach, Scope, Waiting};
 use super::shares::{Bounds, Decision, Share, Turn, decide};
 use super::view::View;
@@ -13,6 +15,9 @@ use super::{Answer, Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, NOBODY, Sco
 /// A caller that a narrow log holds up may take a slot in a widely shared log at most so many microseconds later than that log
 /// alone would allow. Or as long as the answer takes, where that is more.
 const SLACK: i64 = 20_000;
+
+/// While calls come slower after a pause, slots are booked so many times less far ahead.
+const RECOVERING: i64 = 4;
 
 /// Another queue whose first caller claims its turn, as one ask sees it.
 struct Claimant {
@@ -80,7 +85,11 @@ impl Ledger {
         // A process far from the store books further ahead. All others book as far, or it would take every slot before they may ask
         // for it.
         let far = waiting.iter().filter_map(|of| of.reach).map(|reach| reach.micros).max().unwrap_or(0);
-        let limit = now.plus(ask.reach().max(far));
+        let mut limit = now.plus(ask.reach().max(far));
+        if in_force.iter().any(InForce::is_after_pause) {
+            // Whoever has a slot by now does not hear of a refusal before it: let there be few.
+            limit = soonest.plus((limit.as_micros() - soonest.as_micros()) / RECOVERING);
+        }
         let bounds = Bounds { now, soonest, limit, slack: SLACK.max(micros(ask.ahead)) };
 
         // Decide.
@@ -105,6 +114,7 @@ impl Ledger {
 
         // Write.
         let added = view.into_added();
+        let looked: Vec<_> = scopes.iter().copied().zip(in_force.iter().map(InForce::pausing)).collect();
         for ((log, starts), &retention) in ask.logs.iter().zip(added).zip(&retentions) {
             let scope = self.scope_mut(log.scope);
             scope.append(log, &starts, 1, now, retention);
@@ -113,14 +123,15 @@ impl Ledger {
                 scope.logs.keep(&log.unit, retention);
             }
         }
+        let looked_at = self.enter_looks(now, &looked);
         let entering = Entering { now, id, ask, decision: &decision, claimants: &claimants, own, place, period, far };
         let mut changed = decision.granted > 0 || !ask.back.is_empty();
         let mut told = Vec::with_capacity(scopes.len());
         for (at, (&scope, waiting)) in scopes.iter().zip(&mut waiting).enumerate() {
             let (counts, is_news) = entering.enter(waiting, at, scope, counted(at));
             told.push(counts);
-            if is_news {
-                changed = true;
+            changed |= is_news;
+            if is_news || looked_at.contains(&scope) {
                 self.scope_mut(scope).set_waiting(std::mem::take(waiting));
             }
         }
@@ -134,6 +145,22 @@ impl Ledger {
         }
         let grant = Grant::new(now, decision.answers, next).within(within);
         (Grant { paused, contenders, counted: told, remembered: changed, ..grant }, memory)
+    }
+
+    /// Enters pauses that a call is to look at, and says whose they are.
+    fn enter_looks(&mut self, now: Stamp, looked: &[(Option<ScopeId>, [Option<Pausing>; 2])]) -> Vec<Option<ScopeId>> {
+        let mut news = Vec::new();
+        for &(scope, [own, upstreams]) in looked {
+            for (scope, pause) in [(scope, own), (None, upstreams)] {
+                let Some(pause) = pause else { continue };
+                let is_news = |of: &Constraints| of.pausing(now).is_some_and(|before| before.until < pause.until);
+                if self.scope(scope).is_some_and(|of| is_news(of.constraints())) {
+                    self.scope_mut(scope).constrain(|of, _| of.pause = Some(pause));
+                    news.push(scope);
+                }
+            }
+        }
+        news
     }
 
     /// What is in force for a scope.

@@ -1,21 +1,35 @@
-//! What an upstream imposed on a scope: a pause, a wider guard, outside use.
+//! What was imposed on a scope: by what its upstream answered, or by hand.
 
+use super::in_force::InForce;
 use super::outside_use::{OutsideUse, expected, grid, lapse};
-use super::{Cause, LEAP, Log, Pause, Pausing, Report, ScopeId, SlidingLog, Stamp, Term, earliest, micros};
+use super::pause::Pausing;
+use super::rate::{Rate, Refusal};
+use super::release::{Releases, Slow};
+use super::{LEAP, Log, Pause, Paused, Report, ScopeId, SlidingLog, Stamp, Term, micros};
 
 /// Thousandths by which an unexplained refusal first widens every span, and the most that there ever are.
 const FIRST_WIDENING: u32 = 50;
 const MAX_WIDENING: u32 = 1_000;
 
 /// Where an upstream imposed nothing.
-static NOTHING: Constraints = Constraints { pause: None, guard: None, outside: OutsideUse::none() };
+static NOTHING: Constraints = Constraints {
+    pause: None,
+    guard: None,
+    outside: OutsideUse::none(),
+    rate: None,
+    slow: None,
+    releases: Releases::none(),
+};
 
-/// What an upstream imposed on a scope.
+/// What was imposed on a scope.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Constraints {
-    pause: Option<Pausing>,
+    pub(super) pause: Option<Pausing>,
     guard: Option<Guard>,
     outside: OutsideUse,
+    pub(super) rate: Option<Rate>,
+    pub(super) slow: Option<Slow>,
+    pub(super) releases: Releases,
 }
 
 /// Spans wider by so many thousandths, falling evenly to none.
@@ -26,39 +40,49 @@ struct Guard {
     lapse: Stamp,
 }
 
-/// What is in force for the logs of a scope: what was imposed on it, and on the whole upstream.
-#[derive(Debug)]
-pub(super) struct InForce<'a> {
-    now: Stamp,
-    own: Option<Pausing>,
-    upstreams: Option<Pausing>,
-    widened: u32,
-    outside: &'a OutsideUse,
-}
-
 impl Constraints {
     pub(super) fn nothing() -> &'static Self {
         &NOTHING
     }
 
     pub(super) fn is_nothing(&self) -> bool {
-        self.pause.is_none() && self.guard.is_none() && self.outside.is_empty()
+        self.pause.is_none()
+            && self.guard.is_none()
+            && self.outside.is_empty()
+            && self.rate.is_none()
+            && self.slow.is_none()
+            && self.releases.is_nothing()
     }
 
     /// What of it still matters, or will again where the clock has leapt ahead and is set back.
-    fn kept(&self, now: Stamp) -> Self {
+    pub(super) fn kept(&self, now: Stamp) -> Self {
         let since = now.plus(-LEAP);
-        let guard = self.guard.filter(|guard| guard.lapse > since);
-        Self { pause: self.pausing(since), guard, outside: self.outside.at(since) }
+        Self {
+            pause: self.pausing(since),
+            guard: self.guard.filter(|guard| guard.lapse > since),
+            outside: self.outside.at(since),
+            rate: self.rate.filter(|rate| rate.lapse() > since),
+            slow: self.slow.filter(|slow| slow.until > since),
+            releases: self.releases.at(since),
+        }
     }
 
     /// Whether nothing of it matters any more.
     pub(super) fn is_spent(&self, now: Stamp) -> bool {
-        self.pausing(now).is_none() && self.guard.is_none_or(|guard| guard.lapse <= now) && self.outside.is_spent(now)
+        self.is_idle(now) && self.releases.at(now).is_nothing()
+    }
+
+    /// Whether no call is delayed by it: a release delays none.
+    pub(super) fn is_idle(&self, now: Stamp) -> bool {
+        self.pausing(now).is_none()
+            && self.guard.is_none_or(|guard| guard.lapse <= now)
+            && self.outside.is_spent(now)
+            && self.rate.is_none_or(|rate| rate.lapse() <= now)
+            && self.slow.is_none_or(|slow| slow.until <= now)
     }
 
     /// The pause, while it means anything.
-    fn pausing(&self, now: Stamp) -> Option<Pausing> {
+    pub(super) fn pausing(&self, now: Stamp) -> Option<Pausing> {
         self.pause.filter(|pause| pause.forgotten > now)
     }
 
@@ -69,17 +93,39 @@ impl Constraints {
 
     /// What is in force for a scope that this was imposed on, and `all` on its upstream.
     pub(super) fn in_force(&self, now: Stamp, all: &Self, scope: Option<ScopeId>) -> InForce<'_> {
-        let upstreams = scope.and_then(|scope| all.pausing(now).map(|pause| staggered(pause, scope)));
-        InForce { now, own: self.pausing(now), upstreams, widened: all.widened(now), outside: &self.outside }
+        InForce::new(now, self, all, scope, &self.outside)
     }
 
-    /// Lets nobody send for a while: until when, whether this refusal began it, and when the row of refusals is forgotten.
-    pub(super) fn pause(&mut self, now: Stamp, pause: &Pause) -> (Stamp, bool, Stamp) {
-        let (next, first) = Pausing::after(self.pausing(now), now, pause);
-        if next.forgotten > now {
-            *self = Self { pause: Some(next), ..self.kept(now) };
+    /// Lets nobody send for a while, where the refusal is not from before a release, of the scope or of `all` of its upstream.
+    /// With what was known so far of the row of refusals, says for how long the message matters.
+    pub(super) fn pause(
+        &mut self,
+        now: Stamp,
+        pause: &Pause,
+        released: Stamp,
+        entries: Option<&SlidingLog>,
+    ) -> (Paused, i64) {
+        if pause.started.is_some_and(|started| started < self.releases.newest().max(released)) {
+            return (Paused::new(now, now, false), 0);
         }
-        (next.until, first, next.forgotten)
+        let before = self.pausing(now).filter(|pause| pause.began >= released);
+        let is_same = Pausing::is_same(before, now, pause.started);
+        let started = pause.started.unwrap_or(now);
+        let learned = pause.evidence().and_then(|evidence| {
+            let rate = self.rate.filter(|rate| rate.began() >= released);
+            Rate::after(rate, now, Refusal { started, is_same, evidence }, entries)
+        });
+        let next = Pausing::after(before, now, pause, learned.map_or(0, |(_, recovery)| recovery));
+        let mut kept = self.kept(now);
+        if next.forgotten > now {
+            kept.pause = Some(next);
+        }
+        if let Some((rate, _)) = learned {
+            kept.rate = Some(rate.since(next.until));
+        }
+        *self = kept;
+        let memory = learned.map_or(next.forgotten, |(rate, _)| next.forgotten.max(rate.since(next.until).lapse()));
+        (Paused::new(now, next.until, !is_same), memory.as_micros() - now.as_micros())
     }
 
     /// Enters what others use of the same quota by what was reported of `log`. Says how much that is, and whether a refusal is
@@ -138,90 +184,12 @@ impl Guard {
     }
 }
 
-impl InForce<'_> {
-    /// A term, its span widened.
-    pub(super) fn term(&self, term: Term) -> Term {
-        Term { span: wider(term.span, self.widened), ..term }
-    }
-
-    /// The pauses that may delay a start.
-    fn pauses(&self) -> impl Iterator<Item = Pausing> {
-        self.own.into_iter().chain(self.upstreams)
-    }
-
-    /// Whether others use a part of a log's quota at `start`.
-    pub(super) fn is_shared(&self, log: &Log, start: Stamp) -> bool {
-        self.outside.concerns(&log.unit, start)
-    }
-
-    /// Whether a pause still lets calls come slower then.
-    pub(super) fn is_recovering(&self, start: Stamp) -> bool {
-        self.pauses().any(|pause| start < pause.over())
-    }
-
-    /// The end of the longest pause, and the gravest cause.
-    pub(super) fn paused(&self) -> Option<(Stamp, Cause)> {
-        let lasting = self.pauses().filter(|pause| pause.until > self.now).map(|pause| (pause.until, pause.cause));
-        lasting.reduce(longer)
-    }
-
-    /// For how long an entry of a log counts, in microseconds.
-    pub(super) fn retention(&self, log: &Log) -> i64 {
-        wider(log.retention(), self.widened)
-    }
-
-    /// Units missing from a term's quota now.
-    pub(super) fn outside(&self, log: &Log, term: Term) -> u32 {
-        self.outside.units(&log.unit, term, self.now)
-    }
-
-    /// The rule, for `units` of a log: the earliest start, not before `floor`.
-    pub(super) fn earliest(
-        &self,
-        floor: Stamp,
-        log: &Log,
-        units: u64,
-        nth_newest: impl Fn(usize) -> Option<Stamp>,
-    ) -> Stamp {
-        let count = usize::try_from(units).unwrap_or(usize::MAX);
-        let mut start = earliest(floor, log.terms.iter().map(|term| self.term(*term)), count, &nth_newest);
-        if self.own.is_some() || self.upstreams.is_some() {
-            let interval = log.terms.iter().map(|term| self.term(*term).interval()).max().unwrap_or(0);
-            let newest = nth_newest(1);
-            start = self.pauses().fold(start, |start, pause| start.max(pause.earliest(newest, interval, units)));
-        }
-        if !self.outside.is_empty() {
-            for term in log.terms.iter() {
-                start = self.outside.beside(&log.unit, *term, self.term(*term), start, units, &nth_newest);
-            }
-        }
-        start
-    }
-}
-
-/// Of two pauses the longer, for the graver cause.
-pub(super) fn longer(one: (Stamp, Cause), other: (Stamp, Cause)) -> (Stamp, Cause) {
-    (one.0.max(other.0), one.1.max(other.1))
-}
-
-/// A span wider by so many thousandths.
-fn wider(span: i64, widened: u32) -> i64 {
-    span.saturating_add((span / 1_000).saturating_mul(widened.into()))
-}
-
-/// The pause of a whole upstream, as a scope sees it: somewhat later, each by its hash, so that not all come back in one
-/// moment. All are at full rate at the same time.
-fn staggered(pause: Pausing, scope: ScopeId) -> Pausing {
-    let later = pause.recovery.saturating_mul(scope.first_bits().into()) / 131_072;
-    Pausing { until: pause.until.plus(later), recovery: pause.recovery - later, ..pause }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::ledger::QuotaReport;
+    use crate::ledger::{Cause, QuotaReport};
 
     #[test]
     fn a_guard_may_last_for_ever() {
@@ -243,7 +211,7 @@ mod tests {
             ..Report::default()
         };
         let mut constraints = Constraints::default();
-        constraints.pause(at(0), &Pause::new(Duration::from_secs(5)));
+        constraints.pause(at(0), &Pause::new(Duration::from_secs(5)), Stamp::NEVER, None);
         constraints.widen(at(0), &report(10, true));
         constraints.learn(at(0), &log, None, &report(4, false));
         let (leapt, other) = (at(10_000_000), Log::new("points", log.terms.clone()));
@@ -261,7 +229,7 @@ mod tests {
     fn scopes_come_back_one_by_one_within_half_of_the_recovery() {
         let mut all = Constraints::default();
         let pause = Pause { recovery: Duration::from_micros(131_072), ..Pause::new(Duration::from_millis(1)) };
-        all.pause(Stamp::from_micros(0), &pause);
+        all.pause(Stamp::from_micros(0), &pause, Stamp::NEVER, None);
         let nothing = Constraints::default();
         let until = |bits: u128| {
             let scope = ScopeId::from_bits(bits << 112);

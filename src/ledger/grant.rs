@@ -53,6 +53,16 @@ pub enum Verdict {
     Granted,
     /// It waits, though somebody behind it, who needs less, was granted.
     Waits,
+    /// It holds a slot, as the one call that looks whether a pause still holds: whoever is served says so to the store.
+    Looks,
+}
+
+impl Verdict {
+    /// Whether it holds a slot.
+    #[must_use]
+    pub const fn is_granted(self) -> bool {
+        matches!(self, Self::Granted | Self::Looks)
+    }
 }
 
 impl Answer {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Grant, Learned, Log, LogUsage, Pause, Paused, Report, ScopeId, Stamp, micros};
+use super::{Grant, Learned, Log, LogUsage, Looked, Pause, Paused, Report, ScopeId, Stamp, micros};
 
 /// Whose messages a store does not remember: of those that book for nobody, or only look.
 pub const NOBODY: u64 = 0;
@@ -91,6 +91,30 @@ pub enum Body {
         /// For how long, and why.
         pause: Pause,
     },
+    /// Pauses end before their time. Answered by [`Reply::Done`].
+    Release {
+        /// Whose: `None` is the whole upstream, and all its scopes.
+        scope: Option<ScopeId>,
+        /// When the call started that [looked](super::Verdict::Looks) whether the pause still held, and was served. `None`:
+        /// somebody ends pauses and lowered rates by hand.
+        served: Option<Stamp>,
+    },
+    /// The quotas of a scope are lowered by hand for a while. Answered by [`Reply::Done`].
+    SlowDown {
+        /// Whose: `None` is the whole upstream, with all its scopes.
+        scope: Option<ScopeId>,
+        /// Millionths of the quotas that are left, of a million.
+        factor: u32,
+        /// For how long.
+        lasting: Duration,
+    },
+    /// Does anybody still have to wait for a pause? Changes nothing. Answered by [`Reply::Looked`].
+    Look {
+        /// Scopes that the process knows to be paused, beside the whole upstream: as many as one likes to look at.
+        scopes: Arc<[ScopeId]>,
+        /// What [`Looked::now`](super::Looked::now) said the last time: scopes that were released since are told.
+        since: Stamp,
+    },
     /// What the upstream reported of a log. Answered by [`Reply::Learned`].
     Report {
         /// Which log.
@@ -116,6 +140,10 @@ pub enum Reply {
     Grant(Grant),
     /// To a pause.
     Paused(Paused),
+    /// To a release, or a rate by hand: done, at this log time.
+    Done(Stamp),
+    /// To a look.
+    Looked(Looked),
     /// To a report.
     Learned(Learned),
     /// To a question for usage: one for each log.
@@ -133,6 +161,18 @@ impl Reply {
     #[must_use]
     pub fn paused(self) -> Option<Paused> {
         if let Self::Paused(paused) = self { Some(paused) } else { None }
+    }
+
+    /// Since when it is done: the answer to a release, or to a rate by hand.
+    #[must_use]
+    pub fn done(self) -> Option<Stamp> {
+        if let Self::Done(now) = self { Some(now) } else { None }
+    }
+
+    /// The answer to a look.
+    #[must_use]
+    pub fn looked(self) -> Option<Looked> {
+        if let Self::Looked(looked) = self { Some(looked) } else { None }
     }
 
     /// The answer to a report.
@@ -154,6 +194,7 @@ impl Reply {
         match self {
             Self::Grant(grant) => Self::Grant(grant.again(now)),
             Self::Paused(paused) => Self::Paused(Paused { now, ..paused }),
+            Self::Done(_) => Self::Done(now),
             other => other,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Stamp, micros};
+use super::{Evidence, Stamp, micros};
 
 /// The share of the limits' rate at which calls resume after a pause, as its inverse.
 pub(crate) const RESUMED: f64 = 10.0;
@@ -22,8 +22,16 @@ pub struct Pause {
     pub memory: Duration,
     /// Why, for whoever waits meanwhile.
     pub cause: Cause,
-    /// When the refused call started: one from before the end of a pause belongs to the same incident. `None`: now.
+    /// When the refused call started: one from before the end of a pause belongs to the same incident, and one from before a
+    /// release says nothing any more. `None`: now.
     pub started: Option<Stamp>,
+    /// For how long the upstream told to wait, where that is longer than the pause: at its end one call looks whether it still
+    /// holds, and everybody else waits for as long again.
+    pub told: Duration,
+    /// The status of the response, for whoever asks why; zero where there was none.
+    pub status: u16,
+    /// What the refusal says of the limits, where it was for a quota and nothing explains it.
+    pub evidence: Option<Box<Evidence>>,
 }
 
 impl Pause {
@@ -36,7 +44,17 @@ impl Pause {
             memory: Duration::ZERO,
             cause: Cause::Refusal,
             started: None,
+            told: Duration::ZERO,
+            status: 0,
+            evidence: None,
         }
+    }
+}
+
+impl Pause {
+    /// What it says of the limits.
+    pub(crate) fn evidence(&self) -> Option<&Evidence> {
+        self.evidence.as_deref().filter(|evidence| evidence.calls > 0)
     }
 }
 
@@ -76,31 +94,65 @@ pub(crate) struct Pausing {
     /// When the row ends: a refusal after that is the first again.
     pub(crate) forgotten: Stamp,
     pub(crate) cause: Cause,
+    /// When its first refusal was told, and the status of that response.
+    pub(crate) began: Stamp,
+    pub(crate) status: u16,
+    /// Until then the upstream told to wait. Where that is later than `until`, one call starts at `until` and looks whether it
+    /// still holds; for so many microseconds nobody else does.
+    pub(crate) told: Stamp,
+    pub(crate) again: i64,
 }
 
 impl Pausing {
-    /// The pause after another refusal at `now`, and whether that began it. Refusals while it lasts, or of calls from before
-    /// its end, belong to the same incident; another, before it is forgotten, is the next in a row. It only ever lengthens,
-    /// and keeps the graver cause.
-    pub(crate) fn after(before: Option<Self>, now: Stamp, pause: &Pause) -> (Self, bool) {
-        let earlier = |before: Self| pause.started.is_some_and(|started| started < before.until);
-        let same = before.is_some_and(|before| before.until > now || earlier(before));
-        let refusals = before.map_or(1, |before| before.refusals + usize::from(!same));
-        let wait = pause.waits.get(refusals - 1).or(pause.waits.last()).copied().unwrap_or_default();
+    /// Whether another refusal belongs to the incident of a pause: while it lasts, or of a call from before its end.
+    pub(crate) fn is_same(before: Option<Self>, now: Stamp, started: Option<Stamp>) -> bool {
+        before.is_some_and(|before| before.until > now || started.is_some_and(|started| started < before.until))
+    }
+
+    /// The pause after another refusal at `now`, after which calls come slower for `recovery` microseconds at least. One that
+    /// does not belong to the same incident, before it is forgotten, is the next in a row. It only ever lengthens, and keeps
+    /// the graver cause.
+    pub(crate) fn after(before: Option<Self>, now: Stamp, pause: &Pause, recovery: i64) -> Self {
+        let incident = before.filter(|_| Self::is_same(before, now, pause.started));
+        let refusals = before.map_or(1, |before| before.refusals + usize::from(incident.is_none()));
+        let wait = micros(pause.waits.get(refusals - 1).or(pause.waits.last()).copied().unwrap_or_default());
         let mut next = Self {
-            until: now.plus(micros(wait)),
-            recovery: micros(pause.recovery),
+            until: now.plus(wait),
+            recovery: micros(pause.recovery).max(recovery),
             refusals,
             forgotten: now,
             cause: pause.cause,
+            began: incident.map_or(now, |of| of.began),
+            status: incident.map_or(pause.status, |of| of.status),
+            told: now.plus(micros(pause.told)),
+            again: wait,
         };
         if let Some(before) = before {
             next.cause = if before.until > now { before.cause.max(next.cause) } else { next.cause };
             (next.until, next.recovery) = (next.until.max(before.until), next.recovery.max(before.recovery));
         }
-        next.forgotten = next.until.plus(next.recovery.max(micros(pause.memory)));
+        if let Some(of) = incident {
+            (next.told, next.again) = (next.told.max(of.told), next.again.max(of.again));
+        }
+        next.told = next.told.max(next.until);
+        next.forgotten = next.told.plus(next.recovery.max(micros(pause.memory)));
         next.forgotten = before.map_or(next.forgotten, |before| before.forgotten.max(next.forgotten));
-        (next, !same)
+        next
+    }
+
+    /// Whether a call that starts then looks whether the pause still holds.
+    pub(crate) fn is_looked_at(&self, start: Stamp) -> bool {
+        self.told > start.max(self.until)
+    }
+
+    /// Whether a call that started then and was served shows that it holds no more: it was one that looked.
+    pub(crate) fn is_ended_by(&self, started: Stamp) -> bool {
+        self.told > self.began.plus(self.again) && started >= self.began.plus(self.again)
+    }
+
+    /// The pause after a call that looks, which starts then: for as long again nobody else does.
+    pub(crate) fn looked(self, start: Stamp) -> Self {
+        Self { until: start.plus(self.again.max(1)).min(self.told), ..self }
     }
 
     /// When calls come at full rate again.

@@ -34,7 +34,8 @@ pub(crate) fn earliest(
 ) -> Stamp {
     let newest = nth_newest(1).unwrap_or(floor);
     terms.fold(floor.max(newest), |start, term| {
-        let n = (term.quota as usize + 1).saturating_sub(units);
+        // What is more than a lowered quota starts when nothing else counts.
+        let n = (term.quota as usize + 1).saturating_sub(units).max(1);
         nth_newest(n).map_or(start, |entry| start.max(entry.plus(term.span)))
     })
 }

@@ -85,7 +85,7 @@ impl Scope {
     /// Whether nobody waits and nothing is in force, so that its logs alone decide.
     pub(super) fn is_plain(&self, now: Stamp) -> bool {
         self.waiting.as_ref().is_none_or(|waiting| waiting.is_spent(now))
-            && self.constraints.as_ref().is_none_or(|constraints| constraints.is_spent(now))
+            && self.constraints.as_ref().is_none_or(|constraints| constraints.is_idle(now))
     }
 
     /// Enters starts, each of so many units, as of `now`.
@@ -102,6 +102,6 @@ impl Scope {
 
     /// Whether nothing here means anything any more.
     pub(super) fn is_spent(&self, now: Stamp) -> bool {
-        self.is_plain(now) && self.logs.iter().all(|log| log.is_spent(now))
+        self.is_plain(now) && self.constraints().is_spent(now) && self.logs.iter().all(|log| log.is_spent(now))
     }
 }

@@ -222,16 +222,24 @@ impl Deciding<'_, '_> {
 
     /// Grants a start to the next caller of a run, or to all that are left where all can start then; says to how many.
     fn grant(&mut self, run: &Run, rest: u32, start: Stamp) -> u32 {
+        if self.view.looks(start, &run.charges) {
+            self.enter(1, run, start, Verdict::Looks);
+            return 1;
+        }
         let has_all = self.shares.iter().all(|share| share.units == u64::MAX) && self.turns.is_empty();
         let together = rest > 1 && has_all && self.view.could_all_start(run, rest, start, self.bounds);
         let callers = if together { rest } else { 1 };
+        self.enter(callers, run, start, Verdict::Granted);
+        callers
+    }
+
+    fn enter(&mut self, callers: u32, run: &Run, start: Stamp, verdict: Verdict) {
         for _ in 0..callers {
             self.view.add(start, &run.charges);
         }
         self.shares.iter_mut().filter(|share| share.units < u64::MAX).for_each(|share| share.spend(&run.charges));
         self.before = self.turns.len();
-        self.decision.push(callers, start, Verdict::Granted);
-        callers
+        self.decision.push(callers, start, verdict);
     }
 }
 
@@ -263,7 +271,7 @@ impl Decision {
             self.passed = 0;
         }
         let answer = Answer::new(callers, start, verdict);
-        if verdict == Verdict::Granted {
+        if verdict.is_granted() {
             self.granted += callers;
             join(&mut self.answers, answer);
         } else {

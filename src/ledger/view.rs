@@ -3,7 +3,7 @@
 use std::iter::repeat_n;
 use std::time::Duration;
 
-use super::constraints::InForce;
+use super::in_force::InForce;
 use super::shares::{Bounds, Turn};
 use super::{Log, Run, SlidingLog, Stamp, Term};
 
@@ -33,6 +33,11 @@ impl Page<'_> {
             Some(index) => self.added.get(index).copied(),
             None => self.entries?.nth_newest(n - self.added.len()),
         }
+    }
+
+    /// The most units that can start at once.
+    fn largest_charge(&self) -> u32 {
+        self.log.terms.iter().map(|term| self.in_force.term(*term).quota).min().unwrap_or(0)
     }
 
     fn earliest(&self, floor: Stamp, units: u32) -> Stamp {
@@ -92,7 +97,7 @@ impl<'a> View<'a> {
         let scaled = |at: usize| u32::try_from((u64::from(run.charges[at]) * units).div_ceil(one)).unwrap_or(u32::MAX);
         let mut charged = self.pages_of(scope).map(|(at, page)| (page, scaled(at))).filter(|(_, units)| *units > 0);
         let start = charged.try_fold(bounds.soonest, |start, (page, units)| {
-            (units <= page.log.largest_charge()).then(|| page.earliest(start, units))
+            (units <= page.largest_charge()).then(|| page.earliest(start, units))
         });
         start.is_some_and(|start| start <= bounds.limit)
     }
@@ -101,16 +106,29 @@ impl<'a> View<'a> {
     pub(super) fn could_all_start(&self, run: &Run, callers: u32, start: Stamp, bounds: Bounds) -> bool {
         let all = |(page, &units): (&Page<'_>, &u32)| {
             let units = units.saturating_mul(callers);
-            let can = || units <= page.log.largest_charge() && page.earliest(bounds.soonest, units) <= start;
+            let can = || units <= page.largest_charge() && page.earliest(bounds.soonest, units) <= start;
             units == 0 || (!page.in_force.is_recovering(start) && !page.in_force.is_shared(page.log, start) && can())
         };
         self.pages.iter().zip(run.charges.iter()).all(all)
+    }
+
+    /// Whether a call of these charges that starts then looks whether a pause still holds: then nobody else does for a while.
+    pub(super) fn looks(&self, start: Stamp, charges: &[u32]) -> bool {
+        let mut concerned = self.pages.iter().zip(charges).filter(|(_, units)| **units > 0).map(|(page, _)| page);
+        if !concerned.any(|page| page.in_force.is_looked_at(start)) {
+            return false;
+        }
+        for (page, &units) in self.pages.iter().zip(charges) {
+            page.in_force.look(start, units > 0);
+        }
+        true
     }
 
     /// How many callers of these charges the rate of a scope's limits lets start within a time.
     pub(super) fn at_rate(&self, scope: usize, charges: &[u32], time: Duration) -> u64 {
         let of_page = |(at, page): (usize, &Page<'_>)| {
             let of_term = |term: &Term| {
+                let term = page.in_force.term(*term);
                 let units = u128::from(term.quota) * time.as_micros() / u128::from(term.span.unsigned_abs().max(1));
                 u64::try_from(units / u128::from(charges[at])).unwrap_or(u64::MAX)
             };

@@ -105,14 +105,14 @@ impl Queue {
     }
 
     /// Gives up on a driver that did not look when it had promised: its runtime stands still. Everybody looks, and one drives.
-    fn look_after(&self, overdue_at: Instant, here: Option<Id>) {
+    fn look_after(self: &Arc<Self>, overdue_at: Instant, here: Option<Id>) {
         let (now, mut out) = (Instant::now(), Outbox::default());
         let mut state = self.lock();
         if state.duty.overdue_at(here).is_some_and(|at| at <= overdue_at) {
             state.abandon(now, &self.process, &mut out);
         }
         drop(state);
-        out.wake_all();
+        out.wake_all(self);
     }
 }
 
@@ -149,7 +149,7 @@ impl Caller<'_> {
         if let Some(message) = message {
             driver.send(message);
         }
-        out.wake_all();
+        out.wake_all(queue);
         if out.idle {
             queue.idled.notify_waiters();
         }

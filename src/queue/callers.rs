@@ -15,6 +15,7 @@ use super::driver::Driver;
 use super::engine::Engine;
 use super::events::{Event, Settings};
 use super::log_time::LogTime;
+use super::looks::Looks;
 use super::process::Process;
 use super::state::{Outbox, State};
 use super::table::Key;
@@ -33,6 +34,7 @@ pub(crate) struct Queue {
     /// Everybody who waits for the upstream.
     pub(super) crowd: Arc<Crowd>,
     pub(super) time: Arc<LogTime>,
+    pub(super) looks: Arc<Looks>,
     state: Mutex<State>,
     /// The next caller's.
     pub(super) tickets: AtomicU64,
@@ -59,6 +61,7 @@ impl Queue {
             one: Arc::clone(&registered.one),
             crowd: Arc::clone(&registered.crowd),
             time: Arc::clone(&registered.time),
+            looks: Arc::clone(&registered.looks),
             state: Mutex::new(State::new(Engine::new(settings.clone(), process.id(), Rng::new()))),
             settings,
             tickets: AtomicU64::new(1),
@@ -90,9 +93,9 @@ impl Queue {
         let grant = answer?.ok()?.grant()?;
         let answer = grant.answers(1).next()?;
         match answer.verdict {
-            Verdict::Granted => {
-                let (stamp, sender) = (answer.start, self.process.id());
-                Some(Ok(Slot { stamp, start: now, costs, excess: Duration::ZERO, sender }))
+            verdict if verdict.is_granted() => {
+                let (stamp, sender, looks) = (answer.start, self.process.id(), verdict == Verdict::Looks);
+                Some(Ok(Slot { stamp, start: now, costs, excess: Duration::ZERO, sender, looks }))
             }
             // Who is paused, or left what is free to others, is told so in the queue.
             _ if grant.paused.is_some() || answer.start <= grant.now => None,
@@ -108,6 +111,18 @@ impl Queue {
     /// Lets nobody here send for a while.
     pub(crate) fn pause(self: &Arc<Self>, wait: Duration, cause: Cause, now: Instant) {
         self.happen(|_| Some(Event::Paused(now + wait, cause)));
+    }
+
+    /// The pause has ended before its time, or may have: whoever waits asks again.
+    pub(crate) fn release(self: &Arc<Self>) {
+        self.happen(|_| Some(Event::Released));
+    }
+
+    /// Until when nobody here sends; and whether anybody waits, or has come since this was asked for last.
+    pub(crate) fn paused_until(&self, now: Instant) -> Option<(Instant, bool)> {
+        let engine = &mut self.lock().engine;
+        let came = std::mem::take(&mut engine.came) || !engine.waiters.is_empty();
+        engine.paused.filter(|(until, _)| *until > now).map(|(until, _)| (until, came))
     }
 
     /// Lets go of everybody who waits, and of every slot.
@@ -133,8 +148,8 @@ impl Queue {
     }
 
     /// Has a task drive, or whoever drives look.
-    pub(super) fn see_to(&self, driver: Option<Driver>, nudge: bool, out: &mut Outbox) {
-        out.wake_all();
+    pub(super) fn see_to(self: &Arc<Self>, driver: Option<Driver>, nudge: bool, out: &mut Outbox) {
+        out.wake_all(self);
         match driver {
             Some(driver) => driver.spawn(),
             None if nudge => self.nudge.notify_one(),

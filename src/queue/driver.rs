@@ -96,7 +96,7 @@ impl Driver {
         let outcome = state.places.poll(ticket, cx);
         self.done = state.stop_if_idle();
         drop(state);
-        out.wake_all();
+        out.wake_all(&queue);
         if self.done {
             queue.idled.notify_waiters();
         } else {
@@ -159,7 +159,7 @@ impl Driver {
         if let Some(message) = out.send.take() {
             self.send(message);
         }
-        out.wake_all();
+        out.wake_all(&self.queue);
         self.done = out.idle;
         if self.done {
             self.queue.idled.notify_waiters();
@@ -174,7 +174,7 @@ impl Driver {
             state.handle(Event::Answered(answered), exchange.arrived, &self.queue.process, out);
         }
         drop(state);
-        out.wake_all();
+        out.wake_all(&self.queue);
     }
 
     /// Nobody can drive any more: whoever waits looks, and drives.
@@ -186,7 +186,7 @@ impl Driver {
             state.abandon(now, &self.queue.process, &mut out);
         }
         drop(state);
-        out.wake_all();
+        out.wake_all(&self.queue);
     }
 }
 

@@ -52,6 +52,8 @@ pub(super) struct Engine {
     pub(super) leapt_at: Option<Instant>,
     /// Nobody sends before this, and why.
     pub(super) paused: Option<(Instant, Cause)>,
+    /// Somebody came since the pause was last looked at.
+    pub(super) came: bool,
     /// The store granted slots inside of the pause: it does not know of it yet.
     pub(super) pause_unknown: bool,
     /// No ask before this.
@@ -85,6 +87,7 @@ impl Engine {
             leave_at: None,
             leapt_at: None,
             paused: None,
+            came: false,
             pause_unknown: false,
             ask_at: None,
             silent_until: None,
@@ -112,6 +115,7 @@ impl Engine {
                 return;
             }
             Event::Paused(until, cause) => self.pause(until, cause, now, effects),
+            Event::Released => self.release(),
             Event::Answered(answered) => return self.receive(answered, now, effects),
             Event::Lost => self.under_way = false,
             Event::Renamed(sender) => self.rename(sender),
@@ -138,6 +142,7 @@ impl Engine {
 
     /// Takes a caller in, or refuses it at once.
     fn join(&mut self, waiter: Waiter, now: Instant, effects: &mut Effects) {
+        self.came = true;
         if let Err(error) = self.admit(&waiter, now) {
             effects.push(Effect::Tell(waiter.ticket, Err(error)));
             return;
@@ -214,7 +219,8 @@ impl Engine {
     /// Whether a slot starts before the end of the pause. Two answers tell that end a little differently: by as much as a slot
     /// may be late.
     pub(super) fn is_before_end_of_pause(&self, slot: &Slot, now: Instant) -> bool {
-        self.paused.is_some_and(|(until, _)| until > now && slot.start + self.settings.stale_after < until)
+        !slot.looks
+            && self.paused.is_some_and(|(until, _)| until > now && slot.start + self.settings.stale_after < until)
     }
 
     /// Nobody sends before `until`: whoever has an earlier slot needs another, and who cannot be helped by waiting is told.
@@ -226,6 +232,7 @@ impl Engine {
         let (until, cause) = before.map_or((until, cause), |(paused, graver)| (paused.max(until), graver.max(cause)));
         tracing::debug!(upstream = &*self.settings.upstream, pause = ?until - now, cause = cause.words(), "paused");
         self.paused = Some((until, cause));
+        effects.push(Effect::Look);
         let early = self.waiters.take_slots_before(until.checked_sub(self.settings.stale_after).unwrap_or(until));
         if !early.is_empty() {
             self.surplus.extend(early);
@@ -235,6 +242,12 @@ impl Engine {
             let barred = self.waiters.drop_hopeless(now, |_, _| Some(barred.clone()));
             tell(effects, barred);
         }
+    }
+
+    /// The pause is over, or not what was known of it: whoever waits asks again.
+    fn release(&mut self) {
+        (self.paused, self.pause_unknown) = (None, false);
+        (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
     }
 
     /// The error for callers whom waiting does not help.

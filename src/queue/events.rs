@@ -39,6 +39,8 @@ pub(super) enum Event {
     Returned(Slot),
     /// Nobody sends before then.
     Paused(Instant, Cause),
+    /// A pause has ended before its time, or may have.
+    Released,
     /// The store has answered the message under way.
     Answered(Answered),
     /// Nobody waits for the answer any more: the message is not under way.
@@ -58,6 +60,8 @@ pub(super) enum Effect {
     Send(Arc<Message>),
     /// Take a turn then, at the latest.
     Wake(Instant),
+    /// Look now and then whether the pause still holds.
+    Look,
     /// Take another name: somebody else has this one.
     Rename(u64),
     /// Nothing, until something happens.

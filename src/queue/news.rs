@@ -20,6 +20,9 @@ use crate::error::StoreError;
 use crate::ledger::{self, Body, Cause, Log, MessageId, Pause, Reply, Report};
 use crate::store::{Applied, Store};
 
+/// For so long evidence of one incident gathers, so that a storm of refusals is a few messages.
+const GATHER: Duration = Duration::from_millis(100);
+
 /// Of whom something is said: a scope of an upstream, or the whole of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Whom {
@@ -63,7 +66,7 @@ pub(crate) struct Said {
 #[derive(Debug)]
 pub(crate) enum Event {
     /// An upstream has said something.
-    Said(Said),
+    Said(Box<Said>),
     /// The store has answered the message about somebody.
     Answered(Whom, Applied),
     /// Nobody can send the messages about somebody any more.
@@ -92,6 +95,8 @@ pub(crate) type Effects = Vec<Effect>;
 pub(crate) enum Next {
     Send(Message),
     Wait(Instant),
+    /// Nothing before that, unless something else is said.
+    Gather(Instant),
     /// Nothing, until something is said.
     Idle,
 }
@@ -126,6 +131,17 @@ struct Entry {
     unanswered: Option<Unanswered>,
     pausing: Option<Pausing>,
     reporting: Option<Reporting>,
+    /// What the store was just told: what adds no more to that than evidence is told together, a little later.
+    known: Option<Known>,
+}
+
+/// A pause that the store knows.
+#[derive(Debug)]
+struct Known {
+    pausing: Pausing,
+    until: Instant,
+    /// Until then evidence gathers.
+    gathers_until: Instant,
 }
 
 /// The message that the store has not answered yet: it stays the same until then, so that it acts once however often it is sent.
@@ -138,6 +154,13 @@ struct Unanswered {
     renamed: bool,
 }
 
+impl Known {
+    /// Whether a pause adds nothing to it but evidence.
+    fn covers(&self, pausing: &Pausing) -> bool {
+        pausing.adds_nothing_to(&self.pausing, self.until)
+    }
+}
+
 impl News {
     pub(crate) fn new(random: Rng) -> Self {
         Self { entries: HashMap::new(), random }
@@ -146,7 +169,7 @@ impl News {
     /// Takes in what has happened.
     pub(crate) fn handle(&mut self, event: Event, now: Instant, effects: &mut Effects) {
         match event {
-            Event::Said(said) => self.take_note(said, now, effects),
+            Event::Said(said) => self.take_note(*said, now, effects),
             Event::Answered(whom, answer) => self.receive(&whom, answer, now, effects),
             Event::Lost(whom) => {
                 let Some(entry) = self.entries.remove(&whom) else { return };
@@ -162,7 +185,11 @@ impl News {
     /// What to do next about somebody; `id` is that of a new message.
     pub(crate) fn turn(&mut self, whom: &Whom, now: Instant, id: impl FnOnce() -> MessageId) -> Next {
         let Some(entry) = self.entries.get_mut(whom) else { return Next::Idle };
+        let gathers_until = entry.known.as_ref().map(|known| known.gathers_until).filter(|at| *at > now);
         let Some(unanswered) = entry.next(now) else {
+            if let Some(at) = gathers_until {
+                return Next::Gather(at);
+            }
             self.entries.remove(whom);
             return Next::Idle;
         };
@@ -190,17 +217,20 @@ impl News {
             return self.report(&of, report, ticket.into_iter().collect(), false, effects);
         };
         effects.push(Effect::Pause(whom.clone(), pause.waits.first().copied().unwrap_or_default(), pause.cause));
+        let pausing = Pausing::new(pause, now, of, report, ticket);
         let entry = self.entry(&whom, effects);
         if let Some(unanswered) = &mut entry.unanswered {
             // Another refusal shows that it takes too long until everybody knows.
             unanswered.silence.hurry(now);
-            effects.push(Effect::Hurry);
         }
-        let pausing = Pausing::new(pause, now, of, report, ticket);
-        entry.pausing = Some(match entry.pausing.take() {
-            Some(before) => before.and(pausing),
-            None => pausing,
-        });
+        // The store was just told as much: but for the evidence, nobody waits for it.
+        let covers = |known: &Known| known.gathers_until > now && known.covers(&pausing);
+        if entry.unanswered.is_none() && entry.known.as_ref().is_some_and(covers) {
+            entry.gather(pausing.evidence());
+            return self.follow(pausing, false, effects);
+        }
+        entry.gather(Some(pausing));
+        effects.push(Effect::Hurry);
     }
 
     /// Reports something, where there is something to report: `refused` is whether the call was, as the first of its incident.
@@ -252,7 +282,12 @@ impl News {
                 let cause = pausing.cause();
                 tracing::warn!(upstream, ?wait, cause = cause.words(), "refused, nobody sends");
                 effects.push(Effect::Pause(whom.clone(), wait, cause));
-                let said = entry.pausing.take_if(|behind| behind.adds_nothing_to(&pausing, now + wait));
+                let until = now + wait;
+                let adds_nothing = |behind: &Pausing| behind.adds_nothing_to(&pausing, until);
+                let said = entry.pausing.take_if(|behind| adds_nothing(behind));
+                entry.gather(said.as_ref().and_then(Pausing::evidence));
+                let known = |pausing| Known { pausing, until, gathers_until: now + GATHER };
+                entry.known = pausing.evidence().map(known);
                 self.follow(pausing, first, effects);
                 if let Some(said) = said {
                     self.follow(said, false, effects);
@@ -275,10 +310,20 @@ impl News {
 }
 
 impl Entry {
+    /// Puts a pause with those behind the message that is under way.
+    fn gather(&mut self, pausing: Option<Pausing>) {
+        self.pausing = match (self.pausing.take(), pausing) {
+            (Some(before), Some(pausing)) => Some(before.and(pausing)),
+            (before, pausing) => before.or(pausing),
+        };
+    }
+
     /// The message that is to be answered next, if there is one.
     fn next(&mut self, now: Instant) -> Option<&mut Unanswered> {
         if self.unanswered.is_none() {
-            let pausing = self.pausing.take().map(What::Pausing);
+            let known = self.known.as_ref().filter(|known| known.gathers_until > now);
+            let gathers = |pausing: &Pausing| known.is_some_and(|known| known.covers(pausing));
+            let pausing = self.pausing.take_if(|pausing| !gathers(pausing)).map(What::Pausing);
             let what = pausing.or_else(|| self.reporting.take().map(What::Reporting))?;
             self.unanswered = Some(Unanswered { what, id: None, silence: Silence::new(now), renamed: false });
         }

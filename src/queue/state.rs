@@ -60,6 +60,8 @@ pub(super) struct Outbox {
     pub(super) wake: Option<Instant>,
     /// There is nothing left to do: nobody drives any more.
     pub(super) idle: bool,
+    /// Somebody is to look now and then whether the pause still holds.
+    looks: bool,
     /// A driver whose duty has ended.
     former: Option<Driver>,
 }
@@ -70,10 +72,13 @@ impl Outbox {
         Self { awake: Some(awake), ..Self::default() }
     }
 
-    /// Wakes whoever has been told something.
-    pub(super) fn wake_all(&mut self) {
+    /// Wakes whoever has been told something, and sees to it that somebody looks.
+    pub(super) fn wake_all(&mut self, queue: &Arc<Queue>) {
         self.wakers.drain(..).for_each(Waker::wake);
         self.former = None;
+        if std::mem::take(&mut self.looks) {
+            queue.looks.add(queue);
+        }
     }
 }
 
@@ -125,6 +130,7 @@ impl State {
                 }
                 Effect::Send(message) => out.send = Some(message),
                 Effect::Wake(at) => out.wake = Some(out.wake.map_or(at, |wake| wake.min(at))),
+                Effect::Look => out.looks = true,
                 Effect::Rename(sender) => {
                     process.rename(sender);
                     renamed = true;

@@ -110,6 +110,13 @@ impl Queues {
         }
     }
 
+    /// The pauses of a home, or of all scopes of an upstream, are over: whoever waits asks again.
+    pub(crate) fn release(&self, whom: Key) {
+        for queue in self.all(|queue| queue.belongs_to(whom)) {
+            queue.release();
+        }
+    }
+
     /// Closes every queue, and waits until each has told the store what it hands back. Outside of a runtime nobody is told.
     pub(crate) async fn close(&self) {
         self.parts.iter().for_each(|part| lock(part).closed = true);

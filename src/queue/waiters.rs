@@ -165,7 +165,11 @@ impl Waiters {
     /// Takes every slot that starts before `until` from the callers.
     pub(crate) fn take_slots_before(&mut self, until: Instant) -> Vec<Slot> {
         let early = self.slots.partition_point(|slot| slot.start < until);
-        let early = self.slots.drain(..early).collect();
+        // Whoever looks whether a pause still holds starts within it.
+        let (looks, early): (Vec<Slot>, Vec<Slot>) = self.slots.drain(..early).partition(|slot| slot.looks);
+        for slot in looks.into_iter().rev() {
+            self.slots.push_front(slot);
+        }
         self.without(early)
     }
 

@@ -70,7 +70,7 @@ impl History {
     #[must_use]
     pub fn new(upstream: impl Into<Arc<str>>, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let widens = seed.is_multiple_of(5);
+        let widens = seed.is_multiple_of(3);
         let world = World::random(&mut rng, widens);
         let queues = (0..rng.usize(3..8)).map(|_| Queue::random(&mut rng, &world)).collect();
         let record = Record::new(&world.logs);
@@ -189,6 +189,10 @@ impl History {
             22..24 => new(self.told(World::pause), None),
             24..26 => new(self.told(World::report), None),
             26 => new(self.now_or_never(), None),
+            27 => {
+                let what = [World::release, World::slow_down, World::look][self.rng.usize(0..3)];
+                new(self.told(what), None)
+            }
             _ => {
                 let logs = Body::Usage(self.world.logs.clone().into());
                 new(Message::new(Arc::clone(&self.upstream), MessageId::nobodys(), logs), None)

@@ -176,7 +176,7 @@ impl<'a> Desk<'a> {
 
     pub(crate) fn try_pause(&mut self, scope: Option<&str>, wait: i64) -> Reply {
         let (keys, mut integers) = self.message(scope);
-        integers.extend([self.recovery, 0, 0, 0, wait]);
+        integers.extend([self.recovery, 0, 0, 0, 0, 0, 0, 0, 0, wait]);
         self.run("pause", &keys, &integers)
     }
 

@@ -179,7 +179,7 @@ fn a_state_is_inspected_to_its_last_part() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "parts", Some(NOW));
     let key = desk.key("state");
-    let good = "{ { 1, 2, 3, 4, 5 }, { { 'whose', 1, 2, { log = 3 } } }, { 1, 2 }, { 1, 2, 3, 4, 5 }, { 1, 2, 3 }, { 'log', 1, 2, 3 }, 0 }";
+    let good = "{ { 1, 2, 3, 4, 5 }, { { 'whose', 1, 2, { log = 3 } } }, { 1, 2 }, { 1, 2, 3, 4, 5, 6, 7, 8, 9 }, { 1, 2, 3 }, { 'log', 1, 2, 3 }, 0, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 }, { 7, 8, 9 }, { 5, 6, 'scope', 7 } }";
     let spoilt = [
         ("{ 1, 2, 3, 4, 5 }, { {", "{ 1, 2, 3, 4 }, { {"),
         ("{ 1, 2, 3, 4, 5 }, { {", "7, { {"),
@@ -189,12 +189,18 @@ fn a_state_is_inspected_to_its_last_part() {
         ("'whose', 1", "'whose', nil"),
         ("log = 3", "log = 'mine'"),
         ("{ 1, 2 }", "{ 1, 'mine' }"),
-        ("{ 1, 2, 3, 4, 5 }, { 1, 2, 3 }", "{ 1, false, 3, 4, 5 }, { 1, 2, 3 }"),
+        ("{ 1, 2, 3, 4, 5, 6, 7, 8, 9 }", "{ 1, false, 3, 4, 5, 6, 7, 8, 9 }"),
+        ("{ 1, 2, 3, 4, 5, 6, 7, 8, 9 }", "{ 1, 2, 3, 4, 5, 6, 7, 8 }"),
+        ("9, 10, 11 }", "9, 10 }"),
+        ("{ 7, 8, 9 }", "{ 7, 8 }"),
+        ("'scope', 7", "8, 7"),
+        ("'scope', 7", "'scope', 'mine'"),
+        ("{ 5, 6,", "{ 5, 'mine',"),
         ("{ 1, 2, 3 }", "{ 1, 2 }"),
         ("'log', 1, 2, 3", "'log', 1, 2"),
         ("'log', 1, 2, 3", "7, 1, 2, 3"),
-        ("}, 0 }", "}, 'mine' }"),
-        (", 0 }", " }"),
+        ("}, 0,", "}, 'mine',"),
+        ("}, 0,", "},"),
     ];
     let mut place_of = |state: &str| {
         let set = format!("redis.call('SET', KEYS[1], cmsgpack.pack({state}))");

@@ -17,20 +17,24 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 14] = [
     ("book", include_str!("../../lua/book.lua")),
     ("first_look", include_str!("../../lua/first_look.lua")),
     ("head", include_str!("../../lua/head.lua")),
     ("inspect", include_str!("../../lua/inspect.lua")),
     ("log", include_str!("../../lua/log.lua")),
+    ("look", include_str!("../../lua/look.lua")),
     ("pause", include_str!("../../lua/pause.lua")),
+    ("rate", include_str!("../../lua/rate.lua")),
+    ("release", include_str!("../../lua/release.lua")),
     ("report", include_str!("../../lua/report.lua")),
     ("shares", include_str!("../../lua/shares.lua")),
+    ("slow_down", include_str!("../../lua/slow_down.lua")),
     ("state", include_str!("../../lua/state.lua")),
     ("usage", include_str!("../../lua/usage.lua")),
 ];
 /// The scripts, each by the last of its files.
-const SCRIPTS: [&str; 5] = ["book", "pause", "report", "usage", "inspect"];
+const SCRIPTS: [&str; 8] = ["book", "pause", "release", "slow_down", "look", "report", "usage", "inspect"];
 /// Where it stands how they are joined.
 const JOINED: &str = include_str!("../../src/store/redis/script.rs");
 /// A supplied time with all the digits of a real one.

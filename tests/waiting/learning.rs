@@ -224,42 +224,6 @@ async fn what_a_slow_response_reports_is_no_outside_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_that_nothing_explains_widens_the_guard_of_the_whole_upstream_for_a_while() {
-    let store = Counting::default();
-    let learning = |up: Upstream| {
-        let up = up.limit(Limit::per_second(20).guard(Duration::ZERO)).recovery(Duration::ZERO);
-        up.learn_from_responses()
-    };
-    let (refused, other) = (store.process(learning), store.process(learning));
-    let refuse = async || {
-        refused.report("up", &Feedback::refused(Duration::from_millis(10))).await.unwrap();
-        refused.report("up", &Feedback::refused(Duration::from_millis(10))).await.unwrap();
-        sleep(Duration::from_millis(20)).await;
-    };
-    let span = async |throttle: &Throttle| {
-        drop(throttle.acquire("up").scope("one").cost(20).await.unwrap());
-        let next = throttle.usage_in("up", "one").await.unwrap().limits[0].next.as_millis();
-        sleep(Duration::from_secs(3)).await;
-        next
-    };
-    assert_eq!(span(&other).await, 1_000);
-    refuse().await;
-    assert_eq!(span(&other).await, 1_049, "wider by a twentieth, once for each incident");
-    refuse().await;
-    refuse().await;
-    assert_eq!(span(&other).await, 1_189, "twice as wide each time, of what is left");
-    for _ in 0..9 {
-        refuse().await;
-    }
-    assert_eq!(span(&other).await, 1_999, "by a window at most");
-    sleep(Duration::from_secs(47)).await;
-    let half = span(&other).await;
-    assert!((1_480..1_510).contains(&half), "half of it is left after fifty windows: {half}");
-    sleep(Duration::from_secs(60)).await;
-    assert_eq!(span(&other).await, 1_000, "none after a hundred");
-}
-
-#[tokio::test(start_paused = true)]
 async fn scopes_that_are_refused_together_widen_the_guard_once() {
     let store = Counting::default();
     let limit = Limit::per_second(20).guard(Duration::from_millis(100));

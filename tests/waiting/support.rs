@@ -51,6 +51,7 @@ pub(crate) struct Counting {
     asks: Arc<AtomicU64>,
     hand_backs: Arc<AtomicU64>,
     reports: Arc<AtomicU64>,
+    looks: Arc<AtomicU64>,
     /// How far ahead the last ask was, in microseconds.
     ahead: Arc<AtomicU64>,
     ways: Ways,
@@ -92,6 +93,10 @@ impl Counting {
         self.reports.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -115,6 +120,7 @@ impl Store for Counting {
     fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
         Applying::pending(async move {
             let Body::Ask(ask) = &message.body else {
+                self.looks.fetch_add(u64::from(matches!(message.body, Body::Look { .. })), Ordering::Relaxed);
                 self.reports.fetch_add(u64::from(matches!(message.body, Body::Report { .. })), Ordering::Relaxed);
                 return self.inner().apply(message).await;
             };

@@ -20,7 +20,7 @@ fn per_second(quota: u32, merchant: Option<&str>) -> Log {
 
 /// The callers that were granted, and the starts of the first and the last.
 fn granted(grant: &Grant, callers: u32) -> (u32, Option<(i64, i64)>) {
-    let all: Vec<Answer> = grant.answers(callers).filter(|answer| answer.verdict == Verdict::Granted).collect();
+    let all: Vec<Answer> = grant.answers(callers).filter(|answer| answer.verdict.is_granted()).collect();
     let ends = all.first().zip(all.last()).map(|(first, last)| (first.start.as_micros(), last.start.as_micros()));
     (all.iter().map(|answer| answer.callers).sum(), ends)
 }

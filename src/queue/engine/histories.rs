@@ -80,6 +80,7 @@ impl History {
                     assert_eq!(sender, process.names);
                     self.rename(which);
                 }
+                Effect::Look => {}
                 Effect::Idle => {
                     assert!(process.waiting.is_empty() && process.sent.is_none(), "nobody is forgotten");
                     assert_eq!(process.kept(), 0, "no slot is");

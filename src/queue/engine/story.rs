@@ -102,6 +102,7 @@ impl Story {
             }
             Effect::Wake(at) => format!("wake {}", self.world.millis(at)),
             Effect::Rename(sender) => format!("rename {sender}"),
+            Effect::Look => "look".to_owned(),
             Effect::Idle => "idle".to_owned(),
         });
         shown.collect::<Vec<_>>().join(", ")

@@ -137,7 +137,7 @@ fn a_permit_that_is_returned_goes_to_the_next_at_once_else_back() {
 #[test]
 fn during_a_pause_slots_go_back_and_callers_wait() {
     check_booked(&[
-        ("1010: pause 0 1500", "wake 1010"),
+        ("1010: pause 0 1500", "look, wake 1010"),
         ("turn", "ask 2 3 -1, wake _"),
         // The store does not know of the pause: what it grants is no use.
         ("1050: answer", ""),
@@ -150,7 +150,7 @@ fn during_a_pause_slots_go_back_and_callers_wait() {
 #[test]
 fn whom_waiting_does_not_help_is_told() {
     check_booked(&[
-        ("1010: ban 0 61010", "tell 2 barred 60000, tell 3 barred 60000, wake 1010"),
+        ("1010: ban 0 61010", "look, tell 2 barred 60000, tell 3 barred 60000, wake 1010"),
         ("join 4", "tell 4 barred 60000"),
         ("turn", "ask -1, wake _"),
     ]);

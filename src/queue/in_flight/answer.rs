@@ -108,9 +108,9 @@ impl Engine {
         let from_now = |stamp| placing.place(stamp).saturating_duration_since(now);
         let (mut slots, mut refused) = (Vec::new(), Vec::new());
         for (&ticket, (costs, answer)) in tickets.iter().zip(answers(ask, grant)) {
-            if answer.verdict == Verdict::Granted {
-                let (stamp, costs) = (answer.start, Arc::clone(costs));
-                slots.push(Slot { stamp, start: placing.place(stamp), costs, excess: placing.excess, sender });
+            if answer.verdict.is_granted() {
+                let (stamp, costs, looks) = (answer.start, Arc::clone(costs), answer.verdict == Verdict::Looks);
+                slots.push(Slot { stamp, start: placing.place(stamp), costs, excess: placing.excess, sender, looks });
             } else if answer.verdict == Verdict::Refused {
                 refused.push((ticket, from_now(answer.start)));
             }
@@ -172,9 +172,9 @@ impl Engine {
     /// The store's clock has leapt ahead: what it granted by that goes back, and the next ask tells it.
     fn leapt(&mut self, grant: &Grant, sender: u64, ask: &Ask, now: Instant) {
         tracing::debug!(upstream = &*self.settings.upstream, "store clock leapt ahead");
-        for (costs, answer) in answers(ask, grant).filter(|(_, answer)| answer.verdict == Verdict::Granted) {
+        for (costs, answer) in answers(ask, grant).filter(|(_, answer)| answer.verdict.is_granted()) {
             let (stamp, costs) = (answer.start, Arc::clone(costs));
-            self.surplus.push(Slot { stamp, start: now, costs, excess: Duration::ZERO, sender });
+            self.surplus.push(Slot { stamp, start: now, costs, excess: Duration::ZERO, sender, looks: false });
         }
         (self.on_record, self.leave_at) = (!ask.runs.is_empty(), None);
         (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
@@ -203,7 +203,7 @@ impl Answered {
     /// How many callers got a slot, of so many.
     pub(in crate::queue) fn granted(&self, asked_for: u32) -> usize {
         let granted = self.reply.iter().flat_map(|grant| grant.answers(asked_for));
-        let granted = granted.filter(|answer| answer.verdict == Verdict::Granted);
+        let granted = granted.filter(|answer| answer.verdict.is_granted());
         granted.map(|answer| answer.callers as usize).sum()
     }
 }

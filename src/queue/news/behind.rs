@@ -72,6 +72,12 @@ impl Pausing {
         pause.recovery = pause.recovery.max(other.recovery);
         pause.memory = pause.memory.max(other.memory);
         pause.cause = pause.cause.max(other.cause);
+        pause.told = pause.told.max(other.told);
+        pause.status = if pause.status == 0 { other.status } else { pause.status };
+        pause.evidence = match (pause.evidence.take(), other.evidence.clone()) {
+            (Some(one), Some(other)) => Some(Box::new(one.and(&other))),
+            (one, other) => one.or(other),
+        };
         // One that says no start is of now. Whichever started after a pause is the next in a row.
         pause.started = pause.started.zip(other.started).map(|(one, other)| one.max(other));
         for follower in later.followers {
@@ -87,6 +93,16 @@ impl Pausing {
     pub(super) fn rest(&self, now: Instant) -> Pause {
         let waits = self.ends.iter().map(|end| end.saturating_duration_since(now)).collect();
         Pause { waits, ..self.pause.clone() }
+    }
+
+    /// What it says of the limits, with the pause, where it does.
+    pub(super) fn evidence(&self) -> Option<Self> {
+        self.pause.evidence().map(|_| self.alone())
+    }
+
+    /// The pause alone, without what is reported after it.
+    pub(super) fn alone(&self) -> Self {
+        Self { ends: self.ends.clone(), pause: self.pause.clone(), followers: Vec::new() }
     }
 
     pub(super) const fn cause(&self) -> Cause {

@@ -48,7 +48,7 @@ impl Desk {
         let (whom, ticket) = (self.whom.clone(), Some(self.tickets));
         let pause = pause.map(|pause| (whom.clone(), pause));
         let report = report.map(|report| (Log::new("calls", [Limit::per_second(9).window_term()]), report));
-        self.handle(Event::Said(Said { whom, ticket, pause, report }));
+        self.handle(Event::Said(Box::new(Said { whom, ticket, pause, report })));
         self.tickets
     }
 
@@ -152,7 +152,7 @@ fn a_pause_is_sent_again_until_the_store_knows_or_it_is_over() {
             desk.answer(Err(StoreError::late()));
             assert_eq!(desk.outcomes.get(&1), Some(&false), "who waits for it learns that it is not known");
             desk.now = match desk.turn() {
-                Next::Wait(at) => at,
+                Next::Wait(at) | Next::Gather(at) => at,
                 Next::Idle => break,
                 Next::Send(message) => panic!("{message:?}"),
             };
@@ -263,8 +263,8 @@ fn after_any_events_everybody_is_told_once_and_the_store_knows_the_longest_pause
                 let Some(Message { body, .. }) = under_way.take() else {
                     match desk.turn() {
                         Next::Send(message) => under_way = Some(message),
-                        Next::Wait(at) if ends => desk.now = at,
-                        Next::Wait(_) | Next::Idle => break,
+                        Next::Wait(at) | Next::Gather(at) if ends => desk.now = at,
+                        Next::Wait(_) | Next::Gather(_) | Next::Idle => break,
                     }
                     continue;
                 };

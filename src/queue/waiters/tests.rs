@@ -13,7 +13,7 @@ fn waiter(ticket: u64, cost: u32) -> Waiter {
 fn slot(epoch: Instant, ms: u64, cost: u32) -> Slot {
     let start = epoch + Duration::from_millis(ms);
     let stamp = Stamp::from_micros(i64::try_from(ms).unwrap());
-    Slot { stamp, start, costs: [cost].into(), excess: Duration::ZERO, sender: 0 }
+    Slot { stamp, start, costs: [cost].into(), excess: Duration::ZERO, sender: 0, looks: false }
 }
 
 fn stamps(slots: &[Slot]) -> Vec<i64> {

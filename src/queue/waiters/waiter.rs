@@ -23,6 +23,8 @@ pub(crate) struct Slot {
     pub(crate) excess: Duration,
     /// The name that it was booked under.
     pub(crate) sender: u64,
+    /// It is for the one call that looks whether a pause still holds.
+    pub(crate) looks: bool,
 }
 
 /// By when a caller wants its slot.

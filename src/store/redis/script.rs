@@ -57,14 +57,17 @@ macro_rules! script {
 }
 
 script!(book: "head", "first_look", "state", "log", "shares", "book");
-script!(pause: "head", "state", "pause");
+script!(pause: "head", "state", "log", "rate", "pause");
+script!(release: "head", "state", "release");
+script!(slow_down: "head", "state", "slow_down");
+script!(look: "head", "state", "look");
 script!(report: "head", "state", "log", "report");
 script!(usage: "head", "state", "log", "usage");
 script!(inspect: "inspect");
 
 /// All scripts, to be loaded on every new connection.
-pub(super) fn all() -> [&'static Script; 5] {
-    [book(), pause(), report(), usage(), inspect()]
+pub(super) fn all() -> [&'static Script; 8] {
+    [book(), pause(), release(), slow_down(), look(), report(), usage(), inspect()]
 }
 
 #[cfg(test)]
@@ -84,9 +87,13 @@ mod tests {
             include_str!("../../../lua/head.lua"),
             include_str!("../../../lua/inspect.lua"),
             include_str!("../../../lua/log.lua"),
+            include_str!("../../../lua/look.lua"),
             include_str!("../../../lua/pause.lua"),
+            include_str!("../../../lua/rate.lua"),
+            include_str!("../../../lua/release.lua"),
             include_str!("../../../lua/report.lua"),
             include_str!("../../../lua/shares.lua"),
+            include_str!("../../../lua/slow_down.lua"),
             include_str!("../../../lua/state.lua"),
             include_str!("../../../lua/usage.lua"),
         ] {

@@ -32,6 +32,9 @@ impl<'a> Wire<'a> {
         match &message.body {
             Body::Ask(ask) => integers.ask(ask),
             Body::Pause { pause, .. } => integers.pause(pause),
+            Body::Release { served, .. } => _ = integers.stamp(*served),
+            Body::SlowDown { factor, lasting, .. } => _ = integers.push(*factor).push(micros(*lasting)),
+            Body::Look { since, .. } => _ = integers.push(since.as_micros()),
             Body::Report { report, .. } => integers.report(report),
             Body::Usage(logs) => integers.usage(logs),
         }
@@ -53,6 +56,9 @@ pub(super) fn script(message: &Message) -> &'static Script {
     match message.body {
         Body::Ask(_) => script::book(),
         Body::Pause { .. } => script::pause(),
+        Body::Release { .. } => script::release(),
+        Body::SlowDown { .. } => script::slow_down(),
+        Body::Look { .. } => script::look(),
         Body::Report { .. } => script::report(),
         Body::Usage(_) => script::usage(),
     }
@@ -77,33 +83,50 @@ impl Keys {
             Body::Ask(ask) => &*ask.logs,
             Body::Usage(logs) => logs,
             Body::Report { log, .. } => std::slice::from_ref(log),
-            Body::Pause { scope, .. } => {
-                cmd.arg(2 + usize::from(scope.is_some()));
-                self.replay_and_state(cmd, message);
-                if scope.is_some() {
-                    self.state(cmd, *scope);
+            Body::Pause { scope, pause } => {
+                let log = pause.evidence().map(|evidence| &evidence.log);
+                cmd.arg(2 + usize::from(scope.is_some()) + usize::from(log.is_some()));
+                self.replay_and_states(cmd, message, scope.as_slice());
+                if let Some(log) = log {
+                    self.log(cmd, *scope, log);
                 }
                 return;
+            }
+            Body::Release { scope, .. } | Body::SlowDown { scope, .. } => {
+                cmd.arg(2 + usize::from(scope.is_some()));
+                return self.replay_and_states(cmd, message, scope.as_slice());
+            }
+            Body::Look { scopes, .. } => {
+                cmd.arg(2 + scopes.len());
+                return self.replay_and_states(cmd, message, scopes);
             }
         };
         let scopes = || Log::scopes(logs).flatten();
         cmd.arg(2 + scopes().count() + logs.len());
-        self.replay_and_state(cmd, message);
+        self.replay_and_states(cmd, message, &[]);
         for scope in scopes() {
             self.state(cmd, Some(scope));
         }
         for log in logs {
-            self.scope(log.scope);
-            let _ = write!(self.key, ":log:{}", log.unit);
-            cmd.arg(&self.key);
+            self.log(cmd, log.scope, log);
         }
     }
 
-    fn replay_and_state(&mut self, cmd: &mut Cmd, message: &Message) {
+    /// The sender's last message, the state of the whole upstream, and those of some scopes.
+    fn replay_and_states(&mut self, cmd: &mut Cmd, message: &Message, scopes: &[ScopeId]) {
         self.key.truncate(self.stem);
         let _ = write!(self.key, ":replay:{:x}:{}", message.id.sender, message.id.stream);
         cmd.arg(&self.key);
         self.state(cmd, None);
+        for &scope in scopes {
+            self.state(cmd, Some(scope));
+        }
+    }
+
+    fn log(&mut self, cmd: &mut Cmd, scope: Option<ScopeId>, log: &Log) {
+        self.scope(scope);
+        let _ = write!(self.key, ":log:{}", log.unit);
+        cmd.arg(&self.key);
     }
 
     fn state(&mut self, cmd: &mut Cmd, scope: Option<ScopeId>) {
@@ -186,6 +209,14 @@ impl Integers {
 
     fn pause(&mut self, pause: &Pause) {
         self.push(micros(pause.recovery)).push(code(pause.cause)).push(micros(pause.memory)).stamp(pause.started);
+        self.push(micros(pause.told)).push(pause.status);
+        let evidence = pause.evidence();
+        self.push(evidence.map_or(0, |of| of.calls)).push(evidence.map_or(0, |of| of.units));
+        let windows = evidence.map_or(&[][..], |of| &of.windows);
+        self.push(windows.len() as u64);
+        for (term, window) in windows {
+            self.push(term.quota).push(term.span).push(micros(*window));
+        }
         for &wait in &pause.waits {
             self.push(micros(wait));
         }

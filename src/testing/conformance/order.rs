@@ -8,7 +8,7 @@ use fastrand::Rng;
 use super::Subject;
 use super::desk::{Desk, EPOCH, Told, at, granted, log};
 use super::law::Law;
-use crate::ledger::{Answer, Log, Run, Stamp, Term, Verdict};
+use crate::ledger::{Answer, Log, Run, Stamp, Term};
 use crate::store::clock::ManualClock;
 
 const CASES: u64 = 200;
@@ -92,7 +92,7 @@ async fn starts_never_go_back(law: Law, subject: &dyn Subject, seed: u64) {
         desk.horizon = Duration::from_micros(rng.u64(0..900_000));
         let ask = desk.ask(rng.u64(1..4), runs);
         let told = desk.send(&ask).await;
-        for answer in told.answers.iter().filter(|answer| answer.verdict == Verdict::Granted) {
+        for answer in told.answers.iter().filter(|answer| answer.verdict.is_granted()) {
             for &index in &chosen {
                 let what = format!("{answer:?} comes after {:?} in log {index}, seed {seed}", newest[index]);
                 law.holds(answer.start >= newest[index], &what);
@@ -142,7 +142,7 @@ fn verdicts(batch: &Told) -> Verdicts {
 }
 
 fn start_of(answer: &Answer) -> Option<Stamp> {
-    (answer.verdict == Verdict::Granted).then_some(answer.start)
+    (answer.verdict.is_granted()).then_some(answer.start)
 }
 
 async fn one_by_one(desk: &mut Desk<'_>, callers: Vec<Run>) -> Verdicts {

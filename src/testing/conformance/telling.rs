@@ -97,6 +97,7 @@ fn timeless(reply: Reply) -> Reply {
     match reply {
         Reply::Grant(grant) => Reply::Grant(Grant { now: Stamp::NEVER, paused: None, ..grant }),
         Reply::Paused(paused) => Reply::Paused(Paused { now: Stamp::NEVER, ..paused }),
+        Reply::Done(_) => Reply::Done(Stamp::NEVER),
         other => other,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ledger::{Answer, Body, Grant, Message, Paused, Reply, Stamp};
+use crate::ledger::{Answer, Body, Grant, Looked, Message, Paused, Reply, Stamp};
 
 /// An answer to a message, in one form: every answer is told, equal neighbours together, nobody waits until before `now`, nothing
 /// is said of how long nobody waits, and every stamp is so much after `epoch`.
@@ -25,6 +25,12 @@ pub fn plain(message: &Message, reply: Reply, epoch: Stamp) -> Reply {
             })
         }
         Reply::Paused(paused) => Reply::Paused(Paused { now: since(paused.now), until: since(paused.until), ..paused }),
+        Reply::Done(now) => Reply::Done(since(now)),
+        Reply::Looked(looked) => Reply::Looked(Looked {
+            now: since(looked.now),
+            paused: looked.paused.iter().map(|paused| paused.map(|(until, cause)| (since(until), cause))).collect(),
+            ..looked
+        }),
         other => other,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use super::Heard;
-use crate::ledger::{Ask, Grant, Log, LogUsage, Message, Reply, Slots, Stamp, Verdict};
+use crate::ledger::{Ask, Grant, Log, LogUsage, Message, Reply, Slots, Stamp};
 use crate::testing::oracle::worst_window_of_units;
 
 /// A law that a store has broken, and how.
@@ -183,6 +183,6 @@ impl Record {
 fn slots(ask: &Ask, grant: &Grant) -> Vec<Slots> {
     let charges = ask.runs.iter().flat_map(|run| vec![&run.charges; run.callers as usize]);
     let answers = grant.answers(ask.callers()).flat_map(|answer| vec![answer; answer.callers as usize]);
-    let granted = charges.zip(answers).filter(|(_, answer)| answer.verdict == Verdict::Granted);
+    let granted = charges.zip(answers).filter(|(_, answer)| answer.verdict.is_granted());
     granted.map(|(charges, answer)| Slots::new(1, answer.start, Arc::clone(charges))).collect()
 }

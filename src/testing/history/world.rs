@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::ledger::{Body, Cause, Log, Pause, QuotaReport, Report, Run, ScopeId, Stamp, Term};
+use crate::ledger::{Body, Cause, Evidence, Log, Pause, QuotaReport, Report, Run, ScopeId, Stamp, Term};
 
 /// What logs count.
 const UNITS: [&str; 3] = ["calls", "points", "tokens"];
@@ -75,7 +75,35 @@ impl World {
         pause.memory = Duration::from_micros(rng.u64(0..1_000_000));
         pause.cause = [Cause::Refusal, Cause::Spend, Cause::Ban][rng.usize(0..3)];
         pause.started = started(rng, now);
-        Body::Pause { scope: self.scope(rng), pause }
+        pause.status = [0, 429, 430][rng.usize(0..3)];
+        if rng.u8(0..3) == 0 {
+            pause.told = Duration::from_micros(rng.u64(0..3_000_000));
+        }
+        let scope = self.scope(rng);
+        pause.evidence = self.logs.iter().find(|log| self.widens && log.scope == scope).map(|log| {
+            let window = |term: &Term| (*term, Duration::from_micros(term.span.unsigned_abs() * 9 / 10));
+            let windows = log.terms.iter().map(window).take(rng.usize(0..3)).collect();
+            Box::new(Evidence { calls: rng.u32(0..3), ..Evidence::new(log.clone(), rng.u32(1..6), windows) })
+        });
+        Body::Pause { scope, pause }
+    }
+
+    /// Pauses end: by hand, or because a call was served that looked.
+    pub(super) fn release(&self, rng: &mut Rng, now: Stamp) -> Body {
+        let served = (rng.u8(0..3) > 0).then(|| now.plus(rng.i64(-200_000..400_000)));
+        Body::Release { scope: self.scope(rng), served }
+    }
+
+    /// Somebody slows calls down by hand; where spans must not be widened, by nothing.
+    pub(super) fn slow_down(&self, rng: &mut Rng, _: Stamp) -> Body {
+        let factor = if self.widens { rng.u32(1..1_100_000) } else { 1_000_000 };
+        Body::SlowDown { scope: self.scope(rng), factor, lasting: Duration::from_micros(rng.u64(0..2_000_000)) }
+    }
+
+    /// Somebody looks whether pauses still hold.
+    pub(super) fn look(&self, rng: &mut Rng, now: Stamp) -> Body {
+        let since = now.plus(-rng.i64(0..8_000_000));
+        Body::Look { scopes: self.scopes.iter().flatten().copied().take(rng.usize(0..4)).collect(), since }
     }
 
     /// An upstream reports how much is left: true or not.

@@ -6,8 +6,8 @@ use redis::Value;
 
 use crate::error::StoreError;
 use crate::ledger::{
-    Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, MAX_MEMORY, Message, NOBODY, Paused, Reply, Stamp,
-    TermUsage, Verdict,
+    Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, Looked, MAX_MEMORY, Message, NOBODY, Paused, Reply,
+    ScopeId, Stamp, TermUsage, Verdict,
 };
 
 /// Of a short reply, so many bits are the message's number.
@@ -32,6 +32,8 @@ pub(crate) fn reply(message: &Message, value: &Value) -> Result<Reply, StoreErro
     let read = match &message.body {
         Body::Ask(ask) => grant(ask, now, rest).map(Reply::Grant),
         Body::Pause { .. } => paused(now, rest).map(Reply::Paused),
+        Body::Release { .. } | Body::SlowDown { .. } => rest.is_empty().then_some(Reply::Done(now)),
+        Body::Look { scopes, .. } => looked(now, 1 + scopes.len(), rest).map(Reply::Looked),
         Body::Report { .. } => learned(rest).map(Reply::Learned),
         Body::Usage(logs) => usage(logs, rest).map(Reply::Usage),
     };
@@ -64,6 +66,7 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
                 0 => Verdict::Refused,
                 1 if !is_far(start) => Verdict::Granted,
                 2 => Verdict::Waits,
+                3 if !is_far(start) => Verdict::Looks,
                 _ => return None,
             };
             Some(Answer::new(callers, start, verdict))
@@ -100,6 +103,24 @@ fn paused(now: Stamp, rest: &[i64]) -> Option<Paused> {
     }
 }
 
+fn looked(now: Stamp, count: usize, rest: &[i64]) -> Option<Looked> {
+    let (paused, released) = rest.split_at_checked(2 * count)?;
+    let paused = paused.chunks_exact(2).map(|part| {
+        let (stop, cause) = (Stamp::from_micros(part[0]), cause_of(part[1])?);
+        Some((stop > now).then_some((stop, cause)))
+    });
+    let (released, rest) = released.as_chunks::<4>();
+    let scope = |parts: &[i64; 4]| {
+        if parts == &[-1; 4] {
+            return Some(None);
+        }
+        let bits = parts.iter().try_fold(0, |bits, &part| Some(bits << 32 | u128::from(u32::try_from(part).ok()?)))?;
+        Some(Some(ScopeId::from_bits(bits)))
+    };
+    let released = released.iter().map(scope).collect::<Option<_>>()?;
+    rest.is_empty().then_some(Looked::new(now, released, paused.collect::<Option<_>>()?))
+}
+
 fn learned(rest: &[i64]) -> Option<Learned> {
     match *rest {
         [outside, widened] => Some(Learned::new(u32::try_from(outside).ok()?, u32::try_from(widened).ok()?)),
@@ -128,7 +149,7 @@ fn integers(value: &Value) -> Option<Vec<i64>> {
 mod tests {
     use super::*;
     use crate::error::StoreErrorKind;
-    use crate::ledger::{MessageId, Pause, Report, Run, ScopeId, Term};
+    use crate::ledger::{MessageId, Pause, Report, Run, Term};
 
     const fn at(micros: i64) -> Stamp {
         Stamp::from_micros(micros)
@@ -187,7 +208,7 @@ mod tests {
             ints(&[5_000, 1, 3, 0, 7]),
             ints(&[5_000, 1, 3, 60_250_002]),
             answered(&[1]),
-            answered(&[3, 0, 1]),
+            answered(&[4, 0, 1]),
             answered(&[1, 0, -1]),
             answered(&[1, 0, 4]),
             answered(&[1, 60_250_002, 1]),

@@ -1,0 +1,44 @@
+-- What refusals say that an upstream allows: as many as it served in the window before them. Joined behind log.lua.
+--
+-- A rate: factor in millionths, all of them where the refusals are not believed yet; longest span of the terms that it is for; end of the
+-- pause, from then on it stays for so many µs; factor before the incident; its refused calls; their units; start of the last; what was
+-- served, in millionths, before refusals that were not believed; and before this incident; when that was told first.
+
+-- A lowered rate stays for so many windows; where they are long, for ten minutes or for one window. A refusal that brings no other news
+-- lowers it by a part of it. After several refusals at once calls come slower for so many windows.
+local WINDOWS, LONG, PART, SLOW_WINDOWS = 20, 600000000, 16, 3
+
+-- The rate after a refusal of so many calls and units, and for how long calls come slower after the pause; nil where it says nothing.
+-- From `at` on stand count of the windows, and for each quota, span and how long the upstream counts. One call alone that was refused is
+-- not believed, unless it happens again while the rate would last.
+local function rate_after(before, started, is_same, calls, units, log_key, at)
+  local active = before and lapse_of_rate(before) > now and before or nil
+  local incident = is_same and active or nil
+  local latest = incident and max(incident[8], started) or started
+  if incident then calls, units = incident[6] + calls, incident[7] + units end
+
+  -- The window that is the fullest is probably the one that is meant.
+  local most, served, span, window = -1, nil, nil, nil
+  for i = at + 1, at + 3 * a[at], 3 do
+    local quota, length = max(a[i], 1), a[i + 2]
+    local sent = max(newer_than(log_key, latest - length) - newer_than(log_key, latest), 0)
+    local full = floor(sent * FULL / quota)
+    if full > most then most, served, span, window = full, floor(max(sent - units, 0) * FULL / quota), a[i + 1], length end
+  end
+  if not served then return nil, 0 end
+
+  local before_it, doubted = FULL, 0
+  if incident then
+    before_it, doubted = incident[5], incident[9]
+  elseif active then
+    before_it = factor_of(active)
+    if active[1] == FULL then doubted = max(active[9], active[10]) end
+  end
+  local is_believed = calls > 1 or before_it < FULL or doubted > 0 or (incident and incident[1] < FULL)
+  local told = max(served, doubted)
+  if told >= before_it then told = before_it - floor(before_it / PART) end
+  local factor = is_believed and max(told, floor(before_it / 2), 1) or FULL
+  local hold = min(window * WINDOWS, max(LONG, window))
+  local rate = { factor, span, now, hold, before_it, calls, units, latest, doubted, max(served, 1), incident and incident[11] or now }
+  return rate, is_believed and calls > 1 and window * SLOW_WINDOWS or 0
+end

@@ -1,0 +1,127 @@
+//! What people decide about an upstream: that a pause is over, or that calls come slower for a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::client::permit::Permit;
+use crate::client::throttle::Throttle;
+use crate::config::plan::Registered;
+use crate::error::{Error, StoreError};
+use crate::ledger::{Body, Message, ScopeId, Stamp};
+
+/// Millionths of a quota.
+const FULL: f64 = 1_000_000.0;
+/// Nobody slows down for longer.
+const LONGEST: Duration = Duration::from_secs(31 * 86_400);
+
+impl Throttle {
+    /// Ends every pause of an upstream and of its scopes, and the rates that [refusals](crate::Upstream::recovery) or
+    /// [`slow_down`](Self::slow_down) lowered, in every process that shares the store.
+    ///
+    /// Returns when the store knows. Who waits in another process goes on within two seconds. What refused a call that started
+    /// before the release says nothing any more, even where a process tells it later.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownUpstream`]; [`Error::StoreUnavailable`], after which it may or may not have happened: say it again.
+    pub async fn release(&self, upstream: &str) -> Result<(), Error> {
+        self.release_of(self.registered(upstream)?, None, None).await
+    }
+
+    /// The same for one scope value alone: a token, a merchant. A pause of the whole upstream stays.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Throttle::release`].
+    pub async fn release_in(&self, upstream: &str, scope: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.release_of(self.registered(upstream)?, Some(ScopeId::of(scope.as_ref())), None).await
+    }
+
+    /// Lowers every quota of an upstream by a factor for a while, in every process that shares the store: of 100 calls a
+    /// second, `slow_down("up", 0.5, …)` leaves 50. Said again, the later replaces the earlier; [`release`](Self::release)
+    /// ends it.
+    ///
+    /// Returns when the store knows; slots that are booked already, up to a horizon ahead, stay.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Factor`] where `factor` is not above 0 and at most 1; else as for [`Throttle::release`].
+    pub async fn slow_down(&self, upstream: &str, factor: f64, lasting: Duration) -> Result<(), Error> {
+        self.slow_down_of(self.registered(upstream)?, None, factor, lasting).await
+    }
+
+    /// The same for one scope value alone.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Throttle::slow_down`].
+    pub async fn slow_down_in(
+        &self,
+        upstream: &str,
+        scope: impl AsRef<[u8]>,
+        factor: f64,
+        lasting: Duration,
+    ) -> Result<(), Error> {
+        self.slow_down_of(self.registered(upstream)?, Some(ScopeId::of(scope.as_ref())), factor, lasting).await
+    }
+
+    async fn slow_down_of(
+        &self,
+        registered: &Registered,
+        scope: Option<ScopeId>,
+        factor: f64,
+        lasting: Duration,
+    ) -> Result<(), Error> {
+        let upstream = &registered.upstream.name;
+        if !(factor > 0.0 && factor <= 1.0) {
+            return Err(Error::Factor { upstream: Arc::clone(upstream), factor });
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and a million")]
+        let factor = (factor * FULL).ceil() as u32;
+        let lasting = lasting.min(LONGEST);
+        tracing::warn!(upstream = &**upstream, factor, ?lasting, "slowed down by hand, in millionths of the quotas");
+        self.tell_store(registered, Body::SlowDown { scope, factor, lasting }).await
+    }
+
+    async fn release_of(
+        &self,
+        registered: &Registered,
+        scope: Option<ScopeId>,
+        served: Option<Stamp>,
+    ) -> Result<(), Error> {
+        self.tell_store(registered, Body::Release { scope, served }).await?;
+        tracing::info!(upstream = &*registered.upstream.name, by_hand = served.is_none(), "pauses are over");
+        self.queues().release(registered.key(scope));
+        Ok(())
+    }
+
+    /// Tells the store something that acts once; each message has a stream of its own.
+    async fn tell_store(&self, registered: &Registered, body: Body) -> Result<(), Error> {
+        let upstream = &registered.upstream.name;
+        let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };
+        let mut id = self.process().next_message("".into());
+        id.stream = format!("{}!", id.number).into();
+        let message = Message::new(Arc::clone(upstream), id, body);
+        let message = Message { known: registered.time.known(), ..message };
+        let reply = self.store().apply(&message).await.map_err(unavailable)?;
+        reply.done().ok_or_else(StoreError::senseless).map_err(unavailable)?;
+        Ok(())
+    }
+
+    /// The call that looked whether a pause still held was served: the pause is over for everybody.
+    pub(crate) fn end_pause_in_background(&self, permit: &Permit) {
+        let (Ok(runtime), Ok(registered)) = (Handle::try_current(), self.registered(permit.upstream())) else { return };
+        let (throttle, registered) = (self.clone(), Arc::clone(registered));
+        let (scope, served) = (permit.scope(), Some(permit.stamp()));
+        runtime.spawn(async move {
+            // It may have been the scope's, or the whole upstream's.
+            for scope in [None].into_iter().chain(scope.map(Some)) {
+                if let Err(error) = throttle.release_of(&registered, scope, served).await {
+                    tracing::warn!(upstream = &*registered.upstream.name, %error, "the others do not know that a pause is over");
+                }
+            }
+        });
+    }
+}

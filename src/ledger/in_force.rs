@@ -1,0 +1,157 @@
+//! What is in force for the logs of a scope: what was imposed on it, and on the whole upstream.
+
+use std::cell::Cell;
+
+use super::constraints::Constraints;
+use super::outside_use::OutsideUse;
+use super::pause::Pausing;
+use super::rate::{FULL, Rate, lowered};
+use super::{Cause, Log, ScopeId, Stamp, Term, earliest};
+
+/// What is in force for the logs of a scope.
+#[derive(Debug)]
+pub(super) struct InForce<'a> {
+    now: Stamp,
+    /// A call that looks whether a pause still holds lengthens it for all others.
+    own: Cell<Option<Pausing>>,
+    upstreams: Cell<Option<Pausing>>,
+    /// Whose scope, where it is not the whole upstream.
+    scope: Option<ScopeId>,
+    rates: [Option<Rate>; 2],
+    /// Millionths of the quotas that are left by hand.
+    by_hand: i64,
+    widened: u32,
+    outside: &'a OutsideUse,
+}
+
+impl<'a> InForce<'a> {
+    /// What is in force at `now` for a scope that `own` was imposed on, and `all` on its upstream.
+    pub(super) fn new(
+        now: Stamp,
+        own: &Constraints,
+        all: &Constraints,
+        scope: Option<ScopeId>,
+        outside: &'a OutsideUse,
+    ) -> Self {
+        // What is void since the whole upstream was released.
+        let released = scope.map_or(Stamp::NEVER, |_| all.releases.by_hand());
+        let slow_of = |of: &Constraints, since: Stamp| of.slow.filter(|slow| slow.until > now && slow.began >= since);
+        let rate_of = |of: &Constraints, since| of.rate.filter(|rate| rate.lapse() > now && rate.began() >= since);
+        let others = scope.map(|_| all);
+        let slow = [slow_of(own, released), others.and_then(|all| slow_of(all, Stamp::NEVER))];
+        Self {
+            now,
+            own: Cell::new(own.pausing(now).filter(|pause| pause.began >= released)),
+            upstreams: Cell::new(others.and_then(|all| all.pausing(now))),
+            scope,
+            rates: [rate_of(own, released), others.and_then(|all| rate_of(all, Stamp::NEVER))],
+            by_hand: slow.iter().flatten().map(|slow| slow.factor).min().unwrap_or(FULL),
+            widened: all.widened(now),
+            outside,
+        }
+    }
+
+    /// A term, its quota lowered and its span widened.
+    pub(super) fn term(&self, term: Term) -> Term {
+        let rates = self.rates.iter().flatten().map(|rate| rate.factor_of(term, self.now));
+        let factor = rates.min().unwrap_or(FULL).min(self.by_hand);
+        lowered(Term { span: wider(term.span, self.widened), ..term }, factor)
+    }
+
+    /// The pauses that may delay a start.
+    fn pauses(&self) -> impl Iterator<Item = Pausing> {
+        let upstreams = self.upstreams.get().zip(self.scope).map(|(pause, scope)| staggered(pause, scope));
+        self.own.get().into_iter().chain(upstreams)
+    }
+
+    /// Whether a call that starts then is to look whether a pause still holds.
+    pub(super) fn is_looked_at(&self, start: Stamp) -> bool {
+        self.pauses().any(|pause| pause.is_looked_at(start))
+    }
+
+    /// A call that starts then looks whether the pauses still hold, that of this scope only where the call is charged here:
+    /// nobody else does so for a while.
+    pub(super) fn look(&self, start: Stamp, is_charged: bool) {
+        let looked = |pause: Pausing| if pause.is_looked_at(start) { pause.looked(start) } else { pause };
+        if is_charged || self.scope.is_none() {
+            self.own.set(self.own.get().map(looked));
+        }
+        self.upstreams.set(self.upstreams.get().map(looked));
+    }
+
+    /// The pause of the scope itself, and that of its upstream, as they are now.
+    pub(super) const fn pausing(&self) -> [Option<Pausing>; 2] {
+        [self.own.get(), self.upstreams.get()]
+    }
+
+    /// Whether others use a part of a log's quota at `start`.
+    pub(super) fn is_shared(&self, log: &Log, start: Stamp) -> bool {
+        self.outside.concerns(&log.unit, start)
+    }
+
+    /// Whether a pause still lets calls come slower then.
+    pub(super) fn is_recovering(&self, start: Stamp) -> bool {
+        self.pauses().any(|pause| start < pause.over())
+    }
+
+    /// Whether a pause is over, and calls come slower now.
+    pub(super) fn is_after_pause(&self) -> bool {
+        self.pauses().any(|pause| pause.until <= self.now && self.now < pause.over())
+    }
+
+    /// The end of the longest pause, and the gravest cause.
+    pub(super) fn paused(&self) -> Option<(Stamp, Cause)> {
+        let lasting = self.pauses().filter(|pause| pause.until > self.now).map(|pause| (pause.until, pause.cause));
+        lasting.reduce(longer)
+    }
+
+    /// For how long an entry of a log counts, in microseconds.
+    pub(super) fn retention(&self, log: &Log) -> i64 {
+        log.terms.iter().map(|term| self.term(*term).span).max().unwrap_or(0)
+    }
+
+    /// Units missing from a term's quota now.
+    pub(super) fn outside(&self, log: &Log, term: Term) -> u32 {
+        self.outside.units(&log.unit, term, self.now)
+    }
+
+    /// The rule, for `units` of a log: the earliest start, not before `floor`.
+    pub(super) fn earliest(
+        &self,
+        floor: Stamp,
+        log: &Log,
+        units: u64,
+        nth_newest: impl Fn(usize) -> Option<Stamp>,
+    ) -> Stamp {
+        let count = usize::try_from(units).unwrap_or(usize::MAX);
+        let mut start = earliest(floor, log.terms.iter().map(|term| self.term(*term)), count, &nth_newest);
+        if self.own.get().is_some() || self.upstreams.get().is_some() {
+            let interval = log.terms.iter().map(|term| self.term(*term).interval()).max().unwrap_or(0);
+            let newest = nth_newest(1);
+            start = self.pauses().fold(start, |start, pause| start.max(pause.earliest(newest, interval, units)));
+        }
+        if !self.outside.is_empty() {
+            for term in log.terms.iter() {
+                start = self.outside.beside(&log.unit, *term, self.term(*term), start, units, &nth_newest);
+            }
+        }
+        start
+    }
+}
+
+/// Of two pauses the longer, for the graver cause.
+pub(super) fn longer(one: (Stamp, Cause), other: (Stamp, Cause)) -> (Stamp, Cause) {
+    (one.0.max(other.0), one.1.max(other.1))
+}
+
+/// A span wider by so many thousandths.
+fn wider(span: i64, widened: u32) -> i64 {
+    span.saturating_add((span / 1_000).saturating_mul(widened.into()))
+}
+
+/// The pause of a whole upstream, as a scope sees it: somewhat later, each by its hash, so that not all come back in one
+/// moment. All are at full rate at the same time.
+fn staggered(pause: Pausing, scope: ScopeId) -> Pausing {
+    let later = pause.recovery.saturating_mul(scope.first_bits().into()) / 131_072;
+    Pausing { until: pause.until.plus(later), recovery: pause.recovery - later, ..pause }
+}

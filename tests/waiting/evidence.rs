@@ -1,0 +1,166 @@
+//! An upstream that allows less than it is told to, and says so by refusals alone: the rate follows the evidence.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::Extensions;
+use outgate::testing::{Judge, Shape};
+use outgate::{Limit, Throttle, Upstream};
+use reqwest::{Request, Response};
+use reqwest_middleware::{ClientBuilder, Middleware, Next};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use crate::support::{Counting, micros_since};
+
+const PROCESSES: usize = 4;
+const TASKS: usize = 16;
+
+/// An upstream on tokio's clock with a delay before it, that refuses with a `Retry-After` and says nothing else.
+#[derive(Clone)]
+struct Strict {
+    judge: Arc<Mutex<Judge>>,
+    begin: Instant,
+    retry_after: Option<u64>,
+    /// Refuses the next call whatever it has served.
+    stray: Arc<Mutex<bool>>,
+    arrivals: Arc<Mutex<Vec<(i64, bool)>>>,
+}
+
+impl Strict {
+    fn new(quota: u64, window: Duration, shape: Shape, retry_after: Option<u64>) -> Self {
+        let micros = i64::try_from(window.as_micros()).unwrap();
+        let judge = Arc::new(Mutex::new(Judge::new().limit(quota, micros, shape)));
+        Self { judge, begin: Instant::now(), retry_after, stray: Arc::default(), arrivals: Arc::default() }
+    }
+
+    /// From now on it allows so many.
+    fn allow(&self, quota: u64, window: Duration, shape: Shape) {
+        let micros = i64::try_from(window.as_micros()).unwrap();
+        *self.judge.lock().unwrap() = Judge::new().limit(quota, micros, shape);
+    }
+
+    /// Calls served and refused in a part of the run.
+    fn between(&self, from: Duration, to: Duration) -> (usize, usize) {
+        let [from, to] = [from, to].map(|at| i64::try_from(at.as_micros()).unwrap());
+        let arrivals = self.arrivals.lock().unwrap();
+        let within: Vec<_> = arrivals.iter().filter(|(at, _)| (from..to).contains(at)).collect();
+        let served = within.iter().filter(|(_, served)| *served).count();
+        (served, within.len() - served)
+    }
+}
+
+#[async_trait]
+impl Middleware for Strict {
+    async fn handle(&self, _: Request, _: &mut Extensions, _: Next<'_>) -> reqwest_middleware::Result<Response> {
+        sleep(Duration::from_millis(fastrand::u64(1..10))).await;
+        let response = {
+            let now = micros_since(self.begin);
+            let stray = std::mem::take(&mut *self.stray.lock().unwrap());
+            let admitted = !stray && self.judge.lock().unwrap().admit(now, 1).admitted;
+            self.arrivals.lock().unwrap().push((now, admitted));
+            let mut response = http::Response::builder().status(if admitted { 200 } else { 429 });
+            if let Some(wait) = self.retry_after.filter(|_| !admitted) {
+                response = response.header("retry-after", wait);
+            }
+            response.body("").unwrap()
+        };
+        sleep(Duration::from_millis(fastrand::u64(1..10))).await;
+        Ok(response.into())
+    }
+}
+
+/// Four processes of sixteen tasks call as soon as they may, for so long.
+fn saturate(server: &Strict, limit: Limit, until: Duration) -> (JoinSet<()>, Vec<Throttle>) {
+    let store = Counting::default();
+    let up = |up: Upstream| up.matching(|_| true).limit(limit);
+    let throttles: Vec<Throttle> = (0..PROCESSES).map(|_| store.process(up)).collect();
+    let (end, mut tasks) = (server.begin + until, JoinSet::new());
+    for throttle in &throttles {
+        let client =
+            ClientBuilder::new(reqwest::Client::new()).with(throttle.middleware()).with(server.clone()).build();
+        for _ in 0..TASKS {
+            let client = client.clone();
+            tasks.spawn(async move { while timeout_at(end, client.get("http://up/").send()).await.is_ok() {} });
+        }
+    }
+    (tasks, throttles)
+}
+
+fn secs(secs: f64) -> Duration {
+    Duration::from_secs_f64(secs)
+}
+
+/// Seeds that a test tries: more by `OUTGATE_SEEDS`.
+fn seeds() -> u64 {
+    std::env::var("OUTGATE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(3)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lower_limit_is_learned_from_refusals_alone() {
+    let second = secs(1.0);
+    for (told, allowed, least) in [(40, 25, 0.80), (100, 90, 0.85)] {
+        for seed in 0..seeds() {
+            fastrand::seed(seed);
+            let server = Strict::new(allowed, second, Shape::SlidingLog, Some(2));
+            let (tasks, _) = saturate(&server, Limit::per_second(told), secs(52.0));
+            tasks.join_all().await;
+            let (first, later) = (server.between(secs(0.0), secs(1.0)), server.between(secs(1.0), secs(52.0)));
+            let admitted = u32::try_from(first.0 + later.0).unwrap();
+            let share = f64::from(admitted) / (52.0 * f64::from(u32::try_from(allowed).unwrap()));
+            println!("{told}/s, allowed {allowed}, seed {seed}: {share:.3}, refused {} and then {}", first.1, later.1);
+            assert!(later.1 <= 4, "refused {} after the first wave", later.1);
+            assert!(share >= least, "{share}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_lowered_for_a_while_is_followed_down_and_up() {
+    let second = secs(1.0);
+    for seed in 0..seeds() {
+        fastrand::seed(seed);
+        let server = Strict::new(40, second, Shape::SlidingLog, Some(2));
+        let (tasks, _) = saturate(&server, Limit::per_second(40), secs(110.0));
+        sleep_until(server.begin + secs(10.5)).await;
+        server.allow(25, second, Shape::SlidingLog);
+        sleep_until(server.begin + secs(60.0)).await;
+        server.allow(40, second, Shape::SlidingLog);
+        tasks.join_all().await;
+        let parts = [(0.0, 10.5), (10.5, 12.5), (12.5, 60.0), (99.0, 109.5)]
+            .map(|(from, to)| server.between(secs(from), secs(to)));
+        let arrivals = server.arrivals.lock().unwrap();
+        let refused: Vec<_> = arrivals.iter().filter(|(_, served)| !served).map(|(at, _)| at / 1_000).collect();
+        drop(arrivals);
+        println!("seed {seed}: {parts:?}, refused at {refused:?}");
+        assert_eq!(parts[0].1, 0);
+        assert!(parts[2].1 <= 4, "refused {} after the wave", parts[2].1);
+        assert!(parts[2].0 * 100 >= 80 * 25 * 47, "{} of {}", parts[2].0, 25 * 47);
+        assert!(parts[3].0 >= 392 && parts[3].1 == 0, "{:?} of ten windows of 40", parts[3]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stray_refusal_costs_little() {
+    let cases = [(100, 1.0, Some(1)), (40, 2.0, Some(1)), (100, 1.0, None), (40, 2.0, None)];
+    for (quota, window, retry_after) in cases {
+        for seed in 0..seeds() {
+            fastrand::seed(seed);
+            let server = Strict::new(quota, secs(window), Shape::SlidingLog, retry_after);
+            let limit = Limit::new(u32::try_from(quota).unwrap(), secs(window));
+            let (tasks, _) = saturate(&server, limit, secs(80.0));
+            sleep_until(server.begin + secs(20.3)).await;
+            *server.stray.lock().unwrap() = true;
+            tasks.join_all().await;
+            let (admitted, refused) = server.between(secs(20.0), secs(80.0));
+            let rate = f64::from(u32::try_from(quota).unwrap()) / (window * 1.05);
+            let lost = 60.0 - f64::from(u32::try_from(admitted).unwrap()) / rate;
+            println!(
+                "{quota} per {window} s, Retry-After {retry_after:?}, seed {seed}: {lost:.2} s lost, {refused} refused"
+            );
+            assert_eq!(refused, 1);
+            assert!(lost <= 3.0, "{lost}");
+        }
+    }
+}
