@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use fastrand::Rng;
 use tokio::runtime::Handle;
 use tokio::select;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::client::throttle::Throttle;
@@ -17,14 +17,19 @@ use crate::queue::log_time::Outlook;
 use crate::queue::news::{Effect, Event, News, Next, Said, Whom};
 use crate::queue::resend::PATIENCE;
 
+/// How many messages may be under way at once: where many scopes are refused, callers of others do not wait behind all of them.
+const AT_ONCE: usize = 16;
+
 type Outcome = Result<(), StoreError>;
 
 /// What is on its way to the store.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     state: Mutex<State>,
-    /// What is sent again is sent now.
+    /// Who waits to send something again, or a pause that may wait, looks whether it is due by now.
     hurry: Notify,
+    /// One for each message under way.
+    under_way: Semaphore,
 }
 
 #[derive(Debug)]
@@ -37,7 +42,7 @@ struct State {
 impl Outgoing {
     pub(crate) fn new() -> Self {
         let state = State { news: News::new(Rng::new()), tickets: 0, reporters: HashMap::new() };
-        Self { state: Mutex::new(state), hurry: Notify::new() }
+        Self { state: Mutex::new(state), hurry: Notify::new(), under_way: Semaphore::new(AT_ONCE) }
     }
 
     /// Somebody waits until the store knows: with the ticket of that.
@@ -86,7 +91,10 @@ impl Throttle {
         self.outgoing().lock().news.handle(event, now, &mut effects);
         for effect in effects {
             match effect {
-                Effect::Pause(whom, wait, cause) => self.queues().pause(whom.key(), wait, cause),
+                Effect::Pause(whom, wait, cause) => {
+                    let Some(registered) = self.find(whom.upstream()) else { continue };
+                    self.queues().pause(whom.key(), &registered.crowd, wait, cause);
+                }
                 Effect::Begin(whom) => self.begin(whom),
                 Effect::Hurry => self.outgoing().hurry.notify_waiters(),
                 Effect::Tell(ticket, outcome) => {
@@ -131,19 +139,12 @@ impl Sender {
             };
             match next {
                 Next::Send(message) => {
+                    // It is never closed.
+                    let _turn = throttle.outgoing().under_way.acquire().await;
                     let answer = message.send(&self.whom, throttle.outlook(&self.whom), throttle.store()).await;
                     throttle.take_in(Event::Answered(self.whom.clone(), answer), Instant::now());
                 }
                 Next::Wait(_) if Handle::try_current().is_err() => return,
-                Next::Gather(_) if Handle::try_current().is_err() => {
-                    throttle.take_in(Event::Lost(self.whom.clone()), Instant::now());
-                    self.done = true;
-                    return;
-                }
-                Next::Gather(at) => select! {
-                    () = sleep_until(at) => {}
-                    () = hurried => {}
-                },
                 Next::Wait(at) => select! {
                     () = sleep_until(at) => {}
                     () = hurried => {}

@@ -93,7 +93,7 @@ impl Throttle {
     ) -> Result<(), Error> {
         self.tell_store(registered, Body::Release { scope, served }).await?;
         tracing::info!(upstream = &*registered.upstream.name, by_hand = served.is_none(), "pauses are over");
-        self.queues().release(registered.key(scope));
+        self.queues().release(registered.key(scope), &registered.crowd);
         Ok(())
     }
 

@@ -109,7 +109,7 @@ impl Queue {
         let (now, mut out) = (Instant::now(), Outbox::default());
         let mut state = self.lock();
         if state.duty.overdue_at(here).is_some_and(|at| at <= overdue_at) {
-            state.abandon(now, &self.process, &mut out);
+            state.abandon(now, self, &mut out);
         }
         drop(state);
         out.wake_all(self);
@@ -131,7 +131,7 @@ impl Caller<'_> {
         let mut state = queue.lock();
         self.waits = true;
         state.places.take(self.ticket, waker);
-        state.handle(Event::Joined(waiter), now, &queue.process, &mut out);
+        state.handle(Event::Joined(waiter), now, queue, &mut out);
         let Some(number) = state.take_duty(now) else {
             // Whoever drives by hand may be polled no more.
             let (driver, nudge) = (state.duty.take_by_hand(), state.duty.hurry(out.wake));

@@ -18,7 +18,6 @@ use super::log_time::LogTime;
 use super::looks::Looks;
 use super::process::Process;
 use super::state::{Outbox, State};
-use super::table::Key;
 use super::waiters::Slot;
 use crate::config::plan::Registered;
 use crate::ledger::{Ask, Cause, Log, Message, MessageId, Run, ScopeId, Verdict};
@@ -78,7 +77,8 @@ impl Queue {
     /// A slot that starts now, or how long until there is one, where nobody is before the caller and the store has its answer at
     /// hand.
     pub(crate) fn at_hand(&self, cost: u32, now: Instant) -> Option<Result<Slot, Duration>> {
-        if !self.process.answers_at_hand() || !self.lock().is_quiet(now) {
+        let is_paused = self.crowd.paused(now).is_some();
+        if is_paused || !self.process.answers_at_hand() || !self.lock().is_quiet(now) {
             return None;
         }
         let costs = self.costs(cost);
@@ -135,7 +135,7 @@ impl Queue {
         let (now, mut out) = (Instant::now(), Outbox::default());
         let mut state = self.lock();
         let Some(event) = what(&mut state) else { return };
-        state.handle(event, now, &self.process, &mut out);
+        state.handle(event, now, self, &mut out);
         let driver = match state.take_duty(now) {
             Some(number) => Some(Driver::new(self, number)),
             // On a thread without a runtime nothing can be spawned: what came up is seen to when the answer is there.
@@ -155,11 +155,6 @@ impl Queue {
             None if nudge => self.nudge.notify_one(),
             None => {}
         }
-    }
-
-    /// Whether its callers belong to a scope of an upstream, or to the upstream where no scope is said.
-    pub(crate) fn belongs_to(&self, (upstream, scope): Key) -> bool {
-        self.settings.key.0 == upstream && (scope.is_none() || self.settings.key.1 == scope)
     }
 
     pub(crate) const fn upstream(&self) -> &Arc<str> {

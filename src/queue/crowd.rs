@@ -1,13 +1,24 @@
-//! How many callers wait for an upstream, and that they are not too many.
+//! The callers of an upstream: how many wait, that they are not too many, and until when none of them sends.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tokio::time::Instant;
+
+use crate::ledger::Cause;
 
 /// The callers of one process that wait for an upstream, whatever their scope.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     waiting: AtomicUsize,
     most: usize,
+    pause: Mutex<Option<Pause>>,
+    /// Whether there is a pause, so that mostly nobody takes the lock.
+    is_paused: AtomicBool,
 }
+
+/// Nobody sends before then, and why.
+type Pause = (Instant, Cause);
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
@@ -15,7 +26,38 @@ pub(super) struct Member<'a>(&'a Crowd);
 
 impl Crowd {
     pub(crate) const fn new(most: usize) -> Self {
-        Self { waiting: AtomicUsize::new(0), most }
+        Self { waiting: AtomicUsize::new(0), most, pause: Mutex::new(None), is_paused: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0
+    }
+
+    /// Lets nobody send before `until`. Says whether that is news to whoever waits: a pause begins, or its cause is graver.
+    pub(super) fn pause(&self, until: Instant, cause: Cause, now: Instant) -> bool {
+        let mut pause = self.pause.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = pause.filter(|(until, _)| *until > now);
+        let (later, graver) = before.map_or((until, cause), |(paused, graver)| (paused.max(until), graver.max(cause)));
+        *pause = Some((later, graver)).filter(|_| later > now);
+        self.is_paused.store(pause.is_some(), Ordering::Relaxed);
+        pause.is_some() && before.is_none_or(|(_, before)| before < graver)
+    }
+
+    /// The pause has ended before its time, or may have.
+    pub(super) fn release(&self) {
+        *self.pause.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.is_paused.store(false, Ordering::Relaxed);
+    }
+
+    /// The pause at `now`.
+    pub(super) fn paused(&self, now: Instant) -> Option<Pause> {
+        if !self.is_paused.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut pause = self.pause.lock().unwrap_or_else(PoisonError::into_inner);
+        *pause = pause.filter(|(until, _)| *until > now);
+        self.is_paused.store(pause.is_some(), Ordering::Relaxed);
+        *pause
     }
 
     pub(super) const fn most(&self) -> usize {
@@ -38,7 +80,30 @@ impl Drop for Member<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn a_pause_is_news_when_it_begins_or_its_cause_is_graver() {
+        let (crowd, begin) = (Crowd::new(1), Instant::now());
+        let at = |secs| begin + Duration::from_secs(secs);
+        let said = [
+            (0, 5, Cause::Refusal, true),
+            (1, 3, Cause::Refusal, false),
+            (1, 6, Cause::Refusal, false),
+            (2, 4, Cause::Ban, true),
+            (2, 7, Cause::Spend, false),
+            (7, 7, Cause::Ban, false),
+            (7, 9, Cause::Refusal, true),
+        ];
+        assert_eq!(crowd.paused(begin), None);
+        for (now, until, cause, is_news) in said {
+            assert_eq!(crowd.pause(at(until), cause, at(now)), is_news, "{now} s");
+        }
+        assert_eq!([at(8), at(9)].map(|now| crowd.paused(now)), [Some((at(9), Cause::Refusal)), None]);
+        assert_eq!(crowd.paused(at(8)), None, "it is forgotten when it is over");
+    }
 
     #[test]
     fn as_many_enter_as_may_wait_and_who_leaves_makes_room() {

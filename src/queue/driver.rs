@@ -92,7 +92,7 @@ impl Driver {
             return Poll::Ready(None);
         }
         state.duty.by_hand = ByHand::Nobody;
-        state.handle(Event::Answered(answered), exchange.arrived, &queue.process, &mut out);
+        state.handle(Event::Answered(answered), exchange.arrived, &queue, &mut out);
         let outcome = state.places.poll(ticket, cx);
         self.done = state.stop_if_idle();
         drop(state);
@@ -171,7 +171,7 @@ impl Driver {
         let answered = Answered::new(reply, exchange, &self.queue.time, &self.queue.settings);
         let mut state = self.queue.lock();
         if state.duty.is_driven_by(self.number) {
-            state.handle(Event::Answered(answered), exchange.arrived, &self.queue.process, out);
+            state.handle(Event::Answered(answered), exchange.arrived, &self.queue, out);
         }
         drop(state);
         out.wake_all(&self.queue);
@@ -183,7 +183,7 @@ impl Driver {
         let (now, mut out) = (Instant::now(), Outbox::default());
         let mut state = self.queue.lock();
         if state.duty.is_driven_by(self.number) {
-            state.abandon(now, &self.queue.process, &mut out);
+            state.abandon(now, &self.queue, &mut out);
         }
         drop(state);
         out.wake_all(&self.queue);

@@ -105,11 +105,19 @@ impl Look {
         let released = |scope| looked.released.contains(&scope);
         let scopes = std::iter::once(None).chain(self.scopes.iter().copied().map(Some));
         let paused: HashMap<_, _> = scopes.zip(&looked.paused).collect();
-        for (queue, until) in &self.queues {
-            let ends_sooner = paused.get(&queue.scope()).is_some_and(|paused| {
+        let ends_before = |scope: Option<ScopeId>, until: Instant| {
+            paused.get(&scope).is_some_and(|paused| {
                 let left = paused.map_or(Duration::ZERO, |(until, _)| until.since(looked.now));
-                now + left + SOONER < *until
-            });
+                now + left + SOONER < until
+            })
+        };
+        if let Some(crowd) = self.queues.first().map(|(queue, _)| &queue.crowd)
+            && crowd.paused(now).is_some_and(|(until, _)| released(None) || ends_before(None, until))
+        {
+            crowd.release();
+        }
+        for (queue, until) in &self.queues {
+            let ends_sooner = ends_before(queue.scope(), *until);
             if released(None) || released(queue.scope()) || ends_sooner {
                 tracing::debug!(upstream = &**queue.upstream(), "the pause has ended");
                 queue.release();

@@ -1,7 +1,9 @@
 //! What upstreams said, on its way to the store: for each scope one message at a time, and behind it at most one pause and the newest
-//! report. It has no clock, no task and no lock: time is an argument, effects are what is to be done.
+//! report. A pause that only lengthens what the store knows waits there for more. It has no clock, no task and no lock: time is an argument, effects are what is to be done.
 
 mod behind;
+mod entry;
+mod known;
 #[cfg(test)]
 mod tests;
 
@@ -13,15 +15,13 @@ use fastrand::Rng;
 use tokio::time::Instant;
 
 use self::behind::{Pausing, Reporting, What};
+use self::entry::{Entry, Unanswered};
+use self::known::Known;
 use super::log_time::Outlook;
-use super::resend::Silence;
 use super::table::Key;
 use crate::error::StoreError;
 use crate::ledger::{self, Body, Cause, Log, MessageId, Pause, Reply, Report};
 use crate::store::{Applied, Store};
-
-/// For so long evidence of one incident gathers, so that a storm of refusals is a few messages.
-const GATHER: Duration = Duration::from_millis(100);
 
 /// Of whom something is said: a scope of an upstream, or the whole of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -95,8 +95,6 @@ pub(crate) type Effects = Vec<Effect>;
 pub(crate) enum Next {
     Send(Message),
     Wait(Instant),
-    /// Nothing before that, unless something else is said.
-    Gather(Instant),
     /// Nothing, until something is said.
     Idle,
 }
@@ -121,49 +119,14 @@ impl Message {
 #[derive(Debug)]
 pub(crate) struct News {
     entries: HashMap<Whom, Entry>,
+    known: Known,
     /// Spreads the times at which messages are sent again.
     random: Rng,
 }
 
-/// What is still to be said of somebody.
-#[derive(Debug, Default)]
-struct Entry {
-    unanswered: Option<Unanswered>,
-    pausing: Option<Pausing>,
-    reporting: Option<Reporting>,
-    /// What the store was just told: what adds no more to that than evidence is told together, a little later.
-    known: Option<Known>,
-}
-
-/// A pause that the store knows.
-#[derive(Debug)]
-struct Known {
-    pausing: Pausing,
-    until: Instant,
-    /// Until then evidence gathers.
-    gathers_until: Instant,
-}
-
-/// The message that the store has not answered yet: it stays the same until then, so that it acts once however often it is sent.
-#[derive(Debug)]
-struct Unanswered {
-    what: What,
-    id: Option<MessageId>,
-    silence: Silence,
-    /// It was refused for the process's name before.
-    renamed: bool,
-}
-
-impl Known {
-    /// Whether a pause adds nothing to it but evidence.
-    fn covers(&self, pausing: &Pausing) -> bool {
-        pausing.adds_nothing_to(&self.pausing, self.until)
-    }
-}
-
 impl News {
     pub(crate) fn new(random: Rng) -> Self {
-        Self { entries: HashMap::new(), random }
+        Self { entries: HashMap::new(), known: Known::default(), random }
     }
 
     /// Takes in what has happened.
@@ -173,11 +136,7 @@ impl News {
             Event::Answered(whom, answer) => self.receive(&whom, answer, now, effects),
             Event::Lost(whom) => {
                 let Some(entry) = self.entries.remove(&whom) else { return };
-                let tickets = entry.unanswered.map(|unanswered| unanswered.what.into_tickets()).into_iter().flatten();
-                let behind = entry.pausing.into_iter().flat_map(Pausing::into_tickets);
-                let tickets =
-                    tickets.chain(behind).chain(entry.reporting.into_iter().flat_map(|report| report.tickets));
-                effects.extend(tickets.map(|ticket| Effect::Tell(ticket, Err(StoreError::late()))));
+                effects.extend(entry.into_tickets().map(|ticket| Effect::Tell(ticket, Err(StoreError::late()))));
             }
         }
     }
@@ -185,10 +144,9 @@ impl News {
     /// What to do next about somebody; `id` is that of a new message.
     pub(crate) fn turn(&mut self, whom: &Whom, now: Instant, id: impl FnOnce() -> MessageId) -> Next {
         let Some(entry) = self.entries.get_mut(whom) else { return Next::Idle };
-        let gathers_until = entry.known.as_ref().map(|known| known.gathers_until).filter(|at| *at > now);
         let Some(unanswered) = entry.next(now) else {
-            if let Some(at) = gathers_until {
-                return Next::Gather(at);
+            if let Some(at) = entry.pause_at {
+                return Next::Wait(at);
             }
             self.entries.remove(whom);
             return Next::Idle;
@@ -217,20 +175,17 @@ impl News {
             return self.report(&of, report, ticket.into_iter().collect(), false, effects);
         };
         effects.push(Effect::Pause(whom.clone(), pause.waits.first().copied().unwrap_or_default(), pause.cause));
-        let pausing = Pausing::new(pause, now, of, report, ticket);
-        let entry = self.entry(&whom, effects);
-        if let Some(unanswered) = &mut entry.unanswered {
-            // Another refusal shows that it takes too long until everybody knows.
-            unanswered.silence.hurry(now);
+        let (pausing, known) = (Pausing::new(pause, now, of, report, ticket), self.known.of(&whom, now));
+        let adds_nothing = known.is_some_and(|known| pausing.adds_nothing_to(&known));
+        let rest = if adds_nothing { pausing.evidence() } else { None };
+        let (behind, told) = if adds_nothing { (rest, Some(pausing)) } else { (Some(pausing), None) };
+        if let Some(behind) = behind {
+            let is_urgent = self.entry(&whom, effects).put_behind(behind, known, now);
+            effects.extend(is_urgent.then_some(Effect::Hurry));
         }
-        // The store was just told as much: but for the evidence, nobody waits for it.
-        let covers = |known: &Known| known.gathers_until > now && known.covers(&pausing);
-        if entry.unanswered.is_none() && entry.known.as_ref().is_some_and(covers) {
-            entry.gather(pausing.evidence());
-            return self.follow(pausing, false, effects);
+        if let Some(told) = told {
+            self.follow(told, false, effects);
         }
-        entry.gather(Some(pausing));
-        effects.push(Effect::Hurry);
     }
 
     /// Reports something, where there is something to report: `refused` is whether the call was, as the first of its incident.
@@ -282,12 +237,9 @@ impl News {
                 let cause = pausing.cause();
                 tracing::warn!(upstream, ?wait, cause = cause.words(), "refused, nobody sends");
                 effects.push(Effect::Pause(whom.clone(), wait, cause));
-                let until = now + wait;
-                let adds_nothing = |behind: &Pausing| behind.adds_nothing_to(&pausing, until);
-                let said = entry.pausing.take_if(|behind| adds_nothing(behind));
-                entry.gather(said.as_ref().and_then(Pausing::evidence));
-                let known = |pausing| Known { pausing, until, gathers_until: now + GATHER };
-                entry.known = pausing.evidence().map(known);
+                let known = pausing.told(now, now + wait);
+                self.known.enter(whom, known, now);
+                let said = entry.take_known(known, now);
                 self.follow(pausing, first, effects);
                 if let Some(said) = said {
                     self.follow(said, false, effects);
@@ -306,27 +258,5 @@ impl News {
         for follower in pausing.into_followers() {
             self.report(&follower.whom, follower.report, follower.tickets, std::mem::take(&mut first), effects);
         }
-    }
-}
-
-impl Entry {
-    /// Puts a pause with those behind the message that is under way.
-    fn gather(&mut self, pausing: Option<Pausing>) {
-        self.pausing = match (self.pausing.take(), pausing) {
-            (Some(before), Some(pausing)) => Some(before.and(pausing)),
-            (before, pausing) => before.or(pausing),
-        };
-    }
-
-    /// The message that is to be answered next, if there is one.
-    fn next(&mut self, now: Instant) -> Option<&mut Unanswered> {
-        if self.unanswered.is_none() {
-            let known = self.known.as_ref().filter(|known| known.gathers_until > now);
-            let gathers = |pausing: &Pausing| known.is_some_and(|known| known.covers(pausing));
-            let pausing = self.pausing.take_if(|pausing| !gathers(pausing)).map(What::Pausing);
-            let what = pausing.or_else(|| self.reporting.take().map(What::Reporting))?;
-            self.unanswered = Some(Unanswered { what, id: None, silence: Silence::new(now), renamed: false });
-        }
-        self.unanswered.as_mut()
     }
 }

@@ -88,9 +88,9 @@ impl State {
     }
 
     /// Takes in what has happened.
-    pub(super) fn handle(&mut self, event: Event, now: Instant, process: &Process, out: &mut Outbox) {
-        self.follow_name(process, now, out);
-        self.act(process, now, out, |engine, effects| engine.handle(event, now, effects));
+    pub(super) fn handle(&mut self, event: Event, now: Instant, queue: &Queue, out: &mut Outbox) {
+        self.catch_up(queue, now, out);
+        self.act(&queue.process, now, out, |engine, effects| engine.handle(event, now, effects));
     }
 
     /// Does what is to be done now.
@@ -99,7 +99,7 @@ impl State {
             number: queue.process.next_number(),
             outlook: queue.time.outlook(queue.settings.stale_after, now),
         };
-        self.follow_name(&queue.process, now, out);
+        self.catch_up(queue, now, out);
         (out.wake, out.idle) = (None, false);
         self.act(&queue.process, now, out, |engine, effects| engine.turn(now, header, effects));
         // Woken by then, the driver shows that it is there however long the store takes.
@@ -109,7 +109,15 @@ impl State {
         self.stop_if_idle();
     }
 
-    /// Tells the engine what the process is called by now.
+    /// Tells the engine what it has to know of its process and its upstream: what the one is called by now, and until when nobody
+    /// sends to the other.
+    fn catch_up(&mut self, queue: &Queue, now: Instant, out: &mut Outbox) {
+        self.follow_name(&queue.process, now, out);
+        if let Some((until, cause)) = queue.crowd.paused(now) {
+            self.act(&queue.process, now, out, |engine, effects| engine.pause(until, cause, now, effects));
+        }
+    }
+
     fn follow_name(&mut self, process: &Process, now: Instant, out: &mut Outbox) {
         let name = process.id();
         if name != self.engine.sender {
@@ -174,11 +182,11 @@ impl State {
     }
 
     /// Nobody drives any more: everybody who waits looks, and one of them drives.
-    pub(super) fn abandon(&mut self, now: Instant, process: &Process, out: &mut Outbox) {
+    pub(super) fn abandon(&mut self, now: Instant, queue: &Queue, out: &mut Outbox) {
         (self.duty.driven, self.duty.look_by) = (false, None);
         self.duty.number += 1;
         out.former = self.duty.put_by_hand(ByHand::Nobody);
-        self.handle(Event::Lost, now, process, out);
+        self.handle(Event::Lost, now, queue, out);
         out.wakers.extend(self.places.everybody());
     }
 

@@ -12,6 +12,7 @@ use crate::ledger::ScopeId;
 use crate::ledger::micros;
 use crate::ledger::{Cause, ScopeHasher};
 use crate::queue::Queue;
+use crate::queue::crowd::Crowd;
 use crate::store::turns::Turns;
 
 /// How long [`Queues::close`] waits for the store.
@@ -93,26 +94,54 @@ impl Queues {
         lock(&self.parts[scope.map_or(upstream, |scope| usize::from(scope.first_bits())) % PARTS])
     }
 
-    fn all(&self, which: impl Fn(&Queue) -> bool) -> Vec<Arc<Queue>> {
+    fn all(&self, which: impl Fn(Key, &Arc<Queue>) -> bool) -> Vec<Arc<Queue>> {
         let mut all = Vec::new();
         for part in &self.parts {
             let part = lock(part);
-            all.extend(part.queues.values().filter(|entry| which(&entry.queue)).map(|entry| Arc::clone(&entry.queue)));
+            let found = part.queues.iter().filter(|(key, entry)| which(**key, &entry.queue));
+            all.extend(found.map(|(_, entry)| Arc::clone(&entry.queue)));
         }
         all
     }
 
-    /// Lets nobody of this process send to a home, or to any scope of an upstream, for a while.
-    pub(crate) fn pause(&self, whom: Key, wait: Duration, cause: Cause) {
+    /// Lets nobody of this process send to a scope, or to any scope of an upstream, for a while; `crowd` are that upstream's callers.
+    pub(crate) fn pause(&self, whom: Key, crowd: &Crowd, wait: Duration, cause: Cause) {
         let now = Instant::now();
-        for queue in self.all(|queue| queue.belongs_to(whom)) {
+        for queue in self.told_at_once(whom, crowd, now + wait, cause, now) {
             queue.pause(wait, cause, now);
         }
     }
 
-    /// The pauses of a home, or of all scopes of an upstream, are over: whoever waits asks again.
-    pub(crate) fn release(&self, whom: Key) {
-        for queue in self.all(|queue| queue.belongs_to(whom)) {
+    /// The queues that are told of a pause at once: that of its scope. Of a whole upstream, those that are in use, when the pause
+    /// begins; every queue finds it in its crowd, and how it is lengthened, as soon as it has something to do.
+    fn told_at_once(
+        &self,
+        (upstream, scope): Key,
+        crowd: &Crowd,
+        until: Instant,
+        cause: Cause,
+        now: Instant,
+    ) -> Vec<Arc<Queue>> {
+        if scope.is_some() {
+            return self.find((upstream, scope)).into_iter().collect();
+        }
+        if !crowd.pause(until, cause, now) || crowd.is_empty() {
+            return Vec::new();
+        }
+        // Whoever waits holds the queue.
+        self.all(|key, queue| key.0 == upstream && Arc::strong_count(queue) > 1)
+    }
+
+    /// The pauses of a scope, or of an upstream and all its scopes, are over: whoever waits asks again. `crowd` are that upstream's
+    /// callers.
+    pub(crate) fn release(&self, (upstream, scope): Key, crowd: &Crowd) {
+        let queues = if scope.is_some() {
+            self.find((upstream, scope)).into_iter().collect()
+        } else {
+            crowd.release();
+            self.all(|key, queue| key.0 == upstream && Arc::strong_count(queue) > 1)
+        };
+        for queue in queues {
             queue.release();
         }
     }
@@ -120,7 +149,7 @@ impl Queues {
     /// Closes every queue, and waits until each has told the store what it hands back. Outside of a runtime nobody is told.
     pub(crate) async fn close(&self) {
         self.parts.iter().for_each(|part| lock(part).closed = true);
-        let queues = self.all(|_| true);
+        let queues = self.all(|_, _| true);
         for queue in &queues {
             queue.close();
         }
@@ -192,6 +221,31 @@ mod tests {
         for round in 1..5 {
             assert_eq!(all(now + Duration::from_secs(60 * round)), first);
         }
+    }
+
+    #[test]
+    fn a_pause_is_told_to_the_queue_of_its_scope_or_once_to_those_in_use() {
+        let (queues, get) = queues();
+        let (now, crowd) = (Instant::now(), Crowd::new(9));
+        let in_use = get(0, &queues, now);
+        (1..100_000).for_each(|scope| drop(get(scope, &queues, now)));
+        let told = |scope: Option<u32>, secs, cause| {
+            let scope = scope.map(|scope| ScopeId::of(&scope.to_be_bytes()));
+            let until = now + Duration::from_secs(secs);
+            queues.told_at_once((0, scope), &crowd, until, cause, now)
+        };
+        let (scope, refusal) = (in_use.scope(), Cause::Refusal);
+        let of = |told: Vec<Arc<Queue>>| told.iter().map(|queue| queue.scope()).collect::<Vec<_>>();
+        for _ in 0..1_000 {
+            assert_eq!(of(told(Some(0), 5, refusal)), [scope]);
+            assert_eq!(of(told(Some(100_000), 5, refusal)), [], "nobody has called for it");
+        }
+        assert_eq!(of(told(None, 5, refusal)), [], "nobody waits");
+        let _waits = crowd.enter();
+        assert_eq!(of(told(None, 6, refusal)), [], "it lasts already");
+        assert_eq!(of(told(None, 6, Cause::Ban)), [scope]);
+        assert_eq!(of(told(None, 7, Cause::Ban)), []);
+        assert_eq!(crowd.paused(now), Some((now + Duration::from_secs(7), Cause::Ban)));
     }
 
     #[test]

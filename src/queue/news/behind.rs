@@ -10,6 +10,9 @@ use crate::ledger::{Cause, Learned, Log, Pause, Report};
 /// A longer wait is too long for the clock.
 const LONGEST: Duration = Duration::from_secs(1 << 32);
 
+/// What only lengthens a pause, or is evidence, is told no later than this.
+const LONGEST_GATHERING: Duration = Duration::from_secs(1);
+
 /// What a message says.
 #[derive(Debug)]
 pub(super) enum What {
@@ -36,6 +39,24 @@ pub(super) struct Pausing {
     pause: Pause,
     /// What the same responses reported, that of the first before all others.
     followers: Vec<Follower>,
+}
+
+/// What the store was told of a pause.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    /// When it was told: somebody may have released it since.
+    pub(super) at: Instant,
+    pub(super) until: Instant,
+    cause: Cause,
+    recovery: Duration,
+    memory: Duration,
+}
+
+impl Told {
+    pub(super) fn new(pause: &Pause, at: Instant, until: Instant) -> Self {
+        let Pause { cause, recovery, memory, .. } = *pause;
+        Self { at, until, cause, recovery, memory: memory.max(recovery) }
+    }
 }
 
 /// What is reported once a pause is known.
@@ -114,12 +135,24 @@ impl Pausing {
         self.ends.iter().all(|end| *end <= at)
     }
 
-    /// Whether a store that has just been told of another, and pauses until then, knows it all: to within the time that its answer
-    /// took, so that a storm of refusals is one message.
-    pub(super) fn adds_nothing_to(&self, known: &Self, until: Instant) -> bool {
-        let lasts = |pause: &Pause| (pause.recovery, pause.memory.max(pause.recovery));
-        let (own, other) = (lasts(&self.pause), lasts(&known.pause));
-        self.is_over(until) && self.pause.cause <= known.pause.cause && own.0 <= other.0 && own.1 <= other.1
+    /// Whether the store knows it all already: to within the time that its answer took.
+    pub(super) fn adds_nothing_to(&self, known: &Told) -> bool {
+        let own = Told::new(&self.pause, known.at, known.until);
+        let less = own.cause <= known.cause && own.recovery <= known.recovery && own.memory <= known.memory;
+        less && self.is_over(known.until)
+    }
+
+    /// When it is told, if it only lengthens a pause that the store knows of: nobody sends before the end of that one, so what
+    /// follows in half of the time that is left goes into one message. Not where somebody waits until the store knows.
+    pub(super) fn may_wait_for(&self, known: &Told, now: Instant) -> Option<Instant> {
+        let is_waited_for = self.followers.iter().any(|follower| !follower.tickets.is_empty());
+        (self.pause.cause <= known.cause && !is_waited_for)
+            .then(|| now + (known.until.saturating_duration_since(now) / 2).min(LONGEST_GATHERING))
+    }
+
+    /// What the store knows of it, which pauses until then.
+    pub(super) fn told(&self, now: Instant, until: Instant) -> Told {
+        Told::new(&self.pause, now, until)
     }
 
     pub(super) fn into_followers(self) -> impl Iterator<Item = Follower> {

@@ -1,3 +1,5 @@
+mod lengthening;
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -17,13 +19,14 @@ struct Desk {
     renamed: Vec<u64>,
     paused: Vec<(Duration, Cause)>,
     begun: usize,
+    hurried: usize,
 }
 
 impl Desk {
     fn new() -> Self {
         let (news, now, whom) = (News::new(Rng::with_seed(7)), Instant::now(), Whom::new("up".into(), (0, None)));
         let (outcomes, renamed, paused) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { news, now, whom, numbers: 0, tickets: 0, outcomes, renamed, paused, begun: 0 }
+        Self { news, now, whom, numbers: 0, tickets: 0, outcomes, renamed, paused, begun: 0, hurried: 0 }
     }
 
     fn handle(&mut self, event: Event) {
@@ -33,7 +36,7 @@ impl Desk {
             match effect {
                 Effect::Pause(_, wait, cause) => self.paused.push((wait, cause)),
                 Effect::Begin(_) => self.begun += 1,
-                Effect::Hurry => {}
+                Effect::Hurry => self.hurried += 1,
                 Effect::Tell(ticket, outcome) => {
                     assert_eq!(self.outcomes.insert(ticket, outcome.is_ok()), None, "nobody is told twice");
                 }
@@ -50,6 +53,12 @@ impl Desk {
         let report = report.map(|report| (Log::new("calls", [Limit::per_second(9).window_term()]), report));
         self.handle(Event::Said(Box::new(Said { whom, ticket, pause, report })));
         self.tickets
+    }
+
+    /// A refusal that nobody waits for the store to know of.
+    fn background(&mut self, pause: Pause) {
+        let pause = Some((self.whom.clone(), pause));
+        self.handle(Event::Said(Box::new(Said { whom: self.whom.clone(), ticket: None, pause, report: None })));
     }
 
     fn turn(&mut self) -> Next {
@@ -152,7 +161,7 @@ fn a_pause_is_sent_again_until_the_store_knows_or_it_is_over() {
             desk.answer(Err(StoreError::late()));
             assert_eq!(desk.outcomes.get(&1), Some(&false), "who waits for it learns that it is not known");
             desk.now = match desk.turn() {
-                Next::Wait(at) | Next::Gather(at) => at,
+                Next::Wait(at) => at,
                 Next::Idle => break,
                 Next::Send(message) => panic!("{message:?}"),
             };
@@ -263,8 +272,8 @@ fn after_any_events_everybody_is_told_once_and_the_store_knows_the_longest_pause
                 let Some(Message { body, .. }) = under_way.take() else {
                     match desk.turn() {
                         Next::Send(message) => under_way = Some(message),
-                        Next::Wait(at) | Next::Gather(at) if ends => desk.now = at,
-                        Next::Wait(_) | Next::Gather(_) | Next::Idle => break,
+                        Next::Wait(at) if ends => desk.now = at,
+                        Next::Wait(_) | Next::Idle => break,
                     }
                     continue;
                 };

@@ -1,0 +1,72 @@
+//! What is still to be said of somebody: one message, and behind it at most one pause and the newest report.
+
+use tokio::time::Instant;
+
+use super::behind::{Pausing, Reporting, Told, What};
+use crate::ledger::MessageId;
+use crate::queue::resend::Silence;
+
+/// What is still to be said of somebody.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    pub(super) unanswered: Option<Unanswered>,
+    pausing: Option<Pausing>,
+    /// When that is told, where it need not be at once.
+    pub(super) pause_at: Option<Instant>,
+    pub(super) reporting: Option<Reporting>,
+}
+
+/// The message that the store has not answered yet: it stays the same until then, so that it acts once however often it is sent.
+#[derive(Debug)]
+pub(super) struct Unanswered {
+    pub(super) what: What,
+    pub(super) id: Option<MessageId>,
+    pub(super) silence: Silence,
+    /// It was refused for the process's name before.
+    pub(super) renamed: bool,
+}
+
+impl Entry {
+    /// The message that is to be answered next, if there is one at `now`.
+    pub(super) fn next(&mut self, now: Instant) -> Option<&mut Unanswered> {
+        if self.unanswered.is_none() {
+            let pausing = self.pausing.take_if(|_| self.pause_at.is_none_or(|at| at <= now)).map(What::Pausing);
+            self.pause_at = self.pause_at.filter(|_| self.pausing.is_some());
+            let what = pausing.or_else(|| self.reporting.take().map(What::Reporting))?;
+            self.unanswered = Some(Unanswered { what, id: None, silence: Silence::new(now), renamed: false });
+        }
+        self.unanswered.as_mut()
+    }
+
+    /// Puts a pause behind the message, beside what the store knows. Says whether the next message is due earlier for it.
+    pub(super) fn put_behind(&mut self, pausing: Pausing, known: Option<Told>, now: Instant) -> bool {
+        let pausing = match self.pausing.take() {
+            Some(before) => before.and(pausing),
+            None => pausing,
+        };
+        let planned = self.pause_at.take();
+        let pause_at = known.and_then(|known| pausing.may_wait_for(&known, now));
+        self.pause_at = pause_at.map(|at| planned.unwrap_or(at));
+        self.pausing = Some(pausing);
+        // Another refusal shows that it takes too long until everybody knows.
+        let failing = self.unanswered.as_mut().filter(|unanswered| unanswered.silence.has_failed());
+        let is_failing = failing.map(|unanswered| unanswered.silence.hurry(now)).is_some();
+        is_failing || planned.is_some() && self.pause_at.is_none()
+    }
+
+    /// The store knows of a pause: takes out what is behind it, if that adds nothing.
+    pub(super) fn take_known(&mut self, known: Told, now: Instant) -> Option<Pausing> {
+        let told = self.pausing.take_if(|behind| behind.adds_nothing_to(&known));
+        // Its evidence nobody waits for.
+        self.pausing = self.pausing.take().or_else(|| told.as_ref().and_then(Pausing::evidence));
+        self.pause_at = self.pausing.as_ref().and_then(|behind| behind.may_wait_for(&known, now));
+        told
+    }
+
+    /// Who waits for any of it.
+    pub(super) fn into_tickets(self) -> impl Iterator<Item = u64> {
+        let tickets = self.unanswered.into_iter().flat_map(|unanswered| unanswered.what.into_tickets());
+        let behind = self.pausing.into_iter().flat_map(Pausing::into_tickets);
+        tickets.chain(behind).chain(self.reporting.into_iter().flat_map(|report| report.tickets))
+    }
+}
