@@ -6,6 +6,7 @@ pub(crate) mod middleware;
 mod news;
 mod on_response;
 pub(crate) mod permit;
+mod reachability;
 mod refusal;
 mod release;
 pub(crate) mod retry;

@@ -54,6 +54,16 @@ pub enum Error {
         /// How long until one call is let through, to see whether it still does; while one is under way, until the next.
         retry_after: Duration,
     },
+    /// Come back later, or go elsewhere: connects to the host failed in a row, and none succeeded within the time the caller would
+    /// wait. Only from the [middleware](crate::Middleware).
+    #[error("{upstream}: cannot be connected to, and the next call goes to see in {retry_after:?}")]
+    #[non_exhaustive]
+    Unreachable {
+        /// The upstream that the call belongs to.
+        upstream: Arc<str>,
+        /// How long until a call goes to see.
+        retry_after: Duration,
+    },
     /// Survive without the store, or fail: the shared log could not be reached in time.
     #[error("{upstream}: the store of the shared log is unavailable: {source}")]
     #[non_exhaustive]
@@ -113,6 +123,7 @@ impl Error {
         match self {
             Self::Throttled { retry_after, .. }
             | Self::Barred { retry_after, .. }
+            | Self::Unreachable { retry_after, .. }
             | Self::Unauthorized { retry_after, .. } => Some(*retry_after),
             _ => None,
         }

@@ -148,6 +148,11 @@ impl Route {
         Self { registered, scope: call.scope, cost, max_wait, now_or_never, is_seen: false, since, retries_left }
     }
 
+    /// When its time is up; a wait too long for the clock is no bound.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.max_wait.and_then(|max_wait| self.since.checked_add(max_wait))
+    }
+
     /// Whether a call that is refused could be made again.
     pub(crate) const fn may_retry(&self) -> bool {
         self.retries_left > 0 && !self.now_or_never
@@ -229,8 +234,7 @@ async fn wait_in_queue(queue: Arc<Queue>, route: &Route, pass: Pass, since: Inst
     let patience = if route.now_or_never {
         Patience { wish: Wish::AtOnce { within: queue.ahead(since) }, until: Some(since + ANSWER_PATIENCE) }
     } else {
-        // A wait too long for the clock is no bound.
-        let until = route.max_wait.and_then(|max_wait| route.since.checked_add(max_wait));
+        let until = route.deadline();
         Patience { wish: until.map_or(Wish::Soon, Wish::By), until }
     };
     let outcome = queue.slot(queue.costs(route.cost), patience, since).instrument(span.clone()).await;

@@ -7,6 +7,7 @@ use reqwest_middleware::{Middleware as ReqwestMiddleware, Next, Result};
 use tokio::time::Instant;
 
 use crate::client::permit::Permit;
+use crate::client::reachability::Visit;
 use crate::client::throttle::Throttle;
 use crate::client::url::Target;
 use crate::config::call::Call;
@@ -21,6 +22,11 @@ use crate::error::Error;
 /// redirect to the request's own URL cannot be told from none.
 ///
 /// A response from another host or port than the request's, after a redirect, says nothing about the upstream.
+///
+/// Where three connects in a row to a host and port fail, calls wait before they ask for a slot, and one at a time goes to see: after
+/// 50 ms, then each time after twice as long, up to a second or a little more. As soon as a connect succeeds, all go on. A call whose
+/// longest wait ends before that gets [`Error::Unreachable`]; one without any goes in its turn, after 5 s at the latest, and gets
+/// reqwest's own error if it fails.
 ///
 /// A request that belongs to no upstream passes through, with a warning for each host, unless
 /// [`unmatched`](crate::ThrottleBuilder::unmatched) says otherwise. A request's own timeout bounds how long it waits. What
@@ -47,10 +53,11 @@ impl ReqwestMiddleware for Middleware {
         loop {
             let target = Target::of(&request);
             let again = if route.may_retry() { request.try_clone() } else { None };
-            let asked = self.throttle.ask(&route, now).map_err(throttled)?;
+            let visit = self.throttle.reachability().visit(&target, &route, now).await.map_err(throttled)?;
+            let asked = self.throttle.ask(&route, visit.since).map_err(throttled)?;
             let permit = asked.wait().await.map_err(throttled)?;
             let outcome = next.clone().run(request, extensions).await;
-            let (response, may_send_again) = self.settle(permit, &target, outcome)?;
+            let (response, may_send_again) = self.settle(permit, visit, &target, outcome)?;
             match again.filter(|_| may_send_again && route.take_retry()) {
                 Some(again) => (request, now) = (again, Instant::now()),
                 None => return Ok(response),
@@ -62,14 +69,26 @@ impl ReqwestMiddleware for Middleware {
 impl Middleware {
     /// Keeps the slot of a call that may have been sent, hands back that of one that never left this machine, and pauses
     /// everybody when the upstream refused. Says whether the same call may be sent again.
-    fn settle(&self, permit: Permit, target: &Target, outcome: Result<Response>) -> Result<(Response, bool)> {
+    fn settle(
+        &self,
+        permit: Permit,
+        visit: Visit<'_>,
+        target: &Target,
+        outcome: Result<Response>,
+    ) -> Result<(Response, bool)> {
         match outcome {
             Ok(mut response) => {
+                visit.connected();
                 let may_send_again = self.throttle.learn_from(&permit, target, &response);
                 response.extensions_mut().insert(permit.passage());
                 Ok((response, may_send_again))
             }
             Err(error) => {
+                if error.is_connect() && target.is_failed_by(&error) {
+                    visit.failed(permit.upstream());
+                } else if !never_sent(&error) && !error.is_middleware() {
+                    visit.connected();
+                }
                 if never_sent(&error) {
                     permit.hand_back();
                 }

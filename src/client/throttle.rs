@@ -12,6 +12,7 @@ use crate::client::acquire::{Acquire, Asked, Route};
 use crate::client::auth_breaker::Pass;
 use crate::client::middleware::Middleware;
 use crate::client::news::Outgoing;
+use crate::client::reachability::Reachability;
 use crate::client::router::Table;
 use crate::client::unmatched::{Strangers, Unmatched};
 use crate::client::usage::Usage;
@@ -55,6 +56,7 @@ struct Inner {
     queues: Queues,
     /// What upstreams said, on its way to the store.
     outgoing: Outgoing,
+    reachability: Reachability,
 }
 
 /// Collects what a throttle is made of.
@@ -142,6 +144,7 @@ impl ThrottleBuilder {
             process,
             queues: Queues::default(),
             outgoing: Outgoing::new(),
+            reachability: Reachability::default(),
         })))
     }
 }
@@ -275,6 +278,10 @@ impl Throttle {
 
     pub(crate) fn outgoing(&self) -> &Outgoing {
         &self.0.outgoing
+    }
+
+    pub(crate) fn reachability(&self) -> &Reachability {
+        &self.0.reachability
     }
 
     pub(crate) fn find(&self, upstream: &str) -> Option<&Arc<Registered>> {

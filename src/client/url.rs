@@ -14,6 +14,16 @@ impl Target {
         Self(request.url().clone())
     }
 
+    /// The host and port that it connects to.
+    pub(crate) fn server(&self) -> (Option<&str>, Option<u16>) {
+        (self.0.host_str(), self.0.port_or_known_default())
+    }
+
+    /// Whether an error is about this server: a redirect may have led elsewhere.
+    pub(crate) fn is_failed_by(&self, error: &reqwest_middleware::Error) -> bool {
+        error.url().is_none_or(|url| self.is_on_server_of(url))
+    }
+
     /// Whether a response may speak for the upstream that was called: it comes from the same host and port, or nobody knows
     /// from where.
     pub(crate) fn is_spoken_for_by(&self, response: &Response) -> bool {
@@ -30,7 +40,7 @@ impl Target {
     }
 
     fn is_on_server_of(&self, url: &Url) -> bool {
-        self.0.host_str() == url.host_str() && self.0.port_or_known_default() == url.port_or_known_default()
+        self.server() == (url.host_str(), url.port_or_known_default())
     }
 }
 

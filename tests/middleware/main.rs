@@ -11,6 +11,7 @@ mod retrying;
 mod routing;
 mod telling;
 mod unmatched;
+mod unreachable;
 
 use std::time::Duration;
 

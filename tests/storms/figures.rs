@@ -22,7 +22,7 @@ const PROBES: u32 = 4;
 const MEASURED: Duration = Duration::from_millis(600);
 
 /// Callers who have nothing to do with the storm.
-async fn probe(throttle: &Throttle, upstream: &'static str, until: Arc<AtomicBool>) -> Vec<Duration> {
+pub(crate) async fn probe(throttle: &Throttle, upstream: &'static str, until: Arc<AtomicBool>) -> Vec<Duration> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut probes = JoinSet::new();
     for _ in 0..PROBES {

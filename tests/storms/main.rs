@@ -4,5 +4,7 @@
 
 mod counted;
 #[cfg(feature = "redis")]
+mod down;
+#[cfg(feature = "redis")]
 mod figures;
 mod scene;

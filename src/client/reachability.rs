@@ -1,0 +1,191 @@
+//! Which hosts cannot be reached: after connects to one failed in a row, one call at a time goes to see, and the others wait.
+
+mod row;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::select;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use self::row::{Look, Row};
+use crate::client::acquire::Route;
+use crate::client::url::Target;
+use crate::error::Error;
+
+/// How many hosts are told apart; of more, callers do not wait.
+const MOST_HOSTS: usize = 1_000;
+/// How long a call without a deadline waits, before it goes and sees for itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The hosts that a process could not connect to the last time.
+#[derive(Debug, Default)]
+pub(crate) struct Reachability {
+    /// By the hash of host and port.
+    hosts: Mutex<HashMap<u64, Arc<Host>>>,
+    hasher: RandomState,
+    /// How many there are: mostly none, so that nobody takes the lock.
+    failing: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Host {
+    row: Mutex<Row>,
+    /// Wakes everybody: a connect succeeded.
+    connected: Notify,
+    /// Wakes whoever goes to see next: it goes earlier.
+    earlier: Notify,
+    /// Whose turn it is to go next; the others wait in their order.
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// A call to a host. Dropped before it is known whether that can be reached, it leaves going to see to the next.
+#[derive(Debug)]
+#[must_use = "a visit that is dropped says nothing of the host"]
+pub(crate) struct Visit<'a> {
+    reachability: &'a Reachability,
+    host: u64,
+    look: Look,
+    /// When it went on.
+    pub(crate) since: Instant,
+}
+
+impl Reachability {
+    /// Lets a call go that has waited since `now`; where its host cannot be reached it waits until a connect succeeds, or until it
+    /// is its turn to go and see.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`], when its time is up.
+    pub(crate) async fn visit(&self, target: &Target, route: &Route, now: Instant) -> Result<Visit<'_>, Error> {
+        let host = self.hasher.hash_one(target.server());
+        let visit = |look, since| Visit { reachability: self, host, look, since };
+        let Some(found) = self.find(host) else { return Ok(visit(Look::default(), now)) };
+        if !found.row().is_down() {
+            return Ok(visit(Look::default(), now));
+        }
+        let until = route.deadline().unwrap_or(now + PATIENCE);
+        match timeout_at(if route.now_or_never { now } else { until }, found.wait()).await {
+            Ok(look) => Ok(visit(look, Instant::now())),
+            Err(_) if route.deadline().is_none() && !route.now_or_never => Ok(visit(Look::default(), Instant::now())),
+            Err(_) => Err(found.unreachable(route)),
+        }
+    }
+
+    fn find(&self, host: u64) -> Option<Arc<Host>> {
+        if self.failing.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.lock().get(&host).map(Arc::clone)
+    }
+
+    /// The host of a connect that failed, unless there are too many.
+    fn enter(&self, host: u64, now: Instant) -> Option<Arc<Host>> {
+        let mut hosts = self.lock();
+        if hosts.len() >= MOST_HOSTS && !hosts.contains_key(&host) {
+            hosts.retain(|_, host| !host.row().is_unused(now));
+            if hosts.len() >= MOST_HOSTS {
+                return None;
+            }
+        }
+        let found = Arc::clone(hosts.entry(host).or_insert_with(|| Arc::new(Host::new(now))));
+        self.failing.store(hosts.len(), Ordering::Relaxed);
+        Some(found)
+    }
+
+    fn remove(&self, host: u64) {
+        let mut hosts = self.lock();
+        let removed = hosts.remove(&host);
+        self.failing.store(hosts.len(), Ordering::Relaxed);
+        drop(hosts);
+        if let Some(host) = removed
+            && host.row().connect()
+        {
+            host.connected.notify_waiters();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Host>>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Host {
+    fn new(now: Instant) -> Self {
+        let (connected, earlier) = (Notify::new(), Notify::new());
+        Self { row: Mutex::new(Row::new(now)), connected, earlier, turn: tokio::sync::Mutex::new(()) }
+    }
+
+    /// Waits until a connect succeeds, or until it is the caller's turn to go and see.
+    async fn wait(&self) -> Look {
+        let mut connected = pin!(self.connected.notified());
+        connected.as_mut().enable();
+        select! {
+            biased;
+            look = self.look() => look,
+            () = connected => Look::default(),
+        }
+    }
+
+    async fn look(&self) -> Look {
+        let _turn = self.turn.lock().await;
+        loop {
+            let next = match self.row().admit(Instant::now(), fastrand::f64()) {
+                Ok(look) => return look,
+                Err(next) => next,
+            };
+            select! {
+                () = sleep_until(next) => {}
+                () = self.earlier.notified() => {}
+            }
+        }
+    }
+
+    fn unreachable(&self, route: &Route) -> Error {
+        let upstream = Arc::clone(&route.registered.upstream.name);
+        let error = Error::Unreachable { upstream, retry_after: self.row().next_look(Instant::now()) };
+        tracing::debug!(upstream = &*route.registered.upstream.name, %error, "refused");
+        error
+    }
+
+    fn row(&self) -> MutexGuard<'_, Row> {
+        self.row.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Visit<'_> {
+    /// The host can be reached: a response came, or the call was lost only after connecting.
+    pub(crate) fn connected(self) {
+        if self.reachability.find(self.host).is_some() {
+            self.reachability.remove(self.host);
+        }
+    }
+
+    /// It cannot.
+    pub(crate) fn failed(mut self, upstream: &str) {
+        let now = Instant::now();
+        self.look = Look::default();
+        let host = self.reachability.enter(self.host, now);
+        if host.is_some_and(|host| host.row().fail(now, fastrand::f64())) {
+            tracing::warn!(upstream, "cannot be connected to: one call at a time goes to see");
+        }
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        if self.look == Look::default() {
+            return;
+        }
+        if let Some(host) = self.reachability.find(self.host)
+            && host.row().pass_on(self.look, Instant::now())
+        {
+            host.earlier.notify_one();
+        }
+    }
+}

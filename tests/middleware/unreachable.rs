@@ -1,0 +1,212 @@
+//! An upstream that nobody can connect to: callers wait, and one goes to see.
+//!
+//! `cargo test --test middleware unreachable -- --nocapture` shows the counts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::Extensions;
+use outgate::ledger::Message;
+use outgate::store::Applying;
+use outgate::testing::{Fault, FaultyUpstream};
+use outgate::{Call, Error, Limit, MemoryStore, Store, Throttle, Upstream};
+use reqwest::{Request, Response};
+use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next, Result};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::plain;
+
+const CALLERS: usize = 64;
+
+/// A memory store a millisecond away, which counts its calls.
+#[derive(Clone, Debug, Default)]
+struct Counting {
+    inner: MemoryStore,
+    calls: Arc<AtomicU64>,
+}
+
+impl Store for Counting {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Applying::pending(async move {
+            sleep(Duration::from_millis(1)).await;
+            self.inner.apply(message).await
+        })
+    }
+}
+
+/// Answers where the upstream is up; else the call goes on to a port on which nobody listens, which takes no time.
+#[derive(Clone, Debug, Default)]
+struct Switch {
+    is_up: Arc<AtomicBool>,
+    /// How long a call that goes on takes before.
+    delay: Duration,
+    sent: Arc<AtomicU64>,
+}
+
+#[async_trait]
+impl Middleware for Switch {
+    async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        if !self.delay.is_zero() {
+            sleep(self.delay).await;
+        }
+        if self.is_up.load(Ordering::Relaxed) {
+            return Ok(Response::from(http::Response::new("")));
+        }
+        next.run(request, extensions).await
+    }
+}
+
+/// A client of an upstream on which nobody listens.
+struct Scene {
+    store: Counting,
+    switch: Switch,
+    upstream: FaultyUpstream,
+    client: ClientWithMiddleware,
+}
+
+impl Scene {
+    fn new(delay: Duration) -> Self {
+        let (store, switch) = (Counting::default(), Switch { delay, ..Switch::default() });
+        let upstream = Fault::RefuseConnection.start().unwrap();
+        let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100_000));
+        let throttle = Throttle::builder().store(store.clone()).upstream(up).build().unwrap();
+        let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(switch.clone()).build();
+        Self { store, switch, upstream, client }
+    }
+
+    async fn call(&self, call: Call) -> Result<Response> {
+        self.client.get(self.upstream.url()).with_extension(call).send().await
+    }
+
+    /// Calls that fail until callers wait.
+    async fn fall(&self) {
+        for _ in 0..3 {
+            let begin = Instant::now();
+            assert!(self.call(Call::new()).await.unwrap_err().is_connect());
+            assert!(begin.elapsed() <= self.switch.delay + Duration::from_millis(20), "told at once");
+        }
+    }
+
+    fn sent(&self) -> u64 {
+        self.switch.sent.load(Ordering::Relaxed)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_retry_cost_the_store_next_to_nothing_while_the_upstream_is_down() {
+    let scene = Arc::new(Scene::new(Duration::ZERO));
+    let end = Instant::now() + Duration::from_secs(2);
+    let mut callers = JoinSet::new();
+    for _ in 0..CALLERS {
+        let scene = Arc::clone(&scene);
+        callers.spawn(timeout_at(end, async move {
+            loop {
+                assert!(scene.call(Call::new()).await.unwrap_err().is_connect());
+            }
+        }));
+    }
+    callers.join_all().await;
+    let calls = scene.store.calls.load(Ordering::Relaxed);
+    println!("{CALLERS} callers that retry for 2 s: {calls} store calls, {} connects", scene.sent());
+    assert!(calls < 40, "{calls}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_go_on_as_soon_as_one_has_connected() {
+    let scene = Arc::new(Scene::new(Duration::ZERO));
+    scene.fall().await;
+    let mut callers = JoinSet::new();
+    for _ in 0..CALLERS {
+        let scene = Arc::clone(&scene);
+        callers.spawn(async move {
+            loop {
+                if scene.call(Call::new()).await.is_ok() {
+                    return Instant::now();
+                }
+            }
+        });
+    }
+    sleep(Duration::from_secs(5)).await;
+    scene.switch.is_up.store(true, Ordering::Relaxed);
+    let up = Instant::now();
+    let gone = callers.join_all().await;
+    let (first, last) = (*gone.iter().min().unwrap(), *gone.iter().max().unwrap());
+    assert!(first - up <= Duration::from_millis(1_510), "within the longest interval");
+    assert!(last - first <= Duration::from_millis(20), "{:?}", last - first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_no_longer_than_it_says() {
+    let scene = Scene::new(Duration::ZERO);
+    scene.fall().await;
+    // Those that go and see, so that the intervals are long.
+    for _ in 0..6 {
+        assert!(scene.call(Call::new()).await.unwrap_err().is_connect());
+    }
+    for wait in [Duration::ZERO, Duration::from_millis(300)] {
+        let (begin, sent) = (Instant::now(), scene.sent());
+        let error = scene.call(Call::new().max_wait(wait)).await.unwrap_err();
+        assert!(begin.elapsed().saturating_sub(wait) <= Duration::from_millis(2), "{:?}", begin.elapsed());
+        match Error::find(&error) {
+            Some(Error::Unreachable { upstream, retry_after, .. }) => {
+                assert_eq!(&**upstream, "up");
+                assert!(
+                    *retry_after > Duration::ZERO && *retry_after < Duration::from_millis(1_500),
+                    "{retry_after:?}"
+                );
+            }
+            other => panic!("{other:?} in {error:?}"),
+        }
+        assert_eq!(scene.sent(), sent, "it sent nothing");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_deadline_goes_and_sees_after_five_seconds_at_the_latest() {
+    let scene = Arc::new(Scene::new(Duration::ZERO));
+    scene.fall().await;
+    let begin = Instant::now();
+    let mut callers = JoinSet::new();
+    for _ in 0..CALLERS {
+        let scene = Arc::clone(&scene);
+        callers.spawn(async move { scene.call(Call::new()).await.unwrap_err().is_connect() });
+    }
+    assert_eq!(callers.join_all().await, [true; CALLERS], "reqwest's own error");
+    assert!(begin.elapsed() < Duration::from_millis(5_010), "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_goes_to_see_and_gives_up_leaves_it_to_the_next() {
+    let scene = Scene::new(Duration::from_millis(400));
+    scene.fall().await;
+    for _ in 0..4 {
+        assert!(scene.call(Call::new()).await.unwrap_err().is_connect());
+    }
+    sleep(Duration::from_secs(2)).await;
+    // The next interval is a second or more.
+    let cancelled = timeout(Duration::from_millis(100), scene.call(Call::new()));
+    let next = async {
+        sleep(Duration::from_millis(50)).await;
+        let begin = Instant::now();
+        assert!(scene.call(Call::new()).await.unwrap_err().is_connect());
+        begin.elapsed()
+    };
+    let (cancelled, took) = tokio::join!(cancelled, next);
+    assert!(cancelled.is_err());
+    assert!(took < Duration::from_millis(470), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_do_not_affect_each_other() {
+    let (scene, other) = (Scene::new(Duration::ZERO), Fault::RefuseConnection.start().unwrap());
+    scene.fall().await;
+    let call = scene.client.get(other.url()).with_extension(Call::new().max_wait(Duration::ZERO));
+    assert!(call.send().await.unwrap_err().is_connect(), "another port is another host");
+    let error = scene.call(Call::new().max_wait(Duration::ZERO)).await.unwrap_err();
+    assert!(matches!(Error::find(&error), Some(Error::Unreachable { .. })), "{error:?}");
+}
