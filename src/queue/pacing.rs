@@ -47,9 +47,9 @@ impl Rest {
     /// Where slots come and others wait for them as well: when they have had their turns. `random` in [0, 1) spreads processes
     /// that were told the same time.
     pub(crate) fn length(self, random: f64) -> Duration {
-        let turn = if self.next > 2 * self.horizon { Duration::ZERO } else { self.longest_turn() };
+        let beyond = self.longest_turn().saturating_sub(self.horizon);
         // Evenly from the shortest: a crowd that was told the same moment must not leave it to pass.
-        let pause = self.base().mul_f64(0.5 + 0.3 * random) + turn.saturating_sub(self.horizon).mul_f64(1.3 * random);
+        let pause = self.base().mul_f64(0.5 + 0.3 * random) + beyond.mul_f64(1.3 * random);
         let rest = self.next.saturating_sub(self.horizon) + pause;
         rest.saturating_sub(self.answer).clamp(MIN_PAUSE, MAX_SILENCE)
     }
@@ -119,9 +119,14 @@ mod tests {
             let (next, horizon, span) = (Duration::ZERO, 250 * MS, 1_000 * MS);
             Rest { next, horizon, span, turn: turn * MS, answer: answer * MS }.length(0.5).as_millis()
         };
+        let far = |random| {
+            let (next, horizon, span) = (2_000 * MS, 250 * MS, 1_000 * MS);
+            Rest { next, horizon, span, turn: 1_000 * MS, answer: Duration::ZERO }.length(random).as_millis()
+        };
         assert_eq!(rest(100, 0), 162);
         assert_eq!(rest(1_000, 0), 650);
         assert_eq!(rest(1_000, 300), 350, "the answer takes its time, too");
+        assert_eq!([far(0.0), far(0.5), far(1.0)], [1_875, 2_400, 2_925], "nor do all come at once for a far slot");
         assert_eq!(rest(100, 300), 1);
         assert_eq!(rest(60_000, 0), 1_300, "but not for long: some may be gone");
         let after = |units, turn| {
