@@ -160,7 +160,7 @@ for _, run in ipairs(runs) do
       local count = (looks or turns[1]) and 1 or as_many_as_start(charges, within_shares(shares, charges, rest), soonest, start)
       if passed > 0 then answer(2, next, passed) end
       for _, log in ipairs(logs) do log.ahead = min(2 * log.ahead, total, PIECE) end
-      for _ = 1, count do add(start, charges) end
+      add(start, charges, count)
       answer(looks and 3 or 1, start, count)
       for _, share in pairs(shares) do
         if share.measure then share.spent = share.spent + count * charges[share.measure] end
@@ -182,7 +182,7 @@ if #refused > 0 then
       if run and run.after == i - 1 then
         for _ = 1, run.callers do
           local start = earliest_of(earliest_refused, run.charges)
-          add(start, run.charges)
+          add(start, run.charges, 1)
           answer(0, start, 1)
         end
         r = r + 1

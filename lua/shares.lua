@@ -27,10 +27,12 @@ local function earliest_of(start, charges, scope)
   return start
 end
 
-local function add(start, charges)
-  for i, log in ipairs(logs) do
-    for n = 1, charges[i] do log.added[log.count + n] = start end
-    log.count = log.count + charges[i]
+local function add(start, charges, callers)
+  for i = 1, #logs do
+    local log, units = logs[i], charges[i] * callers
+    local added, count = log.added, log.count
+    for n = count + 1, count + units do added[n] = start end
+    log.count = count + units
   end
 end
 
@@ -49,7 +51,7 @@ local function settle(turns)
   tentatively(function()
     for _, turn in ipairs(turns) do
       turn.start = earliest_of(turn.start, turn.charges)
-      add(turn.start, turn.charges)
+      add(turn.start, turn.charges, 1)
     end
   end)
 end
@@ -65,11 +67,11 @@ local function delayed(turns, before, start, charges)
   if looked_at > MAX_LOOKED_AT then return turns[before].start end
   return tentatively(function()
     local latest
-    add(start, charges)
+    add(start, charges, 1)
     for t = 1, before do
       local delayed_start = earliest_of(turns[t].start, turns[t].charges)
       if delayed_start > turns[t].start then latest = turns[t].start end
-      add(delayed_start, turns[t].charges)
+      add(delayed_start, turns[t].charges, 1)
     end
     return latest
   end)
