@@ -10,7 +10,7 @@ use super::pause::Pausing;
 use super::scope::{Reach, Scope, Waiting};
 use super::shares::{Bounds, Decision, Share, Turn, decide};
 use super::view::View;
-use super::{Answer, Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, NOBODY, ScopeId, Stamp, Verdict, micros};
+use super::{Answer, Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, NOBODY, Run, ScopeId, Stamp, Verdict, micros};
 
 /// A caller that a narrow log holds up may take a slot in a widely shared log at most so many microseconds later than that log
 /// alone would allow. Or as long as the answer takes, where that is more.
@@ -29,13 +29,19 @@ struct Claimant {
 impl Ledger {
     /// Decides on an ask, and says for how long the message has to be remembered.
     pub(super) fn book(&mut self, now: Stamp, id: &MessageId, ask: &Ask) -> (Grant, i64) {
-        if self.has_room_for_all(now, ask) {
-            let run = &ask.runs[0];
-            for (log, &units) in ask.logs.iter().zip(run.charges.iter()) {
-                let retention = log.retention();
-                self.scope_mut(log.scope).append(log, &[now], units * run.callers, now, retention);
+        if let Some((run, start)) = self.start_at_a_glance(now, ask) {
+            if start == now {
+                for (log, &units) in ask.logs.iter().zip(run.charges.iter()) {
+                    let retention = log.retention();
+                    self.scope_mut(log.scope).append(log, &[now], units * run.callers, now, retention);
+                }
+                return (Grant::all_now(now), ask.retention().saturating_add(micros(ask.horizon)));
             }
-            return (Grant::all_now(now), ask.retention().saturating_add(micros(ask.horizon)));
+            if run.callers == 1 && run.max_wait.is_some_and(|wait| start > now.plus(micros(wait))) {
+                let refused = Grant::new(now, vec![Answer::refused(1, start)], now).within(ask.reach());
+                let counted = vec![Stamp::NEVER; ask.scopes().count()];
+                return (Grant { counted, remembered: false, ..refused }, 0);
+            }
         }
         for slots in &ask.back {
             for (log, units) in ask.logs.iter().zip(slots.charges.iter()) {
@@ -45,23 +51,22 @@ impl Ledger {
         self.decide(now, id, ask)
     }
 
-    /// The common case: one kind of callers, nobody waits, nothing is in force, and there is room for all of them now.
-    fn has_room_for_all(&self, now: Stamp, ask: &Ask) -> bool {
-        let [run] = ask.runs.as_slice() else { return false };
-        let is_free = |(log, &units): (&Log, &u32)| {
+    /// The common case: one kind of callers, nobody waits, and nothing is in force. When all of them could start.
+    fn start_at_a_glance<'a>(&self, now: Stamp, ask: &'a Ask) -> Option<(&'a Run, Stamp)> {
+        let [run] = ask.runs.as_slice() else { return None };
+        if run.callers == 0 || !ask.back.is_empty() || !ask.ahead.is_zero() || !self.upstream.is_plain(now) {
+            return None;
+        }
+        let start = ask.logs.iter().zip(run.charges.iter()).try_fold(now, |start, (log, &units)| {
+            let scope = self.scope(log.scope);
             let units = units.saturating_mul(run.callers);
-            let entries = self.scope(log.scope).and_then(|scope| scope.logs.get(&log.unit));
-            units == 0
-                || (units <= log.largest_charge()
-                    && entries.is_none_or(|entries| entries.earliest(now, &log.terms, units) == now))
-        };
-        let is_plain = |log: &Log| self.scope(log.scope).is_none_or(|scope| scope.is_plain(now));
-        run.callers > 0
-            && ask.back.is_empty()
-            && ask.ahead.is_zero()
-            && self.upstream.is_plain(now)
-            && ask.logs.iter().all(is_plain)
-            && ask.logs.iter().zip(run.charges.iter()).all(is_free)
+            if units > log.largest_charge() || scope.is_some_and(|scope| !scope.is_plain(now)) {
+                return None;
+            }
+            let entries = scope.filter(|_| units > 0).and_then(|scope| scope.logs.get(&log.unit));
+            Some(entries.map_or(start, |entries| entries.earliest(start, &log.terms, units)))
+        });
+        start.map(|start| (run, start))
     }
 
     fn decide(&mut self, now: Stamp, id: &MessageId, ask: &Ask) -> (Grant, i64) {

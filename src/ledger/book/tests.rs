@@ -58,6 +58,23 @@ fn all_logs_of_a_call_are_charged_with_one_start_or_none_is() {
 }
 
 #[test]
+fn a_refusal_at_a_glance_says_what_the_whole_decision_says() {
+    let logs = [per_second(2, None), per_second(1, Some("a"))];
+    let mut room = Room::default();
+    room.ask(1, &logs, 1, &[1, 1]);
+    for wait in [0, SECOND / 2, SECOND - 1].map(|wait| Duration::from_micros(wait.unsigned_abs())) {
+        for charges in [[1, 1], [0, 1], [2, 0]] {
+            let mut refused =
+                |back| room.asking(2, &logs, 1, &charges, |ask| (ask.runs[0].max_wait, ask.back) = (Some(wait), back));
+            // What was never given changes nothing, but for the path.
+            let (glance, whole) = (refused(Vec::new()), refused(vec![Slots::new(1, at(-1), [1, 1])]));
+            assert_eq!(glance, Grant { remembered: false, ..whole }, "{wait:?} {charges:?}");
+            assert_eq!(glance.answers, [Answer::refused(1, at(SECOND))], "{wait:?} {charges:?}");
+        }
+    }
+}
+
+#[test]
 fn a_merchant_whose_own_log_is_full_does_not_push_the_common_one() {
     let logs = |merchant: &str| [per_second(100, None), per_second(1, Some(merchant))];
     for ahead in [0_u32, 20_000, 60_000] {
