@@ -21,7 +21,7 @@ use crate::config::name::shown;
 use crate::config::plan::Registered;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error, StoreError};
-use crate::ledger::{Body, LogUsage, Message, MessageId, ScopeId};
+use crate::ledger::{Body, LogUsage, Message, MessageId, ScopeHasher, ScopeId};
 use crate::queue::Queue;
 use crate::queue::process::Process;
 use crate::queue::table::Queues;
@@ -49,7 +49,7 @@ pub struct Throttle(Arc<Inner>);
 
 struct Inner {
     upstreams: Vec<Arc<Registered>>,
-    by_name: HashMap<Arc<str>, Arc<Registered>>,
+    by_name: HashMap<Arc<str>, Arc<Registered>, ScopeHasher>,
     table: Table,
     strangers: Strangers,
     process: Arc<Process>,
@@ -123,7 +123,7 @@ impl ThrottleBuilder {
             .enumerate()
             .map(|(index, up)| Registered::new(index, up))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut by_name = HashMap::new();
+        let mut by_name = HashMap::default();
         for registered in &upstreams {
             let name = &registered.upstream.name;
             if by_name.insert(Arc::clone(name), Arc::clone(registered)).is_some() {
