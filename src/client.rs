@@ -4,6 +4,7 @@ pub(crate) mod acquire;
 pub(crate) mod auth_breaker;
 pub(crate) mod middleware;
 mod news;
+pub(crate) mod observing;
 mod on_response;
 pub(crate) mod permit;
 mod reachability;

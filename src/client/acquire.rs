@@ -14,6 +14,7 @@ use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
 use crate::client::auth_breaker::Pass;
+use crate::client::observing::Shadow;
 use crate::client::permit::Permit;
 use crate::client::throttle::Throttle;
 use crate::config::call::Call;
@@ -143,7 +144,8 @@ impl Route {
     pub(crate) fn new(registered: Arc<Registered>, call: &Call) -> Self {
         let max_wait = call.max_wait.or(registered.upstream.max_wait);
         let now_or_never = max_wait == Some(Duration::ZERO);
-        let (cost, retries_left) = (call.cost.unwrap_or(1), registered.upstream.retries);
+        let retries = if registered.observer.is_some() { 0 } else { registered.upstream.retries };
+        let (cost, retries_left) = (call.cost.unwrap_or(1), retries);
         let since = Instant::now();
         Self { registered, scope: call.scope, cost, max_wait, now_or_never, is_seen: false, since, retries_left }
     }
@@ -151,6 +153,18 @@ impl Route {
     /// When its time is up; a wait too long for the clock is no bound.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.max_wait.and_then(|max_wait| self.since.checked_add(max_wait))
+    }
+
+    /// How long it waits in a queue that it comes to at `since`.
+    pub(crate) fn patience(&self, queue: &Queue, since: Instant) -> Patience {
+        if self.now_or_never {
+            return Patience {
+                wish: Wish::AtOnce { within: queue.ahead(since) },
+                until: Some(since + ANSWER_PATIENCE),
+            };
+        }
+        let until = self.deadline();
+        Patience { wish: until.map_or(Wish::Soon, Wish::By), until }
     }
 
     /// Whether a call that is refused could be made again.
@@ -184,6 +198,20 @@ impl Route {
     }
 }
 
+impl Throttle {
+    /// Ask, at `now`: joins the queue of callers for the route's logs.
+    pub(crate) fn ask<'a>(&self, route: &'a Route, now: Instant) -> Result<Asked<'a>, Error> {
+        let Route { registered, scope, .. } = route;
+        if registered.observer.is_none() {
+            route.check()?;
+        }
+        let new = || Queue::new(self.process(), registered, *scope);
+        let queue = self.queues().get(registered.key(*scope), now, new)?;
+        let pass = route.admit(queue.scope(), Pass::default())?;
+        Ok(Asked { queue, route, pass, since: now })
+    }
+}
+
 /// A caller that has asked.
 pub(crate) struct Asked<'a> {
     queue: Arc<Queue>,
@@ -192,15 +220,16 @@ pub(crate) struct Asked<'a> {
     since: Instant,
 }
 
-impl<'a> Asked<'a> {
-    /// A caller that has asked just now.
-    pub(crate) const fn new(queue: Arc<Queue>, route: &'a Route, pass: Pass, since: Instant) -> Self {
-        Self { queue, route, pass, since }
-    }
-
+impl Asked<'_> {
     /// The permit, or the refusal of a call for now or never, where nobody is before this caller and the store has its answer at
     /// hand.
+    ///
+    /// Where the upstream is observed, a permit for now in any case.
     pub(crate) fn at_hand(self) -> Result<Result<Permit, Error>, Self> {
+        if self.route.registered.observer.is_some() {
+            let shadow = Shadow::of(&self.queue, self.route, self.since);
+            return Ok(Ok(Permit::observed(self.queue, shadow, self.pass)));
+        }
         match self.queue.at_hand(self.route.cost, self.since) {
             Some(Ok(slot)) => {
                 span(self.route).record("waited_us", 0);
@@ -231,13 +260,8 @@ async fn wait_in_queue(queue: Arc<Queue>, route: &Route, pass: Pass, since: Inst
     // A timer that finds no runtime panics.
     Handle::try_current().map_err(|_| Error::OutsideRuntime)?;
     let span = span(route);
-    let patience = if route.now_or_never {
-        Patience { wish: Wish::AtOnce { within: queue.ahead(since) }, until: Some(since + ANSWER_PATIENCE) }
-    } else {
-        let until = route.deadline();
-        Patience { wish: until.map_or(Wish::Soon, Wish::By), until }
-    };
-    let outcome = queue.slot(queue.costs(route.cost), patience, since).instrument(span.clone()).await;
+    let outcome =
+        queue.slot(queue.costs(route.cost), route.patience(&queue, since), since).instrument(span.clone()).await;
     let now = outcome.as_ref().map_or_else(|_| Instant::now(), |(_, now)| *now);
     let waited = now.saturating_duration_since(since);
     span.record("waited_us", u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));

@@ -84,7 +84,7 @@ impl Throttle {
         if refusal.is_none() && !registered.upstream.learns {
             return false;
         }
-        let call = Call { started: Some(permit.stamp()), units: permit.units(), status: status.as_u16() };
+        let call = Call { started: permit.stamp(), units: permit.units(), status: status.as_u16() };
         self.take_note_in_background(said(registered, permit.scope(), &feedback, call));
         may_send_again
     }

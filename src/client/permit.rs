@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::auth_breaker::Pass;
+use crate::client::observing::Shadow;
 use crate::ledger::{ScopeId, Stamp};
 use crate::queue::Queue;
 use crate::queue::waiters::Slot;
@@ -20,17 +21,29 @@ use crate::queue::waiters::Slot;
 #[must_use = "a permit that is dropped counts as a call made; hand it back if there was none"]
 pub struct Permit {
     queue: Arc<Queue>,
-    slot: Slot,
+    held: Held,
     pass: Pass,
     waited: Duration,
     late: Duration,
 }
 
+/// What a permit holds.
+enum Held {
+    Slot(Slot),
+    /// What it would hold, of an upstream that is observed.
+    Shadow(Arc<Shadow>),
+}
+
 impl Permit {
+    /// A permit for now, whatever the limits say.
+    pub(crate) const fn observed(queue: Arc<Queue>, shadow: Arc<Shadow>, pass: Pass) -> Self {
+        Self { queue, held: Held::Shadow(shadow), pass, waited: Duration::ZERO, late: Duration::ZERO }
+    }
+
     /// A permit given at `now`.
     pub(crate) fn new(queue: Arc<Queue>, slot: Slot, pass: Pass, waited: Duration, now: Instant) -> Self {
         let late = slot.late(now);
-        Self { queue, slot, pass, waited, late }
+        Self { queue, held: Held::Slot(slot), pass, waited, late }
     }
 
     /// Gives the slot to the next in queue, else back to the log. For a call that was never sent.
@@ -38,7 +51,10 @@ impl Permit {
     /// Returns at once; the store is told in the background.
     pub fn hand_back(self) {
         tracing::debug!(upstream = self.upstream(), "permit handed back");
-        self.queue.give_back(self.slot);
+        match self.held {
+            Held::Slot(slot) => self.queue.give_back(slot),
+            Held::Shadow(shadow) => shadow.hand_back(&self.queue),
+        }
     }
 
     /// The upstream that may be called.
@@ -63,19 +79,23 @@ impl Permit {
         self.queue.scope()
     }
 
-    /// When its slot starts, as the store calls it.
-    pub(crate) const fn stamp(&self) -> Stamp {
-        self.slot.stamp
+    /// When its slot starts, as the store calls it. Where the upstream is observed, nobody knows when the call started.
+    pub(crate) const fn stamp(&self) -> Option<Stamp> {
+        match &self.held {
+            Held::Slot(slot) => Some(slot.stamp),
+            Held::Shadow(_) => None,
+        }
     }
 
     /// Whether it is the one call that looks whether a pause still holds.
-    pub(crate) const fn looks(&self) -> bool {
-        self.slot.looks
+    pub(crate) fn looks(&self) -> bool {
+        matches!(&self.held, Held::Slot(slot) if slot.looks)
     }
 
     /// What it was charged, in units of the first log.
     pub(crate) fn units(&self) -> u32 {
-        self.slot.costs.first().copied().unwrap_or(1)
+        let Held::Slot(slot) = &self.held else { return 1 };
+        slot.costs.first().copied().unwrap_or(1)
     }
 
     pub(crate) const fn pass(&self) -> &Pass {

@@ -66,7 +66,8 @@ impl Reachability {
         let host = self.hasher.hash_one(target.server());
         let visit = |look, since| Visit { reachability: self, host, look, since };
         let Some(found) = self.find(host) else { return Ok(visit(Look::default(), now)) };
-        if !found.row().is_down() {
+        let is_observed = route.registered.observer.is_some();
+        if is_observed || !found.row().is_down() {
             return Ok(visit(Look::default(), now));
         }
         let until = route.deadline().unwrap_or(now + PATIENCE);

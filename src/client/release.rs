@@ -114,7 +114,7 @@ impl Throttle {
     pub(crate) fn end_pause_in_background(&self, permit: &Permit) {
         let (Ok(runtime), Ok(registered)) = (Handle::try_current(), self.registered(permit.upstream())) else { return };
         let (throttle, registered) = (self.clone(), Arc::clone(registered));
-        let (scope, served) = (permit.scope(), Some(permit.stamp()));
+        let (scope, served) = (permit.scope(), permit.stamp());
         runtime.spawn(async move {
             // It may have been the scope's, or the whole upstream's.
             for scope in [None].into_iter().chain(scope.map(Some)) {

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Request;
-use tokio::time::Instant;
 
-use crate::client::acquire::{Acquire, Asked, Route};
-use crate::client::auth_breaker::Pass;
+use crate::client::acquire::{Acquire, Route};
 use crate::client::middleware::Middleware;
 use crate::client::news::Outgoing;
+use crate::client::observing::Observer;
 use crate::client::reachability::Reachability;
 use crate::client::router::Table;
 use crate::client::unmatched::{Strangers, Unmatched};
@@ -22,7 +21,6 @@ use crate::config::plan::Registered;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error, StoreError};
 use crate::ledger::{Body, LogUsage, Message, MessageId, ScopeHasher, ScopeId};
-use crate::queue::Queue;
 use crate::queue::process::Process;
 use crate::queue::table::Queues;
 use crate::store::{MemoryStore, Store};
@@ -215,7 +213,8 @@ impl Throttle {
         let reply = self.0.process.store.apply(&message).await.map_err(unavailable)?;
         let logs = reply.usage().ok_or_else(StoreError::senseless).map_err(unavailable)?;
         let none = LogUsage::new(Vec::new());
-        Ok(Usage::new(&registered.upstream.limits, logs.first().unwrap_or(&none), waiting))
+        let observed = registered.observer.as_ref().map(Observer::observed);
+        Ok(Usage { observed, ..Usage::new(&registered.upstream.limits, logs.first().unwrap_or(&none), waiting) })
     }
 
     /// Ends: refuses whoever waits and whoever comes with [`Error::Closed`], and hands back what is booked.
@@ -253,16 +252,6 @@ impl Throttle {
         self.0.table.find(request, accepts).and_then(|index| upstreams.get(index))
     }
 
-    /// Ask, at `now`: joins the queue of callers for the route's logs.
-    pub(crate) fn ask<'a>(&self, route: &'a Route, now: Instant) -> Result<Asked<'a>, Error> {
-        route.check()?;
-        let Route { registered, scope, .. } = route;
-        let queue =
-            self.0.queues.get(registered.key(*scope), now, || Queue::new(&self.0.process, registered, *scope))?;
-        let pass = route.admit(queue.scope(), Pass::default())?;
-        Ok(Asked::new(queue, route, pass, now))
-    }
-
     /// Where the logs are kept.
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.0.process.store
@@ -272,7 +261,7 @@ impl Throttle {
         &self.0.queues
     }
 
-    pub(crate) fn process(&self) -> &Process {
+    pub(crate) fn process(&self) -> &Arc<Process> {
         &self.0.process
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::client::observing::Observed;
 use crate::config::limit::Limit;
 use crate::ledger::LogUsage;
 
@@ -13,6 +14,8 @@ pub struct Usage {
     pub limits: Vec<LimitUsage>,
     /// Callers of this process that wait.
     pub waiting: usize,
+    /// What would have become of the calls, where the upstream is [observed](crate::Upstream::observe).
+    pub observed: Option<Observed>,
 }
 
 /// How much of one limit is used.
@@ -51,6 +54,6 @@ impl Usage {
             }
             Some(usage)
         };
-        Self { limits: limits.iter().filter_map(of_limit).collect(), waiting }
+        Self { limits: limits.iter().filter_map(of_limit).collect(), waiting, observed: None }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::auth_breaker::Breaker;
+use crate::client::observing::Observer;
 use crate::client::retry::Budget;
 use crate::config::limit::Limit;
 use crate::config::upstream::Upstream;
@@ -31,6 +32,8 @@ pub(crate) struct Registered {
     pub(crate) looks: Arc<Looks>,
     pub(crate) budget: Budget,
     pub(crate) breaker: Option<Breaker>,
+    /// Where calls do not wait, and are counted as they would have.
+    pub(crate) observer: Option<Observer>,
 }
 
 impl Registered {
@@ -45,9 +48,10 @@ impl Registered {
         let logs = Arc::from([Log::new("calls", terms)]);
         let budget = Budget::new(upstream.retry_share);
         let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
-        let breaker = upstream.break_after.map(new);
+        let breaker = upstream.break_after.filter(|_| !upstream.observes).map(new);
+        let observer = upstream.observes.then(Observer::default);
         let (one, time, looks) = ([1].into(), Arc::new(LogTime::new()), Arc::new(Looks::default()));
-        Ok(Arc::new(Self { index, upstream, logs, one, stale_after, crowd, time, looks, budget, breaker }))
+        Ok(Arc::new(Self { index, upstream, logs, one, stale_after, crowd, time, looks, budget, breaker, observer }))
     }
 
     /// The logs of the callers of a scope.

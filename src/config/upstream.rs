@@ -38,6 +38,7 @@ type Predicate = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
 /// * refused calls are not made again; if they are, then a tenth of the calls at most
 /// * nothing is learned from responses that are no refusals
 /// * calls go on however many responses are 401 or 403
+/// * calls wait for their slots: nothing is only observed
 ///
 /// ```
 /// use outgate::{Limit, Scope, Upstream};
@@ -66,6 +67,7 @@ pub struct Upstream {
     pub(crate) retry_share: u32,
     pub(crate) learns: bool,
     pub(crate) break_after: Option<u32>,
+    pub(crate) observes: bool,
     hosts: Vec<HostPattern>,
     paths: Vec<PathPrefix>,
     methods: Vec<Method>,
@@ -92,6 +94,7 @@ impl Upstream {
             retry_share: 100,
             learns: false,
             break_after: None,
+            observes: false,
             hosts: Vec::new(),
             paths: Vec::new(),
             methods: Vec::new(),
@@ -265,6 +268,23 @@ impl Upstream {
     #[must_use]
     pub const fn break_after_unauthorized(mut self, in_a_row: u32) -> Self {
         self.break_after = Some(in_a_row);
+        self
+    }
+
+    /// Lets every call go on at once, and counts and reports what would have become of it: for whoever wants to see before they
+    /// switch throttling on.
+    ///
+    /// A shadow of each call takes its place in the queue, for as long as the call would have waited, and its slot is kept, so the
+    /// logs hold what would have been granted. What would have become of the calls is in
+    /// [`Usage::observed`](crate::Usage::observed); each that would have waited, or got an error, is a debug event.
+    /// [`max_waiting`](Upstream::max_waiting) bounds the shadows.
+    ///
+    /// Permits are given at once; handing one back hands its shadow's slot back. Responses are read, and pauses are taken note of:
+    /// shadows wait in them. Nothing is sent again, nobody is refused for 401 or 403, or because connects failed. Without the
+    /// store, or outside of a Tokio runtime, calls go on as well. A throttle that is closed refuses them.
+    #[must_use]
+    pub const fn observe(mut self) -> Self {
+        self.observes = true;
         self
     }
 

@@ -11,6 +11,7 @@ mod ending;
 mod evidence;
 mod learning;
 mod names;
+mod observing;
 mod order;
 mod paused;
 mod pausing;

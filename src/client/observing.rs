@@ -1,0 +1,163 @@
+//! Observing an upstream: its calls go on at once, and a shadow of each takes its place in queue, so that it is known how long
+//! the call would have waited.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::client::acquire::Route;
+use crate::config::plan::Registered;
+use crate::error::Error;
+use crate::queue::Queue;
+use crate::queue::waiters::Slot;
+
+/// What would have become of the calls to an upstream that is [observed](crate::Upstream::observe): of this process, all scopes
+/// together, since the throttle was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Observed {
+    /// Calls that went on at once.
+    pub calls: u64,
+    /// Those of them whose slot has not started yet: they are in none of the counts below.
+    pub undecided: u64,
+    /// How many would have waited, for longer than a slot may be late.
+    pub waited: u64,
+    /// How long all of them would have waited together, the store's answers included.
+    pub wait: Duration,
+    /// How long one would have waited at most.
+    pub longest_wait: Duration,
+    /// How many would have been refused, as no slot came in time or for another reason but the store.
+    pub refused: u64,
+    /// How many would have failed with [`Error::StoreUnavailable`] or [`Error::OutsideRuntime`].
+    pub failed: u64,
+}
+
+/// Counts what would have become of the calls to an upstream.
+#[derive(Debug, Default)]
+pub(crate) struct Observer(Mutex<Observed>);
+
+impl Observer {
+    pub(crate) fn observed(&self) -> Observed {
+        *self.lock()
+    }
+
+    fn begin(&self) {
+        let mut observed = self.lock();
+        observed.calls += 1;
+        observed.undecided += 1;
+    }
+
+    /// A call would have waited so long, where a slot may be late by `tolerated`, or it would have got an error.
+    fn end(&self, upstream: &str, outcome: Result<Duration, &Error>, tolerated: Duration) {
+        let mut observed = self.lock();
+        observed.undecided -= 1;
+        match outcome {
+            Ok(waited) => {
+                observed.waited += u64::from(waited > tolerated);
+                observed.wait += waited;
+                observed.longest_wait = observed.longest_wait.max(waited);
+            }
+            Err(Error::StoreUnavailable { .. } | Error::OutsideRuntime) => observed.failed += 1,
+            Err(_) => observed.refused += 1,
+        }
+        drop(observed);
+        match outcome {
+            Ok(waited) if waited > tolerated => {
+                let waited_us = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+                tracing::debug!(upstream, waited_us, "observed: would have waited");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::debug!(upstream, %error, "observed: would have been refused"),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Observed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The slot that a call would have got.
+#[derive(Debug, Default)]
+pub(crate) struct Shadow(Mutex<Place>);
+
+/// Where it is.
+#[derive(Debug, Default)]
+enum Place {
+    #[default]
+    Coming,
+    Here(Slot),
+    /// The call was never sent: the slot goes back as soon as it comes.
+    Unwanted,
+}
+
+impl Shadow {
+    /// Has a shadow take the place in queue of a call that has asked just now.
+    pub(crate) fn of(queue: &Arc<Queue>, route: &Route, since: Instant) -> Arc<Self> {
+        let shadow = Arc::<Self>::default();
+        let registered = &route.registered;
+        registered.observer.iter().for_each(Observer::begin);
+        if let Some(outcome) = at_hand(queue, route, since) {
+            shadow.end(queue, registered, outcome.map(|slot| (slot, Duration::ZERO)));
+            return shadow;
+        }
+        let Ok(runtime) = Handle::try_current() else {
+            shadow.end(queue, registered, Err(Error::OutsideRuntime));
+            return shadow;
+        };
+        let (costs, patience) = (queue.costs(route.cost), route.patience(queue, since));
+        let (queue, registered, of) = (Arc::clone(queue), Arc::clone(registered), Arc::clone(&shadow));
+        let mut waiting: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+            let outcome = queue.slot(costs, patience, since).await;
+            of.end(&queue, &registered, outcome.map(|(slot, now)| (slot, now.saturating_duration_since(since))));
+        });
+        // By hand at first, so that shadows stand in the order of their calls.
+        if waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            runtime.spawn(waiting);
+        }
+        shadow
+    }
+
+    /// Gives the slot back, now or when it comes.
+    pub(crate) fn hand_back(&self, queue: &Arc<Queue>) {
+        if let Place::Here(slot) = std::mem::replace(&mut *self.lock(), Place::Unwanted) {
+            queue.give_back(slot);
+        }
+    }
+
+    fn end(&self, queue: &Arc<Queue>, registered: &Registered, outcome: Result<(Slot, Duration), Error>) {
+        if let Some(observer) = &registered.observer {
+            let waited = outcome.as_ref().map(|(_, waited)| *waited);
+            observer.end(queue.upstream(), waited, registered.stale_after);
+        }
+        let Ok((slot, _)) = outcome else { return };
+        let mut place = self.lock();
+        if matches!(*place, Place::Coming) {
+            *place = Place::Here(slot);
+        } else {
+            drop(place);
+            queue.give_back(slot);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Place> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the call would have been told at once.
+fn at_hand(queue: &Queue, route: &Route, since: Instant) -> Option<Result<Slot, Error>> {
+    if let Err(error) = route.check() {
+        return Some(Err(error));
+    }
+    match queue.at_hand(route.cost, since)? {
+        Ok(slot) => Some(Ok(slot)),
+        Err(retry_after) => {
+            let upstream = Arc::clone(queue.upstream());
+            route.now_or_never.then_some(Err(Error::Throttled { upstream, retry_after }))
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! An upstream that is observed: every call goes on at once, and it is known what would have become of it.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use outgate::feedback::Feedback;
+use outgate::ledger::{Body, Message};
+use outgate::store::{Applying, StoreError, StoreErrorKind};
+use outgate::{Limit, MemoryStore, Observed, Permit, Store, Throttle, Upstream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::support::Counting;
+
+const CALLS: usize = 100;
+
+fn up() -> Upstream {
+    Upstream::new("up").limit(Limit::per_second(10))
+}
+
+fn throttle(store: impl Store, up: Upstream) -> Throttle {
+    Throttle::builder().store(store).upstream(up).build().unwrap()
+}
+
+async fn observed(throttle: &Throttle) -> Observed {
+    throttle.usage("up").await.unwrap().observed.unwrap()
+}
+
+/// Makes calls that all go on at this very moment.
+async fn call(throttle: &Throttle, calls: usize) -> Vec<Permit> {
+    let (begin, mut permits) = (Instant::now(), Vec::new());
+    for _ in 0..calls {
+        permits.push(throttle.acquire("up").await.unwrap());
+    }
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+    assert!(permits.iter().all(|permit| permit.waited().is_zero() && permit.late().is_zero()));
+    permits
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_go_on_at_once_and_their_waits_are_those_that_they_would_have_had() {
+    let waits = {
+        let throttle = throttle(MemoryStore::new(), up());
+        let mut calls = JoinSet::new();
+        for _ in 0..CALLS {
+            let throttle = throttle.clone();
+            calls.spawn(async move { throttle.acquire("up").await.unwrap().waited() });
+        }
+        calls.join_all().await
+    };
+    let throttle = throttle(MemoryStore::new(), up().observe());
+    drop(call(&throttle, CALLS).await);
+    let at_once = observed(&throttle).await;
+    assert_eq!((at_once.calls, at_once.undecided, at_once.waited), (100, 90, 0));
+    assert_eq!(throttle.usage("up").await.unwrap().waiting, 90, "of the shadows");
+    sleep(Duration::from_secs(20)).await;
+    let observed = observed(&throttle).await;
+    assert_eq!((observed.calls, observed.undecided, observed.waited), (100, 0, 90));
+    assert_eq!((observed.refused, observed.failed), (0, 0));
+    let (in_all, longest): (Duration, _) = (waits.iter().sum(), *waits.iter().max().unwrap());
+    assert_eq!((observed.wait, observed.longest_wait), (in_all, longest));
+    assert_eq!(longest.as_millis(), 9_450, "nine windows with their guards");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_waited_for_holds_nobody_up() {
+    let store = Counting::default();
+    let throttle = store.process(|_| up().observe());
+    drop(call(&throttle, CALLS).await);
+    sleep(Duration::from_secs(20)).await;
+    let observed = observed(&throttle).await;
+    assert_eq!((observed.calls, observed.undecided, observed.waited), (100, 0, 90));
+    assert!(store.asks() < 40, "{}", store.asks());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_have_been_refused_is_counted() {
+    let of = async |up: Upstream, cost: u32| {
+        let throttle = throttle(MemoryStore::new(), up.observe());
+        for _ in 0..CALLS {
+            drop(throttle.acquire("up").cost(cost).await.unwrap());
+        }
+        sleep(Duration::from_secs(20)).await;
+        let Observed { calls, undecided, waited, refused, failed, .. } = observed(&throttle).await;
+        assert_eq!((calls, undecided, failed), (100, 0, 0));
+        [waited, refused]
+    };
+    assert_eq!(of(up().max_wait(Duration::from_secs(2)), 1).await, [10, 80]);
+    assert_eq!(of(up().max_wait(Duration::ZERO), 1).await, [0, 90]);
+    assert_eq!(of(up().max_waiting(30), 1).await, [30, 60], "so many shadows at most");
+    assert_eq!(of(up(), 11).await, [0, 100], "more than the quota");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shadows_wait_in_a_pause() {
+    let throttle = throttle(MemoryStore::new(), up().observe());
+    throttle.report("up", &Feedback::refused(Duration::from_secs(5))).await.unwrap();
+    drop(call(&throttle, 1).await);
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(observed(&throttle).await.longest_wait, Duration::from_secs(5));
+}
+
+/// A store that answers no ask.
+#[derive(Debug, Default)]
+struct Down(MemoryStore);
+
+impl Store for Down {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        Applying::pending(async move {
+            match message.body {
+                Body::Ask(_) => Err(StoreError::new(StoreErrorKind::Unreachable, "down")),
+                _ => self.0.apply(message).await,
+            }
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_store_calls_go_on() {
+    let throttle = throttle(Down::default(), up().observe());
+    drop(call(&throttle, CALLS).await);
+    sleep(Duration::from_secs(20)).await;
+    let observed = observed(&throttle).await;
+    assert_eq!((observed.calls, observed.undecided, observed.failed, observed.refused), (100, 0, 100, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_is_handed_back_gives_its_shadows_slot_back_now_or_when_it_comes() {
+    let hourly = Upstream::new("up").limit(Limit::per_hour(2)).observe();
+    let throttle = throttle(MemoryStore::new(), hourly);
+    let used = async || throttle.usage("up").await.unwrap().limits[0].used;
+    let permits = call(&throttle, 3).await;
+    assert_eq!(used().await, 2);
+    let mut permits = permits.into_iter();
+    permits.next().unwrap().hand_back();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(observed(&throttle).await.undecided, 0, "the slot is the next shadow's");
+    permits.next().unwrap().hand_back();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(used().await, 1);
+    let mut more = call(&throttle, 2).await.into_iter();
+    drop(more.next());
+    more.next().unwrap().hand_back();
+    assert_eq!(observed(&throttle).await.undecided, 1);
+    sleep(Duration::from_secs(2 * 3_600)).await;
+    assert_eq!((observed(&throttle).await.undecided, used().await), (0, 0), "it went back when it came");
+}
+
+#[test]
+fn outside_of_a_runtime_calls_go_on() {
+    fn at_once<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => panic!("waits"),
+        }
+    }
+    let throttle = throttle(MemoryStore::new(), up().observe());
+    for _ in 0..12 {
+        drop(at_once(async { throttle.acquire("up").await }).unwrap());
+    }
+    let observed = at_once(observed(&throttle));
+    assert_eq!((observed.calls, observed.undecided, observed.failed), (12, 0, 2));
+}
