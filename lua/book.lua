@@ -13,11 +13,12 @@
 --         4 latest    what log time is now at the latest, or 0
 --         5 horizon   µs
 --         6 ahead     µs: no start before that is of use, as the answer takes as long to arrive
---         7 insist    1: the first caller was put off before
+--         7 insist    1: the first caller was put off before; 2 more: it tells cold calls
 --         8 scopes    count of the ask's scopes
 --         9 widest    1: the first of them is the whole upstream
 --        10 counted   for each scope: when the period ends that the sender was counted in, or 0; then for each log: place of its scope,
---           count of terms, quota and span (µs) of each; then count of slots to take out, of each: start, units of each log; then
+--           count of terms, quota and span (µs) of each; where it tells cold calls, start of the first and of the last, units of each
+--           log, µs for which they count longer by each term; then count of slots to take out, of each: start, units of each log; then
 --           for each run: callers, longest wait (µs, or -1), units of each log
 -- ARGV[2] clock    in tests only
 -- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
@@ -30,16 +31,21 @@
 local MAX_CLAIMS, SLACK, RECOVERING = 8, 20000, 4
 
 -- Read.
-local horizon, ahead, insist, sender = a[5], a[6], a[7] == 1, KEYS[1]
+local horizon, ahead, insist, is_colder, sender = a[5], a[6], a[7] % 2 == 1, a[7] >= 2, KEYS[1]
 local states, next_key = read_states(scopes, has_widest)
-local widened, at, retention = widening(), 10 + scopes, 0
+local at, retention = 10 + scopes, 0
 for i = next_key, #KEYS do
   local scope, log = a[at], nil
-  log, at = open_log(KEYS[i], states[scope], at + 1, widened)
+  log, at = open_log(KEYS[i], states[scope], at + 1)
   log.scope, log.pauses, logs[#logs + 1] = scope, states[scope].pauses, log
   retention = max(retention, log.retention)
 end
-local width, back, first_slot, last_back = #logs, a[at], at + 1, now
+local width, cold = #logs, at
+if is_colder then
+  at = at + 2 + width
+  for _, log in ipairs(logs) do log.cold_at, at = at, at + #log.terms end
+end
+local back, first_slot, last_back = a[at], at + 1, now
 at = first_slot + back * (width + 1)
 
 local runs, total = {}, 0
@@ -56,6 +62,11 @@ lapse = lapse_before
 for slot = first_slot, first_slot + (back - 1) * (width + 1), width + 1 do
   last_back = max(last_back, a[slot])
   for i, log in ipairs(logs) do take_out(log.key, a[slot], a[slot + i]) end
+end
+
+-- A state that is written twice does no harm: cold calls are few.
+for i = 1, is_colder and width or 0 do
+  if enter_cold(logs[i], a[cold], a[cold + 1], a[cold + 1 + i], logs[i].cold_at) then save(logs[i].state, now) end
 end
 
 -- Who waits, by periods. An entry of the one before counts until this one ends.
@@ -172,26 +183,7 @@ for _, run in ipairs(runs) do
   if first and first.start <= limit then break end
 end
 
--- A refused caller's own time: when it could go after all those before it had gone.
-if #refused > 0 then
-  local told, r = answers, 1
-  answers = {}
-  tentatively(function()
-    for i = 1, #told, 3 do
-      local run = refused[r]
-      if run and run.after == i - 1 then
-        for _ = 1, run.callers do
-          local start = earliest_of(earliest_refused, run.charges)
-          add(start, run.charges, 1)
-          answer(0, start, 1)
-        end
-        r = r + 1
-      else
-        answer(told[i], told[i + 1], told[i + 2])
-      end
-    end
-  end)
-end
+if #refused > 0 then tell_times(refused, earliest_refused) end
 
 -- Write.
 local long
@@ -219,7 +211,7 @@ for _, log in ipairs(logs) do
   end
 end
 
-local changed = granted > 0 or back > 0
+local changed = granted > 0 or back > 0 or is_colder
 local promised = min(next, now + MAX_SILENCE) + horizon
 local claiming = insist and is_foremost and #claimants < MAX_CLAIMS
 local counts = {}

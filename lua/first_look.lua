@@ -4,7 +4,7 @@
 do
   local scopes, widest = a[8], a[9]
   local states, first_log, at = 1 + scopes - widest, 3 + scopes - widest, 10 + scopes
-  local plain = a[3] <= clock and a[4] == 0 and a[6] == 0
+  local plain = a[3] <= clock and a[4] == 0 and a[6] == 0 and a[7] < 2
   -- A message that came before, that came late, or that another process sent under the same name is not common.
   local lapse = 0
   if plain and record then
@@ -21,8 +21,8 @@ do
     if i > 2 then packed = call('GET', KEYS[i]) end
     if packed then
       local is_read, parts = pcall(cmsgpack.unpack, packed)
-      plain = plain and is_read and type(parts) == 'table' and #parts == 10 and #parts[2] + #parts[6] + parts[7] == 0
-        and not (parts[3] or parts[5] or parts[8] or parts[9])
+      plain = plain and is_read and type(parts) == 'table' and #parts == 10 and #parts[2] + #parts[5] + #parts[6] + parts[7] == 0
+        and not (parts[3] or parts[8] or parts[9])
       released = released or (i == 2 and plain and parts[10])
       if plain and parts[4] and parts[4][5] > clock then
         -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.

@@ -19,19 +19,22 @@ end
 
 local readable = {}
 
-function readable.replay(record) return #record >= 32 and #record % 8 == 0 end
+function readable.replay(record) return #record >= 24 and #record % 8 == 0 end
 
 function readable.state(record)
   local unpacked, parts = pcall(cmsgpack.unpack, record)
   if not unpacked or type(parts) ~= 'table' or #parts ~= 10 or type(parts[7]) ~= 'number' then return false end
-  local contenders, claims, reach, pause, guard, outside = unpack(parts)
-  if type(claims) ~= 'table' or type(outside) ~= 'table' then return false end
+  local contenders, claims, reach, pause, cold, outside = unpack(parts)
+  if type(claims) ~= 'table' or type(cold) ~= 'table' or type(outside) ~= 'table' then return false end
   for _, claim in ipairs(claims) do
     if type(claim) ~= 'table' or type(claim[1]) ~= 'string' or type(claim[4]) ~= 'table' then return false end
     if not are_numbers(claim, 2, 3) then return false end
     for _, units in pairs(claim[4]) do
       if type(units) ~= 'number' then return false end
     end
+  end
+  for i = 1, #cold, 6 do
+    if type(cold[i]) ~= 'string' or not are_numbers(cold, i + 1, i + 5) then return false end
   end
   for i = 1, #outside, 4 do
     if type(outside[i]) ~= 'string' or not are_numbers(outside, i + 1, i + 3) then return false end
@@ -41,8 +44,8 @@ function readable.state(record)
     if type(releases[i]) ~= 'string' or not are_numbers(releases, i + 1, i + 1) then return false end
   end
   return (not contenders or are_numbers(contenders, 1, 5)) and (not reach or are_numbers(reach, 1, 2))
-    and (not pause or are_numbers(pause, 1, 9)) and (not guard or are_numbers(guard, 1, 3)) and (not rate or are_numbers(rate, 1, 11))
-    and (not slow or are_numbers(slow, 1, 3)) and (not releases or are_numbers(releases, 1, 2))
+    and (not pause or are_numbers(pause, 1, 9)) and (not rate or are_numbers(rate, 1, 11)) and (not slow or are_numbers(slow, 1, 3))
+    and (not releases or are_numbers(releases, 1, 2))
 end
 
 for i, key in ipairs(KEYS) do

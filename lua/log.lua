@@ -50,9 +50,51 @@ local function lowered(quota, span, factor)
   return units, span + min(ceil(span * ((units * FULL - scaled) / scaled)), FAR)
 end
 
+-- Cold calls probably opened a connection first, and arrived later than others. Their units stand in the log as all others do, and count
+-- somewhat longer; those of a term that started close together are one step.
+local STEPS_OF_SPAN = 16
+
+local function read_cold(log)
+  local steps = log.state.cold
+  log.has_cold = false
+  for _, term in ipairs(log.terms) do
+    term.cold = {}
+    for i = 1, #steps, 6 do
+      if steps[i] == log.key and steps[i + 5] > now then
+        log.has_cold = true
+        if steps[i + 1] == term.base then
+          term.cold[#term.cold + 1] = { from = steps[i + 2] + term.base, units = steps[i + 4], lapse = steps[i + 5] }
+        end
+      end
+    end
+  end
+end
+
+-- Enters units of a log that cold calls took; for how much longer they count by each term stands at `at`. Says whether there was anything
+-- to enter.
+local function enter_cold(log, first, last, units, at)
+  local steps, is_news = log.state.cold, false
+  last = min(last, now)
+  first = min(first, last)
+  for t, term in ipairs(log.terms) do
+    local longer, lapse, step = a[at + t - 1], last + term.base + a[at + t - 1], #steps + 1
+    if longer > 0 and units > 0 then
+      for i = #steps - 5, 1, -6 do
+        local is_near = math.abs(steps[i + 2] - first) <= floor(term.base / STEPS_OF_SPAN)
+        if steps[i] == log.key and steps[i + 1] == term.base and steps[i + 5] > now and is_near then step = i end
+      end
+      steps[step], steps[step + 1], steps[step + 2] = log.key, term.base, min(steps[step + 2] or first, first)
+      steps[step + 3], steps[step + 4] = max(steps[step + 3] or last, last), min((steps[step + 4] or 0) + units, term.full)
+      steps[step + 5], is_news = max(steps[step + 5] or lapse, lapse), true
+    end
+  end
+  if is_news then read_cold(log) end
+  return is_news
+end
+
 -- Reads a log's terms from the arguments at `at`, the count of them first. Its entries are read as they are needed, and `ahead` says how
 -- many at once; what is booked now is added to them.
-local function open_log(key, state, at, widened)
+local function open_log(key, state, at)
   local log = { key = key, state = state, terms = {}, retention = 0, quota = 0, interval = 0, least = math.huge }
   local rates = rates_of(state)
   for t = 1, a[at] do
@@ -60,7 +102,7 @@ local function open_log(key, state, at, widened)
     for _, rate in ipairs(rates) do
       if base <= rate[1] then factor = min(factor, rate[2]) end
     end
-    local quota, span = lowered(full, base + floor(base / 1000) * widened, factor)
+    local quota, span = lowered(full, base, factor)
     log.terms[t] = { quota = quota, full = full, base = base, span = span }
     log.retention, log.quota, log.least = max(log.retention, span), max(log.quota, full), min(log.least, quota)
     log.widened = log.widened or span > base
@@ -75,6 +117,7 @@ local function open_log(key, state, at, widened)
       end
     end
   end
+  read_cold(log)
   log.read, log.added, log.count, log.ahead = {}, {}, 0, 1
   return log, at + 1 + 2 * a[at]
 end
@@ -124,6 +167,28 @@ local function beside_others(log, term, newest, start, units)
   return start
 end
 
+-- Units of a term that cold calls take at `start`, and the log counts no more; and when the first of them end, if there are any.
+local function taken_by_cold(term, start)
+  local taken, ends = 0, nil
+  for _, step in ipairs(term.cold) do
+    if step.from <= start and start < step.lapse then taken, ends = taken + step.units, min(ends or step.lapse, step.lapse) end
+  end
+  return taken, ends
+end
+
+-- The earliest start under a term beside those.
+local function beside_cold(log, term, start, units)
+  while true do
+    local taken, ends = taken_by_cold(term, start)
+    if not ends then return start end
+    local n = max(term.quota - taken, 0) + 1 - units
+    local entry = n > 0 and nth_newest(log, n)
+    local ready = n > 0 and (entry and entry + term.span or start) or ends
+    if ready <= start then return start end
+    start = min(ready, ends)
+  end
+end
+
 -- The rule: the earliest start, not before `start`, for some units under every term and pause of a log.
 local function earliest(log, start, units)
   local newest, terms = nth_newest(log, 1), log.terms
@@ -137,6 +202,7 @@ local function earliest(log, start, units)
   for t = 1, log.has_outside and #terms or 0 do
     if terms[t].outside then start = beside_others(log, terms[t], newest, start, units) end
   end
+  for t = 1, log.has_cold and #terms or 0 do start = beside_cold(log, terms[t], start, units) end
   return start
 end
 

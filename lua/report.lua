@@ -1,22 +1,20 @@
--- Enters what others use of the same quota, as the upstream reports it, and widens the guard after a refusal that nothing explains.
+-- Enters what others use of the same quota, as the upstream reports it.
 --
 -- Atomic, because what the log allows must be read in the moment in which the difference is entered.
 --
 -- KEYS[1] replay   the last message of the sender's stream, and its answer
--- KEYS[2] state    of the whole upstream: holds the guard
+-- KEYS[2] state    of the whole upstream
 -- KEYS[3] state    of the log's scope; none where that is the whole upstream
 -- KEYS[..] log     that is reported of
 -- ARGV[1] integers of 8 bytes: number, previous, known, latest, as for book.lua; started (stamp of the call, or 0 for now); late (µs: calls
---         that started so long after it had not arrived when the upstream counted); refused (1: the call was refused, and nothing was
---         paused for it yet); memory (µs for which a wider guard lasts); then for each report: quota and span (µs) of a term, window (µs)
---         for which the upstream counts, units remaining, µs until they reset
+--         that started so long after it had not arrived when the upstream counted); then for each report: quota and span (µs) of a
+--         term, window (µs) for which the upstream counts, units remaining, µs until they reset
 -- ARGV[2] clock    in tests only
--- Returns integers of 8 bytes: number, now, outside: units now entered, of the term with the most; widened: thousandths by which spans
---         are wider
+-- Returns integers of 8 bytes: number, now, outside: units now entered, of the term with the most
 -- Errors: OUTDATED, DUPLICATE, GARBAGE, as for book.lua
 -- Cost: O(log of the entries) for each report
-local FIRST_WIDENING, MAX_WIDENING, STEPS = 50, 1000, 16
-local started, late, refused, memory = a[5] ~= 0 and a[5] or now, a[6], a[7] == 1, a[8]
+local STEPS = 16
+local started, late = a[5] ~= 0 and a[5] or now, a[6]
 
 -- Read.
 local log_key = KEYS[#KEYS]
@@ -29,7 +27,7 @@ for i = 1, #state.outside, 4 do
   if ends > now - 1000 * LEAP then steps[#steps + 1] = { key = key, span = span, units = units, lapse = ends } end
 end
 local outside, entered, longest, counted = 0, false, 0, min(started + late, now)
-for i = 9, #a, 5 do
+for i = 7, #a, 5 do
   local quota, span, window, remaining, reset = unpack(a, i, i + 4)
   longest = max(longest, span)
   -- Ends closer together than `grid` are one, so that a term has few steps.
@@ -59,18 +57,6 @@ for i = 9, #a, 5 do
     outside = max(outside, units)
   end
 end
--- What was entered before explains a refusal as well.
-local explained = false
-for _, step in ipairs(steps) do explained = explained or (step.key == log_key and step.lapse > now) end
--- A call from before the guard was widened belongs to the same incident.
-local unexplained = refused and not explained
-local guard = upstream.guard and upstream.guard[3] > now and upstream.guard
-local widened = widening()
-local widens = unexplained and not (guard and started < guard[2])
-if widens then
-  widened = min(max(2 * widened, FIRST_WIDENING), MAX_WIDENING)
-  upstream.guard = { widened, now, now + memory }
-end
 
 -- Write.
 if entered then
@@ -80,9 +66,8 @@ if entered then
     state.outside[at], state.outside[at + 1], state.outside[at + 2], state.outside[at + 3] = step.key, step.span, step.units, step.lapse
   end
 end
-if entered or (widens and state == upstream) then save(state, now) end
-if widens and state ~= upstream then save(upstream, now) end
-local body = struct.pack('<i8i8', outside, widened)
+if entered then save(state, now) end
+local body = struct.pack('<i8', outside)
 -- Who learned nothing may learn more from the same message later.
-if outside == 0 and not unexplained then return reply(body) end
-return remember(max(longest, unexplained and memory or 0), body)
+if outside == 0 then return reply(body) end
+return remember(longest, body)

@@ -146,9 +146,10 @@ local function share_of(scope, runs, processes, soonest, limit)
 end
 
 -- As many callers of these charges, of so many, as can all start at the start of the first: not while a pause, or outside use, lets them
--- come one after another.
+-- come one after another, nor beside cold calls, whose steps may count for somewhat longer than each of them.
 local function as_many_as_start(charges, callers, soonest, start)
   for i, log in ipairs(logs) do
+    if charges[i] > 0 and log.has_cold then return 1 end
     for _, pause in ipairs(charges[i] > 0 and log.pauses or {}) do
       if start < pause[1] + pause[2] then return 1 end
     end
@@ -237,4 +238,25 @@ local function answer(verdict, start, count)
   else
     answers[last + 1], answers[last + 2], answers[last + 3] = verdict, start, count
   end
+end
+
+-- Tells every refused caller its own time: when it could go after all those before it had gone.
+local function tell_times(refused, floor)
+  local told, r = answers, 1
+  answers = {}
+  tentatively(function()
+    for i = 1, #told, 3 do
+      local run = refused[r]
+      if run and run.after == i - 1 then
+        for _ = 1, run.callers do
+          local start = earliest_of(floor, run.charges)
+          add(start, run.charges, 1)
+          answer(0, start, 1)
+        end
+        r = r + 1
+      else
+        answer(told[i], told[i + 1], told[i + 2])
+      end
+    end
+  end)
 end

@@ -6,7 +6,7 @@
 --   pause       no start before; µs after it in which calls come slower; refusals in a row; cause; when the row is forgotten; when it
 --               began; status of the first response; until when the upstream told to wait; µs for which it holds again after a call
 --               has looked whether it still does; or false
---   guard       thousandths by which spans are wider, since when, falling evenly to none when; of the whole upstream only; or false
+--   cold        for each step of cold calls: log, span, start of the first and of the last, units, when they count no more
 --   outside     for each step: log, span, units that others have used, when they count no more
 --   correction  by how much log time differs from the server's clock; of the whole upstream only
 --   rate        what refusals say that the upstream allows, as rate.lua writes it; or false
@@ -26,15 +26,15 @@ local function garbage(key) error(redis.error_reply('GARBAGE ' .. key)) end
 local function read_state(packed, key)
   if not packed then
     return {
-      contenders = false, claims = {}, reach = false, pause = false, guard = false, outside = {}, correction = 0,
+      contenders = false, claims = {}, reach = false, pause = false, cold = {}, outside = {}, correction = 0,
       rate = false, slow = false, releases = false, key = key,
     }
   end
   local is_read, parts = pcall(cmsgpack.unpack, packed)
   if not is_read or type(parts) ~= 'table' or #parts ~= 10 or type(parts[7]) ~= 'number' then garbage(key) end
-  local contenders, claims, reach, pause, guard, outside = unpack(parts)
+  local contenders, claims, reach, pause, cold, outside = unpack(parts)
   return {
-    contenders = contenders, claims = claims, reach = reach, pause = pause, guard = guard, outside = outside,
+    contenders = contenders, claims = claims, reach = reach, pause = pause, cold = cold, outside = outside,
     correction = parts[7], rate = parts[8], slow = parts[9], releases = parts[10], key = key,
   }
 end
@@ -56,7 +56,7 @@ end
 -- Writes what is left of a state, until none of it matters any more: what lapsed but now will matter again where the clock has leapt ahead
 -- and is set back.
 local function save(state, now)
-  local claims, outside, lapse, since, is_empty = {}, {}, now, now - 1000 * LEAP, state.correction == 0
+  local claims, cold, outside, lapse, since, is_empty = {}, {}, {}, now, now - 1000 * LEAP, state.correction == 0
   local function kept(stamp)
     if stamp <= since then return false end
     lapse, is_empty = max(lapse, stamp), false
@@ -64,6 +64,11 @@ local function save(state, now)
   end
   for _, claim in ipairs(state.claims) do
     if kept(claim[3]) then claims[#claims + 1] = claim end
+  end
+  for i = 1, #state.cold, 6 do
+    if kept(state.cold[i + 5]) then
+      for part = i, i + 5 do cold[#cold + 1] = state.cold[part] end
+    end
   end
   for i = 1, #state.outside, 4 do
     if kept(state.outside[i + 3]) then
@@ -74,7 +79,6 @@ local function save(state, now)
   contenders = contenders and kept(contenders[1] + (contenders[2] > 0 and contenders[5] or 0)) and contenders
   local reach = state.reach and kept(state.reach[2]) and state.reach
   local pause = state.pause and kept(state.pause[5]) and state.pause
-  local guard = state.guard and kept(state.guard[3]) and state.guard
   local rate = state.rate and kept(lapse_of_rate(state.rate)) and state.rate
   local slow = state.slow and kept(state.slow[2]) and state.slow
   local releases = releases_at(state.releases, since)
@@ -87,7 +91,7 @@ local function save(state, now)
     call('DEL', state.key)
     return
   end
-  local packed = cmsgpack.pack({ contenders, claims, reach, pause, guard, outside, state.correction, rate, slow, releases })
+  local packed = cmsgpack.pack({ contenders, claims, reach, pause, cold, outside, state.correction, rate, slow, releases })
   local ms = ceil((lapse - now) / 1000) + LEAP
   if not ticks or state.correction ~= 0 then ms = max(ms, LONGEST) end
   call('PSETEX', state.key, format('%d', ms), packed)
@@ -128,14 +132,6 @@ if record then
     if a[2] > 0 and a[2] ~= last then return redis.error_reply('DUPLICATE another process sends under the same name') end
     lapse = memory
   end
-end
-
--- By how many thousandths every span is wider now.
-local function widening()
-  local guard = upstream.guard
-  if not guard or guard[3] <= now then return 0 end
-  local length = guard[3] - guard[2]
-  return floor(guard[1] * min(guard[3] - now, length) / length)
 end
 
 -- The pause of the whole upstream, as a scope sees it: somewhat later, each by its hash, so that not all come back in one moment.

@@ -8,17 +8,18 @@
 -- Errors: GARBAGE, as for book.lua
 -- Cost: O(log of the entries) for each term
 local states, next_key = read_states(a[8], a[9] == 1)
-local widened, at, body = widening(), 10 + #states, ''
+local at, body = 10 + #states, ''
 for i = next_key, #KEYS do
   local state, log = states[a[at]], nil
-  log, at = open_log(KEYS[i], state, at + 1, widened)
+  log, at = open_log(KEYS[i], state, at + 1)
   for _, term in ipairs(log.terms) do
     local alone = {
       key = log.key, terms = { term }, pauses = state.pauses, interval = ceil(term.span / term.quota),
-      has_outside = log.has_outside, read = {}, added = {}, count = 0, ahead = 1,
+      has_outside = log.has_outside, has_cold = log.has_cold, read = {}, added = {}, count = 0, ahead = 1,
     }
     local outside = term.outside and term.outside[1].units or 0
-    body = body .. struct.pack('<i8i8i8', newer_than(log.key, now - term.span), outside, earliest(alone, now, 1) - now)
+    local used = newer_than(log.key, now - term.span) + taken_by_cold(term, now)
+    body = body .. struct.pack('<i8i8i8', used, outside, earliest(alone, now, 1) - now)
   end
 end
 return reply(body)

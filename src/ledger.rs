@@ -19,6 +19,7 @@
 mod book;
 mod charge;
 mod claims;
+mod cold;
 mod constraints;
 mod contenders;
 mod grant;
@@ -37,6 +38,7 @@ mod rule;
 mod scope;
 mod scope_id;
 mod shares;
+mod slots;
 mod stamp;
 mod usage;
 mod view;
@@ -44,10 +46,11 @@ mod view;
 use std::collections::HashMap;
 
 pub use self::charge::Log;
+pub use self::cold::Cold;
 pub use self::grant::{Answer, Grant, Verdict};
 pub use self::log::SlidingLog;
 use self::log_time::LogTime;
-pub use self::message::{Ask, Body, Message, MessageId, NOBODY, Refused, Reply, Run, Slots};
+pub use self::message::{Ask, Body, Message, MessageId, NOBODY, Refused, Reply, Run};
 pub use self::pause::{Cause, Pause};
 pub use self::rate::Evidence;
 pub use self::release::Looked;
@@ -58,6 +61,7 @@ pub(crate) use self::rule::earliest;
 use self::scope::Scope;
 pub(crate) use self::scope_id::ScopeHasher;
 pub use self::scope_id::ScopeId;
+pub use self::slots::Slots;
 pub use self::stamp::Stamp;
 pub(crate) use self::stamp::micros;
 pub use self::usage::{LogUsage, TermUsage};
@@ -143,16 +147,10 @@ impl Ledger {
         let learn = |constraints: &mut constraints::Constraints, logs: &logs::Logs| {
             constraints.learn(now, log, logs.get(&log.unit), report)
         };
-        let (outside, unexplained) = self.scope_mut(log.scope).constrain(learn);
-        if unexplained {
-            self.upstream.constrain(|all, _| all.widen(now, report));
-        }
-        let widened = self.upstream.constraints().widened(now);
+        let outside = self.scope_mut(log.scope).constrain(learn);
         let longest = report.quotas.iter().map(|quota| quota.term.span).max().unwrap_or(0);
-        let lasting = if unexplained { micros(report.memory).max(1) } else { 0 };
         // Who learned nothing may learn more from the same message later.
-        let memory = if outside > 0 || unexplained { longest.max(lasting) } else { 0 };
-        (Reply::Learned(Learned::new(outside, widened)), memory)
+        (Reply::Learned(Learned::new(outside)), if outside > 0 { longest } else { 0 })
     }
 
     /// Forgets what fell silent some seconds ago in the next sixteenth of all scopes, when the store's clock shows `clock`. A store

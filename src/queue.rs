@@ -3,6 +3,7 @@
 pub(crate) mod bounds;
 mod caller;
 mod callers;
+mod cold;
 pub(crate) mod crowd;
 mod driver;
 mod engine;

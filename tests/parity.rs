@@ -45,7 +45,7 @@ struct Seen {
     of_several_scopes: usize,
     near: usize,
     paused: usize,
-    widened: usize,
+    beside_cold: usize,
     of_others: usize,
     outdated: usize,
     duplicates: usize,
@@ -65,9 +65,9 @@ impl Seen {
                 self.of_several_scopes += usize::from(ask.logs.iter().any(|log| log.scope != ask.logs[0].scope));
                 self.near += usize::from(grant.within < ask.horizon);
                 self.paused += usize::from(grant.paused.is_some());
+                self.beside_cold += usize::from(ask.cold.is_some() && answered < callers);
             }
             (_, Ok(Reply::Learned(learned))) => {
-                self.widened += usize::from(learned.widened > 0);
                 self.of_others += usize::from(learned.outside > 0);
             }
             (_, Err(StoreErrorKind::Outdated)) => self.outdated += 1,
@@ -123,7 +123,7 @@ async fn compare_all<S: Store>(forgets: bool, mut store: impl AsyncFnMut(ManualC
     let often: [fn(&Seen) -> usize; 5] =
         [|of| of.granted, |of| of.put_off, |of| of.behind_others, |of| of.crowded, |of| of.of_several_scopes];
     let seldom: [fn(&Seen) -> usize; 6] =
-        [|of| of.near, |of| of.paused, |of| of.widened, |of| of.of_others, |of| of.outdated, |of| of.duplicates];
+        [|of| of.near, |of| of.paused, |of| of.beside_cold, |of| of.of_others, |of| of.outdated, |of| of.duplicates];
     assert!(often.into_iter().all(|of| sum(of) > MESSAGES / 20), "{all:?}");
     assert!(seldom.into_iter().all(|of| sum(of) > MESSAGES / 500), "{all:?}");
 }

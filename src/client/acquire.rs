@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use reqwest::Url;
 use tokio::runtime::Handle;
 use tokio::task::coop::{consume_budget, poll_proceed};
 use tokio::time::Instant;
@@ -14,6 +15,7 @@ use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
 use crate::client::auth_breaker::Pass;
+use crate::client::connections::InFlight;
 use crate::client::observing::Shadow;
 use crate::client::permit::Permit;
 use crate::client::throttle::Throttle;
@@ -185,6 +187,15 @@ impl Route {
             Some(breaker) if self.is_seen => breaker.admit(scope, pass, Instant::now()),
             _ => Ok(pass),
         }
+    }
+
+    /// Its call goes out: in flight until what this returns is dropped. One that probably opens a connection counts longer.
+    pub(crate) fn depart(&self, permit: &Permit, url: &Url) -> Option<InFlight> {
+        let in_flight = self.registered.connections.as_ref()?.begin(url, Instant::now());
+        if in_flight.is_cold() {
+            permit.is_cold();
+        }
+        Some(in_flight)
     }
 
     /// Whether the limits can ever admit it.

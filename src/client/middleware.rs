@@ -56,7 +56,9 @@ impl ReqwestMiddleware for Middleware {
             let visit = self.throttle.reachability().visit(&target, &route, now).await.map_err(throttled)?;
             let asked = self.throttle.ask(&route, visit.since).map_err(throttled)?;
             let permit = asked.wait().await.map_err(throttled)?;
+            let in_flight = route.depart(&permit, request.url());
             let outcome = next.clone().run(request, extensions).await;
+            drop(in_flight);
             let (response, may_send_again) = self.settle(permit, visit, &target, outcome)?;
             match again.filter(|_| may_send_again && route.take_retry()) {
                 Some(again) => (request, now) = (again, Instant::now()),

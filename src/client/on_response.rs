@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::feedback::{Feedback, Refusal};
 use crate::ledger::{Evidence, Pause, Report, ScopeId, Stamp};
 use crate::queue::news::{Said, Whom};
-use crate::queue::reports::{self, memory};
+use crate::queue::reports::reports;
 
 impl Throttle {
     /// Takes note of what an upstream said: after a refusal nobody in the cluster sends for a while, then slowly; and what
@@ -103,7 +103,7 @@ fn said(registered: &Registered, scope: Option<ScopeId>, feedback: &Feedback, ca
     let (upstream, Call { started, units, status }) = (&registered.upstream, call);
     let whom = |scope| Whom::new(Arc::clone(&upstream.name), registered.key(scope));
     let is_quota = feedback.refusal() == Some(Refusal::Quota);
-    let reports = if upstream.learns { reports::reports(&upstream.limits, feedback) } else { Vec::new() };
+    let reports = if upstream.learns { reports(&upstream.limits, feedback) } else { Vec::new() };
     let pause = refusal::pause(upstream, feedback, fastrand::f64()).map(|(of_all, pause)| {
         let paused = scope.filter(|_| !of_all);
         // What a report explains is outside use, and says nothing of the limits.
@@ -115,7 +115,7 @@ fn said(registered: &Registered, scope: Option<ScopeId>, feedback: &Feedback, ca
     let log = registered.logs.first().filter(|_| upstream.learns);
     let report = log.map(|log| {
         let late = registered.stale_after;
-        (log.clone().of(scope), Report { started, late, quotas: reports, refused: is_quota, memory: memory(upstream) })
+        (log.clone().of(scope), Report { started, late, quotas: reports })
     });
     Said { whom: whom(scope), ticket: None, pause, report }
 }

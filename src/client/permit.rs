@@ -75,6 +75,13 @@ impl Permit {
         self.late
     }
 
+    /// Its call probably opens a connection, and arrives later than others.
+    pub(crate) fn is_cold(&self) {
+        if let Held::Slot(slot) = &self.held {
+            self.queue.cold(slot);
+        }
+    }
+
     pub(crate) fn scope(&self) -> Option<ScopeId> {
         self.queue.scope()
     }

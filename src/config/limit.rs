@@ -15,6 +15,10 @@ pub(crate) const MAX_WINDOW: Duration = Duration::from_secs(366 * 86_400);
 pub(crate) const MIN_GUARDED_WINDOW: Duration = Duration::from_millis(50);
 /// The narrowest default guard: half of it may pass before a slot is used, and timers alone take a millisecond or two of that.
 const MIN_DEFAULT_GUARD: Duration = Duration::from_millis(10);
+/// A call that probably opens a connection counts for a quarter of the window more, and no more than this; for nothing more in a window
+/// above that: its guard is long enough, and nothing is remembered for so long.
+const MOST_COLD: Duration = Duration::from_millis(250);
+const LONGEST_COLD_WINDOW: Duration = Duration::from_secs(10);
 /// The widest guard of a limit.
 pub(crate) const MAX_GUARD: Duration = Duration::from_secs(86_400);
 
@@ -96,9 +100,13 @@ impl Limit {
     /// A slot may be used late by half the guard, though by 2 ms at least and 50 ms at most. Where several limits hold, by half
     /// the narrowest, since a late call endangers that limit first; but a guard under 4 ms, which timers alone use up, says
     /// nothing about the slots of the others. The upstream never sees more than
-    /// the quota as long as the delay from there to the arrival, a new connection's set-up included, varies by no more than the
-    /// rest of the guard. It costs
+    /// the quota as long as the delay from there to the arrival varies by no more than the rest of the guard. It costs
     /// `guard / (window + guard)` of the throughput.
+    ///
+    /// A call that brings more in flight to its host than there were in the last minute probably opens a connection, and arrives
+    /// later. Where the window lasts 10 s at most, its units count for a quarter of it longer, though for 250 ms at most; those of
+    /// other calls do not. Only the middleware knows of such calls: for one made with a permit of
+    /// [`acquire`](crate::Throttle::acquire), the guard pays for a new connection as well.
     #[must_use]
     pub const fn guard(mut self, guard: Duration) -> Self {
         self.guard = Some(guard);
@@ -132,7 +140,8 @@ impl Limit {
 
     /// The first of its terms: the quota in any window and guard.
     pub(crate) fn window_term(&self) -> Term {
-        Term::new(self.quota, micros(self.window).saturating_add(micros(self.guard_or_default())))
+        let cold = if self.window > LONGEST_COLD_WINDOW { Duration::ZERO } else { (self.window / 4).min(MOST_COLD) };
+        Term::new(self.quota, micros(self.window).saturating_add(micros(self.guard_or_default()))).cold(micros(cold))
     }
 
     /// The terms of the one rule that this limit stands for, or what is wrong with it.
@@ -186,6 +195,14 @@ mod tests {
         assert_eq!(terms(Limit::new(1, Duration::from_millis(50))), [(1, 60_000)]);
         assert_eq!(terms(Limit::new(1, Duration::from_millis(1)).guard(Duration::from_millis(1))), [(1, 2_000)]);
         assert_eq!(terms(Limit::per_second(9).guard(Duration::ZERO)), [(9, 1_000_000)]);
+    }
+
+    #[test]
+    fn a_cold_call_counts_for_a_quarter_of_the_window_more_within_bounds() {
+        let cold = |limit: Limit| limit.terms("up").unwrap().iter().map(|term| term.cold).collect::<Vec<_>>();
+        let windows = [100, 1_000, 10_000, 10_001].map(Duration::from_millis);
+        assert_eq!(windows.map(|window| cold(Limit::new(9, window))), [[25_000], [250_000], [250_000], [0]]);
+        assert_eq!(cold(Limit::per_second(9).burst(2)), [250_000, 0], "a burst is no window of the upstream's");
     }
 
     #[test]

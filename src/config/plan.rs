@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::auth_breaker::Breaker;
+use crate::client::connections::Connections;
 use crate::client::observing::Observer;
 use crate::client::retry::Budget;
 use crate::config::limit::Limit;
@@ -34,6 +35,8 @@ pub(crate) struct Registered {
     pub(crate) breaker: Option<Breaker>,
     /// Where calls do not wait, and are counted as they would have.
     pub(crate) observer: Option<Observer>,
+    /// None where it makes no difference whether a call opens one.
+    pub(crate) connections: Option<Arc<Connections>>,
 }
 
 impl Registered {
@@ -45,13 +48,27 @@ impl Registered {
         }
         let crowd = Arc::new(Crowd::new(upstream.max_waiting));
         let stale_after = stale_after_all(upstream.limits.iter().map(Limit::guard_or_default));
-        let logs = Arc::from([Log::new("calls", terms)]);
+        let logs: Arc<[Log]> = Arc::from([Log::new("calls", terms)]);
         let budget = Budget::new(upstream.retry_share);
         let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
         let breaker = upstream.break_after.filter(|_| !upstream.observes).map(new);
         let observer = upstream.observes.then(Observer::default);
         let (one, time, looks) = ([1].into(), Arc::new(LogTime::new()), Arc::new(Looks::default()));
-        Ok(Arc::new(Self { index, upstream, logs, one, stale_after, crowd, time, looks, budget, breaker, observer }))
+        let connections = logs.iter().any(Log::minds_cold).then(|| Arc::new(Connections::new()));
+        Ok(Arc::new(Self {
+            index,
+            upstream,
+            logs,
+            one,
+            stale_after,
+            crowd,
+            time,
+            looks,
+            budget,
+            breaker,
+            observer,
+            connections,
+        }))
     }
 
     /// The logs of the callers of a scope.

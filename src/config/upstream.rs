@@ -247,8 +247,6 @@ impl Upstream {
     ///   wrong report costs no more than that. More remaining is ignored.
     /// * A response that took longer than a sixteenth of the window is held against all calls since, so that those in flight
     ///   do not look like others'; one that took longer than the window reports nothing.
-    /// * A refusal that nothing explains widens the guard of every limit: by a twentieth of the window, then twice as much
-    ///   each time, by a whole window at most. It narrows evenly, over a hundred windows, a minute at least and a day at most.
     ///
     /// A report belongs to the limit of its window, else to the only one, else to the one with the least quota that is no less
     /// than the limit reported. It costs a store call for each response that reports, one at a time.

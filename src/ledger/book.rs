@@ -48,13 +48,19 @@ impl Ledger {
                 self.scope_mut(log.scope).logs.take_out(&log.unit, slots.start, units.saturating_mul(slots.count));
             }
         }
+        if let Some(cold) = &ask.cold {
+            for (log, &units) in ask.logs.iter().zip(cold.charges.iter()) {
+                self.scope_mut(log.scope).constrain(|all, _| all.chill(now, log, cold, units));
+            }
+        }
         self.decide(now, id, ask)
     }
 
     /// The common case: one kind of callers, nobody waits, and nothing is in force. When all of them could start.
     fn start_at_a_glance<'a>(&self, now: Stamp, ask: &'a Ask) -> Option<(&'a Run, Stamp)> {
         let [run] = ask.runs.as_slice() else { return None };
-        if run.callers == 0 || !ask.back.is_empty() || !ask.ahead.is_zero() || !self.upstream.is_plain(now) {
+        let is_common = run.callers > 0 && ask.back.is_empty() && ask.cold.is_none() && ask.ahead.is_zero();
+        if !is_common || !self.upstream.is_plain(now) {
             return None;
         }
         let start = ask.logs.iter().zip(run.charges.iter()).try_fold(now, |start, (log, &units)| {
@@ -123,14 +129,14 @@ impl Ledger {
         for ((log, starts), &retention) in ask.logs.iter().zip(added).zip(&retentions) {
             let scope = self.scope_mut(log.scope);
             scope.append(log, &starts, 1, now, retention);
-            // A guard that was widened meanwhile lets entries count for longer than they were entered for.
+            // A span that is longer meanwhile lets entries count for longer than they were entered for.
             if retention > log.retention() {
                 scope.logs.keep(&log.unit, retention);
             }
         }
         let looked_at = self.enter_looks(now, &looked);
         let entering = Entering { now, id, ask, decision: &decision, claimants: &claimants, own, place, period, far };
-        let mut changed = decision.granted > 0 || !ask.back.is_empty();
+        let mut changed = decision.granted > 0 || !ask.back.is_empty() || ask.cold.is_some();
         let mut told = Vec::with_capacity(scopes.len());
         for (at, (&scope, waiting)) in scopes.iter().zip(&mut waiting).enumerate() {
             let (counts, is_news) = entering.enter(waiting, at, scope, counted(at));

@@ -1,5 +1,6 @@
 //! What was imposed on a scope: by what its upstream answered, or by hand.
 
+use super::cold::{Cold, ColdCalls};
 use super::in_force::InForce;
 use super::outside_use::{OutsideUse, expected, grid, lapse};
 use super::pause::Pausing;
@@ -7,14 +8,10 @@ use super::rate::{Rate, Refusal};
 use super::release::{Releases, Slow};
 use super::{LEAP, Log, Pause, Paused, Report, ScopeId, SlidingLog, Stamp, Term, micros};
 
-/// Thousandths by which an unexplained refusal first widens every span, and the most that there ever are.
-const FIRST_WIDENING: u32 = 50;
-const MAX_WIDENING: u32 = 1_000;
-
 /// Where an upstream imposed nothing.
 static NOTHING: Constraints = Constraints {
     pause: None,
-    guard: None,
+    cold: ColdCalls::none(),
     outside: OutsideUse::none(),
     rate: None,
     slow: None,
@@ -25,19 +22,11 @@ static NOTHING: Constraints = Constraints {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Constraints {
     pub(super) pause: Option<Pausing>,
-    guard: Option<Guard>,
+    cold: ColdCalls,
     outside: OutsideUse,
     pub(super) rate: Option<Rate>,
     pub(super) slow: Option<Slow>,
     pub(super) releases: Releases,
-}
-
-/// Spans wider by so many thousandths, falling evenly to none.
-#[derive(Clone, Copy, Debug)]
-struct Guard {
-    widened: u32,
-    since: Stamp,
-    lapse: Stamp,
 }
 
 impl Constraints {
@@ -47,7 +36,7 @@ impl Constraints {
 
     pub(super) fn is_nothing(&self) -> bool {
         self.pause.is_none()
-            && self.guard.is_none()
+            && self.cold.is_empty()
             && self.outside.is_empty()
             && self.rate.is_none()
             && self.slow.is_none()
@@ -59,7 +48,7 @@ impl Constraints {
         let since = now.plus(-LEAP);
         Self {
             pause: self.pausing(since),
-            guard: self.guard.filter(|guard| guard.lapse > since),
+            cold: self.cold.at(since),
             outside: self.outside.at(since),
             rate: self.rate.filter(|rate| rate.lapse() > since),
             slow: self.slow.filter(|slow| slow.until > since),
@@ -75,7 +64,7 @@ impl Constraints {
     /// Whether no call is delayed by it: a release delays none.
     pub(super) fn is_idle(&self, now: Stamp) -> bool {
         self.pausing(now).is_none()
-            && self.guard.is_none_or(|guard| guard.lapse <= now)
+            && self.cold.is_spent(now)
             && self.outside.is_spent(now)
             && self.rate.is_none_or(|rate| rate.lapse() <= now)
             && self.slow.is_none_or(|slow| slow.until <= now)
@@ -86,14 +75,9 @@ impl Constraints {
         self.pause.filter(|pause| pause.forgotten > now)
     }
 
-    /// By how many thousandths spans are wider now.
-    pub(super) fn widened(&self, now: Stamp) -> u32 {
-        self.guard.filter(|guard| guard.lapse > now).map_or(0, |guard| guard.widened_at(now))
-    }
-
     /// What is in force for a scope that this was imposed on, and `all` on its upstream.
     pub(super) fn in_force(&self, now: Stamp, all: &Self, scope: Option<ScopeId>) -> InForce<'_> {
-        InForce::new(now, self, all, scope, &self.outside)
+        InForce::new(now, (self, scope), all, &self.cold, &self.outside)
     }
 
     /// Lets nobody send for a while, where the refusal is not from before a release, of the scope or of `all` of its upstream.
@@ -128,19 +112,12 @@ impl Constraints {
         (Paused::new(now, next.until, !is_same), memory.as_micros() - now.as_micros())
     }
 
-    /// Enters what others use of the same quota by what was reported of `log`. Says how much that is, and whether a refusal is
-    /// left that nothing explains.
-    pub(super) fn learn(
-        &mut self,
-        now: Stamp,
-        log: &Log,
-        entries: Option<&SlidingLog>,
-        report: &Report,
-    ) -> (u32, bool) {
+    /// Enters what others use of the same quota by what was reported of `log`. Says how much that is.
+    pub(super) fn learn(&mut self, now: Stamp, log: &Log, entries: Option<&SlidingLog>, report: &Report) -> u32 {
         let (mut next, mut entered, mut most) = (self.kept(now), false, 0);
         let counted = report.started.unwrap_or(now).plus(micros(report.late)).min(now);
         for of in &report.quotas {
-            let (Term { quota, span }, window) = (of.term, micros(of.window));
+            let (Term { quota, span, .. }, window) = (of.term, micros(of.window));
             if counted.plus(window) <= now {
                 continue; // Nothing that the upstream counted counts any more.
             }
@@ -157,30 +134,17 @@ impl Constraints {
                 most = most.max(units);
             }
         }
-        let unexplained = report.refused && !next.outside.concerns(&log.unit, now);
         if entered {
             *self = next;
         }
-        (most, unexplained)
+        most
     }
 
-    /// Widens every span after a refusal that nothing explains; of a call from before they were widened, it is of the same
-    /// incident.
-    pub(super) fn widen(&mut self, now: Stamp, report: &Report) {
-        let (started, memory) = (report.started.unwrap_or(now), micros(report.memory));
-        if self.guard.is_some_and(|guard| guard.lapse > now && started < guard.since) {
-            return;
-        }
-        let widened = (2 * self.widened(now)).clamp(FIRST_WIDENING, MAX_WIDENING);
-        *self = Self { guard: Some(Guard { widened, since: now, lapse: now.plus(memory.max(1)) }), ..self.kept(now) };
-    }
-}
-
-impl Guard {
-    fn widened_at(&self, now: Stamp) -> u32 {
-        let length = i128::from(self.lapse.as_micros()) - i128::from(self.since.as_micros());
-        let left = (i128::from(self.lapse.as_micros()) - i128::from(now.as_micros())).min(length);
-        u32::try_from(i128::from(self.widened) * left / length.max(1)).unwrap_or(0)
+    /// Enters units of a log that cold calls took.
+    pub(super) fn chill(&mut self, now: Stamp, log: &Log, cold: &Cold, units: u32) {
+        let mut next = self.kept(now);
+        next.cold.enter(now, log, cold, units);
+        *self = next;
     }
 }
 
@@ -192,33 +156,19 @@ mod tests {
     use crate::ledger::{Cause, QuotaReport};
 
     #[test]
-    fn a_guard_may_last_for_ever() {
-        let report = Report { memory: Duration::MAX, ..Report::default() };
-        let (now, mut constraints) = (Stamp::from_micros(1_795_170_949_790_213), Constraints::default());
-        for widened in [50, 100, 200, 400, 800, 1_000, 1_000] {
-            constraints.widen(now, &report);
-            assert_eq!((constraints.widened(now), constraints.widened(now.plus(1))), (widened, widened - 1));
-        }
-    }
-
-    #[test]
     fn what_lapsed_while_the_clock_had_leapt_ahead_matters_again_when_it_is_set_back() {
         let (at, log) = (Stamp::from_micros, Log::new("calls", [Term::new(10, 60_000_000)]));
-        let report = |remaining, refused| Report {
+        let report = |remaining| Report {
             quotas: vec![QuotaReport::new(log.terms[0], Duration::from_secs(60), remaining, Duration::from_secs(1))],
-            refused,
-            memory: Duration::from_secs(5),
             ..Report::default()
         };
         let mut constraints = Constraints::default();
         constraints.pause(at(0), &Pause::new(Duration::from_secs(5)), Stamp::NEVER, None);
-        constraints.widen(at(0), &report(10, true));
-        constraints.learn(at(0), &log, None, &report(4, false));
+        constraints.learn(at(0), &log, None, &report(4));
         let (leapt, other) = (at(10_000_000), Log::new("points", log.terms.clone()));
         assert!(constraints.is_spent(leapt));
-        assert_eq!(constraints.learn(leapt, &log, None, &report(10, true)), (0, true), "nothing explains it then");
-        constraints.learn(leapt, &other, None, &report(1, false));
-        assert_eq!(constraints.widened(at(0)), 50);
+        assert_eq!(constraints.learn(leapt, &log, None, &report(10)), 0, "nobody else uses any then");
+        constraints.learn(leapt, &other, None, &report(1));
         let nothing = Constraints::default();
         let in_force = constraints.in_force(at(0), &nothing, None);
         assert_eq!(in_force.paused(), Some((at(5_000_000), Cause::Refusal)));

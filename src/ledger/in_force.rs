@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use super::cold::ColdCalls;
 use super::constraints::Constraints;
 use super::outside_use::OutsideUse;
 use super::pause::Pausing;
@@ -20,7 +21,7 @@ pub(super) struct InForce<'a> {
     rates: [Option<Rate>; 2],
     /// Millionths of the quotas that are left by hand.
     by_hand: i64,
-    widened: u32,
+    cold: &'a ColdCalls,
     outside: &'a OutsideUse,
 }
 
@@ -28,9 +29,9 @@ impl<'a> InForce<'a> {
     /// What is in force at `now` for a scope that `own` was imposed on, and `all` on its upstream.
     pub(super) fn new(
         now: Stamp,
-        own: &Constraints,
+        (own, scope): (&Constraints, Option<ScopeId>),
         all: &Constraints,
-        scope: Option<ScopeId>,
+        cold: &'a ColdCalls,
         outside: &'a OutsideUse,
     ) -> Self {
         // What is void since the whole upstream was released.
@@ -46,16 +47,16 @@ impl<'a> InForce<'a> {
             scope,
             rates: [rate_of(own, released), others.and_then(|all| rate_of(all, Stamp::NEVER))],
             by_hand: slow.iter().flatten().map(|slow| slow.factor).min().unwrap_or(FULL),
-            widened: all.widened(now),
+            cold,
             outside,
         }
     }
 
-    /// A term, its quota lowered and its span widened.
+    /// A term, its quota lowered.
     pub(super) fn term(&self, term: Term) -> Term {
         let rates = self.rates.iter().flatten().map(|rate| rate.factor_of(term, self.now));
         let factor = rates.min().unwrap_or(FULL).min(self.by_hand);
-        lowered(Term { span: wider(term.span, self.widened), ..term }, factor)
+        lowered(term, factor)
     }
 
     /// The pauses that may delay a start.
@@ -84,14 +85,10 @@ impl<'a> InForce<'a> {
         [self.own.get(), self.upstreams.get()]
     }
 
-    /// Whether others use a part of a log's quota at `start`.
-    pub(super) fn is_shared(&self, log: &Log, start: Stamp) -> bool {
-        self.outside.concerns(&log.unit, start)
-    }
-
-    /// Whether a pause still lets calls come slower then.
-    pub(super) fn is_recovering(&self, start: Stamp) -> bool {
-        self.pauses().any(|pause| start < pause.over())
+    /// Whether calls that start then come one after another.
+    pub(super) fn comes_one_by_one(&self, log: &Log, start: Stamp) -> bool {
+        let is_shared = self.outside.concerns(&log.unit, start) || self.cold.concern(&log.unit, self.now);
+        is_shared || self.pauses().any(|pause| start < pause.over())
     }
 
     /// Whether a pause is over, and calls come slower now.
@@ -115,6 +112,11 @@ impl<'a> InForce<'a> {
         self.outside.units(&log.unit, term, self.now)
     }
 
+    /// Units of a term that cold calls take, and the log counts no more.
+    pub(super) fn cold(&self, log: &Log, term: Term) -> u64 {
+        self.cold.units(&log.unit, term, self.now)
+    }
+
     /// The rule, for `units` of a log: the earliest start, not before `floor`.
     pub(super) fn earliest(
         &self,
@@ -135,6 +137,11 @@ impl<'a> InForce<'a> {
                 start = self.outside.beside(&log.unit, *term, self.term(*term), start, units, &nth_newest);
             }
         }
+        if !self.cold.is_empty() {
+            for term in log.terms.iter() {
+                start = self.cold.beside(&log.unit, *term, self.term(*term), start, units, &nth_newest);
+            }
+        }
         start
     }
 }
@@ -142,11 +149,6 @@ impl<'a> InForce<'a> {
 /// Of two pauses the longer, for the graver cause.
 pub(super) fn longer(one: (Stamp, Cause), other: (Stamp, Cause)) -> (Stamp, Cause) {
     (one.0.max(other.0), one.1.max(other.1))
-}
-
-/// A span wider by so many thousandths.
-fn wider(span: i64, widened: u32) -> i64 {
-    span.saturating_add((span / 1_000).saturating_mul(widened.into()))
 }
 
 /// The pause of a whole upstream, as a scope sees it: somewhat later, each by its hash, so that not all come back in one

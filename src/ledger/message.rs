@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Grant, Learned, Log, LogUsage, Looked, Pause, Paused, Report, ScopeId, Stamp, micros};
+use super::{Cold, Grant, Learned, Log, LogUsage, Looked, Pause, Paused, Report, ScopeId, Slots, Stamp, micros};
 
 /// Whose messages a store does not remember: of those that book for nobody, or only look.
 pub const NOBODY: u64 = 0;
@@ -254,6 +254,8 @@ pub struct Ask {
     pub ahead: Duration,
     /// Slots that nobody here wants: they are handed back before anything is booked.
     pub back: Vec<Slots>,
+    /// Calls of before that probably opened a connection: they count somewhat longer than others.
+    pub cold: Option<Cold>,
     /// The first caller needs more than one unit and was put off before: it claims its turn, so that no later ask pushes it
     /// back.
     pub insist: bool,
@@ -272,6 +274,7 @@ impl Ask {
             horizon: Duration::from_millis(250),
             ahead: Duration::ZERO,
             back: Vec::new(),
+            cold: None,
             insist: false,
             counted: Vec::new(),
         }
@@ -297,6 +300,7 @@ impl Ask {
         (0..count).all(is_together)
             && self.runs.iter().all(is_charged)
             && self.back.iter().all(|slots| slots.charges.len() == count)
+            && self.cold.iter().all(|cold| cold.charges.len() == count)
     }
 
     /// How far ahead of now it may book.
@@ -317,25 +321,5 @@ impl Ask {
     /// The scopes of the logs, in their order.
     pub(crate) fn scopes(&self) -> impl Iterator<Item = Option<ScopeId>> {
         Log::scopes(&self.logs)
-    }
-}
-
-/// Slots of equal start and charges.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Slots {
-    /// How many slots.
-    pub count: u32,
-    /// When they start.
-    pub start: Stamp,
-    /// Units of each log of the ask that hands them back.
-    pub charges: Arc<[u32]>,
-}
-
-impl Slots {
-    /// So many slots of this start and these charges.
-    #[must_use]
-    pub fn new(count: u32, start: Stamp, charges: impl Into<Arc<[u32]>>) -> Self {
-        Self { count, start, charges: charges.into() }
     }
 }

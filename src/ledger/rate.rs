@@ -182,7 +182,7 @@ pub(super) fn lowered(term: Term, factor: i64) -> Term {
     let scaled = i64::from(term.quota) * factor.max(1);
     let units = (scaled + FULL - 1) / FULL;
     let longer = (float(term.span) * (float(units * FULL - scaled) / float(scaled))).ceil();
-    Term { quota: u32::try_from(units).unwrap_or(term.quota), span: term.span.saturating_add(whole(longer)) }
+    Term { quota: u32::try_from(units).unwrap_or(term.quota), span: term.span.saturating_add(whole(longer)), ..term }
 }
 
 /// No span is longer than this.

@@ -15,11 +15,6 @@ pub struct Report {
     pub late: Duration,
     /// What is left, by term.
     pub quotas: Vec<QuotaReport>,
-    /// The call was refused, and nothing was paused for it yet: where nothing explains it, the guard is widened. Of calls from
-    /// before it was widened, one alone does so.
-    pub refused: bool,
-    /// For how long a wider guard lasts, narrowing evenly; at least a microsecond.
-    pub memory: Duration,
 }
 
 /// How much of one term's quota is left, by the upstream's count.
@@ -50,15 +45,13 @@ impl QuotaReport {
 pub struct Learned {
     /// Units that others have used of the term of which they used most.
     pub outside: u32,
-    /// By how many thousandths every span is wider now.
-    pub widened: u32,
 }
 
 impl Learned {
-    /// So many units used by others, and spans wider by so many thousandths.
+    /// So many units used by others.
     #[must_use]
-    pub const fn new(outside: u32, widened: u32) -> Self {
-        Self { outside, widened }
+    pub const fn new(outside: u32) -> Self {
+        Self { outside }
     }
 }
 

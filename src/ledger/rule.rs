@@ -10,13 +10,21 @@ pub struct Term {
     pub quota: u32,
     /// Window and guard together, in microseconds.
     pub span: i64,
+    /// For how many microseconds more a cold call counts, which probably opened a connection first.
+    pub cold: i64,
 }
 
 impl Term {
     /// At most `quota` units in any `span` microseconds.
     #[must_use]
     pub const fn new(quota: u32, span: i64) -> Self {
-        Self { quota, span }
+        Self { quota, span, cold: 0 }
+    }
+
+    /// The same, where cold calls count for so many microseconds more.
+    #[must_use]
+    pub const fn cold(self, micros: i64) -> Self {
+        Self { cold: micros, ..self }
     }
 
     /// The time that one unit takes, in microseconds.

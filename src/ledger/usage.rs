@@ -17,7 +17,7 @@ pub struct LogUsage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TermUsage {
-    /// Units that count now: started within the span, or booked.
+    /// Units that count now: started within the span, or booked; and those of cold calls, which count longer.
     pub used: u32,
     /// Units missing from the quota, because others have used them.
     pub outside: u32,
@@ -52,7 +52,10 @@ impl Ledger {
                 let alone = Log::new(Arc::clone(&log.unit), [*term]).of(log.scope);
                 let next = in_force.earliest(now, &alone, 1, |n| entries.nth_newest(n));
                 TermUsage {
-                    used: u32::try_from(entries.used(now, in_force.term(*term).span)).unwrap_or(u32::MAX),
+                    used: u32::try_from(
+                        entries.used(now, in_force.term(*term).span) as u64 + in_force.cold(log, *term),
+                    )
+                    .unwrap_or(u32::MAX),
                     outside: in_force.outside(log, *term),
                     next: next.since(now),
                 }

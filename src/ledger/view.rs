@@ -102,12 +102,13 @@ impl<'a> View<'a> {
         start.is_some_and(|start| start <= bounds.limit)
     }
 
-    /// Whether so many callers of a run can all start then: not while a pause, or outside use, lets them come one after another.
+    /// Whether so many callers of a run can all start then: not while a pause, or outside use, lets them come one after another,
+    /// nor beside cold calls, whose steps may count for somewhat longer than each of them.
     pub(super) fn could_all_start(&self, run: &Run, callers: u32, start: Stamp, bounds: Bounds) -> bool {
         let all = |(page, &units): (&Page<'_>, &u32)| {
             let units = units.saturating_mul(callers);
             let can = || units <= page.largest_charge() && page.earliest(bounds.soonest, units) <= start;
-            units == 0 || (!page.in_force.is_recovering(start) && !page.in_force.is_shared(page.log, start) && can())
+            units == 0 || (!page.in_force.comes_one_by_one(page.log, start) && can())
         };
         self.pages.iter().zip(run.charges.iter()).all(all)
     }

@@ -108,6 +108,11 @@ impl Queue {
         self.happen(|_| Some(Event::Returned(slot)));
     }
 
+    /// The call of a slot probably opens a connection: the store is told before long.
+    pub(crate) fn cold(self: &Arc<Self>, slot: &Slot) {
+        self.happen(|_| Some(Event::Cold(slot.stamp, Arc::clone(&slot.costs))));
+    }
+
     /// Lets nobody here send for a while.
     pub(crate) fn pause(self: &Arc<Self>, wait: Duration, cause: Cause, now: Instant) {
         self.happen(|_| Some(Event::Paused(now + wait, cause)));

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use tokio::time::Instant;
 
+use super::cold::Untold;
 use super::events::{Effect, Effects, Event, Settings, tell};
 use super::in_flight::{Header, Message};
 use super::resend::Silence;
@@ -34,6 +35,8 @@ pub(super) struct Engine {
     pub(super) waiters: Waiters,
     /// Slots that nobody here wants.
     pub(super) surplus: Vec<Slot>,
+    /// Cold calls that the store does not know of.
+    pub(super) untold: Option<Untold>,
     /// The message that the store has not answered yet. It stays the same until then, however often it is sent.
     pub(super) unanswered: Option<Arc<Message>>,
     /// It has been sent, and may be answered yet.
@@ -77,6 +80,7 @@ impl Engine {
             sender,
             waiters: Waiters::default(),
             surplus: Vec::new(),
+            untold: None,
             unanswered: None,
             under_way: false,
             silence: None,
@@ -112,6 +116,13 @@ impl Engine {
                 self.hand_out(now, effects);
                 // The slot may start before the driver planned to look.
                 effects.extend(self.has_work().then_some(Effect::Wake(now)));
+                return;
+            }
+            Event::Cold(start, charges) => {
+                let is_news = self.untold.is_none();
+                let untold = Untold::and(self.untold.take(), start, &charges, &self.settings.logs, now);
+                effects.extend((is_news && !self.under_way).then_some(Effect::Wake(untold.by())));
+                self.untold = Some(untold);
                 return;
             }
             Event::Paused(until, cause) => self.pause(until, cause, now, effects),
@@ -272,7 +283,7 @@ impl Engine {
     /// Whether anything is left to do, now or later.
     pub(super) fn has_work(&self) -> bool {
         let has_message = self.unanswered.is_some() || self.under_way;
-        has_message || !self.waiters.is_empty() || !self.surplus.is_empty() || self.on_record
+        has_message || !self.waiters.is_empty() || !self.surplus.is_empty() || self.on_record || self.untold.is_some()
     }
 
     /// Tells every caller whose slot has started. A slot that is stale by now is asked for again.

@@ -9,7 +9,7 @@ use super::in_flight::{Answered, Message};
 use super::table::Key;
 use super::waiters::{Slot, Waiter};
 use crate::error::Error;
-use crate::ledger::{Cause, Log};
+use crate::ledger::{Cause, Log, Stamp};
 
 /// What never changes about a queue.
 #[derive(Clone, Debug)]
@@ -37,6 +37,8 @@ pub(super) enum Event {
     TimeUp(u64),
     /// A caller does not want its slot.
     Returned(Slot),
+    /// A call of this start and these charges probably opens a connection.
+    Cold(Stamp, Arc<[u32]>),
     /// Nobody sends before then.
     Paused(Instant, Cause),
     /// A pause has ended before its time, or may have.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 pub(super) use self::answer::Answered;
+use super::cold::Untold;
 use super::engine::Engine;
 use super::events::{Effect, Effects, Settings};
 use super::log_time::Outlook;
@@ -124,19 +125,22 @@ impl Engine {
             let back = self.take_surplus();
             return Ok(self.message(header(), Vec::new(), Ask::hand_back(Arc::clone(&self.settings.logs), back)));
         }
+        let tell_by = self.untold.as_ref().map(Untold::by);
         if self.waiters.has_unslotted() {
-            return match self.ask_at.filter(|&at| at > now && self.surplus.is_empty()) {
+            let ask_at = self.ask_at.map(|at| tell_by.map_or(at, |by| by.min(at)));
+            return match ask_at.filter(|&at| at > now && self.surplus.is_empty()) {
                 None => Ok(self.ask(header(), now)),
                 at => Err(at),
             };
         }
-        if !self.on_record {
-            return Err(None);
-        }
         // Nobody waits any more: an empty ask takes the queue off the record, and its claim with it.
-        match self.leave_at.filter(|&at| at > now && !self.closed) {
-            None => Ok(self.message(header(), Vec::new(), Ask::new(Arc::clone(&self.settings.logs), Vec::new()))),
-            at => Err(at),
+        let leave_at = self.on_record.then(|| self.leave_at.unwrap_or(now));
+        match leave_at.into_iter().chain(tell_by).min() {
+            Some(at) if at <= now || self.closed => {
+                let ask = Ask::new(Arc::clone(&self.settings.logs), Vec::new());
+                Ok(self.message(header(), Vec::new(), ask))
+            }
+            later => Err(later),
         }
     }
 
@@ -184,9 +188,10 @@ impl Engine {
         self.message(header, tickets, ask)
     }
 
-    fn message(&self, header: Header, tickets: Vec<u64>, ask: Ask) -> Message {
+    fn message(&mut self, header: Header, tickets: Vec<u64>, ask: Ask) -> Message {
         let id = MessageId::new(self.sender, Arc::clone(&self.settings.stream), header.number).after(self.previous);
-        let ask = Ask { horizon: self.settings.horizon(&header.outlook), counted: self.counted.clone(), ..ask };
+        let (horizon, counted) = (self.settings.horizon(&header.outlook), self.counted.clone());
+        let ask = Ask { horizon, counted, cold: self.untold.take().map(Untold::into_cold), ..ask };
         Message { said: message(&self.settings, id, ask, &header.outlook), tickets }
     }
 }

@@ -58,7 +58,7 @@ pub(crate) struct Said {
     pub(crate) ticket: Option<u64>,
     /// Who is not to send for a while.
     pub(crate) pause: Option<(Whom, Pause)>,
-    /// What it reported of a log; and whether it was a refusal, which may widen the guard where it is the first of its incident.
+    /// What it reported of a log.
     pub(crate) report: Option<(Log, Report)>,
 }
 
@@ -172,7 +172,7 @@ impl News {
     fn take_note(&mut self, said: Said, now: Instant, effects: &mut Effects) {
         let Said { whom: of, ticket, pause, report } = said;
         let Some((whom, pause)) = pause else {
-            return self.report(&of, report, ticket.into_iter().collect(), false, effects);
+            return self.report(&of, report, ticket.into_iter().collect(), effects);
         };
         effects.push(Effect::Pause(whom.clone(), pause.waits.first().copied().unwrap_or_default(), pause.cause));
         let (pausing, known) = (Pausing::new(pause, now, of, report, ticket), self.known.of(&whom, now));
@@ -184,21 +184,13 @@ impl News {
             effects.extend(is_urgent.then_some(Effect::Hurry));
         }
         if let Some(told) = told {
-            self.follow(told, false, effects);
+            self.follow(told, effects);
         }
     }
 
-    /// Reports something, where there is something to report: `refused` is whether the call was, as the first of its incident.
-    fn report(
-        &mut self,
-        whom: &Whom,
-        report: Option<(Log, Report)>,
-        tickets: Vec<u64>,
-        refused: bool,
-        effects: &mut Effects,
-    ) {
-        let report = report.map(|(log, report)| (log, Report { refused: refused && report.refused, ..report }));
-        let Some((log, report)) = report.filter(|(_, report)| report.refused || !report.quotas.is_empty()) else {
+    /// Reports something, where there is something to report.
+    fn report(&mut self, whom: &Whom, report: Option<(Log, Report)>, tickets: Vec<u64>, effects: &mut Effects) {
+        let Some((log, report)) = report.filter(|(_, report)| !report.quotas.is_empty()) else {
             effects.extend(tickets.into_iter().map(|ticket| Effect::Tell(ticket, Ok(()))));
             return;
         };
@@ -233,20 +225,20 @@ impl News {
                 effects.extend(tickets.map(|ticket| Effect::Tell(ticket, Err(error.clone()))));
             }
             (What::Pausing(pausing), Ok(Reply::Paused(paused))) => {
-                let (wait, first) = (paused.wait(), paused.first);
-                let cause = pausing.cause();
+                let (wait, cause) = (paused.wait(), pausing.cause());
                 tracing::warn!(upstream, ?wait, cause = cause.words(), "refused, nobody sends");
                 effects.push(Effect::Pause(whom.clone(), wait, cause));
                 let known = pausing.told(now, now + wait);
                 self.known.enter(whom, known, now);
                 let said = entry.take_known(known, now);
-                self.follow(pausing, first, effects);
-                if let Some(said) = said {
-                    self.follow(said, false, effects);
+                for pausing in [Some(pausing), said].into_iter().flatten() {
+                    self.follow(pausing, effects);
                 }
             }
             (What::Reporting(reporting), Ok(Reply::Learned(learned))) => {
-                reporting.trace(upstream, learned);
+                if learned.outside > 0 {
+                    tracing::debug!(upstream, units = learned.outside, "others use the same quota");
+                }
                 effects.extend(reporting.tickets.into_iter().map(|ticket| Effect::Tell(ticket, Ok(()))));
             }
             (what, Ok(_)) => effects.extend(what.into_tickets().map(|ticket| Effect::Tell(ticket, Ok(())))),
@@ -254,9 +246,9 @@ impl News {
     }
 
     /// The store knows of a pause: what the same responses reported comes next.
-    fn follow(&mut self, pausing: Pausing, mut first: bool, effects: &mut Effects) {
+    fn follow(&mut self, pausing: Pausing, effects: &mut Effects) {
         for follower in pausing.into_followers() {
-            self.report(&follower.whom, follower.report, follower.tickets, std::mem::take(&mut first), effects);
+            self.report(&follower.whom, follower.report, follower.tickets, effects);
         }
     }
 }

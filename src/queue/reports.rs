@@ -3,20 +3,8 @@
 use std::time::Duration;
 
 use crate::config::limit::Limit;
-use crate::config::upstream::Upstream;
 use crate::feedback::{Feedback, Quota, Refusal, Unit};
 use crate::ledger::QuotaReport;
-
-/// A wider guard lasts so many windows, within bounds.
-const WINDOWS: u32 = 100;
-const SHORTEST_MEMORY: Duration = Duration::from_secs(60);
-const LONGEST_MEMORY: Duration = Duration::from_secs(86_400);
-
-/// For how long a wider guard of an upstream lasts.
-pub(crate) fn memory(upstream: &Upstream) -> Duration {
-    let longest = upstream.limits.iter().map(Limit::window).max().unwrap_or_default();
-    longest.saturating_mul(WINDOWS).clamp(SHORTEST_MEMORY, LONGEST_MEMORY)
-}
 
 /// What a response reports of our limits: none where it was refused for anything but a quota of ours.
 pub(crate) fn reports(limits: &[Limit], feedback: &Feedback) -> Vec<QuotaReport> {
@@ -101,12 +89,5 @@ mod tests {
             [Refusal::Shared, Refusal::Service, Refusal::Lock, Refusal::Spend, Refusal::Ban].map(refused),
             [0; 5]
         );
-    }
-
-    #[test]
-    fn a_wider_guard_lasts_a_hundred_windows_within_bounds() {
-        let of = |limit| memory(&Upstream::new("up").limit(limit)).as_secs();
-        assert_eq!([of(Limit::per_second(1)), of(Limit::per_minute(1)), of(Limit::per_day(1))], [100, 6_000, 86_400]);
-        assert_eq!(of(Limit::new(1, Duration::from_millis(10))), 60);
     }
 }

@@ -216,7 +216,10 @@ impl History {
         if rng.u8(0..4) == 0 {
             ask.ahead = Duration::from_micros(rng.u64(0..300_000));
         }
-        if rng.u8(0..6) == 0 {
+        if !self.calm && rng.u8(0..6) == 0 {
+            ask.cold = Some(World::cold(rng, &ask.logs, self.times.now()));
+        }
+        if self.rng.u8(0..6) == 0 {
             self.look_exactly(&mut ask);
         }
         if self.rng.u8(0..4) == 0 {

@@ -61,6 +61,7 @@ impl StrictUpstream {
         let server = Loopback::start("strict-upstream", move |stream| {
             let desk = Arc::clone(&behind);
             async move {
+                sleep(desk.conduct.opening_delay()).await;
                 let service = service_fn(|request| answer(Arc::clone(&desk), request));
                 // half_close: a caller that hangs up behind its request has sent it all the same.
                 // How a connection ends is the caller's business.

@@ -24,6 +24,7 @@ pub struct StrictUpstreamBuilder {
 /// How an upstream treats calls, apart from its verdicts.
 #[derive(Default)]
 pub(super) struct Conduct {
+    opening_delay: Range<Duration>,
     arrival_delay: Range<Duration>,
     response_delay: Range<Duration>,
     handler: Option<Handler>,
@@ -48,6 +49,12 @@ impl StrictUpstreamBuilder {
     /// overtake each other.
     pub fn arrival_delay(mut self, delay: Range<Duration>) -> Self {
         self.conduct.arrival_delay = delay;
+        self
+    }
+
+    /// Serves each new connection only after a random time from `delay`, as if it took so long to open it.
+    pub fn opening_delay(mut self, delay: Range<Duration>) -> Self {
+        self.conduct.opening_delay = delay;
         self
     }
 
@@ -87,6 +94,10 @@ impl StrictUpstreamBuilder {
 }
 
 impl Conduct {
+    pub(super) fn opening_delay(&self) -> Duration {
+        random(&self.opening_delay)
+    }
+
     pub(super) fn arrival_delay(&self) -> Duration {
         random(&self.arrival_delay)
     }
@@ -107,6 +118,7 @@ impl Conduct {
 impl fmt::Debug for Conduct {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Conduct")
+            .field("opening_delay", &self.opening_delay)
             .field("arrival_delay", &self.arrival_delay)
             .field("response_delay", &self.response_delay)
             .finish_non_exhaustive()

@@ -9,6 +9,7 @@ use outgate::Limit;
 use outgate::testing::{FlakyProxy, Mode, RedisServer, Reply, Shape, StrictUpstream};
 
 use crate::fleet::Worker;
+use crate::ms;
 use crate::outcome::Outcome;
 use crate::settings::{Demand, Manner, Settings};
 
@@ -52,12 +53,22 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Everybody is up and connected, and nobody has called yet.
     pub(crate) fn start(plan: Plan) -> Result<Self, Box<dyn Error>> {
-        Self::start_behind(plan, &[])
+        Self::start_with(plan, &[], ms(0)..ms(0))
+    }
+
+    /// The same, against an upstream to which it takes so long to open a connection.
+    pub(crate) fn start_far(plan: Plan, opening: Range<Duration>) -> Result<Self, Box<dyn Error>> {
+        Self::start_with(plan, &[], opening)
     }
 
     /// The same, with a proxy between Redis and each of the first workers, in these modes.
     pub(crate) fn start_behind(plan: Plan, modes: &[Mode]) -> Result<Self, Box<dyn Error>> {
-        let mut upstream = StrictUpstream::builder().arrival_delay(plan.delay.clone()).telling_balance();
+        Self::start_with(plan, modes, ms(0)..ms(0))
+    }
+
+    fn start_with(plan: Plan, modes: &[Mode], opening: Range<Duration>) -> Result<Self, Box<dyn Error>> {
+        let builder = StrictUpstream::builder().opening_delay(opening);
+        let mut upstream = builder.arrival_delay(plan.delay.clone()).telling_balance();
         for limit in plan.limits.iter().filter(|_| plan.insists) {
             upstream = upstream.limit(limit.quota().into(), limit.window(), plan.shape);
         }
@@ -77,7 +88,13 @@ impl Cluster {
 
     /// Has every worker call.
     pub(crate) fn begin(&mut self) -> Result<(), Box<dyn Error>> {
-        Ok(self.workers.iter_mut().try_for_each(Worker::begin)?)
+        self.begin_only(0..self.workers.len())
+    }
+
+    /// Has some workers call.
+    pub(crate) fn begin_only(&mut self, which: Range<usize>) -> Result<(), Box<dyn Error>> {
+        let some = self.workers.get_mut(which).ok_or("nobody is left")?;
+        Ok(some.iter_mut().try_for_each(Worker::begin)?)
     }
 
     /// Waits until so long after the first arrival. Returns the upstream's clock.

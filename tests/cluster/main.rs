@@ -4,6 +4,7 @@
 
 mod approximating;
 mod cluster;
+mod cold;
 mod crowds;
 mod fleet;
 mod hiccups;

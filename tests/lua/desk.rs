@@ -187,24 +187,24 @@ impl<'a> Desk<'a> {
         vec![now, (rest[0] - now).max(0), rest[1]]
     }
 
-    pub(crate) fn try_report(&mut self, log: &str, refused: bool, quotas: &[i64]) -> Reply {
+    pub(crate) fn try_report(&mut self, log: &str, quotas: &[i64]) -> Reply {
         let (mut keys, mut integers) = self.message(log.split_once('/').map(|(scope, _)| scope));
         keys.push(self.key(&named(log)));
-        integers.extend([0, 0, refused.into(), 60_000_000]);
+        integers.extend([0, 0]);
         integers.extend(quotas);
         self.run("report", &keys, &integers)
     }
 
-    /// The time, units of others, and thousandths by which spans are wider.
-    pub(crate) fn report(&mut self, log: &str, refused: bool, quotas: &[i64]) -> Vec<i64> {
-        let reply = self.try_report(log, refused, quotas);
+    /// The time, and units of others.
+    pub(crate) fn report(&mut self, log: &str, quotas: &[i64]) -> Vec<i64> {
+        let reply = self.try_report(log, quotas);
         let (now, rest) = self.of_told(&reply);
         [vec![now], rest].concat()
     }
 
     fn of_told(&mut self, reply: &Reply) -> (i64, Vec<i64>) {
         let integers = integers(reply);
-        assert_eq!((integers.len(), u64::try_from(integers[0])), (4, Ok(self.told)), "it names its message");
+        assert_eq!(u64::try_from(integers[0]), Ok(self.told), "it names its message");
         self.told += 1;
         (integers[1], integers[2..].to_vec())
     }

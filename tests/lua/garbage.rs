@@ -88,7 +88,10 @@ fn a_state_that_cannot_be_read_hides_no_pause() {
             let named = format!("GARBAGE {}", desk.key(key));
             let told = [ask(&mut desk), desk.try_usage(&two), desk.try_pause(Some("5f"), 5)];
             assert!(told.iter().all(|reply| error(reply).starts_with(&named)), "{garbage:?}: {told:?}");
-            assert!(error(&desk.try_report("5f/points", true, &[])).starts_with(&named), "{garbage:?}");
+            assert!(
+                error(&desk.try_report("5f/points", &[9, SECOND, SECOND, 0, SECOND])).starts_with(&named),
+                "{garbage:?}"
+            );
             assert_eq!(desk.of("GET", key, &[]).text(), Some(garbage), "it stays to be seen");
         }
         assert_eq!((desk.int("EXISTS", "log:calls"), desk.int("EXISTS", "5f/log:points")), (0, 0));
@@ -149,8 +152,8 @@ fn the_first_key_that_cannot_be_read_is_found_with_its_type() {
     desk.book(&logs, &[(4, None, &[1, 1])]);
     desk.book(&logs, &[(1, None, &[1, 1])]);
     desk.pause(Some("5f"), SECOND);
-    desk.report("5f/points", false, &[9, SECOND, SECOND, 0, SECOND]);
-    desk.report("calls", true, &[]);
+    desk.report("5f/points", &[9, SECOND, SECOND, 0, SECOND]);
+    desk.report("calls", &[9, SECOND, SECOND, 0, SECOND]);
     let names = ["replay:1:asks", "state", "5f/state", "log:calls", "5f/log:points", "replay:1:!"];
     let kinds = ["replay", "state", "state", "log", "log", "replay"];
     let keys = names.map(|name| desk.key(name));
@@ -179,7 +182,7 @@ fn a_state_is_inspected_to_its_last_part() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "parts", Some(NOW));
     let key = desk.key("state");
-    let good = "{ { 1, 2, 3, 4, 5 }, { { 'whose', 1, 2, { log = 3 } } }, { 1, 2 }, { 1, 2, 3, 4, 5, 6, 7, 8, 9 }, { 1, 2, 3 }, { 'log', 1, 2, 3 }, 0, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 }, { 7, 8, 9 }, { 5, 6, 'scope', 7 } }";
+    let good = "{ { 1, 2, 3, 4, 5 }, { { 'whose', 1, 2, { log = 3 } } }, { 1, 2 }, { 1, 2, 3, 4, 5, 6, 7, 8, 9 }, { 'cold', 1, 2, 3, 4, 5 }, { 'log', 1, 2, 3 }, 0, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 }, { 7, 8, 9 }, { 5, 6, 'scope', 7 } }";
     let spoilt = [
         ("{ 1, 2, 3, 4, 5 }, { {", "{ 1, 2, 3, 4 }, { {"),
         ("{ 1, 2, 3, 4, 5 }, { {", "7, { {"),
@@ -196,7 +199,8 @@ fn a_state_is_inspected_to_its_last_part() {
         ("'scope', 7", "8, 7"),
         ("'scope', 7", "'scope', 'mine'"),
         ("{ 5, 6,", "{ 5, 'mine',"),
-        ("{ 1, 2, 3 }", "{ 1, 2 }"),
+        ("'cold', 1, 2, 3, 4, 5", "'cold', 1, 2, 3, 4"),
+        ("{ 'cold', 1, 2, 3, 4, 5 }", "false"),
         ("'log', 1, 2, 3", "'log', 1, 2"),
         ("'log', 1, 2, 3", "7, 1, 2, 3"),
         ("}, 0,", "}, 'mine',"),

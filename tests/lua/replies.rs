@@ -128,15 +128,13 @@ fn the_other_scripts_reply_number_and_time_first() {
     assert_eq!(desk.pause(None, 9), [NOW, 7, 0], "the same message again");
     assert_eq!(desk.usage(&logs), [NOW, 1, 0, 7, 1, 0, 7, 4, 0, 7]);
     let left = |left: i64| [4, SECOND, SECOND, left, SECOND / 2];
-    assert_eq!(desk.report("calls", false, &left(3)), [NOW, 0, 0], "as many as the log allows");
-    let why = "one less, and one to come, which explains the refusal";
-    assert_eq!(desk.report("calls", true, &left(2)), [NOW, 2, 0], "{why}");
+    assert_eq!(desk.report("calls", &left(3)), [NOW, 0], "as many as the log allows");
+    assert_eq!(desk.report("calls", &left(2)), [NOW, 2], "one less, and one to come");
     assert_eq!(desk.usage(&logs), [NOW, 1, 2, SECOND / 4, 1, 0, 7, 4, 0, 7]);
-    assert_eq!(desk.report("points", true, &[]), [NOW, 0, 50], "nothing explains it");
     desk.told -= 1;
-    desk.now = Some(NOW + SECOND);
-    assert_eq!(desk.report("points", true, &[]), [NOW + SECOND, 0, 50], "the same message again, later");
-    assert_eq!(desk.report("points", false, &[]), [NOW + SECOND, 0, 49], "it has widened nothing");
+    desk.now = Some(NOW + SECOND / 8);
+    assert_eq!(desk.report("calls", &left(2)), [NOW + SECOND / 8, 2], "the same message again, later");
+    assert_eq!(desk.report("points", &[]), [NOW + SECOND / 8, 0], "nothing");
 }
 
 #[test]
@@ -150,10 +148,11 @@ fn a_message_after_a_later_one_is_outdated() {
     assert_eq!(desk.try_book(&FOUR, &[(1, None, &[1])]), outdated);
     assert_eq!(desk.try_ask(&FOUR, &[(NOW, &[1])], &[]), outdated);
     desk.pause(None, 0);
-    assert_eq!(desk.report("points", true, &[]), [NOW, 0, 50], "each stream has numbers of its own");
+    let left = [9, SECOND, SECOND, 4, SECOND];
+    assert_eq!(desk.report("points", &left), [NOW, 6], "each stream has numbers of its own");
     desk.told -= 2;
     assert_eq!(desk.try_pause(None, 9), outdated);
-    assert_eq!(desk.try_report("points", true, &[]), outdated);
+    assert_eq!(desk.try_report("points", &left), outdated);
     assert_eq!(desk.usage(&FOUR), [NOW, 1, 0, 0]);
 }
 

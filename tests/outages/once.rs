@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use outgate::ledger::{
-    Answer, Ask, Body, Learned, Log, Message, MessageId, Pause, Report, Run, Slots, Stamp, Term, Verdict,
+    Answer, Ask, Body, Learned, Log, Message, MessageId, Pause, QuotaReport, Report, Run, Slots, Stamp, Term, Verdict,
 };
 use outgate::store::Applying;
 use outgate::store::{StoreError, StoreErrorKind};
 use outgate::testing::{ManualClock, Mode, RedisServer};
-use outgate::{Feedback, Limit, MemoryStore, RedisStore, Store, Throttle, Upstream};
+use outgate::{Limit, MemoryStore, RedisStore, Store};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -173,38 +173,11 @@ async fn a_hand_back_is_not_sent_again_once_the_store_may_have_forgotten_it() ->
     Ok(())
 }
 
-/// A report of no quota, of a call that was refused or not; as the upstream's alone.
-fn report(sender: u64, number: u64, refused: bool) -> Message {
-    let mut report = Report::default();
-    (report.refused, report.memory) = (refused, Duration::from_secs(6_000));
-    let log = Log::new("calls", [Term::new(9, 1_000_000)]);
-    Message::new("up", MessageId::new(sender, "!", number), Body::Report { log, report })
-}
-
-/// By how many thousandths the spans of the calls to "up" are wider, within what they narrow in a second.
-async fn widened(store: &RedisStore) -> Result<u32, StoreError> {
-    Ok(store.apply(&report(99, 1, false)).await?.learned().map_or(0, |learned| learned.widened))
-}
-
-#[tokio::test]
-async fn a_pause_whose_answer_is_lost_is_still_the_first_of_its_incident() -> Outcome {
-    let scene = Scene::new()?;
-    let up = Upstream::new("up").limit(plenty()).learn_from_responses();
-    let throttle = Throttle::builder().store(RedisStore::open(&scene.proxy.url())?).upstream(up).build()?;
-    throttle.usage("up").await?;
-    scene.proxy.set(Mode::CutBeforeReply(1));
-    throttle.report("up", &Feedback::refused(Duration::from_millis(10))).await?;
-    assert_eq!(scene.proxy.mode(), Mode::Pass);
-    let widened = widened(&RedisStore::open(&scene.redis.url())?).await?;
-    assert!((48..50).contains(&widened), "the first refusal of an incident widens the guard: {widened}");
-    Ok(())
-}
-
 #[tokio::test]
 async fn pauses_and_reports_act_once_when_their_connection_is_cut() -> Outcome {
     let scene = Scene::new()?;
     let store = RedisStore::open(&scene.proxy.url())?;
-    widened(&store).await?;
+    store.apply(&Message::new("up", MessageId::nobodys(), Body::Usage([].into()))).await?;
     let mut pause = Pause::new(Duration::ZERO);
     (pause.waits, pause.memory) = ([0, 9, 99].map(Duration::from_secs).into(), Duration::from_secs(60));
     for (number, wait) in [(1, 0..1), (2, 8..10)] {
@@ -215,13 +188,15 @@ async fn pauses_and_reports_act_once_when_their_connection_is_cut() -> Outcome {
         let is_next = paused.is_some_and(|paused| paused.first && wait.contains(&paused.wait().as_secs()));
         assert!(is_next, "each the next of a row: {paused:?}");
     }
-    for (number, expected) in [(3, 50), (4, 98)] {
+    let (term, minute) = (Term::new(16, 60_000_000), Duration::from_secs(60));
+    for (number, left, expected) in [(3, 15, 2), (4, 8, 9)] {
         scene.proxy.set(Mode::CutBeforeReply(1));
-        let learned = store.apply(&report(1, number, true)).await?.learned();
+        let mut report = Report::default();
+        report.quotas.push(QuotaReport::new(term, minute, left, minute));
+        let body = Body::Report { log: Log::new("calls", [term]), report };
+        let learned = store.apply(&Message::new("up", MessageId::new(1, "!", number), body)).await?.learned();
         assert_eq!(scene.proxy.mode(), Mode::Pass);
-        let why = "twice as wide, of what is left, for each refusal";
-        assert_eq!(learned, Some(Learned::new(0, expected)), "{why}");
+        assert_eq!(learned, Some(Learned::new(expected)), "what others use, and a sixteenth more");
     }
-    assert!((96..98).contains(&widened(&store).await?));
     Ok(())
 }

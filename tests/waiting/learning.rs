@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use http::Extensions;
 use outgate::feedback::{Feedback, Quota};
 use outgate::testing::{Judge, Shape};
-use outgate::{Call, Limit, Throttle, Upstream};
+use outgate::{Limit, Throttle, Upstream};
 use reqwest::{Request, Response};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next};
 use tokio::task::{JoinHandle, JoinSet};
@@ -224,25 +224,7 @@ async fn what_a_slow_response_reports_is_no_outside_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scopes_that_are_refused_together_widen_the_guard_once() {
-    let store = Counting::default();
-    let limit = Limit::per_second(20).guard(Duration::from_millis(100));
-    let throttle = store.process(|up| up.matching(|_| true).limit(limit).learn_from_responses());
-    let server = Virtual { tells: false, ..Virtual::new(1, Shape::SlidingLog) };
-    let client = server.client(&throttle);
-    let mut calls = JoinSet::new();
-    for scope in 0..20_u8 {
-        calls.spawn(client.get("http://up/").with_extension(Call::new().scope([scope])).send());
-    }
-    let refused = calls.join_all().await.into_iter().filter(|response| response.as_ref().unwrap().status() == 429);
-    assert_eq!(refused.count(), 19);
-    drop(throttle.acquire("up").scope("another").cost(20).await.unwrap());
-    let next = throttle.usage_in("up", "another").await.unwrap().limits[0].next.as_millis();
-    assert!((1_150..=1_155).contains(&next), "{next}: wider by a twentieth");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refusal_that_others_explain_does_not_widen_the_guard() {
+async fn a_refusal_that_reports_a_spent_quota_leaves_the_guard_as_it_is() {
     let throttle = Counting::default().process(|up| upstream(up).learn_from_responses());
     let quota = Quota::new().with_limit(600).with_remaining(0).with_reset_after(Duration::from_millis(1_500));
     let refusal = Feedback::refused(Duration::from_secs(1)).with_quota(quota);

@@ -4,6 +4,7 @@
 
 mod calling_back;
 mod cancelling;
+mod cold;
 mod costs;
 mod crowding;
 mod distrust;

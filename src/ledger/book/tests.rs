@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use self::room::Room;
 use super::*;
-use crate::ledger::{Answer, Body, LEAP, Message, Refused, Report, Run, Slots, Term};
+use crate::ledger::{Answer, Cold, LEAP, Message, Refused, Run, Slots, Term};
 
 const SECOND: i64 = 1_000_000;
 
@@ -196,26 +196,6 @@ fn a_leap_of_the_clock_that_is_taken_back_forgets_nothing_that_counts() {
 }
 
 #[test]
-fn entries_count_for_as_long_as_a_guard_that_was_widened_meanwhile_says() {
-    let logs = [Log::new("calls", [Term::new(2, 600 * SECOND)])];
-    let mut room = Room::default();
-    room.ask(1, &logs, 2, &[1]);
-    room.now = SECOND;
-    let report = Report { refused: true, memory: Duration::from_secs(6_000), ..Report::default() };
-    let body = Body::Report { log: logs[0].clone(), report };
-    room.say(&Message::new("up", MessageId::new(1, "!", 1), body));
-    // Fifty thousandths more, less what of them has lapsed.
-    room.now = 2 * SECOND;
-    let widened = room.ask(1, &logs, 1, &[1]).next;
-    assert!(widened > at(625 * SECOND), "{widened:?}");
-    // Without it they count for 600 s, and are kept for 11 s more.
-    room.now = 613 * SECOND;
-    (0..20).for_each(|_| room.sweep());
-    let grant = room.ask(2, &logs, 1, &[1]);
-    assert!(granted(&grant, 1).0 == 0 && grant.next > at(620 * SECOND), "{grant:?}");
-}
-
-#[test]
 fn an_ask_that_charges_callers_in_other_logs_than_it_names_is_refused() {
     let (of_all, of_one) = (per_second(9, None), per_second(9, Some("a")));
     let both = [of_all.clone(), of_one.clone()];
@@ -234,5 +214,28 @@ fn an_ask_that_charges_callers_in_other_logs_than_it_names_is_refused() {
     for (ask, is_sound) in cases {
         let answer = Ledger::new().apply(at(1), &Message::new("up", MessageId::new(1, "", 1), ask.clone()));
         assert_eq!(answer.err(), (!is_sound).then_some(Refused::Senseless), "{ask:?}");
+    }
+}
+
+#[test]
+fn a_cold_burst_counts_for_longer_and_is_remembered_for_as_long() {
+    let logs = [Log::new("calls", [Term::new(10, SECOND).cold(250_000)])];
+    for told in [10, 4] {
+        let mut room = Room::default();
+        assert_eq!(granted(&room.ask(1, &logs, 10, &[1]), 10).0, 10);
+        room.now = 100_000;
+        let cold = Cold::new(at(0), at(0), [told]);
+        room.asking(1, &logs, 0, &[1], |ask| ask.cold = Some(cold));
+        room.now = SECOND;
+        (0..20).for_each(|_| room.sweep());
+        assert_eq!(room.used(&logs), [told], "the log counts them no more");
+        let grant = room.ask(2, &logs, 11, &[1]);
+        let (free, later) = (10 - told, at(SECOND + 250_000));
+        assert_eq!(
+            grant.answers.first().copied(),
+            (free > 0).then(|| Answer::granted(free, at(SECOND))).or(Some(Answer::granted(10, later)))
+        );
+        assert_eq!(grant.answers.get(1).copied(), (free > 0).then(|| Answer::granted(told, later)));
+        assert_eq!(grant.answered(11), 10);
     }
 }

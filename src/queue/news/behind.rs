@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Whom;
-use crate::ledger::{Cause, Learned, Log, Pause, Report};
+use crate::ledger::{Cause, Log, Pause, Report};
 
 /// A longer wait is too long for the clock.
 const LONGEST: Duration = Duration::from_secs(1 << 32);
@@ -172,12 +172,8 @@ impl Follower {
     fn add(&mut self, later: Self) {
         self.tickets.extend(later.tickets);
         self.report = match (self.report.take(), later.report) {
-            // Only the first refusal of an incident may widen the guard.
-            (Some((_, one)), Some((log, other))) => {
-                let refused = one.refused;
-                Some((log, Report { refused, ..newer(one, other) }))
-            }
-            (one, other) => one.or(other.map(|(log, other)| (log, Report { refused: false, ..other }))),
+            (Some((_, one)), Some((log, other))) => Some((log, newer(one, other))),
+            (one, other) => one.or(other),
         };
     }
 }
@@ -196,20 +192,10 @@ impl Reporting {
         self.tickets.extend(later.tickets);
         Self { log: later.log, report: newer(self.report, later.report), tickets: self.tickets }
     }
-
-    pub(super) fn trace(&self, upstream: &str, learned: Learned) {
-        if learned.outside > 0 {
-            tracing::debug!(upstream, units = learned.outside, "others use the same quota");
-        } else if self.report.refused && learned.widened > 0 {
-            tracing::warn!(upstream, thousandths = learned.widened, "refused within the limits, guard widened");
-        }
-    }
 }
 
-/// Of two reports that of the later call, or the only one that says anything; a refusal is not forgotten. One that says no start
-/// is of now.
+/// Of two reports that of the later call, or the only one that says anything. One that says no start is of now.
 pub(super) fn newer(one: Report, other: Report) -> Report {
-    let refused = one.refused || other.refused;
     let is_later = match (one.started, other.started) {
         (_, None) => false,
         (None, _) => true,
@@ -217,7 +203,7 @@ pub(super) fn newer(one: Report, other: Report) -> Report {
     };
     let silent = [&one, &other].map(|report| report.quotas.is_empty());
     let keeps_one = if silent[0] == silent[1] { is_later } else { silent[1] };
-    Report { refused, ..if keeps_one { one } else { other } }
+    if keeps_one { one } else { other }
 }
 
 #[cfg(test)]
@@ -230,7 +216,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let report = |left| QuotaReport::new(Limit::per_second(9).window_term(), second, left, second);
         let reports = left.map(report).into_iter().collect();
-        Report { started: at.map(Stamp::from_micros), quotas: reports, refused: left.is_none(), ..Report::default() }
+        Report { started: at.map(Stamp::from_micros), quotas: reports, ..Report::default() }
     }
 
     #[test]
@@ -249,11 +235,7 @@ mod tests {
         ];
         for (one, other, expected) in cases {
             let newer = newer(report(one), report(other));
-            assert_eq!(
-                (left(&newer), newer.refused),
-                (expected, one.1.is_none() || other.1.is_none()),
-                "{one:?} {other:?}"
-            );
+            assert_eq!(left(&newer), expected, "{one:?} {other:?}");
         }
     }
 }

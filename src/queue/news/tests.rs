@@ -111,24 +111,24 @@ fn pause(secs: u32) -> Pause {
     Pause::new(secs * SECOND)
 }
 
-/// A report that a call which started at a time left so many units; a refusal where it says nothing of that.
+/// A report that a call which started at a time left so many units; of nothing where it says none.
 fn report(at: Option<i64>, left: Option<u32>) -> Report {
     let report = |left| QuotaReport::new(Limit::per_second(9).window_term(), SECOND, left, SECOND);
     let reports = left.map(report).into_iter().collect();
-    Report { started: at.map(Stamp::from_micros), quotas: reports, refused: left.is_none(), ..Report::default() }
+    Report { started: at.map(Stamp::from_micros), quotas: reports, ..Report::default() }
 }
 
 #[test]
 fn a_storm_of_refusals_is_one_message() {
     let mut desk = Desk::new();
-    desk.said(Some(pause(5)), Some(report(None, None)));
+    desk.said(Some(pause(5)), Some(report(None, Some(0))));
     assert_eq!(desk.sent_pause().waits, [5 * SECOND]);
     for _ in 0..99 {
-        desk.said(Some(pause(5)), Some(report(None, None)));
+        desk.said(Some(pause(5)), Some(report(None, Some(0))));
     }
     assert_eq!((desk.begun, desk.paused.len(), desk.outcomes.len()), (1, 100, 0), "this process is silent at once");
     desk.paused(5 * SECOND, true);
-    assert!(desk.sent_report().refused, "the first of its incident");
+    assert_eq!(desk.sent_report(), report(None, Some(0)), "what all of them reported");
     desk.answer(Ok(Reply::Learned(Learned::default())));
     assert!(desk.is_idle());
     assert!(desk.outcomes.len() == 100 && desk.outcomes.values().all(|&knows| knows));
@@ -215,7 +215,7 @@ fn under_a_name_that_is_taken_the_message_is_sent_once_more() {
 fn one_report_is_sent_at_a_time_and_the_newest_waits() {
     let mut desk = Desk::new();
     desk.said(None, Some(report(Some(1), Some(8))));
-    assert_eq!(desk.sent_report(), Report { refused: false, ..report(Some(1), Some(8)) });
+    assert_eq!(desk.sent_report(), report(Some(1), Some(8)));
     for (at, left) in [(3, 6), (5, 4), (4, 5)] {
         desk.said(None, Some(report(Some(at), Some(left))));
     }
@@ -225,15 +225,6 @@ fn one_report_is_sent_at_a_time_and_the_newest_waits() {
     assert!(desk.is_idle(), "a report is not sent again: the next one says more");
     assert_eq!(desk.outcomes.values().filter(|&&knows| knows).count(), 1);
     assert_eq!((desk.said(None, None), desk.outcomes.get(&5)), (5, Some(&true)), "nothing is to be known");
-}
-
-#[test]
-fn a_refusal_that_is_not_the_first_of_its_incident_widens_nothing() {
-    let mut desk = Desk::new();
-    desk.said(Some(pause(5)), Some(report(None, None)));
-    desk.sent();
-    desk.paused(9 * SECOND, false);
-    assert!(desk.is_idle() && desk.outcomes.get(&1) == Some(&true));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use redis::Cmd;
 
 pub(super) use self::reply::reply;
 use super::script::{self, Script};
-use crate::ledger::{Ask, Body, Cause, Log, Message, NOBODY, Pause, Report, ScopeId, Slots, Stamp, micros};
+use crate::ledger::{Ask, Body, Cause, Cold, Log, Message, NOBODY, Pause, Report, ScopeId, Slots, Stamp, micros};
 
 /// The largest integer that Lua keeps exactly.
 const EXACT: i64 = 1 << 53;
@@ -168,8 +168,15 @@ impl Integers {
     }
 
     fn ask(&mut self, ask: &Ask) {
-        self.push(micros(ask.horizon)).push(micros(ask.ahead)).push(ask.insist);
+        self.push(micros(ask.horizon))
+            .push(micros(ask.ahead))
+            .push(u8::from(ask.insist) + 2 * u8::from(ask.cold.is_some()));
         self.logs(&ask.logs, &ask.counted);
+        if let Some(Cold { first, last, charges, .. }) = &ask.cold {
+            self.push(first.as_micros()).push(last.as_micros());
+            charges.iter().for_each(|&units| _ = self.push(units));
+            ask.logs.iter().flat_map(|log| log.terms.iter()).for_each(|term| _ = self.push(term.cold));
+        }
         self.push(ask.back.len() as u64);
         for Slots { count, start, charges } in &ask.back {
             self.push(start.as_micros());
@@ -226,7 +233,7 @@ impl Integers {
     }
 
     fn report(&mut self, report: &Report) {
-        self.stamp(report.started).push(micros(report.late)).push(report.refused).push(micros(report.memory).max(1));
+        self.stamp(report.started).push(micros(report.late));
         for quota in &report.quotas {
             self.push(quota.term.quota).push(quota.term.span).push(micros(quota.window));
             self.push(quota.remaining).push(micros(quota.reset));
@@ -267,12 +274,13 @@ mod tests {
         let scope = Some(ScopeId::from_bits(0xab));
         let logs = [
             Log::new("calls", [Term::new(5, 1_000)]),
-            Log::new("calls", [Term::new(4, 900), Term::new(2, 90)]).of(scope),
+            Log::new("calls", [Term::new(4, 900).cold(200), Term::new(2, 90)]).of(scope),
         ];
         let run = Run::new(3, [2, 1]).max_wait(Duration::from_millis(1));
         let ask = Ask {
             ahead: Duration::from_millis(40),
             back: vec![Slots::new(2, Stamp::from_micros(90), [2, 0])],
+            cold: Some(Cold::new(Stamp::from_micros(70), Stamp::from_micros(75), [3, 1])),
             counted: vec![Stamp::from_micros(7_000), Stamp::NEVER],
             ..Ask::new(logs, vec![run])
         };
@@ -284,11 +292,11 @@ mod tests {
             [":replay:ff:ab", ":state", &format!("{of_scope}:state"), ":log:calls", &format!("{of_scope}:log:calls")];
         assert_eq!(keys[0], "5");
         assert_eq!(keys[1..], expected.map(|key| format!("outgate:v1:{{up}}{key}")));
-        let header = [7, 3, 80, 0, 250_000, 40_000, 0];
+        let header = [7, 3, 80, 0, 250_000, 40_000, 2];
         let scopes = [2, 1, 7_000, 0];
         let logs = [1, 1, 5, 1_000, 2, 2, 4, 900, 2, 90];
-        let (back, runs) = ([1, 90, 4, 0], [3, 1_000, 2, 1]);
-        assert_eq!(integers, [&header[..], &scopes, &logs, &back, &runs].concat());
+        let (cold, back, runs) = ([70, 75, 3, 1, 0, 200, 0], [1, 90, 4, 0], [3, 1_000, 2, 1]);
+        assert_eq!(integers, [&header[..], &scopes, &logs, &cold, &back, &runs].concat());
     }
 
     #[test]

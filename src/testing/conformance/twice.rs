@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::Subject;
-use super::desk::{Desk, Told, at, fresh_upstream, granted, log};
+use super::desk::{Desk, Told, at, granted, log};
 use super::law::Law;
 use super::telling::Telling;
-use crate::ledger::{Learned, Message, Pause, Paused, QuotaReport, Report, Run, ScopeId, Slots, Term};
+use crate::ledger::{Message, Pause, Paused, QuotaReport, Report, Run, Slots, Term};
 use crate::store::StoreErrorKind::{Duplicate, Outdated};
 
 const HISTORIES: u64 = 30;
@@ -29,7 +29,6 @@ pub async fn law_11(subject: &dyn Subject) {
     a_late_copy_takes_nobody_else_s_slot(law, subject).await;
     two_senders_of_one_name_are_told(law, subject).await;
     a_refusal_told_twice_is_one_of_a_row(law, subject).await;
-    a_refusal_told_twice_widens_the_guard_once(law, subject).await;
     outside_use_is_entered_once(law, subject).await;
 }
 
@@ -110,30 +109,11 @@ async fn a_refusal_told_twice_is_one_of_a_row(law: Law, subject: &dyn Subject) {
     law.equal(&desk.paused(&other).await, &paused(false), "each sender has its own stream");
 }
 
-async fn a_refusal_told_twice_widens_the_guard_once(law: Law, subject: &dyn Subject) {
-    for scope in [None, Some(ScopeId::of(b"scope"))] {
-        subject.clock().set(at(0));
-        let mut desk = Desk::at(law, subject.store(), fresh_upstream(law), [log("calls", 9, 1_000_000).of(scope)]);
-        let refused = Report { refused: true, memory: Duration::from_secs(10), ..Report::default() };
-        let [early, first, second] = [(); 3].map(|()| desk.reporting(1, refused.clone()));
-        desk.book(1, Run::new(1, [1])).await;
-        let cases = [(&first, 0, 50), (&first, 5_000, 50), (&second, 1_000_000, 90), (&second, 1_000_001, 90)];
-        for (message, now, widened) in cases {
-            subject.clock().set(at(now));
-            let learned = desk.learned(message).await;
-            law.equal(&learned, &Learned::new(0, widened), &format!("at {now}, {scope:?}"));
-        }
-        let silent = desk.reporting(2, Report::default());
-        law.equal(&desk.learned(&silent).await.widened, &89, "nothing but what was answered has happened");
-        law.equal(&desk.refused(&early).await, &Some(Outdated), "a report after a later one");
-    }
-}
-
 async fn outside_use_is_entered_once(law: Law, subject: &dyn Subject) {
     subject.clock().set(at(0));
     let mut desk = Desk::new(law, subject.store(), [log("calls", 16, 160_000)]);
     let quota = QuotaReport::new(Term::new(16, 160_000), Duration::from_millis(150), 8, Duration::from_millis(50));
-    let message = desk.reporting(1, Report { quotas: vec![quota], ..Report::default() });
+    let [early, message] = [(); 2].map(|()| desk.reporting(1, Report { quotas: vec![quota], ..Report::default() }));
     let learned = desk.learned(&message).await;
     law.holds(learned.outside >= 8, "eight that are not ours are missing");
     for now in [0, 30_000, 59_999, 70_000] {
@@ -142,6 +122,7 @@ async fn outside_use_is_entered_once(law: Law, subject: &dyn Subject) {
     }
     let outside = desk.usage().await[0].terms[0].outside;
     law.equal(&outside, &0, "a message that comes again lengthens nothing");
+    law.equal(&desk.refused(&early).await, &Some(Outdated), "a report after a later one");
 }
 
 async fn two_senders_of_one_name_are_told(law: Law, subject: &dyn Subject) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::ledger::{Body, Cause, Evidence, Log, Pause, QuotaReport, Report, Run, ScopeId, Stamp, Term};
+use crate::ledger::{Body, Cause, Cold, Evidence, Log, Pause, QuotaReport, Report, Run, ScopeId, Stamp, Term};
 
 /// What logs count.
 const UNITS: [&str; 3] = ["calls", "points", "tokens"];
@@ -59,6 +59,13 @@ impl World {
         }
         let run = Run::new(rng.u32(1..callers), charges);
         if rng.u8(0..3) == 0 { run.max_wait(Duration::from_micros(rng.u64(0..300_000))) } else { run }
+    }
+
+    /// Calls of before that were cold.
+    pub(super) fn cold(rng: &mut Rng, logs: &[Log], now: Stamp) -> Cold {
+        let last = now.plus(rng.i64(-1_300_000..50_000));
+        let first = if rng.bool() { last } else { last.plus(-rng.i64(0..100_000)) };
+        Cold::new(first, last, logs.iter().map(|_| rng.u32(0..20)).collect::<Vec<_>>())
     }
 
     fn scope(&self, rng: &mut Rng) -> Option<ScopeId> {
@@ -120,8 +127,6 @@ impl World {
         let mut report = Report { quotas: log.terms.iter().map(quota).collect(), ..Report::default() };
         report.quotas.truncate(rng.usize(0..4));
         (report.started, report.late) = (started(rng, now), Duration::from_micros(rng.u64(0..60_000)));
-        report.refused = self.widens && rng.bool();
-        report.memory = Duration::from_secs(3);
         Body::Report { log, report }
     }
 }
@@ -135,7 +140,8 @@ fn add_logs(rng: &mut Rng, scope: Option<ScopeId>, count: usize, logs: &mut Vec<
     let term = |rng: &mut Rng| {
         // As many short spans as long ones, so that logs of all lengths come up.
         let longest = 1_000 << rng.u32(1..11);
-        Term::new(rng.u32(1..if scope.is_none() { 50 } else { 25 }), rng.i64(1_000..longest))
+        let (quota, span) = (rng.u32(1..if scope.is_none() { 50 } else { 25 }), rng.i64(1_000..longest));
+        Term::new(quota, span).cold(if rng.bool() { rng.i64(0..span) } else { 0 })
     };
     let first = rng.usize(0..UNITS.len());
     for unit in 0..count {

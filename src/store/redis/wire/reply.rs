@@ -123,7 +123,7 @@ fn looked(now: Stamp, count: usize, rest: &[i64]) -> Option<Looked> {
 
 fn learned(rest: &[i64]) -> Option<Learned> {
     match *rest {
-        [outside, widened] => Some(Learned::new(u32::try_from(outside).ok()?, u32::try_from(widened).ok()?)),
+        [outside] => Some(Learned::new(u32::try_from(outside).ok()?)),
         _ => None,
     }
 }
@@ -227,7 +227,7 @@ mod tests {
         let report = message(Body::Report { log: Log::new("calls", []), report: Report::default() });
         let usage = message(Body::Usage([Log::new("calls", [Term::new(5, 1_000)])].into()));
         assert_eq!(reply(&pause, &ints(&[5_000, 7, 9, 1])).unwrap(), Reply::Paused(Paused::new(at(7), at(9), true)));
-        assert_eq!(reply(&report, &ints(&[5_000, 7, 9, 1])).unwrap(), Reply::Learned(Learned::new(9, 1)));
+        assert_eq!(reply(&report, &ints(&[5_000, 7, 9])).unwrap(), Reply::Learned(Learned::new(9)));
         let used = TermUsage::new(9, 1, Duration::from_micros(4));
         assert_eq!(reply(&usage, &ints(&[5_000, 7, 9, 1, 4])).unwrap(), Reply::Usage(vec![LogUsage::new(vec![used])]));
         for message in [pause, report, usage] {

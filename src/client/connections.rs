@@ -1,0 +1,164 @@
+//! Which calls probably open a connection: those that bring more in flight to their host than there were lately. A client keeps the
+//! connections of calls before, and opens another only where all of them are in use.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use reqwest::Url;
+use tokio::time::Instant;
+
+/// A connection that is idle for so long may be closed: by reqwest after 90 s, by most servers after 60 or 75.
+const LATELY: Duration = Duration::from_secs(60);
+/// In how many parts that time passes.
+const PARTS: usize = 6;
+/// Hosts that are remembered for one upstream.
+const MAX_HOSTS: usize = 1_024;
+
+/// The calls in flight to one host, and how many there were at most in each part of the time lately.
+#[derive(Clone, Copy, Debug, Default)]
+struct Host {
+    in_flight: u32,
+    /// The last part is the present one.
+    most: [u32; PARTS + 1],
+    part: u64,
+}
+
+impl Host {
+    /// A call goes out in a part of the time. Says whether there were never as many in flight lately.
+    fn begin(&mut self, part: u64) -> bool {
+        self.pass(part);
+        let lately = self.most.into_iter().max().unwrap_or(0);
+        self.in_flight += 1;
+        self.most[PARTS] = self.most[PARTS].max(self.in_flight);
+        self.in_flight > lately
+    }
+
+    /// The headers of its response are here, or it has failed.
+    fn end(&mut self, part: u64) {
+        self.pass(part);
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    fn pass(&mut self, part: u64) {
+        let passed = usize::try_from(part.saturating_sub(self.part)).unwrap_or(usize::MAX).min(PARTS + 1);
+        self.most.rotate_left(passed % (PARTS + 1));
+        self.most[PARTS + 1 - passed..].fill(self.in_flight);
+        self.part = self.part.max(part);
+    }
+
+    /// Whether it has no open connection, as far as is known.
+    fn is_quiet(mut self, part: u64) -> bool {
+        self.pass(part);
+        self.most == [0; PARTS + 1]
+    }
+}
+
+/// The calls in flight to the hosts of one upstream.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    hosts: Mutex<HashMap<u64, Host>>,
+    hasher: RandomState,
+    epoch: Instant,
+}
+
+/// A call in flight, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    connections: Arc<Connections>,
+    host: u64,
+    is_cold: bool,
+}
+
+impl Connections {
+    pub(crate) fn new() -> Self {
+        Self { hosts: Mutex::default(), hasher: RandomState::new(), epoch: Instant::now() }
+    }
+
+    /// A call goes out at `now`.
+    pub(crate) fn begin(self: &Arc<Self>, url: &Url, now: Instant) -> InFlight {
+        let host = self.hasher.hash_one((url.host_str(), url.port_or_known_default()));
+        let (part, mut hosts) = (self.part(now), self.lock());
+        if hosts.len() >= MAX_HOSTS && !hosts.contains_key(&host) {
+            hosts.retain(|_, host| !host.is_quiet(part));
+        }
+        // Among so many hosts a call to another mostly opens a connection.
+        let is_known = hosts.len() < MAX_HOSTS || hosts.contains_key(&host);
+        let is_cold = !is_known || hosts.entry(host).or_default().begin(part);
+        InFlight { connections: Arc::clone(self), host, is_cold }
+    }
+
+    fn part(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.epoch).as_secs() / (LATELY.as_secs() / PARTS as u64)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Host>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl InFlight {
+    /// Whether it probably opens a connection.
+    pub(crate) const fn is_cold(&self) -> bool {
+        self.is_cold
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let part = self.connections.part(Instant::now());
+        if let Some(host) = self.connections.lock().get_mut(&self.host) {
+            host.end(part);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_cold_that_brings_more_in_flight_than_there_were_lately() {
+        // At which part, `+` a call goes out, `-` one is answered; and which of those that went out were cold.
+        let cases = [
+            ("one after another", "0+-+-+-", "100"),
+            ("more at once", "0+++---+++-+", "1110000"),
+            ("one more than ever", "0++-++-+", "11010"),
+            ("soon again", "0++--6++", "1100"),
+            ("after a long silence", "0++--7++", "1111"),
+            ("fewer are in use", "0++-5-+-4++", "11001"),
+            ("fewer are kept in use", "0+++---4+-3++", "111001"),
+            ("in flight for long", "0++9--+", "110"),
+            ("and longer", "0++9--6++-", "1100"),
+        ];
+        for (name, events, expected) in cases {
+            let (mut host, mut part, mut cold) = (Host::default(), 0, String::new());
+            for event in events.chars() {
+                match event {
+                    '+' => cold.push(if host.begin(part) { '1' } else { '0' }),
+                    '-' => host.end(part),
+                    digit => part += u64::from(digit.to_digit(10).unwrap()),
+                }
+            }
+            assert_eq!(cold, expected, "{name}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_host_and_port_has_its_own_and_no_more_are_remembered_than_are_of_use() {
+        let (connections, url) = (Arc::new(Connections::new()), |text: &str| text.parse::<Url>().unwrap());
+        let begin = |text: &str| connections.begin(&url(text), Instant::now());
+        let first = begin("http://a/one");
+        assert!(first.is_cold() && begin("https://a/").is_cold() && begin("http://b/").is_cold());
+        drop(first);
+        assert!(!begin("http://a:80/two").is_cold());
+        for host in 0..5_000 {
+            assert!(begin(&format!("http://{host}.example/")).is_cold());
+        }
+        assert_eq!(connections.lock().len(), MAX_HOSTS);
+        tokio::time::advance(2 * LATELY).await;
+        assert!(begin("http://another/").is_cold());
+        assert_eq!(connections.lock().len(), 1);
+    }
+}
