@@ -80,15 +80,13 @@ impl ColdCalls {
             let lapse = last.plus(span + cold);
             let is_near = |step: &Step| (step.first.as_micros() - first.as_micros()).abs() <= span / STEPS;
             let is_same = |step: &Step| *step.log == *log.unit && step.span == span;
-            match self.0.iter_mut().find(|step| is_same(step) && step.lapse > now && is_near(step)) {
-                Some(step) => {
-                    (step.first, step.last) = (step.first.min(first), step.last.max(last));
-                    (step.units, step.lapse) = (step.units.saturating_add(units).min(quota), step.lapse.max(lapse));
-                }
-                None => {
-                    let (log, units) = (Arc::clone(&log.unit), units.min(quota));
-                    self.0.push(Step { log, span, first, last, units, lapse });
-                }
+            let near = self.0.iter_mut().find(|step| is_same(step) && step.lapse > now && is_near(step));
+            if let Some(step) = near {
+                (step.first, step.last) = (step.first.min(first), step.last.max(last));
+                (step.units, step.lapse) = (step.units.saturating_add(units).min(quota), step.lapse.max(lapse));
+            } else {
+                let (log, units) = (Arc::clone(&log.unit), units.min(quota));
+                self.0.push(Step { log, span, first, last, units, lapse });
             }
         }
     }
