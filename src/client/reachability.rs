@@ -49,7 +49,7 @@ struct Host {
 #[must_use = "a visit that is dropped says nothing of the host"]
 pub(crate) struct Visit<'a> {
     reachability: &'a Reachability,
-    host: u64,
+    target: &'a Target,
     look: Look,
     /// When it went on.
     pub(crate) since: Instant,
@@ -62,10 +62,14 @@ impl Reachability {
     /// # Errors
     ///
     /// [`Error::Unreachable`], when its time is up.
-    pub(crate) async fn visit(&self, target: &Target, route: &Route, now: Instant) -> Result<Visit<'_>, Error> {
-        let host = self.hasher.hash_one(target.server());
-        let visit = |look, since| Visit { reachability: self, host, look, since };
-        let Some(found) = self.find(host) else { return Ok(visit(Look::default(), now)) };
+    pub(crate) async fn visit<'a>(
+        &'a self,
+        target: &'a Target,
+        route: &Route,
+        now: Instant,
+    ) -> Result<Visit<'a>, Error> {
+        let visit = |look, since| Visit { reachability: self, target, look, since };
+        let Some(found) = self.find(target) else { return Ok(visit(Look::default(), now)) };
         let is_observed = route.registered.observer.is_some();
         if is_observed || !found.row().is_down() {
             return Ok(visit(Look::default(), now));
@@ -78,15 +82,20 @@ impl Reachability {
         }
     }
 
-    fn find(&self, host: u64) -> Option<Arc<Host>> {
+    fn find(&self, target: &Target) -> Option<Arc<Host>> {
         if self.failing.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.lock().get(&host).map(Arc::clone)
+        self.lock().get(&self.key(target)).map(Arc::clone)
+    }
+
+    fn key(&self, target: &Target) -> u64 {
+        self.hasher.hash_one(target.server())
     }
 
     /// The host of a connect that failed, unless there are too many.
-    fn enter(&self, host: u64, now: Instant) -> Option<Arc<Host>> {
+    fn enter(&self, target: &Target, now: Instant) -> Option<Arc<Host>> {
+        let host = self.key(target);
         let mut hosts = self.lock();
         if hosts.len() >= MOST_HOSTS && !hosts.contains_key(&host) {
             hosts.retain(|_, host| !host.row().is_unused(now));
@@ -99,9 +108,9 @@ impl Reachability {
         Some(found)
     }
 
-    fn remove(&self, host: u64) {
+    fn remove(&self, target: &Target) {
         let mut hosts = self.lock();
-        let removed = hosts.remove(&host);
+        let removed = hosts.remove(&self.key(target));
         self.failing.store(hosts.len(), Ordering::Relaxed);
         drop(hosts);
         if let Some(host) = removed
@@ -162,8 +171,8 @@ impl Host {
 impl Visit<'_> {
     /// The host can be reached: a response came, or the call was lost only after connecting.
     pub(crate) fn connected(self) {
-        if self.reachability.find(self.host).is_some() {
-            self.reachability.remove(self.host);
+        if self.reachability.find(self.target).is_some() {
+            self.reachability.remove(self.target);
         }
     }
 
@@ -171,7 +180,7 @@ impl Visit<'_> {
     pub(crate) fn failed(mut self, upstream: &str) {
         let now = Instant::now();
         self.look = Look::default();
-        let host = self.reachability.enter(self.host, now);
+        let host = self.reachability.enter(self.target, now);
         if host.is_some_and(|host| host.row().fail(now, fastrand::f64())) {
             tracing::warn!(upstream, "cannot be connected to: one call at a time goes to see");
         }
@@ -183,7 +192,7 @@ impl Drop for Visit<'_> {
         if self.look == Look::default() {
             return;
         }
-        if let Some(host) = self.reachability.find(self.host)
+        if let Some(host) = self.reachability.find(self.target)
             && host.row().pass_on(self.look, Instant::now())
         {
             host.earlier.notify_one();
