@@ -15,10 +15,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use crate::figures::probe;
 use crate::scene::{Counting, throttle};
 
-const CALLERS: usize = 64;
+const CALLERS: u32 = 64;
 const DOWN: Duration = Duration::from_secs(2);
-/// How long a caller waits before it retries.
-const APART: Duration = Duration::from_millis(20);
+/// How long a caller waits before it retries: each a little longer than the one before, so that they do not come together.
+const APART: Duration = Duration::from_millis(10);
+const LONGER: Duration = Duration::from_micros(317);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn others_while_callers_retry_at_an_upstream_that_is_down() {
@@ -33,13 +34,13 @@ async fn others_while_callers_retry_at_an_upstream_that_is_down() {
         let is_over = Arc::new(AtomicBool::new(false));
         let retrying = async {
             let mut retrying = JoinSet::new();
-            for _ in 0..callers {
+            for caller in 0..callers {
                 let (client, url) = (client.clone(), nobody.url());
                 retrying.spawn(timeout_at(end, async move {
                     loop {
                         let call = client.get(&url).with_extension(Call::new().upstream("up"));
                         assert!(call.send().await.unwrap_err().is_connect());
-                        sleep(APART).await;
+                        sleep(APART + LONGER * caller).await;
                     }
                 }));
             }
