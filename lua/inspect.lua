@@ -36,8 +36,8 @@ function readable.state(record)
   for i = 1, #cold, 6 do
     if type(cold[i]) ~= 'string' or not are_numbers(cold, i + 1, i + 5) then return false end
   end
-  for i = 1, #outside, 4 do
-    if type(outside[i]) ~= 'string' or not are_numbers(outside, i + 1, i + 3) then return false end
+  for i = 1, #outside, 9 do
+    if type(outside[i]) ~= 'string' or not are_numbers(outside, i + 1, i + 8) then return false end
   end
   local rate, slow, releases = parts[8], parts[9], parts[10]
   for i = 3, releases and #releases or 0, 2 do

@@ -1,5 +1,8 @@
 -- Logs, and the rule: the earliest start of some units. Joined behind state.lua.
 
+-- Parts of a quota, and of a span: see beside_others.
+local LITTLE, PACE = 10, 20
+
 -- The states of the scopes of an ask, in the order of its logs, each with the pauses that are in force; and where the keys of the logs
 -- begin.
 local function read_states(scopes, has_widest)
@@ -108,12 +111,12 @@ local function open_log(key, state, at)
     log.widened = log.widened or span > base
     log.interval = max(log.interval, ceil(span / quota))
   end
-  for i = 1, #state.outside, 4 do
-    local step = state.outside
+  for i = 1, #state.outside, TOLD do
+    local own, base, started, left, units, most, since, lapse, slides = unpack(state.outside, i, i + TOLD - 1)
     for _, term in ipairs(log.terms) do
-      if step[i] == key and step[i + 1] == term.base and step[i + 3] > now then
-        log.has_outside, term.outside = true, term.outside or {}
-        table.insert(term.outside, { units = step[i + 2], lapse = step[i + 3] })
+      if own == key and base == term.base and lapse + base > now then
+        log.has_outside = true
+        term.outside = { started = started, left = left, units = units, most = most, since = since, lapse = lapse, slides = slides == 1 }
       end
     end
   end
@@ -150,21 +153,46 @@ local function after_pause(pause, newest, interval, units)
   return min(base + min(ceil(interval * slower * gaps), FAR), pause[1] + pause[2])
 end
 
--- The earliest start under a term of which others use a part: until each step lapses, its units are missing from the quota, and
--- ours come one after another, so that each can be answered before the next.
-local function beside_others(log, term, newest, start, units)
-  local interval = ceil(term.span / term.quota)
-  for _, step in ipairs(term.outside) do
-    if step.lapse > start then
-      local n = term.full - step.units - units + 1
-      local entry = n > 0 and nth_newest(log, n)
-      local ready = max(start, entry and entry + term.span or start, newest and newest + interval or start)
-      ready = n > 0 and ready + (units - 1) * interval or step.lapse
-      if ready < step.lapse then return ready end
-      start = step.lapse
-    end
+-- How many entries are newer than a stamp, of the newest `most`.
+local function newer_of(log, stamp, most)
+  local newer, rest = 0, most + 1
+  while newer + 1 < rest do
+    local n = floor((newer + rest) / 2)
+    local entry = nth_newest(log, n)
+    if entry and entry > stamp then newer = n else rest = n end
   end
-  return start
+  return newer
+end
+
+-- The earliest start under a term of which others use a part. Until the reset no more start than were left when a call was answered last,
+-- and what others use until then is theirs. Where less than a tenth of the quota is left beside that, each unit comes so long after the
+-- one before that what is left would last for a twentieth of the span. Where units come back one by one, and for a span after the reset,
+-- what others had used is missing from the quota.
+local function beside_others(log, term, newest, start, units)
+  local told, quota, span, base = term.outside, term.full, term.span, term.base
+  if start >= told.lapse + base then return start end
+  local function apart(from, left)
+    local pace = floor(floor(span / PACE) / max(left, 1))
+    return max(from, newest and newest + pace or from) + (units - 1) * pace
+  end
+  local little = floor(quota / LITTLE)
+  if start < told.lapse and not told.slides then
+    local left, each = told.left - newer_of(log, told.started, told.left), max(floor(base / told.most), 1)
+    local function expected(at) return ceil(max(at - told.started, 0) / each) end
+    local ready, beside = start, left - expected(told.lapse)
+    if beside - units < little then ready = apart(start, beside) end
+    if ready < told.lapse and left - expected(ready) >= units then return ready end
+    start = told.lapse
+  end
+  local ours = max(quota - told.units, 0)
+  local function when_left(left)
+    local n = ours - left - units + 1
+    local entry = nth_newest(log, max(n, 1))
+    return max(start, entry and entry + span or start, n > 0 and start or told.lapse)
+  end
+  local left = ours - newer_of(log, start - span, quota)
+  local ready = min(apart(when_left(0), left), when_left(little))
+  return min(ready, max(start, told.lapse + base))
 end
 
 -- Units of a term that cold calls take at `start`, and the log counts no more; and when the first of them end, if there are any.

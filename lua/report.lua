@@ -10,49 +10,46 @@
 --         that started so long after it had not arrived when the upstream counted); then for each report: quota and span (µs) of a
 --         term, window (µs) for which the upstream counts, units remaining, µs until they reset
 -- ARGV[2] clock    in tests only
--- Returns integers of 8 bytes: number, now, outside: units now entered, of the term with the most
+-- Returns integers of 8 bytes: number, now, outside: units that others use, of the term with the most
 -- Errors: OUTDATED, DUPLICATE, GARBAGE, as for book.lua
 -- Cost: O(log of the entries) for each report
-local STEPS = 16
 local started, late = a[5] ~= 0 and a[5] or now, a[6]
 
 -- Read.
 local log_key = KEYS[#KEYS]
 local state = #KEYS == 4 and read_state(call('GET', KEYS[3]), KEYS[3]) or upstream
 
--- Decide. More remaining than the log allows is ignored. Units are entered for a span at the most.
-local steps = {}
-for i = 1, #state.outside, 4 do
-  local key, span, units, ends = unpack(state.outside, i, i + 3)
-  if ends > now - 1000 * LEAP then steps[#steps + 1] = { key = key, span = span, units = units, lapse = ends } end
+-- Decide. More remaining than the log allows is nobody's use. A reset is a span away at the most.
+local all = {}
+for i = 1, #state.outside, TOLD do
+  local told = { unpack(state.outside, i, i + TOLD - 1) }
+  if told[8] + told[2] > now - 1000 * LEAP then all[#all + 1] = told end
 end
 local outside, entered, longest, counted = 0, false, 0, min(started + late, now)
+local began = min(started, now)
 for i = 7, #a, 5 do
   local quota, span, window, remaining, reset = unpack(a, i, i + 4)
   longest = max(longest, span)
-  -- Ends closer together than `grid` are one, so that a term has few steps.
-  local grid = floor(span / STEPS)
-  -- After so long, entries of before may be forgotten and would look like outside use: all that came since count.
+  -- After so long, entries of before may be forgotten and would look like outside use: all that came since count. Else all that may have
+  -- counted when the upstream did.
   local used = newer_than(log_key, now - span)
-  if counted + grid >= now then used = newer_than(log_key, counted - window) - newer_than(log_key, counted) end
-  local units, ends = quota - used - remaining, now + min(reset + grid, span)
-  -- And what they use by the time that ours arrive, at the pace of a whole span.
-  units = min(units + ceil(units / STEPS), quota)
+  if counted + floor(span / 16) >= now then used = newer_than(log_key, began - window) - newer_than(log_key, counted) end
+  local units, lapse = max(quota - used - remaining, 0), now + min(reset, span)
   -- What the upstream counted a window ago counts no more.
-  if units > 0 and ends > now and counted + window > now then
-    -- Of one term, in order of their ends: each has fewer units than the one before.
-    local kept, at, outlasted = {}, nil, false
-    for _, step in ipairs(steps) do
-      local same = step.key == log_key and step.span == span
-      local outlasts = same and step.lapse > now and step.units >= units and step.lapse + grid >= ends
-      outlasted = outlasted or outlasts
-      if same and step.lapse > ends then at = at or #kept + 1 end
-      -- A step of no more units that ends no later says nothing any more.
-      if not same or outlasts or step.units > units or step.lapse > ends + grid then kept[#kept + 1] = step end
+  if lapse > now and counted + window > now then
+    local known, place
+    for t, told in ipairs(all) do
+      if told[1] == log_key and told[2] == span then known, place = told, t end
     end
-    if not outlasted then
-      table.insert(kept, at or #kept + 1, { key = log_key, span = span, units = units, lapse = ends })
-      steps, entered = kept, true
+    if known and known[8] + span <= now then known = nil end
+    -- What a later call was told stays; and nothing is entered until others are known to use a part of the quota.
+    local is_news = units > 0
+    if known then is_news = known[3] <= began end
+    if is_news then
+      local most, since = max(units, known and known[6] or 0), known and known[7] or now
+      local slides = reset >= window and 1 or 0
+      all[place or #all + 1] = { log_key, span, began, min(remaining, quota), units, most, since, lapse, slides }
+      entered = true
     end
     outside = max(outside, units)
   end
@@ -61,13 +58,12 @@ end
 -- Write.
 if entered then
   state.outside = {}
-  for i, step in ipairs(steps) do
-    local at = 4 * i - 3
-    state.outside[at], state.outside[at + 1], state.outside[at + 2], state.outside[at + 3] = step.key, step.span, step.units, step.lapse
+  for i, told in ipairs(all) do
+    for part = 1, TOLD do state.outside[TOLD * (i - 1) + part] = told[part] end
   end
 end
 if entered then save(state, now) end
 local body = struct.pack('<i8', outside)
 -- Who learned nothing may learn more from the same message later.
-if outside == 0 then return reply(body) end
+if not entered then return reply(body) end
 return remember(longest, body)

@@ -154,9 +154,7 @@ local function as_many_as_start(charges, callers, soonest, start)
       if start < pause[1] + pause[2] then return 1 end
     end
     for _, term in ipairs(charges[i] > 0 and log.terms or {}) do
-      for _, step in ipairs(term.outside or {}) do
-        if step.lapse > start then return 1 end
-      end
+      if term.outside and start < term.outside.lapse + term.base then return 1 end
     end
   end
   local function could_all_start(count)

@@ -7,7 +7,9 @@
 --               began; status of the first response; until when the upstream told to wait; µs for which it holds again after a call
 --               has looked whether it still does; or false
 --   cold        for each step of cold calls: log, span, start of the first and of the last, units, when they count no more
---   outside     for each step: log, span, units that others have used, when they count no more
+--   outside     for each term that others use: log, span; of the newest response the start of its call, units left, units that others had
+--               used, the most of them since they are known of, since when they are; when the upstream resets; and whether units come
+--               back one by one (1) or all then (0). Remembered for a span after the reset
 --   correction  by how much log time differs from the server's clock; of the whole upstream only
 --   rate        what refusals say that the upstream allows, as rate.lua writes it; or false
 --   slow        millionths of the quotas that are left by hand, until when, since when; or false
@@ -17,8 +19,8 @@
 -- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR. For so many µs a release by
 -- hand voids what was told before; a call that looked, and was served, does; and a release is told to whoever looks.
 local RESUMED, FAR, MARK_MEMORY, SERVED_MEMORY, RECENT = 10, 1e15, 2764800000000, 3600000000, 5000000
--- Factors of a rate are millionths; it rises in so many steps.
-local FULL, RISE = 1000000, 1000
+-- Factors of a rate are millionths; it rises in so many steps. Parts of what is told of a term that others use.
+local FULL, RISE, TOLD = 1000000, 1000, 9
 
 -- Fails, since a log with an entry that is no time would look shorter than it is, and a state that is none would hide a pause.
 local function garbage(key) error(redis.error_reply('GARBAGE ' .. key)) end
@@ -70,9 +72,9 @@ local function save(state, now)
       for part = i, i + 5 do cold[#cold + 1] = state.cold[part] end
     end
   end
-  for i = 1, #state.outside, 4 do
-    if kept(state.outside[i + 3]) then
-      for part = i, i + 3 do outside[#outside + 1] = state.outside[part] end
+  for i = 1, #state.outside, TOLD do
+    if kept(state.outside[i + 7] + state.outside[i + 1]) then
+      for part = i, i + TOLD - 1 do outside[#outside + 1] = state.outside[part] end
     end
   end
   local contenders = state.contenders

@@ -3,8 +3,8 @@
 -- Atomic, because the counts of several logs must be of one moment.
 --
 -- KEYS, ARGV as for book.lua, with number 0 and up to the terms of the logs: nobody asks for anything
--- Returns integers of 8 bytes: 0, now; for each term: units that count, units that others have used, and µs from now until one more may
---         start
+-- Returns integers of 8 bytes: 0, now; for each term: units that count, units that others have used, µs from now until one more may
+--         start, and µs for which others are known of; -1 where they are not
 -- Errors: GARBAGE, as for book.lua
 -- Cost: O(log of the entries) for each term
 local states, next_key = read_states(a[8], a[9] == 1)
@@ -17,9 +17,10 @@ for i = next_key, #KEYS do
       key = log.key, terms = { term }, pauses = state.pauses, interval = ceil(term.span / term.quota),
       has_outside = log.has_outside, has_cold = log.has_cold, read = {}, added = {}, count = 0, ahead = 1,
     }
-    local outside = term.outside and term.outside[1].units or 0
+    local told = term.outside
+    local outside, since = told and told.lapse > now and told.units or 0, told and max(now - told.since, 0) or -1
     local used = newer_than(log.key, now - term.span) + taken_by_cold(term, now)
-    body = body .. struct.pack('<i8i8i8', used, outside, earliest(alone, now, 1) - now)
+    body = body .. struct.pack('<i8i8i8i8', used, outside, earliest(alone, now, 1) - now, since)
   end
 end
 return reply(body)

@@ -147,10 +147,10 @@ impl Ledger {
         let learn = |constraints: &mut constraints::Constraints, logs: &logs::Logs| {
             constraints.learn(now, log, logs.get(&log.unit), report)
         };
-        let outside = self.scope_mut(log.scope).constrain(learn);
+        let (outside, entered) = self.scope_mut(log.scope).constrain(learn);
         let longest = report.quotas.iter().map(|quota| quota.term.span).max().unwrap_or(0);
         // Who learned nothing may learn more from the same message later.
-        (Reply::Learned(Learned::new(outside)), if outside > 0 { longest } else { 0 })
+        (Reply::Learned(Learned::new(outside)), if entered { longest } else { 0 })
     }
 
     /// Forgets what fell silent some seconds ago in the next sixteenth of all scopes, when the store's clock shows `clock`. A store

@@ -33,10 +33,10 @@ use crate::ledger::{Message, Reply};
 /// 4. A slot handed back can be given again.
 /// 5. Handing back twice, or something never given, changes nothing.
 /// 6. An empty log means no wait.
-/// 7. A pause delays every later slot and no earlier one; so does outside use, for a span at most.
+/// 7. A pause delays every later slot and no earlier one; so does outside use, for two spans at most.
 /// 8. Scopes and upstreams do not affect each other but through common logs.
 /// 9. Once nothing was said of an upstream for its longest span, and some seconds more, nothing of it is stored, but a pause or a
-///    wider guard that still lasts.
+///    wider guard that still lasts, and what others use, for a span more.
 /// 10. The answer does not depend on the caller's clock.
 /// 11. The same message sent twice acts once, whatever it says, and two senders of one name are told so.
 /// 12. Charges on several logs: all or none, with one common start.

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::feedback::{Feedback, Refusal};
 use crate::ledger::{Evidence, Pause, Report, ScopeId, Stamp};
 use crate::queue::news::{Said, Whom};
-use crate::queue::reports::reports;
+use crate::queue::reports::{reports, told_by};
 
 impl Throttle {
     /// Takes note of what an upstream said: after a refusal nobody in the cluster sends for a while, then slowly; and what
@@ -115,6 +115,9 @@ fn said(registered: &Registered, scope: Option<ScopeId>, feedback: &Feedback, ca
     let log = registered.logs.first().filter(|_| upstream.learns);
     let report = log.map(|log| {
         let late = registered.stale_after;
+        if let Some(header) = told_by(feedback).filter(|_| !reports.is_empty()) {
+            registered.learn_from(header);
+        }
         (log.clone().of(scope), Report { started, late, quotas: reports })
     });
     Said { whom: whom(scope), ticket: None, pause, report }

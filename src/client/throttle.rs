@@ -214,7 +214,9 @@ impl Throttle {
         let logs = reply.usage().ok_or_else(StoreError::senseless).map_err(unavailable)?;
         let none = LogUsage::new(Vec::new());
         let observed = registered.observer.as_ref().map(Observer::observed);
-        Ok(Usage { observed, ..Usage::new(&registered.upstream.limits, logs.first().unwrap_or(&none), waiting) })
+        let limits = &registered.upstream.limits;
+        let usage = Usage::new(limits, logs.first().unwrap_or(&none), waiting, registered.learned_from());
+        Ok(Usage { observed, ..usage })
     }
 
     /// Ends: refuses whoever waits and whoever comes with [`Error::Closed`], and hands back what is booked.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use http::HeaderName;
+
 use crate::client::observing::Observed;
 use crate::config::limit::Limit;
 use crate::ledger::LogUsage;
@@ -16,6 +18,9 @@ pub struct Usage {
     pub waiting: usize,
     /// What would have become of the calls, where the upstream is [observed](crate::Upstream::observe).
     pub observed: Option<Observed>,
+    /// The header from which this process last [learned](crate::Upstream::learn_from_responses) how much is left: what others use is
+    /// what it shows beyond our own calls. `None` where no response has told it yet.
+    pub learned_from: Option<HeaderName>,
 }
 
 /// How much of one limit is used.
@@ -27,8 +32,10 @@ pub struct LimitUsage {
     /// Units that count against it: started within its window and guard, or booked.
     pub used: u32,
     /// Units set aside because others use the same quota, where that is
-    /// [learned](crate::Upstream::learn_from_responses).
+    /// [learned](crate::Upstream::learn_from_responses): by the newest response, until the quota resets.
     pub outside_use: u32,
+    /// For how long others have been known to use the same quota; `None` where they are not, or not lately.
+    pub outside_use_for: Option<Duration>,
     /// Units that are left, of the quota and of the burst.
     pub free: u32,
     /// How long until this limit, or a pause, lets the next unit start.
@@ -36,7 +43,7 @@ pub struct LimitUsage {
 }
 
 impl Usage {
-    pub(crate) fn new(limits: &[Limit], log: &LogUsage, waiting: usize) -> Self {
+    pub(crate) fn new(limits: &[Limit], log: &LogUsage, waiting: usize, learned_from: Option<HeaderName>) -> Self {
         let mut terms = log.terms.iter();
         let of_limit = |limit: &Limit| {
             let window = terms.next()?;
@@ -44,6 +51,7 @@ impl Usage {
                 limit: *limit,
                 used: window.used,
                 outside_use: window.outside,
+                outside_use_for: window.outside_for,
                 free: limit.quota().saturating_sub(window.used).saturating_sub(window.outside),
                 next: window.next,
             };
@@ -54,6 +62,6 @@ impl Usage {
             }
             Some(usage)
         };
-        Self { limits: limits.iter().filter_map(of_limit).collect(), waiting, observed: None }
+        Self { limits: limits.iter().filter_map(of_limit).collect(), waiting, observed: None, learned_from }
     }
 }

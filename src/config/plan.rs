@@ -1,7 +1,9 @@
 //! An upstream that has been found to be in order.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use http::HeaderName;
 
 use crate::client::auth_breaker::Breaker;
 use crate::client::connections::Connections;
@@ -37,6 +39,8 @@ pub(crate) struct Registered {
     pub(crate) observer: Option<Observer>,
     /// None where it makes no difference whether a call opens one.
     pub(crate) connections: Option<Arc<Connections>>,
+    /// The header that told last how much is left.
+    learned_from: Mutex<Option<HeaderName>>,
 }
 
 impl Registered {
@@ -68,6 +72,7 @@ impl Registered {
             breaker,
             observer,
             connections,
+            learned_from: Mutex::default(),
         }))
     }
 
@@ -75,6 +80,18 @@ impl Registered {
     pub(crate) fn logs_of(&self, scope: Option<ScopeId>) -> Arc<[Log]> {
         let of = |log: &Log| log.clone().of(scope);
         if scope.is_none() { Arc::clone(&self.logs) } else { self.logs.iter().map(of).collect() }
+    }
+
+    /// The header that told last how much is left.
+    pub(crate) fn learned_from(&self) -> Option<HeaderName> {
+        self.learned_from.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn learn_from(&self, header: &HeaderName) {
+        let mut last = self.learned_from.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref() != Some(header) {
+            *last = Some(header.clone());
+        }
     }
 
     /// Whose queue the callers of a scope stand in.

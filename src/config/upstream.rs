@@ -242,9 +242,12 @@ impl Upstream {
     /// Learns from what responses say of the quota, where others spend it too: the limits given here are never exceeded, but
     /// fewer calls may be made.
     ///
-    /// * Where the upstream reports fewer units remaining than the log allows, the difference, and a sixteenth more, counts as
-    ///   used by others until a sixteenth of the window after the reset that it tells, for a window and its guard at most. A
-    ///   wrong report costs no more than that. More remaining is ignored.
+    /// * Where the newest response tells fewer units left than our log allows, others use the difference. Until the reset no more
+    ///   calls start than it left; calls start at once as long as a tenth of the quota is left beside what the others use until
+    ///   then, and come further and further apart after that.
+    /// * Where the reset is always a window away, units come back one by one, as ours age: what others use is then missing from
+    ///   the quota. So it is for a window after a reset, until a response tells more. A wrong report costs two windows at most,
+    ///   or until the next response. More remaining than our log allows is ignored.
     /// * A response that took longer than a sixteenth of the window is held against all calls since, so that those in flight
     ///   do not look like others'; one that took longer than the window reports nothing.
     ///

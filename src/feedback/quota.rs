@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use http::HeaderName;
+
 use super::refill::Refill;
 use super::reset::Reset;
 use super::unit::Unit;
@@ -34,6 +36,7 @@ pub struct Quota {
     pub(super) blocked: bool,
     /// The upstream's own quota of calls, as opposed to one of several that it names.
     pub(super) plain: bool,
+    pub(super) header: Option<HeaderName>,
 }
 
 impl Quota {
@@ -159,6 +162,18 @@ impl Quota {
         self.utilization.map(|millionths| f64::from(millionths) / 1_000_000.0)
     }
 
+    /// The header that told how much is left or used; `None` where no header did.
+    #[must_use]
+    pub const fn header(&self) -> Option<&HeaderName> {
+        self.header.as_ref()
+    }
+
+    /// The same, as told by this header where it says how much is left or used.
+    pub(super) fn told_by(self, header: Option<&HeaderName>) -> Self {
+        let header = header.filter(|_| self.used.is_some() || !self.is_unknown()).cloned();
+        Self { header, ..self }
+    }
+
     /// Whether nothing is left.
     #[must_use]
     pub fn is_spent(&self) -> bool {
@@ -189,6 +204,7 @@ impl Quota {
         self.utilization = stricter(self.utilization, other.utilization, u32::max);
         self.blocked |= other.blocked;
         self.plain |= other.plain;
+        self.header = self.header.take().or(other.header);
     }
 
     /// Fills in what follows from the rest.

@@ -105,6 +105,7 @@ impl<'a> Reader<'a> {
         if parsed.is_none() && !may_tell(name.as_str()) {
             return;
         }
+        self.tally.read(name);
         let lines = || self.headers.get_all(name).iter();
         let outcome = match &parsed {
             // Lists may be split over several lines.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use http::HeaderName;
+
 use super::join;
 use super::number::Number;
 use super::quota::Quota;
@@ -50,13 +52,20 @@ pub(super) struct Draft {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     drafts: Vec<Draft>,
+    /// The header that is being read.
+    header: Option<HeaderName>,
 }
 
 impl Tally {
+    /// What is added from now on is told by this header.
+    pub(super) fn read(&mut self, header: &HeaderName) {
+        self.header = Some(header.clone());
+    }
+
     /// Adds what single headers say of the quota `key`.
     pub(super) fn add(&mut self, key: Key, quota: Quota) {
         let window = quota.window.or(key.window);
-        let quota = Quota { window, ..quota };
+        let quota = Quota { window, ..quota }.told_by(self.header.as_ref());
         if let Some(draft) = self.at(key) {
             draft.quota.absorb(quota);
         }
@@ -105,6 +114,7 @@ impl Tally {
         if self.drafts.len() >= MOST {
             return None;
         }
+        let quota = quota.told_by(self.header.as_ref());
         self.drafts.push(Draft { source, key, quota, fill: None });
         self.drafts.last_mut()
     }

@@ -2,7 +2,7 @@
 
 use super::cold::{Cold, ColdCalls};
 use super::in_force::InForce;
-use super::outside_use::{OutsideUse, expected, grid, lapse};
+use super::outside_use::{OutsideUse, Saying, grid, lapse};
 use super::pause::Pausing;
 use super::rate::{Rate, Refusal};
 use super::release::{Releases, Slow};
@@ -112,8 +112,14 @@ impl Constraints {
         (Paused::new(now, next.until, !is_same), memory.as_micros() - now.as_micros())
     }
 
-    /// Enters what others use of the same quota by what was reported of `log`. Says how much that is.
-    pub(super) fn learn(&mut self, now: Stamp, log: &Log, entries: Option<&SlidingLog>, report: &Report) -> u32 {
+    /// Enters what others use of the same quota by what was reported of `log`. Says how much that is, and whether it is news.
+    pub(super) fn learn(
+        &mut self,
+        now: Stamp,
+        log: &Log,
+        entries: Option<&SlidingLog>,
+        report: &Report,
+    ) -> (u32, bool) {
         let (mut next, mut entered, mut most) = (self.kept(now), false, 0);
         let counted = report.started.unwrap_or(now).plus(micros(report.late)).min(now);
         for of in &report.quotas {
@@ -123,21 +129,28 @@ impl Constraints {
             }
             // After so long, entries of before may be forgotten and would look like outside use: all that came since count.
             let late = counted.plus(grid(span)) < now;
+            let started = report.started.unwrap_or(now).min(now);
             let used = |entries: &SlidingLog| {
-                if late { entries.used(now, span) } else { entries.used_at(counted, window) }
+                if late { entries.used(now, span) } else { entries.used_between(started, counted, window) }
             };
             let used = u32::try_from(entries.map_or(0, used)).unwrap_or(u32::MAX);
-            let units = expected(quota.saturating_sub(used).saturating_sub(of.remaining)).min(quota);
-            let lapse = lapse(now, micros(of.reset), span);
-            if units > 0 && lapse > now {
-                entered |= next.outside.enter(now, &log.unit, of.term, units, lapse);
+            let units = quota.saturating_sub(used).saturating_sub(of.remaining);
+            let saying = Saying {
+                started,
+                left: of.remaining,
+                units,
+                lapse: lapse(now, micros(of.reset), span),
+                slides: micros(of.reset) >= window,
+            };
+            if saying.lapse > now {
+                entered |= next.outside.enter(now, &log.unit, of.term, saying);
                 most = most.max(units);
             }
         }
         if entered {
             *self = next;
         }
-        most
+        (most, entered)
     }
 
     /// Enters units of a log that cold calls took.
@@ -157,9 +170,9 @@ mod tests {
 
     #[test]
     fn what_lapsed_while_the_clock_had_leapt_ahead_matters_again_when_it_is_set_back() {
-        let (at, log) = (Stamp::from_micros, Log::new("calls", [Term::new(10, 60_000_000)]));
+        let (at, log) = (Stamp::from_micros, Log::new("calls", [Term::new(10, 5_000_000)]));
         let report = |remaining| Report {
-            quotas: vec![QuotaReport::new(log.terms[0], Duration::from_secs(60), remaining, Duration::from_secs(1))],
+            quotas: vec![QuotaReport::new(log.terms[0], Duration::from_secs(5), remaining, Duration::from_secs(1))],
             ..Report::default()
         };
         let mut constraints = Constraints::default();
@@ -167,12 +180,12 @@ mod tests {
         constraints.learn(at(0), &log, None, &report(4));
         let (leapt, other) = (at(10_000_000), Log::new("points", log.terms.clone()));
         assert!(constraints.is_spent(leapt));
-        assert_eq!(constraints.learn(leapt, &log, None, &report(10)), 0, "nobody else uses any then");
+        assert_eq!(constraints.learn(leapt, &log, None, &report(10)), (0, false), "nobody else uses any then");
         constraints.learn(leapt, &other, None, &report(1));
         let nothing = Constraints::default();
         let in_force = constraints.in_force(at(0), &nothing, None);
         assert_eq!(in_force.paused(), Some((at(5_000_000), Cause::Refusal)));
-        assert_eq!(in_force.outside(&log, log.terms[0]), 7);
+        assert_eq!(in_force.outside(&log, log.terms[0]), 6);
     }
 
     #[test]

@@ -87,7 +87,8 @@ impl<'a> InForce<'a> {
 
     /// Whether calls that start then come one after another.
     pub(super) fn comes_one_by_one(&self, log: &Log, start: Stamp) -> bool {
-        let is_shared = self.outside.concerns(&log.unit, start) || self.cold.concern(&log.unit, self.now);
+        let is_outside = |term: &Term| self.outside.since(&log.unit, *term, start).is_some();
+        let is_shared = log.terms.iter().any(is_outside) || self.cold.concern(&log.unit, self.now);
         is_shared || self.pauses().any(|pause| start < pause.over())
     }
 
@@ -110,6 +111,11 @@ impl<'a> InForce<'a> {
     /// Units missing from a term's quota now.
     pub(super) fn outside(&self, log: &Log, term: Term) -> u32 {
         self.outside.units(&log.unit, term, self.now)
+    }
+
+    /// Since when others are known to use a part of a term's quota.
+    pub(super) fn outside_since(&self, log: &Log, term: Term) -> Option<Stamp> {
+        self.outside.since(&log.unit, term, self.now)
     }
 
     /// Units of a term that cold calls take, and the log counts no more.

@@ -101,10 +101,10 @@ impl SlidingLog {
         self.starts.len() - self.starts.partition_point(|entry| entry.plus(span) <= now)
     }
 
-    /// Units that counted at `stamp` in a span: those started since, and those booked for later, do not.
-    pub(crate) fn used_at(&self, stamp: Stamp, span: i64) -> usize {
-        let until = self.starts.partition_point(|&entry| entry <= stamp);
-        until.saturating_sub(self.starts.partition_point(|entry| entry.plus(span) <= stamp))
+    /// Units that counted in a span at any time from `from` to `until`: those that started later do not.
+    pub(crate) fn used_between(&self, from: Stamp, until: Stamp, span: i64) -> usize {
+        let begun = self.starts.partition_point(|&entry| entry <= until);
+        begun.saturating_sub(self.starts.partition_point(|entry| entry.plus(span) <= from))
     }
 
     /// Whether no entry counts any more.

@@ -132,7 +132,7 @@ impl Rate {
         let mut meant: Option<(i64, i64, i64, i64)> = None;
         for &(term, window) in &evidence.windows {
             let (window, quota) = (micros(window), i64::from(term.quota.max(1)));
-            let sent = entries.map_or(0, |entries| entries.used_at(latest, window));
+            let sent = entries.map_or(0, |entries| entries.used_between(latest, latest, window));
             let sent = i64::try_from(sent).unwrap_or(i64::MAX / FULL);
             let full = sent * FULL / quota;
             if meant.is_none_or(|(most, ..)| full > most) {

@@ -23,6 +23,8 @@ pub struct TermUsage {
     pub outside: u32,
     /// How long until the next unit may start, by this term and the pause.
     pub next: Duration,
+    /// For how long others have been known to use the quota; `None` where they are not.
+    pub outside_for: Option<Duration>,
 }
 
 impl LogUsage {
@@ -34,10 +36,16 @@ impl LogUsage {
 }
 
 impl TermUsage {
-    /// So many units used, by us and by others, and so long until the next.
+    /// So many units used, by us and by others, and so long until the next; nobody knows of others.
     #[must_use]
     pub const fn new(used: u32, outside: u32, next: Duration) -> Self {
-        Self { used, outside, next }
+        Self { used, outside, next, outside_for: None }
+    }
+
+    /// The same, where others have been known of for so long.
+    #[must_use]
+    pub const fn with_outside_for(self, outside_for: Option<Duration>) -> Self {
+        Self { outside_for, ..self }
     }
 }
 
@@ -58,6 +66,7 @@ impl Ledger {
                     .unwrap_or(u32::MAX),
                     outside: in_force.outside(log, *term),
                     next: next.since(now),
+                    outside_for: in_force.outside_since(log, *term).map(|since| now.since(since)),
                 }
             };
             LogUsage::new(log.terms.iter().map(of_term).collect())

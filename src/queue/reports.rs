@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use http::HeaderName;
+
 use crate::config::limit::Limit;
 use crate::feedback::{Feedback, Quota, Refusal, Unit};
 use crate::ledger::QuotaReport;
@@ -21,8 +23,16 @@ pub(crate) fn reports(limits: &[Limit], feedback: &Feedback) -> Vec<QuotaReport>
         let ours = quota.window().is_some() || reset <= 2 * span + Duration::from_secs(1);
         ours.then(|| QuotaReport::new(term, limit.window(), u32::try_from(remaining).unwrap_or(u32::MAX), reset))
     };
-    let of_calls = |quota: &&Quota| quota.unit() == Unit::Calls && quota.limit() != Some(0);
-    feedback.quotas().iter().filter(of_calls).filter_map(report).collect()
+    feedback.quotas().iter().filter(|quota| is_of_calls(quota)).filter_map(report).collect()
+}
+
+fn is_of_calls(quota: &Quota) -> bool {
+    quota.unit() == Unit::Calls && quota.limit() != Some(0)
+}
+
+/// The header that told how many calls are left.
+pub(crate) fn told_by(feedback: &Feedback) -> Option<&HeaderName> {
+    feedback.quotas().iter().filter(|quota| is_of_calls(quota)).find_map(Quota::header)
 }
 
 /// The limit that a quota seems to speak of.

@@ -97,6 +97,11 @@ impl Cluster {
         Ok(some.iter_mut().try_for_each(Worker::begin)?)
     }
 
+    /// Where the upstream is called.
+    pub(crate) fn url(&self) -> String {
+        self.upstream.url()
+    }
+
     /// Waits until so long after the first arrival. Returns the upstream's clock.
     pub(crate) fn run_until(&self, end: Duration) -> i64 {
         loop {

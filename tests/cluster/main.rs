@@ -7,6 +7,7 @@ mod cluster;
 mod cold;
 mod crowds;
 mod fleet;
+mod foreign;
 mod hiccups;
 mod latency;
 mod lowered;

@@ -219,7 +219,13 @@ impl<'a> Desk<'a> {
     pub(crate) fn usage(&mut self, logs: &[Log<'_>]) -> Vec<i64> {
         let integers = integers(&self.try_usage(logs));
         assert_eq!(integers[0], 0, "it is nobody's");
-        integers[1..].to_vec()
+        let of_terms = integers[2..].chunks_exact(4).flat_map(|term| term[..3].iter());
+        integers[1..2].iter().chain(of_terms).copied().collect()
+    }
+
+    /// For each term, for how long others have been known to use it; -1 where they are not.
+    pub(crate) fn known_for(&mut self, logs: &[Log<'_>]) -> Vec<i64> {
+        integers(&self.try_usage(logs))[2..].chunks_exact(4).map(|term| term[3]).collect()
     }
 
     fn logs(&self, logs: &[Log<'_>], counted: &[i64], keys: &mut Vec<String>, integers: &mut Vec<i64>) {

@@ -154,22 +154,57 @@ async fn what_others_use_is_seen_by_every_process_and_forgotten_at_the_reset() {
     report(quota(600)).await;
     report(quota(9_999)).await;
     assert_eq!((usage().await.outside_use, usage().await.free), (0, 10), "more remaining is ignored");
+    assert_eq!(usage().await.outside_use_for, None);
     report(quota(200).with_reset_after(Duration::from_millis(30_500))).await;
-    assert_eq!(usage().await.outside_use, 425, "400, and a sixteenth of it to come");
-    report(quota(300)).await;
-    assert_eq!(usage().await.outside_use, 425, "more remaining is ignored");
-    sleep(Duration::from_secs(36)).await;
-    assert_eq!(
-        usage().await.outside_use,
-        319,
-        "the reset has passed; the later report told none, and counts for a window"
-    );
-    sleep(Duration::from_secs(26)).await;
-    assert_eq!(usage().await.outside_use, 0, "a window after");
+    assert_eq!((usage().await.outside_use, usage().await.outside_use_for), (400, Some(Duration::ZERO)));
+    sleep(Duration::from_secs(5)).await;
+    report(quota(300).with_reset_after(Duration::from_millis(25_500))).await;
+    let since = Some(Duration::from_secs(5));
+    assert_eq!((usage().await.outside_use, usage().await.outside_use_for), (300, since), "the newer report counts");
+    sleep(Duration::from_millis(25_500)).await;
+    let since = Some(Duration::from_millis(30_500));
+    assert_eq!((usage().await.outside_use, usage().await.outside_use_for), (0, since), "the reset has passed");
+    sleep(WINDOW + WINDOW / 20).await;
+    assert_eq!(usage().await.outside_use_for, None, "nothing was told for a window and its guard");
     report(quota(0)).await;
     assert!(usage().await.next > Duration::from_secs(55), "nothing is left");
     sleep(Duration::from_secs(61)).await;
     assert_eq!((usage().await.outside_use, usage().await.next), (0, Duration::ZERO), "one wrong report costs a window");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_much_is_left_nobody_waits_for_what_others_use() {
+    let limit = Limit::per_hour(5_000);
+    let throttle = Counting::default().process(|up| up.limit(limit).learn_from_responses());
+    for _ in 0..100 {
+        drop(throttle.acquire("up").await.unwrap());
+    }
+    sleep(Duration::from_secs(1)).await;
+    let quota = |left| Quota::new().with_limit(5_000).with_remaining(left).with_reset_after(Duration::from_secs(3_000));
+    throttle.report("up", &Feedback::default().with_quota(quota(4_889))).await.unwrap();
+    assert_eq!(throttle.usage("up").await.unwrap().limits[0].outside_use, 11);
+    let begin = Instant::now();
+    for _ in 0..5 {
+        drop(throttle.acquire("up").await.unwrap());
+    }
+    // Each asks a store a millisecond away.
+    assert_eq!(begin.elapsed(), Duration::from_millis(5));
+    throttle.report("up", &Feedback::default().with_quota(quota(400))).await.unwrap();
+    let begin = Instant::now();
+    for _ in 0..5 {
+        drop(throttle.acquire("up").await.unwrap());
+    }
+    assert!(begin.elapsed() > Duration::from_secs(1), "little is left: {:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_names_the_header_that_told_what_is_left() {
+    let server = Virtual::new(600, Shape::SlidingLog);
+    let throttle = Counting::default().process(|up| upstream(up).learn_from_responses());
+    let learned_from = async || throttle.usage("up").await.unwrap().learned_from;
+    assert_eq!(learned_from().await, None);
+    server.client(&throttle).get("http://up/").send().await.unwrap();
+    assert_eq!(learned_from().await.unwrap(), "x-ratelimit-remaining");
 }
 
 #[tokio::test(start_paused = true)]

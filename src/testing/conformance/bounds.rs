@@ -63,7 +63,7 @@ pub async fn law_7(subject: &dyn Subject) {
     outside_use_delays(law, subject).await;
 }
 
-/// Outside use delays like a pause, for a span at the most.
+/// Outside use delays like a pause: one call for a span at the most.
 async fn outside_use_delays(law: Law, subject: &dyn Subject) {
     subject.clock().set(at(0));
     let mut desk = Desk::new(law, subject.store(), [log("calls", 3, 100_000)]);

@@ -129,11 +129,13 @@ fn learned(rest: &[i64]) -> Option<Learned> {
 }
 
 fn usage(logs: &[Log], rest: &[i64]) -> Option<Vec<LogUsage>> {
-    let mut parts = rest.chunks_exact(3);
+    let mut parts = rest.chunks_exact(4);
     let mut term = || {
         let part = parts.next()?;
         let next = Duration::from_micros(u64::try_from(part[2]).ok()?);
-        Some(TermUsage::new(u32::try_from(part[0]).ok()?, u32::try_from(part[1]).ok()?, next))
+        let used = TermUsage::new(u32::try_from(part[0]).ok()?, u32::try_from(part[1]).ok()?, next);
+        let outside_for = if part[3] == -1 { None } else { Some(Duration::from_micros(u64::try_from(part[3]).ok()?)) };
+        Some(used.with_outside_for(outside_for))
     };
     logs.iter().map(|log| log.terms.iter().map(|_| term()).collect::<Option<_>>().map(LogUsage::new)).collect()
 }
@@ -228,8 +230,13 @@ mod tests {
         let usage = message(Body::Usage([Log::new("calls", [Term::new(5, 1_000)])].into()));
         assert_eq!(reply(&pause, &ints(&[5_000, 7, 9, 1])).unwrap(), Reply::Paused(Paused::new(at(7), at(9), true)));
         assert_eq!(reply(&report, &ints(&[5_000, 7, 9])).unwrap(), Reply::Learned(Learned::new(9)));
-        let used = TermUsage::new(9, 1, Duration::from_micros(4));
-        assert_eq!(reply(&usage, &ints(&[5_000, 7, 9, 1, 4])).unwrap(), Reply::Usage(vec![LogUsage::new(vec![used])]));
+        let used = |outside_for: Option<u64>| {
+            let used = TermUsage::new(9, 1, Duration::from_micros(4));
+            Reply::Usage(vec![LogUsage::new(vec![used.with_outside_for(outside_for.map(Duration::from_micros))])])
+        };
+        assert_eq!(reply(&usage, &ints(&[5_000, 7, 9, 1, 4, -1])).unwrap(), used(None));
+        assert_eq!(reply(&usage, &ints(&[5_000, 7, 9, 1, 4, 3])).unwrap(), used(Some(3)));
+        assert!(reply(&usage, &ints(&[5_000, 7, 9, 1, 4, -2])).is_err());
         for message in [pause, report, usage] {
             for lie in [Value::Int(5), ints(&[5_000, 7]), ints(&[5_000, 7, -9, 7]), ints(&[5_000, 7, 2, -1])] {
                 assert!(reply(&message, &lie).is_err(), "{message:?} {lie:?}");
