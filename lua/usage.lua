@@ -3,8 +3,10 @@
 -- Atomic, because the counts of several logs must be of one moment.
 --
 -- KEYS, ARGV as for book.lua, with number 0 and up to the terms of the logs: nobody asks for anything
--- Returns integers of 8 bytes: 0, now; for each term: units that count, units that others have used, µs from now until one more may
---         start, and µs for which others are known of; -1 where they are not
+-- Returns integers of 8 bytes: 0, now; for each log: µs that its longest pause lasts, or 0, µs for which the upstream told to wait, µs
+--         since it began, cause, status, and millionths of the quotas that are left; then for each term: units that it allows, units that
+--         count, units that others have used, µs from now until one more may start, and µs for which others are known of; -1 where they
+--         are not
 -- Errors: GARBAGE, as for book.lua
 -- Cost: O(log of the entries) for each term
 local states, next_key = read_states(a[8], a[9] == 1)
@@ -12,6 +14,13 @@ local at, body = 10 + #states, ''
 for i = next_key, #KEYS do
   local state, log = states[a[at]], nil
   log, at = open_log(KEYS[i], state, at + 1)
+  local longest, left = { 0, 0, 0, 0, now, now, 0, now }, FULL
+  for _, pause in ipairs(state.pauses) do
+    if pause[1] > max(now, longest[1]) then longest = pause end
+  end
+  for _, rate in ipairs(rates_of(state)) do left = min(left, rate[2]) end
+  local stop, began = max(longest[1] - now, 0), max(now - longest[6], 0)
+  body = body .. struct.pack('<i8i8i8i8i8i8', stop, max(longest[8] - now, stop), began, longest[4], longest[7], left)
   for _, term in ipairs(log.terms) do
     local alone = {
       key = log.key, terms = { term }, pauses = state.pauses, interval = ceil(term.span / term.quota),
@@ -20,7 +29,7 @@ for i = next_key, #KEYS do
     local told = term.outside
     local outside, since = told and told.lapse > now and told.units or 0, told and max(now - told.since, 0) or -1
     local used = newer_than(log.key, now - term.span) + taken_by_cold(term, now)
-    body = body .. struct.pack('<i8i8i8i8', used, outside, earliest(alone, now, 1) - now, since)
+    body = body .. struct.pack('<i8i8i8i8i8', term.quota, used, outside, earliest(alone, now, 1) - now, since)
   end
 end
 return reply(body)

@@ -64,7 +64,7 @@ pub use self::scope_id::ScopeId;
 pub use self::slots::Slots;
 pub use self::stamp::Stamp;
 pub(crate) use self::stamp::micros;
-pub use self::usage::{LogUsage, TermUsage};
+pub use self::usage::{LogUsage, PauseUsage, TermUsage};
 
 /// Callers that one ask carries at most.
 pub(crate) const MAX_CALLERS: usize = 1_000;

@@ -33,6 +33,7 @@
 //! | guard | extra time for which a unit counts, to absorb the spread of network delay |
 //! | settle | what happens to a slot after the call: kept, or handed back |
 //! | pause | nobody sends to this scope or upstream until then, cluster-wide |
+//! | rate | a factor on the quotas of a scope, by the evidence of what was served and what was refused, or by hand |
 //! | outside use | quota that others spend, learned from responses |
 //! | log time | the store's clock, corrected so that it never runs backwards |
 //!
@@ -65,6 +66,8 @@ mod config;
 mod error;
 mod excerpt;
 pub mod feedback;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 pub mod ledger;
 mod queue;
 pub mod store;

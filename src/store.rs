@@ -36,13 +36,16 @@ use crate::ledger::{Message, Reply};
 /// 7. A pause delays every later slot and no earlier one; so does outside use, for two spans at most.
 /// 8. Scopes and upstreams do not affect each other but through common logs.
 /// 9. Once nothing was said of an upstream for its longest span, and some seconds more, nothing of it is stored, but a pause or a
-///    wider guard that still lasts, and what others use, for a span more.
+///    rate that still lasts, what others use, for a span more, and the mark of a release, for 32 days.
 /// 10. The answer does not depend on the caller's clock.
 /// 11. The same message sent twice acts once, whatever it says, and two senders of one name are told so.
 /// 12. Charges on several logs: all or none, with one common start.
 /// 13. Log time is never earlier than what a message knows of it, and no later than a message says that it is at the latest,
 ///     however the store's clock steps; if the two conflict, what is known counts.
 /// 14. No start lies further ahead of now than the lead and the horizon of an ask, of its own or of the furthest that waits.
+/// 15. A release ends what was imposed before it, and voids what is told of it later; after a pause that is shorter than was told
+///     exactly one call looks whether it still holds.
+/// 16. A rate only ever lowers quotas, and what it leaves of them is kept as they are.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Applies a message, and says what it is answered. One that comes twice acts once.
     ///

@@ -85,6 +85,8 @@ laws! {
     law_12 all_logs_of_a_call_are_charged_or_none
     law_13 log_time_is_as_messages_know_it_however_the_clock_steps
     law_14 no_stamp_lies_beyond_the_horizon
+    law_15 a_release_ends_pauses_and_one_call_looks
+    law_16 a_rate_lowers_quotas_and_is_kept
     check_all all_laws_hold_one_after_another_on_the_same_store
 }
 

@@ -6,10 +6,10 @@ use http::HeaderName;
 
 use crate::client::observing::Observed;
 use crate::config::limit::Limit;
-use crate::ledger::LogUsage;
+use crate::ledger::{LogUsage, PauseUsage};
 
 /// How much of an upstream's quota is used at this moment, in the whole cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Usage {
     /// One for each limit, in the order they were registered.
@@ -21,6 +21,10 @@ pub struct Usage {
     /// The header from which this process last [learned](crate::Upstream::learn_from_responses) how much is left: what others use is
     /// what it shows beyond our own calls. `None` where no response has told it yet.
     pub learned_from: Option<HeaderName>,
+    /// The pause that lasts longest, where there is one: until when, why, and which response began it.
+    pub paused: Option<PauseUsage>,
+    /// What refusals, or somebody [by hand](crate::Throttle::slow_down), have left of the quotas, of 1.
+    pub rate: f64,
 }
 
 /// How much of one limit is used.
@@ -36,7 +40,7 @@ pub struct LimitUsage {
     pub outside_use: u32,
     /// For how long others have been known to use the same quota; `None` where they are not, or not lately.
     pub outside_use_for: Option<Duration>,
-    /// Units that are left, of the quota and of the burst.
+    /// Units that are left, of the quota and of the burst, or of what the rate leaves of them.
     pub free: u32,
     /// How long until this limit, or a pause, lets the next unit start.
     pub next: Duration,
@@ -52,16 +56,18 @@ impl Usage {
                 used: window.used,
                 outside_use: window.outside,
                 outside_use_for: window.outside_for,
-                free: limit.quota().saturating_sub(window.used).saturating_sub(window.outside),
+                free: window.quota.saturating_sub(window.used).saturating_sub(window.outside),
                 next: window.next,
             };
             if let Some(burst) = limit.burst_or_none() {
                 let term = terms.next()?;
-                usage.free = usage.free.min(burst.saturating_sub(term.used));
+                usage.free = usage.free.min(burst.min(term.quota).saturating_sub(term.used));
                 usage.next = usage.next.max(term.next);
             }
             Some(usage)
         };
-        Self { limits: limits.iter().filter_map(of_limit).collect(), waiting, observed: None, learned_from }
+        let limits = limits.iter().filter_map(of_limit).collect();
+        let (paused, rate) = (log.paused, f64::from(log.rate) / 1e6);
+        Self { limits, waiting, observed: None, learned_from, paused, rate }
     }
 }

@@ -192,7 +192,7 @@ impl Upstream {
     /// # Default
     ///
     /// 10 s after an overload (a 503 and its like). After refusals for a quota three windows, where several calls were refused
-    /// at once, else none: see the [rate](crate#rate). After what is no matter of pace, such as a lock or a ban, calls come at full
+    /// at once, else none. After what is no matter of pace, such as a lock or a ban, calls come at full
     /// rate whatever is said here.
     #[must_use]
     pub const fn recovery(mut self, recovery: Duration) -> Self {

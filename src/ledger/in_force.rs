@@ -7,7 +7,7 @@ use super::constraints::Constraints;
 use super::outside_use::OutsideUse;
 use super::pause::Pausing;
 use super::rate::{FULL, Rate, lowered};
-use super::{Cause, Log, ScopeId, Stamp, Term, earliest};
+use super::{Cause, Log, PauseUsage, ScopeId, Stamp, Term, earliest};
 
 /// What is in force for the logs of a scope.
 #[derive(Debug)]
@@ -101,6 +101,23 @@ impl<'a> InForce<'a> {
     pub(super) fn paused(&self) -> Option<(Stamp, Cause)> {
         let lasting = self.pauses().filter(|pause| pause.until > self.now).map(|pause| (pause.until, pause.cause));
         lasting.reduce(longer)
+    }
+
+    /// The pause that lasts longest, for whoever asks.
+    pub(super) fn longest_pause(&self) -> Option<PauseUsage> {
+        let pause = self
+            .pauses()
+            .filter(|pause| pause.until > self.now)
+            .reduce(|one, other| if other.until > one.until { other } else { one })?;
+        let (left, told) = (pause.until.since(self.now), pause.told.since(self.now));
+        let (since, status) = (self.now.since(pause.began), Some(pause.status).filter(|status| *status > 0));
+        Some(PauseUsage::new(left, told.max(left), since, pause.cause, status))
+    }
+
+    /// Millionths of the quotas that are left of those that a rate is for.
+    pub(super) fn rate(&self) -> u32 {
+        let rates = self.rates.iter().flatten().map(|rate| rate.factor(self.now));
+        u32::try_from(rates.min().unwrap_or(FULL).min(self.by_hand).min(FULL)).unwrap_or(u32::MAX)
     }
 
     /// For how long an entry of a log counts, in microseconds.

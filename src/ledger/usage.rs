@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Ledger, Log, SlidingLog, Stamp, Term};
+use super::{Cause, Ledger, Log, SlidingLog, Stamp, Term};
 
 /// What one log holds, term by term.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,12 +11,42 @@ use super::{Ledger, Log, SlidingLog, Stamp, Term};
 pub struct LogUsage {
     /// One for each term, in their order.
     pub terms: Vec<TermUsage>,
+    /// The pause that delays its next unit longest.
+    pub paused: Option<PauseUsage>,
+    /// Millionths of the quotas that refusals, or somebody by hand, have left.
+    pub rate: u32,
+}
+
+/// A pause, as it is at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PauseUsage {
+    /// How long nobody sends.
+    pub left: Duration,
+    /// How long the upstream told to wait, from now: longer than `left` where a call looks meanwhile whether it still holds.
+    pub told: Duration,
+    /// How long ago the store learned of the response that began it.
+    pub since: Duration,
+    /// Why.
+    pub cause: Cause,
+    /// The status of the response that began it; `None` where a program said so.
+    pub status: Option<u16>,
+}
+
+impl PauseUsage {
+    /// A pause that lasts so long, and was told for so long, since so long.
+    #[must_use]
+    pub const fn new(left: Duration, told: Duration, since: Duration, cause: Cause, status: Option<u16>) -> Self {
+        Self { left, told, since, cause, status }
+    }
 }
 
 /// What one term of a log allows at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TermUsage {
+    /// Units that the term allows now: its quota, or what a rate leaves of it.
+    pub quota: u32,
     /// Units that count now: started within the span, or booked; and those of cold calls, which count longer.
     pub used: u32,
     /// Units missing from the quota, because others have used them.
@@ -28,18 +58,18 @@ pub struct TermUsage {
 }
 
 impl LogUsage {
-    /// What each term of a log allows.
+    /// What each term of a log allows, where nothing is paused and no rate lowered.
     #[must_use]
     pub const fn new(terms: Vec<TermUsage>) -> Self {
-        Self { terms }
+        Self { terms, paused: None, rate: 1_000_000 }
     }
 }
 
 impl TermUsage {
-    /// So many units used, by us and by others, and so long until the next; nobody knows of others.
+    /// So many units allowed, so many used by us and by others, and so long until the next; nobody knows of others.
     #[must_use]
-    pub const fn new(used: u32, outside: u32, next: Duration) -> Self {
-        Self { used, outside, next, outside_for: None }
+    pub const fn new(quota: u32, used: u32, outside: u32, next: Duration) -> Self {
+        Self { quota, used, outside, next, outside_for: None }
     }
 
     /// The same, where others have been known of for so long.
@@ -60,6 +90,7 @@ impl Ledger {
                 let alone = Log::new(Arc::clone(&log.unit), [*term]).of(log.scope);
                 let next = in_force.earliest(now, &alone, 1, |n| entries.nth_newest(n));
                 TermUsage {
+                    quota: in_force.term(*term).quota,
                     used: u32::try_from(
                         entries.used(now, in_force.term(*term).span) as u64 + in_force.cold(log, *term),
                     )
@@ -69,7 +100,8 @@ impl Ledger {
                     outside_for: in_force.outside_since(log, *term).map(|since| now.since(since)),
                 }
             };
-            LogUsage::new(log.terms.iter().map(of_term).collect())
+            let terms = log.terms.iter().map(of_term).collect();
+            LogUsage { paused: in_force.longest_pause(), rate: in_force.rate(), ..LogUsage::new(terms) }
         };
         logs.iter().map(of_log).collect()
     }

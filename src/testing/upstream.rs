@@ -46,6 +46,8 @@ struct Desk {
 struct Record {
     judge: Judge,
     arrivals: Vec<Arrival>,
+    /// The next call is refused for no reason.
+    stray: bool,
 }
 
 impl StrictUpstream {
@@ -55,7 +57,7 @@ impl StrictUpstream {
     }
 
     pub(super) fn start(judge: Judge, conduct: Conduct) -> io::Result<Self> {
-        let record = Mutex::new(Record { judge, arrivals: Vec::new() });
+        let record = Mutex::new(Record { judge, arrivals: Vec::new(), stray: false });
         let desk = Arc::new(Desk { started: Instant::now(), conduct, record });
         let behind = Arc::clone(&desk);
         let server = Loopback::start("strict-upstream", move |stream| {
@@ -122,6 +124,11 @@ impl StrictUpstream {
         record.judge.reset();
     }
 
+    /// Refuses the next call whatever has been admitted, with a wait of a second: a stray refusal.
+    pub fn refuse_next(&self) {
+        self.desk.record().stray = true;
+    }
+
     /// Replaces all limits by one. The calls admitted so far count against it.
     pub fn set_limit(&self, quota: u64, window: Duration, shape: Shape) {
         let mut record = self.desk.record();
@@ -151,7 +158,9 @@ impl Desk {
         let mut record = self.record();
         // The clock is read under the lock, so that instants follow the order of the record.
         let at = self.now();
-        let verdict = record.judge.admit(at, cost);
+        let is_stray = std::mem::take(&mut record.stray);
+        let stray = Verdict { admitted: false, retry_after: Some(1_000_000) };
+        let verdict = if is_stray { stray } else { record.judge.admit(at, cost) };
         record.arrivals.push(Arrival { at, admitted: verdict.admitted, cost, caller, method, path });
         let balance = if self.conduct.tells_balance { record.judge.balance(at) } else { None };
         (verdict, balance)

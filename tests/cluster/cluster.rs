@@ -121,6 +121,11 @@ impl Cluster {
         self.upstream.now()
     }
 
+    /// Has the upstream refuse the next call for no reason.
+    pub(crate) fn refuse_next(&self) {
+        self.upstream.refuse_next();
+    }
+
     /// Changes what the proxies do from now on. Returns the upstream's clock.
     pub(crate) fn set_modes(&self, modes: &[Mode]) -> i64 {
         self.proxies.iter().zip(modes).for_each(|(proxy, &mode)| proxy.set(mode));

@@ -6,6 +6,7 @@ mod approximating;
 mod cluster;
 mod cold;
 mod crowds;
+mod evidence;
 mod fleet;
 mod foreign;
 mod hiccups;

@@ -91,7 +91,7 @@ fn a_process_that_asks_for_little_gets_it_beside_seven_greedy_ones() -> Outcome 
 }
 
 #[test]
-fn when_a_process_is_killed_the_others_use_the_whole_quota_after_a_span_and_a_horizon() -> Outcome {
+fn when_a_process_is_killed_the_others_use_the_whole_quota_after_two_spans_and_a_horizon() -> Outcome {
     const RUN: Duration = ms(10_000);
     let _alone = alone();
     undisturbed(Quiet::FOR_50_MS, || {
@@ -107,8 +107,9 @@ fn when_a_process_is_killed_the_others_use_the_whole_quota_after_a_span_and_a_ho
         table::print(&[&outcome], RUN);
         let lost = outcome.between(killed, killed + micros(span / 2)).count();
         println!("calls in the half span after the death: {lost}");
-        let spans = outcome.spans(killed + micros(span + HORIZON), micros(span), end);
-        println!("calls in each span, from one span and a horizon after the death: {spans:?}");
+        // One span more: the others open connections for what they send now, and such calls count somewhat longer.
+        let spans = outcome.spans(killed + micros(2 * span + HORIZON), micros(span), end);
+        println!("calls in each span, from two spans and a horizon after the death: {spans:?}");
         demand_no_panic(|| {
             outcome.assert_nobody_was_refused();
             assert!(spans.len() >= 3 && spans.iter().all(|&calls| calls >= 98), "{spans:?}");

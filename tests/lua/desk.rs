@@ -219,13 +219,13 @@ impl<'a> Desk<'a> {
     pub(crate) fn usage(&mut self, logs: &[Log<'_>]) -> Vec<i64> {
         let integers = integers(&self.try_usage(logs));
         assert_eq!(integers[0], 0, "it is nobody's");
-        let of_terms = integers[2..].chunks_exact(4).flat_map(|term| term[..3].iter());
-        integers[1..2].iter().chain(of_terms).copied().collect()
+        let of_terms = terms(&integers[2..], logs).into_iter().flat_map(|term| term[1..4].to_vec());
+        integers[1..2].iter().copied().chain(of_terms).collect()
     }
 
     /// For each term, for how long others have been known to use it; -1 where they are not.
     pub(crate) fn known_for(&mut self, logs: &[Log<'_>]) -> Vec<i64> {
-        integers(&self.try_usage(logs))[2..].chunks_exact(4).map(|term| term[3]).collect()
+        terms(&integers(&self.try_usage(logs))[2..], logs).into_iter().map(|term| term[4]).collect()
     }
 
     fn logs(&self, logs: &[Log<'_>], counted: &[i64], keys: &mut Vec<String>, integers: &mut Vec<i64>) {
@@ -285,4 +285,15 @@ fn integers(reply: &Reply) -> Vec<i64> {
     let (integers, rest) = bytes.as_chunks::<8>();
     assert!(rest.is_empty() && integers.len() >= 2, "{reply:?}");
     integers.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
+}
+
+/// What usage says of each term, without what it says of each log.
+fn terms(mut integers: &[i64], logs: &[Log<'_>]) -> Vec<[i64; 5]> {
+    let mut all = Vec::new();
+    for (_, terms) in logs {
+        let (of_log, rest) = integers[6..].split_at(5 * terms.len());
+        all.extend(of_log.chunks_exact(5).map(|term| must(<[i64; 5]>::try_from(term))));
+        integers = rest;
+    }
+    all
 }

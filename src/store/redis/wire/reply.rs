@@ -6,8 +6,8 @@ use redis::Value;
 
 use crate::error::StoreError;
 use crate::ledger::{
-    Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, Looked, MAX_MEMORY, Message, NOBODY, Paused, Reply,
-    ScopeId, Stamp, TermUsage, Verdict,
+    Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, Looked, MAX_MEMORY, Message, NOBODY, PauseUsage, Paused,
+    Reply, ScopeId, Stamp, TermUsage, Verdict,
 };
 
 /// Of a short reply, so many bits are the message's number.
@@ -129,15 +129,29 @@ fn learned(rest: &[i64]) -> Option<Learned> {
 }
 
 fn usage(logs: &[Log], rest: &[i64]) -> Option<Vec<LogUsage>> {
-    let mut parts = rest.chunks_exact(4);
-    let mut term = || {
-        let part = parts.next()?;
-        let next = Duration::from_micros(u64::try_from(part[2]).ok()?);
-        let used = TermUsage::new(u32::try_from(part[0]).ok()?, u32::try_from(part[1]).ok()?, next);
-        let outside_for = if part[3] == -1 { None } else { Some(Duration::from_micros(u64::try_from(part[3]).ok()?)) };
-        Some(used.with_outside_for(outside_for))
+    let mut rest = rest;
+    let mut of_log = |log: &Log| {
+        let (&[left, told, since, cause, status, rate], terms) = rest.split_first_chunk::<6>()?;
+        let (terms, after) = terms.split_at_checked(5 * log.terms.len())?;
+        rest = after;
+        let status = Some(u16::try_from(status).ok()?).filter(|status| *status > 0);
+        let pause = PauseUsage::new(time(left)?, time(told)?, time(since)?, cause_of(cause)?, status);
+        let terms = terms.chunks_exact(5).map(term_usage).collect::<Option<_>>()?;
+        let paused = (left > 0).then_some(pause);
+        Some(LogUsage { paused, rate: u32::try_from(rate).ok()?, ..LogUsage::new(terms) })
     };
-    logs.iter().map(|log| log.terms.iter().map(|_| term()).collect::<Option<_>>().map(LogUsage::new)).collect()
+    logs.iter().map(&mut of_log).collect()
+}
+
+fn term_usage(part: &[i64]) -> Option<TermUsage> {
+    let &[quota, used, outside, next, outside_for] = part else { return None };
+    let units = |units: i64| u32::try_from(units).ok();
+    let outside_for = if outside_for == -1 { None } else { Some(time(outside_for)?) };
+    Some(TermUsage::new(units(quota)?, units(used)?, units(outside)?, time(next)?).with_outside_for(outside_for))
+}
+
+fn time(micros: i64) -> Option<Duration> {
+    Some(Duration::from_micros(u64::try_from(micros).ok()?))
 }
 
 /// Integers of eight bytes, the lowest first.
@@ -231,12 +245,20 @@ mod tests {
         assert_eq!(reply(&pause, &ints(&[5_000, 7, 9, 1])).unwrap(), Reply::Paused(Paused::new(at(7), at(9), true)));
         assert_eq!(reply(&report, &ints(&[5_000, 7, 9])).unwrap(), Reply::Learned(Learned::new(9)));
         let used = |outside_for: Option<u64>| {
-            let used = TermUsage::new(9, 1, Duration::from_micros(4));
+            let used = TermUsage::new(5, 9, 1, Duration::from_micros(4));
             Reply::Usage(vec![LogUsage::new(vec![used.with_outside_for(outside_for.map(Duration::from_micros))])])
         };
-        assert_eq!(reply(&usage, &ints(&[5_000, 7, 9, 1, 4, -1])).unwrap(), used(None));
-        assert_eq!(reply(&usage, &ints(&[5_000, 7, 9, 1, 4, 3])).unwrap(), used(Some(3)));
-        assert!(reply(&usage, &ints(&[5_000, 7, 9, 1, 4, -2])).is_err());
+        let told = |pause: [i64; 5], rate: i64, known: i64| {
+            ints(&[&[5_000, 7], &pause[..], &[rate, 5, 9, 1, 4, known]].concat())
+        };
+        let read = |pause, rate, known| reply(&usage, &told(pause, rate, known));
+        assert_eq!(read([0; 5], 1_000_000, -1).unwrap(), used(None));
+        assert_eq!(read([0; 5], 1_000_000, 3).unwrap(), used(Some(3)));
+        let of_log = read([9, 12, 4, 2, 430], 500_000, -1).unwrap().usage().unwrap().remove(0);
+        let [left, told, since] = [9, 12, 4].map(Duration::from_micros);
+        assert_eq!(of_log.paused, Some(PauseUsage::new(left, told, since, Cause::Ban, Some(430))));
+        assert_eq!(of_log.rate, 500_000);
+        assert!(read([0; 5], 1_000_000, -2).is_err() && read([9, 12, 4, 3, 0], 1, -1).is_err());
         for message in [pause, report, usage] {
             for lie in [Value::Int(5), ints(&[5_000, 7]), ints(&[5_000, 7, -9, 7]), ints(&[5_000, 7, 2, -1])] {
                 assert!(reply(&message, &lie).is_err(), "{message:?} {lie:?}");

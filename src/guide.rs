@@ -1,0 +1,4 @@
+//! Prose, for whoever wants to know why.
+
+#[doc = include_str!("../guide/responses.md")]
+pub mod responses {}

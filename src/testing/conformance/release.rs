@@ -1,0 +1,104 @@
+//! The laws of what ends a pause before its time, and of lowered quotas.
+
+use std::time::Duration;
+
+use super::Subject;
+use super::desk::{Desk, at, granted, log};
+use super::law::Law;
+use crate::ledger::{Answer, Body, Evidence, Log, Pause, Reply, Run, ScopeId, Stamp, Verdict};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A release ends pauses and lowered quotas, and voids what was told before it. After a pause that is shorter than was told exactly
+/// one call looks whether it still holds; if that was served, the pause is over.
+pub async fn law_15(subject: &dyn Subject) {
+    let law = Law::new(15, "a release ends what was imposed before it; exactly one call looks after the longest pause");
+    let scope = Some(ScopeId::of(b"a"));
+    let logs: [Log; 2] = [log("calls", 9, 100_000), log("calls", 9, 100_000).of(scope)];
+    for released in [None, scope] {
+        subject.clock().set(at(0));
+        let mut desk = Desk::new(law, subject.store(), logs.clone());
+        let pause = desk.pausing(1, released, Pause::new(60 * SECOND));
+        desk.paused(&pause).await;
+        subject.clock().set(at(1_000));
+        let told = desk.book(2, Run::new(1, [1, 1])).await;
+        law.equal(&told.next, &at(60_000_000), "everybody waits");
+        release(&mut desk, released, None).await;
+        let told = desk.book(2, Run::new(1, [1, 1])).await;
+        law.equal(&told.answers, &vec![granted(1, at(1_000))], "the pause is over");
+        let late = desk.pausing(1, scope, Pause { started: Some(at(999)), ..Pause::new(60 * SECOND) });
+        law.equal(&desk.paused(&late).await.wait(), &Duration::ZERO, "the refused call started before the release");
+        let told = desk.book(2, Run::new(1, [1, 1])).await;
+        law.equal(&told.answers, &vec![granted(1, at(1_000))], "it pauses nobody");
+        let next = desk.pausing(1, scope, Pause { started: Some(at(1_000)), ..Pause::new(SECOND) });
+        law.equal(&desk.paused(&next).await.until, &at(1_001_000), "one that started after it does");
+    }
+    one_call_looks(law, subject).await;
+}
+
+async fn one_call_looks(law: Law, subject: &dyn Subject) {
+    subject.clock().set(at(0));
+    let mut desk = Desk::new(law, subject.store(), [log("calls", 9, 100_000)]);
+    let pause = desk.pausing(1, None, Pause { told: 60 * SECOND, ..Pause::new(10 * SECOND) });
+    desk.paused(&pause).await;
+    let looks = |start: Stamp| vec![Answer::new(1, start, Verdict::Looks)];
+    subject.clock().set(at(9_999_999));
+    let told = desk.book(2, Run::new(5, [1])).await;
+    law.equal(&told.answers, &looks(at(10_000_000)), "one of five looks");
+    law.equal(&told.next, &at(20_000_000), "the others wait for as long again");
+    subject.clock().set(at(10_000_001));
+    let told = desk.book(3, Run::new(1, [1])).await;
+    law.equal(&(told.answers, told.next), &(vec![], at(20_000_000)), "nobody else looks");
+    subject.clock().set(at(20_000_000));
+    let told = desk.book(4, Run::new(1, [1])).await;
+    law.equal(&told.answers, &looks(at(20_000_000)), "where nothing came of it, another does");
+    release(&mut desk, None, Some(at(9_000_000))).await;
+    let told = desk.book(3, Run::new(1, [1])).await;
+    law.equal(&told.next, &at(30_000_000), "a call from before the first look shows nothing");
+    release(&mut desk, None, Some(at(20_000_000))).await;
+    let told = desk.book(3, Run::new(2, [1])).await;
+    law.equal(&told.answers, &vec![granted(2, at(20_000_000))], "the one that looked was served");
+}
+
+async fn release(desk: &mut Desk<'_>, scope: Option<ScopeId>, served: Option<Stamp>) {
+    let message = desk.message(7, "release", Body::Release { scope, served });
+    desk.apply(&message).await;
+}
+
+/// A rate only ever lowers quotas, and what it leaves of them is kept as they are.
+///
+/// By hand, and by the evidence of what was served before a refusal; until it ends, or a release.
+pub async fn law_16(subject: &dyn Subject) {
+    let law = Law::new(16, "a rate only ever lowers quotas, and what it leaves of them is kept");
+    subject.clock().set(at(0));
+    let mut desk = Desk::new(law, subject.store(), [log("calls", 10, 1_000_000)]);
+    desk.horizon = Duration::ZERO;
+    let slow = desk.message(7, "hand", Body::SlowDown { scope: None, factor: 500_000, lasting: 10 * SECOND });
+    law.holds(matches!(desk.apply(&slow).await, Reply::Done(_)), "it is done");
+    let told = desk.book(1, Run::new(8, [1])).await;
+    law.equal(&told.answers, &vec![granted(5, at(0))], "half of ten");
+    law.equal(&told.next, &at(1_000_000), "the next when one of these counts no more");
+    subject.clock().set(at(10_000_000));
+    let told = desk.book(1, Run::new(10, [1])).await;
+    law.equal(&told.answers, &vec![granted(10, at(10_000_000))], "it has ended");
+
+    // Four of the ten are refused.
+    let window = (desk.logs[0].terms[0], Duration::from_millis(950));
+    let evidence =
+        |calls| Some(Box::new(Evidence { calls, ..Evidence::new(log("calls", 10, 1_000_000), calls, vec![window]) }));
+    let refused = |calls| Pause { started: Some(at(10_000_000)), evidence: evidence(calls), ..Pause::new(SECOND) };
+    subject.clock().set(at(10_100_000));
+    let first = desk.pausing(1, None, refused(1));
+    desk.paused(&first).await;
+    let rate = async |desk: &Desk<'_>| desk.usage().await[0].rate;
+    law.equal(&rate(&desk).await, &1_000_000, "one alone is not believed");
+    let others = desk.pausing(2, None, refused(3));
+    desk.paused(&others).await;
+    law.equal(&rate(&desk).await, &600_000, "six of ten were served");
+    subject.clock().set(at(20_000_000));
+    let told = desk.book(1, Run::new(10, [1])).await;
+    law.equal(&told.answers, &vec![granted(6, at(20_000_000))], "six at once");
+    release(&mut desk, None, None).await;
+    let told = desk.book(1, Run::new(10, [1])).await;
+    law.equal(&told.answers, &vec![granted(4, at(20_000_000))], "after a release the rest of ten");
+}
