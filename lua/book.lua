@@ -40,6 +40,10 @@ for i = next_key, #KEYS do
   log.scope, log.pauses, logs[#logs + 1] = scope, states[scope].pauses, log
   retention = max(retention, log.retention)
 end
+if is_stale(upstream) then save(upstream, now) end
+for _, state in ipairs(states) do
+  if state ~= upstream and is_stale(state) then save(state, now) end
+end
 local width, cold = #logs, at
 if is_colder then
   at = at + 2 + width

@@ -40,6 +40,7 @@ function readable.state(record)
     if type(outside[i]) ~= 'string' or not are_numbers(outside, i + 1, i + 8) then return false end
   end
   local rate, slow, releases = parts[8], parts[9], parts[10]
+  if releases and type(releases) ~= 'table' then return false end
   for i = 3, releases and #releases or 0, 2 do
     if type(releases[i]) ~= 'string' or not are_numbers(releases, i + 1, i + 1) then return false end
   end

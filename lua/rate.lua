@@ -5,8 +5,9 @@
 -- served, in millionths, before refusals that were not believed; and before this incident; when that was told first.
 
 -- A lowered rate stays for so many windows; where they are long, for ten minutes or for one window. A refusal that brings no other news
--- lowers it by a part of it. After several refusals at once calls come slower for so many windows.
-local WINDOWS, LONG, PART, SLOW_WINDOWS = 20, 600000000, 16, 3
+-- lowers it by a part of it, and no evidence further than to the least. After several refusals at once calls come slower for so many
+-- windows, for ten minutes at most.
+local WINDOWS, LONG, PART, SLOW_WINDOWS, LEAST = 20, 600000000, 16, 3, floor(FULL / 64)
 
 -- The rate after a refusal of so many calls and units, and for how long calls come slower after the pause; nil where it says nothing.
 -- From `at` on stand count of the windows, and for each quota, span and how long the upstream counts. One call alone that was refused is
@@ -23,7 +24,10 @@ local function rate_after(before, started, is_same, calls, units, log_key, at)
     local quota, length = max(a[i], 1), a[i + 2]
     local sent = max(newer_than(log_key, latest - length) - newer_than(log_key, latest), 0)
     local full = floor(sent * FULL / quota)
-    if full > most then most, served, span, window = full, floor(max(sent - units, 0) * FULL / quota), a[i + 1], length end
+    -- A log that holds the refused calls no more says nothing of what was served.
+    if sent >= units and full > most then
+      most, served, span, window = full, floor((sent - units) * FULL / quota), a[i + 1], length
+    end
   end
   if not served then return nil, 0 end
 
@@ -37,8 +41,8 @@ local function rate_after(before, started, is_same, calls, units, log_key, at)
   local is_believed = calls > 1 or before_it < FULL or doubted > 0 or (incident and incident[1] < FULL)
   local told = max(served, doubted)
   if told >= before_it then told = before_it - floor(before_it / PART) end
-  local factor = is_believed and max(told, floor(before_it / 2), 1) or FULL
+  local factor = is_believed and max(told, floor(before_it / 2), LEAST) or FULL
   local hold = min(window * WINDOWS, max(LONG, window))
   local rate = { factor, span, now, hold, before_it, calls, units, latest, doubted, max(served, 1), incident and incident[11] or now }
-  return rate, is_believed and calls > 1 and window * SLOW_WINDOWS or 0
+  return rate, is_believed and calls > 1 and min(window * SLOW_WINDOWS, LONG) or 0
 end

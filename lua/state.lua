@@ -110,6 +110,20 @@ if now ~= time then
   save(upstream, now)
 end
 
+-- Whether a state holds what lapsed long ago: the mark of a release keeps it from expiring.
+local function is_stale(state)
+  local since = now - 1000 * LEAP
+  if not state.releases then return false end
+  for i = 6, #state.cold, 6 do
+    if state.cold[i] <= since then return true end
+  end
+  for i = 1, #state.outside, TOLD do
+    if state.outside[i + 7] + state.outside[i + 1] <= since then return true end
+  end
+  return (state.rate and lapse_of_rate(state.rate) <= since) or (state.slow and state.slow[2] <= since)
+    or (state.reach and state.reach[2] <= since) or (#state.releases > 2 and state.releases[4] + RECENT <= since)
+end
+
 -- An answer: the number of the message, the log time, and what it says.
 local function reply(body) return struct.pack('<i8i8', a[1], now) .. body end
 

@@ -193,7 +193,7 @@ impl Route {
     pub(crate) fn depart(&self, permit: &Permit, url: &Url) -> Option<InFlight> {
         let in_flight = self.registered.connections.as_ref()?.begin(url, Instant::now());
         if in_flight.is_cold() {
-            permit.is_cold();
+            permit.tell_cold();
         }
         Some(in_flight)
     }

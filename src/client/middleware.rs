@@ -88,7 +88,8 @@ impl Middleware {
             Err(error) => {
                 if error.is_connect() && target.is_failed_by(&error) {
                     visit.failed(permit.upstream());
-                } else if !never_sent(&error) && !error.is_middleware() {
+                } else if !never_sent(&error) && !error.is_middleware() && !error.is_timeout() {
+                    // A timeout may have come before the connection did.
                     visit.connected();
                 }
                 if never_sent(&error) {

@@ -76,7 +76,7 @@ impl Permit {
     }
 
     /// Its call probably opens a connection, and arrives later than others.
-    pub(crate) fn is_cold(&self) {
+    pub(crate) fn tell_cold(&self) {
         if let Held::Slot(slot) = &self.held {
             self.queue.cold(slot);
         }

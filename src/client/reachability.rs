@@ -40,8 +40,6 @@ struct Host {
     connected: Notify,
     /// Wakes whoever goes to see next: it goes earlier.
     earlier: Notify,
-    /// Whose turn it is to go next; the others wait in their order.
-    turn: tokio::sync::Mutex<()>,
 }
 
 /// A call to a host. Dropped before it is known whether that can be reached, it leaves going to see to the next.
@@ -128,7 +126,7 @@ impl Reachability {
 impl Host {
     fn new(now: Instant) -> Self {
         let (connected, earlier) = (Notify::new(), Notify::new());
-        Self { row: Mutex::new(Row::new(now)), connected, earlier, turn: tokio::sync::Mutex::new(()) }
+        Self { row: Mutex::new(Row::new(now)), connected, earlier }
     }
 
     /// Waits until a connect succeeds, or until it is the caller's turn to go and see.
@@ -142,8 +140,8 @@ impl Host {
         }
     }
 
+    /// Waits until it is the caller's turn. A caller that is polled no more holds nobody up.
     async fn look(&self) -> Look {
-        let _turn = self.turn.lock().await;
         loop {
             let next = match self.row().admit(Instant::now(), fastrand::f64()) {
                 Ok(look) => return look,

@@ -4,15 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::time::sleep;
 
 use crate::client::permit::Permit;
 use crate::client::throttle::Throttle;
 use crate::config::plan::Registered;
 use crate::error::{Error, StoreError};
-use crate::ledger::{Body, Message, ScopeId, Stamp};
+use crate::ledger::{Body, Message, ScopeId};
 
 /// Millionths of a quota.
 const FULL: f64 = 1_000_000.0;
+/// Quotas are lowered to this part at least.
+const LEAST: f64 = 0.001;
+/// How long until the store is told again that a pause is over; twice as long each time, up to the longest.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Nobody slows down for longer.
 const LONGEST: Duration = Duration::from_secs(31 * 86_400);
 
@@ -27,7 +33,7 @@ impl Throttle {
     ///
     /// [`Error::UnknownUpstream`]; [`Error::StoreUnavailable`], after which it may or may not have happened: say it again.
     pub async fn release(&self, upstream: &str) -> Result<(), Error> {
-        self.release_of(self.registered(upstream)?, None, None).await
+        self.release_of(self.registered(upstream)?, None).await
     }
 
     /// The same for one scope value alone: a token, a merchant. A pause of the whole upstream stays.
@@ -36,11 +42,11 @@ impl Throttle {
     ///
     /// As for [`Throttle::release`].
     pub async fn release_in(&self, upstream: &str, scope: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.release_of(self.registered(upstream)?, Some(ScopeId::of(scope.as_ref())), None).await
+        self.release_of(self.registered(upstream)?, Some(ScopeId::of(scope.as_ref()))).await
     }
 
     /// Lowers every quota of an upstream by a factor for a while, in every process that shares the store: of 100 calls a
-    /// second, `slow_down("up", 0.5, …)` leaves 50. Said again, the later replaces the earlier; [`release`](Self::release)
+    /// second, `slow_down("up", 0.5, …)` leaves 50. A thousandth is left of them at least. Said again, the later replaces the earlier; [`release`](Self::release)
     /// ends it.
     ///
     /// Returns when the store knows; slots that are booked already, up to a horizon ahead, stay.
@@ -79,20 +85,15 @@ impl Throttle {
             return Err(Error::Factor { upstream: Arc::clone(upstream), factor });
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and a million")]
-        let factor = (factor * FULL).ceil() as u32;
+        let factor = (factor.max(LEAST) * FULL).ceil() as u32;
         let lasting = lasting.min(LONGEST);
         tracing::warn!(upstream = &**upstream, factor, ?lasting, "slowed down by hand, in millionths of the quotas");
         self.tell_store(registered, Body::SlowDown { scope, factor, lasting }).await
     }
 
-    async fn release_of(
-        &self,
-        registered: &Registered,
-        scope: Option<ScopeId>,
-        served: Option<Stamp>,
-    ) -> Result<(), Error> {
-        self.tell_store(registered, Body::Release { scope, served }).await?;
-        tracing::info!(upstream = &*registered.upstream.name, by_hand = served.is_none(), "pauses are over");
+    async fn release_of(&self, registered: &Registered, scope: Option<ScopeId>) -> Result<(), Error> {
+        self.tell_store(registered, Body::Release { scope, served: None }).await?;
+        tracing::info!(upstream = &*registered.upstream.name, "pauses are over, by hand");
         self.queues().release(registered.key(scope), &registered.crowd);
         Ok(())
     }
@@ -110,17 +111,25 @@ impl Throttle {
         Ok(())
     }
 
-    /// The call that looked whether a pause still held was served: the pause is over for everybody.
+    /// The call that looked whether a pause still held was served: the pause is over for everybody. The store is told until it knows.
     pub(crate) fn end_pause_in_background(&self, permit: &Permit) {
         let (Ok(runtime), Ok(registered)) = (Handle::try_current(), self.registered(permit.upstream())) else { return };
         let (throttle, registered) = (self.clone(), Arc::clone(registered));
         let (scope, served) = (permit.scope(), permit.stamp());
         runtime.spawn(async move {
             // It may have been the scope's, or the whole upstream's.
-            for scope in [None].into_iter().chain(scope.map(Some)) {
-                if let Err(error) = throttle.release_of(&registered, scope, served).await {
-                    tracing::warn!(upstream = &*registered.upstream.name, %error, "the others do not know that a pause is over");
+            for scope in [scope, None].into_iter().take(1 + usize::from(scope.is_some())) {
+                let mut wait = FIRST_WAIT;
+                while let Err(error) = throttle.tell_store(&registered, Body::Release { scope, served }).await {
+                    if wait > LONGEST_WAIT {
+                        let upstream = &*registered.upstream.name;
+                        tracing::warn!(upstream, %error, "the others do not know that a pause is over");
+                        return;
+                    }
+                    sleep(wait).await;
+                    wait *= 2;
                 }
+                throttle.queues().release_one(registered.key(scope), &registered.crowd);
             }
         });
     }

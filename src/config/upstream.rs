@@ -200,8 +200,9 @@ impl Upstream {
         self
     }
 
-    /// How long one response can silence an upstream or a scope: 1 ms to 31 days. Where it asks for more, calls go again after
-    /// this, and what they are told then decides.
+    /// How long one response can silence an upstream or a scope: 1 ms to 31 days. Where it asks for more, one call in the
+    /// cluster goes after this, and looks whether the pause still holds: its answer decides for all. Where nothing comes of it, another
+    /// looks after as long again.
     ///
     /// # Default
     ///

@@ -13,6 +13,8 @@ const WINDOWS: i64 = 20;
 const LONG: i64 = 600_000_000;
 /// A refusal that brings no other news lowers the rate by a part of it.
 const PART: i64 = 16;
+/// No evidence lowers it further.
+const LEAST: i64 = FULL / 64;
 /// The rate rises in so many steps.
 const STEPS: i64 = 1_000;
 /// After several refusals at once calls come slower for so many windows, so that another refusal finds few of them under way.
@@ -135,8 +137,9 @@ impl Rate {
             let sent = entries.map_or(0, |entries| entries.used_between(latest, latest, window));
             let sent = i64::try_from(sent).unwrap_or(i64::MAX / FULL);
             let full = sent * FULL / quota;
-            if meant.is_none_or(|(most, ..)| full > most) {
-                meant = Some((full, (sent - units).max(0) * FULL / quota, term.span, window));
+            // A log that holds the refused calls no more says nothing of what was served.
+            if sent >= units && meant.is_none_or(|(most, ..)| full > most) {
+                meant = Some((full, (sent - units) * FULL / quota, term.span, window));
             }
         }
         let (_, served, span, window) = meant?;
@@ -152,7 +155,7 @@ impl Rate {
         let is_believed = calls > 1 || before_it < FULL || doubted > 0 || incident.is_some_and(|of| of.factor < FULL);
         let told = served.max(doubted);
         let told = if told < before_it { told } else { before_it - before_it / PART };
-        let factor = if is_believed { told.max(before_it / 2).max(1) } else { FULL };
+        let factor = if is_believed { told.max(before_it / 2).max(LEAST) } else { FULL };
         let hold = window.saturating_mul(WINDOWS).min(LONG.max(window));
         let rate = Self {
             factor,
@@ -167,7 +170,7 @@ impl Rate {
             served: served.max(1),
             began: incident.map_or(now, |of| of.began),
         };
-        let recovery = if is_believed && calls > 1 { window.saturating_mul(SLOW_WINDOWS) } else { 0 };
+        let recovery = if is_believed && calls > 1 { window.saturating_mul(SLOW_WINDOWS).min(LONG) } else { 0 };
         Some((rate, recovery))
     }
 }
@@ -257,6 +260,14 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_holds_the_refused_calls_no_more_is_no_evidence() {
+        let evidence = evidence(3);
+        let refusal = Refusal { started: at(0), is_same: false, evidence: &evidence };
+        assert_eq!(Rate::after(None, at(0), refusal, Some(&sent(2, 0))), None);
+        assert_eq!(Rate::after(None, at(0), refusal, None), None);
+    }
+
+    #[test]
     fn what_brings_no_news_lowers_it_a_little() {
         let (lowered, _) = after(None, SECOND, false, 2, &sent(80, SECOND / 2));
         assert_eq!(lowered.factor, FULL - FULL / PART);
@@ -276,7 +287,7 @@ mod tests {
             let (term, log) = (Term::new(2, 1), Log::new("calls", []));
             let evidence = Evidence { calls: 2, ..Evidence::new(log, 2, vec![(term, Duration::from_secs(window))]) };
             let refusal = Refusal { started: at(0), is_same: false, evidence: &evidence };
-            Rate::after(None, at(0), refusal, None).unwrap().0.hold / SECOND
+            Rate::after(None, at(0), refusal, Some(&sent(2, 0))).unwrap().0.hold / SECOND
         };
         assert_eq!([1, 30, 60, 3_600, 86_400].map(hold), [20, 600, 600, 3_600, 86_400]);
     }

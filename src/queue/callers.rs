@@ -120,14 +120,20 @@ impl Queue {
 
     /// The pause has ended before its time, or may have: whoever waits asks again.
     pub(crate) fn release(self: &Arc<Self>) {
-        self.happen(|_| Some(Event::Released));
+        self.happen(|state| state.engine.paused.map(|(until, _)| Event::Released(until)));
     }
 
-    /// Until when nobody here sends; and whether anybody waits, or has come since this was asked for last.
-    pub(crate) fn paused_until(&self, now: Instant) -> Option<(Instant, bool)> {
+    /// The same of a pause that was to last until then, and of no longer one.
+    pub(super) fn release_until(self: &Arc<Self>, until: Instant) {
+        self.happen(|_| Some(Event::Released(until)));
+    }
+
+    /// Since when and until when nobody here sends; and whether anybody waits, or has come since this was asked for last.
+    pub(super) fn paused_until(&self, now: Instant) -> Option<(Instant, Instant, bool)> {
         let engine = &mut self.lock().engine;
         let came = std::mem::take(&mut engine.came) || !engine.waiters.is_empty();
-        engine.paused.filter(|(until, _)| *until > now).map(|(until, _)| (until, came))
+        let since = engine.paused_at.unwrap_or(now);
+        engine.paused.filter(|(until, _)| *until > now).map(|(until, _)| (since, until, came))
     }
 
     /// Lets go of everybody who waits, and of every slot.

@@ -55,6 +55,8 @@ pub(super) struct Engine {
     pub(super) leapt_at: Option<Instant>,
     /// Nobody sends before this, and why.
     pub(super) paused: Option<(Instant, Cause)>,
+    /// When that began.
+    pub(super) paused_at: Option<Instant>,
     /// Somebody came since the pause was last looked at.
     pub(super) came: bool,
     /// The store granted slots inside of the pause: it does not know of it yet.
@@ -91,6 +93,7 @@ impl Engine {
             leave_at: None,
             leapt_at: None,
             paused: None,
+            paused_at: None,
             came: false,
             pause_unknown: false,
             ask_at: None,
@@ -126,7 +129,7 @@ impl Engine {
                 return;
             }
             Event::Paused(until, cause) => self.pause(until, cause, now, effects),
-            Event::Released => self.release(),
+            Event::Released(until) => self.release(until),
             Event::Answered(answered) => return self.receive(answered, now, effects),
             Event::Lost => self.under_way = false,
             Event::Renamed(sender) => self.rename(sender),
@@ -154,6 +157,7 @@ impl Engine {
     /// Takes a caller in, or refuses it at once.
     fn join(&mut self, waiter: Waiter, now: Instant, effects: &mut Effects) {
         self.came = true;
+        effects.extend(self.paused.filter(|(until, _)| *until > now).map(|_| Effect::Look));
         if let Err(error) = self.admit(&waiter, now) {
             effects.push(Effect::Tell(waiter.ticket, Err(error)));
             return;
@@ -243,6 +247,7 @@ impl Engine {
         let (until, cause) = before.map_or((until, cause), |(paused, graver)| (paused.max(until), graver.max(cause)));
         tracing::debug!(upstream = &*self.settings.upstream, pause = ?until - now, cause = cause.words(), "paused");
         self.paused = Some((until, cause));
+        self.paused_at = before.and(self.paused_at).or(Some(now));
         effects.push(Effect::Look);
         let early = self.waiters.take_slots_before(until.checked_sub(self.settings.stale_after).unwrap_or(until));
         if !early.is_empty() {
@@ -256,7 +261,10 @@ impl Engine {
     }
 
     /// The pause is over, or not what was known of it: whoever waits asks again.
-    fn release(&mut self) {
+    fn release(&mut self, until: Instant) {
+        if self.paused.is_none_or(|(paused, _)| paused > until) {
+            return;
+        }
         (self.paused, self.pause_unknown) = (None, false);
         (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
     }

@@ -41,8 +41,8 @@ pub(super) enum Event {
     Cold(Stamp, Arc<[u32]>),
     /// Nobody sends before then.
     Paused(Instant, Cause),
-    /// A pause has ended before its time, or may have.
-    Released,
+    /// A pause that was to last until then has ended before, or may have.
+    Released(Instant),
     /// The store has answered the message under way.
     Answered(Answered),
     /// Nobody waits for the answer any more: the message is not under way.

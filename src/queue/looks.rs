@@ -1,6 +1,6 @@
 //! Looks whether pauses still hold: one message a second and upstream at most, for all scopes that are paused.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ use crate::ledger::{Body, Looked, Message, MessageId, ScopeHasher, ScopeId, Stam
 const EVERY: Duration = Duration::from_secs(1);
 /// So many scopes are looked at in one message, in turns. Of all others it tells which were released.
 const AT_ONCE: usize = 64;
+/// A pause that is no older may not be known to the store yet.
+const FRESH: Duration = Duration::from_secs(5);
 /// A pause that ends sooner by so much is another one.
 const SOONER: Duration = Duration::from_millis(100);
 
@@ -34,11 +36,19 @@ struct State {
 
 /// What is looked at.
 struct Look {
-    /// All queues that are paused, with the end of each pause.
-    queues: Vec<(Arc<Queue>, Instant)>,
+    /// All queues that are paused.
+    queues: Vec<Paused>,
     /// Those of them that are looked at: each but that of the whole upstream, which always is.
     scopes: Arc<[ScopeId]>,
-    since: Stamp,
+    /// `None` where nothing was known of the store's time yet.
+    since: Option<Stamp>,
+}
+
+/// A queue, and its pause.
+struct Paused {
+    queue: Arc<Queue>,
+    since: Instant,
+    until: Instant,
 }
 
 impl Looks {
@@ -53,7 +63,7 @@ impl Looks {
         state.runs = true;
         state.since = queue.time.known();
         drop(state);
-        runtime.spawn(Runs(Arc::clone(self)).run());
+        runtime.spawn(Runs { looks: Arc::clone(self), ended: false }.run());
     }
 
     /// What is to be looked at now, and whether anybody waits for it; `None` where nothing is paused any more.
@@ -62,9 +72,9 @@ impl Looks {
         let (mut queues, mut came) = (Vec::with_capacity(state.queues.len()), false);
         state.queues.retain(|_, queue| {
             let Some(queue) = queue.upgrade() else { return false };
-            let Some((until, is_wanted)) = queue.paused_until(now) else { return false };
+            let Some((since, until, is_wanted)) = queue.paused_until(now) else { return false };
             came |= is_wanted;
-            queues.push((queue, until));
+            queues.push(Paused { queue, since, until });
             true
         });
         if queues.is_empty() {
@@ -74,9 +84,8 @@ impl Looks {
         let first = state.turn % queues.len();
         state.turn = first + AT_ONCE;
         let in_turn = queues.iter().cycle().skip(first).take(queues.len().min(AT_ONCE));
-        let scopes = in_turn.filter_map(|(queue, _)| queue.scope()).collect();
-        let since = state.since.unwrap_or(Stamp::NEVER);
-        Some((Look { queues, scopes, since }, came))
+        let scopes = in_turn.filter_map(|paused| paused.queue.scope()).collect();
+        Some((Look { queues, scopes, since: state.since }, came))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -87,8 +96,9 @@ impl Looks {
 impl Look {
     /// Asks the store, and says what it answered.
     async fn ask(&self) -> Option<Looked> {
-        let (queue, _) = self.queues.first()?;
-        let body = Body::Look { scopes: Arc::clone(&self.scopes), since: self.since };
+        let Paused { queue, .. } = self.queues.first()?;
+        let since = self.since.unwrap_or(Stamp::NEVER);
+        let body = Body::Look { scopes: Arc::clone(&self.scopes), since };
         let message = Message::new(Arc::clone(queue.upstream()), MessageId::nobodys(), body);
         let message = Message { known: queue.time.known(), ..message };
         match queue.process.store.apply(&message).await {
@@ -102,7 +112,7 @@ impl Look {
 
     /// Has those ask again whose pause has ended, or ends sooner than was known.
     fn tell(&self, looked: &Looked, now: Instant) {
-        let released = |scope| looked.released.contains(&scope);
+        let released: HashSet<_> = looked.released.iter().filter(|_| self.since.is_some()).copied().collect();
         let scopes = std::iter::once(None).chain(self.scopes.iter().copied().map(Some));
         let paused: HashMap<_, _> = scopes.zip(&looked.paused).collect();
         let ends_before = |scope: Option<ScopeId>, until: Instant| {
@@ -111,34 +121,42 @@ impl Look {
                 now + left + SOONER < until
             })
         };
-        if let Some(crowd) = self.queues.first().map(|(queue, _)| &queue.crowd)
-            && crowd.paused(now).is_some_and(|(until, _)| released(None) || ends_before(None, until))
+        let all = released.contains(&None);
+        if let Some(Paused { queue, since, .. }) = self.queues.iter().min_by_key(|paused| paused.since)
+            && let Some((until, _)) = queue.crowd.paused(now)
+            && (all || (*since + FRESH <= now && ends_before(None, until)))
         {
-            crowd.release();
+            queue.crowd.release();
         }
-        for (queue, until) in &self.queues {
-            let ends_sooner = ends_before(queue.scope(), *until);
-            if released(None) || released(queue.scope()) || ends_sooner {
+        for Paused { queue, since, until } in &self.queues {
+            let ends_sooner = *since + FRESH <= now && ends_before(queue.scope(), *until);
+            if all || released.contains(&queue.scope()) || ends_sooner {
                 tracing::debug!(upstream = &**queue.upstream(), "the pause has ended");
-                queue.release();
+                queue.release_until(*until);
             }
         }
     }
 }
 
 /// Whoever looks: there is one at most. Dropped with its runtime, it lets another begin.
-struct Runs(Arc<Looks>);
+struct Runs {
+    looks: Arc<Looks>,
+    ended: bool,
+}
 
 impl Runs {
-    async fn run(self) {
+    async fn run(mut self) {
         let mut at = Instant::now() + EVERY;
         loop {
             sleep_until(at).await;
-            let Some((look, is_wanted)) = self.0.next(Instant::now()) else { return };
+            let Some((look, is_wanted)) = self.looks.next(Instant::now()) else {
+                self.ended = true;
+                return;
+            };
             at = Instant::now() + EVERY;
             let looked = if is_wanted { look.ask().await } else { None };
             let Some(looked) = looked else { continue };
-            self.0.lock().since = Some(looked.now);
+            self.looks.lock().since = Some(looked.now);
             look.tell(&looked, Instant::now());
         }
     }
@@ -146,6 +164,8 @@ impl Runs {
 
 impl Drop for Runs {
     fn drop(&mut self) {
-        self.0.lock().runs = false;
+        if !self.ended {
+            self.looks.lock().runs = false;
+        }
     }
 }

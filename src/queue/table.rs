@@ -139,10 +139,21 @@ impl Queues {
             self.find((upstream, scope)).into_iter().collect()
         } else {
             crowd.release();
-            self.all(|key, queue| key.0 == upstream && Arc::strong_count(queue) > 1)
+            self.all(|key, _| key.0 == upstream)
         };
         for queue in queues {
             queue.release();
+        }
+    }
+
+    /// The pause of a scope is over, or that of a whole upstream, where this process knows of one.
+    pub(crate) fn release_one(&self, whom: Key, crowd: &Crowd) {
+        if whom.1.is_some() {
+            self.find(whom).into_iter().for_each(|queue| queue.release());
+        } else if crowd.paused(Instant::now()).is_some() {
+            self.release(whom, crowd);
+        } else {
+            self.find(whom).into_iter().for_each(|queue| queue.release());
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outgate::feedback::Feedback;
+use outgate::feedback::{Feedback, Refusal};
 use outgate::{Error, Limit, Throttle, Upstream};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -168,6 +168,19 @@ async fn after_the_longest_pause_one_call_looks_and_all_others_wait_for_it() {
     times.sort_unstable();
     assert_eq!(times[..4], [60, 120, 180, 240]);
     assert!(times[4..].iter().all(|at| (290..=296).contains(at)), "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_longest_ban_one_call_looks_too() {
+    let store = Counting::default();
+    let throttle = store.process(|up| upstream(up).max_pause(60 * SECOND));
+    let ban = Feedback::default().with_refusal(Refusal::Ban).with_wait(3_600 * SECOND);
+    throttle.report("up", &ban).await.unwrap();
+    assert!(matches!(throttle.acquire("up").await, Err(Error::Barred { .. })));
+    sleep(61 * SECOND).await;
+    let looks = throttle.acquire("up").await.unwrap();
+    assert!(matches!(throttle.acquire("up").await, Err(Error::Barred { .. })), "one looks, and nobody else");
+    drop(looks);
 }
 
 #[tokio::test(start_paused = true)]

@@ -151,7 +151,7 @@ fn during_a_pause_slots_go_back_and_callers_wait() {
 fn whom_waiting_does_not_help_is_told() {
     check_booked(&[
         ("1010: ban 0 61010", "look, tell 2 barred 60000, tell 3 barred 60000, wake 1010"),
-        ("join 4", "tell 4 barred 60000"),
+        ("join 4", "look, tell 4 barred 60000"),
         ("turn", "ask -1, wake _"),
     ]);
 }

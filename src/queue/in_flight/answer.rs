@@ -115,9 +115,6 @@ impl Engine {
                 refused.push((ticket, from_now(answer.start)));
             }
         }
-        if let Some((until, cause)) = grant.paused {
-            self.pause(now + from_now(until), cause, now, effects);
-        }
         // Paused in this process, and the store does not know yet.
         let early: Vec<_> = slots.extract_if(.., |slot| self.is_before_end_of_pause(slot, now)).collect();
         let pause_unknown = !early.is_empty();
@@ -127,6 +124,10 @@ impl Engine {
         // What is too late for those it was meant for would be granted again at once.
         self.silent_until = (!unwanted.is_empty()).then(|| now + UNUSED_PAUSE);
         self.surplus.extend(unwanted);
+        // Whoever looks whether a pause still holds has its slot by now.
+        if let Some((until, cause)) = grant.paused {
+            self.pause(now + from_now(until), cause, now, effects);
+        }
         if !refused.is_empty() {
             // What is free now and yet refused was left for other processes: they come first.
             let turn = self.rest(Duration::ZERO, grant, &outlook);

@@ -50,12 +50,14 @@ pub(super) struct Told {
     cause: Cause,
     recovery: Duration,
     memory: Duration,
+    /// For how long the upstream told to wait, where that is longer.
+    wished: Duration,
 }
 
 impl Told {
     pub(super) fn new(pause: &Pause, at: Instant, until: Instant) -> Self {
-        let Pause { cause, recovery, memory, .. } = *pause;
-        Self { at, until, cause, recovery, memory: memory.max(recovery) }
+        let Pause { cause, recovery, memory, told, .. } = *pause;
+        Self { at, until, cause, recovery, memory: memory.max(recovery), wished: told }
     }
 }
 
@@ -138,7 +140,8 @@ impl Pausing {
     /// Whether the store knows it all already: to within the time that its answer took.
     pub(super) fn adds_nothing_to(&self, known: &Told) -> bool {
         let own = Told::new(&self.pause, known.at, known.until);
-        let less = own.cause <= known.cause && own.recovery <= known.recovery && own.memory <= known.memory;
+        let lasts = own.recovery <= known.recovery && own.memory <= known.memory && own.wished <= known.wished;
+        let less = own.cause <= known.cause && lasts;
         less && self.is_over(known.until)
     }
 

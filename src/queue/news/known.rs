@@ -30,7 +30,7 @@ impl Known {
     /// The store knows of a pause.
     pub(super) fn enter(&mut self, whom: &Whom, told: Told, now: Instant) {
         if self.told.len() >= self.sweep_at.max(FEW) {
-            self.told.retain(|_, told| told.until > now);
+            self.told.retain(|_, told| told.until > now && now < told.at + CERTAIN);
             self.told.shrink_to(2 * self.told.len());
             self.sweep_at = 2 * self.told.len();
         }
