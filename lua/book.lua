@@ -18,8 +18,8 @@
 --         9 widest    1: the first of them is the whole upstream
 --        10 counted   for each scope: when the period ends that the sender was counted in, or 0; then for each log: place of its scope,
 --           count of terms, quota and span (µs) of each; where it tells cold calls, start of the first and of the last, units of each
---           log, µs for which they count longer by each term; then count of slots to take out, of each: start, units of each log; then
---           for each run: callers, longest wait (µs, or -1), units of each log
+--           log, µs for which they count longer by each term; then count of slots to take out, of each: start, 1 where its call was to
+--           look at a pause, units of each log; then for each run: callers, longest wait (µs, or -1), units of each log
 -- ARGV[2] clock    in tests only
 -- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
 --         number, now, flags (1: all start at `next`; 2: remembered), next: when the first caller that waits may start; and where not
@@ -50,7 +50,7 @@ if is_colder then
   for _, log in ipairs(logs) do log.cold_at, at = at, at + #log.terms end
 end
 local back, first_slot, last_back = a[at], at + 1, now
-at = first_slot + back * (width + 1)
+at = first_slot + back * (width + 2)
 
 local runs, total = {}, 0
 while a[at] do
@@ -63,9 +63,10 @@ end
 local lapse_before = lapse
 if back > 0 then remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. string.rep('\0', 8 * (4 + scopes))) end
 lapse = lapse_before
-for slot = first_slot, first_slot + (back - 1) * (width + 1), width + 1 do
+for slot = first_slot, first_slot + (back - 1) * (width + 2), width + 2 do
   last_back = max(last_back, a[slot])
-  for i, log in ipairs(logs) do take_out(log.key, a[slot], a[slot + i]) end
+  for i, log in ipairs(logs) do take_out(log.key, a[slot], a[slot + 1 + i]) end
+  if a[slot + 1] == 1 then not_looked(states, a[slot]) end
 end
 
 -- A state that is written twice does no harm: cold calls are few.

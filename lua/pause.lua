@@ -50,7 +50,7 @@ local forgotten = max(ends + max(recovery, memory), pause and pause[5] or 0)
 -- Write. Remembered last: a pause that is entered twice does less harm than one that is not.
 local body = struct.pack('<i8i8', stop, same and 0 or 1)
 local lasts = forgotten
-if forgotten > now then state.pause = { stop, recovery, refusals, cause, forgotten, began, status, ends, again } end
+if forgotten > now then state.pause = { stop, recovery, refusals, cause, forgotten, began, status, ends, again, 0 } end
 if rate then
   rate[3] = stop
   state.rate, lasts = rate, max(lasts, lapse_of_rate(rate))

@@ -184,6 +184,21 @@ local function is_after_pause(states)
   return false
 end
 
+-- The call that was to look at a pause then did not: another may look at once.
+local function not_looked(states, start)
+  local function of(state)
+    local pause = state.pause
+    if pause and pause[5] > now and pause[10] == start then
+      pause[1], pause[10] = max(start, now), 0
+      save(state, now)
+    end
+  end
+  for _, state in ipairs(states) do of(state) end
+  of(upstream)
+  for _, state in ipairs(states) do state.pauses = pauses_of(state) end
+  for _, log in ipairs(logs) do log.pauses = states[log.scope].pauses end
+end
+
 -- Whether a call of these charges that starts then looks whether a pause still holds: then nobody else does for a while.
 local function look_at_pauses(states, charges, start)
   local function is_looked_at(pause) return pause[8] > max(start, pause[1]) end
@@ -196,7 +211,7 @@ local function look_at_pauses(states, charges, start)
   local function look(state)
     local pause = state.pause
     if pause and pause[5] > now and (state == upstream or pause[6] >= released_above(state)) and is_looked_at(pause) then
-      pause[1], state.looked = min(start + max(pause[9], 1), pause[8]), true
+      pause[1], pause[10], state.looked = min(start + max(pause[9], 1), pause[8]), start, true
     end
   end
   for scope, state in ipairs(states) do

@@ -11,7 +11,8 @@ use crate::ledger::{Cause, Refused};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Come back then: no slot within the time the caller would wait.
+    /// Come back then: no slot comes within the time that the caller would wait. With
+    /// [`retry_refused`](crate::Upstream::retry_refused) the call may have been sent before, and refused; it was not executed.
     #[error("{upstream}: throttled, the next slot for this call is {retry_after:?} away")]
     #[non_exhaustive]
     Throttled {

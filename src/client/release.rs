@@ -26,8 +26,8 @@ impl Throttle {
     /// Ends every pause of an upstream and of its scopes, and the rates that [refusals](crate::Upstream::recovery) or
     /// [`slow_down`](Self::slow_down) lowered, in every process that shares the store.
     ///
-    /// Returns when the store knows. Who waits in another process goes on within two seconds. What refused a call that started
-    /// before the release says nothing any more, even where a process tells it later.
+    /// Returns when the store knows. Who waits in another process goes on within two seconds. Refusals of calls that started
+    /// before the release are ignored, even if they are reported later.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Throttle {
     }
 
     /// Lowers every quota of an upstream by a factor for a while, in every process that shares the store: of 100 calls a
-    /// second, `slow_down("up", 0.5, …)` leaves 50. A thousandth is left of them at least. Said again, the later replaces the earlier; [`release`](Self::release)
+    /// second, `slow_down("up", 0.5, …)` leaves 50. A thousandth is left of them at least, for 31 days at most. A second call replaces the first; [`release`](Self::release)
     /// ends it.
     ///
     /// Returns when the store knows; slots that are booked already, up to a horizon ahead, stay.

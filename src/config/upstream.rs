@@ -35,7 +35,7 @@ type Predicate = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
 /// * scope: the whole upstream shares one log
 /// * max wait: none, a call waits as long as it takes; max waiting: 100,000 calls of a process
 /// * dialect: the general one; backoff: that of [`Backoff`]; max pause: an hour
-/// * refused calls are not made again; if they are, then a tenth of the calls at most
+/// * refused calls are not sent again; with [`retry_refused`](Self::retry_refused) at most one for each ten calls, and ten in reserve
 /// * nothing is learned from responses that are no refusals
 /// * calls go on however many responses are 401 or 403
 /// * calls wait for their slots: nothing is only observed

@@ -48,6 +48,11 @@ impl Ledger {
                 self.scope_mut(log.scope).logs.take_out(&log.unit, slots.start, units.saturating_mul(slots.count));
             }
         }
+        for slots in ask.back.iter().filter(|slots| slots.looks) {
+            for scope in ask.scopes().chain([None]) {
+                self.scope_mut(scope).constrain(|of, _| of.not_looked(now, slots.start));
+            }
+        }
         if let Some(cold) = &ask.cold {
             for (log, &units) in ask.logs.iter().zip(cold.charges.iter()) {
                 self.scope_mut(log.scope).constrain(|all, _| all.chill(now, log, cold, units));

@@ -153,6 +153,11 @@ impl Constraints {
         (most, entered)
     }
 
+    /// The call that was to look at the pause then did not.
+    pub(super) fn not_looked(&mut self, now: Stamp, start: Stamp) {
+        self.pause = self.pausing(now).map_or(self.pause, |pause| Some(pause.not_looked(now, start)));
+    }
+
     /// Enters units of a log that cold calls took.
     pub(super) fn chill(&mut self, now: Stamp, log: &Log, cold: &Cold, units: u32) {
         let mut next = self.kept(now);

@@ -101,6 +101,8 @@ pub(crate) struct Pausing {
     /// still holds; for so many microseconds nobody else does.
     pub(crate) told: Stamp,
     pub(crate) again: i64,
+    /// When the call starts that looks, since the last refusal.
+    pub(crate) look: Stamp,
 }
 
 impl Pausing {
@@ -126,6 +128,7 @@ impl Pausing {
             status: incident.map_or(pause.status, |of| of.status),
             told: now.plus(micros(pause.told)),
             again: wait,
+            look: Stamp::NEVER,
         };
         if let Some(before) = before {
             next.cause = if before.until > now { before.cause.max(next.cause) } else { next.cause };
@@ -145,6 +148,11 @@ impl Pausing {
         self.told > start.max(self.until)
     }
 
+    /// The pause after the call that was to look then did not: another may look at once.
+    pub(crate) fn not_looked(self, now: Stamp, start: Stamp) -> Self {
+        if self.look == start { Self { until: start.max(now), look: Stamp::NEVER, ..self } } else { self }
+    }
+
     /// Whether a call that started then and was served shows that it holds no more: it was one that looked.
     pub(crate) fn is_ended_by(&self, started: Stamp) -> bool {
         self.told > self.began.plus(self.again) && started >= self.began.plus(self.again)
@@ -152,7 +160,7 @@ impl Pausing {
 
     /// The pause after a call that looks, which starts then: for as long again nobody else does.
     pub(crate) fn looked(self, start: Stamp) -> Self {
-        Self { until: start.plus(self.again.max(1)).min(self.told), ..self }
+        Self { until: start.plus(self.again.max(1)).min(self.told), look: start, ..self }
     }
 
     /// When calls come at full rate again.

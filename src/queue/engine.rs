@@ -224,10 +224,15 @@ impl Engine {
         if slot.sender != self.sender {
             return;
         }
+        let looks = slot.looks;
         if self.is_before_end_of_pause(&slot, now) || slot.is_stale(now, self.settings.stale_after) {
             self.surplus.push(slot);
         } else {
             self.surplus.extend(self.waiters.give([slot], now));
+        }
+        // Another may look as soon as it is handed back.
+        if let Some((until, _)) = self.paused.filter(|_| looks && self.surplus.iter().any(|slot| slot.looks)) {
+            self.release(until);
         }
     }
 

@@ -151,8 +151,10 @@ impl Engine {
         for slot in self.surplus.drain(..self.surplus.len().min(most)) {
             tracing::debug!(upstream = &*self.settings.upstream, "slot handed back");
             match slots.last_mut() {
-                Some(last) if last.start == slot.stamp && last.charges == slot.costs => last.count += 1,
-                _ => slots.push(Slots::new(1, slot.stamp, slot.costs)),
+                Some(last) if (last.start, &last.charges, last.looks) == (slot.stamp, &slot.costs, slot.looks) => {
+                    last.count += 1;
+                }
+                _ => slots.push(Slots { looks: slot.looks, ..Slots::new(1, slot.stamp, slot.costs) }),
             }
         }
         slots

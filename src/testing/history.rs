@@ -227,6 +227,8 @@ impl History {
                 .record
                 .take(&mut self.rng, |logs| Arc::ptr_eq(logs, &ask.logs))
                 .map_or(Vec::new(), |(_, back)| back);
+            let looks = self.rng.u8(0..3) == 0;
+            ask.back.iter_mut().for_each(|slots| slots.looks = looks);
         }
         self.sent_by(at, ask)
     }

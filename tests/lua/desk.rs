@@ -102,7 +102,7 @@ impl<'a> Desk<'a> {
         self.logs(logs, &counted, &mut keys, &mut integers);
         integers.push(must(back.len().try_into()));
         for (start, units) in back {
-            integers.push(*start);
+            integers.extend([*start, 0]);
             integers.extend(units.iter().map(|&units| i64::from(units)));
         }
         for (callers, max_wait, units) in runs {

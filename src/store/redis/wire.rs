@@ -178,8 +178,8 @@ impl Integers {
             ask.logs.iter().flat_map(|log| log.terms.iter()).for_each(|term| _ = self.push(term.cold));
         }
         self.push(ask.back.len() as u64);
-        for Slots { count, start, charges } in &ask.back {
-            self.push(start.as_micros());
+        for Slots { count, start, charges, looks } in &ask.back {
+            self.push(start.as_micros()).push(*looks);
             for units in charges.iter() {
                 self.push(units.saturating_mul(*count));
             }
@@ -295,7 +295,7 @@ mod tests {
         let header = [7, 3, 80, 0, 250_000, 40_000, 2];
         let scopes = [2, 1, 7_000, 0];
         let logs = [1, 1, 5, 1_000, 2, 2, 4, 900, 2, 90];
-        let (cold, back, runs) = ([70, 75, 3, 1, 0, 200, 0], [1, 90, 4, 0], [3, 1_000, 2, 1]);
+        let (cold, back, runs) = ([70, 75, 3, 1, 0, 200, 0], [1, 90, 0, 4, 0], [3, 1_000, 2, 1]);
         assert_eq!(integers, [&header[..], &scopes, &logs, &cold, &back, &runs].concat());
     }
 
