@@ -1,7 +1,7 @@
 //! What follows from what an upstream said: for this process at once, for the cluster as soon as the store knows.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use reqwest::Response;
 use tokio::time::Instant;
@@ -11,17 +11,12 @@ use crate::client::refusal;
 use crate::client::retry::is_safe_after;
 use crate::client::throttle::Throttle;
 use crate::client::url::Target;
-use crate::config::limit::Limit;
 use crate::config::plan::Registered;
-use crate::config::upstream::Upstream;
 use crate::error::Error;
 use crate::feedback::{Feedback, Refusal};
 use crate::ledger::{Evidence, Pause, Report, ScopeId, Stamp};
 use crate::queue::news::{Said, Whom};
 use crate::queue::reports::{reports, told_by};
-
-/// The longest that calls come slower after a pause, unless more is asked for.
-const LONGEST_RECOVERY: Duration = Duration::from_secs(10);
 
 impl Throttle {
     /// Takes note of what an upstream said: after a refusal nobody in the cluster sends for a while, then slowly; and what
@@ -95,12 +90,6 @@ impl Throttle {
     }
 }
 
-/// For how long after a pause calls come slower that was for a quota which others spend as well: the longest window, 10 s at most.
-fn beside_others(upstream: &Upstream) -> Duration {
-    let longest = upstream.limits.iter().map(Limit::window).max().unwrap_or_default();
-    upstream.recovery.unwrap_or(longest.min(LONGEST_RECOVERY))
-}
-
 /// A call that was answered: when it started, where that is known; what it was charged, and the response's status, or 0.
 #[derive(Clone, Copy)]
 struct Call {
@@ -121,8 +110,7 @@ fn said(registered: &Registered, scope: Option<ScopeId>, feedback: &Feedback, ca
         let log = registered.logs.first().filter(|_| is_quota && reports.is_empty() && paused == scope);
         let windows = || upstream.limits.iter().map(|limit| (limit.window_term(), limit.window())).collect();
         let evidence = log.map(|log| Evidence::new(log.clone().of(scope), units, windows())).map(Box::new);
-        // Others come to their part only where calls go on slowly.
-        let recovery = if is_quota && !reports.is_empty() { beside_others(upstream) } else { pause.recovery };
+        let recovery = refusal::recovery(upstream, feedback, !reports.is_empty());
         (whom(paused), Pause { recovery, started, status, evidence, ..pause })
     });
     let log = registered.logs.first().filter(|_| upstream.learns);

@@ -3,6 +3,7 @@
 use std::iter::successors;
 use std::time::Duration;
 
+use crate::config::limit::Limit;
 use crate::config::upstream::Upstream;
 use crate::feedback::{Dialect, Feedback, Quota, Reach, Refusal};
 use crate::ledger::{Cause, Pause};
@@ -11,8 +12,8 @@ use crate::ledger::{Cause, Pause};
 const MAX_PAUSE: Duration = Duration::from_secs(3_600);
 /// How long a ban, or a spent quota, that names its end is believed.
 const MAX_NAMED_PAUSE: Duration = Duration::from_secs(86_400);
-/// How long calls come slower after an overload.
-const OVERLOAD_RECOVERY: Duration = Duration::from_secs(10);
+/// How long calls come slower after an overload; and beside others at most.
+const RECOVERY: Duration = Duration::from_secs(10);
 /// How long the first overload in a row is believed: one page that fails is no reason for a cluster to fall silent for long.
 const FIRST_OVERLOAD: Duration = Duration::from_secs(60);
 
@@ -49,12 +50,6 @@ pub(crate) fn pause(upstream: &Upstream, feedback: &Feedback, random: f64) -> Op
     if let Some(max_pause) = upstream.max_pause {
         pause.waits.iter_mut().for_each(|wait| *wait = max_pause.min(*wait));
     }
-    // What is somebody else's doing, or no matter of pace, is no reason to come slower.
-    pause.recovery = match refusal {
-        Refusal::Overload | Refusal::Seats => upstream.recovery.unwrap_or(OVERLOAD_RECOVERY),
-        Refusal::Quota => upstream.recovery.unwrap_or_default(),
-        _ => Duration::ZERO,
-    };
     if told.is_none() || pause.waits.len() > 1 {
         // Waits grow up to the longest only if a refusal after the longest is still the next in a row.
         pause.memory = told.unwrap_or_else(|| upstream.backoff.longest());
@@ -65,6 +60,19 @@ pub(crate) fn pause(upstream: &Upstream, feedback: &Feedback, random: f64) -> Op
         _ => Cause::Refusal,
     };
     Some((feedback.reach() == Some(Reach::Upstream), pause))
+}
+
+/// For how long after its pause calls come slower; `beside_others` where others are known to spend the same quota.
+pub(crate) fn recovery(upstream: &Upstream, feedback: &Feedback, beside_others: bool) -> Duration {
+    let longest = || upstream.limits.iter().map(Limit::window).max().unwrap_or_default();
+    match feedback.refusal() {
+        Some(Refusal::Overload | Refusal::Seats) => upstream.recovery.unwrap_or(RECOVERY),
+        // Others come to their part only where calls go on slowly.
+        Some(Refusal::Quota) if beside_others => upstream.recovery.unwrap_or_else(|| longest().min(RECOVERY)),
+        Some(Refusal::Quota) => upstream.recovery.unwrap_or_default(),
+        // What is somebody else's doing, or no matter of pace, is no reason to come slower.
+        _ => Duration::ZERO,
+    }
 }
 
 /// How long a response is believed that names a wait.

@@ -13,7 +13,7 @@ const PACE: i64 = 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     log: Arc<str>,
-    /// The term's, unwidened.
+    /// The term's, as the program gives it.
     span: i64,
     /// When its call started.
     started: Stamp,
@@ -93,7 +93,8 @@ impl OutsideUse {
         true
     }
 
-    /// The earliest start, not before `start`, under a term of which others use a part. `wide` is the term, widened.
+    /// The earliest start, not before `start`, under a term of which others use a part. `wide` is the term with
+    /// what a rate leaves of it.
     ///
     /// Until the reset no more start than were left, and what others use until then is theirs. Where units come back one by
     /// one, and for a span after the reset, what they had used is missing from the quota.

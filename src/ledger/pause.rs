@@ -8,7 +8,7 @@ use super::{Evidence, Stamp, micros};
 pub(crate) const RESUMED: f64 = 10.0;
 
 /// No start is put further away than this.
-const FAR: f64 = 1e15;
+pub(super) const FAR: f64 = 1e15;
 
 /// What a process tells the store when an upstream refuses: nobody sends for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,11 +188,11 @@ impl Pausing {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "as in Lua")]
-const fn float(integer: i64) -> f64 {
+pub(super) const fn float(integer: i64) -> f64 {
     integer as f64
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "whole, and at most FAR")]
-const fn whole(float: f64) -> i64 {
+pub(super) const fn whole(float: f64) -> i64 {
     float as i64
 }

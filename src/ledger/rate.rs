@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::pause::{FAR, float, whole};
 use super::{Log, SlidingLog, Stamp, Term, micros};
 
 /// Factors are millionths.
@@ -185,20 +186,11 @@ pub(super) fn lowered(term: Term, factor: i64) -> Term {
     let scaled = i64::from(term.quota) * factor.max(1);
     let units = (scaled + FULL - 1) / FULL;
     let longer = (float(term.span) * (float(units * FULL - scaled) / float(scaled))).ceil();
-    Term { quota: u32::try_from(units).unwrap_or(term.quota), span: term.span.saturating_add(whole(longer)), ..term }
-}
-
-/// No span is longer than this.
-const FAR: f64 = 1e15;
-
-#[expect(clippy::cast_precision_loss, reason = "as in Lua")]
-const fn float(integer: i64) -> f64 {
-    integer as f64
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "whole, and at most FAR")]
-const fn whole(float: f64) -> i64 {
-    float.min(FAR) as i64
+    Term {
+        quota: u32::try_from(units).unwrap_or(term.quota),
+        span: term.span.saturating_add(whole(longer.min(FAR))),
+        ..term
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::Instant;
 
-use self::behind::{Pausing, Reporting, What};
+use self::behind::{Pausing, Reporting, Told, What};
 use self::entry::{Entry, Unanswered};
 use self::known::Known;
 use super::log_time::Outlook;
@@ -176,16 +176,18 @@ impl News {
         };
         effects.push(Effect::Pause(whom.clone(), pause.waits.first().copied().unwrap_or_default(), pause.cause));
         let (pausing, known) = (Pausing::new(pause, now, of, report, ticket), self.known.of(&whom, now));
-        let adds_nothing = known.is_some_and(|known| pausing.adds_nothing_to(&known));
-        let rest = if adds_nothing { pausing.evidence() } else { None };
-        let (behind, told) = if adds_nothing { (rest, Some(pausing)) } else { (Some(pausing), None) };
-        if let Some(behind) = behind {
-            let is_urgent = self.entry(&whom, effects).put_behind(behind, known, now);
-            effects.extend(is_urgent.then_some(Effect::Hurry));
+        if known.is_none_or(|known| !pausing.adds_nothing_to(&known)) {
+            return self.put_behind(&whom, pausing, known, now, effects);
         }
-        if let Some(told) = told {
-            self.follow(told, effects);
+        if let Some(evidence) = pausing.evidence() {
+            self.put_behind(&whom, evidence, known, now, effects);
         }
+        self.follow(pausing, effects);
+    }
+
+    fn put_behind(&mut self, whom: &Whom, pausing: Pausing, known: Option<Told>, now: Instant, effects: &mut Effects) {
+        let is_urgent = self.entry(whom, effects).put_behind(pausing, known, now);
+        effects.extend(is_urgent.then_some(Effect::Hurry));
     }
 
     /// Reports something, where there is something to report.

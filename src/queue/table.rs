@@ -148,12 +148,11 @@ impl Queues {
 
     /// The pause of a scope is over, or that of a whole upstream, where this process knows of one.
     pub(crate) fn release_one(&self, whom: Key, crowd: &Crowd) {
-        if whom.1.is_some() {
-            self.find(whom).into_iter().for_each(|queue| queue.release());
-        } else if crowd.paused(Instant::now()).is_some() {
-            self.release(whom, crowd);
-        } else {
-            self.find(whom).into_iter().for_each(|queue| queue.release());
+        if whom.1.is_none() && crowd.paused(Instant::now()).is_some() {
+            return self.release(whom, crowd);
+        }
+        if let Some(queue) = self.find(whom) {
+            queue.release();
         }
     }
 
