@@ -2,10 +2,12 @@
 
 pub(crate) mod backoff;
 pub(crate) mod call;
+pub(crate) mod charges;
 pub(crate) mod host;
 pub(crate) mod limit;
 pub(crate) mod name;
 pub(crate) mod path;
 pub(crate) mod plan;
+pub(crate) mod request_head;
 pub(crate) mod scope;
 pub(crate) mod upstream;

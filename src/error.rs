@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config::limit::Limit;
 use crate::ledger::{Cause, Refused};
 
 /// Why a call was not let through.
@@ -74,16 +75,42 @@ pub enum Error {
         /// What the store last said.
         source: StoreError,
     },
-    /// Never come back: the call costs more than a limit allows at once.
-    #[error("{upstream}: a cost of {cost} can never be granted, it must be between 1 and {most}")]
+    /// Never come back: the call costs more than a limit allows at once, or nothing at all.
+    #[error(
+        "{upstream}: a call of {cost} {unit} can never go: it must take something, and at most {most} by a limit of {} in {:?}",
+        .limit.quota(),
+        .limit.window()
+    )]
     #[non_exhaustive]
     CostExceedsQuota {
         /// The upstream asked for.
         upstream: Arc<str>,
+        /// What the cost is counted in.
+        unit: Arc<str>,
         /// The cost asked for.
         cost: u32,
-        /// The largest cost that the upstream's limits can ever admit; the smallest is 1.
+        /// The largest cost that the limit can ever admit.
         most: u32,
+        /// The limit that stands against it.
+        limit: Box<Limit>,
+    },
+    /// Fix the call: no limit of the upstream counts this unit.
+    #[error("{upstream}: no limit counts {unit:?}")]
+    #[non_exhaustive]
+    UnknownUnit {
+        /// The upstream asked for.
+        upstream: Arc<str>,
+        /// The unit that the call says its cost in.
+        unit: Arc<str>,
+    },
+    /// Fix the call: the upstream has no scope of this name.
+    #[error("{upstream}: no limit has a scope named {scope:?}")]
+    #[non_exhaustive]
+    UnknownScope {
+        /// The upstream asked for.
+        upstream: Arc<str>,
+        /// The name that the call says a value of.
+        scope: Arc<str>,
     },
     /// Fix the call: no upstream of this name is registered.
     #[error("no upstream named {name:?} is registered")]

@@ -19,8 +19,8 @@
 //! | word | meaning |
 //! |---|---|
 //! | [upstream](Upstream) | a remote API that limits us: name, limits, and which requests belong to it |
-//! | [limit](Limit) | so many units in any window; optionally a burst and a guard |
-//! | unit | what a limit counts: calls, or what a call costs |
+//! | [limit](Limit) | how many, of what, in what window, and for whom; optionally a burst and a guard |
+//! | unit | what a limit counts: calls, tokens, points |
 //! | [scope](Scope) | who shares a limit: the whole upstream, one token, one merchant |
 //! | [log](ledger::SlidingLog) | the ascending start times of one upstream, scope and unit, one entry for each unit |
 //! | charge | units taken from one log; a call is a list of charges |
@@ -84,6 +84,7 @@ pub use self::client::usage::{LimitUsage, Usage};
 pub use self::config::backoff::Backoff;
 pub use self::config::call::Call;
 pub use self::config::limit::Limit;
+pub use self::config::request_head::RequestHead;
 pub use self::config::scope::Scope;
 pub use self::config::upstream::Upstream;
 pub use self::error::{ConfigError, Error};

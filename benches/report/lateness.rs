@@ -41,7 +41,7 @@ pub(crate) fn run(page: &mut Page) -> Result {
         Case {
             name: "1,000 waiters, a slot each millisecond",
             waiters: 1_000,
-            limit: even,
+            limit: even.clone(),
             batch: 1,
             span: (even.window() + even.guard_or_default()) / 10_000,
             rounds: ROUNDS,
@@ -57,7 +57,7 @@ pub(crate) fn run(page: &mut Page) -> Result {
         Case {
             name: "10,000 waiters, 1,000 slots at once each second",
             waiters: 10_000,
-            limit: second,
+            limit: second.clone(),
             batch: 1_000,
             span: second.window() + second.guard_or_default(),
             rounds: 1,
@@ -86,7 +86,7 @@ fn late(case: &Case) -> Result<[f64; 3]> {
 }
 
 async fn wait(case: &Case) -> Result<Vec<f64>> {
-    let throttle = throttle(Upstream::new(UP).limit(case.limit))?;
+    let throttle = throttle(Upstream::new(UP).limit(case.limit.clone()))?;
     let begin = Instant::now();
     drop(throttle.acquire(UP).cost(case.batch).await?);
     let (mut tasks, mut late) = (JoinSet::new(), Vec::new());

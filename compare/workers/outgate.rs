@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     socket.connect((Ipv4Addr::LOCALHOST, number("UPSTREAM_PORT")?))?;
     let limit = Limit::new(number("QUOTA")?, Duration::from_secs(number("WINDOW_SECONDS")?));
     let store = RedisStore::connect(&format!("redis://127.0.0.1:{}", number::<u16>("REDIS_PORT")?)).await?;
-    let throttle = Throttle::builder().store(store).upstream(Upstream::new("upstream").limit(limit)).build()?;
+    let throttle = Throttle::builder().store(store).upstream(Upstream::new("upstream").limit(limit.clone())).build()?;
     let (process, callers): (u32, u32) = (number("PROCESS")?, number("CALLERS")?);
 
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs_f64();

@@ -10,7 +10,7 @@ use crate::call::Call;
 
 /// When each call of a scope would start if all processes stood in one queue before a store that takes no time; nothing for
 /// those that would be refused. Calls come in the order in which they were wanted.
-pub(crate) fn one_queue(calls: &[&Call], limit: Limit, max_wait: Duration) -> Vec<Option<Duration>> {
+pub(crate) fn one_queue(calls: &[&Call], limit: &Limit, max_wait: Duration) -> Vec<Option<Duration>> {
     let terms = [Term::new(limit.quota(), micros(limit.window() + limit.guard_or_default()))];
     let mut log = SlidingLog::new();
     let start = |call: &&Call| {
@@ -70,7 +70,7 @@ mod tests {
         let call = |ms| Call { process: 0, scope: 0, wanted: at(ms), end: End::Waiting };
         let calls = [call(0), call(10), call(20), call(30), call(40)];
         let calls: Vec<&Call> = calls.iter().collect();
-        let starts = one_queue(&calls, Limit::per_second(2), at(1_035));
+        let starts = one_queue(&calls, &Limit::per_second(2), at(1_035));
         assert_eq!(starts, [Some(at(0)), Some(at(10)), Some(at(1_050)), Some(at(1_060)), None]);
     }
 }

@@ -46,7 +46,7 @@ impl Summary {
         let (mut room, mut full) = (Vec::new(), Full::default());
         let (mut with_room, mut all_possible) = (0, 0);
         for calls in &scopes {
-            let possible = fair::one_queue(calls, args.limit(), args.max_wait());
+            let possible = fair::one_queue(calls, &args.limit(), args.max_wait());
             all_possible += count(possible.iter().filter(|start| start.is_some_and(counted)));
             if count(calls.iter().filter(|call| counted(call.wanted))) > sustained(args) {
                 full.add(args, calls, &possible, counted);

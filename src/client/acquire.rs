@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use reqwest::Url;
+use reqwest::{Request, Url};
 use tokio::runtime::Handle;
 use tokio::task::coop::{consume_budget, poll_proceed};
 use tokio::time::Instant;
@@ -20,6 +20,7 @@ use crate::client::observing::Shadow;
 use crate::client::permit::Permit;
 use crate::client::throttle::Throttle;
 use crate::config::call::Call;
+use crate::config::charges::{CALLS, Scopes};
 use crate::config::name::shown;
 use crate::config::plan::Registered;
 use crate::error::Error;
@@ -27,8 +28,6 @@ use crate::ledger::ScopeId;
 use crate::queue::waiters::Wish;
 use crate::queue::{Patience, Queue};
 
-/// The largest cost of one call.
-const MAX_COST: u32 = 10_000;
 /// How long a call for now or never waits for the store's answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -49,15 +48,27 @@ impl Acquire {
         Self { throttle: throttle.clone(), registered, call: Call::new(), now_or_never }
     }
 
-    /// Takes so many units: 1 to 10,000.
-    pub fn cost(mut self, units: u32) -> Self {
-        self.call = self.call.cost(units);
+    /// Counts as so many calls: see [`Call::cost`].
+    pub fn cost(mut self, calls: u32) -> Self {
+        self.call = self.call.cost(calls);
+        self
+    }
+
+    /// Takes so many of a unit: see [`Call::cost_of`].
+    pub fn cost_of(mut self, unit: impl Into<Arc<str>>, units: u32) -> Self {
+        self.call = self.call.cost_of(unit, units);
         self
     }
 
     /// Shares the quota with every call of this value: see [`Call::scope`].
     pub fn scope(mut self, value: impl AsRef<[u8]>) -> Self {
         self.call = self.call.scope(value);
+        self
+    }
+
+    /// The value of the scope of this name, where the upstream has several: see [`Call::scope_of`].
+    pub fn scope_of(mut self, name: impl Into<Arc<str>>, value: impl AsRef<[u8]>) -> Self {
+        self.call = self.call.scope_of(name, value);
         self
     }
 
@@ -69,7 +80,7 @@ impl Acquire {
 
     fn route(&self) -> Result<Route, Error> {
         let registered = self.registered.clone().map_err(|name| Error::UnknownUpstream { name })?;
-        let mut route = Route::new(registered, &self.call);
+        let mut route = Route::new(registered, &self.call, None);
         route.now_or_never |= self.now_or_never;
         Ok(route)
     }
@@ -131,8 +142,11 @@ impl fmt::Debug for Stage {
 /// Where a call belongs, what it costs and how long it waits.
 pub(crate) struct Route {
     pub(crate) registered: Arc<Registered>,
-    pub(crate) scope: Option<ScopeId>,
-    pub(crate) cost: u32,
+    pub(crate) scopes: Scopes,
+    /// What it takes of each log, or why it can never go.
+    charges: Result<Arc<[u32]>, Error>,
+    /// As how many calls it counts.
+    cost: u32,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) now_or_never: bool,
     /// Whether its response will be seen: only then has a breaker a say.
@@ -143,13 +157,16 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    pub(crate) fn new(registered: Arc<Registered>, call: &Call) -> Self {
+    /// Of a call through the middleware, which also says by its `request` what the call leaves open; or of another.
+    pub(crate) fn new(registered: Arc<Registered>, call: &Call, request: Option<&Request>) -> Self {
         let max_wait = call.max_wait.or(registered.upstream.max_wait);
         let now_or_never = max_wait == Some(Duration::ZERO);
         let retries = if registered.observer.is_some() { 0 } else { registered.upstream.retries };
-        let (cost, retries_left) = (call.cost.unwrap_or(1), retries);
-        let since = Instant::now();
-        Self { registered, scope: call.scope, cost, max_wait, now_or_never, is_seen: false, since, retries_left }
+        let scopes = registered.charges.scopes(call, request);
+        let charges = registered.charges.of(&registered.upstream, call);
+        let (is_seen, retries_left, since) = (request.is_some(), retries, Instant::now());
+        let cost = call.cost_in(CALLS);
+        Self { registered, scopes, charges, cost, max_wait, now_or_never, is_seen, since, retries_left }
     }
 
     /// When its time is up; a wait too long for the clock is no bound.
@@ -198,26 +215,21 @@ impl Route {
         Some(in_flight)
     }
 
-    /// Whether the limits can ever admit it.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let most = self.registered.largest_cost().min(MAX_COST);
-        if (1..=most).contains(&self.cost) {
-            return Ok(());
-        }
-        let upstream = Arc::clone(&self.registered.upstream.name);
-        Err(Error::CostExceedsQuota { upstream, cost: self.cost, most })
+    /// What it takes of each log, where the limits can ever admit it.
+    pub(crate) fn charges(&self) -> Result<&Arc<[u32]>, Error> {
+        self.charges.as_ref().map_err(Clone::clone)
     }
 }
 
 impl Throttle {
     /// Ask, at `now`: joins the queue of callers for the route's logs.
     pub(crate) fn ask<'a>(&self, route: &'a Route, now: Instant) -> Result<Asked<'a>, Error> {
-        let Route { registered, scope, .. } = route;
+        let Route { registered, scopes, .. } = route;
         if registered.observer.is_none() {
-            route.check()?;
+            route.charges()?;
         }
-        let new = || Queue::new(self.process(), registered, *scope);
-        let queue = self.queues().get(registered.key(*scope), now, new)?;
+        let new = || Queue::new(self.process(), registered, scopes);
+        let queue = self.queues().get(registered.key(scopes.narrowest), scopes, now, new)?;
         let pass = route.admit(queue.scope(), Pass::default())?;
         Ok(Asked { queue, route, pass, since: now })
     }
@@ -241,7 +253,8 @@ impl Asked<'_> {
             let shadow = Shadow::of(&self.queue, self.route, self.since);
             return Ok(Ok(Permit::observed(self.queue, shadow, self.pass)));
         }
-        match self.queue.at_hand(self.route.cost, self.since) {
+        let Ok(charges) = &self.route.charges else { return Err(self) };
+        match self.queue.at_hand(charges, self.since) {
             Some(Ok(slot)) => {
                 span(self.route).record("waited_us", 0);
                 Ok(Ok(Permit::new(self.queue, slot, self.pass, Duration::ZERO, self.since)))
@@ -271,8 +284,8 @@ async fn wait_in_queue(queue: Arc<Queue>, route: &Route, pass: Pass, since: Inst
     // A timer that finds no runtime panics.
     Handle::try_current().map_err(|_| Error::OutsideRuntime)?;
     let span = span(route);
-    let outcome =
-        queue.slot(queue.costs(route.cost), route.patience(&queue, since), since).instrument(span.clone()).await;
+    let charges = Arc::clone(route.charges()?);
+    let outcome = queue.slot(charges, route.patience(&queue, since), since).instrument(span.clone()).await;
     let now = outcome.as_ref().map_or_else(|_| Instant::now(), |(_, now)| *now);
     let waited = now.saturating_duration_since(since);
     span.record("waited_us", u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));

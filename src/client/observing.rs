@@ -108,7 +108,13 @@ impl Shadow {
             shadow.end(queue, registered, Err(Error::OutsideRuntime));
             return shadow;
         };
-        let (costs, patience) = (queue.costs(route.cost), route.patience(queue, since));
+        let (costs, patience) = match route.charges() {
+            Ok(charges) => (Arc::clone(charges), route.patience(queue, since)),
+            Err(error) => {
+                shadow.end(queue, registered, Err(error));
+                return shadow;
+            }
+        };
         let (queue, registered, of) = (Arc::clone(queue), Arc::clone(registered), Arc::clone(&shadow));
         let mut waiting: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
             let outcome = queue.slot(costs, patience, since).await;
@@ -150,10 +156,7 @@ impl Shadow {
 
 /// What the call would have been told at once.
 fn at_hand(queue: &Queue, route: &Route, since: Instant) -> Option<Result<Slot, Error>> {
-    if let Err(error) = route.check() {
-        return Some(Err(error));
-    }
-    match queue.at_hand(route.cost, since)? {
+    match queue.at_hand(route.charges().ok()?, since)? {
         Ok(slot) => Some(Ok(slot)),
         Err(retry_after) => {
             let upstream = Arc::clone(queue.upstream());

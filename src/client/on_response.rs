@@ -1,5 +1,6 @@
 //! What follows from what an upstream said: for this process at once, for the cluster as soon as the store knows.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -11,10 +12,12 @@ use crate::client::refusal;
 use crate::client::retry::is_safe_after;
 use crate::client::throttle::Throttle;
 use crate::client::url::Target;
+use crate::config::call::Call;
+use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
 use crate::error::Error;
 use crate::feedback::{Feedback, Refusal};
-use crate::ledger::{Evidence, Pause, Report, ScopeId, Stamp};
+use crate::ledger::{Evidence, Log, Pause, Report, Stamp};
 use crate::queue::news::{Said, Whom};
 use crate::queue::reports::{reports, told_by};
 
@@ -31,7 +34,7 @@ impl Throttle {
     /// [`Error::UnknownUpstream`], [`Error::StoreUnavailable`].
     pub async fn report(&self, upstream: &str, feedback: &Feedback) -> Result<(), Error> {
         let registered = self.registered(upstream)?;
-        self.report_at(registered, None, feedback).await
+        self.report_at(registered, &Call::new(), feedback).await
     }
 
     /// The same for the calls of one scope value: a token, a merchant.
@@ -41,19 +44,18 @@ impl Throttle {
     /// As for [`Throttle::report`].
     pub async fn report_in(&self, upstream: &str, scope: impl AsRef<[u8]>, feedback: &Feedback) -> Result<(), Error> {
         let registered = self.registered(upstream)?;
-        self.report_at(registered, Some(ScopeId::of(scope.as_ref())), feedback).await
+        self.report_at(registered, &Call::new().scope(scope), feedback).await
     }
 
-    async fn report_at(
-        &self,
-        registered: &Registered,
-        scope: Option<ScopeId>,
-        feedback: &Feedback,
-    ) -> Result<(), Error> {
+    async fn report_at(&self, registered: &Registered, call: &Call, feedback: &Feedback) -> Result<(), Error> {
         let upstream = &registered.upstream.name;
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };
-        let said = said(registered, scope, feedback, Call { started: None, units: 1, status: 0 });
-        self.take_note(said).await.map_err(unavailable)
+        let scopes = registered.charges.scopes(call, None);
+        let answered = Answered { scopes: &scopes, charges: &[], started: None, status: 0 };
+        for said in said(registered, feedback, answered) {
+            self.take_note(said).await.map_err(unavailable)?;
+        }
+        Ok(())
     }
 
     /// Settle: takes note of a response, in the background where the store has to be told. Says whether the same call may be
@@ -84,42 +86,58 @@ impl Throttle {
         if refusal.is_none() && !registered.upstream.learns {
             return false;
         }
-        let call = Call { started: permit.stamp(), units: permit.units(), status: status.as_u16() };
-        self.take_note_in_background(said(registered, permit.scope(), &feedback, call));
+        let (scopes, charges) = (permit.scopes(), permit.charges());
+        let answered = Answered { scopes, charges, started: permit.stamp(), status: status.as_u16() };
+        for said in said(registered, &feedback, answered) {
+            self.take_note_in_background(said);
+        }
         may_send_again
     }
 }
 
-/// A call that was answered: when it started, where that is known; what it was charged, and the response's status, or 0.
+/// A call that was answered: whose logs it was charged in, and what; when it started, where that is known; and the response's
+/// status, or 0.
 #[derive(Clone, Copy)]
-struct Call {
+struct Answered<'a> {
+    scopes: &'a Scopes,
+    charges: &'a [u32],
     started: Option<Stamp>,
-    units: u32,
     status: u16,
 }
 
-/// What a response said of the calls of a scope.
-fn said(registered: &Registered, scope: Option<ScopeId>, feedback: &Feedback, call: Call) -> Said {
-    let (upstream, Call { started, units, status }) = (&registered.upstream, call);
-    let whom = |scope| Whom::new(Arc::clone(&upstream.name), registered.key(scope));
+/// What a response said: of the scope that few share, and of each further log that it reports of.
+fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec<Said> {
+    let (upstream, charges, scope) = (&registered.upstream, &registered.charges, call.scopes.narrowest);
+    let whom = |scope| Whom::new(Arc::clone(&upstream.name), registered.key(scope)).within(registered.ledger());
     let is_quota = feedback.refusal() == Some(Refusal::Quota);
-    let reports = if upstream.learns { reports(&upstream.limits, feedback) } else { Vec::new() };
+    let logs = charges.logs_of(call.scopes);
+    let mut reported = if upstream.learns { reports(&upstream.limits, charges, feedback) } else { BTreeMap::new() };
+    let has_reports = !reported.is_empty();
+    let report = |log: usize, quotas| {
+        let log: &Log = &logs[log];
+        (log.clone(), Report { started: call.started, late: registered.stale_after, quotas })
+    };
+    // What it says of the log that refusals are evidence of comes with the pause.
+    let first = charges.evidence().filter(|_| upstream.learns);
+    let first = first.map(|log| report(log, reported.remove(&log).unwrap_or_default()));
     let pause = refusal::pause(upstream, feedback, fastrand::f64()).map(|(of_all, pause)| {
         let paused = scope.filter(|_| !of_all);
         // What a report explains is outside use, and says nothing of the limits.
-        let log = registered.logs.first().filter(|_| is_quota && reports.is_empty() && paused == scope);
-        let windows = || upstream.limits.iter().map(|limit| (limit.window_term(), limit.window())).collect();
-        let evidence = log.map(|log| Evidence::new(log.clone().of(scope), units, windows())).map(Box::new);
-        let recovery = refusal::recovery(upstream, feedback, !reports.is_empty());
-        (whom(paused), Pause { recovery, started, status, evidence, ..pause })
+        let log = charges.evidence().filter(|_| is_quota && !has_reports && paused == scope);
+        let evidence = log.map(|log| {
+            let units = call.charges.get(log).copied().unwrap_or(1);
+            Box::new(Evidence::new(logs[log].clone(), units, charges.windows_of(upstream, log)))
+        });
+        let recovery = refusal::recovery(upstream, feedback, has_reports);
+        (whom(paused), Pause { recovery, started: call.started, status: call.status, evidence, ..pause })
     });
-    let log = registered.logs.first().filter(|_| upstream.learns);
-    let report = log.map(|log| {
-        let late = registered.stale_after;
-        if let Some(header) = told_by(feedback).filter(|_| !reports.is_empty()) {
-            registered.learn_from(header);
-        }
-        (log.clone().of(scope), Report { started, late, quotas: reports })
+    if let Some(header) = told_by(&upstream.limits, feedback).filter(|_| has_reports) {
+        registered.learn_from(header);
+    }
+    let first = Said { whom: whom(scope), ticket: None, pause, report: first };
+    let further = reported.into_iter().map(|(log, quotas)| {
+        let (log, report) = report(log, quotas);
+        Said { whom: whom(log.scope), ticket: None, pause: None, report: Some((log, report)) }
     });
-    Said { whom: whom(scope), ticket: None, pause, report }
+    std::iter::once(first).chain(further).collect()
 }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::client::auth_breaker::Pass;
 use crate::client::observing::Shadow;
+use crate::config::charges::Scopes;
 use crate::ledger::{ScopeId, Stamp};
 use crate::queue::Queue;
 use crate::queue::waiters::Slot;
@@ -99,10 +100,14 @@ impl Permit {
         matches!(&self.held, Held::Slot(slot) if slot.looks)
     }
 
-    /// What it was charged, in units of the first log.
-    pub(crate) fn units(&self) -> u32 {
-        let Held::Slot(slot) = &self.held else { return 1 };
-        slot.costs.first().copied().unwrap_or(1)
+    /// What it was charged, in entries of each log; nobody knows of a shadow.
+    pub(crate) fn charges(&self) -> &[u32] {
+        if let Held::Slot(slot) = &self.held { &slot.costs } else { &[] }
+    }
+
+    /// Whose logs it was charged in.
+    pub(crate) fn scopes(&self) -> &Scopes {
+        self.queue.scopes()
     }
 
     pub(crate) const fn pass(&self) -> &Pass {

@@ -42,7 +42,8 @@ impl Throttle {
     ///
     /// As for [`Throttle::release`].
     pub async fn release_in(&self, upstream: &str, scope: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.release_of(self.registered(upstream)?, Some(ScopeId::of(scope.as_ref()))).await
+        let registered = self.registered(upstream)?;
+        self.release_of(registered, registered.scope_of(scope.as_ref())).await
     }
 
     /// Lowers every quota of an upstream by a factor for a while, in every process that shares the store: of 100 calls a
@@ -70,7 +71,8 @@ impl Throttle {
         factor: f64,
         lasting: Duration,
     ) -> Result<(), Error> {
-        self.slow_down_of(self.registered(upstream)?, Some(ScopeId::of(scope.as_ref())), factor, lasting).await
+        let registered = self.registered(upstream)?;
+        self.slow_down_of(registered, registered.scope_of(scope.as_ref()), factor, lasting).await
     }
 
     async fn slow_down_of(
@@ -104,7 +106,7 @@ impl Throttle {
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };
         let mut id = self.process().next_message("".into());
         id.stream = format!("{}!", id.number).into();
-        let message = Message::new(Arc::clone(upstream), id, body);
+        let message = Message::new(Arc::clone(registered.ledger()), id, body);
         let message = Message { known: registered.time.known(), ..message };
         let reply = self.store().apply(&message).await.map_err(unavailable)?;
         reply.done().ok_or_else(StoreError::senseless).map_err(unavailable)?;

@@ -20,7 +20,7 @@ use crate::config::name::shown;
 use crate::config::plan::Registered;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error, StoreError};
-use crate::ledger::{Body, LogUsage, Message, MessageId, ScopeHasher, ScopeId};
+use crate::ledger::{Body, Message, MessageId, ScopeHasher};
 use crate::queue::process::Process;
 use crate::queue::table::Queues;
 use crate::store::{MemoryStore, Store};
@@ -128,6 +128,7 @@ impl ThrottleBuilder {
                 return Err(ConfigError::new(name, "name", "two upstreams have this name"));
             }
         }
+        check_common_limits(&upstreams)?;
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let process = Process::new(store, horizon).map_err(|error| {
             ConfigError::new("", "sender", format!("the operating system gives no randomness for a name: {error}"))
@@ -145,6 +146,22 @@ impl ThrottleBuilder {
             reachability: Reachability::default(),
         })))
     }
+}
+
+/// Upstreams that share limits say the same of them, and no upstream has the name that they share them under.
+fn check_common_limits(upstreams: &[Arc<Registered>]) -> Result<(), ConfigError> {
+    let mut shared = HashMap::new();
+    for upstream in upstreams.iter().map(|registered| &registered.upstream) {
+        let Some((name, limits)) = upstream.common_limits() else { continue };
+        let wrong = |reason| Err(ConfigError::new(&upstream.name, "shares", reason));
+        if upstreams.iter().any(|other| other.upstream.name == *name) {
+            return wrong(format!("{name:?} is the name of an upstream"));
+        }
+        if *shared.entry(name).or_insert_with(|| limits.clone()) != limits {
+            return wrong(format!("another upstream says other limits of {name:?}"));
+        }
+    }
+    Ok(())
 }
 
 impl Throttle {
@@ -191,7 +208,7 @@ impl Throttle {
     ///
     /// [`Error::UnknownUpstream`], [`Error::StoreUnavailable`].
     pub async fn usage(&self, upstream: &str) -> Result<Usage, Error> {
-        self.usage_of(upstream, None).await
+        self.usage_of(upstream, &Call::new()).await
     }
 
     /// How much of an upstream's quota is used by the callers of one scope value: a token, a merchant.
@@ -200,22 +217,29 @@ impl Throttle {
     ///
     /// As for [`Throttle::usage`].
     pub async fn usage_in(&self, upstream: &str, scope: impl AsRef<[u8]>) -> Result<Usage, Error> {
-        self.usage_of(upstream, Some(ScopeId::of(scope.as_ref()))).await
+        self.usage_of(upstream, &Call::new().scope(scope)).await
     }
 
-    async fn usage_of(&self, upstream: &str, scope: Option<ScopeId>) -> Result<Usage, Error> {
+    /// How much of an upstream's quota is used where a call would be charged that says so: by its
+    /// [`scope`](Call::scope) and [`scope_of`](Call::scope_of).
+    ///
+    /// # Errors
+    ///
+    /// As for [`Throttle::usage`], and [`Error::UnknownScope`].
+    pub async fn usage_of(&self, upstream: &str, call: &Call) -> Result<Usage, Error> {
         let registered = self.registered(upstream)?;
-        let waiting = self.0.queues.find(registered.key(scope)).map_or(0, |queue| queue.waiting());
+        registered.charges.of(&registered.upstream, call)?;
+        let scopes = registered.charges.scopes(call, None);
+        let waiting = self.0.queues.find(registered.key(scopes.narrowest), &scopes).map_or(0, |queue| queue.waiting());
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(&registered.upstream.name), source };
-        let body = Body::Usage(registered.logs_of(scope));
-        let message = Message::new(Arc::clone(&registered.upstream.name), MessageId::nobodys(), body);
+        let body = Body::Usage(registered.charges.logs_of(&scopes));
+        let message = Message::new(Arc::clone(registered.ledger()), MessageId::nobodys(), body);
         let message = Message { known: registered.time.known(), ..message };
         let reply = self.0.process.store.apply(&message).await.map_err(unavailable)?;
         let logs = reply.usage().ok_or_else(StoreError::senseless).map_err(unavailable)?;
-        let none = LogUsage::new(Vec::new());
         let observed = registered.observer.as_ref().map(Observer::observed);
-        let limits = &registered.upstream.limits;
-        let usage = Usage::new(limits, logs.first().unwrap_or(&none), waiting, registered.learned_from());
+        let limits = registered.upstream.limits.iter().zip(registered.charges.limits());
+        let usage = Usage::new(limits, &logs, waiting, registered.learned_from());
         Ok(Usage { observed, ..usage })
     }
 
@@ -238,9 +262,10 @@ impl Throttle {
             },
         };
         let mut call = call.cloned().unwrap_or_default();
-        call.scope = call.scope.or_else(|| registered.upstream.scope.of(request));
-        let mut route = Route::new(Arc::clone(registered), &call);
-        route.is_seen = true;
+        if let Some(costs) = registered.upstream.costs_of(request) {
+            call.or_costs_of(costs);
+        }
+        let mut route = Route::new(Arc::clone(registered), &call, Some(request));
         // A caller who gives up on the whole call after its timeout is not served by waiting longer.
         if let Some(timeout) = request.timeout() {
             route.max_wait = Some(route.max_wait.map_or(*timeout, |max_wait| max_wait.min(*timeout)));

@@ -29,7 +29,7 @@ pub struct Usage {
 }
 
 /// How much of one limit is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitUsage {
     /// The limit.
@@ -48,27 +48,34 @@ pub struct LimitUsage {
 }
 
 impl Usage {
-    pub(crate) fn new(limits: &[Limit], log: &LogUsage, waiting: usize, learned_from: Option<HeaderName>) -> Self {
-        let mut terms = log.terms.iter();
-        let of_limit = |limit: &Limit| {
-            let window = terms.next()?;
+    /// Of limits, each with its log, the first of its terms there, and how many units an entry stands for.
+    pub(crate) fn new<'a>(
+        limits: impl Iterator<Item = (&'a Limit, (usize, usize, u32))>,
+        logs: &[LogUsage],
+        waiting: usize,
+        learned_from: Option<HeaderName>,
+    ) -> Self {
+        let of_limit = |(limit, (log, term, quantum)): (&Limit, (usize, usize, u32))| {
+            let mut terms = logs.get(log)?.terms.iter().skip(term);
+            let (window, units) = (terms.next()?, |entries: u32| entries.saturating_mul(quantum));
             let mut usage = LimitUsage {
-                limit: *limit,
-                used: window.used,
-                outside_use: window.outside,
+                limit: limit.clone(),
+                used: units(window.used),
+                outside_use: units(window.outside),
                 outside_use_for: window.outside_for,
-                free: window.quota.saturating_sub(window.used).saturating_sub(window.outside),
+                free: units(window.quota.saturating_sub(window.used).saturating_sub(window.outside)),
                 next: window.next,
             };
-            if let Some(burst) = limit.burst_or_none() {
+            if limit.burst_or_none().is_some() {
                 let term = terms.next()?;
-                usage.free = usage.free.min(burst.min(term.quota).saturating_sub(term.used));
+                usage.free = usage.free.min(units(term.quota.saturating_sub(term.used)));
                 usage.next = usage.next.max(term.next);
             }
             Some(usage)
         };
-        let limits = limits.iter().filter_map(of_limit).collect();
-        let (paused, rate) = (log.paused, f64::from(log.rate) / 1e6);
+        let limits = limits.filter_map(of_limit).collect();
+        let paused = logs.iter().filter_map(|log| log.paused).max_by_key(|paused| paused.left);
+        let rate = logs.iter().map(|log| log.rate).min().map_or(1.0, |rate| f64::from(rate) / 1e6);
         Self { limits, waiting, observed: None, learned_from, paused, rate }
     }
 }

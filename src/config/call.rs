@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config::charges::CALLS;
 use crate::ledger::ScopeId;
 
 /// What is special about one call: for `with_extension` of a request.
 ///
 /// # Default
 ///
-/// * cost: 1
+/// * cost: 1 of each unit, unless the upstream [says otherwise](crate::Upstream::cost_by)
 /// * max wait: that of the upstream
 /// * upstream and scope: as the request says
 ///
@@ -28,8 +29,10 @@ use crate::ledger::ScopeId;
 pub struct Call {
     pub(crate) upstream: Option<Arc<str>>,
     pub(crate) scope: Option<ScopeId>,
-    pub(crate) cost: Option<u32>,
     pub(crate) max_wait: Option<Duration>,
+    /// Values of scopes, by the names of those.
+    scopes: Vec<(Arc<str>, ScopeId)>,
+    costs: Vec<(Arc<str>, u32)>,
 }
 
 impl Call {
@@ -48,6 +51,7 @@ impl Call {
 
     /// Shares the quota with every call of this value: a token, a merchant. Hashed at once.
     ///
+    /// It is the value of the upstream's [`scope_by`](crate::Upstream::scope_by), else of the last scope that a limit [names](crate::Limit::each).
     /// The same as a request's value: a bearer token given here shares the log of requests that carry it.
     #[must_use]
     pub fn scope(mut self, value: impl AsRef<[u8]>) -> Self {
@@ -55,10 +59,26 @@ impl Call {
         self
     }
 
-    /// Takes so many units: 1 to 10,000.
+    /// The same for the scope of this name, where an upstream has several: `scope_of("x-merchant", merchant)`. A name that is none
+    /// of the upstream's scopes is [`Error::UnknownScope`](crate::Error::UnknownScope).
     #[must_use]
-    pub const fn cost(mut self, units: u32) -> Self {
-        self.cost = Some(units);
+    pub fn scope_of(mut self, name: impl Into<Arc<str>>, value: impl AsRef<[u8]>) -> Self {
+        set(&mut self.scopes, name.into(), ScopeId::of(value.as_ref()));
+        self
+    }
+
+    /// Counts as so many calls: 1 where nothing is said. One that is more than a limit allows at once is [`Error::CostExceedsQuota`](crate::Error::CostExceedsQuota),
+    /// as is a call that costs nothing of any unit.
+    #[must_use]
+    pub fn cost(self, calls: u32) -> Self {
+        self.cost_of(CALLS, calls)
+    }
+
+    /// Takes so many of a [unit](crate::Limit::of), 0 included. One that no limit counts is
+    /// [`Error::UnknownUnit`](crate::Error::UnknownUnit).
+    #[must_use]
+    pub fn cost_of(mut self, unit: impl Into<Arc<str>>, units: u32) -> Self {
+        set(&mut self.costs, unit.into(), units);
         self
     }
 
@@ -67,5 +87,47 @@ impl Call {
     pub const fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);
         self
+    }
+
+    /// What it takes of a unit.
+    pub(crate) fn cost_in(&self, unit: &str) -> u32 {
+        self.costs.iter().find(|(of, _)| **of == *unit).map_or(1, |(_, units)| *units)
+    }
+
+    /// Whether it takes one of each unit.
+    pub(crate) fn costs_one(&self) -> bool {
+        self.costs.iter().all(|(unit, units)| **unit == *CALLS && *units == 1)
+    }
+
+    /// The units that it says the cost of.
+    pub(crate) fn units(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.costs.iter().map(|(unit, _)| unit)
+    }
+
+    /// Takes as much as another where it says nothing itself.
+    pub(crate) fn or_costs_of(&mut self, other: Self) {
+        for (unit, units) in other.costs {
+            if self.costs.iter().all(|(of, _)| *of != unit) {
+                self.costs.push((unit, units));
+            }
+        }
+    }
+
+    /// The value of the scope of this name.
+    pub(crate) fn scope_named(&self, name: &str) -> Option<ScopeId> {
+        self.scopes.iter().find(|(of, _)| **of == *name).map(|(_, value)| *value)
+    }
+
+    /// The scopes that it says the value of, by their names.
+    pub(crate) fn scope_names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.scopes.iter().map(|(name, _)| name)
+    }
+}
+
+/// What is said twice is as said last.
+fn set<T>(all: &mut Vec<(Arc<str>, T)>, name: Arc<str>, value: T) {
+    match all.iter_mut().find(|(of, _)| *of == name) {
+        Some(known) => known.1 = value,
+        None => all.push((name, value)),
     }
 }

@@ -1,12 +1,17 @@
 //! What an upstream allows: so many units in any window.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config::charges::CALLS;
+use crate::config::name;
+use crate::config::scope::Scope;
 use crate::error::ConfigError;
 use crate::ledger::{Term, micros};
 
-/// The largest quota one limit may have: each unit takes about ten bytes in the log.
-pub(crate) const MAX_QUOTA: u32 = 1_000_000;
+/// The largest quota one limit may have: each call takes about ten bytes in the log, and other units are kept in larger entries.
+pub(crate) const MAX_CALLS: u32 = 1_000_000;
+pub(crate) const MAX_QUOTA: u32 = 100_000_000;
 /// The shortest window of a limit.
 pub(crate) const MIN_WINDOW: Duration = Duration::from_millis(1);
 /// The longest window of a limit.
@@ -22,39 +27,47 @@ const LONGEST_COLD_WINDOW: Duration = Duration::from_secs(10);
 /// The widest guard of a limit.
 pub(crate) const MAX_GUARD: Duration = Duration::from_secs(86_400);
 
-/// At most `quota` units in any window, wherever the window begins.
+/// At most `quota` units in any window, wherever the window begins: how many, of what, in what window, and for whom.
 ///
 /// # Default
 ///
+/// * it counts calls, and is shared by whoever [`Upstream::scope_by`](crate::Upstream::scope_by) says: else by all callers
 /// * no burst: the whole quota may be spent at once
 /// * guard: a twentieth of the window, at least 10 ms, and at most 1 s or, if that is more, a 2,000th of the window; none for
 ///   a window under 50 ms, which needs one that is given
 ///
-/// A limit is checked when the throttle is built, not here: quotas run from 1 to 1,000,000 units, windows from 1 ms to
-/// 366 days.
+/// A limit is checked when the throttle is built, not here: quotas run from 1 to 1,000,000 calls, or 100,000,000 of another unit,
+/// windows from 1 ms to 366 days.
 ///
 /// ```
-/// use outgate::Limit;
+/// use outgate::{Limit, Scope};
 /// use std::time::Duration;
 ///
+/// let each_merchant = Limit::per_second(10).each(Scope::header("x-merchant"));
+/// let tokens = Limit::per_minute(200_000).of("tokens");
 /// let hourly = Limit::per_hour(5_000);
 /// let gentle = Limit::per_second(100).burst(20);
 /// let odd = Limit::new(120, Duration::from_secs(90)).guard(Duration::from_millis(250));
-/// # let _ = (hourly, gentle, odd);
+/// # let _ = (hourly, gentle, odd, each_merchant, tokens);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     quota: u32,
     window: Duration,
     burst: Option<u32>,
     guard: Option<Duration>,
+    /// Calls, where there is none.
+    unit: Option<Arc<str>>,
+    scope: Option<Scope>,
+    /// Other upstreams share it.
+    is_common: bool,
 }
 
 impl Limit {
     /// At most `quota` units in any `window`.
     #[must_use]
     pub const fn new(quota: u32, window: Duration) -> Self {
-        Self { quota, window, burst: None, guard: None }
+        Self { quota, window, burst: None, guard: None, unit: None, scope: None, is_common: false }
     }
 
     /// At most `quota` units in any second.
@@ -113,6 +126,51 @@ impl Limit {
         self
     }
 
+    /// Counts these units, such as tokens or points: [`Call::cost_of`](crate::Call::cost_of) says how many a call costs, and
+    /// [`Upstream::cost_by`](crate::Upstream::cost_by) where the call does not; else it is 1.
+    ///
+    /// Above a quota of 20,000 an entry of the log stands for several units, and a cost is rounded up to whole entries. A call that costs a hundredth of
+    /// the quota loses a hundredth of that at most.
+    #[must_use]
+    pub fn of(mut self, unit: impl Into<Arc<str>>) -> Self {
+        self.unit = Some(unit.into());
+        self
+    }
+
+    /// Holds for each value of a scope: for each token, each merchant, each host. A call is charged in all its limits at once, or in
+    /// none.
+    #[must_use]
+    pub fn each(mut self, scope: Scope) -> Self {
+        self.scope = Some(scope);
+        self
+    }
+
+    /// What it counts: `calls`, unless it says otherwise.
+    #[must_use]
+    pub fn unit(&self) -> &str {
+        self.unit.as_deref().unwrap_or(CALLS)
+    }
+
+    /// Who shares it, where it says so itself.
+    pub(crate) const fn own_scope(&self) -> Option<&Scope> {
+        self.scope.as_ref()
+    }
+
+    /// The same limit, common to several upstreams.
+    pub(crate) fn common(self) -> Self {
+        Self { is_common: true, ..self }
+    }
+
+    /// Whether other upstreams share it.
+    pub(crate) const fn is_common(&self) -> bool {
+        self.is_common
+    }
+
+    /// The most units that can ever start at once.
+    pub(crate) fn most_at_once(&self) -> u32 {
+        self.burst.unwrap_or(self.quota)
+    }
+
     /// Units allowed in any window.
     #[must_use]
     pub const fn quota(&self) -> u32 {
@@ -147,8 +205,12 @@ impl Limit {
     /// The terms of the one rule that this limit stands for, or what is wrong with it.
     pub(crate) fn terms(&self, upstream: &str) -> Result<Vec<Term>, ConfigError> {
         let wrong = |field, reason: String| Err(ConfigError::new(upstream, field, reason));
-        if self.quota == 0 || self.quota > MAX_QUOTA {
-            return wrong("limit.quota", format!("{} is not between 1 and {MAX_QUOTA}", self.quota));
+        if let Some(fault) = self.unit.as_deref().and_then(name::unit_fault) {
+            return wrong("limit.unit", fault);
+        }
+        let most = if self.unit() == CALLS { MAX_CALLS } else { MAX_QUOTA };
+        if self.quota == 0 || self.quota > most {
+            return wrong("limit.quota", format!("{} is not between 1 and {most}", self.quota));
         }
         if self.window < MIN_WINDOW || self.window > MAX_WINDOW {
             return wrong("limit.window", format!("{:?} is not between 1 ms and 366 days", self.window));
@@ -181,6 +243,7 @@ impl Limit {
 mod tests {
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "limits are made where they are tested")]
     fn terms(limit: Limit) -> Vec<(u32, i64)> {
         limit.terms("up").unwrap().iter().map(|term| (term.quota, term.span)).collect()
     }
@@ -211,7 +274,7 @@ mod tests {
         assert_eq!(terms(Limit::per_second(9).burst(1)), [(9, 1_050_000), (1, 116_667)]);
         assert_eq!(terms(Limit::per_second(3).burst(1).guard(Duration::ZERO)), [(3, 1_000_000), (1, 333_334)]);
         let longest = Limit::new(1_000_000, MAX_WINDOW).burst(1_000_000);
-        assert_eq!(terms(longest)[1], terms(longest)[0], "the largest burst bounds nothing more");
+        assert_eq!(terms(longest.clone())[1], terms(longest)[0], "the largest burst bounds nothing more");
     }
 
     #[test]
@@ -219,6 +282,9 @@ mod tests {
         let cases = [
             (Limit::per_second(0), "limit.quota"),
             (Limit::per_second(1_000_001), "limit.quota"),
+            (Limit::per_second(100_000_001).of("tokens"), "limit.quota"),
+            (Limit::per_second(1).of("input tokens"), "limit.unit"),
+            (Limit::per_second(1).of(""), "limit.unit"),
             (Limit::new(1, Duration::ZERO), "limit.window"),
             (Limit::new(1, Duration::from_micros(999)), "limit.window"),
             (Limit::new(1, MAX_WINDOW + Duration::from_nanos(1)), "limit.window"),

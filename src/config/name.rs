@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 const LONGEST: usize = 64;
+const LONGEST_UNIT: usize = 32;
 
 /// What is wrong with a name.
 pub(crate) fn fault(name: &str) -> Option<String> {
@@ -14,6 +15,13 @@ pub(crate) fn fault(name: &str) -> Option<String> {
         None => return None,
     };
     Some(format!("{fault}, and must be 1 to {LONGEST} letters, digits, '.', '-' or '_'"))
+}
+
+/// What is wrong with the name of a unit.
+pub(crate) fn unit_fault(unit: &str) -> Option<String> {
+    let is_sound =
+        (1..=LONGEST_UNIT).contains(&unit.len()) && unit.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    (!is_sound).then(|| format!("must be 1 to {LONGEST_UNIT} letters, digits or '_'"))
 }
 
 /// A name as errors show it.

@@ -9,11 +9,12 @@ use crate::client::auth_breaker::Breaker;
 use crate::client::connections::Connections;
 use crate::client::observing::Observer;
 use crate::client::retry::Budget;
+use crate::config::call::Call;
+use crate::config::charges::Charges;
 use crate::config::limit::Limit;
 use crate::config::upstream::Upstream;
 use crate::error::ConfigError;
-use crate::ledger::Log;
-use crate::ledger::ScopeId;
+use crate::ledger::{Log, ScopeId};
 use crate::queue::crowd::Crowd;
 use crate::queue::log_time::LogTime;
 use crate::queue::looks::Looks;
@@ -26,9 +27,7 @@ pub(crate) struct Registered {
     /// Its place among those registered.
     index: usize,
     pub(crate) upstream: Upstream,
-    pub(crate) logs: Arc<[Log]>,
-    /// What a call of cost 1 takes of each log.
-    pub(crate) one: Arc<[u32]>,
+    pub(crate) charges: Charges,
     pub(crate) stale_after: Duration,
     pub(crate) crowd: Arc<Crowd>,
     pub(crate) time: Arc<LogTime>,
@@ -46,24 +45,19 @@ pub(crate) struct Registered {
 impl Registered {
     pub(crate) fn new(index: usize, upstream: Upstream) -> Result<Arc<Self>, ConfigError> {
         upstream.check(index)?;
-        let mut terms = Vec::new();
-        for limit in &upstream.limits {
-            terms.extend(limit.terms(&upstream.name)?);
-        }
+        let charges = Charges::new(&upstream)?;
         let crowd = Arc::new(Crowd::new(upstream.max_waiting));
         let stale_after = stale_after_all(upstream.limits.iter().map(Limit::guard_or_default));
-        let logs: Arc<[Log]> = Arc::from([Log::new("calls", terms)]);
         let budget = Budget::new(upstream.retry_share);
         let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
         let breaker = upstream.break_after.filter(|_| !upstream.observes).map(new);
         let observer = upstream.observes.then(Observer::default);
-        let (one, time, looks) = ([1].into(), Arc::new(LogTime::new()), Arc::new(Looks::default()));
-        let connections = logs.iter().any(Log::minds_cold).then(|| Arc::new(Connections::new()));
+        let (time, looks) = (Arc::new(LogTime::new()), Arc::new(Looks::default()));
+        let connections = charges.logs().iter().any(Log::minds_cold).then(|| Arc::new(Connections::new()));
         Ok(Arc::new(Self {
             index,
             upstream,
-            logs,
-            one,
+            charges,
             stale_after,
             crowd,
             time,
@@ -74,12 +68,6 @@ impl Registered {
             connections,
             learned_from: Mutex::default(),
         }))
-    }
-
-    /// The logs of the callers of a scope.
-    pub(crate) fn logs_of(&self, scope: Option<ScopeId>) -> Arc<[Log]> {
-        let of = |log: &Log| log.clone().of(scope);
-        if scope.is_none() { Arc::clone(&self.logs) } else { self.logs.iter().map(of).collect() }
     }
 
     /// The header that told last how much is left.
@@ -94,13 +82,24 @@ impl Registered {
         }
     }
 
-    /// Whose queue the callers of a scope stand in.
+    /// Whose logs its calls are charged in, as the store knows it.
+    pub(crate) fn ledger(&self) -> &Arc<str> {
+        self.upstream.ledger()
+    }
+
+    /// The stream of messages about some of its scopes: those of upstreams that share limits differ.
+    pub(crate) fn stream(&self, scopes: &str) -> Arc<str> {
+        let name = &self.upstream.name;
+        if self.ledger() == name { scopes.into() } else { format!("{scopes}@{name}").into() }
+    }
+
+    /// Whose queues the callers of a scope stand in: of the scope that few share, where there are several.
     pub(crate) const fn key(&self, scope: Option<ScopeId>) -> Key {
         (self.index, scope)
     }
 
-    /// The largest cost of one call that the limits can ever admit.
-    pub(crate) fn largest_cost(&self) -> u32 {
-        self.logs.iter().map(Log::largest_charge).min().unwrap_or(0)
+    /// Whose calls a value is about that is said without a name.
+    pub(crate) fn scope_of(&self, value: &[u8]) -> Option<ScopeId> {
+        self.charges.scopes(&Call::new().scope(value), None).narrowest
     }
 }

@@ -12,11 +12,18 @@ use reqwest::header::{AUTHORIZATION, HeaderName};
 /// A value is hashed (SHA-256, cut to 128 bits) before it goes anywhere: tokens never reach the store, traces or errors.
 /// Requests without the value share one log of their own.
 ///
+/// A scope has a name, by which [`Call::scope_of`](crate::Call::scope_of) and [`Acquire::scope_of`](crate::Acquire::scope_of) say
+/// its value: `bearer_token`, `host`, `upstream`, that of the header or parameter, or the one given by [`named`](Self::named). Two
+/// scopes of one name are one.
+///
 /// # Default
 ///
 /// The whole upstream shares one log.
 #[derive(Clone)]
-pub struct Scope(Kind);
+pub struct Scope {
+    kind: Kind,
+    name: Arc<str>,
+}
 
 type Value = dyn Fn(&Request) -> Option<String> + Send + Sync;
 
@@ -24,51 +31,103 @@ type Value = dyn Fn(&Request) -> Option<String> + Send + Sync;
 enum Kind {
     Upstream,
     BearerToken,
+    Host,
     Header(HeaderName),
     Query(Arc<str>),
     By(Arc<Value>),
+    /// What was to be a header's name.
+    Wrong,
 }
 
 impl Scope {
+    fn new(kind: Kind, name: impl Into<Arc<str>>) -> Self {
+        Self { kind, name: name.into() }
+    }
+
     /// One log for the whole upstream.
     #[must_use]
-    pub const fn upstream() -> Self {
-        Self(Kind::Upstream)
+    pub fn upstream() -> Self {
+        Self::new(Kind::Upstream, "upstream")
     }
 
     /// One log for each bearer token in `Authorization`.
     #[must_use]
-    pub const fn bearer_token() -> Self {
-        Self(Kind::BearerToken)
+    pub fn bearer_token() -> Self {
+        Self::new(Kind::BearerToken, "bearer_token")
     }
 
-    /// One log for each value of a header.
+    /// One log for each host, whatever its port: for an upstream of many hosts.
     #[must_use]
-    pub const fn header(name: HeaderName) -> Self {
-        Self(Kind::Header(name))
+    pub fn host() -> Self {
+        Self::new(Kind::Host, "host")
+    }
+
+    /// One log for each value of a header. A name that can be no header's is an error when the throttle is built.
+    #[must_use]
+    pub fn header(name: impl TryInto<HeaderName>) -> Self {
+        match name.try_into() {
+            Ok(name) => Self { name: name.as_str().into(), kind: Kind::Header(name) },
+            Err(_) => Self::new(Kind::Wrong, ""),
+        }
     }
 
     /// One log for each value of a parameter of the URL's query.
     #[must_use]
     pub fn query(name: impl Into<Arc<str>>) -> Self {
-        Self(Kind::Query(name.into()))
+        let name = name.into();
+        Self::new(Kind::Query(Arc::clone(&name)), name)
     }
 
-    /// One log for each result of a closure.
+    /// One log for each result of a closure. Give it a [name](Self::named) where an upstream has several such scopes.
     #[must_use]
     pub fn by(value: impl Fn(&Request) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self(Kind::By(Arc::new(value)))
+        Self::new(Kind::By(Arc::new(value)), "by")
+    }
+
+    /// The same under another name. All processes that share a store must use one.
+    #[must_use]
+    pub fn named(self, name: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// By what its values are said.
+    pub(crate) const fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Everybody shares one log.
+    pub(crate) const fn is_upstream(&self) -> bool {
+        matches!(self.kind, Kind::Upstream)
+    }
+
+    /// What is wrong with it.
+    pub(crate) const fn fault(&self) -> Option<&'static str> {
+        match self.kind {
+            Kind::Wrong => Some("a header's name was given that can be none"),
+            _ => None,
+        }
+    }
+
+    /// Whether it takes its values from the same place as another of its name.
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+        match (&self.kind, &other.kind) {
+            (Kind::Header(one), Kind::Header(other)) => one == other,
+            (Kind::Query(one), Kind::Query(other)) => one == other,
+            (Kind::By(one), Kind::By(other)) => Arc::ptr_eq(one, other),
+            (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),
+        }
     }
 
     /// The hash of a request's value.
     pub(crate) fn of(&self, request: &Request) -> Option<ScopeId> {
-        match &self.0 {
-            Kind::Upstream => None,
+        match &self.kind {
+            Kind::Upstream | Kind::Wrong => None,
             Kind::BearerToken => {
                 let value = request.headers().get(AUTHORIZATION)?.as_bytes();
                 let (scheme, token) = value.split_at_checked(7)?;
                 scheme.eq_ignore_ascii_case(b"bearer ").then(|| ScopeId::of(token.trim_ascii()))
             }
+            Kind::Host => request.url().host_str().map(|host| ScopeId::of(host.as_bytes())),
             Kind::Header(name) => request.headers().get(name).map(|value| ScopeId::of(value.as_bytes())),
             Kind::Query(name) => {
                 let mut pairs = request.url().query_pairs();
@@ -79,15 +138,18 @@ impl Scope {
     }
 }
 
+/// Scopes of one name are one.
+impl PartialEq for Scope {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Scope {}
+
 impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Kind::Upstream => f.write_str("Upstream"),
-            Kind::BearerToken => f.write_str("BearerToken"),
-            Kind::Header(name) => write!(f, "Header({name})"),
-            Kind::Query(name) => write!(f, "Query({name})"),
-            Kind::By(_) => f.write_str("By(…)"),
-        }
+        write!(f, "Scope({})", self.name)
     }
 }
 
@@ -101,6 +163,14 @@ mod tests {
             request.headers_mut().append(name, value.parse().unwrap());
         }
         request
+    }
+
+    #[test]
+    fn a_header_may_be_given_as_text_and_a_wrong_one_is_a_fault() {
+        let merchant = request("http://h/", &[("x-merchant", "m1")]);
+        assert_eq!(Scope::header("X-Merchant").of(&merchant), Some(ScopeId::of(b"m1")));
+        assert_eq!(&**Scope::header("X-Merchant").name(), "x-merchant");
+        assert!(Scope::header("no header").fault().is_some() && Scope::header("x").fault().is_none());
     }
 
     #[test]
@@ -118,6 +188,8 @@ mod tests {
             (Scope::bearer_token(), &short, None),
             (Scope::bearer_token(), &plain, None),
             (Scope::query("key"), &plain, digest("a b")),
+            (Scope::host(), &request("http://H.example:81/", &[]), digest("h.example")),
+            (Scope::query("key").named("other"), &plain, digest("a b")),
             (Scope::query("other"), &plain, None),
             (header.clone(), &plain, None),
             (header, &request("http://h/", &[("x-merchant", "m1")]), digest("m1")),

@@ -1,5 +1,7 @@
 //! A remote API that limits us: its name, its limits, and which requests belong to it.
 
+mod check;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,23 +9,20 @@ use std::time::Duration;
 use reqwest::{Method, Request};
 
 use crate::config::backoff::Backoff;
+use crate::config::call::Call;
 use crate::config::host::HostPattern;
 use crate::config::limit::Limit;
-use crate::config::name::fault;
 use crate::config::path::PathPrefix;
+use crate::config::request_head::RequestHead;
 use crate::config::scope::Scope;
-use crate::error::ConfigError;
 use crate::excerpt;
-use crate::feedback::{Dialect, Feedback};
+use crate::feedback::Dialect;
 
 /// How many calls of a process wait at once, unless the upstream says otherwise.
 const MAX_WAITING: usize = 100_000;
-/// The least that one response may be allowed to silence an upstream.
-const MIN_MAX_PAUSE: Duration = Duration::from_millis(1);
-/// The longest recovery after a pause.
-const MAX_RECOVERY: Duration = Duration::from_secs(3_600);
 
 type Predicate = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
+type CostBy = Arc<dyn Fn(&RequestHead<'_>) -> Call + Send + Sync>;
 
 /// A remote API that limits us.
 ///
@@ -68,10 +67,13 @@ pub struct Upstream {
     pub(crate) learns: bool,
     pub(crate) break_after: Option<u32>,
     pub(crate) observes: bool,
+    /// Under which name others share some of its limits.
+    shared: Option<Arc<str>>,
     hosts: Vec<HostPattern>,
     paths: Vec<PathPrefix>,
     methods: Vec<Method>,
     predicate: Option<Predicate>,
+    cost_by: Option<CostBy>,
     /// The first host or path that is none, and why.
     wrong_pattern: Option<(&'static str, String)>,
 }
@@ -95,10 +97,12 @@ impl Upstream {
             learns: false,
             break_after: None,
             observes: false,
+            shared: None,
             hosts: Vec::new(),
             paths: Vec::new(),
             methods: Vec::new(),
             predicate: None,
+            cost_by: None,
             wrong_pattern: None,
         }
     }
@@ -143,7 +147,10 @@ impl Upstream {
         self
     }
 
-    /// Who shares the quota.
+    /// Who shares the limits that do not [say so](Limit::each) themselves.
+    ///
+    /// A refusal is taken to be about this scope, unless the response says that it is about the whole upstream; where nothing is
+    /// given here, about the last scope that a limit names.
     #[must_use]
     pub fn scope_by(mut self, scope: Scope) -> Self {
         self.scope = scope;
@@ -154,6 +161,62 @@ impl Upstream {
     #[must_use]
     pub fn limit(mut self, limit: Limit) -> Self {
         self.limits.push(limit);
+        self
+    }
+
+    /// Limits that several upstreams share under one name, such as those of an account whose calls go to several hosts: each of these upstreams
+    /// says the same. `name` is like an upstream's, and no upstream has it.
+    ///
+    /// What is [released](crate::Throttle::release), [slowed down](crate::Throttle::slow_down) or refused of a whole upstream concerns all that share; a
+    /// refusal that does not say whom it concerns, one scope of one upstream, or what has none: the upstream's own calls where it has a limit of its own, else all that share.
+    ///
+    /// ```
+    /// use outgate::{Limit, Throttle, Upstream};
+    ///
+    /// let account = [Limit::per_second(100)];
+    /// let throttle = Throttle::builder()
+    ///     .upstream(Upstream::new("files").host("files.example.com").limit(Limit::per_second(20)).shares("account", account.clone()))
+    ///     .upstream(Upstream::new("mail").host("mail.example.com").shares("account", account))
+    ///     .build()?;
+    /// # drop(throttle);
+    /// # Ok::<(), outgate::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn shares(mut self, name: impl Into<Arc<str>>, limits: impl IntoIterator<Item = Limit>) -> Self {
+        let name = name.into();
+        if self.shared.as_ref().is_some_and(|before| *before != name) {
+            self.wrong_pattern
+                .get_or_insert_with(|| ("shares", "an upstream shares limits under one name only".to_owned()));
+        }
+        self.shared = Some(name);
+        self.limits.extend(limits.into_iter().map(Limit::common));
+        self
+    }
+
+    /// Whose logs its calls are charged in: those of all upstreams that share limits lie together.
+    pub(crate) fn ledger(&self) -> &Arc<str> {
+        self.shared.as_ref().unwrap_or(&self.name)
+    }
+
+    /// The limits that it shares, and under which name.
+    pub(crate) fn common_limits(&self) -> Option<(&Arc<str>, Vec<&Limit>)> {
+        self.shared.as_ref().map(|name| (name, self.limits.iter().filter(|limit| limit.is_common()).collect()))
+    }
+
+    /// What calls cost that do not say so by a [`Call`]: the closure sees a request's method, URL and headers, and the costs of the
+    /// call that it gives count, unit by unit; nothing else of it does.
+    ///
+    /// ```
+    /// use outgate::{Call, Limit, Upstream};
+    ///
+    /// let shop = Upstream::new("shop")
+    ///     .limit(Limit::per_second(50).of("points"))
+    ///     .cost_by(|request| Call::new().cost_of("points", if request.url().path().ends_with("/bulk") { 10 } else { 1 }));
+    /// # let _ = shop;
+    /// ```
+    #[must_use]
+    pub fn cost_by(mut self, cost: impl Fn(&RequestHead<'_>) -> Call + Send + Sync + 'static) -> Self {
+        self.cost_by = Some(Arc::new(cost));
         self
     }
 
@@ -309,44 +372,14 @@ impl Upstream {
             && self.predicate.as_ref().is_none_or(|predicate| predicate(request))
     }
 
+    /// What a call of this request costs, where a closure says so.
+    pub(crate) fn costs_of(&self, request: &Request) -> Option<Call> {
+        self.cost_by.as_ref().map(|cost| cost(&request.into()))
+    }
+
     /// Keeps the first pattern that is wrong for the error, and nothing else of it: it may hold a secret.
     fn refuse(&mut self, field: &'static str, which: &str, fault: &str) {
         self.wrong_pattern.get_or_insert_with(|| (field, format!("{which} {fault}")));
-    }
-
-    /// What is wrong with the configuration, limits aside; `index` is the upstream's place among those registered.
-    pub(crate) fn check(&self, index: usize) -> Result<(), ConfigError> {
-        let wrong = |field, reason: &str| Err(ConfigError::new(&self.name, field, reason));
-        if let Some(fault) = fault(&self.name) {
-            // No name says which one it is, so its place does.
-            let place = excerpt::ordinal(index + 1);
-            return Err(ConfigError::new("", "name", format!("the {place} upstream's name {fault}")));
-        }
-        if self.limits.is_empty() {
-            return wrong("limit", "an upstream needs at least one limit");
-        }
-        if let Some(fault) = self.backoff.fault() {
-            return wrong("backoff", fault);
-        }
-        if self.max_waiting == 0 {
-            return wrong("max_waiting", "must be at least 1 call: whoever asks waits for the answer");
-        }
-        if self.retry_share > 1_000 {
-            return wrong("retries_per_thousand", "is more than one for each call");
-        }
-        if self.break_after == Some(0) {
-            return wrong("break_after_unauthorized", "must be at least 1 response in a row");
-        }
-        if let Some(max_pause) = self.max_pause.filter(|max| *max < MIN_MAX_PAUSE || *max > Feedback::LONGEST_WAIT) {
-            return wrong("max_pause", &format!("{max_pause:?} is not between 1 ms and 31 days"));
-        }
-        if let Some(recovery) = self.recovery.filter(|recovery| *recovery > MAX_RECOVERY) {
-            return wrong("recovery", &format!("{recovery:?} is longer than an hour"));
-        }
-        match &self.wrong_pattern {
-            Some((field, reason)) => wrong(field, reason),
-            None => Ok(()),
-        }
     }
 }
 

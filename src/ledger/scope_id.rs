@@ -23,6 +23,11 @@ impl ScopeId {
         Self(bits)
     }
 
+    /// The same value of another scope, so that values which are alike share nothing.
+    pub(crate) const fn mixed_with(self, scope: Self) -> Self {
+        Self(self.0 ^ scope.0)
+    }
+
     /// Its first 16 bits, spread evenly.
     pub(crate) const fn first_bits(self) -> u16 {
         (self.0 >> 112) as u16

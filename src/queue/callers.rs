@@ -19,6 +19,7 @@ use super::looks::Looks;
 use super::process::Process;
 use super::state::{Outbox, State};
 use super::waiters::Slot;
+use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
 use crate::ledger::{Ask, Cause, Log, Message, MessageId, Run, ScopeId, Verdict};
 
@@ -26,10 +27,10 @@ use crate::ledger::{Ask, Cause, Log, Message, MessageId, Run, ScopeId, Verdict};
 pub(crate) struct Queue {
     pub(super) process: Arc<Process>,
     pub(super) settings: Settings,
-    /// What a call of cost 1 takes of each log.
-    one: Arc<[u32]>,
-    /// The message of a caller of cost 1 who does not wait.
+    scopes: Scopes,
+    /// The message of a caller of cost 1 who does not wait, and what that takes of each log.
     now_or_never: Message,
+    one: Arc<[u32]>,
     /// Everybody who waits for the upstream.
     pub(super) crowd: Arc<Crowd>,
     pub(super) time: Arc<LogTime>,
@@ -44,20 +45,23 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// The queue of the callers of a scope of an upstream.
-    pub(crate) fn new(process: &Arc<Process>, registered: &Registered, scope: Option<ScopeId>) -> Self {
+    /// The queue of the callers of an upstream that are charged in the logs of these scopes.
+    pub(crate) fn new(process: &Arc<Process>, registered: &Registered, scopes: &Scopes) -> Self {
+        let one = Arc::clone(registered.charges.one());
         let settings = Settings {
             upstream: Arc::clone(&registered.upstream.name),
-            key: registered.key(scope),
-            stream: scope.map_or_else(|| "".into(), |scope| scope.to_string().into()),
-            logs: registered.logs_of(scope),
+            ledger: Arc::clone(registered.ledger()),
+            key: registered.key(scopes.narrowest),
+            stream: registered.stream(&scopes.stream()),
+            logs: registered.charges.logs_of(scopes),
             stale_after: registered.stale_after,
             horizon: process.horizon,
         };
         Self {
-            now_or_never: now_or_never(&settings.upstream, &settings.logs, &registered.one),
+            now_or_never: now_or_never(&settings.ledger, &settings.logs, &one),
+            one,
+            scopes: scopes.clone(),
             process: Arc::clone(process),
-            one: Arc::clone(&registered.one),
             crowd: Arc::clone(&registered.crowd),
             time: Arc::clone(&registered.time),
             looks: Arc::clone(&registered.looks),
@@ -69,23 +73,17 @@ impl Queue {
         }
     }
 
-    /// What a call of this cost takes of each log.
-    pub(crate) fn costs(&self, cost: u32) -> Arc<[u32]> {
-        if cost == 1 { Arc::clone(&self.one) } else { [cost].into() }
-    }
-
     /// A slot that starts now, or how long until there is one, where nobody is before the caller and the store has its answer at
     /// hand.
-    pub(crate) fn at_hand(&self, cost: u32, now: Instant) -> Option<Result<Slot, Duration>> {
+    pub(crate) fn at_hand(&self, charges: &Arc<[u32]>, now: Instant) -> Option<Result<Slot, Duration>> {
         let is_paused = self.crowd.paused(now).is_some();
         if is_paused || !self.process.answers_at_hand() || !self.lock().is_quiet(now) {
             return None;
         }
-        let costs = self.costs(cost);
-        let answer = if cost == 1 {
+        let answer = if Arc::ptr_eq(charges, &self.one) {
             self.process.store.apply(&self.now_or_never).at_hand()
         } else {
-            self.process.store.apply(&now_or_never(&self.settings.upstream, &self.settings.logs, &costs)).at_hand()
+            self.process.store.apply(&now_or_never(&self.settings.ledger, &self.settings.logs, charges)).at_hand()
         };
         if answer.is_none() {
             self.process.answers_later();
@@ -95,6 +93,7 @@ impl Queue {
         match answer.verdict {
             verdict if verdict.is_granted() => {
                 let (stamp, sender, looks) = (answer.start, self.process.id(), verdict == Verdict::Looks);
+                let costs = Arc::clone(charges);
                 Some(Ok(Slot { stamp, start: now, costs, excess: Duration::ZERO, sender, looks }))
             }
             // Who is paused, or left what is free to others, is told so in the queue.
@@ -168,10 +167,21 @@ impl Queue {
         }
     }
 
+    /// Whose logs its callers are charged in, as the store knows it.
+    pub(crate) const fn ledger(&self) -> &Arc<str> {
+        &self.settings.ledger
+    }
+
     pub(crate) const fn upstream(&self) -> &Arc<str> {
         &self.settings.upstream
     }
 
+    /// Whose logs its callers are charged in.
+    pub(crate) const fn scopes(&self) -> &Scopes {
+        &self.scopes
+    }
+
+    /// The scope that few share.
     pub(crate) const fn scope(&self) -> Option<ScopeId> {
         self.settings.key.1
     }
@@ -216,9 +226,9 @@ impl Queue {
 }
 
 /// An ask of one caller of these charges who does not wait.
-fn now_or_never(upstream: &Arc<str>, logs: &Arc<[Log]>, charges: &Arc<[u32]>) -> Message {
+fn now_or_never(ledger: &Arc<str>, logs: &Arc<[Log]>, charges: &Arc<[u32]>) -> Message {
     let run = Run::new(1, Arc::clone(charges)).max_wait(Duration::ZERO);
-    Message::new(Arc::clone(upstream), MessageId::nobodys(), Ask::new(Arc::clone(logs), vec![run]))
+    Message::new(Arc::clone(ledger), MessageId::nobodys(), Ask::new(Arc::clone(logs), vec![run]))
 }
 
 impl fmt::Debug for Queue {

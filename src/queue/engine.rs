@@ -69,8 +69,8 @@ pub(super) struct Engine {
     pub(super) rest_until: Option<Instant>,
     /// The first caller without a slot cannot start before this.
     pub(super) next_slot: Option<Instant>,
-    /// The first caller without a slot, when the store put it off.
-    pub(super) put_off: Option<u64>,
+    /// The first caller without a slot, when the store put it off, and how many times in a row.
+    pub(super) put_off: Option<(u64, u32)>,
 }
 
 impl Engine {

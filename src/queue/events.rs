@@ -15,6 +15,8 @@ use crate::ledger::{Cause, Log, Stamp};
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) upstream: Arc<str>,
+    /// Whose logs they are, as the store knows it: the upstream's, or those of all upstreams that share limits.
+    pub(super) ledger: Arc<str>,
     pub(super) key: Key,
     /// The stream of its messages.
     pub(super) stream: Arc<str>,

@@ -18,6 +18,12 @@ impl Settings {
         self.logs.iter().take(1).flat_map(|log| log.terms.iter())
     }
 
+    /// The terms of all logs of that unit: each holds for every place.
+    fn terms_of_unit(&self) -> impl Iterator<Item = &Term> {
+        let unit = self.logs.first().map(|log| &log.unit);
+        self.logs.iter().filter(move |log| Some(&log.unit) == unit).flat_map(|log| log.terms.iter())
+    }
+
     /// How far ahead slots are booked: further where every answer takes long, else slots would run out meanwhile.
     pub(super) fn horizon(&self, outlook: &Outlook) -> Duration {
         self.horizon.max(outlook.round_trip * 5 / 4)
@@ -109,7 +115,7 @@ fn check_time(
     };
     // Every whole quota ahead takes at least one more span.
     let behind =
-        settings.terms().map(|term| micros(ahead / u64::from(term.quota), term.span)).max().unwrap_or_default();
+        settings.terms_of_unit().map(|term| micros(ahead / u64::from(term.quota), term.span)).max().unwrap_or_default();
     let earliest = (next_slot_at + behind).max(ask_at.unwrap_or(now));
     if earliest <= deadline {
         Ok(())
@@ -127,7 +133,7 @@ fn expected(
     now: Instant,
 ) -> Duration {
     let at_rate = |term: &Term| micros(ahead, term.span) / term.quota;
-    let behind = settings.terms().map(at_rate).max().unwrap_or_default();
+    let behind = settings.terms_of_unit().map(at_rate).max().unwrap_or_default();
     let next = next_slot.unwrap_or(now).max(ask_at.unwrap_or(now));
     next.saturating_duration_since(now) + behind
 }

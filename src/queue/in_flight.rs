@@ -17,6 +17,10 @@ use crate::error::StoreError;
 use crate::ledger::{self, Ask, Body, Grant, MAX_CALLERS, MAX_UNITS, MessageId, Run, Slots, Stamp};
 use crate::store::{Applied, Store};
 
+/// A caller of one unit each of several logs mostly gets its turn like others. Put off so many times in a row, it claims its turn: whoever
+/// shares but one of the logs has taken each slot before. What is kept for it others cannot use.
+const SEVERAL_LOGS_PATIENCE: u32 = 5;
+
 /// One of the queue's numbered stream.
 #[derive(Debug)]
 pub(super) struct Message {
@@ -72,7 +76,7 @@ fn grant(answer: Applied) -> Reply {
 
 /// A message, with what is known of log time.
 fn message(settings: &Settings, id: MessageId, ask: Ask, outlook: &Outlook) -> ledger::Message {
-    let message = ledger::Message::new(Arc::clone(&settings.upstream), id, ask);
+    let message = ledger::Message::new(Arc::clone(&settings.ledger), id, ask);
     ledger::Message { known: outlook.known, latest: outlook.latest, ..message }
 }
 
@@ -184,9 +188,10 @@ impl Engine {
         }
         let mut ask = Ask::new(Arc::clone(&self.settings.logs), runs);
         (ask.ahead, ask.back) = (header.outlook.ahead, self.take_surplus());
-        let large =
-            ask.logs.len() > 1 || ask.runs.first().is_some_and(|run| run.charges.iter().any(|&units| units > 1));
-        ask.insist = large && tickets.first().is_some_and(|&first| self.put_off == Some(first));
+        let is_large = ask.runs.first().is_some_and(|run| run.charges.iter().any(|&units| units > 1));
+        let patience = if is_large { 1 } else { SEVERAL_LOGS_PATIENCE };
+        let first = self.put_off.filter(|(ticket, _)| tickets.first() == Some(ticket));
+        ask.insist = (is_large || ask.logs.len() > 1) && first.is_some_and(|(_, times)| times >= patience);
         self.message(header, tickets, ask)
     }
 

@@ -25,7 +25,8 @@ pub(crate) struct Looks(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    queues: HashMap<Option<ScopeId>, Weak<Queue>, ScopeHasher>,
+    /// By the streams of their messages.
+    queues: HashMap<Arc<str>, Weak<Queue>, ScopeHasher>,
     /// Somebody looks.
     runs: bool,
     /// The log time of the last look, or of the first pause.
@@ -56,7 +57,7 @@ impl Looks {
     pub(super) fn add(self: &Arc<Self>, queue: &Arc<Queue>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut state = self.lock();
-        state.queues.insert(queue.scope(), Arc::downgrade(queue));
+        state.queues.insert(Arc::clone(&queue.settings.stream), Arc::downgrade(queue));
         if state.runs {
             return;
         }
@@ -99,7 +100,7 @@ impl Look {
         let Paused { queue, .. } = self.queues.first()?;
         let since = self.since.unwrap_or(Stamp::NEVER);
         let body = Body::Look { scopes: Arc::clone(&self.scopes), since };
-        let message = Message::new(Arc::clone(queue.upstream()), MessageId::nobodys(), body);
+        let message = Message::new(Arc::clone(queue.ledger()), MessageId::nobodys(), body);
         let message = Message { known: queue.time.known(), ..message };
         match queue.process.store.apply(&message).await {
             Ok(reply) => reply.looked(),

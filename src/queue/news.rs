@@ -27,12 +27,19 @@ use crate::store::{Applied, Store};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Whom {
     upstream: Arc<str>,
+    /// Whose logs its calls are charged in, as the store knows it.
+    ledger: Arc<str>,
     key: Key,
 }
 
 impl Whom {
-    pub(crate) const fn new(upstream: Arc<str>, key: Key) -> Self {
-        Self { upstream, key }
+    pub(crate) fn new(upstream: Arc<str>, key: Key) -> Self {
+        Self { ledger: Arc::clone(&upstream), upstream, key }
+    }
+
+    /// The same, where other upstreams share limits under this name.
+    pub(crate) fn within(self, ledger: &Arc<str>) -> Self {
+        Self { ledger: Arc::clone(ledger), ..self }
     }
 
     pub(crate) fn upstream(&self) -> &str {
@@ -45,7 +52,12 @@ impl Whom {
 
     /// The stream of what is said of it.
     pub(crate) fn stream(&self) -> Arc<str> {
-        self.key.1.map_or_else(|| "!".into(), |scope| format!("{scope}!").into())
+        let scope = self.key.1.map(|scope| scope.to_string()).unwrap_or_default();
+        if self.ledger == self.upstream {
+            format!("{scope}!").into()
+        } else {
+            format!("{scope}!@{}", self.upstream).into()
+        }
     }
 }
 
@@ -109,7 +121,7 @@ pub(crate) struct Message {
 impl Message {
     /// Sends it, with what is known of log time.
     pub(crate) async fn send(self, whom: &Whom, outlook: Outlook, store: &dyn Store) -> Applied {
-        let message = ledger::Message::new(Arc::clone(&whom.upstream), self.id, self.body);
+        let message = ledger::Message::new(Arc::clone(&whom.ledger), self.id, self.body);
         let Outlook { known, latest, .. } = outlook;
         store.apply(&ledger::Message { known, latest, ..message }).await
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
+use crate::config::charges::Scopes;
 use crate::error::Error;
 use crate::ledger::ScopeId;
 use crate::ledger::micros;
@@ -49,16 +50,34 @@ struct Map {
     closed: bool,
 }
 
+/// The queues of one scope. Mostly there is one; several where their callers are also charged in logs of other scopes.
 #[derive(Debug)]
 struct Entry {
     queue: Arc<Queue>,
+    more: Vec<Arc<Queue>>,
     /// Used again since the last look for idle ones.
     again: bool,
 }
 
+impl Entry {
+    fn all(&self) -> impl Iterator<Item = &Arc<Queue>> {
+        std::iter::once(&self.queue).chain(&self.more)
+    }
+
+    fn of(&self, scopes: &Scopes) -> Option<&Arc<Queue>> {
+        self.all().find(|queue| queue.scopes().all == scopes.all)
+    }
+}
+
 impl Queues {
-    /// The queue of a home at `now`, new if need be.
-    pub(crate) fn get(&self, key: Key, now: Instant, new: impl FnOnce() -> Queue) -> Result<Arc<Queue>, Error> {
+    /// The queue of some scopes at `now`, new if need be.
+    pub(crate) fn get(
+        &self,
+        key: Key,
+        scopes: &Scopes,
+        now: Instant,
+        new: impl FnOnce() -> Queue,
+    ) -> Result<Arc<Queue>, Error> {
         self.sweep_in_turn(now);
         let mut map = self.part(key);
         if map.closed {
@@ -66,13 +85,19 @@ impl Queues {
         }
         if let Some(entry) = map.queues.get_mut(&key) {
             entry.again = true;
-            return Ok(Arc::clone(&entry.queue));
+            if let Some(queue) = entry.of(scopes) {
+                return Ok(Arc::clone(queue));
+            }
+            let queue = Arc::new(new());
+            entry.more.retain(|queue| !is_idle(queue));
+            entry.more.push(Arc::clone(&queue));
+            return Ok(queue);
         }
         if map.queues.len() >= map.sweep_at {
             map.sweep();
         }
         let queue = Arc::new(new());
-        map.queues.insert(key, Entry { queue: Arc::clone(&queue), again: false });
+        map.queues.insert(key, Entry { queue: Arc::clone(&queue), more: Vec::new(), again: false });
         Ok(queue)
     }
 
@@ -86,8 +111,13 @@ impl Queues {
         }
     }
 
-    pub(crate) fn find(&self, key: Key) -> Option<Arc<Queue>> {
-        self.part(key).queues.get(&key).map(|entry| Arc::clone(&entry.queue))
+    pub(crate) fn find(&self, key: Key, scopes: &Scopes) -> Option<Arc<Queue>> {
+        self.part(key).queues.get(&key).and_then(|entry| entry.of(scopes)).map(Arc::clone)
+    }
+
+    /// The queues of a scope.
+    fn of_scope(&self, key: Key) -> Vec<Arc<Queue>> {
+        self.part(key).queues.get(&key).map_or_else(Vec::new, |entry| entry.all().map(Arc::clone).collect())
     }
 
     fn part(&self, (upstream, scope): Key) -> MutexGuard<'_, Map> {
@@ -98,8 +128,9 @@ impl Queues {
         let mut all = Vec::new();
         for part in &self.parts {
             let part = lock(part);
-            let found = part.queues.iter().filter(|(key, entry)| which(**key, &entry.queue));
-            all.extend(found.map(|(_, entry)| Arc::clone(&entry.queue)));
+            for (key, entry) in &part.queues {
+                all.extend(entry.all().filter(|queue| which(*key, queue)).map(Arc::clone));
+            }
         }
         all
     }
@@ -123,7 +154,7 @@ impl Queues {
         now: Instant,
     ) -> Vec<Arc<Queue>> {
         if scope.is_some() {
-            return self.find((upstream, scope)).into_iter().collect();
+            return self.of_scope((upstream, scope));
         }
         if !crowd.pause(until, cause, now) || crowd.is_empty() {
             return Vec::new();
@@ -136,7 +167,7 @@ impl Queues {
     /// callers.
     pub(crate) fn release(&self, (upstream, scope): Key, crowd: &Crowd) {
         let queues = if scope.is_some() {
-            self.find((upstream, scope)).into_iter().collect()
+            self.of_scope((upstream, scope))
         } else {
             crowd.release();
             self.all(|key, _| key.0 == upstream)
@@ -151,7 +182,7 @@ impl Queues {
         if whom.1.is_none() && crowd.paused(Instant::now()).is_some() {
             return self.release(whom, crowd);
         }
-        if let Some(queue) = self.find(whom) {
+        for queue in self.of_scope(whom) {
             queue.release();
         }
     }
@@ -186,12 +217,15 @@ impl Default for Map {
 
 impl Map {
     fn sweep(&mut self) {
-        // Whoever holds the queue may be about to use it.
-        let idle = |queue: &Arc<Queue>| Arc::strong_count(queue) == 1 && queue.is_idle();
-        self.queues.retain(|_, entry| std::mem::take(&mut entry.again) || !idle(&entry.queue));
+        self.queues.retain(|_, entry| std::mem::take(&mut entry.again) || !entry.all().all(is_idle));
         self.queues.shrink_to(self.queues.len() * 2);
         self.sweep_at = (self.queues.len() * 2).max(FEW);
     }
+}
+
+/// Whether nobody needs a queue: whoever holds it may be about to use it.
+fn is_idle(queue: &Arc<Queue>) -> bool {
+    Arc::strong_count(queue) == 1 && queue.is_idle()
 }
 
 fn lock(part: &Mutex<Map>) -> MutexGuard<'_, Map> {
@@ -212,7 +246,8 @@ mod tests {
         let up = Registered::new(0, Upstream::new("up").limit(Limit::per_second(1))).unwrap();
         let get = move |scope: u32, queues: &Queues, now| {
             let scope = Some(ScopeId::of(&scope.to_be_bytes()));
-            queues.get(up.key(scope), now, || Queue::new(&process, &up, scope)).unwrap()
+            let scopes = Scopes::only(scope);
+            queues.get(up.key(scope), &scopes, now, || Queue::new(&process, &up, &scopes)).unwrap()
         };
         (Queues::default(), get)
     }

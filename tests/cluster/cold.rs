@@ -18,12 +18,12 @@ const FIRST: Duration = ms(1_050);
 const RUN: Duration = ms(11 * 1_050);
 
 /// Runs processes of so many tasks, the last of which joins the others some time after their first call. Nobody is refused.
-fn hold(name: &str, limit: Limit, place: Place, tasks: &[u32], joins: Option<Duration>) -> Outcome {
+fn hold(name: &str, limit: &Limit, place: Place, tasks: &[u32], joins: Option<Duration>) -> Outcome {
     let _alone = alone();
     undisturbed(Quiet::FOR_50_MS, || {
         let plan = Plan {
             name: name.to_owned(),
-            limits: vec![limit],
+            limits: vec![limit.clone()],
             insists: true,
             shape: Shape::SlidingLog,
             delay: ms(0)..ms(10),
@@ -42,7 +42,7 @@ fn hold(name: &str, limit: Limit, place: Place, tasks: &[u32], joins: Option<Dur
         cluster.run_until(RUN);
         let outcome = cluster.finish()?;
         table::print(&[&outcome], RUN);
-        let (refused, share) = (outcome.refused(), outcome.share(&limit, FIRST, RUN));
+        let (refused, share) = (outcome.refused(), outcome.share(limit, FIRST, RUN));
         println!("{name}: {refused} refused, share of the quota {share:.3} after the first window");
         demand(refused == 0, || format!("{refused} refused"))?;
         demand(share >= 0.9, || format!("{share:.3} of the quota was used"))
@@ -51,20 +51,20 @@ fn hold(name: &str, limit: Limit, place: Place, tasks: &[u32], joins: Option<Dur
 
 #[test]
 fn one_process_that_opens_a_hundred_connections_is_not_refused() -> Outcome {
-    hold("one process, 100/s", Limit::per_second(100), Place::Memory, &[512], None)
+    hold("one process, 100/s", &Limit::per_second(100), Place::Memory, &[512], None)
 }
 
 #[test]
 fn one_process_that_opens_512_connections_is_not_refused() -> Outcome {
-    hold("one process, 1,000/s", Limit::per_second(1_000), Place::Memory, &[512], None)
+    hold("one process, 1,000/s", &Limit::per_second(1_000), Place::Memory, &[512], None)
 }
 
 #[test]
 fn four_processes_that_open_their_connections_together_are_not_refused() -> Outcome {
-    hold("four processes, 100/s", Limit::per_second(100), Place::Redis, &[32; 4], None)
+    hold("four processes, 100/s", &Limit::per_second(100), Place::Redis, &[32; 4], None)
 }
 
 #[test]
 fn a_process_that_opens_its_connections_beside_three_is_not_refused() -> Outcome {
-    hold("one that joins three, 100/s", Limit::per_second(100), Place::Redis, &[32; 4], Some(ms(3_300)))
+    hold("one that joins three, 100/s", &Limit::per_second(100), Place::Redis, &[32; 4], Some(ms(3_300)))
 }

@@ -25,11 +25,11 @@ const RUN: Duration = ms(2 * 1_050 + 11 * 1_050);
 const STILL: Duration = ms(100);
 
 /// A cluster for each burst, all of them up before any of them calls.
-fn begun(name: &str, limit: Limit, insists: bool) -> Result<Vec<Cluster>, Error> {
+fn begun(name: &str, limit: &Limit, insists: bool) -> Result<Vec<Cluster>, Error> {
     let cluster = |burst| {
         let name = format!("{name}, burst {burst}");
         let (manner, demands) = (Manner { burst, ..Manner::default() }, vec![Demand::Endless { tasks: 16 }; 4]);
-        let (limits, shape, delay, place) = (vec![limit], Shape::SlidingLog, ms(0)..ms(10), Place::Redis);
+        let (limits, shape, delay, place) = (vec![limit.clone()], Shape::SlidingLog, ms(0)..ms(10), Place::Redis);
         Cluster::start(Plan { name, limits, insists, shape, delay, place, demands, manner })
     };
     let mut clusters = BURSTS.into_iter().map(cluster).collect::<Result<Vec<_>, _>>()?;
@@ -92,7 +92,7 @@ fn processes_that_stand_still_now_and_then_use_the_whole_quota() -> Outcome {
     undisturbed(Quiet::FOR_50_MS, || {
         // What such a process sends may be later than a guard of 50 ms allows for, so this upstream does not insist. It loses most of
         // its slots of that time, about two for each 100 ms: once a second, that is 2 % of the quota.
-        let mut clusters = begun("4 processes that stand still in turn", LIMIT, false)?;
+        let mut clusters = begun("4 processes that stand still in turn", &LIMIT, false)?;
         struck(&mut clusters, Duration::from_secs(1), |cluster, number| cluster.suspend(number, STILL))?;
         assert_used(clusters, &SETTLED).map(drop)
     })
@@ -102,7 +102,7 @@ fn processes_that_stand_still_now_and_then_use_the_whole_quota() -> Outcome {
 fn with_a_guard_longer_than_processes_stand_still_nobody_is_refused() -> Outcome {
     let _alone = alone();
     undisturbed(Quiet::FOR_50_MS, || {
-        let mut clusters = begun("standing still, guard 250 ms", LIMIT.guard(ms(250)), true)?;
+        let mut clusters = begun("standing still, guard 250 ms", &LIMIT.guard(ms(250)), true)?;
         struck(&mut clusters, ms(250), |cluster, number| cluster.suspend(number, STILL))?;
         assert_nobody_was_refused(&assert_used(clusters, &SETTLED)?)
     })
@@ -112,7 +112,7 @@ fn with_a_guard_longer_than_processes_stand_still_nobody_is_refused() -> Outcome
 fn connections_that_break_twice_a_second_cost_nothing() -> Outcome {
     let _alone = alone();
     undisturbed(Quiet::FOR_50_MS, || {
-        let mut clusters = begun("connections killed", LIMIT, true)?;
+        let mut clusters = begun("connections killed", &LIMIT, true)?;
         struck(&mut clusters, ms(500), |cluster, _| cluster.redis(&["CLIENT", "KILL", "TYPE", "normal"]))?;
         assert_nobody_was_refused(&assert_used(clusters, &SETTLED)?)
     })
@@ -123,7 +123,7 @@ fn two_windows_after_redis_lost_its_data_the_whole_quota_is_used() -> Outcome {
     let _alone = alone();
     undisturbed(Quiet::FOR_50_MS, || {
         // Whoever loses the log forgets what was sent, and an upstream that insisted would pause everybody.
-        let mut clusters = begun("data lost twice", LIMIT, false)?;
+        let mut clusters = begun("data lost twice", &LIMIT, false)?;
         // After three seconds, and after eight.
         struck(&mut clusters, Duration::from_secs(1), |cluster, number| match number {
             2 | 7 => cluster.redis(&["FLUSHALL"]),

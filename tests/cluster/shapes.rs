@@ -35,8 +35,8 @@ fn one_process_with_its_log_in_memory_uses_the_quota_of_every_upstream_without_o
 
 fn against_every_shape(place: Place, demands: &[Demand]) -> Outcome {
     let limit = Limit::per_second(100);
-    let networks = [(limit, ms(0)..ms(20)), (limit.guard(ms(250)), ms(10)..ms(200))];
-    let plans = networks.iter().flat_map(|(limit, delay)| plans(place, demands, *limit, delay));
+    let networks = [(limit.clone(), ms(0)..ms(20)), (limit.clone().guard(ms(250)), ms(10)..ms(200))];
+    let plans = networks.iter().flat_map(|(limit, delay)| plans(place, demands, limit, delay));
     // Everybody is up before anybody calls: it takes more of the processors than all the calls.
     let mut clusters = plans.map(Cluster::start).collect::<Result<Vec<_>, _>>()?;
     thread::sleep(ms(200));
@@ -60,13 +60,13 @@ fn against_every_shape(place: Place, demands: &[Demand]) -> Outcome {
     })
 }
 
-fn plans(place: Place, demands: &[Demand], limit: Limit, delay: &Range<Duration>) -> impl Iterator<Item = Plan> {
+fn plans(place: Place, demands: &[Demand], limit: &Limit, delay: &Range<Duration>) -> impl Iterator<Item = Plan> {
     SHAPES
         .map(|(words, shape)| {
             let name = format!("{place:?}, {} to {} ms, {words}", delay.start.as_millis(), delay.end.as_millis());
             Plan {
                 name,
-                limits: vec![limit],
+                limits: vec![limit.clone()],
                 insists: true,
                 shape,
                 delay: delay.clone(),

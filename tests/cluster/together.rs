@@ -73,7 +73,7 @@ fn a_process_that_asks_for_little_gets_it_beside_seven_greedy_ones() -> Outcome 
         let limit = SHARED;
         let mut demands = vec![GREEDY; 7];
         demands.push(Demand::Paced { every: ms(500), max_wait: Duration::from_secs(2) });
-        let cluster = begun("7 greedy processes, one modest", &[limit], demands)?;
+        let cluster = begun("7 greedy processes, one modest", std::slice::from_ref(&limit), demands)?;
         cluster.run_until(RUN);
         let outcome = cluster.finish()?;
         table::print(&[&outcome], RUN);

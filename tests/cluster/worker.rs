@@ -56,7 +56,7 @@ async fn call_until_told(settings: Settings) -> Result<Results, Box<dyn Error>> 
 
 async fn throttle(settings: &Settings) -> Result<Throttle, Box<dyn Error>> {
     let (mut upstream, manner) = (Upstream::new("strict").host("127.0.0.1"), settings.manner);
-    for &limit in &settings.limits {
+    for limit in settings.limits.iter().cloned() {
         upstream = upstream.limit(if manner.burst > 0 { limit.burst(manner.burst) } else { limit });
     }
     if manner.learns {

@@ -63,7 +63,7 @@ async fn two_processes_of_one_name_share_the_quota_as_soon_as_one_is_told() -> O
     let begin = Instant::now();
     let mut callers = JoinSet::new();
     for store in &stores {
-        let throttle = throttle(store.clone(), limit)?;
+        let throttle = throttle(store.clone(), limit.clone())?;
         for _ in 0..CALLERS {
             let throttle = throttle.clone();
             callers.spawn(async move {

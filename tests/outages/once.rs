@@ -152,7 +152,7 @@ async fn a_hand_back_is_not_sent_again_once_the_store_may_have_forgotten_it() ->
     let inner = MemoryStore::new();
     let lossy = Lossy { inner: inner.clone(), until: Instant::now() + Duration::from_secs(90) };
     let limit = Limit::per_hour(100);
-    let (cut_off, other) = (throttle(lossy, limit)?, throttle(inner, limit)?);
+    let (cut_off, other) = (throttle(lossy, limit.clone())?, throttle(inner, limit)?);
     // All of the same stamp.
     drop(other.acquire("up").await?);
     drop(other.acquire("up").await?);

@@ -112,7 +112,7 @@ async fn a_jittery_store_is_not_hammered() {
             fastrand::seed(seed);
             let jitter = jitter.clone();
             let store = Counting::answering(move |_| Way::slow(MS * fastrand::u32(jitter.clone())));
-            let starts = crowd(&store.limited(limit), callers, Instant::now()).await;
+            let starts = crowd(&store.limited(limit.clone()), callers, Instant::now()).await;
             let last = Duration::from_micros(starts.into_iter().max().unwrap().unsigned_abs());
             let told = format!("{limit:?}, seed {seed}: {} messages, the last call after {last:?}", store.calls());
             // Many an answer comes too late to be of use, and yet that costs no more than a message for each call.

@@ -72,9 +72,9 @@ impl Middleware for Strict {
 }
 
 /// Four processes of sixteen tasks call as soon as they may, for so long.
-fn saturate(server: &Strict, limit: Limit, until: Duration) -> (JoinSet<()>, Vec<Throttle>) {
+fn saturate(server: &Strict, limit: &Limit, until: Duration) -> (JoinSet<()>, Vec<Throttle>) {
     let store = Counting::default();
-    let up = |up: Upstream| up.matching(|_| true).limit(limit);
+    let up = |up: Upstream| up.matching(|_| true).limit(limit.clone());
     let throttles: Vec<Throttle> = (0..PROCESSES).map(|_| store.process(up)).collect();
     let (end, mut tasks) = (server.begin + until, JoinSet::new());
     for throttle in &throttles {
@@ -104,7 +104,7 @@ async fn a_lower_limit_is_learned_from_refusals_alone() {
         for seed in 0..seeds() {
             fastrand::seed(seed);
             let server = Strict::new(allowed, second, Shape::SlidingLog, Some(2));
-            let (tasks, _) = saturate(&server, Limit::per_second(told), secs(52.0));
+            let (tasks, _) = saturate(&server, &Limit::per_second(told), secs(52.0));
             tasks.join_all().await;
             let (first, later) = (server.between(secs(0.0), secs(1.0)), server.between(secs(1.0), secs(52.0)));
             let admitted = u32::try_from(first.0 + later.0).unwrap();
@@ -122,7 +122,7 @@ async fn a_limit_that_is_lowered_for_a_while_is_followed_down_and_up() {
     for seed in 0..seeds() {
         fastrand::seed(seed);
         let server = Strict::new(40, second, Shape::SlidingLog, Some(2));
-        let (tasks, _) = saturate(&server, Limit::per_second(40), secs(110.0));
+        let (tasks, _) = saturate(&server, &Limit::per_second(40), secs(110.0));
         sleep_until(server.begin + secs(10.5)).await;
         server.allow(25, second, Shape::SlidingLog);
         sleep_until(server.begin + secs(60.0)).await;
@@ -149,7 +149,7 @@ async fn a_stray_refusal_costs_little() {
             fastrand::seed(seed);
             let server = Strict::new(quota, secs(window), Shape::SlidingLog, retry_after);
             let limit = Limit::new(u32::try_from(quota).unwrap(), secs(window));
-            let (tasks, _) = saturate(&server, limit, secs(80.0));
+            let (tasks, _) = saturate(&server, &limit, secs(80.0));
             sleep_until(server.begin + secs(20.3)).await;
             *server.stray.lock().unwrap() = true;
             tasks.join_all().await;

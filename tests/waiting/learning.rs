@@ -150,7 +150,7 @@ async fn what_others_use_is_seen_by_every_process_and_forgotten_at_the_reset() {
     let (told, other) = (store.process(|up| upstream(up).learn_from_responses()), store.process(upstream));
     let quota = |remaining| Quota::new().with_limit(600).with_remaining(remaining);
     let report = async |quota| told.report("up", &Feedback::default().with_quota(quota)).await.unwrap();
-    let usage = async || other.usage("up").await.unwrap().limits[0];
+    let usage = async || other.usage("up").await.unwrap().limits[0].clone();
     report(quota(600)).await;
     report(quota(9_999)).await;
     assert_eq!((usage().await.outside_use, usage().await.free), (0, 10), "more remaining is ignored");
@@ -214,7 +214,7 @@ async fn nothing_is_learned_unless_asked_for() {
     let spent = Feedback::default().with_quota(Quota::new().with_limit(600).with_remaining(0));
     throttle.report("up", &spent).await.unwrap();
     throttle.report("up", &Feedback::refused(Duration::from_secs(1))).await.unwrap();
-    let usage = throttle.usage("up").await.unwrap().limits[0];
+    let usage = throttle.usage("up").await.unwrap().limits[0].clone();
     assert_eq!((usage.outside_use, store.reports()), (0, 0));
 }
 
@@ -229,7 +229,7 @@ async fn calls_in_flight_are_no_outside_use() {
         let (admitted, refused) = server.take_outcome();
         assert_eq!(refused, [0_i64; 0], "{shape:?}");
         assert!(admitted >= 560, "{shape:?}: {admitted} of 580");
-        let usage = throttle.usage("up").await.unwrap().limits[0];
+        let usage = throttle.usage("up").await.unwrap().limits[0].clone();
         // Calls that overtake each other look like others for as many units.
         assert!(usage.outside_use <= 3, "{shape:?}: {}", usage.outside_use);
     }
@@ -248,7 +248,7 @@ async fn what_a_slow_response_reports_is_no_outside_use() {
             for minute in 1..=3 {
                 saturate_with(1_000, std::slice::from_ref(&client), server.begin + WINDOW * minute).join_all().await;
                 let (admitted, refused) = server.take_outcome();
-                let usage = throttle.usage("up").await.unwrap().limits[0];
+                let usage = throttle.usage("up").await.unwrap().limits[0].clone();
                 assert_eq!(refused, [0_i64; 0], "{responds:?}");
                 assert!(usage.outside_use <= 40, "{responds:?}, minute {minute} of {seed}: {usage:?}");
                 minutes.push(admitted);
@@ -267,7 +267,7 @@ async fn a_refusal_that_reports_a_spent_quota_leaves_the_guard_as_it_is() {
     assert_eq!(throttle.usage("up").await.unwrap().limits[0].outside_use, 600);
     sleep(Duration::from_secs(30)).await;
     drop(throttle.acquire("up").await.unwrap());
-    let since = throttle.usage("up").await.unwrap().limits[0];
+    let since = throttle.usage("up").await.unwrap().limits[0].clone();
     assert_eq!((since.outside_use, since.used), (0, 1));
     sleep(Duration::from_secs(61)).await;
     assert_eq!(throttle.usage("up").await.unwrap().limits[0].used, 0, "counted for a window and its guard");

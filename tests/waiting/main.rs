@@ -19,6 +19,8 @@ mod paused;
 mod pausing;
 mod refusing;
 mod releasing;
+mod scopes;
 mod sharing;
 mod stepping;
 mod support;
+mod units;

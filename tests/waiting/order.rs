@@ -92,7 +92,7 @@ async fn a_line_that_waits_does_not_poll() {
 async fn two_limits_hold_together_and_both_are_used_up() {
     let store = Counting::default();
     let limits = [Limit::per_second(20), Limit::new(100, Duration::from_secs(10))];
-    let throttle = store.process(|up| up.limit(limits[0]).limit(limits[1]));
+    let throttle = store.process(|up| limits.into_iter().fold(up, Upstream::limit));
     let begin = Instant::now();
     let starts = endless(&throttle, 64, begin, begin + Duration::from_secs(60)).await;
     assert_never_more_than(20, 1_050_000, &starts);

@@ -14,7 +14,7 @@ async fn demand(store: &Counting, limit: Limit, processes: usize, callers: usize
     let end = begin + Duration::from_secs(seconds);
     let tasks: Vec<_> = (0..processes)
         .map(|_| {
-            let throttle = store.limited(limit);
+            let throttle = store.limited(limit.clone());
             tokio::spawn(async move { endless(&throttle, callers, begin, end).await })
         })
         .collect();
@@ -68,11 +68,11 @@ async fn a_process_that_asks_for_little_is_not_refused_by_greedy_ones() {
     fastrand::seed(5);
     let store = Counting::default();
     let limit = Limit::per_second(100);
+    let modest = store.limited(limit.clone());
     let greedy = {
         let store = store.clone();
         tokio::spawn(async move { demand(&store, limit, 7, 64, 20).await })
     };
-    let modest = store.limited(limit);
     sleep(Duration::from_secs(2)).await;
     for _ in 0..30 {
         let permit = modest.acquire("up").max_wait(Duration::from_millis(1_300)).await;
@@ -88,11 +88,11 @@ async fn a_large_cost_neither_starves_behind_small_ones_nor_holds_them_up_for_ev
     let store = Counting::default();
     let limit = Limit::per_second(100);
     let begin = Instant::now();
+    let large = store.limited(limit.clone());
     let small = {
         let store = store.clone();
         tokio::spawn(async move { demand(&store, limit, 4, 32, 30).await })
     };
-    let large = store.limited(limit);
     sleep(Duration::from_secs(3)).await;
     let mut entries = Vec::new();
     for _ in 0..5 {
@@ -113,7 +113,7 @@ async fn a_large_caller_that_gives_up_or_dies_holds_nobody_up_for_longer_than_it
     let store = Counting::default();
     let limit = Limit::per_minute(100);
     let begin = Instant::now();
-    let small: Throttle = store.limited(limit);
+    let small: Throttle = store.limited(limit.clone());
     for _ in 0..60 {
         drop(small.acquire("up").await.unwrap());
     }

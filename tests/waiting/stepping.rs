@@ -60,7 +60,7 @@ impl Store for Stepping {
 async fn calls(limit: Limit, step: i64) -> Vec<i64> {
     let store = Stepping::new();
     let (began, mut callers) = (Instant::now(), JoinSet::new());
-    for throttle in (0..4).map(|_| store.process(limit)) {
+    for throttle in (0..4).map(|_| store.process(limit.clone())) {
         for _ in 0..16 {
             let throttle = throttle.clone();
             callers.spawn(async move {
@@ -84,9 +84,9 @@ async fn calls(limit: Limit, step: i64) -> Vec<i64> {
 async fn a_clock_that_steps_silences_nobody_and_fills_no_window() {
     let (second, minute) = (Limit::per_second(100), Limit::per_minute(6_000));
     // This store forgets a log after its window: a leap that is longer than that takes it away.
-    let steps = [-50_000, -200_000, -10_000_000, -3_600_000_000, 200_000].map(|step| (second, step));
+    let steps = [-50_000, -200_000, -10_000_000, -3_600_000_000, 200_000].map(|step| (second.clone(), step));
     for (limit, step) in steps.into_iter().chain([(minute, 10_000_000)]) {
-        let went = calls(limit.burst(10), step).await;
+        let went = calls(limit.clone().burst(10), step).await;
         assert_never_more_than(10, 100_000, &went);
         assert_never_more_than(100, 1_000_000, &went);
         let gap = went.windows(2).map(|pair| pair[1] - pair[0]).max();

@@ -69,6 +69,7 @@ impl Process {
         let term = Term::new(quota, i64::try_from(span.as_micros()).unwrap());
         let settings = Settings {
             upstream: "up".into(),
+            ledger: "up".into(),
             key: (0, None),
             stream: "".into(),
             logs: [Log::new("calls", [term])].into(),

@@ -146,7 +146,8 @@ impl Engine {
         self.leave_at = (!waits).then(|| now + self.settings.horizon);
         let before_waiting = grant.answers(ask.callers()).take_while(|answer| answer.verdict != Verdict::Waits);
         let before_waiting: u32 = before_waiting.map(|answer| answer.callers).sum();
-        self.put_off = tickets.get(before_waiting as usize).copied();
+        let times = |ticket| self.put_off.filter(|(before, _)| *before == ticket).map_or(1, |(_, times)| times + 1);
+        self.put_off = tickets.get(before_waiting as usize).map(|&ticket| (ticket, times(ticket)));
         (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
         if grant.contenders > 0 && units > 0 {
             self.rest_until = Some(now + self.rest_after(units, grant.contenders, &outlook));

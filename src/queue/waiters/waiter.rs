@@ -91,8 +91,9 @@ pub(super) fn is_same(one: &Arc<[u32]>, other: &Arc<[u32]>) -> bool {
     Arc::ptr_eq(one, other) || one == other
 }
 
+/// Whether a call takes of any log something else than one unit.
 pub(super) fn is_large(costs: &[u32]) -> usize {
-    usize::from(*costs != [1])
+    usize::from(costs.iter().any(|&units| units != 1))
 }
 
 /// What a call of these costs takes of the first log.

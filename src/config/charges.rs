@@ -1,0 +1,303 @@
+//! What calls of an upstream are charged: which logs, whose, and how many entries of each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Request;
+
+use crate::config::call::Call;
+use crate::config::limit::Limit;
+use crate::config::scope::Scope;
+use crate::config::upstream::Upstream;
+use crate::error::{ConfigError, Error};
+use crate::ledger::{Log, ScopeId, Term};
+
+/// A log of large units keeps at most so many entries: then one entry stands for several units.
+const MAX_ENTRIES: u32 = 20_000;
+/// Logs that one call may be charged in.
+const MAX_LOGS: usize = 16;
+/// What limits count that say nothing of it.
+pub(crate) const CALLS: &str = "calls";
+
+/// The logs of an upstream, and who shares each.
+#[derive(Debug)]
+pub(crate) struct Charges {
+    /// None of any scope yet: those of one scope next to each other, the whole upstream's first.
+    logs: Arc<[Log]>,
+    /// Of each log: its scope, its unit, and how many units an entry stands for.
+    places: Vec<Place>,
+    scopes: Vec<Sharers>,
+    /// The scope that few share: whom a refusal is taken to be about, and whose value is said without a name. That of the limits that
+    /// name none, where it is not the whole upstream's; else the last that a limit names.
+    narrowest: usize,
+    /// Of each limit: its log, and the first of its terms there.
+    limits: Vec<(usize, usize)>,
+    /// What a call is charged of which nothing is said.
+    one: Arc<[u32]>,
+}
+
+/// Where a log stands.
+#[derive(Clone, Debug)]
+struct Place {
+    /// By its place among the scopes.
+    scope: usize,
+    unit: Arc<str>,
+    quantum: u32,
+}
+
+/// Who shares some of the limits.
+#[derive(Debug)]
+struct Sharers {
+    scope: Scope,
+    /// They call any of the upstreams that share limits.
+    is_common: bool,
+    /// Mixed into the values of a scope that is not the only one, so that a token and a merchant of one value share nothing.
+    salt: Option<ScopeId>,
+}
+
+/// Whose logs a call is charged in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Scopes {
+    /// The scope that few share.
+    pub(crate) narrowest: Option<ScopeId>,
+    /// All of them, where there are several.
+    pub(crate) all: Option<Arc<[Option<ScopeId>]>>,
+}
+
+impl Scopes {
+    /// The stream of the messages about them.
+    pub(crate) fn stream(&self) -> Arc<str> {
+        let all = self.all.iter().flat_map(|all| all.iter());
+        let several = all.map(|scope| scope.map_or_else(|| "-".to_owned(), |scope| scope.to_string()));
+        let several = several.collect::<Vec<_>>().join("+");
+        match self.narrowest {
+            _ if !several.is_empty() => ScopeId::of(several.as_bytes()).to_string().into(),
+            Some(scope) => scope.to_string().into(),
+            None => "".into(),
+        }
+    }
+
+    /// The only scope.
+    pub(crate) const fn only(scope: Option<ScopeId>) -> Self {
+        Self { narrowest: scope, all: None }
+    }
+}
+
+impl Sharers {
+    /// Who shares a limit.
+    fn of(upstream: &Upstream, limit: &Limit) -> Self {
+        let everybody = Scope::upstream();
+        let by_default = if limit.is_common() { &everybody } else { &upstream.scope };
+        let scope = limit.own_scope().unwrap_or(by_default).clone();
+        let is_common = limit.is_common();
+        let whose = if is_common || upstream.ledger() == &upstream.name { "" } else { &*upstream.name };
+        let salt = ScopeId::of(format!("{whose} {}", scope.name()).as_bytes());
+        let is_everybody = is_common && scope.is_upstream();
+        Self { scope, is_common, salt: (!is_everybody).then_some(salt) }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.scope, self.is_common) == (&other.scope, other.is_common)
+    }
+
+    /// Whose logs they are, for a value of theirs or for none.
+    fn id(&self, value: Option<ScopeId>) -> Option<ScopeId> {
+        match (value, self.salt) {
+            (Some(value), Some(salt)) => Some(value.mixed_with(salt)),
+            (value, None) => value,
+            // Who has none shares nothing with who has one, nor with the whole upstream.
+            (None, salt) => salt,
+        }
+    }
+}
+
+impl Charges {
+    /// The logs of an upstream, or what is wrong with its limits.
+    pub(crate) fn new(upstream: &Upstream) -> Result<Self, ConfigError> {
+        let wrong = |field, reason: String| ConfigError::new(&upstream.name, field, reason);
+        let scopes = sharers_of(upstream).map_err(|(field, reason)| wrong(field, reason))?;
+        let scope_of = |limit: &Limit| {
+            let sharers = Sharers::of(upstream, limit);
+            scopes.iter().position(|known| known.is_same(&sharers)).unwrap_or(0)
+        };
+        let mut drafts: Vec<(Place, Vec<Term>)> = Vec::new();
+        let mut limits = Vec::with_capacity(upstream.limits.len());
+        for limit in &upstream.limits {
+            let quantum = quantum_of(limit);
+            let terms =
+                limit.terms(&upstream.name)?.into_iter().map(|term| Term { quota: term.quota / quantum, ..term });
+            let place = Place { scope: scope_of(limit), unit: limit.unit().into(), quantum };
+            let is_same = |of: &Place| (of.scope, &of.unit, of.quantum) == (place.scope, &place.unit, quantum);
+            let at = drafts.iter().position(|(of, _)| is_same(of)).unwrap_or_else(|| {
+                drafts.push((place.clone(), Vec::new()));
+                drafts.len() - 1
+            });
+            limits.push((at, drafts[at].1.len()));
+            drafts[at].1.extend(terms);
+            if drafts[at].1.iter().any(|term| term.quota == 0) {
+                let reason =
+                    format!("is less than {quantum} {}, which one entry of so large a log stands for", place.unit);
+                return Err(wrong("limit.burst", reason));
+            }
+        }
+        if drafts.len() > MAX_LOGS {
+            let reason =
+                format!("{} logs are more than {MAX_LOGS}: scopes, units, and quotas of different sizes", drafts.len());
+            return Err(wrong("limit", reason));
+        }
+        // Those of one scope stand together.
+        let mut order: Vec<usize> = (0..drafts.len()).collect();
+        order.sort_by_key(|&at| drafts[at].0.scope);
+        let limits = limits.into_iter().map(|(at, term)| (order.iter().position(|&of| of == at).unwrap_or(0), term));
+        let (limits, mut places, mut logs) = (limits.collect(), Vec::new(), Vec::new());
+        for (place, terms) in order.into_iter().map(|at| drafts[at].clone()) {
+            logs.push(Log::new(place.log_name(), terms));
+            places.push(place);
+        }
+        let is_default = |sharers: &Sharers| !sharers.is_common && sharers.scope == upstream.scope;
+        let by_default = scopes.iter().position(|sharers| !sharers.scope.is_upstream() && is_default(sharers));
+        let last = || scopes.iter().rposition(|sharers| !sharers.is_common).unwrap_or(scopes.len() - 1);
+        let narrowest = by_default.unwrap_or_else(last);
+        let one = places.iter().map(|_| 1).collect();
+        Ok(Self { logs: logs.into(), places, scopes, narrowest, limits, one })
+    }
+
+    /// The logs, none of any scope yet.
+    pub(crate) const fn logs(&self) -> &Arc<[Log]> {
+        &self.logs
+    }
+
+    /// What a call is charged of which nothing is said.
+    pub(crate) const fn one(&self) -> &Arc<[u32]> {
+        &self.one
+    }
+
+    /// Whose logs a call is charged in: as it says, else as its request does.
+    pub(crate) fn scopes(&self, call: &Call, request: Option<&Request>) -> Scopes {
+        let is_only = self.scopes.len() == 1;
+        let of = |at: usize| {
+            let sharers = &self.scopes[at];
+            if sharers.scope.is_upstream() && sharers.salt.is_none() && !is_only {
+                return None;
+            }
+            let unnamed = call.scope.filter(|_| at == self.narrowest);
+            let said = call.scope_named(sharers.scope.name()).or(unnamed);
+            sharers.id(said.or_else(|| request.and_then(|request| sharers.scope.of(request))))
+        };
+        if is_only {
+            return Scopes::only(of(0));
+        }
+        let all: Arc<[_]> = (0..self.scopes.len()).map(of).collect();
+        Scopes { narrowest: all[self.narrowest], all: Some(all) }
+    }
+
+    /// The logs of these scopes.
+    pub(crate) fn logs_of(&self, scopes: &Scopes) -> Arc<[Log]> {
+        if *scopes == Scopes::default() {
+            return Arc::clone(&self.logs);
+        }
+        let of = |(log, place): (&Log, &Place)| {
+            let all = scopes.all.as_deref();
+            log.clone().of(all.map_or(scopes.narrowest, |all| all.get(place.scope).copied().flatten()))
+        };
+        self.logs.iter().zip(&self.places).map(of).collect()
+    }
+
+    /// What a call is charged, in entries of each log.
+    pub(crate) fn of(&self, upstream: &Upstream, call: &Call) -> Result<Arc<[u32]>, Error> {
+        let name = || Arc::clone(&upstream.name);
+        let is_scope = |name: &str| self.scopes.iter().any(|sharers| **sharers.scope.name() == *name);
+        if let Some(scope) = call.scope_names().find(|name| !is_scope(name)) {
+            return Err(Error::UnknownScope { upstream: name(), scope: Arc::clone(scope) });
+        }
+        if call.costs_one() {
+            return Ok(Arc::clone(&self.one));
+        }
+        let is_known = |unit: &str| unit == CALLS || self.places.iter().any(|place| *place.unit == *unit);
+        if let Some(unit) = call.units().find(|unit| !is_known(unit)) {
+            return Err(Error::UnknownUnit { upstream: name(), unit: Arc::clone(unit) });
+        }
+        let charges: Arc<[u32]> =
+            self.places.iter().map(|place| call.cost_in(&place.unit).div_ceil(place.quantum)).collect();
+        let too_large = (0..charges.len()).find(|&at| charges[at] > self.logs[at].largest_charge());
+        let wrong = too_large.or_else(|| charges.iter().all(|&units| units == 0).then_some(0));
+        match wrong {
+            None => Ok(charges),
+            Some(at) => {
+                let (place, limit) = (&self.places[at], self.strictest(upstream, at));
+                let (unit, cost) = (Arc::clone(&place.unit), call.cost_in(&place.unit));
+                let most = self.logs[at].largest_charge() * place.quantum;
+                Err(Error::CostExceedsQuota { upstream: name(), unit, cost, most, limit: Box::new(limit) })
+            }
+        }
+    }
+
+    /// The limit of a log that allows least at once.
+    fn strictest(&self, upstream: &Upstream, log: usize) -> Limit {
+        let of_log = upstream.limits.iter().zip(&self.limits).filter(|(_, (of, _))| *of == log);
+        let (limit, _) = of_log.min_by_key(|(limit, _)| limit.most_at_once()).unwrap_or((&upstream.limits[0], &(0, 0)));
+        limit.clone()
+    }
+
+    /// The log whose entries are evidence of what the upstream allows: of calls, in the scope that few share.
+    pub(crate) fn evidence(&self) -> Option<usize> {
+        self.places.iter().position(|place| place.scope == self.narrowest && *place.unit == *CALLS)
+    }
+
+    /// The limits of a log, as its terms have them.
+    pub(crate) fn windows_of(&self, upstream: &Upstream, log: usize) -> Vec<(Term, Duration)> {
+        let of_log = upstream.limits.iter().zip(&self.limits).filter(|(_, (of, _))| *of == log);
+        of_log.map(|(limit, &(log, term))| (self.logs[log].terms[term], limit.window())).collect()
+    }
+
+    /// Of each limit, in the order of the upstream's: its log, the first of its terms there, and how many units an entry stands
+    /// for.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = (usize, usize, u32)> {
+        self.limits.iter().map(|&(log, term)| (log, term, self.places[log].quantum))
+    }
+}
+
+impl Place {
+    /// What the store calls the log: entries of different size never stand in one.
+    fn log_name(&self) -> Arc<str> {
+        if self.quantum == 1 { Arc::clone(&self.unit) } else { format!("{}-{}", self.unit, self.quantum).into() }
+    }
+}
+
+/// Who shares the limits of an upstream: everybody who calls it first; or what is wrong with them, and where.
+fn sharers_of(upstream: &Upstream) -> Result<Vec<Sharers>, (&'static str, String)> {
+    let mut all: Vec<Sharers> = Vec::new();
+    for limit in &upstream.limits {
+        let sharers = Sharers::of(upstream, limit);
+        if let Some(fault) = sharers.scope.fault() {
+            return Err(("limit.scope", fault.to_owned()));
+        }
+        match all.iter().find(|known| known.is_same(&sharers)) {
+            Some(known) if !known.scope.is_alike(&sharers.scope) => {
+                let name = known.scope.name();
+                let reason = format!("two different scopes have the name {name:?}: give each its own by .named()");
+                return Err(("limit.scope", reason));
+            }
+            Some(_) => {}
+            None => all.push(sharers),
+        }
+    }
+    // Where there is one, it is known by its values alone; and so is that of limits that name none, beside other scopes.
+    let own = upstream.ledger() == &upstream.name;
+    let has_whole = all.iter().any(|sharers| sharers.scope.is_upstream());
+    let is_only = all.len() == 1;
+    for sharers in all.iter_mut().filter(|_| own) {
+        let is_default = sharers.scope == upstream.scope && !has_whole;
+        sharers.salt.take_if(|_| is_only || is_default || sharers.scope.is_upstream());
+    }
+    all.sort_by_key(|sharers| sharers.salt.is_some());
+    Ok(all)
+}
+
+/// How many units an entry stands for: a power of two, so that a log keeps between 10,000 and 20,000 entries in its window.
+fn quantum_of(limit: &Limit) -> u32 {
+    if limit.unit() == CALLS {
+        return 1;
+    }
+    limit.quota().div_ceil(MAX_ENTRIES).next_power_of_two()
+}

@@ -1,0 +1,44 @@
+//! What a request says of itself before its body.
+
+use http::{HeaderMap, Method};
+use reqwest::{Request, Url};
+
+/// Method, URL and headers of a request: what [`Upstream::cost_by`](crate::Upstream::cost_by) sees of it.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestHead<'a> {
+    method: &'a Method,
+    url: &'a Url,
+    headers: &'a HeaderMap,
+}
+
+impl<'a> RequestHead<'a> {
+    /// The head of a request of this method, URL and headers.
+    #[must_use]
+    pub const fn new(method: &'a Method, url: &'a Url, headers: &'a HeaderMap) -> Self {
+        Self { method, url, headers }
+    }
+
+    /// The method.
+    #[must_use]
+    pub const fn method(&self) -> &'a Method {
+        self.method
+    }
+
+    /// The URL.
+    #[must_use]
+    pub const fn url(&self) -> &'a Url {
+        self.url
+    }
+
+    /// The headers.
+    #[must_use]
+    pub const fn headers(&self) -> &'a HeaderMap {
+        self.headers
+    }
+}
+
+impl<'a> From<&'a Request> for RequestHead<'a> {
+    fn from(request: &'a Request) -> Self {
+        Self::new(request.method(), request.url(), request.headers())
+    }
+}

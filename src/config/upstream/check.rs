@@ -1,0 +1,54 @@
+//! Whether an upstream makes sense.
+
+use std::time::Duration;
+
+use super::Upstream;
+use crate::config::name::fault;
+use crate::error::ConfigError;
+use crate::excerpt;
+use crate::feedback::Feedback;
+
+/// The least that one response may be allowed to silence an upstream.
+const MIN_MAX_PAUSE: Duration = Duration::from_millis(1);
+/// The longest recovery after a pause.
+const MAX_RECOVERY: Duration = Duration::from_secs(3_600);
+
+impl Upstream {
+    /// What is wrong with the configuration, limits aside; `index` is the upstream's place among those registered.
+    pub(crate) fn check(&self, index: usize) -> Result<(), ConfigError> {
+        let wrong = |field, reason: &str| Err(ConfigError::new(&self.name, field, reason));
+        if let Some(fault) = fault(&self.name) {
+            // No name says which one it is, so its place does.
+            let place = excerpt::ordinal(index + 1);
+            return Err(ConfigError::new("", "name", format!("the {place} upstream's name {fault}")));
+        }
+        if let Some(fault) = self.shared.as_deref().and_then(fault) {
+            return wrong("shares", &format!("the name {fault}"));
+        }
+        if self.limits.is_empty() {
+            return wrong("limit", "an upstream needs at least one limit");
+        }
+        if let Some(fault) = self.backoff.fault() {
+            return wrong("backoff", fault);
+        }
+        if self.max_waiting == 0 {
+            return wrong("max_waiting", "must be at least 1 call: whoever asks waits for the answer");
+        }
+        if self.retry_share > 1_000 {
+            return wrong("retries_per_thousand", "is more than one for each call");
+        }
+        if self.break_after == Some(0) {
+            return wrong("break_after_unauthorized", "must be at least 1 response in a row");
+        }
+        if let Some(max_pause) = self.max_pause.filter(|max| *max < MIN_MAX_PAUSE || *max > Feedback::LONGEST_WAIT) {
+            return wrong("max_pause", &format!("{max_pause:?} is not between 1 ms and 31 days"));
+        }
+        if let Some(recovery) = self.recovery.filter(|recovery| *recovery > MAX_RECOVERY) {
+            return wrong("recovery", &format!("{recovery:?} is longer than an hour"));
+        }
+        match &self.wrong_pattern {
+            Some((field, reason)) => wrong(field, reason),
+            None => Ok(()),
+        }
+    }
+}
