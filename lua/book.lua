@@ -17,7 +17,8 @@
 --         8 scopes    count of the ask's scopes
 --         9 widest    1: the first of them is the whole upstream
 --        10 counted   for each scope: when the period ends that the sender was counted in, or 0; then for each log: place of its scope,
---           count of terms, quota and span (µs) of each; where it tells cold calls, start of the first and of the last, units of each
+--           count of terms, quota and span (µs) of each, but of a bucket quota, less its span, 1, how long a unit takes to drain and
+--           how long all that it holds (ns); where it tells cold calls, start of the first and of the last, units of each
 --           log, µs for which they count longer by each term; then count of slots to take out, of each: start, 1 where its call was to
 --           look at a pause, units of each log; then for each run: callers, longest wait (µs, or -1), units of each log
 -- ARGV[2] clock    in tests only
@@ -65,7 +66,7 @@ if back > 0 then remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. string.rep
 lapse = lapse_before
 for slot = first_slot, first_slot + (back - 1) * (width + 2), width + 2 do
   last_back = max(last_back, a[slot])
-  for i, log in ipairs(logs) do take_out(log.key, a[slot], a[slot + 1 + i]) end
+  for i, log in ipairs(logs) do hand_back(log, a[slot], a[slot + 1 + i]) end
   if a[slot + 1] == 1 then not_looked(states, a[slot]) end
 end
 
@@ -79,6 +80,7 @@ local length = min(max(retention, 8 * horizon), MAX_SILENCE) + 2 * horizon
 local others, most = {}, 0
 for scope, state in ipairs(states) do
   local all = waiting_now(state.contenders, length)
+  state.waiting = { state.contenders, state.claims, state.reach }
   state.contenders = all
   others[scope] = all and all[2] + all[4] - (is_counted(all, a[9 + scope]) and 1 or 0) or 0
   most = max(most, others[scope])
@@ -194,6 +196,7 @@ if #refused > 0 then tell_times(refused, earliest_refused) end
 local long
 for _, log in ipairs(logs) do
   if log.count > 0 then
+    for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term)) end
     local newest_before = nth_newest({ key = log.key, read = log.read, added = {}, count = 0, ahead = 1 }, 1)
     local stamps, count, last, text = {}, 0, nil, nil
     for from = 1, log.count, PIECE do
@@ -222,8 +225,8 @@ local claiming = insist and is_foremost and #claimants < MAX_CLAIMS
 local counts = {}
 for scope, state in ipairs(states) do
   counts[scope] = 0
+  local differs = false
   if a[1] > 0 then
-    local differs = false
     -- Who was just served is probably back before long: what is left then is not all for those who are quicker.
     local all = state.contenders or { now + length, 0, 0, 0, length }
     local counted = is_counted(all, a[9 + scope]) and a[9 + scope] or 0
@@ -259,12 +262,14 @@ for scope, state in ipairs(states) do
     if ahead > 0 and far <= ahead + horizon and (granted > 0 or first) then
       state.reach, differs = { ahead + horizon, promised + ahead }, true
     end
-    if differs then
-      save(state, now)
-      changed = true
-    end
   end
-  if state.looked then save(state, now) end
+  changed = changed or differs
+  if differs or state.looked then
+    save(state, now)
+  elseif state.is_news then
+    state.contenders, state.claims, state.reach = unpack(state.waiting)
+    save(state, now)
+  end
 end
 if upstream.looked and not has_widest then save(upstream, now) end
 

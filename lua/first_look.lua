@@ -21,8 +21,8 @@ do
     if i > 2 then packed = call('GET', KEYS[i]) end
     if packed then
       local is_read, parts = pcall(cmsgpack.unpack, packed)
-      plain = plain and is_read and type(parts) == 'table' and #parts == 10 and #parts[2] + #parts[5] + #parts[6] + parts[7] == 0
-        and not (parts[3] or parts[8] or parts[9])
+      plain = plain and is_read and type(parts) == 'table' and #parts == 11
+        and #parts[2] + #parts[5] + #parts[6] + #parts[11] + parts[7] == 0 and not (parts[3] or parts[8] or parts[9])
       released = released or (i == 2 and plain and parts[10])
       if plain and parts[4] and parts[4][5] > clock then
         -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.
@@ -48,9 +48,11 @@ do
   if plain then
     for i = 1, width do
       logs[i] = at
-      at = at + 2 + 2 * a[at + 1]
+      -- A bucket is left to the rest of the script.
+      for t = at + 3, plain and at + 1 + 2 * a[at + 1] or 0, 2 do plain = plain and a[t] >= 0 end
+      at = plain and at + 2 + 2 * a[at + 1] or at
     end
-    plain = a[at] == 0 and #a == at + 2 + width and a[at + 1] > 0
+    plain = plain and a[at] == 0 and #a == at + 2 + width and a[at + 1] > 0
   end
   local callers, max_wait, charges = a[at + 1], a[at + 2], at + 2
   -- Of a process that is counted it matters when the first caller can start.

@@ -23,9 +23,9 @@ function readable.replay(record) return #record >= 24 and #record % 8 == 0 end
 
 function readable.state(record)
   local unpacked, parts = pcall(cmsgpack.unpack, record)
-  if not unpacked or type(parts) ~= 'table' or #parts ~= 10 or type(parts[7]) ~= 'number' then return false end
+  if not unpacked or type(parts) ~= 'table' or #parts ~= 11 or type(parts[7]) ~= 'number' then return false end
   local contenders, claims, reach, pause, cold, outside = unpack(parts)
-  if type(claims) ~= 'table' or type(cold) ~= 'table' or type(outside) ~= 'table' then return false end
+  if type(claims) ~= 'table' or type(cold) ~= 'table' or type(outside) ~= 'table' or type(parts[11]) ~= 'table' then return false end
   for _, claim in ipairs(claims) do
     if type(claim) ~= 'table' or type(claim[1]) ~= 'string' or type(claim[4]) ~= 'table' then return false end
     if not are_numbers(claim, 2, 3) then return false end
@@ -39,7 +39,10 @@ function readable.state(record)
   for i = 1, #outside, 9 do
     if type(outside[i]) ~= 'string' or not are_numbers(outside, i + 1, i + 8) then return false end
   end
-  local rate, slow, releases = parts[8], parts[9], parts[10]
+  local rate, slow, releases, levels = parts[8], parts[9], parts[10], parts[11]
+  for i = 1, type(levels) == 'table' and #levels or 0, 6 do
+    if type(levels[i]) ~= 'string' or not are_numbers(levels, i + 1, i + 5) then return false end
+  end
   if releases and type(releases) ~= 'table' then return false end
   for i = 3, releases and #releases or 0, 2 do
     if type(releases[i]) ~= 'string' or not are_numbers(releases, i + 1, i + 1) then return false end

@@ -1,4 +1,4 @@
--- Logs, and the rule: the earliest start of some units. Joined behind state.lua.
+-- Logs, and the rule: the earliest start of some units. Joined behind bucket.lua.
 
 -- Parts of a quota, and of a span: see beside_others.
 local LITTLE, PACE = 10, 20
@@ -18,21 +18,6 @@ local function read_states(scopes, has_widest)
   return states, next_key
 end
 
--- A stored entry as a number; nil where there is none. Lua takes `nan` and `inf` for numbers, too.
-local function stamp_of(entry, key)
-  if not entry then return nil end
-  local stamp = tonumber(entry)
-  if not (stamp and stamp >= oldest and stamp < 9e15) then garbage(key) end
-  return stamp
-end
-
--- The factor on the quotas of a rate now: it stays for a while, and then rises, slowly first.
-local function factor_of(rate)
-  local risen, factor = now - rate[3] - rate[4], rate[1]
-  local step = risen > 0 and min(floor(risen / max(floor(floor(rate[4] / 4) * 3 / RISE), 1)), RISE) or 0
-  return factor + floor((FULL - factor) * step * step / (RISE * RISE))
-end
-
 -- What refusals and hands left of the quotas of a scope: for each rate the longest span that it is for, and the factor.
 local function rates_of(state)
   local rates = {}
@@ -43,6 +28,13 @@ local function rates_of(state)
   add(state, released_above(state))
   if state ~= upstream then add(upstream, 0) end
   return rates
+end
+
+-- A bucket with a factor on its rate: it drains more slowly, and holds what drains in the same time.
+local function lowered_bucket(bucket, factor)
+  if factor >= FULL then return bucket end
+  local interval = min(ceil(bucket.interval * (FULL / max(factor, 1))), FAR)
+  return { interval = interval, depth = max(bucket.depth, interval) }
 end
 
 -- A quota and its span with a factor on the quota. What a quota cannot be lowered by, since units are whole, makes the span longer.
@@ -81,7 +73,9 @@ local function enter_cold(log, first, last, units, at)
   first = min(first, last)
   for t, term in ipairs(log.terms) do
     local longer, lapse, step = a[at + t - 1], last + term.base + a[at + t - 1], #steps + 1
-    if longer > 0 and units > 0 then
+    if term.bucket then
+      is_news = (longer > 0 and units > 0 and arrive(log, term, first, last + longer)) or is_news
+    elseif longer > 0 and units > 0 then
       for i = #steps - 5, 1, -6 do
         local is_near = math.abs(steps[i + 2] - first) <= floor(term.base / STEPS_OF_SPAN)
         if steps[i] == log.key and steps[i + 1] == term.base and steps[i + 5] > now and is_near then step = i end
@@ -99,22 +93,35 @@ end
 -- many at once; what is booked now is added to them.
 local function open_log(key, state, at)
   local log = { key = key, state = state, terms = {}, retention = 0, quota = 0, interval = 0, least = math.huge }
-  local rates = rates_of(state)
+  local rates, from = rates_of(state), at + 1
+  log.buckets = {}
   for t = 1, a[at] do
-    local full, base, factor = a[at + 2 * t - 1], a[at + 2 * t], FULL
+    local full, base, bucket, factor = a[from], a[from + 1], nil, FULL
+    from = from + 2
+    if base < 0 then
+      base, bucket, from = -base, { interval = a[from + 1], depth = a[from + 2] }, from + 3
+    end
     for _, rate in ipairs(rates) do
       if base <= rate[1] then factor = min(factor, rate[2]) end
     end
-    local quota, span = lowered(full, base, factor)
-    log.terms[t] = { quota = quota, full = full, base = base, span = span }
+    local quota, span, left
+    if bucket then
+      left = lowered_bucket(bucket, factor)
+      quota, span = floor(left.depth / left.interval), ceil(left.depth / 1000)
+    else
+      quota, span = lowered(full, base, factor)
+    end
+    local term = { quota = quota, full = full, base = base, span = span, bucket = bucket, left = left }
+    log.terms[t] = term
+    if bucket then log.buckets[#log.buckets + 1] = term end
     log.retention, log.quota, log.least = max(log.retention, span), max(log.quota, full), min(log.least, quota)
     log.widened = log.widened or span > base
-    log.interval = max(log.interval, ceil(span / quota))
+    log.interval = max(log.interval, bucket and ceil(left.interval / 1000) or ceil(span / quota))
   end
   for i = 1, #state.outside, TOLD do
     local own, base, started, left, units, most, since, lapse, slides = unpack(state.outside, i, i + TOLD - 1)
     for _, term in ipairs(log.terms) do
-      if own == key and base == term.base and lapse + base > now then
+      if own == key and base == term.base and not term.bucket and lapse + base > now then
         log.has_outside = true
         term.outside = { started = started, left = left, units = units, most = most, since = since, lapse = lapse, slides = slides == 1 }
       end
@@ -122,7 +129,7 @@ local function open_log(key, state, at)
   end
   read_cold(log)
   log.read, log.added, log.count, log.ahead = {}, {}, 0, 1
-  return log, at + 1 + 2 * a[at]
+  return log, from
 end
 
 -- The entry with n - 1 newer ones; nil when the log is shorter.
@@ -222,9 +229,11 @@ local function earliest(log, start, units)
   local newest, terms = nth_newest(log, 1), log.terms
   if newest and newest > start then start = newest end
   for t = 1, #terms do
+    local term = terms[t]
     -- What is more than a lowered quota starts when nothing else counts.
-    local entry = nth_newest(log, max(terms[t].quota - units + 1, 1))
-    if entry and entry + terms[t].span > start then start = entry + terms[t].span end
+    local entry = not term.bucket and nth_newest(log, max(term.quota - units + 1, 1))
+    if entry and entry + term.span > start then start = entry + term.span end
+    if term.bucket then start = max(start, with_room(level_of(log, term), term.left, units)) end
   end
   for p = 1, #log.pauses do start = max(start, after_pause(log.pauses[p], newest, log.interval, units)) end
   for t = 1, log.has_outside and #terms or 0 do
@@ -232,27 +241,4 @@ local function earliest(log, start, units)
   end
   for t = 1, log.has_cold and #terms or 0 do start = beside_cold(log, terms[t], start, units) end
   return start
-end
-
--- Entries of a stored list newer than `stamp`, found by bisection: the list is sorted.
-local function newer_than(key, stamp)
-  local newer, rest = 0, call('LLEN', key) + 1
-  while newer + 1 < rest do
-    local n = floor((newer + rest) / 2)
-    if stamp_of(call('LINDEX', key, format('%d', -n)), key) > stamp then newer = n else rest = n end
-  end
-  return newer
-end
-
--- Takes units that start at a time out of a log again. LREM walks from the tail: what lies deep, or is not there, would cost it
--- milliseconds. A slot kept breaks no limit.
-local function take_out(key, start, units)
-  if units <= 0 then return end -- of zero LREM would take all
-  local newer = newer_than(key, start)
-  if newer > MAX_DEPTH or stamp_of(call('LINDEX', key, format('%d', -newer - 1)), key) ~= start then return end
-  local before = stamp_of(call('LINDEX', key, '-1'), key)
-  local expiry = ticks and call('PEXPIRETIME', key) or 0
-  call('LREM', key, format('%d', -units), format('%d', start))
-  local newest = expiry > 0 and stamp_of(call('LINDEX', key, '-1'), key)
-  if newest then call('PEXPIREAT', key, format('%d', expiry - end_of_second(before) + end_of_second(newest))) end
 end

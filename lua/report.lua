@@ -8,7 +8,8 @@
 -- KEYS[..] log     that is reported of
 -- ARGV[1] integers of 8 bytes: number, previous, known, latest, as for book.lua; started (stamp of the call, or 0 for now); late (µs: calls
 --         that started so long after it had not arrived when the upstream counted); then for each report: quota and span (µs) of a
---         term, window (µs) for which the upstream counts, units remaining, µs until they reset
+--         term, window (µs) for which the upstream counts, units remaining, µs until they reset; where the span is negative it is that of
+--         a bucket, and more follows as for book.lua
 -- ARGV[2] clock    in tests only
 -- Returns integers of 8 bytes: number, now, outside: units that others use, of the term with the most
 -- Errors: OUTDATED, DUPLICATE, GARBAGE, as for book.lua
@@ -27,8 +28,18 @@ for i = 1, #state.outside, TOLD do
 end
 local outside, entered, longest, counted = 0, false, 0, min(started + late, now)
 local began = min(started, now)
-for i = 7, #a, 5 do
-  local quota, span, window, remaining, reset = unpack(a, i, i + 4)
+local at, filled_up = 7, false
+while a[at] do
+  local quota, span, window, remaining, reset = unpack(a, at, at + 4)
+  local bucket
+  at = at + 5
+  if span < 0 then
+    span, bucket, at = -span, { interval = a[at + 1], depth = a[at + 2] }, at + 3
+    if counted + window > now then
+      local units = fill_others({ key = log_key, state = state, count = 0 }, bucket, 1000 * window, remaining, began, counted)
+      outside, filled_up = max(outside, units), filled_up or units > 0
+    end
+  end
   longest = max(longest, span)
   -- After so long, entries of before may be forgotten and would look like outside use: all that came since count. Else all that may have
   -- counted when the upstream did.
@@ -36,7 +47,7 @@ for i = 7, #a, 5 do
   if counted + floor(span / 16) >= now then used = newer_than(log_key, began - window) - newer_than(log_key, counted) end
   local units, lapse = max(quota - used - remaining, 0), now + min(reset, span)
   -- What the upstream counted a window ago counts no more.
-  if lapse > now and counted + window > now then
+  if not bucket and lapse > now and counted + window > now then
     local known, place
     for t, told in ipairs(all) do
       if told[1] == log_key and told[2] == span then known, place = told, t end
@@ -62,6 +73,7 @@ if entered then
     for part = 1, TOLD do state.outside[TOLD * (i - 1) + part] = told[part] end
   end
 end
+entered = entered or filled_up
 if entered then save(state, now) end
 local body = struct.pack('<i8', outside)
 -- Who learned nothing may learn more from the same message later.

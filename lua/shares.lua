@@ -32,6 +32,7 @@ local function add(start, charges, callers)
     local log, units = logs[i], charges[i] * callers
     local added, count = log.added, log.count
     for n = count + 1, count + units do added[n] = start end
+    for _, term in ipairs(log.buckets) do term.filled = term.filled and min(term.filled, count) end
     log.count = count + units
   end
 end
@@ -106,7 +107,8 @@ local function at_rate(scope, charges, span)
   local most = math.huge
   for i, log in ipairs(logs) do
     for _, term in ipairs(log.scope == scope and charges[i] > 0 and log.terms or {}) do
-      most = min(most, floor(floor(term.quota * span / term.span) / charges[i]))
+      local units = term.bucket and 1000 * span / term.left.interval or term.quota * span / term.span
+      most = min(most, floor(floor(units) / charges[i]))
     end
   end
   return most

@@ -13,14 +13,15 @@
 --   correction  by how much log time differs from the server's clock; of the whole upstream only
 --   rate        what refusals say that the upstream allows, as rate.lua writes it; or false
 --   slow        millionths of the quotas that are left by hand, until when, since when; or false
+--   levels      for each bucket of a log, as bucket.lua writes it: how full it is
 --   releases    when it was released by hand, or 0; start of the last call that looked at a pause and was served, or 0; then of a whole
 --               upstream, for each release lately: key of the scope's state, or '' for all, and when; or false
 
 -- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR. For so many µs a release by
 -- hand voids what was told before; a call that looked, and was served, does; and a release is told to whoever looks.
 local RESUMED, FAR, MARK_MEMORY, SERVED_MEMORY, RECENT = 10, 1e15, 2764800000000, 3600000000, 5000000
--- Factors of a rate are millionths; it rises in so many steps. Parts of what is told of a term that others use.
-local FULL, RISE, TOLD = 1000000, 1000, 9
+-- Factors of a rate are millionths; it rises in so many steps. Parts of what is told of a term that others use, and of a level.
+local FULL, RISE, TOLD, LEVEL = 1000000, 1000, 9, 6
 
 -- Fails, since a log with an entry that is no time would look shorter than it is, and a state that is none would hide a pause.
 local function garbage(key) error(redis.error_reply('GARBAGE ' .. key)) end
@@ -29,20 +30,23 @@ local function read_state(packed, key)
   if not packed then
     return {
       contenders = false, claims = {}, reach = false, pause = false, cold = {}, outside = {}, correction = 0,
-      rate = false, slow = false, releases = false, key = key,
+      rate = false, slow = false, releases = false, levels = {}, key = key,
     }
   end
   local is_read, parts = pcall(cmsgpack.unpack, packed)
-  if not is_read or type(parts) ~= 'table' or #parts ~= 10 or type(parts[7]) ~= 'number' then garbage(key) end
+  if not is_read or type(parts) ~= 'table' or #parts ~= 11 or type(parts[7]) ~= 'number' then garbage(key) end
   local contenders, claims, reach, pause, cold, outside = unpack(parts)
   return {
     contenders = contenders, claims = claims, reach = reach, pause = pause, cold = cold, outside = outside,
-    correction = parts[7], rate = parts[8], slow = parts[9], releases = parts[10], key = key,
+    correction = parts[7], rate = parts[8], slow = parts[9], releases = parts[10], levels = parts[11], key = key,
   }
 end
 
 -- When nothing of a rate matters any more: it stays, and then rises for three quarters of the time again.
 local function lapse_of_rate(rate) return rate[3] + rate[4] + floor(rate[4] / 4) * 3 end
+
+-- When a bucket is empty whatever was in it before.
+local function lapse_of_level(levels, i) return levels[i + 3] + ceil((levels[i + 4] + levels[i + 2]) / 1000) end
 
 -- What of the releases of a scope still matters.
 local function releases_at(releases, stamp)
@@ -58,7 +62,7 @@ end
 -- Writes what is left of a state, until none of it matters any more: what lapsed but now will matter again where the clock has leapt ahead
 -- and is set back.
 local function save(state, now)
-  local claims, cold, outside, lapse, since, is_empty = {}, {}, {}, now, now - 1000 * LEAP, state.correction == 0
+  local claims, cold, outside, levels, lapse, since, is_empty = {}, {}, {}, {}, now, now - 1000 * LEAP, state.correction == 0
   local function kept(stamp)
     if stamp <= since then return false end
     lapse, is_empty = max(lapse, stamp), false
@@ -77,6 +81,11 @@ local function save(state, now)
       for part = i, i + TOLD - 1 do outside[#outside + 1] = state.outside[part] end
     end
   end
+  for i = 1, #state.levels, LEVEL do
+    if kept(lapse_of_level(state.levels, i)) then
+      for part = i, i + LEVEL - 1 do levels[#levels + 1] = state.levels[part] end
+    end
+  end
   local contenders = state.contenders
   contenders = contenders and kept(contenders[1] + (contenders[2] > 0 and contenders[5] or 0)) and contenders
   local reach = state.reach and kept(state.reach[2]) and state.reach
@@ -93,7 +102,7 @@ local function save(state, now)
     call('DEL', state.key)
     return
   end
-  local packed = cmsgpack.pack({ contenders, claims, reach, pause, cold, outside, state.correction, rate, slow, releases })
+  local packed = cmsgpack.pack({ contenders, claims, reach, pause, cold, outside, state.correction, rate, slow, releases, levels })
   local ms = ceil((lapse - now) / 1000) + LEAP
   if not ticks or state.correction ~= 0 then ms = max(ms, LONGEST) end
   call('PSETEX', state.key, format('%d', ms), packed)
@@ -120,8 +129,18 @@ local function is_stale(state)
   for i = 1, #state.outside, TOLD do
     if state.outside[i + 7] + state.outside[i + 1] <= since then return true end
   end
+  for i = 1, #state.levels, LEVEL do
+    if lapse_of_level(state.levels, i) <= since then return true end
+  end
   return (state.rate and lapse_of_rate(state.rate) <= since) or (state.slow and state.slow[2] <= since)
     or (state.reach and state.reach[2] <= since) or (#state.releases > 2 and state.releases[4] + RECENT <= since)
+end
+
+-- The factor on the quotas of a rate now: it stays for a while, and then rises, slowly first.
+local function factor_of(rate)
+  local risen, factor = now - rate[3] - rate[4], rate[1]
+  local step = risen > 0 and min(floor(risen / max(floor(floor(rate[4] / 4) * 3 / RISE), 1)), RISE) or 0
+  return factor + floor((FULL - factor) * step * step / (RISE * RISE))
 end
 
 -- An answer: the number of the message, the log time, and what it says.

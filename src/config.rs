@@ -1,6 +1,7 @@
 //! What a user says: checked once, and compiled into a plan.
 
 pub(crate) mod backoff;
+mod bucket;
 pub(crate) mod call;
 pub(crate) mod charges;
 pub(crate) mod host;

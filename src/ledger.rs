@@ -17,6 +17,7 @@
 //! ```
 
 mod book;
+mod bucket;
 mod charge;
 mod claims;
 mod cold;
@@ -45,6 +46,7 @@ mod view;
 
 use std::collections::HashMap;
 
+pub use self::bucket::Bucket;
 pub use self::charge::Log;
 pub use self::cold::Cold;
 pub use self::grant::{Answer, Grant, Verdict};
@@ -56,8 +58,7 @@ pub use self::rate::Evidence;
 pub use self::release::Looked;
 use self::replay::Replays;
 pub use self::report::{Learned, Paused, QuotaReport, Report};
-pub use self::rule::Term;
-pub(crate) use self::rule::earliest;
+pub use self::rule::{Shape, Term};
 use self::scope::Scope;
 pub(crate) use self::scope_id::ScopeHasher;
 pub use self::scope_id::ScopeId;
@@ -147,7 +148,10 @@ impl Ledger {
         let learn = |constraints: &mut constraints::Constraints, logs: &logs::Logs| {
             constraints.learn(now, log, logs.get(&log.unit), report)
         };
-        let (outside, entered) = self.scope_mut(log.scope).constrain(learn);
+        let scope = self.scope_mut(log.scope);
+        let (mut outside, mut entered) = scope.constrain(learn);
+        let filled = scope.logs.fill_others(now, log, report);
+        (outside, entered) = (outside.max(filled), entered || filled > 0);
         let longest = report.quotas.iter().map(|quota| quota.term.span).max().unwrap_or(0);
         // Who learned nothing may learn more from the same message later.
         (Reply::Learned(Learned::new(outside)), if entered { longest } else { 0 })

@@ -19,7 +19,7 @@
 //! | word | meaning |
 //! |---|---|
 //! | [upstream](Upstream) | a remote API that limits us: name, limits, and which requests belong to it |
-//! | [limit](Limit) | how many, of what, in what window, and for whom; optionally a burst and a guard |
+//! | [limit](Limit) | how many, of what, in what window, and for whom, optionally a burst and a guard; or a bucket |
 //! | unit | what a limit counts: calls, tokens, points |
 //! | [scope](Scope) | who shares a limit: the whole upstream, one token, one merchant |
 //! | [log](ledger::SlidingLog) | the ascending start times of one upstream, scope and unit, one entry for each unit |

@@ -124,8 +124,7 @@ impl Charges {
         let mut limits = Vec::with_capacity(upstream.limits.len());
         for limit in &upstream.limits {
             let quantum = quantum_of(limit);
-            let terms =
-                limit.terms(&upstream.name)?.into_iter().map(|term| Term { quota: term.quota / quantum, ..term });
+            let terms = limit.terms(&upstream.name)?.into_iter().map(|term| term.in_entries_of(quantum));
             let place = Place { scope: scope_of(limit), unit: limit.unit().into(), quantum };
             let is_same = |of: &Place| (of.scope, &of.unit, of.quantum) == (place.scope, &place.unit, quantum);
             let at = drafts.iter().position(|(of, _)| is_same(of)).unwrap_or_else(|| {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::bucket;
 use crate::config::charges::CALLS;
 use crate::config::name;
 use crate::config::scope::Scope;
@@ -61,13 +62,45 @@ pub struct Limit {
     scope: Option<Scope>,
     /// Other upstreams share it.
     is_common: bool,
+    /// Units that a bucket is refilled by, and how often.
+    refill: Option<(u32, Duration)>,
 }
 
 impl Limit {
     /// At most `quota` units in any `window`.
     #[must_use]
     pub const fn new(quota: u32, window: Duration) -> Self {
-        Self { quota, window, burst: None, guard: None, unit: None, scope: None, is_common: false }
+        Self { quota, window, burst: None, guard: None, refill: None, unit: None, scope: None, is_common: false }
+    }
+
+    /// A bucket of `capacity` units, full at first, into which `refill` units flow in each `per`, evenly: what many upstreams
+    /// call a token bucket or a leaky bucket.
+    ///
+    /// `capacity` units may be spent at once, and from then on one after another at the rate of the refill. Its
+    /// [window](Self::window) is the time in which it fills.
+    ///
+    /// The [guard](Self::guard) is taken out of the capacity, not of the rate: it costs as many units at once as flow in during
+    /// the guard, rounded up. Where less than one unit is left so, one unit starts in each time of a unit and guard. So a bucket of
+    /// capacity 1 is [paced evenly](Self::spread).
+    ///
+    /// # Default
+    ///
+    /// The guard is a twentieth of the time in which the bucket fills, at least 10 ms, and at most 50 ms or, if that is more, a
+    /// twentieth of the time in which one unit flows in, up to 1 s. Calls that probably open a connection may arrive up to 250 ms later
+    /// beside that, as in a window of up to 10 s.
+    ///
+    /// ```
+    /// use outgate::Limit;
+    /// use std::time::Duration;
+    ///
+    /// let shop = Limit::bucket(40, 2, Duration::from_secs(1)); // the 41st call of 40 at once waits for half a second
+    /// assert_eq!(shop.window(), Duration::from_secs(20));
+    /// ```
+    #[must_use]
+    pub const fn bucket(capacity: u32, refill: u32, per: Duration) -> Self {
+        let mut bucket = Self::new(capacity, bucket::time_to_fill(capacity, refill, per));
+        bucket.refill = Some((refill, per));
+        bucket
     }
 
     /// At most `quota` units in any second.
@@ -101,11 +134,18 @@ impl Limit {
     ///
     /// `burst(1)` is even pacing. It serves an upstream whose counter approximates a sliding window by two fixed ones, as
     /// many gateways do: there the whole quota at once is refused although no window holds more, while even calls are not. For a
-    /// token bucket of `b` tokens, or a limit that insists on `b` calls in a shorter time, add that as a limit of its own.
+    /// token bucket, say [`Limit::bucket`]; for a limit that insists on `b` calls in a shorter time, add that as a limit of its own.
     #[must_use]
     pub const fn burst(mut self, burst: u32) -> Self {
         self.burst = Some(burst);
         self
+    }
+
+    /// Even pacing: one unit after another, each a part of the window and its guard after the one before. The same as
+    /// [`burst(1)`](Self::burst).
+    #[must_use]
+    pub const fn spread(self) -> Self {
+        self.burst(1)
     }
 
     /// Counts every unit for `guard` longer than the window, to absorb the spread of the network delay.
@@ -171,13 +211,13 @@ impl Limit {
         self.burst.unwrap_or(self.quota)
     }
 
-    /// Units allowed in any window.
+    /// Units allowed in any window; of a bucket, its capacity.
     #[must_use]
     pub const fn quota(&self) -> u32 {
         self.quota
     }
 
-    /// The length of the window.
+    /// The length of the window; of a bucket, the time in which it fills.
     #[must_use]
     pub const fn window(&self) -> Duration {
         self.window
@@ -186,6 +226,9 @@ impl Limit {
     /// The extra time for which a unit is counted: the one given, else the default.
     #[must_use]
     pub fn guard_or_default(&self) -> Duration {
+        if let (None, Some((refill, per))) = (self.guard, self.refill) {
+            return bucket::default_guard(self.window, per.checked_div(refill).unwrap_or_default());
+        }
         // Clocks that are slewed by 500 ppm make a window of an hour 1.8 s shorter.
         let longest = (self.window / 2_000).max(Duration::from_secs(1));
         self.guard.unwrap_or_else(|| (self.window / 20).clamp(MIN_DEFAULT_GUARD, longest))
@@ -198,6 +241,9 @@ impl Limit {
 
     /// The first of its terms: the quota in any window and guard.
     pub(crate) fn window_term(&self) -> Term {
+        if let Some((refill, per)) = self.refill {
+            return bucket::term(self.quota, refill, per, self.guard_or_default());
+        }
         let cold = if self.window > LONGEST_COLD_WINDOW { Duration::ZERO } else { (self.window / 4).min(MOST_COLD) };
         Term::new(self.quota, micros(self.window).saturating_add(micros(self.guard_or_default()))).cold(micros(cold))
     }
@@ -210,7 +256,11 @@ impl Limit {
         }
         let most = if self.unit() == CALLS { MAX_CALLS } else { MAX_QUOTA };
         if self.quota == 0 || self.quota > most {
-            return wrong("limit.quota", format!("{} is not between 1 and {most}", self.quota));
+            let field = if self.refill.is_some() { "limit.capacity" } else { "limit.quota" };
+            return wrong(field, format!("{} is not between 1 and {most}", self.quota));
+        }
+        if let Some((refill, per)) = self.refill {
+            bucket::check(upstream, refill, per, self.window, self.burst)?;
         }
         if self.window < MIN_WINDOW || self.window > MAX_WINDOW {
             return wrong("limit.window", format!("{:?} is not between 1 ms and 366 days", self.window));

@@ -10,7 +10,9 @@ use super::pause::Pausing;
 use super::scope::{Reach, Scope, Waiting};
 use super::shares::{Bounds, Decision, Share, Turn, decide};
 use super::view::View;
-use super::{Answer, Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, NOBODY, Run, ScopeId, Stamp, Verdict, micros};
+use super::{
+    Answer, Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, NOBODY, Run, ScopeId, Stamp, Term, Verdict, micros,
+};
 
 /// A caller that a narrow log holds up may take a slot in a widely shared log at most so many microseconds later than that log
 /// alone would allow. Or as long as the answer takes, where that is more.
@@ -33,7 +35,7 @@ impl Ledger {
             if start == now {
                 for (log, &units) in ask.logs.iter().zip(run.charges.iter()) {
                     let retention = log.retention();
-                    self.scope_mut(log.scope).append(log, &[now], units * run.callers, now, retention);
+                    self.scope_mut(log.scope).append(log, &[now], units * run.callers, now, retention, &log.terms);
                 }
                 return (Grant::all_now(now), ask.retention().saturating_add(micros(ask.horizon)));
             }
@@ -55,7 +57,11 @@ impl Ledger {
         }
         if let Some(cold) = &ask.cold {
             for (log, &units) in ask.logs.iter().zip(cold.charges.iter()) {
-                self.scope_mut(log.scope).constrain(|all, _| all.chill(now, log, cold, units));
+                let scope = self.scope_mut(log.scope);
+                scope.constrain(|all, _| all.chill(now, log, cold, units));
+                if units > 0 {
+                    scope.logs.arrive(log, cold.first, cold.last.min(now));
+                }
             }
         }
         self.decide(now, id, ask)
@@ -87,6 +93,7 @@ impl Ledger {
         let in_force: Vec<InForce<'_>> = scopes.iter().map(|&scope| self.in_force(now, scope)).collect();
         let place_of = |log: &Log| scopes.iter().position(|&scope| scope == log.scope).unwrap_or(0);
         let retentions: Vec<i64> = ask.logs.iter().map(|log| in_force[place_of(log)].retention(log)).collect();
+        let left: Vec<Vec<Term>> = ask.logs.iter().map(|log| in_force[place_of(log)].terms(log).collect()).collect();
         let retention = retentions.iter().copied().max().unwrap_or(0);
         let period = Contenders::period(retention, horizon);
         let mut waiting: Vec<Waiting> = scopes
@@ -131,9 +138,9 @@ impl Ledger {
         // Write.
         let added = view.into_added();
         let looked: Vec<_> = scopes.iter().copied().zip(in_force.iter().map(InForce::pausing)).collect();
-        for ((log, starts), &retention) in ask.logs.iter().zip(added).zip(&retentions) {
+        for (((log, starts), &retention), left) in ask.logs.iter().zip(added).zip(&retentions).zip(&left) {
             let scope = self.scope_mut(log.scope);
-            scope.append(log, &starts, 1, now, retention);
+            scope.append(log, &starts, 1, now, retention, left);
             // A span that is longer meanwhile lets entries count for longer than they were entered for.
             if retention > log.retention() {
                 scope.logs.keep(&log.unit, retention);

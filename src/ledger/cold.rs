@@ -76,7 +76,8 @@ impl ColdCalls {
     pub(super) fn enter(&mut self, now: Stamp, log: &Log, cold: &Cold, units: u32) {
         let last = cold.last.min(now);
         let first = cold.first.min(last);
-        for Term { quota, span, cold } in log.terms.iter().copied().filter(|term| term.cold > 0 && units > 0) {
+        let counts = |term: &Term| term.cold > 0 && units > 0 && term.as_bucket().is_none();
+        for Term { quota, span, cold, .. } in log.terms.iter().copied().filter(counts) {
             let lapse = last.plus(span + cold);
             let is_near = |step: &Step| (step.first.as_micros() - first.as_micros()).abs() <= span / STEPS;
             let is_same = |step: &Step| *step.log == *log.unit && step.span == span;

@@ -7,7 +7,8 @@ use super::constraints::Constraints;
 use super::outside_use::OutsideUse;
 use super::pause::Pausing;
 use super::rate::{FULL, Rate, lowered};
-use super::{Cause, Log, PauseUsage, ScopeId, Stamp, Term, earliest};
+use super::rule::{Entries, earliest};
+use super::{Cause, Log, PauseUsage, ScopeId, Stamp, Term};
 
 /// What is in force for the logs of a scope.
 #[derive(Debug)]
@@ -120,9 +121,14 @@ impl<'a> InForce<'a> {
         u32::try_from(rates.min().unwrap_or(FULL).min(self.by_hand).min(FULL)).unwrap_or(u32::MAX)
     }
 
+    /// What rates leave of a log's terms.
+    pub(super) fn terms(&self, log: &Log) -> impl Iterator<Item = Term> {
+        log.terms.iter().map(|term| self.term(*term))
+    }
+
     /// For how long an entry of a log counts, in microseconds.
     pub(super) fn retention(&self, log: &Log) -> i64 {
-        log.terms.iter().map(|term| self.term(*term).span).max().unwrap_or(0)
+        self.terms(log).map(|term| term.span).max().unwrap_or(0)
     }
 
     /// Units missing from a term's quota now.
@@ -141,28 +147,23 @@ impl<'a> InForce<'a> {
     }
 
     /// The rule, for `units` of a log: the earliest start, not before `floor`.
-    pub(super) fn earliest(
-        &self,
-        floor: Stamp,
-        log: &Log,
-        units: u64,
-        nth_newest: impl Fn(usize) -> Option<Stamp>,
-    ) -> Stamp {
-        let count = usize::try_from(units).unwrap_or(usize::MAX);
-        let mut start = earliest(floor, log.terms.iter().map(|term| self.term(*term)), count, &nth_newest);
+    pub(super) fn earliest(&self, floor: Stamp, log: &Log, units: u64, entries: &impl Entries) -> Stamp {
+        let (count, nth_newest) = (usize::try_from(units).unwrap_or(usize::MAX), |n| entries.nth_newest(n));
+        let mut start = earliest(floor, log.terms.iter().map(|term| (*term, self.term(*term))), count, entries);
         if self.own.get().is_some() || self.upstreams.get().is_some() {
             let interval = log.terms.iter().map(|term| self.term(*term).interval()).max().unwrap_or(0);
             let newest = nth_newest(1);
             start = self.pauses().fold(start, |start, pause| start.max(pause.earliest(newest, interval, units)));
         }
+        let windows = || log.terms.iter().filter(|term| term.as_bucket().is_none());
         if !self.outside.is_empty() {
-            for term in log.terms.iter() {
-                start = self.outside.beside(&log.unit, *term, self.term(*term), start, units, &nth_newest);
+            for term in windows() {
+                start = self.outside.beside(&log.unit, *term, self.term(*term), start, units, nth_newest);
             }
         }
         if !self.cold.is_empty() {
-            for term in log.terms.iter() {
-                start = self.cold.beside(&log.unit, *term, self.term(*term), start, units, &nth_newest);
+            for term in windows() {
+                start = self.cold.beside(&log.unit, *term, self.term(*term), start, units, nth_newest);
             }
         }
         start

@@ -4,13 +4,17 @@
 
 use std::collections::VecDeque;
 
-use super::{Stamp, Term, earliest};
+use super::bucket::{Bucket, Level, Levels};
+use super::rule::{Entries, earliest};
+use super::{Stamp, Term};
 
 /// Entries a log may hold beyond twice its longest quota before it is trimmed, so that trimming is rare and cheap.
 pub(crate) const TRIM_SLACK: usize = 64;
 
 /// Newer entries that a slot may have and still be handed back.
 const MAX_DEPTH: usize = 10_000;
+/// The same, and room comes back in a bucket.
+const DEEP_IN_BUCKET: usize = 1_000;
 
 /// The start times of one upstream × scope × unit, one entry per unit, in ascending order.
 ///
@@ -28,6 +32,8 @@ pub struct SlidingLog {
     starts: VecDeque<Stamp>,
     /// The longest span that anybody who wrote here counts; it only grows while the log holds an entry.
     retention: i64,
+    /// How full the buckets are that the log is written for.
+    levels: Option<Box<Levels>>,
 }
 
 impl SlidingLog {
@@ -49,7 +55,7 @@ impl SlidingLog {
     /// A cost above a term's quota can never start; ask [`Term::quota`] first.
     #[must_use]
     pub fn earliest(&self, floor: Stamp, terms: &[Term], cost: u32) -> Stamp {
-        earliest(floor, terms.iter().copied(), cost as usize, |n| self.nth_newest(n))
+        earliest(floor, terms.iter().map(|term| (*term, *term)), cost as usize, self)
     }
 
     /// Enters `cost` units that start at `start`, which must not lie before the newest entry, and count for `retention`
@@ -78,6 +84,15 @@ impl SlidingLog {
         }
         let begin = self.starts.partition_point(|&entry| entry < start);
         let from = begin.max(end.saturating_sub(cost as usize));
+        if let Some(mut levels) = self.levels.take() {
+            if self.starts.len() - end <= DEEP_IN_BUCKET {
+                levels.change(|bucket, level| {
+                    let newer = self.entered_since(Level::EMPTY, end, bucket.interval);
+                    self.caught_up(level, bucket.interval).taken_out(start, end - from, newer, bucket.interval)
+                });
+            }
+            self.levels = Some(levels);
+        }
         self.starts.drain(from..end);
     }
 
@@ -93,6 +108,68 @@ impl SlidingLog {
             let counting = self.starts.partition_point(|entry| entry.plus(self.retention) <= as_of);
             self.starts.drain(..counting);
         }
+    }
+
+    /// Enters units as [`append`](Self::append) does, which fill the buckets among these terms; `left` is what rates leave of each.
+    pub(super) fn fill(&mut self, terms: &[Term], left: &[Term], starts: &[Stamp], units: u32, retention: i64) {
+        let bucket_of = |(given, left): (&Term, &Term)| Some((given.as_bucket()?, left.as_bucket()?.interval));
+        let buckets = terms.iter().zip(left).filter_map(bucket_of);
+        let buckets: Vec<_> = buckets.map(|(bucket, interval)| (bucket, interval, self.level(bucket))).collect();
+        for &start in starts {
+            self.append(start, units, retention);
+        }
+        for (bucket, interval, level) in buckets {
+            let filled = |level: Level, &start: &Stamp| level.entered(start, units as usize, interval);
+            self.levels.get_or_insert_default().set(bucket, starts.iter().fold(level, filled));
+        }
+    }
+
+    /// Units that started at `first` or later may arrive as late as `late`: they fill a bucket as if they had started then.
+    pub(super) fn arrive(&mut self, bucket: Bucket, first: Stamp, late: Stamp) {
+        let units = self.starts.len() - self.starts.partition_point(|&entry| entry < first);
+        let level = self.level(bucket);
+        let later = level.arriving(late, units, bucket.interval);
+        if units > 0 && later != level {
+            self.levels.get_or_insert_default().set(bucket, later);
+        }
+    }
+
+    /// The upstream told that so many units were left of its bucket, which fills within `fills` nanoseconds, when it counted a call that
+    /// started at `started`, and none from after `counted`. What ours does not explain is of others, and fills it as well. Says how many
+    /// units that are.
+    pub(super) fn told(&mut self, bucket: Bucket, fills: i64, left: u32, started: Stamp, counted: Stamp) -> u32 {
+        // Of the last unit that has not flowed in yet a part may have.
+        let left = i64::from(left).saturating_add(1).saturating_mul(bucket.interval);
+        let newer = self.starts.partition_point(|&entry| entry <= counted);
+        let theirs = Level::told(started, fills.saturating_sub(left));
+        let theirs = self.entered_since(theirs, newer, bucket.interval);
+        let (level, units) = self.level(bucket).raised_to(theirs, bucket.interval);
+        if units > 0 {
+            self.levels.get_or_insert_default().set(bucket, level);
+        }
+        units
+    }
+
+    /// A level that is known, with what was entered since it was.
+    fn caught_up(&self, level: Level, interval: i64) -> Level {
+        let begin = self.starts.partition_point(|&entry| entry < level.at());
+        let end = self.starts.partition_point(|&entry| entry <= level.at());
+        let missed = (end - begin).saturating_sub(level.counted());
+        self.entered_since(level.entered(level.at(), missed, interval), end, interval)
+    }
+
+    /// A level with the entries from some place on.
+    fn entered_since(&self, level: Level, from: usize, interval: i64) -> Level {
+        self.starts.range(from..).fold(level, |level, &start| level.entered(start, 1, interval))
+    }
+
+    /// The level of a bucket that nothing is known of but the log: it was full, as far back as that matters.
+    fn presumed(&self, bucket: Bucket) -> Level {
+        let first = self.starts.len().saturating_sub(2 * bucket.units() as usize);
+        let Some(&oldest) = self.starts.get(first) else { return Level::EMPTY };
+        let level = self.entered_since(Level::full(oldest, bucket), first + 1, bucket.interval);
+        let equal = self.starts.len() - self.starts.partition_point(|&entry| entry < level.at());
+        level.counting(equal)
     }
 
     /// Units that count at `now` in a span: started within it, or booked for later.
@@ -111,6 +188,18 @@ impl SlidingLog {
     #[must_use]
     pub fn is_spent(&self, now: Stamp) -> bool {
         self.nth_newest(1).is_none_or(|newest| newest.plus(self.retention) <= now)
+            && self.levels.as_ref().is_none_or(|levels| levels.is_spent(now))
+    }
+}
+
+impl Entries for SlidingLog {
+    fn nth_newest(&self, n: usize) -> Option<Stamp> {
+        self.nth_newest(n)
+    }
+
+    fn level(&self, bucket: Bucket) -> Level {
+        let known = self.levels.as_ref().and_then(|levels| levels.of(bucket.interval));
+        known.map_or_else(|| self.presumed(bucket), |level| self.caught_up(level, bucket.interval))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{SlidingLog, Stamp};
+use super::{Log, QuotaReport, Report, SlidingLog, Stamp, micros};
 
 type Named = (Arc<str>, SlidingLog);
 
@@ -46,6 +46,33 @@ impl Logs {
     pub(super) fn take_out(&mut self, name: &Arc<str>, start: Stamp, units: u32) {
         if let Some((_, log)) = self.first.iter_mut().chain(&mut self.more).find(|(of, _)| of == name) {
             log.hand_back(start, units);
+        }
+    }
+
+    /// What an upstream reports of the buckets of a log: what is missing beside ours is of others. Says how many units that are at
+    /// most.
+    pub(super) fn fill_others(&mut self, now: Stamp, log: &Log, report: &Report) -> u32 {
+        let counted = report.started.unwrap_or(now).plus(micros(report.late)).min(now);
+        let started = report.started.unwrap_or(now).min(now);
+        let of = |quota: &QuotaReport| {
+            let (bucket, window) = (quota.term.as_bucket()?, micros(quota.window));
+            // What the upstream counted so long ago has drained.
+            let is_new = counted.plus(window) > now;
+            let fills = window.saturating_mul(1_000);
+            is_new.then(|| self.entry(&log.unit).told(bucket, fills, quota.remaining, started, counted))
+        };
+        report.quotas.iter().filter_map(of).max().unwrap_or(0)
+    }
+
+    /// Units of a log that started from `first` to `last` were of cold calls, which may arrive later: they fill buckets accordingly.
+    pub(super) fn arrive(&mut self, log: &Log, first: Stamp, last: Stamp) {
+        let Some((_, entries)) = self.first.iter_mut().chain(&mut self.more).find(|(of, _)| *of == log.unit) else {
+            return;
+        };
+        for term in log.terms.iter().filter(|term| term.cold > 0) {
+            if let Some(bucket) = term.as_bucket() {
+                entries.arrive(bucket, first.min(last), last.plus(term.cold));
+            }
         }
     }
 

@@ -183,6 +183,9 @@ pub(super) fn lowered(term: Term, factor: i64) -> Term {
     if factor >= FULL {
         return term;
     }
+    if let Some(bucket) = term.as_bucket() {
+        return Term::bucket(bucket.lowered(float(FULL) / float(factor.max(1)))).cold(term.cold);
+    }
     let scaled = i64::from(term.quota) * factor.max(1);
     let units = (scaled + FULL - 1) / FULL;
     let longer = (float(term.span) * (float(units * FULL - scaled) / float(scaled))).ceil();

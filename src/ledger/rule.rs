@@ -1,24 +1,45 @@
-//! The rule: a unit may start when the N-th newest entry is a span old.
+//! The rule: a unit may start when the N-th newest entry is a span old; or, in a bucket, when there is room for it.
 
+use std::time::Duration;
+
+use super::bucket::{Bucket, Level};
 use super::stamp::Stamp;
 
-/// One bound of the rule: no half-open interval of `span` holds more than `quota` units.
+/// One bound of the rule: no half-open interval of `span` holds more than `quota` units, or what its shape says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Term {
-    /// Units allowed in any span.
+    /// Units allowed in any span; of a bucket, how many it holds.
     pub quota: u32,
-    /// Window and guard together, in microseconds.
+    /// Window and guard together, in microseconds; of a bucket, how long it takes to drain.
     pub span: i64,
     /// For how many microseconds more a cold call counts, which probably opened a connection first.
     pub cold: i64,
+    /// What the bound is.
+    pub shape: Shape,
+}
+
+/// What a bound is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Shape {
+    /// So many units in any span.
+    Window,
+    /// So many units at once, and as many more as have drained since.
+    Bucket(Bucket),
 }
 
 impl Term {
     /// At most `quota` units in any `span` microseconds.
     #[must_use]
     pub const fn new(quota: u32, span: i64) -> Self {
-        Self { quota, span, cold: 0 }
+        Self { quota, span, cold: 0, shape: Shape::Window }
+    }
+
+    /// What a bucket holds.
+    #[must_use]
+    pub fn bucket(bucket: Bucket) -> Self {
+        Self { shape: Shape::Bucket(bucket), ..Self::new(bucket.units(), bucket.span()) }
     }
 
     /// The same, where cold calls count for so many microseconds more.
@@ -27,23 +48,84 @@ impl Term {
         Self { cold: micros, ..self }
     }
 
+    /// The bucket, where it is one.
+    pub(crate) const fn as_bucket(self) -> Option<Bucket> {
+        match self.shape {
+            Shape::Bucket(bucket) => Some(bucket),
+            Shape::Window => None,
+        }
+    }
+
+    /// The same bound where an entry stands for so many units, rounded to whole entries so that no more units start.
+    pub(crate) fn in_entries_of(self, units: u32) -> Self {
+        match self.shape {
+            Shape::Bucket(bucket) => {
+                let bucket = Bucket::new(bucket.interval.saturating_mul(units.into()), bucket.depth);
+                Self { quota: bucket.units(), shape: Shape::Bucket(bucket), ..self }
+            }
+            Shape::Window => Self { quota: self.quota / units.max(1), ..self },
+        }
+    }
+
     /// The time that one unit takes, in microseconds.
     pub(crate) fn interval(self) -> i64 {
-        (self.span + i64::from(self.quota) - 1) / i64::from(self.quota.max(1))
+        match self.shape {
+            Shape::Bucket(bucket) => (bucket.interval + 999) / 1_000,
+            Shape::Window => (self.span + i64::from(self.quota) - 1) / i64::from(self.quota.max(1)),
+        }
+    }
+
+    /// How long so many units take at its rate.
+    pub(crate) fn time_of(self, units: u64) -> Duration {
+        match self.shape {
+            Shape::Bucket(bucket) => Duration::from_nanos(bucket.interval.unsigned_abs().saturating_mul(units)),
+            Shape::Window => Duration::from_micros(self.span.unsigned_abs().saturating_mul(units)) / self.quota.max(1),
+        }
+    }
+
+    /// How long so many units take at least, where as many are free as there can be.
+    pub(crate) fn time_of_at_least(self, units: u64) -> Duration {
+        let quota = u64::from(self.quota.max(1));
+        match self.shape {
+            Shape::Bucket(_) => self.time_of(units.saturating_sub(quota)),
+            // Every whole quota takes at least one more span.
+            Shape::Window => Duration::from_micros(self.span.unsigned_abs().saturating_mul(units / quota)),
+        }
+    }
+
+    /// How many units its rate lets start within a time, one after another.
+    pub(crate) fn at_rate(self, time: Duration) -> u64 {
+        let units = match self.shape {
+            Shape::Bucket(bucket) => time.as_micros() * 1_000 / u128::from(bucket.interval.unsigned_abs().max(1)),
+            Shape::Window => u128::from(self.quota) * time.as_micros() / u128::from(self.span.unsigned_abs().max(1)),
+        };
+        u64::try_from(units).unwrap_or(u64::MAX)
     }
 }
 
-/// The rule, for whatever has an n-th newest entry.
+/// What a log holds, as the rule looks at it.
+pub(crate) trait Entries {
+    /// The entry with `n - 1` newer ones; `None` when there are fewer, or `n` is zero.
+    fn nth_newest(&self, n: usize) -> Option<Stamp>;
+
+    /// How full a bucket is.
+    fn level(&self, bucket: Bucket) -> Level;
+}
+
+/// The rule: the earliest start, not before `floor`, under terms of which a rate may leave less: each as it is given, and what is left.
 pub(crate) fn earliest(
     floor: Stamp,
-    terms: impl Iterator<Item = Term>,
+    terms: impl Iterator<Item = (Term, Term)>,
     units: usize,
-    nth_newest: impl Fn(usize) -> Option<Stamp>,
+    entries: &impl Entries,
 ) -> Stamp {
-    let newest = nth_newest(1).unwrap_or(floor);
-    terms.fold(floor.max(newest), |start, term| {
+    let newest = entries.nth_newest(1).unwrap_or(floor);
+    terms.fold(floor.max(newest), |start, (given, left)| {
+        if let (Some(bucket), Some(lowered)) = (given.as_bucket(), left.as_bucket()) {
+            return entries.level(bucket).earliest(start, lowered, units);
+        }
         // What is more than a lowered quota starts when nothing else counts.
-        let n = (term.quota as usize + 1).saturating_sub(units).max(1);
-        nth_newest(n).map_or(start, |entry| start.max(entry.plus(term.span)))
+        let n = (left.quota as usize + 1).saturating_sub(units).max(1);
+        entries.nth_newest(n).map_or(start, |entry| start.max(entry.plus(left.span)))
     })
 }

@@ -4,7 +4,7 @@ use super::claims::Claim;
 use super::constraints::Constraints;
 use super::contenders::Contenders;
 use super::logs::Logs;
-use super::{Log, Stamp};
+use super::{Log, Stamp, Term};
 
 /// The logs of a scope, what was imposed on it, and who waits. There are as many of them as scopes: what few need lies apart.
 #[derive(Debug, Default)]
@@ -88,15 +88,21 @@ impl Scope {
             && self.constraints.as_ref().is_none_or(|constraints| constraints.is_idle(now))
     }
 
-    /// Enters starts, each of so many units, as of `now`.
-    pub(super) fn append(&mut self, log: &Log, starts: &[Stamp], units: u32, now: Stamp, retention: i64) {
+    /// Enters starts, each of so many units, as of `now`; `left` is what rates leave of the log's terms.
+    pub(super) fn append(
+        &mut self,
+        log: &Log,
+        starts: &[Stamp],
+        units: u32,
+        now: Stamp,
+        retention: i64,
+        left: &[Term],
+    ) {
         if starts.is_empty() || units == 0 {
             return;
         }
         let entries = self.logs.entry(&log.unit);
-        for &start in starts {
-            entries.append(start, units, retention);
-        }
+        entries.fill(&log.terms, left, starts, units, retention);
         entries.trim(now, log.largest_quota());
     }
 

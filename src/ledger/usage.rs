@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::rule::Entries as _;
 use super::{Cause, Ledger, Log, SlidingLog, Stamp, Term};
 
 /// What one log holds, term by term.
@@ -88,13 +89,13 @@ impl Ledger {
             let entries = self.scope(log.scope).and_then(|scope| scope.logs.get(&log.unit)).unwrap_or(&empty);
             let of_term = |term: &Term| {
                 let alone = Log::new(Arc::clone(&log.unit), [*term]).of(log.scope);
-                let next = in_force.earliest(now, &alone, 1, |n| entries.nth_newest(n));
+                let (next, left) = (in_force.earliest(now, &alone, 1, entries), in_force.term(*term));
+                let counted = || entries.used(now, left.span) as u64 + in_force.cold(log, *term);
+                let filled = term.as_bucket().zip(left.as_bucket());
+                let filled = filled.map(|(bucket, left)| entries.level(bucket).units(now, left.interval));
                 TermUsage {
-                    quota: in_force.term(*term).quota,
-                    used: u32::try_from(
-                        entries.used(now, in_force.term(*term).span) as u64 + in_force.cold(log, *term),
-                    )
-                    .unwrap_or(u32::MAX),
+                    quota: left.quota,
+                    used: filled.unwrap_or_else(|| u32::try_from(counted()).unwrap_or(u32::MAX)),
                     outside: in_force.outside(log, *term),
                     next: next.since(now),
                     outside_for: in_force.outside_since(log, *term).map(|since| now.since(since)),

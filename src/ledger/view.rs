@@ -3,7 +3,9 @@
 use std::iter::repeat_n;
 use std::time::Duration;
 
+use super::bucket::{Bucket, Level};
 use super::in_force::InForce;
+use super::rule::Entries;
 use super::shares::{Bounds, Turn};
 use super::{Log, Run, SlidingLog, Stamp, Term};
 
@@ -25,14 +27,56 @@ struct Page<'a> {
     in_force: &'a InForce<'a>,
     entries: Option<&'a SlidingLog>,
     added: Vec<Stamp>,
+    fillings: Vec<Filling>,
 }
 
-impl Page<'_> {
+/// How full a bucket is: first as the log is, then after each start that was added.
+#[derive(Debug)]
+struct Filling {
+    bucket: Bucket,
+    /// How long a unit takes to drain, as far as rates leave it.
+    interval: i64,
+    levels: Vec<Level>,
+}
+
+impl Entries for Page<'_> {
     fn nth_newest(&self, n: usize) -> Option<Stamp> {
         match self.added.len().checked_sub(n) {
             Some(index) => self.added.get(index).copied(),
             None => self.entries?.nth_newest(n - self.added.len()),
         }
+    }
+
+    fn level(&self, bucket: Bucket) -> Level {
+        let filling = self.fillings.iter().find(|filling| filling.bucket == bucket);
+        filling.and_then(|filling| filling.levels.last()).copied().unwrap_or(Level::EMPTY)
+    }
+}
+
+impl<'a> Page<'a> {
+    fn new(log: &'a Log, scope: usize, in_force: &'a InForce<'a>, entries: Option<&'a SlidingLog>) -> Self {
+        let filling = |term: &Term| {
+            let (bucket, interval) = (term.as_bucket()?, in_force.term(*term).as_bucket()?.interval);
+            let level = entries.map_or(Level::EMPTY, |entries| entries.level(bucket));
+            Some(Filling { bucket, interval, levels: vec![level] })
+        };
+        let fillings = log.terms.iter().filter_map(filling).collect();
+        Self { log, scope, in_force, entries, added: Vec::new(), fillings }
+    }
+
+    fn add(&mut self, start: Stamp, units: u32) {
+        self.added.extend(repeat_n(start, units as usize));
+        for Filling { interval, levels, .. } in &mut self.fillings {
+            for _ in 0..units {
+                let level = levels.last().copied().unwrap_or(Level::EMPTY);
+                levels.push(level.entered(start, 1, *interval));
+            }
+        }
+    }
+
+    fn truncate(&mut self, added: usize) {
+        self.added.truncate(added);
+        self.fillings.iter_mut().for_each(|filling| filling.levels.truncate(added + 1));
     }
 
     /// The most units that can start at once.
@@ -41,14 +85,14 @@ impl Page<'_> {
     }
 
     fn earliest(&self, floor: Stamp, units: u32) -> Stamp {
-        self.in_force.earliest(floor, self.log, units.into(), |n| self.nth_newest(n))
+        self.in_force.earliest(floor, self.log, units.into(), self)
     }
 }
 
 impl<'a> View<'a> {
     /// Logs, each with what it holds, the place of its scope, and what is in force there.
     pub(super) fn new(logs: impl Iterator<Item = (&'a Log, usize, &'a InForce<'a>, Option<&'a SlidingLog>)>) -> Self {
-        let page = |(log, scope, in_force, entries)| Page { log, scope, in_force, entries, added: Vec::new() };
+        let page = |(log, scope, in_force, entries)| Page::new(log, scope, in_force, entries);
         let pages: Vec<Page<'a>> = logs.map(page).collect();
         let scopes = pages.last().map_or(0, |page| page.scope + 1);
         let has_widest = pages.first().is_some_and(|page| page.log.scope.is_none());
@@ -128,11 +172,7 @@ impl<'a> View<'a> {
     /// How many callers of these charges the rate of a scope's limits lets start within a time.
     pub(super) fn at_rate(&self, scope: usize, charges: &[u32], time: Duration) -> u64 {
         let of_page = |(at, page): (usize, &Page<'_>)| {
-            let of_term = |term: &Term| {
-                let term = page.in_force.term(*term);
-                let units = u128::from(term.quota) * time.as_micros() / u128::from(term.span.unsigned_abs().max(1));
-                u64::try_from(units / u128::from(charges[at])).unwrap_or(u64::MAX)
-            };
+            let of_term = |term: &Term| page.in_force.term(*term).at_rate(time) / u64::from(charges[at]);
             page.log.terms.iter().map(of_term).min().unwrap_or(0)
         };
         self.pages_of(scope).filter(|(at, _)| charges[*at] > 0).map(of_page).min().unwrap_or(0)
@@ -173,14 +213,14 @@ impl<'a> View<'a> {
         let kept: Vec<usize> = self.pages.iter().map(|page| page.added.len()).collect();
         let outcome = attempt(self);
         for (page, kept) in self.pages.iter_mut().zip(kept) {
-            page.added.truncate(kept);
+            page.truncate(kept);
         }
         outcome
     }
 
     pub(super) fn add(&mut self, start: Stamp, charges: &[u32]) {
         for (page, &units) in self.pages.iter_mut().zip(charges) {
-            page.added.extend(repeat_n(start, units as usize));
+            page.add(start, units);
         }
     }
 

@@ -37,14 +37,14 @@ impl Settings {
     /// What decides how long a queue rests whose first caller may start `next` from now at the earliest, while the callers of so
     /// many other processes wait.
     fn rest(&self, next: Duration, contenders: u32, outlook: &Outlook) -> Rest {
-        let interval_of = |term: &Term| micros(1, term.span) / term.quota.max(1);
+        let interval_of = |term: &Term| term.time_of(1);
         let narrowest = self.terms().min_by_key(|term| term.span);
         let interval = narrowest.map(interval_of).unwrap_or_default();
         // A share is counted at the rate of the slowest term. Where a narrow span lets go out more for a while, it is asked for more often.
         let is_faster = self.terms().any(|term| interval_of(term) > interval * 10 / 9);
         let span = narrowest.filter(|_| is_faster).map_or(Duration::MAX, |term| micros(1, term.span));
-        // Of slots that come one by one none may pass while everybody rests.
-        let turns = if interval < self.horizon { contenders.saturating_add(1) } else { 0 };
+        // Of slots that come one by one, less than two in a horizon, none may pass while everybody rests.
+        let turns = if 2 * interval < self.horizon { contenders.saturating_add(1) } else { 0 };
         let turn = interval.saturating_mul(turns);
         let answer = outlook.round_trip.max(outlook.ahead + outlook.round_trip / 2);
         Rest { next, horizon: self.horizon(outlook), span, turn, answer }
@@ -113,9 +113,7 @@ fn check_time(
     let Some(next_slot_at) = next_slot else {
         return Ok(());
     };
-    // Every whole quota ahead takes at least one more span.
-    let behind =
-        settings.terms_of_unit().map(|term| micros(ahead / u64::from(term.quota), term.span)).max().unwrap_or_default();
+    let behind = settings.terms_of_unit().map(|term| term.time_of_at_least(ahead)).max().unwrap_or_default();
     let earliest = (next_slot_at + behind).max(ask_at.unwrap_or(now));
     if earliest <= deadline {
         Ok(())
@@ -132,8 +130,7 @@ fn expected(
     ahead: u64,
     now: Instant,
 ) -> Duration {
-    let at_rate = |term: &Term| micros(ahead, term.span) / term.quota;
-    let behind = settings.terms_of_unit().map(at_rate).max().unwrap_or_default();
+    let behind = settings.terms_of_unit().map(|term| term.time_of(ahead)).max().unwrap_or_default();
     let next = next_slot.unwrap_or(now).max(ask_at.unwrap_or(now));
     next.saturating_duration_since(now) + behind
 }

@@ -17,11 +17,13 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 16] = [
     ("book", include_str!("../../lua/book.lua")),
+    ("bucket", include_str!("../../lua/bucket.lua")),
     ("first_look", include_str!("../../lua/first_look.lua")),
     ("head", include_str!("../../lua/head.lua")),
     ("inspect", include_str!("../../lua/inspect.lua")),
+    ("list", include_str!("../../lua/list.lua")),
     ("log", include_str!("../../lua/log.lua")),
     ("look", include_str!("../../lua/look.lua")),
     ("pause", include_str!("../../lua/pause.lua")),

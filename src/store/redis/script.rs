@@ -56,13 +56,13 @@ macro_rules! script {
     };
 }
 
-script!(book: "head", "first_look", "state", "log", "shares", "book");
-script!(pause: "head", "state", "log", "rate", "pause");
+script!(book: "head", "first_look", "state", "list", "bucket", "log", "shares", "book");
+script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");
 script!(look: "head", "state", "look");
-script!(report: "head", "state", "log", "report");
-script!(usage: "head", "state", "log", "usage");
+script!(report: "head", "state", "list", "bucket", "report");
+script!(usage: "head", "state", "list", "bucket", "log", "usage");
 script!(inspect: "inspect");
 
 /// All scripts, to be loaded on every new connection.
@@ -83,9 +83,11 @@ mod tests {
     fn no_string_of_a_script_loses_a_blank() {
         for script in [
             include_str!("../../../lua/book.lua"),
+            include_str!("../../../lua/bucket.lua"),
             include_str!("../../../lua/first_look.lua"),
             include_str!("../../../lua/head.lua"),
             include_str!("../../../lua/inspect.lua"),
+            include_str!("../../../lua/list.lua"),
             include_str!("../../../lua/log.lua"),
             include_str!("../../../lua/look.lua"),
             include_str!("../../../lua/pause.lua"),

@@ -8,7 +8,9 @@ use redis::Cmd;
 
 pub(super) use self::reply::reply;
 use super::script::{self, Script};
-use crate::ledger::{Ask, Body, Cause, Cold, Log, Message, NOBODY, Pause, Report, ScopeId, Slots, Stamp, micros};
+use crate::ledger::{
+    Ask, Body, Cause, Cold, Log, Message, NOBODY, Pause, Report, ScopeId, Shape, Slots, Stamp, Term, micros,
+};
 
 /// The largest integer that Lua keeps exactly.
 const EXACT: i64 = 1 << 53;
@@ -208,10 +210,14 @@ impl Integers {
         for log in logs {
             place += u32::from(last.replace(log.scope) != Some(log.scope));
             self.push(place).push(log.terms.len() as u64);
-            for term in log.terms.iter() {
-                self.push(term.quota).push(term.span);
-            }
+            log.terms.iter().for_each(|term| self.term(*term));
         }
+    }
+
+    fn term(&mut self, term: Term) {
+        let (span, more) = shape(term);
+        self.push(term.quota).push(span);
+        more.into_iter().flatten().for_each(|part| _ = self.push(part));
     }
 
     fn pause(&mut self, pause: &Pause) {
@@ -235,9 +241,19 @@ impl Integers {
     fn report(&mut self, report: &Report) {
         self.stamp(report.started).push(micros(report.late));
         for quota in &report.quotas {
-            self.push(quota.term.quota).push(quota.term.span).push(micros(quota.window));
+            let (span, more) = shape(quota.term);
+            self.push(quota.term.quota).push(span).push(micros(quota.window));
             self.push(quota.remaining).push(micros(quota.reset));
+            more.into_iter().flatten().for_each(|part| _ = self.push(part));
         }
+    }
+}
+
+/// The span of a term, negative where it is no window, and what follows then.
+fn shape(term: Term) -> (i64, Option<[i64; 3]>) {
+    match term.shape {
+        Shape::Window => (term.span, None),
+        Shape::Bucket(bucket) => (-term.span, Some([1, bucket.interval, bucket.depth])),
     }
 }
 
@@ -255,7 +271,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::ledger::{MessageId, Run, Term};
+    use crate::ledger::{Bucket, MessageId, Run};
 
     fn words(message: &Message, clock: Option<Stamp>) -> (Vec<String>, Vec<i64>) {
         let mut cmd = redis::cmd("EVALSHA");
@@ -274,7 +290,7 @@ mod tests {
         let scope = Some(ScopeId::from_bits(0xab));
         let logs = [
             Log::new("calls", [Term::new(5, 1_000)]),
-            Log::new("calls", [Term::new(4, 900).cold(200), Term::new(2, 90)]).of(scope),
+            Log::new("calls", [Term::new(4, 900).cold(200), Term::bucket(Bucket::new(40_000, 88_500))]).of(scope),
         ];
         let run = Run::new(3, [2, 1]).max_wait(Duration::from_millis(1));
         let ask = Ask {
@@ -294,7 +310,7 @@ mod tests {
         assert_eq!(keys[1..], expected.map(|key| format!("outgate:v1:{{up}}{key}")));
         let header = [7, 3, 80, 0, 250_000, 40_000, 2];
         let scopes = [2, 1, 7_000, 0];
-        let logs = [1, 1, 5, 1_000, 2, 2, 4, 900, 2, 90];
+        let logs = [1, 1, 5, 1_000, 2, 2, 4, 900, 2, -89, 1, 40_000, 88_500];
         let (cold, back, runs) = ([70, 75, 3, 1, 0, 200, 0], [1, 90, 0, 4, 0], [3, 1_000, 2, 1]);
         assert_eq!(integers, [&header[..], &scopes, &logs, &cold, &back, &runs].concat());
     }

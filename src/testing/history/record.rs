@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use super::Heard;
-use crate::ledger::{Ask, Grant, Log, LogUsage, Message, Reply, Slots, Stamp};
+use crate::ledger::{Ask, Bucket, Grant, Log, LogUsage, Message, Reply, Shape, Slots, Stamp};
 use crate::testing::oracle::worst_window_of_units;
 
 /// A law that a store has broken, and how.
@@ -150,7 +150,9 @@ impl Record {
         for (log, usage) in logs.iter().zip(usage) {
             let Some(at) = self.logs.iter().position(|of| of == log) else { continue };
             let entries = self.entries(at);
-            for (term, told) in log.terms.iter().zip(&usage.terms) {
+            // What a bucket holds depends on what was handed back when.
+            let windows = log.terms.iter().zip(&usage.terms).filter(|(term, _)| term.shape == Shape::Window);
+            for (term, told) in windows {
                 let counts = |(start, _): &&(i64, u64)| start + term.span > now.as_micros();
                 let used: u64 = entries.iter().filter(counts).map(|(_, units)| units).sum();
                 if used != u64::from(told.used) {
@@ -166,9 +168,15 @@ impl Record {
         for at in 0..self.logs.len() {
             let (entries, log) = (self.entries(at), self.logs[at].clone());
             for term in log.terms.iter() {
-                let worst = worst_window_of_units(&entries, term.span);
-                if worst.count > u64::from(term.quota) {
-                    self.broken(1, format!("{worst:?} of {term:?} in {log:?}"));
+                let over = match term.shape {
+                    Shape::Window => {
+                        let worst = worst_window_of_units(&entries, term.span);
+                        (worst.count > u64::from(term.quota)).then_some((worst.at, worst.count))
+                    }
+                    Shape::Bucket(bucket) => overflow(&entries, bucket),
+                };
+                if let Some((at, units)) = over {
+                    self.broken(1, format!("{units} at {at} are too many of {term:?} in {log:?}"));
                 }
             }
         }
@@ -177,6 +185,19 @@ impl Record {
     fn broken(&mut self, law: u8, what: String) {
         self.breaches.push(Breach { law, what });
     }
+}
+
+/// Where a bucket overflows into which these units fell, and what is in it then, in nanoseconds until it is empty.
+fn overflow(entries: &[(i64, u64)], bucket: Bucket) -> Option<(i64, u64)> {
+    let mut entries = entries.to_vec();
+    entries.sort_unstable();
+    let (mut last, mut level) = (i64::MIN, 0_i64);
+    entries.into_iter().find_map(|(start, units)| {
+        level = level.saturating_sub(start.saturating_sub(last).saturating_mul(1_000)).max(0);
+        level += i64::try_from(units).unwrap_or(i64::MAX) * bucket.interval;
+        last = start;
+        (level > bucket.depth).then_some((start, level.unsigned_abs()))
+    })
 }
 
 /// What an ask was granted: one slot for each caller.

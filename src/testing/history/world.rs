@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::ledger::{Body, Cause, Cold, Evidence, Log, Pause, QuotaReport, Report, Run, ScopeId, Stamp, Term};
+use crate::ledger::{Body, Bucket, Cause, Cold, Evidence, Log, Pause, QuotaReport, Report, Run, ScopeId, Stamp, Term};
 
 /// What logs count.
 const UNITS: [&str; 3] = ["calls", "points", "tokens"];
@@ -141,7 +141,12 @@ fn add_logs(rng: &mut Rng, scope: Option<ScopeId>, count: usize, logs: &mut Vec<
         // As many short spans as long ones, so that logs of all lengths come up.
         let longest = 1_000 << rng.u32(1..11);
         let (quota, span) = (rng.u32(1..if scope.is_none() { 50 } else { 25 }), rng.i64(1_000..longest));
-        Term::new(quota, span).cold(if rng.bool() { rng.i64(0..span) } else { 0 })
+        let cold = if rng.bool() { rng.i64(0..span) } else { 0 };
+        if rng.u8(0..4) == 0 {
+            let depth = span * rng.i64(1_000..1_500);
+            return Term::bucket(Bucket::new(depth / i64::from(quota), depth)).cold(cold);
+        }
+        Term::new(quota, span).cold(cold)
     };
     let first = rng.usize(0..UNITS.len());
     for unit in 0..count {

@@ -1,0 +1,145 @@
+-- Buckets: units drain out of them one after another. How full one is, its level, is kept beside its log: the start of its newest unit,
+-- the nanoseconds after that until it is empty, and how many entries of the log that start then are in it. Joined behind list.lua.
+
+-- What is kept of it in a state: the log, interval and depth of the bucket, in ns, and the level.
+
+-- No level is counted any higher than MOST. A slot with more newer ones leaves no room behind when it is handed back.
+local MOST, DEEP = 9e15, 1000
+
+-- A level after some units that start then, each of which takes so long to drain.
+local function filled(level, start, units, interval)
+  local left, counted = level.left, level.counted
+  if start > level.at then
+    left, counted = max(left - 1000 * (start - level.at), 0), units
+  elseif start == level.at then
+    counted = counted + units
+  end
+  return { at = max(level.at, start), left = min(left + units * interval, MOST), counted = counted }
+end
+
+-- A level with the newest `count` entries of a log.
+local function filled_with(level, key, count, interval)
+  while count > 0 do
+    local last = max(count - PIECE, 0) + 1
+    local found = call('LRANGE', key, format('%d', -count), format('%d', -last))
+    for i = 1, #found do level = filled(level, stamp_of(found[i], key), 1, interval) end
+    count = last - 1
+  end
+  return level
+end
+
+-- What is known of a level, with the entries that came since.
+local function caught_up(level, key, interval)
+  local newest = stamp_of(call('LINDEX', key, '-1'), key)
+  if not newest or newest < level.at then return level end
+  local newer = newest > level.at and newer_than(key, level.at) or 0
+  if stamp_of(call('LINDEX', key, format('%d', -newer - level.counted - 1)), key) == level.at then
+    local missed = newer_than(key, level.at - 1) - newer - level.counted
+    level = filled(level, level.at, missed, interval)
+  end
+  return filled_with(level, key, newer, interval)
+end
+
+-- The level of a bucket that nothing is known of but the log: it was full, as far back as that matters.
+local function presumed(key, bucket)
+  local length = call('LLEN', key)
+  if length == 0 then return { at = 0, left = 0, counted = 0 } end
+  local count = min(length, 2 * floor(bucket.depth / bucket.interval))
+  local oldest = stamp_of(call('LINDEX', key, format('%d', -count)), key)
+  local level = filled_with({ at = oldest, left = bucket.depth, counted = 1 }, key, count - 1, bucket.interval)
+  level.counted = newer_than(key, level.at - 1)
+  return level
+end
+
+-- Where a level lies in a state; nil where nothing is known of it.
+local function place_of_level(log, interval)
+  local levels = log.state.levels
+  for i = 1, #levels, LEVEL do
+    if levels[i] == log.key and levels[i + 1] == interval then return i end
+  end
+end
+
+-- How full the bucket of a term is, with what is booked now.
+local function level_of(log, term)
+  local levels, bucket = term.levels, term.bucket
+  if not levels then
+    local i, known = place_of_level(log, bucket.interval), log.state.levels
+    if i then
+      known = caught_up({ at = known[i + 3], left = known[i + 4], counted = known[i + 5] }, log.key, bucket.interval)
+    else
+      known = presumed(log.key, bucket)
+    end
+    levels = { [0] = known }
+    term.levels, term.filled = levels, 0
+  end
+  while term.filled < log.count do
+    local n = term.filled + 1
+    levels[n], term.filled = filled(levels[n - 1], log.added[n], 1, term.left.interval), n
+  end
+  return levels[log.count]
+end
+
+-- The earliest start of some units by a level. More than the bucket holds start when it is empty.
+local function with_room(level, bucket, units)
+  return level.at + ceil((level.left - max(bucket.depth - units * bucket.interval, 0)) / 1000)
+end
+
+-- Units that are in a bucket, the one that drains included.
+local function units_in(level, bucket) return ceil(max(level.left - 1000 * (now - level.at), 0) / bucket.interval) end
+
+-- Keeps a level.
+local function keep_level(log, bucket, level)
+  local levels = log.state.levels
+  local i = place_of_level(log, bucket.interval) or #levels + 1
+  levels[i], levels[i + 1], levels[i + 2] = log.key, bucket.interval, max(levels[i + 2] or 0, bucket.depth)
+  levels[i + 3], levels[i + 4], levels[i + 5], log.state.is_news = level.at, level.left, level.counted, true
+end
+
+-- Takes units that start at a time out of a log again, and out of its buckets as far as the entries since prove it.
+local function hand_back(log, start, units)
+  local levels, known = log.state.levels, {}
+  for i = 1, #levels, LEVEL do
+    if levels[i] == log.key then
+      local level = { at = levels[i + 3], left = levels[i + 4], counted = levels[i + 5] }
+      known[#known + 1] = { bucket = { interval = levels[i + 1], depth = levels[i + 2] }, level = level }
+    end
+  end
+  for _, of in ipairs(known) do of.level = caught_up(of.level, log.key, of.bucket.interval) end
+  local taken, newer = take_out(log.key, start, units)
+  for _, of in ipairs(taken > 0 and newer <= DEEP and known or {}) do
+    local level, interval = of.level, of.bucket.interval
+    local since = filled_with({ at = 0, left = 0, counted = 0 }, log.key, newer, interval)
+    local from = start > level.at and 0 or taken
+    level.left = max(level.left - from * interval, since.left - 1000 * (level.at - since.at), 0)
+    if start == level.at then level.counted = max(level.counted - from, 0) end
+    keep_level(log, of.bucket, level)
+  end
+end
+
+-- An upstream told that so many units were left of its bucket, which fills within so many ns, when it counted a call that had started
+-- then, and none from after `counted`. What ours does not explain is of others, and fills it as well. Says how many units that are.
+local function fill_others(log, bucket, fills, remaining, started, counted)
+  local interval = bucket.interval
+  local level = level_of(log, { bucket = bucket })
+  local theirs = { at = started, left = max(fills - (remaining + 1) * interval, 0), counted = 0 }
+  theirs = filled_with(theirs, log.key, newer_than(log.key, counted), interval)
+  local at = max(level.at, theirs.at)
+  if at > level.at then level = { at = at, left = max(level.left - 1000 * (at - level.at), 0), counted = 0 } end
+  local more = max(theirs.left - 1000 * (at - theirs.at), 0) - level.left
+  if more <= 0 then return 0 end
+  level.left = level.left + more
+  keep_level(log, bucket, level)
+  return ceil(more / interval)
+end
+
+-- Units that started at `first` or later may arrive as late as that: they fill the bucket as if they had started then. Says whether that
+-- changes anything.
+local function arrive(log, term, first, late)
+  local level, units = level_of(log, term), newer_than(log.key, first - 1)
+  local left = max(level.left, min(1000 * (late - level.at) + min(units * term.bucket.interval, MOST), MOST))
+  term.levels = nil
+  if units == 0 or left == level.left then return false end
+  level.left = left
+  keep_level(log, term.bucket, level)
+  return true
+end

@@ -1,0 +1,33 @@
+-- What a stored log holds. Joined behind state.lua.
+
+-- A stored entry as a number; nil where there is none. Lua takes `nan` and `inf` for numbers, too.
+local function stamp_of(entry, key)
+  if not entry then return nil end
+  local stamp = tonumber(entry)
+  if not (stamp and stamp >= oldest and stamp < 9e15) then garbage(key) end
+  return stamp
+end
+
+-- Entries of a stored list newer than `stamp`, found by bisection: the list is sorted.
+local function newer_than(key, stamp)
+  local newer, rest = 0, call('LLEN', key) + 1
+  while newer + 1 < rest do
+    local n = floor((newer + rest) / 2)
+    if stamp_of(call('LINDEX', key, format('%d', -n)), key) > stamp then newer = n else rest = n end
+  end
+  return newer
+end
+
+-- Takes units that start at a time out of a log again. LREM walks from the tail: what lies deep, or is not there, would cost it
+-- milliseconds. A slot kept breaks no limit. Says how many were taken out, and how many are newer.
+local function take_out(key, start, units)
+  if units <= 0 then return 0 end -- of zero LREM would take all
+  local newer = newer_than(key, start)
+  if newer > MAX_DEPTH or stamp_of(call('LINDEX', key, format('%d', -newer - 1)), key) ~= start then return 0 end
+  local before = stamp_of(call('LINDEX', key, '-1'), key)
+  local expiry = ticks and call('PEXPIRETIME', key) or 0
+  local taken = call('LREM', key, format('%d', -units), format('%d', start))
+  local newest = expiry > 0 and stamp_of(call('LINDEX', key, '-1'), key)
+  if newest then call('PEXPIREAT', key, format('%d', expiry - end_of_second(before) + end_of_second(newest))) end
+  return taken, newer
+end

@@ -1,0 +1,197 @@
+//! A bucket: units drain out of it one after another, and it holds only so many. Its level is kept beside its log.
+//!
+//! `lua/bucket.lua` says the same in Redis.
+
+use super::Stamp;
+use super::pause::{FAR, float, whole};
+
+/// No level is counted any higher, in nanoseconds: as much as Lua counts exactly.
+const MOST: i64 = 9_000_000_000_000_000;
+
+/// A bucket that units drain out of one after another. In nanoseconds, since a unit may take a broken number of microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Bucket {
+    /// How long one unit takes to drain.
+    pub interval: i64,
+    /// How long all that it holds take to drain; at least one unit.
+    pub depth: i64,
+}
+
+impl Bucket {
+    /// A bucket out of which a unit drains in `interval` nanoseconds, and all that it holds in `depth`.
+    #[must_use]
+    pub const fn new(interval: i64, depth: i64) -> Self {
+        let interval = if interval < 1 { 1 } else { interval };
+        Self { interval, depth: if depth < interval { interval } else { depth } }
+    }
+
+    /// A bucket that drains so many times more slowly, and holds what drains in the same time.
+    ///
+    /// The arithmetic is that of Lua, operation by operation, whose numbers are floats.
+    pub(super) fn lowered(self, times: f64) -> Self {
+        Self::new(whole((float(self.interval) * times).ceil().min(FAR)), self.depth)
+    }
+
+    /// How many whole units it holds.
+    #[must_use]
+    pub fn units(self) -> u32 {
+        u32::try_from(self.depth / self.interval).unwrap_or(u32::MAX)
+    }
+
+    /// How long all that it holds take to drain, in microseconds, rounded up.
+    #[must_use]
+    pub const fn span(self) -> i64 {
+        micros(self.depth)
+    }
+}
+
+/// How full a bucket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Level {
+    /// The start of the newest unit that is in it.
+    at: Stamp,
+    /// So many nanoseconds after that it is empty.
+    nanos: i64,
+    /// How many entries of the log that start then are in it.
+    counted: usize,
+}
+
+impl Level {
+    /// An empty bucket.
+    pub(crate) const EMPTY: Self = Self { at: Stamp::NEVER, nanos: 0, counted: 0 };
+
+    /// A full bucket, whose newest unit started then.
+    pub(super) const fn full(at: Stamp, bucket: Bucket) -> Self {
+        Self { at, nanos: bucket.depth, counted: 1 }
+    }
+
+    /// The start of the newest unit that is in it.
+    pub(super) const fn at(self) -> Stamp {
+        self.at
+    }
+
+    /// How many entries of the log that start then are in it.
+    pub(super) const fn counted(self) -> usize {
+        self.counted
+    }
+
+    pub(super) const fn counting(self, counted: usize) -> Self {
+        Self { counted, ..self }
+    }
+
+    /// Nanoseconds until it is empty.
+    fn left(self, now: Stamp) -> i64 {
+        self.nanos.saturating_sub(nanos_between(self.at, now)).max(0)
+    }
+
+    /// Units that are in it, the one that drains included.
+    pub(crate) fn units(self, now: Stamp, interval: i64) -> u32 {
+        u32::try_from((self.left(now) + interval - 1) / interval).unwrap_or(u32::MAX)
+    }
+
+    /// The level after units that start then, each of which takes so long to drain.
+    pub(crate) fn entered(self, start: Stamp, units: usize, interval: i64) -> Self {
+        let added = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(interval);
+        let nanos = if start > self.at { self.left(start) } else { self.nanos };
+        let counted = match start.cmp(&self.at) {
+            std::cmp::Ordering::Greater => units,
+            std::cmp::Ordering::Equal => self.counted + units,
+            std::cmp::Ordering::Less => self.counted,
+        };
+        Self { at: self.at.max(start), nanos: nanos.saturating_add(added).min(MOST), counted }
+    }
+
+    /// The level after so many units were taken out that started then, where the units since are as many as `newer` says by
+    /// themselves.
+    pub(super) fn taken_out(self, start: Stamp, units: usize, newer: Self, interval: i64) -> Self {
+        let units = if start > self.at { 0 } else { units };
+        let taken = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(interval);
+        let counted = if start == self.at { self.counted.saturating_sub(units) } else { self.counted };
+        Self { nanos: self.nanos.saturating_sub(taken).max(newer.left(self.at)).max(0), counted, ..self }
+    }
+
+    /// The level where so many units, the newest, arrive as late as that.
+    pub(super) fn arriving(self, late: Stamp, units: usize, interval: i64) -> Self {
+        let units = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(interval).min(MOST);
+        Self { nanos: self.nanos.max(nanos_between(self.at, late).saturating_add(units).min(MOST)), ..self }
+    }
+
+    /// A level of which the upstream says that it was at least so high then.
+    pub(super) const fn told(at: Stamp, nanos: i64) -> Self {
+        Self { at, nanos: if nanos > 0 { nanos } else { 0 }, counted: 0 }
+    }
+
+    /// The level raised to another, and by how many units, rounded up.
+    pub(super) fn raised_to(self, other: Self, interval: i64) -> (Self, u32) {
+        let at = self.at.max(other.at);
+        let ours = if at > self.at { Self { at, nanos: self.left(at), counted: 0 } } else { self };
+        let more = (other.left(at) - ours.nanos).max(0);
+        let units = more.saturating_add(interval - 1) / interval;
+        (Self { nanos: ours.nanos + more, ..ours }, u32::try_from(units).unwrap_or(u32::MAX))
+    }
+
+    /// The earliest start, not before `start`, for some units. More than it holds start when it is empty.
+    pub(crate) fn earliest(self, start: Stamp, bucket: Bucket, units: usize) -> Stamp {
+        let wanted = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(bucket.interval);
+        let room = bucket.depth.saturating_sub(wanted).max(0);
+        start.max(self.at.plus(micros(self.nanos - room)))
+    }
+
+    /// When it is empty whatever was in it before.
+    pub(super) const fn lapse(self, depth: i64) -> Stamp {
+        self.at.plus(micros(self.nanos.saturating_add(depth)))
+    }
+}
+
+/// The levels that are known of one log.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Levels(Vec<Known>);
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    bucket: Bucket,
+    level: Level,
+}
+
+impl Levels {
+    /// The level of a bucket out of which units drain that fast.
+    pub(super) fn of(&self, interval: i64) -> Option<Level> {
+        self.0.iter().find(|known| known.bucket.interval == interval).map(|known| known.level)
+    }
+
+    pub(super) fn set(&mut self, bucket: Bucket, level: Level) {
+        match self.0.iter_mut().find(|known| known.bucket.interval == bucket.interval) {
+            Some(known) => {
+                known.bucket.depth = known.bucket.depth.max(bucket.depth);
+                known.level = level;
+            }
+            None => self.0.push(Known { bucket, level }),
+        }
+    }
+
+    /// Changes each of them.
+    pub(super) fn change(&mut self, mut change: impl FnMut(Bucket, Level) -> Level) {
+        for known in &mut self.0 {
+            known.level = change(known.bucket, known.level);
+        }
+    }
+
+    /// When none of them matters any more.
+    pub(super) fn is_spent(&self, now: Stamp) -> bool {
+        self.0.iter().all(|known| known.level.lapse(known.bucket.depth) <= now)
+    }
+}
+
+/// Microseconds, rounded up.
+const fn micros(nanos: i64) -> i64 {
+    nanos.saturating_add(999).div_euclid(1_000)
+}
+
+/// From one stamp to another, which may lie before it.
+const fn nanos_between(from: Stamp, to: Stamp) -> i64 {
+    to.as_micros().saturating_sub(from.as_micros()).saturating_mul(1_000)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+use crate::ledger::rule::Entries as _;
+use crate::ledger::{Bucket, SlidingLog, Stamp, Term};
+
+const SECOND: i64 = 1_000_000;
+
+const fn at(micros: i64) -> Stamp {
+    Stamp::from_micros(micros)
+}
+
+/// Ten units, of which one drains in each second.
+fn ten() -> Bucket {
+    Bucket::new(1_000 * SECOND, 10_000 * SECOND)
+}
+
+/// A log that is written for it, with units that started then, in seconds.
+fn filled(starts: &[(i64, u32)]) -> SlidingLog {
+    let mut log = SlidingLog::new();
+    for &(start, units) in starts {
+        fill(&mut log, start, units);
+    }
+    log
+}
+
+fn fill(log: &mut SlidingLog, start: i64, units: u32) {
+    let terms = [Term::bucket(ten())];
+    log.fill(&terms, &terms, &[at(start * SECOND)], units, 10 * SECOND);
+}
+
+/// When so many units may start, in seconds, at `now`.
+fn start(log: &SlidingLog, now: i64, units: u32) -> i64 {
+    let start = log.earliest(at(now * SECOND), &[Term::bucket(ten())], units).as_micros();
+    assert_eq!(start % SECOND, 0);
+    start / SECOND
+}
+
+#[test]
+fn all_that_it_holds_start_at_once_and_then_one_after_another() {
+    assert_eq!(start(&SlidingLog::new(), 0, 10), 0);
+    let log = filled(&[(0, 9)]);
+    assert_eq!([1, 2, 10].map(|units| start(&log, 0, units)), [0, 1, 9]);
+    let log = filled(&[(0, 10)]);
+    assert_eq!([0, 1, 5, 99].map(|now| start(&log, now, 1)), [1, 1, 5, 99]);
+    assert_eq!([1, 3, 10].map(|units| start(&log, 4, units)), [4, 4, 10]);
+    let log = filled(&[(0, 10), (1, 1), (2, 1), (30, 4)]);
+    assert_eq!([6, 7].map(|units| start(&log, 30, units)), [30, 31], "it was empty meanwhile");
+}
+
+#[test]
+fn a_debt_delays_as_long_as_it_takes_to_drain() {
+    let mut log = filled(&[(0, 4)]);
+    log.append(at(2 * SECOND), 30, 10 * SECOND);
+    assert_eq!([1, 10].map(|units| start(&log, 2, units)), [25, 34], "of 34, two have drained");
+    fill(&mut log, 25, 1);
+    assert_eq!(start(&log, 25, 1), 26);
+}
+
+#[test]
+fn what_somebody_wrote_who_knows_of_no_bucket_counts() {
+    let mut log = filled(&[(0, 5)]);
+    log.append(at(0), 2, 10 * SECOND);
+    log.append(at(SECOND), 3, 10 * SECOND);
+    assert_eq!([1, 2].map(|units| start(&log, 1, units)), [1, 2]);
+    let mut log = SlidingLog::new();
+    log.append(at(0), 2, 10 * SECOND);
+    assert_eq!(
+        [1, 10].map(|units| start(&log, 3, units)),
+        [3, 11],
+        "of whom nothing is known may have filled it before"
+    );
+}
+
+#[test]
+fn a_slot_handed_back_leaves_room_as_far_as_the_log_proves() {
+    let mut log = filled(&[(0, 10), (1, 1), (2, 1)]);
+    log.hand_back(at(2 * SECOND), 1);
+    assert_eq!(start(&log, 2, 1), 2, "the newest");
+    log.hand_back(at(0), 4);
+    assert_eq!([5, 6].map(|units| start(&log, 2, units)), [2, 3], "and of those before it");
+    fill(&mut log, 2, 5);
+    assert_eq!(start(&log, 2, 1), 3, "to the last unit");
+    // Six units at 0, of which none would be left at 20.
+    let mut log = filled(&[(0, 6), (20, 10)]);
+    log.hand_back(at(0), 6);
+    assert_eq!(start(&log, 20, 1), 21, "but not what has drained already");
+    log.hand_back(at(20 * SECOND), 10);
+    assert_eq!(start(&log, 20, 10), 20);
+    log.hand_back(at(20 * SECOND), 10);
+    assert_eq!(log.level(ten()).units(at(20 * SECOND), ten().interval), 0, "handed back twice changes nothing");
+}
+
+#[test]
+fn a_slot_ahead_that_is_handed_back_takes_nothing_of_what_came_before_it() {
+    let mut log = filled(&[(0, 10), (1, 1)]);
+    log.hand_back(at(SECOND), 1);
+    assert_eq!([1, 2].map(|units| start(&log, 0, units)), [1, 2]);
+    fill(&mut log, 1, 1);
+    assert_eq!(start(&log, 0, 1), 2, "given again, it counts again");
+}
+
+#[test]
+fn a_lowered_bucket_drains_more_slowly_and_holds_less() {
+    let (given, left) = ([Term::bucket(ten())], [Term::bucket(Bucket::new(4_000 * SECOND, 10_000 * SECOND))]);
+    assert_eq!(left[0].quota, 2);
+    let mut log = SlidingLog::new();
+    log.fill(&given, &left, &[at(0)], 2, 10 * SECOND);
+    assert_eq!(log.level(ten()).earliest(at(0), left[0].as_bucket().unwrap(), 1), at(2 * SECOND));
+    assert_eq!(log.level(ten()).units(at(0), 4_000 * SECOND), 2);
+}
+
+#[test]
+fn calls_that_arrive_late_fill_it_then() {
+    let mut log = filled(&[(0, 9)]);
+    log.arrive(ten(), at(0), at(3 * SECOND));
+    assert_eq!([1, 2].map(|units| start(&log, 0, units)), [3, 4], "as if they had started then");
+    let mut log = filled(&[(0, 10), (1, 1)]);
+    log.arrive(ten(), at(SECOND), at(2 * SECOND));
+    assert_eq!(start(&log, 1, 1), 2, "where it was full before it makes no difference");
+}
+
+#[test]
+fn what_an_upstream_misses_beside_ours_is_of_others() {
+    let fills = 11_000 * SECOND;
+    let mut log = filled(&[(0, 4)]);
+    let told = |log: &mut SlidingLog, left| log.told(ten(), fills, left, at(0), at(0));
+    assert_eq!([9, 7, 6].map(|left| told(&mut log, left)), [0, 0, 0], "more, or as much, is what we know");
+    assert_eq!(told(&mut log, 1), 5);
+    assert_eq!([1, 2].map(|units| start(&log, 0, units)), [0, 1], "nine of its eleven are in it");
+    assert_eq!(start(&log, 9, 10), 9, "and drain as ours do");
+}
