@@ -20,17 +20,26 @@ use crate::error::Error;
 
 /// How many hosts are told apart; of more, callers do not wait.
 const MOST_HOSTS: usize = 1_000;
+/// How often hosts are looked for that nobody has called for long.
+const SWEEP: Duration = Duration::from_secs(60);
 /// How long a call without a deadline waits, before it goes and sees for itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The hosts that a process could not connect to the last time.
 #[derive(Debug, Default)]
 pub(crate) struct Reachability {
-    /// By the hash of host and port.
-    hosts: Mutex<HashMap<u64, Arc<Host>>>,
+    hosts: Mutex<Hosts>,
     hasher: RandomState,
     /// How many there are: mostly none, so that nobody takes the lock.
     failing: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Hosts {
+    /// By the hash of host and port.
+    by_hash: HashMap<u64, Arc<Host>>,
+    /// When hosts were last looked for that nobody has called for long.
+    swept_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -67,7 +76,7 @@ impl Reachability {
         now: Instant,
     ) -> Result<Visit<'a>, Error> {
         let visit = |look, since| Visit { reachability: self, target, look, since };
-        let Some(found) = self.find(target) else { return Ok(visit(Look::default(), now)) };
+        let Some(found) = self.find(target, now) else { return Ok(visit(Look::default(), now)) };
         let is_observed = route.registered.observer.is_some();
         if is_observed || !found.row().is_down() {
             return Ok(visit(Look::default(), now));
@@ -80,11 +89,16 @@ impl Reachability {
         }
     }
 
-    fn find(&self, target: &Target) -> Option<Arc<Host>> {
+    fn find(&self, target: &Target, now: Instant) -> Option<Arc<Host>> {
         if self.failing.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.lock().get(&self.key(target)).map(Arc::clone)
+        let mut hosts = self.lock();
+        if hosts.swept_at.is_none_or(|at| at + SWEEP <= now) {
+            hosts.sweep(now);
+            self.failing.store(hosts.by_hash.len(), Ordering::Relaxed);
+        }
+        hosts.by_hash.get(&self.key(target)).map(Arc::clone)
     }
 
     fn key(&self, target: &Target) -> u64 {
@@ -95,21 +109,21 @@ impl Reachability {
     fn enter(&self, target: &Target, now: Instant) -> Option<Arc<Host>> {
         let host = self.key(target);
         let mut hosts = self.lock();
-        if hosts.len() >= MOST_HOSTS && !hosts.contains_key(&host) {
-            hosts.retain(|_, host| !host.row().is_unused(now));
-            if hosts.len() >= MOST_HOSTS {
+        if hosts.by_hash.len() >= MOST_HOSTS && !hosts.by_hash.contains_key(&host) {
+            hosts.sweep(now);
+            if hosts.by_hash.len() >= MOST_HOSTS {
                 return None;
             }
         }
-        let found = Arc::clone(hosts.entry(host).or_insert_with(|| Arc::new(Host::new(now))));
-        self.failing.store(hosts.len(), Ordering::Relaxed);
+        let found = Arc::clone(hosts.by_hash.entry(host).or_insert_with(|| Arc::new(Host::new(now))));
+        self.failing.store(hosts.by_hash.len(), Ordering::Relaxed);
         Some(found)
     }
 
     fn remove(&self, target: &Target) {
         let mut hosts = self.lock();
-        let removed = hosts.remove(&self.key(target));
-        self.failing.store(hosts.len(), Ordering::Relaxed);
+        let removed = hosts.by_hash.remove(&self.key(target));
+        self.failing.store(hosts.by_hash.len(), Ordering::Relaxed);
         drop(hosts);
         if let Some(host) = removed
             && host.row().connect()
@@ -118,8 +132,16 @@ impl Reachability {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Host>>> {
+    fn lock(&self) -> MutexGuard<'_, Hosts> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Hosts {
+    /// Forgets those that nobody has called for long.
+    fn sweep(&mut self, now: Instant) {
+        self.by_hash.retain(|_, host| !host.row().is_unused(now));
+        self.swept_at = Some(now);
     }
 }
 
@@ -169,7 +191,7 @@ impl Host {
 impl Visit<'_> {
     /// The host can be reached: a response came, or the call was lost only after connecting.
     pub(crate) fn connected(self) {
-        if self.reachability.find(self.target).is_some() {
+        if self.reachability.find(self.target, Instant::now()).is_some() {
             self.reachability.remove(self.target);
         }
     }
@@ -190,10 +212,36 @@ impl Drop for Visit<'_> {
         if self.look == Look::default() {
             return;
         }
-        if let Some(host) = self.reachability.find(self.target)
-            && host.row().pass_on(self.look, Instant::now())
+        let now = Instant::now();
+        if let Some(host) = self.reachability.find(self.target, now)
+            && host.row().pass_on(self.look, now)
         {
             host.earlier.notify_one();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::{Method, Request};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_that_nobody_calls_any_more_is_forgotten_as_others_are_called() {
+        let target = |url: &str| Target::of(&Request::new(Method::GET, url.parse().unwrap()));
+        let (reachability, gone, other) = (Reachability::default(), target("http://gone/"), target("http://other/"));
+        let visit =
+            |target| Visit { reachability: &reachability, target, look: Look::default(), since: Instant::now() };
+        visit(&gone).failed("up");
+        let failing = || reachability.failing.load(Ordering::Relaxed);
+        for _ in 0..3 {
+            visit(&other).connected();
+            assert_eq!(failing(), 1);
+            tokio::time::advance(SWEEP / 4).await;
+        }
+        tokio::time::advance(2 * SWEEP).await;
+        visit(&other).connected();
+        assert_eq!(failing(), 0, "nobody takes the lock any more");
     }
 }
