@@ -24,8 +24,9 @@
 -- ARGV[2] clock    in tests only
 -- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
 --         number, now, flags (1: all start at `next`; 2: remembered), next: when the first caller that waits may start; and where not
---         all start then: within (µs), end of a pause or 0, its cause, others that wait, for each scope: counted, and then
---         verdict (0 refused, 1 granted, 2 waits, 3 granted and looks whether a pause still holds), start and callers of each answer
+--         all start then: within (µs), end of a pause or 0, its cause, status of the response that began it, others that wait,
+--         for each scope: counted, and then verdict (0 refused, 1 granted, 2 waits, 3 granted and looks whether a pause still holds),
+--         start and callers of each answer
 -- Errors: OUTDATED a later message of this stream has been seen; DUPLICATE another process has the sender's name; GARBAGE a key holds
 --         what makes no sense
 -- Cost: O(1) reads and one push where all start now, else O(callers)
@@ -62,7 +63,7 @@ end
 
 -- Take out. Remembered first, as if nobody were granted anything: an entry that is no time ends this halfway.
 local lapse_before = lapse
-if back > 0 then remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. string.rep('\0', 8 * (4 + scopes))) end
+if back > 0 then remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. string.rep('\0', 8 * (5 + scopes))) end
 lapse = lapse_before
 for slot = first_slot, first_slot + (back - 1) * (width + 2), width + 2 do
   last_back = max(last_back, a[slot])
@@ -273,15 +274,11 @@ for scope, state in ipairs(states) do
 end
 if upstream.looked and not has_widest then save(upstream, now) end
 
-local stop, cause = 0, 0
-for _, state in ipairs(states) do
-  for _, pause in ipairs(state.pauses) do
-    if pause[1] > now then stop, cause = max(stop, pause[1]), max(cause, pause[4]) end
-  end
-end
-local body = { changed and 2 or 0, next, is_near and slack or limit - soonest, stop, cause, most }
+local stop, cause, status = 0, -1, 0
+for _, state in ipairs(states) do stop, cause, status = paused_by(state.pauses, stop, cause, status) end
+local body = { changed and 2 or 0, next, is_near and slack or limit - soonest, stop, max(cause, 0), status, most }
 local counted = 0
-for scope = 1, scopes do body[6 + scope], counted = counts[scope], counted + counts[scope] end
+for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
 for i = 1, #answers do body[#body + 1] = answers[i] end
 local all = granted == total and total > 0 and #answers == 3 and answers[1] == 1 and answers[2] == now
 if all and stop + most + counted == 0 then body = { 3, now } end

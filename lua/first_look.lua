@@ -79,8 +79,9 @@ do
   end
 
   if plain and counted > 0 and start > clock + a[5] and a[7] == 0 and (max_wait < 0 or start <= clock + max_wait) then
-    local stop, cause = pause and pause[1] or 0, pause and pause[4] or 0
-    return struct.pack('<i8i8i8i8i8i8i8i8i8', a[1], clock, 0, start, a[5], stop, cause, others, counted)
+    local stop, cause, status = 0, 0, 0
+    if pause then stop, cause, status = pause[1], pause[4], pause[7] end
+    return struct.pack('<i8i8i8i8i8i8i8i8i8i8', a[1], clock, 0, start, a[5], stop, cause, status, others, counted)
   end
 
   -- So are shares.
@@ -101,7 +102,7 @@ do
     end
     local body
     if others + counted > 0 then
-      body = struct.pack('<i8i8i8i8i8i8i8', 2, clock, a[5], 0, 0, others, counted) .. string.rep('\0', 8 * (scopes - 1))
+      body = struct.pack('<i8i8i8i8i8i8i8i8', 2, clock, a[5], 0, 0, 0, others, counted) .. string.rep('\0', 8 * (scopes - 1))
         .. struct.pack('<i8i8i8', 1, clock, callers)
     end
     if a[1] > 0 then

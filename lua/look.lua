@@ -13,12 +13,10 @@
 -- Cost: O(scopes)
 local since, body = a[5], {}
 for i = 2, #KEYS do
-  local state, stop, cause = upstream, 0, 0
+  local state = upstream
   if i > 2 then state = read_state(call('GET', KEYS[i]), KEYS[i]) end
-  for _, pause in ipairs(pauses_of(state)) do
-    if pause[1] > now then stop, cause = max(stop, pause[1]), max(cause, pause[4]) end
-  end
-  body[#body + 1] = struct.pack('<i8i8', stop, cause)
+  local stop, cause = paused_by(pauses_of(state), 0, -1, 0)
+  body[#body + 1] = struct.pack('<i8i8', stop, max(cause, 0))
 end
 local releases = upstream.releases or { 0, 0 }
 if since + RECENT <= now then

@@ -189,3 +189,14 @@ local function pauses_of(state)
   end
   return pauses
 end
+
+-- Beside others the end of the longest pause that lasts, and the gravest cause, with the status of the response that began that pause.
+local function paused_by(pauses, stop, cause, status)
+  for _, pause in ipairs(pauses) do
+    if pause[1] > now then
+      stop = max(stop, pause[1])
+      if pause[4] > cause then cause, status = pause[4], pause[7] end
+    end
+  end
+  return stop, cause, status
+end

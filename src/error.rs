@@ -1,12 +1,17 @@
 //! Errors as decisions: each variant is something different that a caller would do.
 
+mod config;
+mod store;
+
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::config::ConfigError;
+pub use self::store::{StoreError, StoreErrorKind};
 use crate::config::limit::Limit;
-use crate::ledger::{Cause, Refused};
+use crate::ledger::{Cause, PauseLeft};
 
 /// Why a call was not let through.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -14,13 +19,15 @@ use crate::ledger::{Cause, Refused};
 pub enum Error {
     /// Come back then: no slot comes within the time that the caller would wait. With
     /// [`retry_refused`](crate::Upstream::retry_refused) the call may have been sent before, and refused; it was not executed.
-    #[error("{upstream}: throttled, the next slot for this call is {retry_after:?} away")]
+    #[error("{upstream}: throttled, the next slot for this call is {retry_after:?} away{}", Pausing(.paused))]
     #[non_exhaustive]
     Throttled {
         /// The upstream whose limit is exhausted.
         upstream: Arc<str>,
         /// When this very call could have gone, counted from now: each caller is told its own time.
         retry_after: Duration,
+        /// The pause that lasts, where one does: nobody sends before its end, and then callers go one after another.
+        paused: Option<PauseLeft>,
     },
     /// Shed load: as many calls of this process wait for the upstream as may.
     #[error("{upstream}: {max_waiting} calls of this process wait already, as many as may")]
@@ -32,13 +39,15 @@ pub enum Error {
         max_waiting: usize,
     },
     /// Stop, and ask a human: the upstream said that waiting does not cure it.
-    #[error("{upstream}: nobody sends for {retry_after:?}, because of {}", .cause.words())]
+    #[error("{upstream}: nobody sends for {retry_after:?}, because of {}{}", .cause.words(), Response(.status))]
     #[non_exhaustive]
     Barred {
         /// The upstream that said so.
         upstream: Arc<str>,
         /// What it said.
         cause: Cause,
+        /// The status of the response that said so; `None` where a program did.
+        status: Option<u16>,
         /// How long until a call is let through, to see whether it still says so.
         retry_after: Duration,
     },
@@ -183,154 +192,49 @@ impl Error {
     }
 }
 
-/// A mistake in the configuration, found when the throttle is built.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{field}: {reason}", whose(.upstream))]
-pub struct ConfigError {
-    upstream: String,
-    field: &'static str,
-    reason: String,
-}
+/// Says that a pause lasts, until when, why, and by which response.
+struct Pausing<'a>(&'a Option<PauseLeft>);
 
-impl ConfigError {
-    pub(crate) fn new(upstream: &str, field: &'static str, reason: impl Into<String>) -> Self {
-        Self { upstream: upstream.to_owned(), field, reason: reason.into() }
-    }
-
-    /// The upstream that is configured wrongly; empty for the throttle itself.
-    #[must_use]
-    pub fn upstream(&self) -> &str {
-        &self.upstream
-    }
-
-    /// What is wrong with it.
-    #[must_use]
-    pub fn reason(&self) -> &str {
-        &self.reason
-    }
-
-    /// The setting that is wrong.
-    #[must_use]
-    pub fn field(&self) -> &'static str {
-        self.field
-    }
-}
-
-/// The upstream, where the mistake is not the throttle's own.
-fn whose(upstream: &str) -> String {
-    if upstream.is_empty() { String::new() } else { format!("upstream {upstream:?}, ") }
-}
-
-/// Why a store did not answer.
-#[derive(Clone)]
-pub struct StoreError {
-    kind: StoreErrorKind,
-    message: Arc<str>,
-    source: Option<Arc<dyn StdError + Send + Sync>>,
-}
-
-/// What a store's failure means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StoreErrorKind {
-    /// It could not be reached, or did not answer in time. Whether the message acted is unknown: send it again.
-    Unreachable,
-    /// It answered that it will not do this now, or ever.
-    Refused,
-    /// Its answer makes no sense.
-    Malformed,
-    /// It has already seen a later message of this sender. The message did not act.
-    Outdated,
-    /// The last message that it has seen of this sender is not the one that the sender knows to be the last: another process
-    /// has the same name, or the store has lost data. The message did not act.
-    Duplicate,
-}
-
-impl StoreError {
-    /// A failure of some kind, in words.
-    #[must_use]
-    pub fn new(kind: StoreErrorKind, message: impl Into<Arc<str>>) -> Self {
-        Self { kind, message: message.into(), source: None }
-    }
-
-    /// The same failure, with what caused it: its words follow those of the failure.
-    #[must_use]
-    pub fn caused_by(self, source: impl StdError + Send + Sync + 'static) -> Self {
-        let message = format!("{}: {source}", self.message).into();
-        Self { message, ..self.explained_by(source) }
-    }
-
-    /// The same failure in the same words, which tell already what caused it.
-    pub(crate) fn explained_by(self, source: impl StdError + Send + Sync + 'static) -> Self {
-        Self { source: Some(Arc::new(source)), ..self }
-    }
-
-    /// What the failure means.
-    #[must_use]
-    pub const fn kind(&self) -> StoreErrorKind {
-        self.kind
-    }
-
-    /// Nothing was heard of it for as long as a message is waited for.
-    pub(crate) fn late() -> Self {
-        Self::new(StoreErrorKind::Unreachable, "the store did not answer in time")
-    }
-
-    /// An answer to something else.
-    pub(crate) fn senseless() -> Self {
-        Self::new(StoreErrorKind::Malformed, "the store's answer makes no sense")
-    }
-
-    /// Whether the sender can go on under another name only.
-    pub(crate) const fn wants_another_name(&self) -> bool {
-        matches!(self.kind, StoreErrorKind::Outdated | StoreErrorKind::Duplicate)
-    }
-}
-
-impl From<Refused> for StoreError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Outdated => Self::new(StoreErrorKind::Outdated, "a later message of this sender has been seen"),
-            Refused::Senseless => {
-                Self::new(StoreErrorKind::Malformed, "an ask charges a caller in other logs than it names")
-            }
-            Refused::Duplicate => Self::new(StoreErrorKind::Duplicate, "another process sends under the same name"),
-        }
-    }
-}
-
-impl fmt::Display for StoreError {
+impl fmt::Display for Pausing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        let Some(PauseLeft { left, cause, status, .. }) = self.0 else { return Ok(()) };
+        write!(f, "; nobody sends for {left:?}, because of {}{}", cause.words(), Response(status))
     }
 }
 
-impl fmt::Debug for StoreError {
+/// Names a response by its status.
+struct Response<'a>(&'a Option<u16>);
+
+impl fmt::Display for Response<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.kind, self.message)?;
-        self.source.as_ref().map_or(Ok(()), |source| write!(f, " ({source:?})"))
-    }
-}
-
-impl StdError for StoreError {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        // The words of the cause stand in its own: what follows is what lies behind the cause.
-        self.source.as_deref().and_then(StdError::source)
+        self.0.map_or(Ok(()), |status| write!(f, " (a response of status {status})"))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
+    use crate::ledger::Reason;
 
     #[test]
-    fn a_failure_of_the_store_shows_its_cause_once() {
-        let cause = StoreError::new(StoreErrorKind::Refused, "no").caused_by(io::Error::other("who are you"));
-        let error = Error::StoreUnavailable { upstream: "up".into(), source: cause.clone() };
-        assert_eq!(error.to_string(), "up: the store of the shared log is unavailable: no: who are you");
-        assert!(cause.source().is_none(), "and nobody who follows the chain reads it again");
-        assert!(format!("{cause:?}").contains("Custom { kind: Other"), "{cause:?}");
+    fn errors_say_that_a_pause_lasts_until_when_why_and_by_which_response() {
+        let (second, upstream) = (Duration::from_secs(1), || Arc::from("up"));
+        let throttled = |paused| Error::Throttled { upstream: upstream(), retry_after: 3 * second, paused };
+        let paused = |status| Some(PauseLeft::new(2 * second, Reason::new(Cause::Refusal, status)));
+        let barred = |status| Error::Barred { upstream: upstream(), cause: Cause::Ban, status, retry_after: second };
+        let away = "up: throttled, the next slot for this call is 3s away";
+        let cases = [
+            (throttled(None), away.to_owned()),
+            (
+                throttled(paused(429)),
+                format!("{away}; nobody sends for 2s, because of a refusal (a response of status 429)"),
+            ),
+            (throttled(paused(0)), format!("{away}; nobody sends for 2s, because of a refusal")),
+            (barred(Some(403)), "up: nobody sends for 1s, because of a ban (a response of status 403)".to_owned()),
+            (barred(None), "up: nobody sends for 1s, because of a ban".to_owned()),
+        ];
+        for (error, expected) in cases {
+            assert_eq!(error.to_string(), expected);
+        }
     }
 }

@@ -261,7 +261,7 @@ impl Asked<'_> {
             }
             Some(Err(retry_after)) if self.route.now_or_never => {
                 let upstream = Arc::clone(self.queue.upstream());
-                let error = Error::Throttled { upstream, retry_after };
+                let error = Error::Throttled { upstream, retry_after, paused: None };
                 span(self.route).in_scope(|| tracing::debug!(upstream = &**self.queue.upstream(), %error, "refused"));
                 Ok(Err(error))
             }

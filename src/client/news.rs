@@ -91,9 +91,9 @@ impl Throttle {
         self.outgoing().lock().news.handle(event, now, &mut effects);
         for effect in effects {
             match effect {
-                Effect::Pause(whom, wait, cause) => {
+                Effect::Pause(whom, wait, reason) => {
                     let Some(registered) = self.find(whom.upstream()) else { continue };
-                    self.queues().pause(whom.key(), &registered.crowd, wait, cause);
+                    self.queues().pause(whom.key(), &registered.crowd, wait, reason);
                 }
                 Effect::Begin(whom) => self.begin(whom),
                 Effect::Hurry => self.outgoing().hurry.notify_waiters(),

@@ -81,8 +81,12 @@ impl Observer {
 }
 
 /// The slot that a call would have got.
-#[derive(Debug, Default)]
-pub(crate) struct Shadow(Mutex<Place>);
+#[derive(Debug)]
+pub(crate) struct Shadow {
+    place: Mutex<Place>,
+    /// When its call went on.
+    since: Instant,
+}
 
 /// Where it is.
 #[derive(Debug, Default)]
@@ -90,6 +94,8 @@ enum Place {
     #[default]
     Coming,
     Here(Slot),
+    /// The call was served, and the slot is still to come.
+    Served,
     /// The call was never sent: the slot goes back as soon as it comes.
     Unwanted,
 }
@@ -97,7 +103,7 @@ enum Place {
 impl Shadow {
     /// Has a shadow take the place in queue of a call that has asked just now.
     pub(crate) fn of(queue: &Arc<Queue>, route: &Route, since: Instant) -> Arc<Self> {
-        let shadow = Arc::<Self>::default();
+        let shadow = Arc::new(Self { place: Mutex::default(), since });
         let registered = &route.registered;
         registered.observer.iter().for_each(Observer::begin);
         if let Some(outcome) = at_hand(queue, route, since) {
@@ -134,6 +140,23 @@ impl Shadow {
         }
     }
 
+    /// Its call was served. Where its slot is for looking whether a pause still holds, the call has done so.
+    pub(crate) fn served(&self, queue: &Arc<Queue>) {
+        let mut place = self.lock();
+        match &*place {
+            Place::Coming => *place = Place::Served,
+            Place::Here(slot) => self.tell_served(queue, slot),
+            Place::Served | Place::Unwanted => {}
+        }
+    }
+
+    /// A call that went on before the pause began says nothing of it.
+    fn tell_served(&self, queue: &Arc<Queue>, slot: &Slot) {
+        if slot.looks && queue.paused_at().is_none_or(|began| self.since >= began) {
+            queue.served(slot);
+        }
+    }
+
     fn end(&self, queue: &Arc<Queue>, registered: &Registered, outcome: Result<(Slot, Duration), Error>) {
         if let Some(observer) = &registered.observer {
             let waited = outcome.as_ref().map(|(_, waited)| *waited);
@@ -141,16 +164,18 @@ impl Shadow {
         }
         let Ok((slot, _)) = outcome else { return };
         let mut place = self.lock();
-        if matches!(*place, Place::Coming) {
-            *place = Place::Here(slot);
-        } else {
-            drop(place);
-            queue.give_back(slot);
+        match *place {
+            Place::Unwanted => {
+                drop(place);
+                queue.give_back(slot);
+            }
+            Place::Served => self.tell_served(queue, &slot),
+            Place::Coming | Place::Here(_) => *place = Place::Here(slot),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Place> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -160,7 +185,7 @@ fn at_hand(queue: &Queue, route: &Route, since: Instant) -> Option<Result<Slot, 
         Ok(slot) => Some(Ok(slot)),
         Err(retry_after) => {
             let upstream = Arc::clone(queue.upstream());
-            route.now_or_never.then_some(Err(Error::Throttled { upstream, retry_after }))
+            route.now_or_never.then_some(Err(Error::Throttled { upstream, retry_after, paused: None }))
         }
     }
 }

@@ -80,8 +80,8 @@ impl Throttle {
         }
         let may_send_again =
             feedback.not_executed() && refusal.is_some_and(is_safe_after) && target.is_answered_by(response);
-        if refusal.is_none() && !status.is_server_error() && permit.looks() {
-            self.end_pause_in_background(permit);
+        if refusal.is_none() && !status.is_server_error() {
+            permit.tell_served();
         }
         if refusal.is_none() && !registered.upstream.learns {
             return false;

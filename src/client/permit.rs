@@ -15,8 +15,9 @@ use crate::queue::waiters::Slot;
 
 /// The right to make one call, now.
 ///
-/// It has three ends. Used: make the call, and let go of it. Handed back: nothing was sent, somebody else may have the
-/// slot. Dropped: kept, because the safe mistake is to count a call that was not made.
+/// It has three ends. Used: make the call, then say [`served`](Self::served), or [report](crate::Throttle::report) what refused it, or
+/// just let go of it. Handed back: nothing was sent, somebody else may have the slot. Dropped: kept, because the safe mistake is to count
+/// a call that was not made.
 ///
 /// Use it at once: what passes between here and the send is paid for by the limit's guard.
 #[must_use = "a permit that is dropped counts as a call made; hand it back if there was none"]
@@ -58,6 +59,25 @@ impl Permit {
         }
     }
 
+    /// Ends the permit of a call that was served: the upstream answered, and refused nothing.
+    ///
+    /// After the [longest pause](crate::Upstream::max_pause) one permit in the cluster is given to look whether the pause still holds. If
+    /// its holder says this, the pause is over for everybody; if it is dropped without a word, all others wait for as long again, and
+    /// then another looks. Of every other permit this says nothing, so say it whenever a call was served. The
+    /// [middleware](crate::Middleware) does.
+    ///
+    /// Returns at once; the store is told in the background, until it knows. Outside of a Tokio runtime only a store in memory is.
+    pub fn served(self) {
+        self.tell_served();
+    }
+
+    pub(crate) fn tell_served(&self) {
+        match &self.held {
+            Held::Slot(slot) => self.queue.served(slot),
+            Held::Shadow(shadow) => shadow.served(&self.queue),
+        }
+    }
+
     /// The upstream that may be called.
     #[must_use]
     pub fn upstream(&self) -> &str {
@@ -93,11 +113,6 @@ impl Permit {
             Held::Slot(slot) => Some(slot.stamp),
             Held::Shadow(_) => None,
         }
-    }
-
-    /// Whether it is the one call that looks whether a pause still holds.
-    pub(crate) fn looks(&self) -> bool {
-        matches!(&self.held, Held::Slot(slot) if slot.looks)
     }
 
     /// What it was charged, in entries of each log; nobody knows of a shadow.

@@ -3,10 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::time::sleep;
-
-use crate::client::permit::Permit;
 use crate::client::throttle::Throttle;
 use crate::config::plan::Registered;
 use crate::error::{Error, StoreError};
@@ -16,9 +12,6 @@ use crate::ledger::{Body, Message, ScopeId};
 const FULL: f64 = 1_000_000.0;
 /// Quotas are lowered to this part at least.
 const LEAST: f64 = 0.001;
-/// How long until the store is told again that a pause is over; twice as long each time, up to the longest.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Nobody slows down for longer.
 const LONGEST: Duration = Duration::from_secs(31 * 86_400);
 
@@ -111,28 +104,5 @@ impl Throttle {
         let reply = self.store().apply(&message).await.map_err(unavailable)?;
         reply.done().ok_or_else(StoreError::senseless).map_err(unavailable)?;
         Ok(())
-    }
-
-    /// The call that looked whether a pause still held was served: the pause is over for everybody. The store is told until it knows.
-    pub(crate) fn end_pause_in_background(&self, permit: &Permit) {
-        let (Ok(runtime), Ok(registered)) = (Handle::try_current(), self.registered(permit.upstream())) else { return };
-        let (throttle, registered) = (self.clone(), Arc::clone(registered));
-        let (scope, served) = (permit.scope(), permit.stamp());
-        runtime.spawn(async move {
-            // It may have been the scope's, or the whole upstream's.
-            for scope in [scope, None].into_iter().take(1 + usize::from(scope.is_some())) {
-                let mut wait = FIRST_WAIT;
-                while let Err(error) = throttle.tell_store(&registered, Body::Release { scope, served }).await {
-                    if wait > LONGEST_WAIT {
-                        let upstream = &*registered.upstream.name;
-                        tracing::warn!(upstream, %error, "the others do not know that a pause is over");
-                        return;
-                    }
-                    sleep(wait).await;
-                    wait *= 2;
-                }
-                throttle.queues().release_one(registered.key(scope), &registered.crowd);
-            }
-        });
     }
 }

@@ -346,7 +346,8 @@ impl Upstream {
     /// [`max_waiting`](Upstream::max_waiting) bounds the shadows.
     ///
     /// Permits are given at once; handing one back hands its shadow's slot back. Responses are read, and pauses are taken note of:
-    /// shadows wait in them. Nothing is sent again, nobody is refused for 401 or 403, or because connects failed. Without the
+    /// shadows wait in them. The one that is to look whether a pause still holds does so by its call, if that went on in the pause and was
+    /// served. Nothing is sent again, nobody is refused for 401 or 403, or because connects failed. Without the
     /// store, or outside of a Tokio runtime, calls go on as well. A throttle that is closed refuses them.
     #[must_use]
     pub const fn observe(mut self) -> Self {

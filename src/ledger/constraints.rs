@@ -171,7 +171,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::ledger::{Cause, QuotaReport};
+    use crate::ledger::{Cause, QuotaReport, Reason};
 
     #[test]
     fn what_lapsed_while_the_clock_had_leapt_ahead_matters_again_when_it_is_set_back() {
@@ -189,7 +189,7 @@ mod tests {
         constraints.learn(leapt, &other, None, &report(1));
         let nothing = Constraints::default();
         let in_force = constraints.in_force(at(0), &nothing, None);
-        assert_eq!(in_force.paused(), Some((at(5_000_000), Cause::Refusal)));
+        assert_eq!(in_force.paused(), Some((at(5_000_000), Reason::new(Cause::Refusal, 0))));
         assert_eq!(in_force.outside(&log, log.terms[0]), 6);
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Cause, Stamp};
+use super::{Reason, Stamp};
 
 /// The store's answer to an ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Grant {
     /// waits for a log that few share, and must not keep others from the logs that many share.
     pub within: Duration,
     /// Until when nobody sends at all, and why.
-    pub paused: Option<(Stamp, Cause)>,
+    pub paused: Option<(Stamp, Reason)>,
     /// How many other queues, of any process, have callers that wait, in the scope where most do.
     pub contenders: u32,
     /// For each scope of the ask, a receipt: its queue is counted among those whose callers wait, in the period that ends

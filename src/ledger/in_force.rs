@@ -8,7 +8,7 @@ use super::outside_use::OutsideUse;
 use super::pause::Pausing;
 use super::rate::{FULL, Rate, lowered};
 use super::rule::{Entries, earliest};
-use super::{Cause, Log, PauseUsage, ScopeId, Stamp, Term};
+use super::{Log, PauseUsage, Reason, ScopeId, Stamp, Term};
 
 /// What is in force for the logs of a scope.
 #[derive(Debug)]
@@ -98,9 +98,9 @@ impl<'a> InForce<'a> {
         self.pauses().any(|pause| pause.until <= self.now && self.now < pause.over())
     }
 
-    /// The end of the longest pause, and the gravest cause.
-    pub(super) fn paused(&self) -> Option<(Stamp, Cause)> {
-        let lasting = self.pauses().filter(|pause| pause.until > self.now).map(|pause| (pause.until, pause.cause));
+    /// The end of the longest pause, and the gravest reason.
+    pub(super) fn paused(&self) -> Option<(Stamp, Reason)> {
+        let lasting = self.pauses().filter(|pause| pause.until > self.now).map(|pause| (pause.until, pause.reason()));
         lasting.reduce(longer)
     }
 
@@ -111,8 +111,8 @@ impl<'a> InForce<'a> {
             .filter(|pause| pause.until > self.now)
             .reduce(|one, other| if other.until > one.until { other } else { one })?;
         let (left, told) = (pause.until.since(self.now), pause.told.since(self.now));
-        let (since, status) = (self.now.since(pause.began), Some(pause.status).filter(|status| *status > 0));
-        Some(PauseUsage::new(left, told.max(left), since, pause.cause, status))
+        let (since, Reason { cause, status }) = (self.now.since(pause.began), pause.reason());
+        Some(PauseUsage::new(left, told.max(left), since, cause, status))
     }
 
     /// Millionths of the quotas that are left of those that a rate is for.
@@ -170,9 +170,9 @@ impl<'a> InForce<'a> {
     }
 }
 
-/// Of two pauses the longer, for the graver cause.
-pub(super) fn longer(one: (Stamp, Cause), other: (Stamp, Cause)) -> (Stamp, Cause) {
-    (one.0.max(other.0), one.1.max(other.1))
+/// Of two pauses the longer, for the graver reason.
+pub(super) fn longer(one: (Stamp, Reason), other: (Stamp, Reason)) -> (Stamp, Reason) {
+    (one.0.max(other.0), one.1.or_graver(other.1))
 }
 
 /// The pause of a whole upstream, as a scope sees it: somewhat later, each by its hash, so that not all come back in one

@@ -11,7 +11,7 @@ const PACE: i64 = 20;
 
 /// What the newest response said of one term that others use as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct OutsideTerm {
     log: Arc<str>,
     /// The term's, as the program gives it.
     span: i64,
@@ -43,7 +43,7 @@ pub(super) struct Saying {
 
 /// What others use of the quotas of a scope, by term.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OutsideUse(Vec<Told>);
+pub(super) struct OutsideUse(Vec<OutsideTerm>);
 
 impl OutsideUse {
     pub(super) const fn none() -> Self {
@@ -52,7 +52,7 @@ impl OutsideUse {
 
     /// What of it still matters.
     pub(super) fn at(&self, now: Stamp) -> Self {
-        Self(self.0.iter().filter(|told| told.forgotten() > now).cloned().collect())
+        Self(self.0.iter().filter(|other| other.forgotten() > now).cloned().collect())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -61,34 +61,35 @@ impl OutsideUse {
 
     /// Whether nothing of it matters any more.
     pub(super) fn is_spent(&self, now: Stamp) -> bool {
-        self.0.iter().all(|told| told.forgotten() <= now)
+        self.0.iter().all(|other| other.forgotten() <= now)
     }
 
     /// Units missing from a term's quota now.
     pub(super) fn units(&self, log: &str, term: Term, now: Stamp) -> u32 {
-        self.of(log, term).filter(|told| told.lapse > now).map_or(0, |told| told.units)
+        self.of(log, term).filter(|other| other.lapse > now).map_or(0, |other| other.units)
     }
 
     /// Since when others are known to use a part of a term's quota.
     pub(super) fn since(&self, log: &str, term: Term, now: Stamp) -> Option<Stamp> {
-        self.of(log, term).filter(|told| told.forgotten() > now).map(|told| told.since)
+        self.of(log, term).filter(|other| other.forgotten() > now).map(|other| other.since)
     }
 
     /// Enters what a response said of a term. What a later call was told stays; where nobody is known to use a part of the
     /// quota, nothing is entered until somebody does.
     pub(super) fn enter(&mut self, now: Stamp, log: &Arc<str>, term: Term, saying: Saying) -> bool {
         let Saying { started, left, units, lapse, slides } = saying;
-        let place = self.0.iter().position(|told| *told.log == **log && told.span == term.span);
-        let known = place.map(|place| &self.0[place]).filter(|told| told.forgotten() > now);
-        if known.map_or(units == 0, |told| told.started > started) {
+        let place = self.0.iter().position(|other| *other.log == **log && other.span == term.span);
+        let known = place.map(|place| &self.0[place]).filter(|other| other.forgotten() > now);
+        if known.map_or(units == 0, |other| other.started > started) {
             return false;
         }
-        let (since, most) = known.map_or((now, units), |told| (told.since, units.max(told.most)));
+        let (since, most) = known.map_or((now, units), |other| (other.since, units.max(other.most)));
         let left = left.min(term.quota);
-        let told = Told { log: Arc::clone(log), span: term.span, started, left, units, most, since, lapse, slides };
+        let other =
+            OutsideTerm { log: Arc::clone(log), span: term.span, started, left, units, most, since, lapse, slides };
         match place {
-            Some(place) => self.0[place] = told,
-            None => self.0.push(told),
+            Some(place) => self.0[place] = other,
+            None => self.0.push(other),
         }
         true
     }
@@ -107,7 +108,7 @@ impl OutsideUse {
         units: u64,
         nth_newest: impl Fn(usize) -> Option<Stamp>,
     ) -> Stamp {
-        let Some(told) = self.of(log, term).filter(|told| start < told.forgotten()) else { return start };
+        let Some(other) = self.of(log, term).filter(|other| start < other.forgotten()) else { return start };
         let cost = i64::try_from(units).unwrap_or(i64::MAX);
         let little = i64::from(term.quota / LITTLE);
         // Where little is left, each unit comes so long after the one before that what is left would last for a twentieth of the span.
@@ -117,33 +118,33 @@ impl OutsideUse {
             first.plus((cost - 1).saturating_mul(pace))
         };
         let mut start = start;
-        if start < told.lapse && !told.slides {
-            let left = i64::from(told.left) - newer(told.started, told.left, &nth_newest);
-            let beside = left - told.expected(told.lapse);
+        if start < other.lapse && !other.slides {
+            let left = i64::from(other.left) - newer(other.started, other.left, &nth_newest);
+            let beside = left - other.expected(other.lapse);
             let ready = if beside - cost >= little { start } else { apart(start, beside) };
-            if ready < told.lapse && left - told.expected(ready) >= cost {
+            if ready < other.lapse && left - other.expected(ready) >= cost {
                 return ready;
             }
-            start = told.lapse;
+            start = other.lapse;
         }
-        let ours = i64::from(term.quota.saturating_sub(told.units));
+        let ours = i64::from(term.quota.saturating_sub(other.units));
         // When as many units are left beside the others' and the cost.
         let when_left = |left: i64| {
             let n = usize::try_from(ours - left - cost + 1).unwrap_or(0);
             let ready = nth_newest(n.max(1)).map_or(start, |entry| start.max(entry.plus(wide.span)));
-            if n > 0 { ready } else { ready.max(told.lapse) }
+            if n > 0 { ready } else { ready.max(other.lapse) }
         };
         let left = ours - newer(start.plus(-wide.span), term.quota, &nth_newest);
         let ready = apart(when_left(0), left).min(when_left(little));
-        ready.min(start.max(told.forgotten()))
+        ready.min(start.max(other.forgotten()))
     }
 
-    fn of(&self, log: &str, term: Term) -> Option<&Told> {
-        self.0.iter().find(|told| *told.log == *log && told.span == term.span)
+    fn of(&self, log: &str, term: Term) -> Option<&OutsideTerm> {
+        self.0.iter().find(|other| *other.log == *log && other.span == term.span)
     }
 }
 
-impl Told {
+impl OutsideTerm {
     /// For a span after the reset nothing is known of it but that others use it.
     const fn forgotten(&self) -> Stamp {
         self.lapse.plus(self.span)
@@ -195,7 +196,7 @@ mod tests {
     }
 
     /// What responses said, each as soon as its call started.
-    fn told(responses: &[Response], slides: bool) -> (OutsideUse, Arc<str>) {
+    fn after(responses: &[Response], slides: bool) -> (OutsideUse, Arc<str>) {
         let (mut outside, log) = (OutsideUse::default(), Arc::from("calls"));
         for &(started, left, units, lapse) in responses {
             let saying = Saying { started: at(started), left, units, lapse: at(lapse), slides };
@@ -221,10 +222,14 @@ mod tests {
             (&[(5, 90, 4, 900), (1_900, 50, 0, 2_500)], None),
         ];
         for (responses, expected) in cases {
-            let (outside, log) = told(responses, false);
+            let (outside, log) = after(responses, false);
             let now = at(responses.last().unwrap().0);
-            let known = outside.of(&log, TERM).filter(|told| told.forgotten() > now);
-            assert_eq!(known.map(|told| (told.started.as_micros(), told.left, told.units)), expected, "{responses:?}");
+            let known = outside.of(&log, TERM).filter(|other| other.forgotten() > now);
+            assert_eq!(
+                known.map(|other| (other.started.as_micros(), other.left, other.units)),
+                expected,
+                "{responses:?}"
+            );
             assert_eq!(outside.since(&log, TERM, now), expected.map(|_| at(5)), "{responses:?}");
         }
     }
@@ -232,7 +237,7 @@ mod tests {
     #[test]
     fn until_the_reset_no_more_start_than_were_left_and_calls_wait_where_that_is_little() {
         // Ten a span are others'.
-        let (outside, log) = told(&[(100, 50, 10, 900)], false);
+        let (outside, log) = after(&[(100, 50, 10, 900)], false);
         let earliest = |entries: &[(usize, i64)], start, units| {
             outside.beside(&log, TERM, TERM, at(start), units, nth_newest(entries)).as_micros()
         };
@@ -257,7 +262,7 @@ mod tests {
     fn where_units_come_back_one_by_one_and_after_a_reset_what_others_used_is_missing_from_the_quota() {
         let responses = [(100, 50, 10, 900)];
         for (slides, start) in [(true, 300), (true, 1_000), (false, 1_000)] {
-            let (outside, log) = told(&responses, slides);
+            let (outside, log) = after(&responses, slides);
             let earliest = |entries: &[(usize, i64)], units| {
                 outside.beside(&log, TERM, TERM, at(start), units, nth_newest(entries)).as_micros()
             };
@@ -266,7 +271,7 @@ mod tests {
             assert_eq!(earliest(&[(85, 299)], 1), start.max(309));
             assert_eq!(earliest(&[(5, 250), (85, 270)], 1), 1_250, "as the first of ours comes back");
         }
-        let (outside, log) = told(&responses, false);
+        let (outside, log) = after(&responses, false);
         let full = nth_newest(&[(100, 1_800)]);
         assert_eq!(outside.beside(&log, TERM, TERM, at(1_850), 1, &full), at(1_900), "after a span nothing is known");
         assert_eq!(outside.beside(&log, TERM, TERM, at(1_900), 1, &full), at(1_900));
@@ -275,7 +280,7 @@ mod tests {
     #[test]
     fn who_says_that_nothing_is_left_for_anybody_is_believed_until_the_reset() {
         for slides in [false, true] {
-            let (outside, log) = told(&[(100, 0, 100, 900)], slides);
+            let (outside, log) = after(&[(100, 0, 100, 900)], slides);
             let earliest = |start, units| outside.beside(&log, TERM, TERM, at(start), units, |_| None).as_micros();
             assert_eq!(
                 [earliest(100, 1), earliest(899, 100), earliest(900, 1), earliest(1_500, 100)],

@@ -52,6 +52,11 @@ impl Pause {
 }
 
 impl Pause {
+    /// Why nobody sends.
+    pub(crate) const fn reason(&self) -> Reason {
+        Reason::new(self.cause, self.status)
+    }
+
     /// What it says of the limits.
     pub(crate) fn evidence(&self) -> Option<&Evidence> {
         self.evidence.as_deref().filter(|evidence| evidence.calls > 0)
@@ -79,6 +84,50 @@ impl Cause {
             Self::Spend => "a spending limit",
             Self::Ban => "a ban",
         }
+    }
+}
+
+/// Why nobody sends for a while, and by which response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reason {
+    /// What the upstream said.
+    pub cause: Cause,
+    /// The status of the response that began the pause; `None` where a program said so.
+    pub status: Option<u16>,
+}
+
+impl Reason {
+    /// A cause, by a response of this status; zero where there was none.
+    #[must_use]
+    pub const fn new(cause: Cause, status: u16) -> Self {
+        Self { cause, status: if status == 0 { None } else { Some(status) } }
+    }
+
+    /// Of two the graver; of two that are equally grave, this one.
+    #[must_use]
+    pub(crate) fn or_graver(self, other: Self) -> Self {
+        if other.cause > self.cause { other } else { self }
+    }
+}
+
+/// What is left of a pause, and why it lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PauseLeft {
+    /// How long nobody sends.
+    pub left: Duration,
+    /// Why.
+    pub cause: Cause,
+    /// The status of the response that began it; `None` where a program said so.
+    pub status: Option<u16>,
+}
+
+impl PauseLeft {
+    /// So much is left, for this reason.
+    #[must_use]
+    pub const fn new(left: Duration, Reason { cause, status }: Reason) -> Self {
+        Self { left, cause, status }
     }
 }
 
@@ -141,6 +190,11 @@ impl Pausing {
         next.forgotten = next.told.plus(next.recovery.max(micros(pause.memory)));
         next.forgotten = before.map_or(next.forgotten, |before| before.forgotten.max(next.forgotten));
         next
+    }
+
+    /// Why nobody sends.
+    pub(crate) const fn reason(&self) -> Reason {
+        Reason::new(self.cause, self.status)
     }
 
     /// Whether a call that starts then looks whether the pause still holds.

@@ -2,10 +2,8 @@
 //!
 //! `lua/rate.lua` says the same in Redis.
 
-use std::time::Duration;
-
 use super::pause::{FAR, float, whole};
-use super::{Log, SlidingLog, Stamp, Term, micros};
+use super::{Evidence, SlidingLog, Stamp, Term, micros};
 
 /// Factors are millionths.
 pub(super) const FULL: i64 = 1_000_000;
@@ -20,34 +18,6 @@ const LEAST: i64 = FULL / 64;
 const STEPS: i64 = 1_000;
 /// After several refusals at once calls come slower for so many windows, so that another refusal finds few of them under way.
 const SLOW_WINDOWS: i64 = 3;
-
-/// Calls that were refused for a quota, as evidence of what the upstream allows: as many as it served in the window before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Evidence {
-    /// The log that they were charged in, of the scope that is paused.
-    pub log: Log,
-    /// How many calls were refused.
-    pub calls: u32,
-    /// Units that they were charged, all together.
-    pub units: u32,
-    /// The windows that the upstream may count by: a term of the log for each, and how long the upstream counts a call.
-    pub windows: Vec<(Term, Duration)>,
-}
-
-impl Evidence {
-    /// One call of so many units was refused.
-    #[must_use]
-    pub const fn new(log: Log, units: u32, windows: Vec<(Term, Duration)>) -> Self {
-        Self { log, calls: 1, units, windows }
-    }
-
-    /// This and that of later refusals of the same log.
-    pub(crate) fn and(self, later: &Self) -> Self {
-        let (calls, units) = (self.calls.saturating_add(later.calls), self.units.saturating_add(later.units));
-        Self { calls, units, ..self }
-    }
-}
 
 /// A refusal, as the store takes it in.
 #[derive(Clone, Copy, Debug)]
@@ -198,7 +168,10 @@ pub(super) fn lowered(term: Term, factor: i64) -> Term {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::ledger::Log;
 
     const SECOND: i64 = 1_000_000;
 
@@ -299,6 +272,19 @@ mod tests {
         for ((quota, span), factor, expected) in cases {
             let term = lowered(Term::new(quota, span), factor);
             assert_eq!((term.quota, term.span), expected, "{quota} per {span}, {factor}");
+        }
+    }
+
+    /// What `lua/README.md` says of a log that is kept for as long as its longest span was.
+    #[test]
+    fn a_longer_span_keeps_few_more_entries_than_the_quota() {
+        for quota in [1_i64, 2, 3, 7, 10, 63, 64, 65, 100, 999, 1_000, 5_000, 1_000_000] {
+            for factor in [1_000, LEAST, 100_000, 333_333, 500_000, 999_999] {
+                let span = 1_000_000_000;
+                let longer = lowered(Term::new(u32::try_from(quota).unwrap(), span), factor).span;
+                let kept = i128::from(longer) * i128::from(quota) / i128::from(span);
+                assert!(kept <= i128::from(quota + FULL / factor + 1), "{quota} {factor}: {kept}");
+            }
         }
     }
 }

@@ -136,6 +136,7 @@ impl Ledger {
             lately.iter().filter(|(_, at)| *at >= since).map(|(scope, _)| *scope).collect()
         };
         let all = std::iter::once(None).chain(scopes.iter().copied().map(Some));
-        Looked::new(now, released, all.map(|scope| self.in_force(now, scope).paused()).collect())
+        let paused = |scope| self.in_force(now, scope).paused().map(|(until, reason)| (until, reason.cause));
+        Looked::new(now, released, all.map(paused).collect())
     }
 }

@@ -21,7 +21,7 @@ use super::state::{Outbox, State};
 use super::waiters::Slot;
 use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
-use crate::ledger::{Ask, Cause, Log, Message, MessageId, Run, ScopeId, Verdict};
+use crate::ledger::{Ask, Log, Message, MessageId, Reason, Run, ScopeId, Verdict};
 
 /// One queue: a process, and the logs that everybody in it needs a slot in.
 pub(crate) struct Queue {
@@ -113,8 +113,8 @@ impl Queue {
     }
 
     /// Lets nobody here send for a while.
-    pub(crate) fn pause(self: &Arc<Self>, wait: Duration, cause: Cause, now: Instant) {
-        self.happen(|_| Some(Event::Paused(now + wait, cause)));
+    pub(crate) fn pause(self: &Arc<Self>, wait: Duration, reason: Reason, now: Instant) {
+        self.happen(|_| Some(Event::Paused(now + wait, reason)));
     }
 
     /// The pause has ended before its time, or may have: whoever waits asks again.

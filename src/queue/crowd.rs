@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::ledger::Cause;
+use crate::ledger::Reason;
 
 /// The callers of one process that wait for an upstream, whatever their scope.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Crowd {
 }
 
 /// Nobody sends before then, and why.
-type Pause = (Instant, Cause);
+type Pause = (Instant, Reason);
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
@@ -34,13 +34,14 @@ impl Crowd {
     }
 
     /// Lets nobody send before `until`. Says whether that is news to whoever waits: a pause begins, or its cause is graver.
-    pub(super) fn pause(&self, until: Instant, cause: Cause, now: Instant) -> bool {
+    pub(super) fn pause(&self, until: Instant, reason: Reason, now: Instant) -> bool {
         let mut pause = self.pause.lock().unwrap_or_else(PoisonError::into_inner);
         let before = pause.filter(|(until, _)| *until > now);
-        let (later, graver) = before.map_or((until, cause), |(paused, graver)| (paused.max(until), graver.max(cause)));
+        let (later, graver) =
+            before.map_or((until, reason), |(paused, before)| (paused.max(until), before.or_graver(reason)));
         *pause = Some((later, graver)).filter(|_| later > now);
         self.is_paused.store(pause.is_some(), Ordering::Relaxed);
-        pause.is_some() && before.is_none_or(|(_, before)| before < graver)
+        pause.is_some() && before.is_none_or(|(_, before)| before.cause < graver.cause)
     }
 
     /// The pause has ended before its time, or may have.
@@ -83,6 +84,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::ledger::Cause;
 
     #[test]
     fn a_pause_is_news_when_it_begins_or_its_cause_is_graver() {
@@ -99,9 +101,12 @@ mod tests {
         ];
         assert_eq!(crowd.paused(begin), None);
         for (now, until, cause, is_news) in said {
-            assert_eq!(crowd.pause(at(until), cause, at(now)), is_news, "{now} s");
+            assert_eq!(crowd.pause(at(until), Reason::new(cause, 429), at(now)), is_news, "{now} s");
         }
-        assert_eq!([at(8), at(9)].map(|now| crowd.paused(now)), [Some((at(9), Cause::Refusal)), None]);
+        assert_eq!(
+            [at(8), at(9)].map(|now| crowd.paused(now)),
+            [Some((at(9), Reason::new(Cause::Refusal, 429))), None]
+        );
         assert_eq!(crowd.paused(at(8)), None, "it is forgotten when it is over");
     }
 

@@ -18,10 +18,10 @@ use tokio::time::Instant;
 use super::cold::Untold;
 use super::events::{Effect, Effects, Event, Settings, tell};
 use super::in_flight::{Header, Message};
-use super::resend::Silence;
+use super::resend::Resend;
 use super::waiters::{Slot, Waiter, Waiters};
 use crate::error::Error;
-use crate::ledger::{Cause, Stamp};
+use crate::ledger::{Reason, Stamp};
 
 /// Everything that changes about a queue.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) struct Engine {
     pub(super) unanswered: Option<Arc<Message>>,
     /// It has been sent, and may be answered yet.
     pub(super) under_way: bool,
-    pub(super) silence: Option<Silence>,
+    pub(super) resend: Option<Resend>,
     pub(super) closed: bool,
     /// The number of the last message that the store is known to remember; zero where none is known.
     pub(super) previous: u64,
@@ -54,7 +54,7 @@ pub(super) struct Engine {
     /// When the store's clock was last seen to leap ahead.
     pub(super) leapt_at: Option<Instant>,
     /// Nobody sends before this, and why.
-    pub(super) paused: Option<(Instant, Cause)>,
+    pub(super) paused: Option<(Instant, Reason)>,
     /// When that began.
     pub(super) paused_at: Option<Instant>,
     /// Somebody came since the pause was last looked at.
@@ -85,7 +85,7 @@ impl Engine {
             untold: None,
             unanswered: None,
             under_way: false,
-            silence: None,
+            resend: None,
             closed: false,
             previous: 0,
             counted: Vec::new(),
@@ -128,7 +128,7 @@ impl Engine {
                 self.untold = Some(untold);
                 return;
             }
-            Event::Paused(until, cause) => self.pause(until, cause, now, effects),
+            Event::Paused(until, reason) => self.pause(until, reason, now, effects),
             Event::Released(until) => self.release(until),
             Event::Answered(answered) => return self.receive(answered, now, effects),
             Event::Lost => self.under_way = false,
@@ -162,8 +162,8 @@ impl Engine {
             effects.push(Effect::Tell(waiter.ticket, Err(error)));
             return;
         }
-        if let Some(silence) = &mut self.silence {
-            silence.hurry(now);
+        if let Some(resend) = &mut self.resend {
+            resend.hurry(now);
         }
         self.waiters.join(waiter);
         let at = if self.unanswered.is_some() { now } else { self.ask_at.unwrap_or(now) };
@@ -234,50 +234,6 @@ impl Engine {
         if let Some((until, _)) = self.paused.filter(|_| looks && self.surplus.iter().any(|slot| slot.looks)) {
             self.release(until);
         }
-    }
-
-    /// Whether a slot starts before the end of the pause. Two answers tell that end a little differently: by as much as a slot
-    /// may be late.
-    pub(super) fn is_before_end_of_pause(&self, slot: &Slot, now: Instant) -> bool {
-        !slot.looks
-            && self.paused.is_some_and(|(until, _)| until > now && slot.start + self.settings.stale_after < until)
-    }
-
-    /// Nobody sends before `until`: whoever has an earlier slot needs another, and who cannot be helped by waiting is told.
-    pub(super) fn pause(&mut self, until: Instant, cause: Cause, now: Instant, effects: &mut Effects) {
-        let before = self.paused.filter(|(paused, _)| *paused > now);
-        if until <= now || before.is_some_and(|(paused, graver)| paused >= until && graver >= cause) {
-            return;
-        }
-        let (until, cause) = before.map_or((until, cause), |(paused, graver)| (paused.max(until), graver.max(cause)));
-        tracing::debug!(upstream = &*self.settings.upstream, pause = ?until - now, cause = cause.words(), "paused");
-        self.paused = Some((until, cause));
-        self.paused_at = before.and(self.paused_at).or(Some(now));
-        effects.push(Effect::Look);
-        let early = self.waiters.take_slots_before(until.checked_sub(self.settings.stale_after).unwrap_or(until));
-        if !early.is_empty() {
-            self.surplus.extend(early);
-            self.ask_at = None;
-        }
-        if let Some(barred) = self.barred(now) {
-            let barred = self.waiters.drop_hopeless(now, |_, _| Some(barred.clone()));
-            tell(effects, barred);
-        }
-    }
-
-    /// The pause is over, or not what was known of it: whoever waits asks again.
-    fn release(&mut self, until: Instant) {
-        if self.paused.is_none_or(|(paused, _)| paused > until) {
-            return;
-        }
-        (self.paused, self.pause_unknown) = (None, false);
-        (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
-    }
-
-    /// The error for callers whom waiting does not help.
-    fn barred(&self, now: Instant) -> Option<Error> {
-        let (until, cause) = self.paused.filter(|(until, cause)| *until > now && *cause != Cause::Refusal)?;
-        Some(Error::Barred { upstream: Arc::clone(&self.settings.upstream), cause, retry_after: until - now })
     }
 
     /// Lets go of everybody who waits, and of every slot.

@@ -9,7 +9,7 @@ use super::in_flight::{Answered, Message};
 use super::table::Key;
 use super::waiters::{Slot, Waiter};
 use crate::error::Error;
-use crate::ledger::{Cause, Log, Stamp};
+use crate::ledger::{Log, Reason, Stamp};
 
 /// What never changes about a queue.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub(super) enum Event {
     /// A call of this start and these charges probably opens a connection.
     Cold(Stamp, Arc<[u32]>),
     /// Nobody sends before then.
-    Paused(Instant, Cause),
+    Paused(Instant, Reason),
     /// A pause that was to last until then has ended before, or may have.
     Released(Instant),
     /// The store has answered the message under way.

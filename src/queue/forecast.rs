@@ -10,7 +10,7 @@ use super::events::{Effects, Settings, tell};
 use super::log_time::Outlook;
 use super::pacing::Rest;
 use crate::error::Error;
-use crate::ledger::{Grant, Term};
+use crate::ledger::{Grant, PauseLeft, Term};
 
 impl Settings {
     /// The terms of the first log, whose units places in queue are counted in.
@@ -69,70 +69,71 @@ impl Engine {
         if !self.waiters.has_hurried() {
             return;
         }
-        let (settings, next_slot, ask_at) = (&self.settings, self.next_slot, self.ask_at);
+        let paused = self.pause_left(now);
+        let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at, now);
         let late = self.waiters.drop_hopeless(now, |waiter, ahead| {
-            let deadline = waiter.deadline(now)?;
-            check_time(settings, next_slot, ask_at, deadline, ahead, now).err()
+            let retry_after = forecast.too_late(waiter.deadline(now)?, ahead)?;
+            Some(throttled(&self.settings, retry_after, paused))
         });
         tell(effects, late);
     }
 
     /// Whether a caller behind `ahead` units may still be served by its deadline, or when it could be.
     pub(super) fn check_time(&self, deadline: Instant, ahead: u64, now: Instant) -> Result<(), Error> {
-        check_time(&self.settings, self.next_slot, self.ask_at, deadline, ahead, now)
+        let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at, now);
+        forecast.too_late(deadline, ahead).map_or(Ok(()), |retry_after| Err(self.throttled(retry_after, now)))
     }
 
     /// Why a caller whose time is up has got nothing.
     pub(super) fn why_nothing(&self, ticket: u64, now: Instant) -> Error {
         let ahead = self.waiters.units_before(ticket);
-        match &self.silence {
-            Some(silence) if silence.has_failed() || self.next_slot.is_none() => {
-                Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source: silence.error() }
+        match &self.resend {
+            Some(resend) if resend.has_failed() || self.next_slot.is_none() => {
+                Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source: resend.error() }
             }
-            _ => self.throttled(expected(&self.settings, self.next_slot, self.ask_at, ahead, now)),
+            _ => {
+                let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at, now);
+                self.throttled(forecast.expected(ahead), now)
+            }
         }
     }
 
-    pub(super) fn throttled(&self, retry_after: Duration) -> Error {
-        throttled(&self.settings, retry_after)
+    pub(super) fn throttled(&self, retry_after: Duration, now: Instant) -> Error {
+        throttled(&self.settings, retry_after, self.pause_left(now))
     }
 }
 
-fn throttled(settings: &Settings, retry_after: Duration) -> Error {
-    Error::Throttled { upstream: Arc::clone(&settings.upstream), retry_after }
+fn throttled(settings: &Settings, retry_after: Duration, paused: Option<PauseLeft>) -> Error {
+    Error::Throttled { upstream: Arc::clone(&settings.upstream), retry_after, paused }
 }
 
-fn check_time(
-    settings: &Settings,
+/// When callers may go, as far as the last answer tells.
+struct Forecast<'a> {
+    settings: &'a Settings,
     next_slot: Option<Instant>,
     ask_at: Option<Instant>,
-    deadline: Instant,
-    ahead: u64,
     now: Instant,
-) -> Result<(), Error> {
-    let Some(next_slot_at) = next_slot else {
-        return Ok(());
-    };
-    let behind = settings.terms_of_unit().map(|term| term.time_of_at_least(ahead)).max().unwrap_or_default();
-    let earliest = (next_slot_at + behind).max(ask_at.unwrap_or(now));
-    if earliest <= deadline {
-        Ok(())
-    } else {
-        Err(throttled(settings, expected(settings, next_slot, ask_at, ahead, now)))
+}
+
+impl<'a> Forecast<'a> {
+    const fn new(settings: &'a Settings, next_slot: Option<Instant>, ask_at: Option<Instant>, now: Instant) -> Self {
+        Self { settings, next_slot, ask_at, now }
     }
-}
 
-/// How long until a caller behind `ahead` units can be expected to go: each has its own time, at the rate of the limits.
-fn expected(
-    settings: &Settings,
-    next_slot: Option<Instant>,
-    ask_at: Option<Instant>,
-    ahead: u64,
-    now: Instant,
-) -> Duration {
-    let behind = settings.terms_of_unit().map(|term| term.time_of(ahead)).max().unwrap_or_default();
-    let next = next_slot.unwrap_or(now).max(ask_at.unwrap_or(now));
-    next.saturating_duration_since(now) + behind
+    /// How long until a caller behind `ahead` units can be expected to go, where even its earliest start is after its deadline.
+    fn too_late(&self, deadline: Instant, ahead: u64) -> Option<Duration> {
+        let next_slot = self.next_slot?;
+        let behind = self.settings.terms_of_unit().map(|term| term.time_of_at_least(ahead)).max().unwrap_or_default();
+        let earliest = (next_slot + behind).max(self.ask_at.unwrap_or(self.now));
+        (earliest > deadline).then(|| self.expected(ahead))
+    }
+
+    /// How long until a caller behind `ahead` units can be expected to go: each has its own time, at the rate of the limits.
+    fn expected(&self, ahead: u64) -> Duration {
+        let behind = self.settings.terms_of_unit().map(|term| term.time_of(ahead)).max().unwrap_or_default();
+        let next = self.next_slot.unwrap_or(self.now).max(self.ask_at.unwrap_or(self.now));
+        next.saturating_duration_since(self.now) + behind
+    }
 }
 
 fn micros(times: u64, span: i64) -> Duration {

@@ -12,7 +12,7 @@ use super::cold::Untold;
 use super::engine::Engine;
 use super::events::{Effect, Effects, Settings};
 use super::log_time::Outlook;
-use super::resend::Silence;
+use super::resend::Resend;
 use crate::error::StoreError;
 use crate::ledger::{self, Ask, Body, Grant, MAX_CALLERS, MAX_UNITS, MessageId, Run, Slots, Stamp};
 use crate::store::{Applied, Store};
@@ -100,7 +100,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Option<Instant> {
         let message = if let Some(unanswered) = &self.unanswered {
-            let retry_at = self.silence.as_ref().and_then(Silence::retry_at).filter(|&at| at > now);
+            let retry_at = self.resend.as_ref().and_then(Resend::retry_at).filter(|&at| at > now);
             if retry_at.is_some() {
                 return retry_at;
             }
@@ -108,7 +108,7 @@ impl Engine {
         } else {
             match self.write(now, header) {
                 Ok(message) => {
-                    self.silence = Some(Silence::new(now));
+                    self.resend = Some(Resend::new(now));
                     Arc::new(message)
                 }
                 Err(later) => return later,

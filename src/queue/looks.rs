@@ -67,6 +67,12 @@ impl Looks {
         runtime.spawn(Runs { looks: Arc::clone(self), ended: false }.run());
     }
 
+    /// The pause of the whole upstream is over, or may be: whoever waits asks again.
+    pub(super) fn release(&self) {
+        let queues: Vec<_> = self.lock().queues.values().filter_map(Weak::upgrade).collect();
+        queues.iter().for_each(Queue::release);
+    }
+
     /// What is to be looked at now, and whether anybody waits for it; `None` where nothing is paused any more.
     fn next(&self, now: Instant) -> Option<(Look, bool)> {
         let mut state = self.lock();

@@ -14,13 +14,13 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::Instant;
 
-use self::behind::{Pausing, Reporting, Told, What};
+use self::behind::{Pausing, Reporting, What};
 use self::entry::{Entry, Unanswered};
-use self::known::Known;
+use self::known::{Known, KnownPause};
 use super::log_time::Outlook;
 use super::table::Key;
 use crate::error::StoreError;
-use crate::ledger::{self, Body, Cause, Log, MessageId, Pause, Reply, Report};
+use crate::ledger::{self, Body, Log, MessageId, Pause, Reason, Reply, Report};
 use crate::store::{Applied, Store};
 
 /// Of whom something is said: a scope of an upstream, or the whole of it.
@@ -89,7 +89,7 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// Nobody of this process sends to them for so long.
-    Pause(Whom, Duration, Cause),
+    Pause(Whom, Duration, Reason),
     /// Send the messages about somebody, until nothing is left to send.
     Begin(Whom),
     /// What is sent again is sent now, or soon.
@@ -163,7 +163,7 @@ impl News {
             self.entries.remove(whom);
             return Next::Idle;
         };
-        if let Some(at) = unanswered.silence.retry_at().filter(|&at| at > now) {
+        if let Some(at) = unanswered.resend.retry_at().filter(|&at| at > now) {
             return Next::Wait(at);
         }
         let id = unanswered.id.get_or_insert_with(id).clone();
@@ -186,7 +186,7 @@ impl News {
         let Some((whom, pause)) = pause else {
             return self.report(&of, report, ticket.into_iter().collect(), effects);
         };
-        effects.push(Effect::Pause(whom.clone(), pause.waits.first().copied().unwrap_or_default(), pause.cause));
+        effects.push(Effect::Pause(whom.clone(), pause.waits.first().copied().unwrap_or_default(), pause.reason()));
         let (pausing, known) = (Pausing::new(pause, now, of, report, ticket), self.known.of(&whom, now));
         if known.is_none_or(|known| !pausing.adds_nothing_to(&known)) {
             return self.put_behind(&whom, pausing, known, now, effects);
@@ -197,7 +197,14 @@ impl News {
         self.follow(pausing, effects);
     }
 
-    fn put_behind(&mut self, whom: &Whom, pausing: Pausing, known: Option<Told>, now: Instant, effects: &mut Effects) {
+    fn put_behind(
+        &mut self,
+        whom: &Whom,
+        pausing: Pausing,
+        known: Option<KnownPause>,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
         let is_urgent = self.entry(whom, effects).put_behind(pausing, known, now);
         effects.extend(is_urgent.then_some(Effect::Hurry));
     }
@@ -228,8 +235,8 @@ impl News {
             (What::Pausing(mut pausing), Err(error)) => {
                 tracing::warn!(upstream, %error, "the pause is not known to the others yet");
                 effects.extend(pausing.take_tickets().map(|ticket| Effect::Tell(ticket, Err(error.clone()))));
-                unanswered.silence.failed(error, now, self.random.u64(..));
-                if !pausing.is_over(unanswered.silence.retry_at().unwrap_or(now)) {
+                unanswered.resend.failed(error, now, self.random.u64(..));
+                if !pausing.is_over(unanswered.resend.retry_at().unwrap_or(now)) {
                     entry.unanswered = Some(Unanswered { what: What::Pausing(pausing), renamed: false, ..unanswered });
                 }
             }
@@ -239,10 +246,10 @@ impl News {
                 effects.extend(tickets.map(|ticket| Effect::Tell(ticket, Err(error.clone()))));
             }
             (What::Pausing(pausing), Ok(Reply::Paused(paused))) => {
-                let (wait, cause) = (paused.wait(), pausing.cause());
-                tracing::warn!(upstream, ?wait, cause = cause.words(), "refused, nobody sends");
-                effects.push(Effect::Pause(whom.clone(), wait, cause));
-                let known = pausing.told(now, now + wait);
+                let (wait, reason) = (paused.wait(), pausing.reason());
+                tracing::warn!(upstream, ?wait, cause = reason.cause.words(), "refused, nobody sends");
+                effects.push(Effect::Pause(whom.clone(), wait, reason));
+                let known = pausing.known(now, now + wait);
                 self.known.enter(whom, known, now);
                 let said = entry.take_known(known, now);
                 for pausing in [Some(pausing), said].into_iter().flatten() {

@@ -20,7 +20,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The time since a message was first sent.
 #[derive(Debug)]
-pub(super) struct Silence {
+pub(super) struct Resend {
     pub(super) since: Instant,
     failure: Option<Failure>,
     /// Somebody came since the message was last sent: that try may have begun before the store was back.
@@ -36,7 +36,7 @@ struct Failure {
     backoff: ExponentialBackoff,
 }
 
-impl Silence {
+impl Resend {
     pub(super) const fn new(since: Instant) -> Self {
         Self { since, failure: None, hurried: false }
     }
@@ -84,18 +84,18 @@ impl Engine {
     /// Refuses callers without a deadline for whom the store has been silent too long, and forgets what it was to be told
     /// once nobody waits any more.
     pub(super) fn expire(&mut self, now: Instant, effects: &mut Effects) {
-        let Some(silence) = &self.silence else { return };
-        let since = silence.since;
+        let Some(resend) = &self.resend else { return };
+        let since = resend.since;
         if self.first_expiry(since, now).is_some_and(|first| first <= now) {
             let error =
-                Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source: silence.error() };
+                Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source: resend.error() };
             let expired = |waiter: &Waiter| waiter.wish == Wish::Soon && expiry(waiter, since) <= now;
             tell(effects, self.waiters.drop_hopeless(now, |waiter, _| expired(waiter).then(|| error.clone())));
         }
-        if silence.has_failed() && since + MEMORY <= now {
+        if resend.has_failed() && since + MEMORY <= now {
             // The store may have forgotten that it acted: twice, a hand-back would take somebody else's slots, and an ask book
             // more. A wasted slot breaks no limit.
-            (self.unanswered, self.silence, self.previous) = (None, None, 0);
+            (self.unanswered, self.resend, self.previous) = (None, None, 0);
             self.counted.clear();
             if self.waiters.is_empty() {
                 self.on_record = false;
@@ -111,7 +111,7 @@ impl Engine {
 
     /// When there is more to expire.
     pub(super) fn next_expiry(&self, now: Instant) -> Option<Instant> {
-        let since = self.silence.as_ref()?.since;
+        let since = self.resend.as_ref()?.since;
         let end = self.waiters.is_empty().then_some(since + MEMORY);
         self.first_expiry(since, now).or(end).filter(|&at| at > now)
     }
@@ -129,20 +129,20 @@ mod tests {
     #[test]
     fn pauses_grow_to_a_second_or_two_and_a_new_caller_cuts_them_short() {
         let start = Instant::now();
-        let mut silence = Silence::new(start);
-        assert!(silence.retry_at().is_none() && !silence.has_failed());
+        let mut resend = Resend::new(start);
+        assert!(resend.retry_at().is_none() && !resend.has_failed());
         for _ in 0..20 {
-            silence.failed(StoreError::late(), start, 7);
+            resend.failed(StoreError::late(), start, 7);
         }
-        let pause = silence.retry_at().unwrap() - start;
+        let pause = resend.retry_at().unwrap() - start;
         assert!(pause >= Duration::from_secs(1) && pause <= Duration::from_secs(2), "{pause:?}");
-        silence.hurry(start + Duration::from_millis(10));
-        assert_eq!(silence.retry_at().unwrap(), start + RETRY_PAUSE);
-        silence.hurry(start + Duration::from_millis(70));
-        assert_eq!(silence.retry_at().unwrap(), start + RETRY_PAUSE);
-        silence.failed(StoreError::late(), start, 7);
-        assert_eq!(silence.retry_at().unwrap(), start + RETRY_PAUSE, "a try that he may have come too late for");
-        silence.failed(StoreError::late(), start, 7);
-        assert!(silence.retry_at().unwrap() >= start + Duration::from_secs(1));
+        resend.hurry(start + Duration::from_millis(10));
+        assert_eq!(resend.retry_at().unwrap(), start + RETRY_PAUSE);
+        resend.hurry(start + Duration::from_millis(70));
+        assert_eq!(resend.retry_at().unwrap(), start + RETRY_PAUSE);
+        resend.failed(StoreError::late(), start, 7);
+        assert_eq!(resend.retry_at().unwrap(), start + RETRY_PAUSE, "a try that he may have come too late for");
+        resend.failed(StoreError::late(), start, 7);
+        assert!(resend.retry_at().unwrap() >= start + Duration::from_secs(1));
     }
 }

@@ -113,8 +113,8 @@ impl State {
     /// sends to the other.
     fn catch_up(&mut self, queue: &Queue, now: Instant, out: &mut Outbox) {
         self.follow_name(&queue.process, now, out);
-        if let Some((until, cause)) = queue.crowd.paused(now) {
-            self.act(&queue.process, now, out, |engine, effects| engine.pause(until, cause, now, effects));
+        if let Some((until, reason)) = queue.crowd.paused(now) {
+            self.act(&queue.process, now, out, |engine, effects| engine.pause(until, reason, now, effects));
         }
     }
 

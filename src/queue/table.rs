@@ -11,7 +11,7 @@ use crate::config::charges::Scopes;
 use crate::error::Error;
 use crate::ledger::ScopeId;
 use crate::ledger::micros;
-use crate::ledger::{Cause, ScopeHasher};
+use crate::ledger::{Reason, ScopeHasher};
 use crate::queue::Queue;
 use crate::queue::crowd::Crowd;
 use crate::store::turns::Turns;
@@ -136,10 +136,10 @@ impl Queues {
     }
 
     /// Lets nobody of this process send to a scope, or to any scope of an upstream, for a while; `crowd` are that upstream's callers.
-    pub(crate) fn pause(&self, whom: Key, crowd: &Crowd, wait: Duration, cause: Cause) {
+    pub(crate) fn pause(&self, whom: Key, crowd: &Crowd, wait: Duration, reason: Reason) {
         let now = Instant::now();
-        for queue in self.told_at_once(whom, crowd, now + wait, cause, now) {
-            queue.pause(wait, cause, now);
+        for queue in self.told_at_once(whom, crowd, now + wait, reason, now) {
+            queue.pause(wait, reason, now);
         }
     }
 
@@ -150,13 +150,13 @@ impl Queues {
         (upstream, scope): Key,
         crowd: &Crowd,
         until: Instant,
-        cause: Cause,
+        reason: Reason,
         now: Instant,
     ) -> Vec<Arc<Queue>> {
         if scope.is_some() {
             return self.of_scope((upstream, scope));
         }
-        if !crowd.pause(until, cause, now) || crowd.is_empty() {
+        if !crowd.pause(until, reason, now) || crowd.is_empty() {
             return Vec::new();
         }
         // Whoever waits holds the queue.
@@ -173,16 +173,6 @@ impl Queues {
             self.all(|key, _| key.0 == upstream)
         };
         for queue in queues {
-            queue.release();
-        }
-    }
-
-    /// The pause of a scope is over, or that of a whole upstream, where this process knows of one.
-    pub(crate) fn release_one(&self, whom: Key, crowd: &Crowd) {
-        if whom.1.is_none() && crowd.paused(Instant::now()).is_some() {
-            return self.release(whom, crowd);
-        }
-        for queue in self.of_scope(whom) {
             queue.release();
         }
     }
@@ -238,6 +228,7 @@ mod tests {
     use crate::config::limit::Limit;
     use crate::config::plan::Registered;
     use crate::config::upstream::Upstream;
+    use crate::ledger::Cause;
     use crate::queue::process::Process;
     use crate::store::MemoryStore;
 
@@ -277,7 +268,7 @@ mod tests {
         let told = |scope: Option<u32>, secs, cause| {
             let scope = scope.map(|scope| ScopeId::of(&scope.to_be_bytes()));
             let until = now + Duration::from_secs(secs);
-            queues.told_at_once((0, scope), &crowd, until, cause, now)
+            queues.told_at_once((0, scope), &crowd, until, Reason::new(cause, 0), now)
         };
         let (scope, refusal) = (in_use.scope(), Cause::Refusal);
         let of = |told: Vec<Arc<Queue>>| told.iter().map(|queue| queue.scope()).collect::<Vec<_>>();
@@ -290,7 +281,7 @@ mod tests {
         assert_eq!(of(told(None, 6, refusal)), [], "it lasts already");
         assert_eq!(of(told(None, 6, Cause::Ban)), [scope]);
         assert_eq!(of(told(None, 7, Cause::Ban)), []);
-        assert_eq!(crowd.paused(now), Some((now + Duration::from_secs(7), Cause::Ban)));
+        assert_eq!(crowd.paused(now), Some((now + Duration::from_secs(7), Reason::new(Cause::Ban, 0))));
     }
 
     #[test]

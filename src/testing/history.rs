@@ -70,8 +70,8 @@ impl History {
     #[must_use]
     pub fn new(upstream: impl Into<Arc<str>>, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let widens = seed.is_multiple_of(3);
-        let world = World::random(&mut rng, widens);
+        let lowers = seed.is_multiple_of(3);
+        let world = World::random(&mut rng, lowers);
         let queues = (0..rng.usize(3..8)).map(|_| Queue::random(&mut rng, &world)).collect();
         let record = Record::new(&world.logs);
         Self {
@@ -94,7 +94,7 @@ impl History {
     /// The same, but that log time never runs backwards and no span is widened: what the logs hold can be told from the answers.
     #[must_use]
     pub fn calm(mut self) -> Self {
-        (self.steady, self.calm, self.world.widens) = (true, true, false);
+        (self.steady, self.calm, self.world.lowers) = (true, true, false);
         self
     }
 
@@ -102,7 +102,7 @@ impl History {
     /// counts again when time is taken back, is no concern of the laws.
     #[must_use]
     pub fn steady(mut self) -> Self {
-        self.steady = !self.world.widens;
+        self.steady = !self.world.lowers;
         self
     }
 
@@ -128,7 +128,7 @@ impl History {
 
     /// The next message, and what the store's clock shows when it comes; `None` when the history is over.
     pub fn next_message(&mut self) -> Option<(Stamp, Message)> {
-        if self.left == 0 || (self.world.widens && self.record.longest() > SHORT) {
+        if self.left == 0 || (self.world.lowers && self.record.longest() > SHORT) {
             if self.calm {
                 self.record.judge();
             }

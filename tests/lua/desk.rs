@@ -19,7 +19,7 @@ pub(crate) struct Said {
     pub(crate) remembered: bool,
     pub(crate) within: i64,
     /// The end of a pause, from now, and its cause.
-    pub(crate) paused: (i64, i64),
+    pub(crate) paused: (i64, i64, i64),
     pub(crate) others: i64,
     pub(crate) counted: Vec<i64>,
 }
@@ -153,9 +153,9 @@ impl<'a> Desk<'a> {
                 assert_eq!(integers.len(), 4, "{integers:?}");
                 (all(next, now), Said { remembered: flags > 1, counted: vec![0; scopes], ..Said::default() })
             } else {
-                let [within, stop, cause, others] = integers[4..8] else { unreachable!() };
-                let (counted, answers) = integers[8..].split_at(scopes);
-                let paused = ((stop - now).max(0), cause);
+                let [within, stop, cause, status, others] = integers[4..9] else { unreachable!() };
+                let (counted, answers) = integers[9..].split_at(scopes);
+                let paused = ((stop - now).max(0), cause, status);
                 let counted = counted.to_vec();
                 let said = Said { remembered: flags > 1, within, paused, others, counted };
                 let each = answers.chunks(3).inspect(|answer| assert!((0..3).contains(&answer[0]) && answer[2] > 0));
@@ -176,7 +176,7 @@ impl<'a> Desk<'a> {
 
     pub(crate) fn try_pause(&mut self, scope: Option<&str>, wait: i64) -> Reply {
         let (keys, mut integers) = self.message(scope);
-        integers.extend([self.recovery, 0, 0, 0, 0, 0, 0, 0, 0, wait]);
+        integers.extend([self.recovery, 0, 0, 0, 0, 429, 0, 0, 0, wait]);
         self.run("pause", &keys, &integers)
     }
 

@@ -123,7 +123,7 @@ fn who_is_put_off_again_by_a_pause_is_answered_at_a_glance() {
         desk.pause(scope, 3 * SECOND);
         assert!(!at_a_glance(&mut desk, &logs, &ONE), "it is not counted yet");
         assert!(at_a_glance(&mut desk, &logs, &ONE));
-        assert_eq!(desk.said.paused, (3 * SECOND, 0));
+        assert_eq!(desk.said.paused, (3 * SECOND, 0, 429));
         assert!(!at_a_glance(&mut desk, &logs, &[(1, None, &[2])]), "of two units");
         desk.now = Some(NOW + 2_300_000);
         assert!(at_a_glance(&mut desk, &logs, &ONE), "until it ends");

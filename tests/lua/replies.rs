@@ -37,10 +37,10 @@ fn every_branch_of_book_replies_in_one_of_two_shapes() {
     let expected = [NOW + SECOND - 90, SECOND + 100, 2, SECOND + 100, 1, 1, 100, 1];
     assert_eq!(desk.book(&FOUR, &beside), expected, "one waits, one goes before it, one waits");
 
-    assert_eq!(desk.said.paused, (0, 0));
+    assert_eq!(desk.said.paused, (0, 0, 0));
     assert_eq!(desk.pause(None, 3 * SECOND), [NOW + SECOND - 90, 3 * SECOND, 1]);
     assert_eq!(desk.book(&FOUR, &[(1, None, &[1])]), [NOW + SECOND - 90, 3 * SECOND], "paused");
-    assert_eq!(desk.said.paused, (3 * SECOND, 0));
+    assert_eq!(desk.said.paused, (3 * SECOND, 0, 429));
     desk.upstream = "claim";
     desk.counted.clear();
     assert_eq!(desk.pause(None, 3 * SECOND), [NOW + SECOND - 90, 3 * SECOND, 1]);
@@ -59,7 +59,7 @@ fn a_reply_says_what_is_in_force_and_who_waits() {
     let ends = NOW + 2_000_000 + 2 * desk.horizon;
     assert!(desk.said.remembered);
     assert_eq!(desk.said.counted, [0, ends], "in the scope whose log it waits for");
-    assert_eq!((desk.said.within, desk.said.others, desk.said.paused), (20_000, 0, (0, 0)), "which fewer share");
+    assert_eq!((desk.said.within, desk.said.others, desk.said.paused), (20_000, 0, (0, 0, 0)), "which fewer share");
     desk.book(&of_scope, &[(1, None, &[1, 1])]);
     assert_eq!((desk.said.counted[1], desk.said.others, desk.said.remembered), (ends, 0, false), "nothing new");
     desk.sender = 2;
@@ -67,10 +67,10 @@ fn a_reply_says_what_is_in_force_and_who_waits() {
     assert_eq!((desk.said.counted[1], desk.said.others, desk.said.remembered), (ends, 1, true), "another");
     desk.pause(Some("5f"), 2 * SECOND);
     desk.book(&of_scope, &[(1, Some(5), &[1, 1])]);
-    assert_eq!(desk.said.paused, (2 * SECOND, 0));
+    assert_eq!(desk.said.paused, (2 * SECOND, 0, 429));
     assert_eq!(desk.said.counted, [0, 0], "who is refused waits no more");
     desk.book(&FOUR, &[(1, Some(5), &[1])]);
-    assert_eq!(desk.said.paused, (0, 0), "not in the other scope");
+    assert_eq!(desk.said.paused, (0, 0, 0), "not in the other scope");
 }
 
 #[test]

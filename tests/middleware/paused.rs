@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use outgate::ledger::Cause;
 use outgate::testing::{Shape, StrictUpstream};
 use outgate::{Error, Limit, MemoryStore, Passage, Throttle, Upstream};
 
@@ -24,7 +25,11 @@ async fn a_429_silences_every_process_for_as_long_as_it_says() {
     assert_eq!(statuses.map(|response| response.unwrap().status().as_u16()), [200, 429]);
     for throttle in [&first, &second] {
         match throttle.try_acquire("up").await {
-            Err(Error::Throttled { retry_after, .. }) => assert!(retry_after > Duration::from_millis(500)),
+            Err(Error::Throttled { retry_after, paused: Some(pause), .. }) => {
+                let half = Duration::from_millis(500);
+                assert!(retry_after > half && pause.left > half, "{pause:?}");
+                assert_eq!((pause.cause, pause.status), (Cause::Refusal, Some(429)));
+            }
             other => panic!("{other:?}"),
         }
     }

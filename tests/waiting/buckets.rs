@@ -22,7 +22,7 @@ async fn endless(limit: Limit, time: Duration, cost: fn(&mut Rng) -> u32) -> Vec
     fastrand::seed(4);
     let (store, begin, mut tasks) = (Counting::default(), Instant::now(), JoinSet::new());
     for process in 0..4 {
-        let throttle = store.limited(limit);
+        let throttle = store.limited(limit.clone());
         for caller in 0..8 {
             let (throttle, mut rng) = (throttle.clone(), Rng::with_seed(100 * process + caller));
             tasks.spawn(async move {
@@ -108,14 +108,14 @@ async fn the_41st_call_of_forty_at_two_a_second_waits_for_half_a_second_and_the_
 async fn a_bucket_is_told_in_usage_and_in_how_long_to_wait() {
     let throttle = Counting::default().limited(Limit::bucket(40, 2, SECOND));
     at_once(&throttle, 39).await;
-    let usage = throttle.usage("up").await.unwrap().limits[0];
+    let usage = throttle.usage("up").await.unwrap().limits[0].clone();
     assert_eq!((usage.used, usage.free), (39, 0));
     assert!(usage.next > Duration::from_millis(45) && usage.next <= GUARD, "{:?}", usage.next);
     let refused = throttle.acquire("up").cost(10).max_wait(SECOND).await.unwrap_err();
     let Error::Throttled { retry_after, .. } = refused else { panic!("{refused}") };
     assert!(retry_after > 4_540 * SECOND / 1_000 && retry_after <= 4_550 * SECOND / 1_000, "{retry_after:?}");
     tokio::time::sleep(10 * SECOND).await;
-    let usage = throttle.usage("up").await.unwrap().limits[0];
+    let usage = throttle.usage("up").await.unwrap().limits[0].clone();
     assert_eq!((usage.used, usage.free, usage.next), (19, 20, Duration::ZERO));
     throttle.acquire("up").await.unwrap().hand_back();
     tokio::time::sleep(GUARD).await;

@@ -162,3 +162,23 @@ fn outside_of_a_runtime_calls_go_on() {
     let observed = at_once(observed(&throttle));
     assert_eq!((observed.calls, observed.undecided, observed.failed), (12, 0, 2));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_pause_of_shadows_ends_when_a_call_that_went_on_in_it_was_served() {
+    let second = Duration::from_secs(1);
+    let throttle = throttle(MemoryStore::new(), up().observe().max_pause(60 * second));
+    // It went on before the pause.
+    let before = call(&throttle, 11).await.pop().unwrap();
+    sleep(second / 100).await;
+    throttle.report("up", &Feedback::refused(3_600 * second)).await.unwrap();
+    before.served();
+    sleep(2 * second).await;
+    let served = call(&throttle, 1).await.pop().unwrap();
+    sleep(second).await;
+    served.served();
+    let left = async || throttle.usage("up").await.unwrap().paused.map(|pause| pause.left.as_secs());
+    sleep(60 * second).await;
+    assert!(left().await.is_some(), "what was sent before it says nothing of it");
+    sleep(60 * second).await;
+    assert_eq!(left().await, None, "what was sent meanwhile does");
+}

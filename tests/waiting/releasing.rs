@@ -171,6 +171,41 @@ async fn after_the_longest_pause_one_call_looks_and_all_others_wait_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_permit_that_looked_says_that_its_call_was_served_and_the_pause_is_over_for_all() {
+    for scope in [None, Some("a")] {
+        let store = Counting::default();
+        let up = |up: Upstream| upstream(up).max_pause(60 * SECOND);
+        let (one, other) = (store.process(up), store.process(up));
+        let hour = Feedback::refused(3_600 * SECOND);
+        match scope {
+            None => one.report("up", &hour).await.unwrap(),
+            Some(scope) => one.report_in("up", scope, &hour).await.unwrap(),
+        }
+        let calls = [&one, &other].map(|throttle| {
+            let throttle = throttle.clone();
+            tokio::spawn(async move {
+                let begin = Instant::now();
+                let acquire = throttle.acquire("up");
+                let acquire = if let Some(scope) = scope { acquire.scope(scope) } else { acquire };
+                let permit = acquire.await.unwrap();
+                let waited = begin.elapsed();
+                // The call takes a second.
+                sleep(SECOND).await;
+                permit.served();
+                waited.as_secs()
+            })
+        });
+        let mut waited = [0; 2];
+        for (waited, call) in waited.iter_mut().zip(calls) {
+            *waited = call.await.unwrap();
+        }
+        waited.sort_unstable();
+        assert_eq!(waited[0], 60);
+        assert!((61..=62).contains(&waited[1]), "{waited:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_the_longest_ban_one_call_looks_too() {
     let store = Counting::default();
     let throttle = store.process(|up| upstream(up).max_pause(60 * SECOND));

@@ -9,7 +9,7 @@ use fastrand::Rng;
 
 use self::process::{Process, Sent};
 use super::scene::{self, World, costs, lost, outdated};
-use crate::ledger::Cause;
+use crate::ledger::{Cause, Reason};
 use crate::queue::events::{Effect, Effects, Event};
 use crate::queue::in_flight::Message;
 use crate::queue::resend::PATIENCE;
@@ -206,7 +206,7 @@ impl History {
             60..63 => {
                 let cause = if self.rng.u8(0..5) == 0 { Cause::Ban } else { Cause::Refusal };
                 let until = now + self.rng.u32(0..500) * MS;
-                self.event(which, Event::Paused(until, cause));
+                self.event(which, Event::Paused(until, Reason::new(cause, 0)));
             }
             63 => self.rename(which),
             64 => {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::scene::{Process, World, costs, lost, outdated, reply};
 use crate::error::Error;
-use crate::ledger::Cause;
+use crate::ledger::{Cause, Reason};
 use crate::queue::events::{Effect, Effects, Event};
 use crate::queue::in_flight::Message;
 use crate::queue::waiters::{Slot, Waiter, Wish};
@@ -49,8 +49,8 @@ impl Story {
                 let of = self.permits.iter().position(|(ticket, _)| *ticket == number(0)).unwrap();
                 Event::Returned(self.permits.remove(of).1)
             }
-            "pause" => Event::Paused(until, Cause::Refusal),
-            "ban" => Event::Paused(until, Cause::Ban),
+            "pause" => Event::Paused(until, Reason::new(Cause::Refusal, 429)),
+            "ban" => Event::Paused(until, Reason::new(Cause::Ban, 403)),
             "lost" => {
                 self.under_way = None;
                 Event::Lost

@@ -12,7 +12,7 @@ use crate::queue::bounds::{Exchange, Placing};
 use crate::queue::engine::Engine;
 use crate::queue::events::{Effect, Effects, Settings, tell};
 use crate::queue::log_time::{LogTime, Outlook};
-use crate::queue::resend::Silence;
+use crate::queue::resend::Resend;
 use crate::queue::waiters::{Slot, Waiter, Wish};
 
 /// How long a queue rests that cannot use what it was granted: asked for again at once it would be granted again.
@@ -60,13 +60,13 @@ impl Engine {
                 return;
             }
             Err(_) => {
-                (self.silence, self.previous) = (None, 0);
+                (self.resend, self.previous) = (None, 0);
                 effects.extend((message.sender() == self.sender).then_some(Effect::Rename(self.sender)));
                 return;
             }
             Ok(grant) => grant,
         };
-        self.silence = None;
+        self.resend = None;
         // What was booked under another name is nobody's.
         if message.sender() != self.sender {
             return;
@@ -95,7 +95,7 @@ impl Engine {
     fn fail(&mut self, error: StoreError, now: Instant, effects: &mut Effects) {
         let source = error.clone();
         let seed = self.random.u64(..);
-        self.silence.get_or_insert_with(|| Silence::new(now)).failed(error, now, seed);
+        self.resend.get_or_insert_with(|| Resend::new(now)).failed(error, now, seed);
         // Who wants a slot now or never does not wait for another try.
         let unavailable = Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source };
         let at_once = |waiter: &Waiter| matches!(waiter.wish, Wish::AtOnce { .. });
@@ -125,14 +125,14 @@ impl Engine {
         self.silent_until = (!unwanted.is_empty()).then(|| now + UNUSED_PAUSE);
         self.surplus.extend(unwanted);
         // Whoever looks whether a pause still holds has its slot by now.
-        if let Some((until, cause)) = grant.paused {
-            self.pause(now + from_now(until), cause, now, effects);
+        if let Some((until, reason)) = grant.paused {
+            self.pause(now + from_now(until), reason, now, effects);
         }
         if !refused.is_empty() {
             // What is free now and yet refused was left for other processes: they come first.
             let turn = self.rest(Duration::ZERO, grant, &outlook);
             let when = |retry_after: Duration| if retry_after.is_zero() { turn } else { retry_after };
-            let refused = refused.into_iter().map(|(ticket, at)| (ticket, self.throttled(when(at)))).collect();
+            let refused = refused.into_iter().map(|(ticket, at)| (ticket, self.throttled(when(at), now))).collect();
             tell(effects, self.waiters.refuse(refused, now));
         }
         if !self.waiters.is_empty() {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Whom;
-use crate::ledger::{Cause, Log, Pause, Report};
+use super::known::KnownPause;
+use crate::ledger::{Log, Pause, Reason, Report};
 
 /// A longer wait is too long for the clock.
 const LONGEST: Duration = Duration::from_secs(1 << 32);
@@ -39,26 +40,6 @@ pub(super) struct Pausing {
     pause: Pause,
     /// What the same responses reported, that of the first before all others.
     followers: Vec<Follower>,
-}
-
-/// What the store was told of a pause.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
-    /// When it was told: somebody may have released it since.
-    pub(super) at: Instant,
-    pub(super) until: Instant,
-    cause: Cause,
-    recovery: Duration,
-    memory: Duration,
-    /// For how long the upstream told to wait, where that is longer.
-    wished: Duration,
-}
-
-impl Told {
-    pub(super) fn new(pause: &Pause, at: Instant, until: Instant) -> Self {
-        let Pause { cause, recovery, memory, told, .. } = *pause;
-        Self { at, until, cause, recovery, memory: memory.max(recovery), wished: told }
-    }
 }
 
 /// What is reported once a pause is known.
@@ -128,8 +109,8 @@ impl Pausing {
         Self { ends: self.ends.clone(), pause: self.pause.clone(), followers: Vec::new() }
     }
 
-    pub(super) const fn cause(&self) -> Cause {
-        self.pause.cause
+    pub(super) const fn reason(&self) -> Reason {
+        self.pause.reason()
     }
 
     /// Whether nothing is left of it then.
@@ -138,8 +119,8 @@ impl Pausing {
     }
 
     /// Whether the store knows it all already: to within the time that its answer took.
-    pub(super) fn adds_nothing_to(&self, known: &Told) -> bool {
-        let own = Told::new(&self.pause, known.at, known.until);
+    pub(super) fn adds_nothing_to(&self, known: &KnownPause) -> bool {
+        let own = KnownPause::new(&self.pause, known.at, known.until);
         let lasts = own.recovery <= known.recovery && own.memory <= known.memory && own.wished <= known.wished;
         let less = own.cause <= known.cause && lasts;
         less && self.is_over(known.until)
@@ -147,15 +128,15 @@ impl Pausing {
 
     /// When it is told, if it only lengthens a pause that the store knows of: nobody sends before the end of that one, so what
     /// follows in half of the time that is left goes into one message. Not where somebody waits until the store knows.
-    pub(super) fn may_wait_for(&self, known: &Told, now: Instant) -> Option<Instant> {
+    pub(super) fn may_wait_for(&self, known: &KnownPause, now: Instant) -> Option<Instant> {
         let is_waited_for = self.followers.iter().any(|follower| !follower.tickets.is_empty());
         (self.pause.cause <= known.cause && !is_waited_for)
             .then(|| now + (known.until.saturating_duration_since(now) / 2).min(LONGEST_GATHERING))
     }
 
     /// What the store knows of it, which pauses until then.
-    pub(super) fn told(&self, now: Instant, until: Instant) -> Told {
-        Told::new(&self.pause, now, until)
+    pub(super) fn known(&self, now: Instant, until: Instant) -> KnownPause {
+        KnownPause::new(&self.pause, now, until)
     }
 
     pub(super) fn into_followers(self) -> impl Iterator<Item = Follower> {

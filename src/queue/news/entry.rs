@@ -2,9 +2,10 @@
 
 use tokio::time::Instant;
 
-use super::behind::{Pausing, Reporting, Told, What};
+use super::behind::{Pausing, Reporting, What};
+use super::known::KnownPause;
 use crate::ledger::MessageId;
-use crate::queue::resend::Silence;
+use crate::queue::resend::Resend;
 
 /// What is still to be said of somebody.
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ pub(super) struct Entry {
 pub(super) struct Unanswered {
     pub(super) what: What,
     pub(super) id: Option<MessageId>,
-    pub(super) silence: Silence,
+    pub(super) resend: Resend,
     /// It was refused for the process's name before.
     pub(super) renamed: bool,
 }
@@ -33,13 +34,13 @@ impl Entry {
             let pausing = self.pausing.take_if(|_| self.pause_at.is_none_or(|at| at <= now)).map(What::Pausing);
             self.pause_at = self.pause_at.filter(|_| self.pausing.is_some());
             let what = pausing.or_else(|| self.reporting.take().map(What::Reporting))?;
-            self.unanswered = Some(Unanswered { what, id: None, silence: Silence::new(now), renamed: false });
+            self.unanswered = Some(Unanswered { what, id: None, resend: Resend::new(now), renamed: false });
         }
         self.unanswered.as_mut()
     }
 
     /// Puts a pause behind the message, beside what the store knows. Says whether the next message is due earlier for it.
-    pub(super) fn put_behind(&mut self, pausing: Pausing, known: Option<Told>, now: Instant) -> bool {
+    pub(super) fn put_behind(&mut self, pausing: Pausing, known: Option<KnownPause>, now: Instant) -> bool {
         let pausing = match self.pausing.take() {
             Some(before) => before.and(pausing),
             None => pausing,
@@ -49,18 +50,18 @@ impl Entry {
         self.pause_at = pause_at.map(|at| planned.unwrap_or(at));
         self.pausing = Some(pausing);
         // Another refusal shows that it takes too long until everybody knows.
-        let failing = self.unanswered.as_mut().filter(|unanswered| unanswered.silence.has_failed());
-        let is_failing = failing.map(|unanswered| unanswered.silence.hurry(now)).is_some();
+        let failing = self.unanswered.as_mut().filter(|unanswered| unanswered.resend.has_failed());
+        let is_failing = failing.map(|unanswered| unanswered.resend.hurry(now)).is_some();
         is_failing || planned.is_some() && self.pause_at.is_none()
     }
 
     /// The store knows of a pause: takes out what is behind it, if that adds nothing.
-    pub(super) fn take_known(&mut self, known: Told, now: Instant) -> Option<Pausing> {
-        let told = self.pausing.take_if(|behind| behind.adds_nothing_to(&known));
+    pub(super) fn take_known(&mut self, known: KnownPause, now: Instant) -> Option<Pausing> {
+        let said = self.pausing.take_if(|behind| behind.adds_nothing_to(&known));
         // Its evidence nobody waits for.
-        self.pausing = self.pausing.take().or_else(|| told.as_ref().and_then(Pausing::evidence));
+        self.pausing = self.pausing.take().or_else(|| said.as_ref().and_then(Pausing::evidence));
         self.pause_at = self.pausing.as_ref().and_then(|behind| behind.may_wait_for(&known, now));
-        told
+        said
     }
 
     /// Who waits for any of it.

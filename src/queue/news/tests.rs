@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::config::limit::Limit;
-use crate::ledger::{Learned, Paused, QuotaReport, Stamp, micros};
+use crate::ledger::{Cause, Learned, Paused, QuotaReport, Stamp, micros};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -34,7 +34,7 @@ impl Desk {
         self.news.handle(event, self.now, &mut effects);
         for effect in effects {
             match effect {
-                Effect::Pause(_, wait, cause) => self.paused.push((wait, cause)),
+                Effect::Pause(_, wait, reason) => self.paused.push((wait, reason.cause)),
                 Effect::Begin(_) => self.begun += 1,
                 Effect::Hurry => self.hurried += 1,
                 Effect::Tell(ticket, outcome) => {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::Subject;
-use super::desk::{Desk, Told, at, fresh_upstream, granted, log};
+use super::desk::{Desk, Granting, at, fresh_upstream, granted, log};
 use super::law::Law;
 use super::telling::Telling;
-use crate::ledger::{Answer, Cause, Pause, QuotaReport, Run, ScopeId, Slots, Term};
+use crate::ledger::{Answer, Cause, Pause, QuotaReport, Reason, Run, ScopeId, Slots, Term};
 
 const HISTORIES: u64 = 15;
 
@@ -25,18 +25,18 @@ pub async fn law_7(subject: &dyn Subject) {
     law.equal(&before.answers, &vec![granted(3, at(0)), granted(1, at(100_000))], "three now, one booked");
 
     desk.pause(SECOND).await;
-    let paused = |told: Told| Told { paused: Some((at(1_000_000), Cause::Refusal)), ..told };
+    let paused = |grant: Granting| Granting { paused: Some((at(1_000_000), Reason::new(Cause::Refusal, 0))), ..grant };
     law.equal(&desk.send(&first).await, &before, "slots given before stay");
     law.equal(&desk.used().await, &vec![4], "slots given before still count");
-    let told = desk.book(1, Run::new(1, [1])).await;
-    law.equal(&told, &paused(Told::new(at(0), vec![], at(1_000_000))), "the next waits until the pause is over");
+    let grant = desk.book(1, Run::new(1, [1])).await;
+    law.equal(&grant, &paused(Granting::new(at(0), vec![], at(1_000_000))), "the next waits until the pause is over");
     let refused = desk.book(2, Run::new(1, [1]).max_wait(Duration::from_micros(999_999))).await;
     law.equal(&refused.answers, &vec![Answer::refused(1, at(1_000_000))], "who cannot wait so long is refused");
     let waits = desk.book(2, Run::new(1, [1]).max_wait(SECOND)).await;
-    let beside_one = |told| Told { contenders: 1, ..told };
+    let beside_one = |grant| Granting { contenders: 1, ..grant };
     law.equal(
         &waits,
-        &beside_one(paused(Told::new(at(0), vec![], at(1_000_000)))),
+        &beside_one(paused(Granting::new(at(0), vec![], at(1_000_000)))),
         "who can wait exactly so long waits",
     );
     law.equal(&desk.usage().await[0].terms[0].next, &SECOND, "usage says so, too");
@@ -46,20 +46,20 @@ pub async fn law_7(subject: &dyn Subject) {
 
     desk.pause(SECOND / 2).await;
     desk.pause(Duration::ZERO).await;
-    let told = desk.book(1, Run::new(1, [1])).await;
-    law.equal(&told.next, &at(1_000_000), "a shorter pause does not shorten it");
+    let grant = desk.book(1, Run::new(1, [1])).await;
+    law.equal(&grant.next, &at(1_000_000), "a shorter pause does not shorten it");
     subject.clock().set(at(1));
     desk.pause(SECOND).await;
-    let told = desk.book(1, Run::new(1, [1])).await;
-    law.equal(&told.next, &at(1_000_001), "a longer one lengthens it");
+    let grant = desk.book(1, Run::new(1, [1])).await;
+    law.equal(&grant.next, &at(1_000_001), "a longer one lengthens it");
 
     subject.clock().set(at(900_000));
-    let told = desk.book(1, Run::new(3, [1])).await;
-    law.equal(&told.answers, &vec![granted(3, at(1_000_001))], "within the horizon slots are booked at its end");
+    let grant = desk.book(1, Run::new(3, [1])).await;
+    law.equal(&grant.answers, &vec![granted(3, at(1_000_001))], "within the horizon slots are booked at its end");
     desk.hand_back(1, Slots::new(3, at(1_000_001), [1])).await;
     subject.clock().set(at(1_000_001));
-    let told = desk.book(1, Run::new(1, [1])).await;
-    law.equal(&told.answers, &vec![granted(1, at(1_000_001))], "at its end it is over");
+    let grant = desk.book(1, Run::new(1, [1])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(1_000_001))], "at its end it is over");
     outside_use_delays(law, subject).await;
 }
 
@@ -73,16 +73,16 @@ async fn outside_use_delays(law: Law, subject: &dyn Subject) {
     };
     law.equal(&desk.report(report(3, 50_000)).await.outside, &0, "as much is left as the log allows");
     law.equal(&desk.report(report(9, 50_000)).await.outside, &0, "more is ignored");
-    let told = desk.book(1, Run::new(1, [1])).await;
-    law.equal(&told.answers, &vec![granted(1, at(0))], "nothing is delayed");
+    let grant = desk.book(1, Run::new(1, [1])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(0))], "nothing is delayed");
     law.holds(desk.report(report(0, 1_000_000)).await.outside >= 2, "two that are not ours are missing");
     desk.horizon = Duration::ZERO;
-    let told = desk.book(1, Run::new(1, [1])).await;
-    law.holds(told.answers.is_empty() && told.next > at(0), "the next waits");
-    law.holds(told.next <= at(100_000), "for a span at the most");
+    let grant = desk.book(1, Run::new(1, [1])).await;
+    law.holds(grant.answers.is_empty() && grant.next > at(0), "the next waits");
+    law.holds(grant.next <= at(100_000), "for a span at the most");
     subject.clock().set(at(100_000));
-    let told = desk.book(1, Run::new(1, [1])).await;
-    law.equal(&told.answers, &vec![granted(1, at(100_000))], "after a span it is over");
+    let grant = desk.book(1, Run::new(1, [1])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(100_000))], "after a span it is over");
 }
 
 /// Scopes and upstreams do not affect each other but through common logs.
@@ -110,11 +110,11 @@ pub async fn law_8(subject: &dyn Subject) {
                     let sender = if desk.logs[0].scope.is_none() { sender % 5 } else { 1_000 + sender % 5 };
                     let runs = vec![Run::new(3, [7, 7, 7]), Run::new(1, [50, 50, 50])];
                     let ask = desk.asking(sender, runs, |ask| ask.insist = true);
-                    let told = desk.send(&ask).await;
+                    let grant = desk.send(&ask).await;
                     let scope = desk.logs[0].scope;
                     let pause = desk.pausing(sender, scope, Pause::new(Duration::from_secs(60)));
                     desk.paused(&pause).await;
-                    desk.hand_back(sender, Slots::new(1, told.now, [7, 7, 7])).await;
+                    desk.hand_back(sender, Slots::new(1, grant.now, [7, 7, 7])).await;
                 }
             })
             .await;

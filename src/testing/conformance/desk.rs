@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::law::Law;
 use crate::Store;
-use crate::ledger::{Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, Message, MessageId, Pause, Paused};
+use crate::ledger::{Answer, Ask, Body, Grant, Learned, Log, LogUsage, Message, MessageId, Pause, Paused, Reason};
 use crate::ledger::{QuotaReport, Reply, Report, Run, ScopeId, Slots, Stamp, Term};
 use crate::store::StoreErrorKind;
 use crate::testing::history::plain;
@@ -36,15 +36,15 @@ pub(super) const fn granted(callers: u32, start: Stamp) -> Answer {
 
 /// What an ask is told, as far as the laws speak of it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Told {
+pub(super) struct Granting {
     pub(super) now: Stamp,
     pub(super) answers: Vec<Answer>,
     pub(super) next: Stamp,
-    pub(super) paused: Option<(Stamp, Cause)>,
+    pub(super) paused: Option<(Stamp, Reason)>,
     pub(super) contenders: u32,
 }
 
-impl Told {
+impl Granting {
     pub(super) fn new(now: Stamp, answers: Vec<Answer>, next: Stamp) -> Self {
         Self { now, answers, next, paused: None, contenders: 0 }
     }
@@ -101,17 +101,17 @@ impl<'a> Desk<'a> {
     }
 
     /// Asks for one run of callers.
-    pub(super) async fn book(&mut self, sender: u64, run: Run) -> Told {
+    pub(super) async fn book(&mut self, sender: u64, run: Run) -> Granting {
         let ask = self.ask(sender, vec![run]);
         self.send(&ask).await
     }
 
     /// Sends an ask, for the first time or again.
-    pub(super) async fn send(&mut self, ask: &Message) -> Told {
+    pub(super) async fn send(&mut self, ask: &Message) -> Granting {
         let grant = self.grant(ask).await;
         self.counted.insert(ask.id.sender, grant.counted.clone());
         let Grant { now, answers, next, paused, contenders, .. } = grant;
-        Told { now, answers, next, paused, contenders }
+        Granting { now, answers, next, paused, contenders }
     }
 
     /// All that an ask is answered, in one form.
@@ -137,7 +137,7 @@ impl<'a> Desk<'a> {
 
     /// The next message of a sender that pauses a scope, unsent.
     pub(super) fn pausing(&mut self, sender: u64, scope: Option<ScopeId>, pause: Pause) -> Message {
-        self.message(sender, "told", Body::Pause { scope, pause })
+        self.message(sender, "news", Body::Pause { scope, pause })
     }
 
     /// Pauses the scope of the first log.
@@ -154,7 +154,7 @@ impl<'a> Desk<'a> {
     /// The next message of a sender that reports what is left of the first log, unsent.
     pub(super) fn reporting(&mut self, sender: u64, report: Report) -> Message {
         let log = self.logs[0].clone();
-        self.message(sender, "told", Body::Report { log, report })
+        self.message(sender, "news", Body::Report { log, report })
     }
 
     /// The upstream reports what is left of the first log.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::Subject;
-use super::desk::{Desk, EPOCH, Told, at, granted, log};
+use super::desk::{Desk, EPOCH, Granting, at, granted, log};
 use super::law::Law;
 use crate::ledger::{Answer, Log, Run, Stamp, Term};
 use crate::store::clock::ManualClock;
@@ -35,11 +35,11 @@ async fn nobody_delays_a_caller_of_its_process(law: Law, subject: &dyn Subject) 
     subject.clock().set(at(400_000));
     desk.book(1, Run::new(1, [1])).await;
     let ask = desk.ask(1, vec![Run::new(1, [3]), Run::new(1, [2]), Run::new(1, [1])]);
-    let waits = Told::new(at(400_000), vec![], at(1_000_000));
+    let waits = Granting::new(at(400_000), vec![], at(1_000_000));
     law.equal(&desk.send(&ask).await, &waits, "a small caller behind a large one of its process does not delay it");
     let ask = desk.ask(1, vec![Run::new(1, [2]), Run::new(2, [1])]);
     let beside = vec![Answer::waiting(1, at(1_000_000)), granted(1, at(400_000))];
-    let beside = Told::new(at(400_000), beside, at(1_000_000));
+    let beside = Granting::new(at(400_000), beside, at(1_000_000));
     law.equal(&desk.send(&ask).await, &beside, "but goes into what it leaves");
 }
 
@@ -47,32 +47,32 @@ async fn nobody_delays_a_caller_that_insists(law: Law, subject: &dyn Subject) {
     let mut desk = Desk::new(law, subject.store(), [log("calls", 4, 1_000_000)]);
     desk.book(1, Run::new(1, [2])).await;
     let large = desk.asking(1, vec![Run::new(1, [3])], |ask| ask.insist = true);
-    let waits = Told::new(at(0), vec![], at(1_000_000));
+    let waits = Granting::new(at(0), vec![], at(1_000_000));
     law.equal(&desk.send(&large).await, &waits, "a large caller waits for most of the quota");
-    let told = desk.book(2, Run::new(1, [1])).await;
-    law.equal(&told.answers, &vec![granted(1, at(0))], "what it leaves goes to others");
+    let grant = desk.book(2, Run::new(1, [1])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(0))], "what it leaves goes to others");
     subject.clock().set(at(900_000));
-    let told = desk.book(2, Run::new(1, [2])).await;
-    let waits = Told { contenders: 1, ..Told::new(at(900_000), vec![], at(2_000_000)) };
-    law.equal(&told, &waits, "nobody delays a caller that insists");
+    let grant = desk.book(2, Run::new(1, [2])).await;
+    let waits = Granting { contenders: 1, ..Granting::new(at(900_000), vec![], at(2_000_000)) };
+    law.equal(&grant, &waits, "nobody delays a caller that insists");
     let large = desk.asking(1, vec![Run::new(1, [3])], |ask| ask.insist = true);
-    let told = desk.send(&large).await;
-    law.equal(&told.answers, &vec![granted(1, at(1_000_000))], "the caller that insists gets its slot");
-    let told = desk.book(2, Run::new(1, [1])).await;
-    law.equal(&told.answers, &vec![granted(1, at(1_000_000))], "what it leaves goes to the other at once");
+    let grant = desk.send(&large).await;
+    law.equal(&grant.answers, &vec![granted(1, at(1_000_000))], "the caller that insists gets its slot");
+    let grant = desk.book(2, Run::new(1, [1])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(1_000_000))], "what it leaves goes to the other at once");
 
     let gone = desk.asking(3, vec![Run::new(1, [4])], |ask| ask.insist = true);
     law.equal(&desk.send(&gone).await.next, &at(2_000_000), "another one insists, and is never heard of again");
     subject.clock().set(at(2_249_999));
-    let told = desk.book(2, Run::new(1, [1])).await;
+    let grant = desk.book(2, Run::new(1, [1])).await;
     law.equal(
-        &told,
-        &Told { contenders: 2, ..Told::new(at(2_249_999), vec![], at(3_249_999)) },
+        &grant,
+        &Granting { contenders: 2, ..Granting::new(at(2_249_999), vec![], at(3_249_999)) },
         "it is waited for until it breaks its promise, and who was just served is probably back",
     );
     subject.clock().set(at(2_250_000));
-    let told = desk.book(2, Run::new(1, [1])).await;
-    law.equal(&told.answers, &vec![granted(1, at(2_250_000))], "and no longer");
+    let grant = desk.book(2, Run::new(1, [1])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(2_250_000))], "and no longer");
 }
 
 /// Random asks for some of the logs each. Each log is ordered, also where an ask for several was put off for another's sake.
@@ -91,8 +91,8 @@ async fn starts_never_go_back(law: Law, subject: &dyn Subject, seed: u64) {
         let runs = (0..rng.usize(1..4)).map(|_| random_run(&mut rng, &desk.logs)).collect();
         desk.horizon = Duration::from_micros(rng.u64(0..900_000));
         let ask = desk.ask(rng.u64(1..4), runs);
-        let told = desk.send(&ask).await;
-        for answer in told.answers.iter().filter(|answer| answer.verdict.is_granted()) {
+        let grant = desk.send(&ask).await;
+        for answer in grant.answers.iter().filter(|answer| answer.verdict.is_granted()) {
             for &index in &chosen {
                 let what = format!("{answer:?} comes after {:?} in log {index}, seed {seed}", newest[index]);
                 law.holds(answer.start >= newest[index], &what);
@@ -136,7 +136,7 @@ pub async fn law_3(subject: &dyn Subject) {
 /// The start of each granted caller, nothing for each that was refused; then when the first that waits may come.
 type Verdicts = (Vec<Option<Stamp>>, Option<Stamp>);
 
-fn verdicts(batch: &Told) -> Verdicts {
+fn verdicts(batch: &Granting) -> Verdicts {
     let each = batch.answers.iter().flat_map(|one| vec![start_of(one); one.callers as usize]);
     (each.collect(), Some(batch.next).filter(|&next| next != batch.now))
 }
@@ -148,10 +148,10 @@ fn start_of(answer: &Answer) -> Option<Stamp> {
 async fn one_by_one(desk: &mut Desk<'_>, callers: Vec<Run>) -> Verdicts {
     let mut each = Vec::new();
     for caller in callers {
-        let told = desk.book(1, caller).await;
-        match told.answers.first() {
+        let grant = desk.book(1, caller).await;
+        match grant.answers.first() {
             Some(one) => each.push(start_of(one)),
-            None => return (each, Some(told.next).filter(|&next| next != told.now)),
+            None => return (each, Some(grant.next).filter(|&next| next != grant.now)),
         }
     }
     (each, None)

@@ -1,7 +1,7 @@
 //! The laws of what is granted: no span too full, all or none, nothing beyond the horizon.
 
 use super::Subject;
-use super::desk::{Desk, Told, at, granted, log};
+use super::desk::{Desk, Granting, at, granted, log};
 use super::law::Law;
 use super::telling::Telling;
 use crate::ledger::{Log, Run, ScopeId, Slots, Term};
@@ -40,15 +40,15 @@ async fn the_slowest_log_decides(law: Law, subject: &dyn Subject) {
     let logs =
         [log("calls", 9, 100_000), log("points", 4, 50_000), merchant("a", 2, 100_000), merchant("b", 9, 80_000)];
     let mut desk = Desk::new(law, subject.store(), logs);
-    let told = desk.book(1, Run::new(2, [1, 2, 1, 3])).await;
-    law.equal(&told.answers, &vec![granted(2, at(0))], "there is room in all");
+    let grant = desk.book(1, Run::new(2, [1, 2, 1, 3])).await;
+    law.equal(&grant.answers, &vec![granted(2, at(0))], "there is room in all");
     law.equal(&desk.used().await, &vec![2, 4, 2, 6], "all are charged");
-    let told = desk.book(2, Run::new(1, [1, 2, 0, 0])).await;
-    law.equal(&told.answers, &vec![granted(1, at(50_000))], "who takes nothing of a log does not wait for it");
+    let grant = desk.book(2, Run::new(1, [1, 2, 0, 0])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(50_000))], "who takes nothing of a log does not wait for it");
     law.equal(&desk.used().await, &vec![3, 6, 2, 6], "and is charged nothing there");
     subject.clock().set(at(90_000));
-    let told = desk.book(1, Run::new(1, [1, 2, 1, 9])).await;
-    law.equal(&told.answers, &vec![granted(1, at(100_000))], "the slowest log decides");
+    let grant = desk.book(1, Run::new(1, [1, 2, 1, 9])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(100_000))], "the slowest log decides");
     law.equal(&desk.used().await, &vec![4, 4, 3, 9], "one start in all: it counts everywhere");
     subject.clock().set(at(160_000));
     law.equal(&desk.used().await, &vec![1, 0, 1, 9], "from the common start on");
@@ -63,15 +63,15 @@ async fn a_log_that_few_share_does_not_push_one_that_many_share(law: Law, subjec
     let desk =
         |name: &str| Desk::at(law, subject.store(), upstream.clone(), [common.clone(), merchant(name, 1, 100_000)]);
     let (mut full, mut other) = (desk("a"), desk("b"));
-    let told = full.book(1, Run::new(2, [1, 1])).await;
-    law.equal(&told, &Told::new(at(0), vec![granted(1, at(0))], at(100_000)), "the second waits for its own log");
-    let told = other.book(2, Run::new(1, [1, 1])).await;
-    law.equal(&told.answers, &vec![granted(1, at(0))], "and pushes nobody in the common one");
+    let grant = full.book(1, Run::new(2, [1, 1])).await;
+    law.equal(&grant, &Granting::new(at(0), vec![granted(1, at(0))], at(100_000)), "the second waits for its own log");
+    let grant = other.book(2, Run::new(1, [1, 1])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(0))], "and pushes nobody in the common one");
     subject.clock().set(at(79_999));
     law.equal(&full.book(1, Run::new(1, [1, 1])).await.answers, &Vec::new(), "it waits until shortly before");
     subject.clock().set(at(80_000));
-    let told = full.book(1, Run::new(1, [1, 1])).await;
-    law.equal(&told.answers, &vec![granted(1, at(100_000))], "and is booked 20 ms ahead");
+    let grant = full.book(1, Run::new(1, [1, 1])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(100_000))], "and is booked 20 ms ahead");
 }
 
 /// No stamp lies beyond the horizon.

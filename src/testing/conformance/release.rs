@@ -21,15 +21,15 @@ pub async fn law_15(subject: &dyn Subject) {
         let pause = desk.pausing(1, released, Pause::new(60 * SECOND));
         desk.paused(&pause).await;
         subject.clock().set(at(1_000));
-        let told = desk.book(2, Run::new(1, [1, 1])).await;
-        law.equal(&told.next, &at(60_000_000), "everybody waits");
+        let grant = desk.book(2, Run::new(1, [1, 1])).await;
+        law.equal(&grant.next, &at(60_000_000), "everybody waits");
         release(&mut desk, released, None).await;
-        let told = desk.book(2, Run::new(1, [1, 1])).await;
-        law.equal(&told.answers, &vec![granted(1, at(1_000))], "the pause is over");
+        let grant = desk.book(2, Run::new(1, [1, 1])).await;
+        law.equal(&grant.answers, &vec![granted(1, at(1_000))], "the pause is over");
         let late = desk.pausing(1, scope, Pause { started: Some(at(999)), ..Pause::new(60 * SECOND) });
         law.equal(&desk.paused(&late).await.wait(), &Duration::ZERO, "the refused call started before the release");
-        let told = desk.book(2, Run::new(1, [1, 1])).await;
-        law.equal(&told.answers, &vec![granted(1, at(1_000))], "it pauses nobody");
+        let grant = desk.book(2, Run::new(1, [1, 1])).await;
+        law.equal(&grant.answers, &vec![granted(1, at(1_000))], "it pauses nobody");
         let next = desk.pausing(1, scope, Pause { started: Some(at(1_000)), ..Pause::new(SECOND) });
         law.equal(&desk.paused(&next).await.until, &at(1_001_000), "one that started after it does");
     }
@@ -43,21 +43,21 @@ async fn one_call_looks(law: Law, subject: &dyn Subject) {
     desk.paused(&pause).await;
     let looks = |start: Stamp| vec![Answer::new(1, start, Verdict::Looks)];
     subject.clock().set(at(9_999_999));
-    let told = desk.book(2, Run::new(5, [1])).await;
-    law.equal(&told.answers, &looks(at(10_000_000)), "one of five looks");
-    law.equal(&told.next, &at(20_000_000), "the others wait for as long again");
+    let grant = desk.book(2, Run::new(5, [1])).await;
+    law.equal(&grant.answers, &looks(at(10_000_000)), "one of five looks");
+    law.equal(&grant.next, &at(20_000_000), "the others wait for as long again");
     subject.clock().set(at(10_000_001));
-    let told = desk.book(3, Run::new(1, [1])).await;
-    law.equal(&(told.answers, told.next), &(vec![], at(20_000_000)), "nobody else looks");
+    let grant = desk.book(3, Run::new(1, [1])).await;
+    law.equal(&(grant.answers, grant.next), &(vec![], at(20_000_000)), "nobody else looks");
     subject.clock().set(at(20_000_000));
-    let told = desk.book(4, Run::new(1, [1])).await;
-    law.equal(&told.answers, &looks(at(20_000_000)), "where nothing came of it, another does");
+    let grant = desk.book(4, Run::new(1, [1])).await;
+    law.equal(&grant.answers, &looks(at(20_000_000)), "where nothing came of it, another does");
     release(&mut desk, None, Some(at(9_000_000))).await;
-    let told = desk.book(3, Run::new(1, [1])).await;
-    law.equal(&told.next, &at(30_000_000), "a call from before the first look shows nothing");
+    let grant = desk.book(3, Run::new(1, [1])).await;
+    law.equal(&grant.next, &at(30_000_000), "a call from before the first look shows nothing");
     release(&mut desk, None, Some(at(20_000_000))).await;
-    let told = desk.book(3, Run::new(2, [1])).await;
-    law.equal(&told.answers, &vec![granted(2, at(20_000_000))], "the one that looked was served");
+    let grant = desk.book(3, Run::new(2, [1])).await;
+    law.equal(&grant.answers, &vec![granted(2, at(20_000_000))], "the one that looked was served");
 }
 
 async fn release(desk: &mut Desk<'_>, scope: Option<ScopeId>, served: Option<Stamp>) {
@@ -75,12 +75,12 @@ pub async fn law_16(subject: &dyn Subject) {
     desk.horizon = Duration::ZERO;
     let slow = desk.message(7, "hand", Body::SlowDown { scope: None, factor: 500_000, lasting: 10 * SECOND });
     law.holds(matches!(desk.apply(&slow).await, Reply::Done(_)), "it is done");
-    let told = desk.book(1, Run::new(8, [1])).await;
-    law.equal(&told.answers, &vec![granted(5, at(0))], "half of ten");
-    law.equal(&told.next, &at(1_000_000), "the next when one of these counts no more");
+    let grant = desk.book(1, Run::new(8, [1])).await;
+    law.equal(&grant.answers, &vec![granted(5, at(0))], "half of ten");
+    law.equal(&grant.next, &at(1_000_000), "the next when one of these counts no more");
     subject.clock().set(at(10_000_000));
-    let told = desk.book(1, Run::new(10, [1])).await;
-    law.equal(&told.answers, &vec![granted(10, at(10_000_000))], "it has ended");
+    let grant = desk.book(1, Run::new(10, [1])).await;
+    law.equal(&grant.answers, &vec![granted(10, at(10_000_000))], "it has ended");
 
     // Four of the ten are refused.
     let window = (desk.logs[0].terms[0], Duration::from_millis(950));
@@ -96,9 +96,9 @@ pub async fn law_16(subject: &dyn Subject) {
     desk.paused(&others).await;
     law.equal(&rate(&desk).await, &600_000, "six of ten were served");
     subject.clock().set(at(20_000_000));
-    let told = desk.book(1, Run::new(10, [1])).await;
-    law.equal(&told.answers, &vec![granted(6, at(20_000_000))], "six at once");
+    let grant = desk.book(1, Run::new(10, [1])).await;
+    law.equal(&grant.answers, &vec![granted(6, at(20_000_000))], "six at once");
     release(&mut desk, None, None).await;
-    let told = desk.book(1, Run::new(10, [1])).await;
-    law.equal(&told.answers, &vec![granted(4, at(20_000_000))], "after a release the rest of ten");
+    let grant = desk.book(1, Run::new(10, [1])).await;
+    law.equal(&grant.answers, &vec![granted(4, at(20_000_000))], "after a release the rest of ten");
 }

@@ -26,8 +26,8 @@ pub async fn law_9(subject: &dyn Subject) {
     let mut desks: Vec<_> = (0..3).map(|_| Desk::new(law, subject.running(), logs.clone())).collect();
     for desk in &mut desks {
         desk.horizon = HORIZON;
-        let told = desk.book(1, Run::new(2, [1, 3])).await;
-        desk.hand_back(1, Slots::new(1, told.now, [1, 3])).await;
+        let grant = desk.book(1, Run::new(2, [1, 3])).await;
+        desk.hand_back(1, Slots::new(1, grant.now, [1, 3])).await;
         desk.book(2, Run::new(9, [1, 1])).await;
         let large = desk.asking(3, vec![Run::new(1, [3, 9])], |ask| ask.insist = true);
         desk.send(&large).await;

@@ -1,7 +1,7 @@
 //! The laws of slots: given, handed back, given again.
 
 use super::Subject;
-use super::desk::{Desk, Told, at, granted, log};
+use super::desk::{Desk, Granting, at, granted, log};
 use super::law::Law;
 use crate::ledger::{Run, Slots, Stamp};
 
@@ -12,33 +12,33 @@ pub async fn law_4(subject: &dyn Subject) {
     let law = Law::new(4, "a slot handed back can be given again");
     subject.clock().set(at(0));
     let mut desk = Desk::new(law, subject.store(), [log("calls", 10, 1_000_000), log("points", 30, 2_000_000)]);
-    let told = desk.book(1, Run::new(10, [1, 3])).await;
-    law.equal(&told.answers, &vec![granted(10, at(0))], "the whole quota");
-    let told = desk.book(1, Run::new(1, [1, 3])).await;
-    law.equal(&told, &Told::new(at(0), vec![], at(2_000_000)), "nothing is left");
+    let grant = desk.book(1, Run::new(10, [1, 3])).await;
+    law.equal(&grant.answers, &vec![granted(10, at(0))], "the whole quota");
+    let grant = desk.book(1, Run::new(1, [1, 3])).await;
+    law.equal(&grant, &Granting::new(at(0), vec![], at(2_000_000)), "nothing is left");
 
     desk.hand_back(1, Slots::new(1, at(0), [1, 3])).await;
-    let told = desk.book(1, Run::new(2, [1, 3])).await;
-    let expected = Told::new(at(0), vec![granted(1, at(0))], at(2_000_000));
-    law.equal(&told, &expected, "one was handed back, one is given again");
+    let grant = desk.book(1, Run::new(2, [1, 3])).await;
+    let expected = Granting::new(at(0), vec![granted(1, at(0))], at(2_000_000));
+    law.equal(&grant, &expected, "one was handed back, one is given again");
 
     desk.hand_back(1, Slots::new(4, at(0), [1, 3])).await;
     subject.clock().set(at(5));
-    let told = desk.book(1, Run::new(5, [1, 3])).await;
-    let expected = Told::new(at(5), vec![granted(4, at(5))], at(2_000_000));
-    law.equal(&told, &expected, "four were handed back, four are given again, to start later");
+    let grant = desk.book(1, Run::new(5, [1, 3])).await;
+    let expected = Granting::new(at(5), vec![granted(4, at(5))], at(2_000_000));
+    law.equal(&grant, &expected, "four were handed back, four are given again, to start later");
 
     desk.hand_back(1, Slots::new(2, at(0), [1, 3])).await;
-    let told = desk.book(1, Run::new(3, [1, 3])).await;
-    let expected = Told::new(at(5), vec![granted(2, at(5))], at(2_000_000));
-    law.equal(&told, &expected, "older slots than the newest can be given again, too");
+    let grant = desk.book(1, Run::new(3, [1, 3])).await;
+    let expected = Granting::new(at(5), vec![granted(2, at(5))], at(2_000_000));
+    law.equal(&grant, &expected, "older slots than the newest can be given again, too");
 
     let mut desk = Desk::new(law, subject.store(), [log("calls", 1, 100_000)]);
-    let told = desk.book(1, Run::new(2, [1])).await;
-    law.equal(&told.answers, &vec![granted(1, at(5)), granted(1, at(100_005))], "one now, one booked");
+    let grant = desk.book(1, Run::new(2, [1])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(5)), granted(1, at(100_005))], "one now, one booked");
     desk.hand_back(1, Slots::new(1, at(100_005), [1])).await;
-    let told = desk.book(2, Run::new(1, [1])).await;
-    law.equal(&told.answers, &vec![granted(1, at(100_005))], "a booked slot goes to another process");
+    let grant = desk.book(2, Run::new(1, [1])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(100_005))], "a booked slot goes to another process");
 }
 
 /// Handing back twice, or something never given, changes nothing.
@@ -67,9 +67,9 @@ pub async fn law_5(subject: &dyn Subject) {
 
     desk.hand_back(1, Slots::new(9, at(20), [1, 1])).await;
     law.equal(&desk.used().await, &vec![1, 1], "more than was given takes what was given, and no neighbour");
-    let told = desk.book(1, Run::new(5, [1, 1])).await;
-    let expected = Told::new(at(20), vec![granted(4, at(20))], at(1_000_000));
-    law.equal(&told, &expected, "four are free, not more");
+    let grant = desk.book(1, Run::new(5, [1, 1])).await;
+    let expected = Granting::new(at(20), vec![granted(4, at(20))], at(1_000_000));
+    law.equal(&grant, &expected, "four are free, not more");
 }
 
 /// An empty log means no wait.
@@ -88,8 +88,8 @@ pub async fn law_6(subject: &dyn Subject) {
             all_at_once(law, &mut desk, callers, cost, now(0)).await;
 
             subject.clock().set(now(499_999));
-            let told = desk.book(1, Run::new(1, [12, 1])).await;
-            law.equal(&told.answers, &vec![granted(1, now(500_000))], "it counts for a whole span");
+            let grant = desk.book(1, Run::new(1, [12, 1])).await;
+            law.equal(&grant.answers, &vec![granted(1, now(500_000))], "it counts for a whole span");
             desk.hand_back(1, Slots::new(1, now(500_000), [12, 1])).await;
             law.equal(&desk.used().await, &vec![callers * cost, 0], "usage counts it for a whole span, too");
             subject.clock().set(now(500_000));
@@ -100,12 +100,12 @@ pub async fn law_6(subject: &dyn Subject) {
     subject.clock().set(at(0));
     let mut desk = Desk::new(law, subject.store(), [log("calls", 3, 500_000)]);
     for left in (0..3).rev() {
-        let told = desk.book(left, Run::new(1, [1])).await;
-        law.equal(&told.answers, &vec![granted(1, at(0))], "each of the quota, one by one");
+        let grant = desk.book(left, Run::new(1, [1])).await;
+        law.equal(&grant.answers, &vec![granted(1, at(0))], "each of the quota, one by one");
     }
 }
 
 async fn all_at_once(law: Law, desk: &mut Desk<'_>, callers: u32, cost: u32, now: Stamp) {
-    let told = desk.book(1, Run::new(callers, [cost, 1])).await;
-    law.equal(&told.answers, &vec![granted(callers, now)], &format!("{callers} callers of {cost}"));
+    let grant = desk.book(1, Run::new(callers, [cost, 1])).await;
+    law.equal(&grant.answers, &vec![granted(callers, now)], &format!("{callers} callers of {cost}"));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Subject;
-use super::desk::{Desk, Told, at, granted, log};
+use super::desk::{Desk, Granting, at, granted, log};
 use super::law::Law;
 use crate::ledger::{Message, Run, Slots};
 
@@ -22,12 +22,12 @@ async fn steps_back_are_made_up_for(law: Law, subject: &dyn Subject) {
         let before = desk.book(1, Run::new(2, [1])).await;
         subject.clock().set(at(step));
         let ask = Message { known: Some(before.now), ..desk.ask(2, vec![Run::new(2, [1])]) };
-        let told = Told::new(at(0), vec![granted(1, at(0))], at(1_000_000));
-        law.equal(&desk.send(&ask).await, &told, "time goes on from where it was");
+        let grant = Granting::new(at(0), vec![granted(1, at(0))], at(1_000_000));
+        law.equal(&desk.send(&ask).await, &grant, "time goes on from where it was");
         subject.clock().set(at(step + 400_000));
         law.equal(&desk.used().await, &vec![3], "who knows of nothing is told the same time");
-        let told = desk.book(3, Run::new(1, [1]).max_wait(Duration::ZERO)).await;
-        law.equal(&told.now, &at(400_000), "from then on without being told again");
+        let grant = desk.book(3, Run::new(1, [1]).max_wait(Duration::ZERO)).await;
+        law.equal(&grant.now, &at(400_000), "from then on without being told again");
     }
 }
 
@@ -41,11 +41,11 @@ async fn leaps_ahead_are_taken_back(law: Law, subject: &dyn Subject) {
     let back = vec![Slots::new(1, at(10_100_000), [1])];
     let ask = desk.asking(1, vec![Run::new(1, [1])], |ask| ask.back = back);
     let ask = Message { known: Some(before.now), latest: Some(at(100_000)), ..ask };
-    let told = Told::new(at(100_000), vec![], at(1_000_000));
-    law.equal(&desk.send(&ask).await, &told, "it is told, and takes the leap back");
+    let grant = Granting::new(at(100_000), vec![], at(1_000_000));
+    law.equal(&desk.send(&ask).await, &grant, "it is told, and takes the leap back");
     subject.clock().set(at(11_000_000));
-    let told = desk.book(2, Run::new(1, [1])).await;
-    law.equal(&told.answers, &vec![granted(1, at(1_000_000))], "and time goes on from there");
+    let grant = desk.book(2, Run::new(1, [1])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(1_000_000))], "and time goes on from there");
     let ask = Message { known: Some(at(5_000_000)), latest: Some(at(4_000_000)), ..desk.ask(1, vec![]) };
     law.equal(&desk.send(&ask).await.now, &at(5_000_000), "what is known counts more than what is the latest");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Subject;
-use super::desk::{Desk, Told, at, granted, log};
+use super::desk::{Desk, Granting, at, granted, log};
 use super::law::Law;
 use super::telling::Telling;
 use crate::ledger::{Message, Pause, Paused, QuotaReport, Report, Run, Slots, Term};
@@ -53,13 +53,13 @@ async fn what_comes_after_a_later_message_does_not_act(law: Law, subject: &dyn S
     let early_ask = desk.ask(1, vec![Run::new(1, [1])]);
     let early_return = desk.returning(1, Slots::new(1, at(0), [1]));
     let late_ask = desk.ask(1, vec![Run::new(2, [1])]);
-    let told = desk.send(&late_ask).await;
-    law.equal(&told, &Told::new(at(0), vec![granted(2, at(0))], at(0)), "two slots");
+    let grant = desk.send(&late_ask).await;
+    law.equal(&grant, &Granting::new(at(0), vec![granted(2, at(0))], at(0)), "two slots");
     subject.clock().set(at(500));
     law.equal(&desk.refused(&early_ask).await, &Some(Outdated), "an ask after a later message");
     law.equal(&desk.refused(&early_return).await, &Some(Outdated), "a hand-back after a later message");
     law.equal(&desk.used().await, &vec![2], "neither acted");
-    let again = Told { now: at(500), next: at(500), ..told };
+    let again = Granting { now: at(500), next: at(500), ..grant };
     law.equal(&desk.send(&late_ask).await, &again, "the later message still has its answer");
     let other = desk.book(2, Run::new(1, [1]).max_wait(Duration::ZERO)).await;
     law.equal(&other.answers, &vec![granted(1, at(500))], "each sender has a stream of its own");
@@ -70,8 +70,8 @@ async fn a_late_copy_takes_nobody_else_s_slot(law: Law, subject: &dyn Subject) {
     let mut desk = Desk::new(law, subject.store(), [log("calls", 2, 100_000)]);
     desk.book(9, Run::new(2, [1])).await;
     for sender in [1, 2] {
-        let told = desk.book(sender, Run::new(1, [1])).await;
-        law.equal(&told.answers, &vec![granted(1, at(100_000))], "two equal slots");
+        let grant = desk.book(sender, Run::new(1, [1])).await;
+        law.equal(&grant.answers, &vec![granted(1, at(100_000))], "two equal slots");
     }
     let message = desk.returning(1, Slots::new(1, at(100_000), [1]));
     desk.send(&message).await;
@@ -134,13 +134,13 @@ async fn two_senders_of_one_name_are_told(law: Law, subject: &dyn Subject) {
     let [third, unsure] = [ask(second.id.number), ask(0)];
     let back = after(first.id.number, desk.returning(1, Slots::new(1, at(0), [1])));
     desk.send(&first).await;
-    let told = desk.send(&second).await;
+    let grant = desk.send(&second).await;
     let answer = desk.refused(&clone).await;
     law.equal(&answer, &Some(Duplicate), "an ask after a message that its sender knows nothing of");
     let answer = desk.refused(&back).await;
     law.equal(&answer, &Some(Duplicate), "a hand-back after a message that its sender knows nothing of");
     law.equal(&desk.used().await, &vec![2], "neither acted");
-    law.equal(&desk.send(&second).await, &told, "a message that comes again has its answer");
+    law.equal(&desk.send(&second).await, &grant, "a message that comes again has its answer");
     desk.send(&third).await;
     desk.send(&unsure).await;
     law.equal(&desk.used().await, &vec![4], "who knows of the last message, or of none, goes on");

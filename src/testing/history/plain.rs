@@ -19,7 +19,7 @@ pub fn plain(message: &Message, reply: Reply, epoch: Stamp) -> Reply {
                 answers: joined(grant.answers(callers).map(|answer| Answer { start: since(answer.start), ..answer })),
                 next: since(grant.next.max(grant.now)),
                 now: since(grant.now),
-                paused: grant.paused.map(|(until, cause)| (since(until), cause)),
+                paused: grant.paused.map(|(until, reason)| (since(until), reason)),
                 counted: grant.counted.iter().copied().map(since).collect(),
                 ..grant
             })

@@ -18,11 +18,11 @@ pub(super) struct World {
     scopes: Vec<Option<ScopeId>>,
     /// Refusals that nothing explains widen the spans. Then little is granted, so that no log is trimmed: by which of two
     /// spans, a store may decide for itself.
-    pub(super) widens: bool,
+    pub(super) lowers: bool,
 }
 
 impl World {
-    pub(super) fn random(rng: &mut Rng, widens: bool) -> Self {
+    pub(super) fn random(rng: &mut Rng, lowers: bool) -> Self {
         let mut logs = Vec::new();
         let of_all = [0, 1, 1, 2][rng.usize(0..4)];
         add_logs(rng, None, of_all, &mut logs);
@@ -34,7 +34,7 @@ impl World {
         let mut scopes = vec![None];
         scopes.extend(logs.iter().map(|log| log.scope));
         scopes.dedup();
-        Self { logs, scopes, widens }
+        Self { logs, scopes, lowers }
     }
 
     /// Some logs of some scopes: those that the callers of a queue need.
@@ -52,7 +52,7 @@ impl World {
 
     /// Callers of the same charges: zero of some log, but not of all, and nowhere more than could ever start at once.
     pub(super) fn run(&self, rng: &mut Rng, logs: &[Log]) -> Run {
-        let (most, callers) = if self.widens { (3, 3) } else { (6, 10) };
+        let (most, callers) = if self.lowers { (3, 3) } else { (6, 10) };
         let mut charges: Vec<u32> = logs.iter().map(|log| rng.u32(0..most).min(log.largest_charge())).collect();
         if charges.iter().all(|&units| units == 0) {
             charges[rng.usize(..logs.len())] = 1;
@@ -87,7 +87,7 @@ impl World {
             pause.told = Duration::from_micros(rng.u64(0..3_000_000));
         }
         let scope = self.scope(rng);
-        pause.evidence = self.logs.iter().find(|log| self.widens && log.scope == scope).map(|log| {
+        pause.evidence = self.logs.iter().find(|log| self.lowers && log.scope == scope).map(|log| {
             let window = |term: &Term| (*term, Duration::from_micros(term.span.unsigned_abs() * 9 / 10));
             let windows = log.terms.iter().map(window).take(rng.usize(0..3)).collect();
             Box::new(Evidence { calls: rng.u32(0..3), ..Evidence::new(log.clone(), rng.u32(1..6), windows) })
@@ -103,7 +103,7 @@ impl World {
 
     /// Somebody slows calls down by hand; where spans must not be widened, by nothing.
     pub(super) fn slow_down(&self, rng: &mut Rng, _: Stamp) -> Body {
-        let factor = if self.widens { rng.u32(1..1_100_000) } else { 1_000_000 };
+        let factor = if self.lowers { rng.u32(1..1_100_000) } else { 1_000_000 };
         Body::SlowDown { scope: self.scope(rng), factor, lasting: Duration::from_micros(rng.u64(0..2_000_000)) }
     }
 

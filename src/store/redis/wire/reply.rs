@@ -7,7 +7,7 @@ use redis::Value;
 use crate::error::StoreError;
 use crate::ledger::{
     Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, Looked, MAX_MEMORY, Message, NOBODY, PauseUsage, Paused,
-    Reply, ScopeId, Stamp, TermUsage, Verdict,
+    Reason, Reply, ScopeId, Stamp, TermUsage, Verdict,
 };
 
 /// Of a short reply, so many bits are the message's number.
@@ -57,7 +57,7 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
         let all = Grant { next, ..Grant::all_now(now) };
         return (rest.is_empty() && !is_far(next)).then_some(all);
     }
-    let (&[within, stop, cause, contenders], rest) = rest.split_first_chunk::<4>()?;
+    let (&[within, stop, cause, status, contenders], rest) = rest.split_first_chunk::<5>()?;
     let (counted, answers) = rest.split_at_checked(ask.scopes().count())?;
     let answer = |part: &[i64]| match *part {
         [verdict, start, callers] => {
@@ -75,10 +75,10 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
     };
     let answers = answers.chunks(3).map(answer).collect::<Option<Vec<_>>>()?;
     let answered = answers.iter().map(|answer| u64::from(answer.callers)).sum::<u64>();
-    let (stop, cause) = (Stamp::from_micros(stop), cause_of(cause)?);
+    let (stop, reason) = (Stamp::from_micros(stop), Reason::new(cause_of(cause)?, u16::try_from(status).ok()?));
     let grant = Grant {
         within: Duration::from_micros(u64::try_from(within).ok()?),
-        paused: (stop > now).then_some((stop, cause)),
+        paused: (stop > now).then_some((stop, reason)),
         contenders: u32::try_from(contenders).ok()?,
         counted: counted.iter().copied().map(Stamp::from_micros).collect(),
         remembered: flags & REMEMBERED != 0,
@@ -187,11 +187,14 @@ mod tests {
     #[test]
     fn a_grant_is_read_back() {
         let answers = [2, 1_150, 1, 1, 1_100, 1, 0, 1_170, 1];
-        let value = ints(&[&[5_000, 1_100, 2, 1_150, 250_000, 1_109, 2, 3, 9_000], &answers[..]].concat());
+        let value = ints(&[&[5_000, 1_100, 2, 1_150, 250_000, 1_109, 2, 403, 3, 9_000], &answers[..]].concat());
         let grant = reply(&ask(), &value).unwrap().grant().unwrap();
         let expected = [Answer::waiting(1, at(1_150)), Answer::granted(1, at(1_100)), Answer::refused(1, at(1_170))];
         assert_eq!(grant.answers, expected);
-        assert_eq!((grant.now, grant.next, grant.paused), (at(1_100), at(1_150), Some((at(1_109), Cause::Ban))));
+        assert_eq!(
+            (grant.now, grant.next, grant.paused),
+            (at(1_100), at(1_150), Some((at(1_109), Reason::new(Cause::Ban, 403))))
+        );
         assert_eq!((grant.contenders, grant.counted, grant.remembered), (3, vec![at(9_000)], true));
         assert_eq!(grant.within, Duration::from_millis(250));
     }
@@ -207,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_server_that_lies_is_an_error() {
-        let answered = |answers: &[i64]| ints(&[&[5_000, 1, 2, 0, 0, 0, 0, 0, 0], answers].concat());
+        let answered = |answers: &[i64]| ints(&[&[5_000, 1, 2, 0, 0, 0, 0, 0, 0, 0], answers].concat());
         let lies = [
             Value::Nil,
             Value::Int(-3),
@@ -217,10 +220,11 @@ mod tests {
             ints(&[]),
             ints(&[5_000]),
             ints(&[5_000, 1, 2]),
-            ints(&[5_001, 1, 2, 0, 0, 0, 0, 0, 0]),
-            ints(&[5_000, 1, 2, 0, 0, 0, 3, 0, 0]),
-            ints(&[5_000, 1, 2, 0, 0, 0, 0, -1, 0]),
-            ints(&[5_000, 1, 2, 0, -1, 0, 0, 0, 0]),
+            ints(&[5_001, 1, 2, 0, 0, 0, 0, 0, 0, 0]),
+            ints(&[5_000, 1, 2, 0, 0, 0, 3, 0, 0, 0]),
+            ints(&[5_000, 1, 2, 0, 0, 0, 0, 65_536, 0, 0]),
+            ints(&[5_000, 1, 2, 0, 0, 0, 0, 0, -1, 0]),
+            ints(&[5_000, 1, 2, 0, -1, 0, 0, 0, 0, 0]),
             ints(&[5_000, 1, 3, 0, 7]),
             ints(&[5_000, 1, 3, 60_250_002]),
             answered(&[1]),
@@ -233,7 +237,7 @@ mod tests {
         for lie in lies {
             assert_eq!(reply(&ask(), &lie).unwrap_err().kind(), StoreErrorKind::Malformed, "{lie:?}");
         }
-        let extreme = [5_000, i64::MAX, 2, i64::MAX, i64::MAX, i64::MAX, 0, 0, i64::MAX, 1, i64::MIN, 1];
+        let extreme = [5_000, i64::MAX, 2, i64::MAX, i64::MAX, i64::MAX, 0, 0, 0, i64::MAX, 1, i64::MIN, 1];
         assert!(reply(&ask(), &ints(&extreme)).is_ok(), "saturates");
     }
 

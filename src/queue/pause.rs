@@ -1,0 +1,68 @@
+//! Nobody sends for a while: what a queue does when it hears of a pause, and of its end.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::engine::Engine;
+use super::events::{Effect, Effects, tell};
+use super::waiters::Slot;
+use crate::error::Error;
+use crate::ledger::{Cause, PauseLeft, Reason};
+
+impl Engine {
+    /// Whether a slot starts before the end of the pause. Two answers tell that end a little differently: by as much as a slot
+    /// may be late.
+    pub(super) fn is_before_end_of_pause(&self, slot: &Slot, now: Instant) -> bool {
+        !slot.looks
+            && self.paused.is_some_and(|(until, _)| until > now && slot.start + self.settings.stale_after < until)
+    }
+
+    /// Nobody sends before `until`: whoever has an earlier slot needs another, and who cannot be helped by waiting is told.
+    pub(super) fn pause(&mut self, until: Instant, reason: Reason, now: Instant, effects: &mut Effects) {
+        let before = self.paused.filter(|(paused, _)| *paused > now);
+        if until <= now || before.is_some_and(|(paused, graver)| paused >= until && graver.cause >= reason.cause) {
+            return;
+        }
+        let (until, reason) =
+            before.map_or((until, reason), |(paused, before)| (paused.max(until), before.or_graver(reason)));
+        let (upstream, cause) = (&*self.settings.upstream, reason.cause.words());
+        tracing::debug!(upstream, pause = ?until - now, cause, "paused");
+        // One that holds on after a call has looked is the same.
+        let is_same = self.paused.is_some_and(|(until, _)| until + self.settings.horizon > now);
+        self.paused_at = self.paused_at.filter(|_| is_same).or(Some(now));
+        self.paused = Some((until, reason));
+        effects.push(Effect::Look);
+        let early = self.waiters.take_slots_before(until.checked_sub(self.settings.stale_after).unwrap_or(until));
+        if !early.is_empty() {
+            self.surplus.extend(early);
+            self.ask_at = None;
+        }
+        if let Some(barred) = self.barred(now) {
+            let barred = self.waiters.drop_hopeless(now, |_, _| Some(barred.clone()));
+            tell(effects, barred);
+        }
+    }
+
+    /// The pause is over, or not what was known of it: whoever waits asks again.
+    pub(super) fn release(&mut self, until: Instant) {
+        if self.paused.is_none_or(|(paused, _)| paused > until) {
+            return;
+        }
+        (self.paused, self.pause_unknown) = (None, false);
+        (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
+    }
+
+    /// What is left of the pause.
+    pub(super) fn pause_left(&self, now: Instant) -> Option<PauseLeft> {
+        let (until, reason) = self.paused.filter(|(until, _)| *until > now)?;
+        Some(PauseLeft::new(until - now, reason))
+    }
+
+    /// The error for callers whom waiting does not help.
+    pub(super) fn barred(&self, now: Instant) -> Option<Error> {
+        let PauseLeft { left, cause, status, .. } =
+            self.pause_left(now).filter(|pause| pause.cause != Cause::Refusal)?;
+        Some(Error::Barred { upstream: Arc::clone(&self.settings.upstream), cause, status, retry_after: left })
+    }
+}

@@ -1,0 +1,73 @@
+//! The call that looked whether a pause still holds was served: the pause is over, for everybody.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use super::Queue;
+use super::waiters::Slot;
+use crate::error::StoreError;
+use crate::ledger::{Body, Log, Message, ScopeId, Stamp};
+
+/// How long until the store is told again that a pause is over; twice as long each time, up to the longest.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+impl Queue {
+    /// The call of a slot was served. Where it was the one that looked whether a pause still holds, that is over for everybody: the
+    /// store is told in the background, until it knows.
+    pub(crate) fn served(self: &Arc<Self>, slot: &Slot) {
+        if !slot.looks {
+            return;
+        }
+        let (queue, served) = (Arc::clone(self), slot.stamp);
+        let mut ending: Pin<Box<dyn Future<Output = ()> + Send>> =
+            Box::pin(async move { queue.end_pauses(served).await });
+        // By hand at first, as memory answers at once; the rest in a task.
+        let is_done = ending.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        if let Some(runtime) = Handle::try_current().ok().filter(|_| !is_done) {
+            runtime.spawn(ending);
+        }
+    }
+
+    /// When the pause began that was last known here.
+    pub(crate) fn paused_at(&self) -> Option<Instant> {
+        self.lock().engine.paused_at
+    }
+
+    /// It may have been the pause of a scope, or of the whole upstream.
+    async fn end_pauses(self: &Arc<Self>, served: Stamp) {
+        let scopes = Log::scopes(&self.settings.logs).flatten().map(Some).chain([None]);
+        for scope in scopes {
+            let mut wait = FIRST_WAIT;
+            while let Err(error) = self.end_pause(scope, served).await {
+                if wait > LONGEST_WAIT || Handle::try_current().is_err() {
+                    let upstream = &**self.upstream();
+                    tracing::warn!(upstream, %error, "the others do not know that a pause is over");
+                    return;
+                }
+                sleep(wait).await;
+                wait *= 2;
+            }
+        }
+        if self.crowd.paused(Instant::now()).is_some() {
+            self.crowd.release();
+            self.looks.release();
+        }
+        self.release();
+    }
+
+    async fn end_pause(&self, scope: Option<ScopeId>, served: Stamp) -> Result<(), StoreError> {
+        let mut id = self.process.next_message("".into());
+        id.stream = format!("{}!", id.number).into();
+        let body = Body::Release { scope, served: Some(served) };
+        let message = Message::new(Arc::clone(self.upstream()), id, body);
+        let message = Message { known: self.time.known(), ..message };
+        let reply = self.process.store.apply(&message).await?;
+        reply.done().map(|_| ()).ok_or_else(StoreError::senseless)
+    }
+}
