@@ -1,11 +1,11 @@
 -- Books a slot for each caller of an ask that can start within the horizon, in their order. Takes out slots that nobody wants first.
 --
 -- Atomic, because a start is computed from the entries before it and must be entered before anybody else looks.
---
 -- KEYS[1] replay   the last message of the sender's stream, and its answer
 -- KEYS[2] state    of the whole upstream
 -- KEYS[3..] states of the ask's scopes but the whole upstream, in the order of their logs
 -- KEYS[..] logs    one list of start times for each log: those of the whole upstream first, those of one scope next to each other
+-- KEYS[..] seats   for each limit on calls in flight, who holds its seats
 -- ARGV[1] integers of 8 bytes:
 --         1 number    of this message in the sender's stream; 0: it is nobody's, and not remembered
 --         2 previous  number of the last message that the sender knows to be remembered, or 0
@@ -13,30 +13,30 @@
 --         4 latest    what log time is now at the latest, or 0
 --         5 horizon   µs
 --         6 ahead     µs: no start before that is of use, as the answer takes as long to arrive
---         7 insist    1: the first caller was put off before; 2 more: it tells cold calls
+--         7 insist    1: the first caller was put off before; 2 more: it tells cold calls; 8 more: it wants seats
 --         8 scopes    count of the ask's scopes
 --         9 widest    1: the first of them is the whole upstream
 --        10 counted   for each scope: when the period ends that the sender was counted in, or 0; then for each log: place of its scope,
 --           count of terms, quota and span (µs) of each, but of a bucket quota, less its span, 1, how long a unit takes to drain and
---           how long all that it holds (ns); where it tells cold calls, start of the first and of the last, units of each
---           log, µs for which they count longer by each term; then count of slots to take out, of each: start, 1 where its call was to
---           look at a pause, units of each log; then for each run: callers, longest wait (µs, or -1), units of each log
+--           how long all that it holds (ns); where it tells cold calls, start of the first and of the last, units of each log, µs for
+--           which they count longer by each term; where it wants seats, lease (µs), seats that the stream keeps, those of them that
+--           no call uses, seats of each limit; then count of slots to take out, of each: start, 1 where its call was to look at a
+--           pause, units of each log; then for each run: callers, longest wait (µs, or -1), units of each log
 -- ARGV[2] clock    in tests only
 -- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
 --         number, now, flags (1: all start at `next`; 2: remembered), next: when the first caller that waits may start; and where not
---         all start then: within (µs), end of a pause or 0, its cause, status of the response that began it, others that wait,
---         for each scope: counted, and then verdict (0 refused, 1 granted, 2 waits, 3 granted and looks whether a pause still holds),
---         start and callers of each answer
--- Errors: OUTDATED a later message of this stream has been seen; DUPLICATE another process has the sender's name; GARBAGE a key holds
---         what makes no sense
+--         all start then: within (µs), end of a pause or 0, its cause, status of the response that began it, others that wait, for
+--         each scope: counted; where it wants seats, seats that it may keep, µs after which it asks for more or 0; then verdict
+--         (0 refused, 1 granted, 2 waits, 3 granted and looks at a pause), start and callers of each answer
+-- Errors: OUTDATED a later message of this stream was seen; DUPLICATE another process has its name; GARBAGE a key makes no sense
 -- Cost: O(1) reads and one push where all start now, else O(callers)
 local MAX_CLAIMS, SLACK, RECOVERING = 8, 20000, 4
 
 -- Read.
-local horizon, ahead, insist, is_colder, sender = a[5], a[6], a[7] % 2 == 1, a[7] >= 2, KEYS[1]
+local horizon, ahead, insist, is_colder, sender = a[5], a[6], a[7] % 2 == 1, a[7] % 4 >= 2, KEYS[1]
 local states, next_key = read_states(scopes, has_widest)
-local at, retention = 10 + scopes, 0
-for i = next_key, #KEYS do
+local at, retention, last_log = 10 + scopes, 0, count_of_keys()
+for i = next_key, last_log do
   local scope, log = a[at], nil
   log, at = open_log(KEYS[i], states[scope], at + 1)
   log.scope, log.pauses, logs[#logs + 1] = scope, states[scope].pauses, log
@@ -51,6 +51,7 @@ if is_colder then
   at = at + 2 + width
   for _, log in ipairs(logs) do log.cold_at, at = at, at + #log.terms end
 end
+if wants_seats then at = open_seats(at, last_log + 1) end
 local back, first_slot, last_back = a[at], at + 1, now
 at = first_slot + back * (width + 2)
 
@@ -63,7 +64,8 @@ end
 
 -- Take out. Remembered first, as if nobody were granted anything: an entry that is no time ends this halfway.
 local lapse_before = lapse
-if back > 0 then remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. string.rep('\0', 8 * (5 + scopes))) end
+local empty = string.rep('\0', 8 * (wants_seats and 7 + scopes or 5 + scopes))
+if back > 0 then remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. empty) end
 lapse = lapse_before
 for slot = first_slot, first_slot + (back - 1) * (width + 2), width + 2 do
   last_back = max(last_back, a[slot])
@@ -87,41 +89,9 @@ for scope, state in ipairs(states) do
   most = max(most, others[scope])
 end
 
--- Callers of others that claim, in their order, and where the first of this ask is among them.
-local turns, place, had_claim, claiming_in, far = {}, nil, false, {}, 0
-for scope, state in ipairs(states) do
-  local claims = {}
-  for _, claim in ipairs(state.claims) do -- whose, start, lapse, units by log
-    if claim[3] > now then claims[#claims + 1] = claim end
-  end
-  state.claims, claiming_in[scope] = claims, 0
-  for _, claim in ipairs(claims) do
-    if claim[1] == sender then
-      if not had_claim and insist then place = #turns + 1 end
-      had_claim = true
-    else
-      claiming_in[scope] = claiming_in[scope] + 1
-      local turn
-      for _, known in ipairs(turns) do
-        if known.owner == claim[1] then turn = known end
-      end
-      if not turn then
-        turn = { owner = claim[1], start = max(claim[2], now), charges = {} }
-        for i = 1, width do turn.charges[i] = 0 end
-        turns[#turns + 1] = turn
-      end
-      turn.start = max(turn.start, claim[2])
-      for i, log in ipairs(logs) do
-        if log.scope == scope then turn.charges[i] = claim[4][log.key] or 0 end
-      end
-    end
-  end
-  if state.reach and state.reach[2] <= now then state.reach = false end
-  if state.reach then far = max(far, state.reach[1]) end
-end
+local turns, place, had_claim, claiming_in, far = claims_of(states, sender, insist)
 local claimants = {}
 for t, turn in ipairs(turns) do claimants[t] = turn.owner end
-place = place or #turns + 1
 
 -- Decide.
 local soonest, slack = now + ahead, max(SLACK, ahead)
@@ -129,7 +99,8 @@ local soonest, slack = now + ahead, max(SLACK, ahead)
 local limit = now + max(ahead + horizon, far)
 -- Whoever has a slot by now does not hear of a refusal before it: while calls come slower after a pause let there be few.
 if is_after_pause(states) then limit = soonest + floor((limit - soonest) / RECOVERING) end
-local shares, shared = {}, false
+if wants_seats then limit = min(limit, soonest + slack) end
+local shares, shared, seated, again = {}, false, seats_for(total)
 for scope = 1, scopes do
   -- Nobody delays who claims: no share is left for that one.
   local rivals = others[scope] - claiming_in[scope]
@@ -145,11 +116,23 @@ local earliest_refused = before > 0 and max(soonest, turns[before].start) or soo
 local granted, next, first, is_foremost, is_near, waits_for, refused = 0, now, nil, false, false, {}, {}
 
 -- Callers that wait, and are not among the answers yet; how large the last was for whom too little was left.
-local passed, too_large = 0, math.huge
+local passed, too_large, short, is_short = 0, math.huge, 0, false
 for _, run in ipairs(runs) do
   local charges, deadline, rest = run.charges, run.max_wait and now + max(run.max_wait, ahead), run.callers
   if size_of(charges) >= too_large then passed, rest = passed + rest, 0 end
   while rest > 0 do
+    if granted >= seated then
+      is_short = true
+      if run.max_wait and now + run.max_wait <= soonest then
+        if passed > 0 then answer(2, first and next or now + again, passed) end
+        refused[#refused + 1] = { after = #answers, charges = charges, callers = rest }
+        answers[#answers + 1], answers[#answers + 2], answers[#answers + 3] = 0, 0, 0
+        earliest_refused, passed = max(earliest_refused, now + again), 0
+      else
+        passed, short = passed + rest, short + rest
+      end
+      break
+    end
     local start = earliest_of(soonest, charges)
     local turn = delayed(turns, before, start, charges)
     start = max(start, turn or start)
@@ -176,7 +159,8 @@ for _, run in ipairs(runs) do
       next, before, too_large, passed, rest = first.start, #turns, size_of(charges), rest, 0
     else
       local looks = look_at_pauses(states, charges, start)
-      local count = (looks or turns[1]) and 1 or as_many_as_start(charges, within_shares(shares, charges, rest), soonest, start)
+      local most = within_shares(shares, charges, min(rest, seated - granted))
+      local count = (looks or turns[1]) and 1 or as_many_as_start(charges, most, soonest, start)
       if passed > 0 then answer(2, next, passed) end
       for _, log in ipairs(logs) do log.ahead = min(2 * log.ahead, total, PIECE) end
       add(start, charges, count)
@@ -196,7 +180,7 @@ if #refused > 0 then tell_times(refused, earliest_refused) end
 -- Write.
 local long
 for _, log in ipairs(logs) do
-  if log.count > 0 then
+  if log.count > 0 and log.terms[1] then
     for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term)) end
     local newest_before = nth_newest({ key = log.key, read = log.read, added = {}, count = 0, ahead = 1 }, 1)
     local stamps, count, last, text = {}, 0, nil, nil
@@ -276,15 +260,20 @@ if upstream.looked and not has_widest then save(upstream, now) end
 
 local stop, cause, status = 0, -1, 0
 for _, state in ipairs(states) do stop, cause, status = paused_by(state.pauses, stop, cause, status) end
+local keep, has_news = 0, false
+if wants_seats then keep, has_news = take_seats(granted, short, again) end
+changed = changed or has_news
+if short > 0 and not first then next = now + again end
 local body = { changed and 2 or 0, next, is_near and slack or limit - soonest, stop, max(cause, 0), status, most }
 local counted = 0
 for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
+if wants_seats then body[8 + scopes], body[9 + scopes] = keep, is_short and again or 0 end
 for i = 1, #answers do body[#body + 1] = answers[i] end
 local all = granted == total and total > 0 and #answers == 3 and answers[1] == 1 and answers[2] == now
-if all and stop + most + counted == 0 then body = { 3, now } end
+if all and stop + most + counted == 0 and not wants_seats then body = { 3, now } end
 body = struct.pack('<' .. string.rep('i8', #body), unpack(body))
 local said
-if changed then said = remember(retention + max(limit - now, last_back - now), body) else said = reply(body) end
+if changed then said = remember(max(retention, lease) + max(limit - now, last_back - now), body) else said = reply(body) end
 for i = 1, long and #long or 0 do
   local log = long[i]
   -- By time only: a log cut to a count would forget a call that counts again once a later slot is handed back. As of an entry with a whole

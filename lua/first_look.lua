@@ -47,7 +47,7 @@ do
   local logs, width, retention = {}, #KEYS - first_log + 1, 0
   if plain then
     for i = 1, width do
-      logs[i] = at
+      logs[i], plain = at, plain and a[at + 1] > 0
       -- A bucket is left to the rest of the script.
       for t = at + 3, plain and at + 1 + 2 * a[at + 1] or 0, 2 do plain = plain and a[t] >= 0 end
       at = plain and at + 2 + 2 * a[at + 1] or at

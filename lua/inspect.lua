@@ -3,11 +3,11 @@
 -- Atomic, because the type of a key and its content must be of one moment.
 --
 -- KEYS[1..] keys   of a call that failed
--- ARGV[1..] kinds  what each of them is to the other scripts: a replay, a state, a log
+-- ARGV[1..] kinds  what each of them is to the other scripts: a replay, a state, a log, seats
 -- Returns {place, type}: of that key, and what it holds in the server's words; 0 and nothing where all can be read
 -- Errors: none
 -- Cost: O(1) for each key: logs are searched by the scripts that read them
-local TYPES = { log = 'list', state = 'string', replay = 'string' }
+local TYPES = { log = 'list', state = 'string', replay = 'string', seats = 'string' }
 
 local function are_numbers(parts, from, to)
   if type(parts) ~= 'table' then return false end
@@ -20,6 +20,15 @@ end
 local readable = {}
 
 function readable.replay(record) return #record >= 24 and #record % 8 == 0 end
+
+function readable.seats(record)
+  local unpacked, holders = pcall(cmsgpack.unpack, record)
+  if not unpacked or type(holders) ~= 'table' then return false end
+  for _, holder in ipairs(holders) do
+    if type(holder) ~= 'table' or type(holder[1]) ~= 'string' or not are_numbers(holder, 2, 6) then return false end
+  end
+  return true
+end
 
 function readable.state(record)
   local unpacked, parts = pcall(cmsgpack.unpack, record)

@@ -46,6 +46,9 @@ use crate::ledger::{Message, Reply};
 /// 15. A release ends what was imposed before it, and voids what is told of it later; after a pause that is shorter than was told
 ///     exactly one call looks whether it still holds.
 /// 16. A rate only ever lowers quotas, and what it leaves of them is kept as they are.
+/// 17. Seats in use never exceed the limit, but for those that a stream says it holds; a lapsed lease is free; a seat is taken with
+///     its slot, only for starts within 20 ms or the lead of an ask; the next goes to who has the fewest, then to who has waited
+///     longest.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Applies a message, and says what it is answered. One that comes twice acts once.
     ///

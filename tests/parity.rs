@@ -46,6 +46,8 @@ struct Seen {
     near: usize,
     paused: usize,
     beside_cold: usize,
+    short_of_seats: usize,
+    to_give_seats_back: usize,
     of_others: usize,
     outdated: usize,
     duplicates: usize,
@@ -65,6 +67,10 @@ impl Seen {
                 self.of_several_scopes += usize::from(ask.logs.iter().any(|log| log.scope != ask.logs[0].scope));
                 self.near += usize::from(grant.within < ask.horizon);
                 self.paused += usize::from(grant.paused.is_some());
+                if let (Some(seats), Some(told)) = (&ask.seats, grant.seats) {
+                    self.short_of_seats += usize::from(!told.again.is_zero());
+                    self.to_give_seats_back += usize::from(told.keep < seats.kept);
+                }
                 self.beside_cold += usize::from(ask.cold.is_some() && answered < callers);
             }
             (_, Ok(Reply::Learned(learned))) => {
@@ -122,8 +128,16 @@ async fn compare_all<S: Store>(forgets: bool, mut store: impl AsyncFnMut(ManualC
     assert!(sum(|seen| seen.messages) >= MESSAGES);
     let often: [fn(&Seen) -> usize; 5] =
         [|of| of.granted, |of| of.put_off, |of| of.behind_others, |of| of.crowded, |of| of.of_several_scopes];
-    let seldom: [fn(&Seen) -> usize; 6] =
-        [|of| of.near, |of| of.paused, |of| of.beside_cold, |of| of.of_others, |of| of.outdated, |of| of.duplicates];
+    let seldom: [fn(&Seen) -> usize; 8] = [
+        |of| of.near,
+        |of| of.paused,
+        |of| of.beside_cold,
+        |of| of.short_of_seats,
+        |of| of.to_give_seats_back,
+        |of| of.of_others,
+        |of| of.outdated,
+        |of| of.duplicates,
+    ];
     assert!(often.into_iter().all(|of| sum(of) > MESSAGES / 20), "{all:?}");
     assert!(seldom.into_iter().all(|of| sum(of) > MESSAGES / 500), "{all:?}");
 }

@@ -8,6 +8,7 @@ use super::contenders::Contenders;
 use super::in_force::{InForce, longer};
 use super::pause::Pausing;
 use super::scope::{Reach, Scope, Waiting};
+use super::seats::AskedSeats;
 use super::shares::{Bounds, Decision, Share, Turn, decide};
 use super::view::View;
 use super::{
@@ -71,6 +72,7 @@ impl Ledger {
     fn start_at_a_glance<'a>(&self, now: Stamp, ask: &'a Ask) -> Option<(&'a Run, Stamp)> {
         let [run] = ask.runs.as_slice() else { return None };
         let is_common = run.callers > 0 && ask.back.is_empty() && ask.cold.is_none() && ask.ahead.is_zero();
+        let is_common = is_common && ask.seats.is_none();
         if !is_common || !self.upstream.is_plain(now) {
             return None;
         }
@@ -113,7 +115,12 @@ impl Ledger {
             // Whoever has a slot by now does not hear of a refusal before it: let there be few.
             limit = soonest.plus((limit.as_micros() - soonest.as_micros()) / RECOVERING);
         }
-        let bounds = Bounds { now, soonest, limit, slack: SLACK.max(micros(ask.ahead)) };
+        let slack = SLACK.max(micros(ask.ahead));
+        let seating = AskedSeats::of(self, now, id, ask);
+        // A seat that waits for a slot far ahead is of use to nobody meanwhile.
+        limit = if seating.is_some() { limit.min(soonest.plus(slack)) } else { limit };
+        let (seats, again) = seating.as_ref().map_or((u32::MAX, 0), |all| (all.callers, all.again));
+        let bounds = Bounds { now, soonest, limit, slack, seats, again };
 
         // Decide.
         let page = |log| {
@@ -158,16 +165,24 @@ impl Ledger {
                 self.scope_mut(scope).set_waiting(std::mem::take(waiting));
             }
         }
+        let seated = seating.map(|seating| seating.enter(self, id, ask, decision.granted, decision.short));
+        changed |= seated.is_some_and(|(_, is_news)| is_news);
+        let lease = ask.seats.as_ref().map_or(0, |seats| micros(seats.lease));
         let last = ask.back.iter().map(|slots| micros(slots.start.since(now))).max().unwrap_or(0);
-        let memory = if changed { retention.saturating_add(last.max(limit.as_micros() - now.as_micros())) } else { 0 };
+        let memory = retention.max(lease).saturating_add(last.max(limit.as_micros() - now.as_micros()));
+        let memory = if changed { memory } else { 0 };
         let within = if decision.is_near { bounds.slack } else { limit.as_micros() - soonest.as_micros() };
         let all_now = matches!(decision.answers.as_slice(), [Answer { callers, start, verdict: Verdict::Granted }]
             if *start == now && *callers == ask.callers());
-        if all_now && paused.is_none() && contenders == 0 && told.iter().all(|counts| *counts == Stamp::NEVER) {
+        let is_plain = paused.is_none() && contenders == 0 && seated.is_none();
+        if all_now && is_plain && told.iter().all(|counts| *counts == Stamp::NEVER) {
             return (Grant::all_now(now), memory);
         }
+        let next =
+            if decision.waiting.is_none() && decision.short.waiting > 0 { bounds.unseated_until() } else { next };
         let grant = Grant::new(now, decision.answers, next).within(within);
-        (Grant { paused, contenders, counted: told, remembered: changed, ..grant }, memory)
+        let seats = seated.map(|(seated, _)| seated);
+        (Grant { paused, contenders, counted: told, seats, remembered: changed, ..grant }, memory)
     }
 
     /// Enters pauses that a call is to look at, and says whose they are.

@@ -12,7 +12,7 @@ pub struct Log {
     pub scope: Option<ScopeId>,
     /// What it counts, `calls` by default: letters, digits, `-` and `_`.
     pub unit: Arc<str>,
-    /// All of them hold at once; at least one.
+    /// All of them hold at once. None: it is limited by pauses alone, and keeps no entries.
     pub terms: Arc<[Term]>,
 }
 
@@ -42,7 +42,7 @@ impl Log {
 
     /// The most units that can ever start at once.
     pub(crate) fn largest_charge(&self) -> u32 {
-        self.terms.iter().map(|term| term.quota).min().unwrap_or(0)
+        self.terms.iter().map(|term| term.quota).min().unwrap_or(u32::MAX)
     }
 
     /// The most entries that can ever count at once.

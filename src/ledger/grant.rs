@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Reason, Stamp};
+use super::{Reason, Seated, Stamp};
 
 /// The store's answer to an ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Grant {
     /// For each scope of the ask, a receipt: its queue is counted among those whose callers wait, in the period that ends
     /// then. The next ask says it again, so that the queue is not counted twice.
     pub counted: Vec<Stamp>,
+    /// What an ask that wants seats is told of them. Each caller that is granted a start has its seats, too.
+    pub seats: Option<Seated>,
     /// Whether the message has changed anything: only then is it remembered.
     pub remembered: bool,
 }
@@ -96,7 +98,18 @@ impl Grant {
     #[must_use]
     pub fn new(now: Stamp, answers: Vec<Answer>, next: Stamp) -> Self {
         let (within, counted) = (Duration::MAX, Vec::new());
-        Self { now, all_now: false, answers, next, within, paused: None, contenders: 0, counted, remembered: true }
+        Self {
+            now,
+            all_now: false,
+            answers,
+            next,
+            within,
+            paused: None,
+            contenders: 0,
+            counted,
+            seats: None,
+            remembered: true,
+        }
     }
 
     /// The first caller that waits is granted no earlier than so many microseconds before its start.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Cold, Grant, Learned, Log, LogUsage, Looked, Pause, Paused, Report, ScopeId, Slots, Stamp, micros};
+use super::{Cold, Grant, Learned, Log, LogUsage, Looked, Pause, Paused, Report, ScopeId, Seats, Slots, Stamp, micros};
 
 /// Whose messages a store does not remember: of those that book for nobody, or only look.
 pub const NOBODY: u64 = 0;
@@ -26,10 +26,11 @@ pub struct Message {
 }
 
 impl Message {
-    /// Refuses what cannot be decided: an ask that charges a caller in other logs than it names.
+    /// Refuses what cannot be decided: an ask that charges a caller in other logs than it names, or wants seats for nobody.
     pub(crate) fn check(&self) -> Result<(), Refused> {
         match &self.body {
             Body::Ask(ask) if !ask.is_sound() => Err(Refused::Senseless),
+            Body::Ask(ask) if ask.seats.is_some() && self.id.sender == NOBODY => Err(Refused::Senseless),
             _ => Ok(()),
         }
     }
@@ -208,7 +209,7 @@ pub enum Refused {
     Outdated,
     /// Another process sends under the same name.
     Duplicate,
-    /// An ask that charges a caller in other logs than it names.
+    /// An ask that charges a caller in other logs than it names, or that wants seats for nobody.
     Senseless,
 }
 
@@ -221,7 +222,8 @@ pub struct Run {
     /// What each is charged: units of each log of the ask, in the ask's order, at most the smallest quota; zero of a log that
     /// does not concern it, but not of all.
     pub charges: Arc<[u32]>,
-    /// Refuse a caller whose slot would be further away than this, or than [`Ask::ahead`] where that is more. `None`: it waits.
+    /// Refuse a caller whose slot would be further away than this, or than [`Ask::ahead`] where that is more. `None`: it waits. Nobody
+    /// knows when a seat is free: for want of one alone, only who waits for no longer than [`Ask::ahead`] is refused.
     pub max_wait: Option<Duration>,
 }
 
@@ -262,6 +264,9 @@ pub struct Ask {
     /// For each scope of the ask, in the order of its logs, what the last [`Grant::counted`] said;
     /// left out where none did.
     pub counted: Vec<Stamp>,
+    /// Each caller needs a seat of these limits as well; and so many the queue holds. Where it does, no slot is granted that
+    /// starts more than 20 ms, or [`ahead`](Self::ahead), from the earliest start that is of use.
+    pub seats: Option<Seats>,
 }
 
 impl Ask {
@@ -277,6 +282,7 @@ impl Ask {
             cold: None,
             insist: false,
             counted: Vec::new(),
+            seats: None,
         }
     }
 
@@ -301,6 +307,7 @@ impl Ask {
             && self.runs.iter().all(is_charged)
             && self.back.iter().all(|slots| slots.charges.len() == count)
             && self.cold.iter().all(|cold| cold.charges.len() == count)
+            && self.seats.iter().all(Seats::is_sound)
     }
 
     /// How far ahead of now it may book.

@@ -4,6 +4,7 @@ use super::claims::Claim;
 use super::constraints::Constraints;
 use super::contenders::Contenders;
 use super::logs::Logs;
+use super::seats::Holders;
 use super::{Log, Stamp, Term};
 
 /// The logs of a scope, what was imposed on it, and who waits. There are as many of them as scopes: what few need lies apart.
@@ -12,6 +13,7 @@ pub(super) struct Scope {
     pub(super) logs: Logs,
     constraints: Option<Box<Constraints>>,
     waiting: Option<Box<Waiting>>,
+    seats: Option<Box<Holders>>,
 }
 
 /// Who waits for the logs of a scope.
@@ -51,7 +53,7 @@ impl Waiting {
 }
 
 /// Where nothing is known.
-static EMPTY: Scope = Scope { logs: Logs::new(), constraints: None, waiting: None };
+static EMPTY: Scope = Scope { logs: Logs::new(), constraints: None, waiting: None, seats: None };
 
 impl Scope {
     /// A scope that nothing is known of.
@@ -67,6 +69,18 @@ impl Scope {
     pub(super) fn set_waiting(&mut self, waiting: Waiting) {
         let is_empty = waiting.contenders.is_none() && waiting.claims.is_empty() && waiting.reach.is_none();
         self.waiting = (!is_empty).then(|| Box::new(waiting));
+    }
+
+    /// Who holds its seats, where anybody does.
+    pub(super) fn seats(&self) -> Option<&Holders> {
+        self.seats.as_deref()
+    }
+
+    /// Changes who holds its seats.
+    pub(super) fn seat<T>(&mut self, change: impl FnOnce(&mut Holders) -> T) -> T {
+        let outcome = change(self.seats.get_or_insert_default());
+        self.seats.take_if(|seats| seats.is_empty());
+        outcome
     }
 
     /// What the upstream imposed.
@@ -98,7 +112,8 @@ impl Scope {
         retention: i64,
         left: &[Term],
     ) {
-        if starts.is_empty() || units == 0 {
+        // What nothing limits need not be known.
+        if starts.is_empty() || units == 0 || log.terms.is_empty() {
             return;
         }
         let entries = self.logs.entry(&log.unit);
@@ -108,6 +123,9 @@ impl Scope {
 
     /// Whether nothing here means anything any more.
     pub(super) fn is_spent(&self, now: Stamp) -> bool {
-        self.is_plain(now) && self.constraints().is_spent(now) && self.logs.iter().all(|log| log.is_spent(now))
+        self.is_plain(now)
+            && self.constraints().is_spent(now)
+            && self.logs.iter().all(|log| log.is_spent(now))
+            && self.seats.as_ref().is_none_or(|seats| seats.is_spent(now))
     }
 }

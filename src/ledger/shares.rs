@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::seats::Short;
 use super::view::View;
 use super::{Answer, Run, Stamp, Verdict, micros};
 
@@ -19,6 +20,10 @@ pub(super) struct Bounds {
     pub(super) limit: Stamp,
     /// Nobody books later than so many microseconds after what the logs that more callers share would allow.
     pub(super) slack: i64,
+    /// For so many callers there are seats.
+    pub(super) seats: u32,
+    /// Who gets none hears no sooner of one than after so many microseconds.
+    pub(super) again: i64,
 }
 
 /// How much of a scope's logs a process may take, so that something is left for the others.
@@ -51,6 +56,8 @@ pub(super) struct Decision {
     pub(super) is_near: bool,
     /// Whether it waits for each scope's logs.
     pub(super) waits_for: Vec<bool>,
+    /// Who was left without a seat.
+    pub(super) short: Short,
     /// Callers that wait, and are not among the answers yet.
     passed: u32,
 }
@@ -136,6 +143,7 @@ pub(super) fn decide(
     let mut deciding = Deciding { view, bounds, shares, turns, before, looked_at: 0, decision };
     let refused = deciding.answer_all(runs);
     let Deciding { mut decision, view, .. } = deciding;
+    let floor = if decision.short.was_refused { floor.max(bounds.unseated_until()) } else { floor };
     if !refused.is_empty() {
         tell_times(view, &mut decision, &refused, floor);
     }
@@ -156,6 +164,11 @@ impl Deciding<'_, '_> {
             let deadline = run.max_wait.map(|wait| self.bounds.now.plus(micros(wait)).max(self.bounds.soonest));
             let mut rest = run.callers;
             while rest > 0 {
+                let seats = self.bounds.seats.saturating_sub(self.decision.granted);
+                if seats == 0 {
+                    refused.extend(self.unseat(run, rest).map(|answer| (answer, run)));
+                    break;
+                }
                 let begins = self.start_of(&run.charges);
                 let Start { at: start, withheld, .. } = begins;
                 let is_hopeless = deadline.is_some_and(|by| start > by || (withheld && by <= self.bounds.soonest));
@@ -165,8 +178,8 @@ impl Deciding<'_, '_> {
                     break;
                 }
                 if is_hopeless {
-                    refused.push((self.decision.answers.len(), run));
-                    self.decision.push(rest, start, Verdict::Refused);
+                    self.push(rest, start, Verdict::Refused);
+                    refused.push((self.decision.answers.len() - 1, run));
                     break;
                 }
                 if withheld {
@@ -177,10 +190,23 @@ impl Deciding<'_, '_> {
                     }
                     break;
                 }
-                rest -= self.grant(run, rest, start);
+                rest -= self.grant(run, rest.min(seats), start);
             }
         }
         refused
+    }
+
+    /// There is no seat for the rest of a run: who wants one now or never is refused, by the answer at that place.
+    fn unseat(&mut self, run: &Run, rest: u32) -> Option<usize> {
+        let Bounds { now, soonest, .. } = self.bounds;
+        if run.max_wait.is_none_or(|wait| now.plus(micros(wait)) > soonest) {
+            self.decision.passed += rest;
+            self.decision.short.waiting += rest;
+            return None;
+        }
+        self.decision.short.was_refused = true;
+        self.push(rest, now, Verdict::Refused);
+        Some(self.decision.answers.len() - 1)
     }
 
     /// When a caller of these charges could start.
@@ -239,7 +265,30 @@ impl Deciding<'_, '_> {
         }
         self.shares.iter_mut().filter(|share| share.units < u64::MAX).for_each(|share| share.spend(&run.charges));
         self.before = self.turns.len();
-        self.decision.push(callers, start, verdict);
+        self.push(callers, start, verdict);
+    }
+
+    fn push(&mut self, callers: u32, start: Stamp, verdict: Verdict) {
+        let Self { decision, bounds, .. } = self;
+        if decision.passed > 0 {
+            let start = decision.waiting.as_ref().map_or(bounds.unseated_until(), |turn| turn.start);
+            decision.answers.push(Answer::waiting(decision.passed, start));
+            decision.passed = 0;
+        }
+        let answer = Answer::new(callers, start, verdict);
+        if verdict.is_granted() {
+            decision.granted += callers;
+            join(&mut decision.answers, answer);
+        } else {
+            decision.answers.push(answer);
+        }
+    }
+}
+
+impl Bounds {
+    /// Who gets no seat hears of none before.
+    pub(super) const fn unseated_until(&self) -> Stamp {
+        self.now.plus(self.again)
     }
 }
 
@@ -262,22 +311,6 @@ fn tell_times(view: &mut View<'_>, decision: &mut Decision, refused: &[(usize, &
         }
     });
     decision.answers = answers;
-}
-
-impl Decision {
-    fn push(&mut self, callers: u32, start: Stamp, verdict: Verdict) {
-        if let Some(turn) = self.waiting.as_ref().filter(|_| self.passed > 0) {
-            self.answers.push(Answer::waiting(self.passed, turn.start));
-            self.passed = 0;
-        }
-        let answer = Answer::new(callers, start, verdict);
-        if verdict.is_granted() {
-            self.granted += callers;
-            join(&mut self.answers, answer);
-        } else {
-            self.answers.push(answer);
-        }
-    }
 }
 
 /// How large a call is beside others: what it takes of the first log that it takes of.

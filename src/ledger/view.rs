@@ -81,7 +81,7 @@ impl<'a> Page<'a> {
 
     /// The most units that can start at once.
     fn largest_charge(&self) -> u32 {
-        self.log.terms.iter().map(|term| self.in_force.term(*term).quota).min().unwrap_or(0)
+        self.log.terms.iter().map(|term| self.in_force.term(*term).quota).min().unwrap_or(u32::MAX)
     }
 
     fn earliest(&self, floor: Stamp, units: u32) -> Stamp {
@@ -173,7 +173,7 @@ impl<'a> View<'a> {
     pub(super) fn at_rate(&self, scope: usize, charges: &[u32], time: Duration) -> u64 {
         let of_page = |(at, page): (usize, &Page<'_>)| {
             let of_term = |term: &Term| page.in_force.term(*term).at_rate(time) / u64::from(charges[at]);
-            page.log.terms.iter().map(of_term).min().unwrap_or(0)
+            page.log.terms.iter().map(of_term).min().unwrap_or(u64::MAX)
         };
         self.pages_of(scope).filter(|(at, _)| charges[*at] > 0).map(of_page).min().unwrap_or(0)
     }

@@ -10,6 +10,7 @@ mod law;
 mod order;
 mod quota;
 mod release;
+mod seats;
 mod silence;
 mod slots;
 mod telling;
@@ -24,6 +25,7 @@ pub use self::bounds::{law_7, law_8, law_10};
 pub use self::order::{law_2, law_3};
 pub use self::quota::{law_1, law_12, law_14};
 pub use self::release::{law_15, law_16};
+pub use self::seats::law_17;
 pub use self::silence::law_9;
 pub use self::slots::{law_4, law_5, law_6};
 pub use self::time::law_13;
@@ -68,4 +70,5 @@ pub async fn check_all(subject: &dyn Subject) {
     law_14(subject).await;
     law_15(subject).await;
     law_16(subject).await;
+    law_17(subject).await;
 }

@@ -17,9 +17,10 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 18] = [
     ("book", include_str!("../../lua/book.lua")),
     ("bucket", include_str!("../../lua/bucket.lua")),
+    ("claims", include_str!("../../lua/claims.lua")),
     ("first_look", include_str!("../../lua/first_look.lua")),
     ("head", include_str!("../../lua/head.lua")),
     ("inspect", include_str!("../../lua/inspect.lua")),
@@ -30,6 +31,7 @@ const FILES: [(&str, &str); 16] = [
     ("rate", include_str!("../../lua/rate.lua")),
     ("release", include_str!("../../lua/release.lua")),
     ("report", include_str!("../../lua/report.lua")),
+    ("seats", include_str!("../../lua/seats.lua")),
     ("shares", include_str!("../../lua/shares.lua")),
     ("slow_down", include_str!("../../lua/slow_down.lua")),
     ("state", include_str!("../../lua/state.lua")),

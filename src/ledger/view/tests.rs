@@ -40,7 +40,7 @@ impl Book {
 
 /// Within a horizon of so many microseconds of now, which is 0.
 pub(in crate::ledger) const fn within(horizon: i64) -> Bounds {
-    Bounds { now: at(0), soonest: at(0), limit: at(horizon), slack: 20 }
+    Bounds { now: at(0), soonest: at(0), limit: at(horizon), slack: 20, seats: u32::MAX, again: 0 }
 }
 
 #[test]

@@ -56,7 +56,7 @@ macro_rules! script {
     };
 }
 
-script!(book: "head", "first_look", "state", "list", "bucket", "log", "shares", "book");
+script!(book: "head", "first_look", "state", "list", "bucket", "log", "shares", "seats", "claims", "book");
 script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");
@@ -84,6 +84,7 @@ mod tests {
         for script in [
             include_str!("../../../lua/book.lua"),
             include_str!("../../../lua/bucket.lua"),
+            include_str!("../../../lua/claims.lua"),
             include_str!("../../../lua/first_look.lua"),
             include_str!("../../../lua/head.lua"),
             include_str!("../../../lua/inspect.lua"),
@@ -94,6 +95,7 @@ mod tests {
             include_str!("../../../lua/rate.lua"),
             include_str!("../../../lua/release.lua"),
             include_str!("../../../lua/report.lua"),
+            include_str!("../../../lua/seats.lua"),
             include_str!("../../../lua/shares.lua"),
             include_str!("../../../lua/slow_down.lua"),
             include_str!("../../../lua/state.lua"),

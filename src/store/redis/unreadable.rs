@@ -102,6 +102,7 @@ mod tests {
             ("outgate:v1:{up}:log:calls", "log"),
             ("a:b:v1:{up}/5f3a:log:tokens:in", "log"),
             ("outgate:v1:{up}/5f3a:state", "state"),
+            ("outgate:v1:{up}/5f3a:seats", "seats"),
             ("outgate:v1:{up}:replay:ff:5f3a!", "replay"),
             ("mine", ""),
         ] {

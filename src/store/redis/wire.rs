@@ -9,7 +9,7 @@ use redis::Cmd;
 pub(super) use self::reply::reply;
 use super::script::{self, Script};
 use crate::ledger::{
-    Ask, Body, Cause, Cold, Log, Message, NOBODY, Pause, Report, ScopeId, Shape, Slots, Stamp, Term, micros,
+    Ask, Body, Cause, Cold, Log, Message, NOBODY, Pause, Report, ScopeId, Seats, Shape, Slots, Stamp, Term, micros,
 };
 
 /// The largest integer that Lua keeps exactly.
@@ -104,13 +104,19 @@ impl Keys {
             }
         };
         let scopes = || Log::scopes(logs).flatten();
-        cmd.arg(2 + scopes().count() + logs.len());
+        let seats = if let Body::Ask(Ask { seats: Some(seats), .. }) = &message.body { &*seats.limits } else { &[] };
+        cmd.arg(2 + scopes().count() + logs.len() + seats.len());
         self.replay_and_states(cmd, message, &[]);
         for scope in scopes() {
             self.state(cmd, Some(scope));
         }
         for log in logs {
             self.log(cmd, log.scope, log);
+        }
+        for limit in seats {
+            self.scope(limit.scope);
+            self.key.push_str(":seats");
+            cmd.arg(&self.key);
         }
     }
 
@@ -172,12 +178,16 @@ impl Integers {
     fn ask(&mut self, ask: &Ask) {
         self.push(micros(ask.horizon))
             .push(micros(ask.ahead))
-            .push(u8::from(ask.insist) + 2 * u8::from(ask.cold.is_some()));
+            .push(u8::from(ask.insist) + 2 * u8::from(ask.cold.is_some()) + 8 * u8::from(ask.seats.is_some()));
         self.logs(&ask.logs, &ask.counted);
         if let Some(Cold { first, last, charges, .. }) = &ask.cold {
             self.push(first.as_micros()).push(last.as_micros());
             charges.iter().for_each(|&units| _ = self.push(units));
             ask.logs.iter().flat_map(|log| log.terms.iter()).for_each(|term| _ = self.push(term.cold));
+        }
+        if let Some(Seats { limits, kept, idle, lease, .. }) = &ask.seats {
+            self.push(micros(*lease)).push(*kept).push(*idle);
+            limits.iter().for_each(|limit| _ = self.push(limit.seats));
         }
         self.push(ask.back.len() as u64);
         for Slots { count, start, charges, looks } in &ask.back {
@@ -271,7 +281,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::ledger::{Bucket, MessageId, Run};
+    use crate::ledger::{Bucket, MessageId, Run, SeatLimit};
 
     fn words(message: &Message, clock: Option<Stamp>) -> (Vec<String>, Vec<i64>) {
         let mut cmd = redis::cmd("EVALSHA");
@@ -298,21 +308,25 @@ mod tests {
             back: vec![Slots::new(2, Stamp::from_micros(90), [2, 0])],
             cold: Some(Cold::new(Stamp::from_micros(70), Stamp::from_micros(75), [3, 1])),
             counted: vec![Stamp::from_micros(7_000), Stamp::NEVER],
+            seats: Some(Seats::new([SeatLimit::new(scope, 9), SeatLimit::new(None, 25)]).keeping(3, 1)),
             ..Ask::new(logs, vec![run])
         };
         let message = Message::new("up", MessageId::new(255, "ab", 7).after(3), ask);
         let message = Message { known: Some(Stamp::from_micros(80)), ..message };
         let (keys, integers) = words(&message, None);
         let of_scope = format!("/{:032x}", 0xab);
-        let expected =
-            [":replay:ff:ab", ":state", &format!("{of_scope}:state"), ":log:calls", &format!("{of_scope}:log:calls")];
-        assert_eq!(keys[0], "5");
-        assert_eq!(keys[1..], expected.map(|key| format!("outgate:v1:{{up}}{key}")));
-        let header = [7, 3, 80, 0, 250_000, 40_000, 2];
+        let of_scope = |name: &str| format!("{of_scope}:{name}");
+        let expected = [":replay:ff:ab", ":state", &of_scope("state"), ":log:calls", &of_scope("log:calls")];
+        let seats = of_scope("seats");
+        let expected = [&expected[..], &[&seats, ":seats"]].concat();
+        assert_eq!(keys[0], "7");
+        assert_eq!(keys[1..], expected.iter().map(|key| format!("outgate:v1:{{up}}{key}")).collect::<Vec<_>>());
+        let header = [7, 3, 80, 0, 250_000, 40_000, 10];
         let scopes = [2, 1, 7_000, 0];
         let logs = [1, 1, 5, 1_000, 2, 2, 4, 900, 2, -89, 1, 40_000, 88_500];
         let (cold, back, runs) = ([70, 75, 3, 1, 0, 200, 0], [1, 90, 0, 4, 0], [3, 1_000, 2, 1]);
-        assert_eq!(integers, [&header[..], &scopes, &logs, &cold, &back, &runs].concat());
+        let seats = [60_000_000, 3, 1, 9, 25];
+        assert_eq!(integers, [&header[..], &scopes, &logs, &cold, &seats, &back, &runs].concat());
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! A queue of one process, as the store knows it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fastrand::Rng;
 
 use super::Heard;
 use super::world::World;
-use crate::ledger::{Ask, Body, Grant, Log, Message, Reply, Run, Stamp, Verdict};
+use crate::ledger::{Ask, Body, Grant, Log, Message, Reply, Run, SeatLimit, Seats, Stamp, Verdict};
 use crate::store::StoreErrorKind;
 
 /// Callers that need the same logs. Two queues may have one name, as those of a process and its clone have.
@@ -15,6 +16,9 @@ pub(super) struct Queue {
     pub(super) sender: u64,
     pub(super) stream: Arc<str>,
     pub(super) logs: Arc<[Log]>,
+    limits: Arc<[SeatLimit]>,
+    /// Seats of each that it holds.
+    held: u32,
     pub(super) previous: u64,
     pub(super) known: Option<Stamp>,
     /// A message whose answer was lost.
@@ -30,10 +34,14 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn random(rng: &mut Rng, world: &World) -> Self {
         let stream = ["", "scope", "2f/scope"][rng.usize(0..3)];
+        let some = world.some_logs(rng);
+        let (logs, limits) = world.some_seats(rng, some);
         Self {
             sender: rng.u64(1..5),
             stream: stream.into(),
-            logs: world.some_logs(rng),
+            logs,
+            limits,
+            held: 0,
             previous: 0,
             known: None,
             unheard: None,
@@ -66,6 +74,21 @@ impl Queue {
         }
     }
 
+    /// What it says of seats: that it keeps all that it holds, or some of them; seldom that it holds others.
+    pub(super) fn seats(&self, rng: &mut Rng) -> Option<Seats> {
+        if self.limits.is_empty() {
+            return None;
+        }
+        let kept = match rng.u8(0..16) {
+            0 => rng.u32(0..20),
+            1..6 => rng.u32(0..=self.held),
+            _ => self.held,
+        };
+        let idle = if rng.bool() { 0 } else { rng.u32(0..=kept) };
+        let lease = Duration::from_micros(rng.u64(0..10_000_000));
+        Some(Seats { lease, ..Seats::new(Arc::clone(&self.limits)).keeping(kept, idle) })
+    }
+
     /// What became of its message.
     pub(super) fn hear(&mut self, message: &Message, heard: &Heard, is_lost: bool, rng: &mut Rng) {
         if is_lost {
@@ -78,6 +101,9 @@ impl Queue {
                 self.previous = if grant.remembered { message.id.number } else { 0 };
                 self.known = self.known.max(Some(grant.now));
                 self.waiting = put_off(ask, grant);
+                if let Some(seats) = &ask.seats {
+                    self.held = seats.kept + granted(ask, grant).saturating_sub(seats.idle);
+                }
             }
             (Err(StoreErrorKind::Outdated | StoreErrorKind::Duplicate), _) if rng.u8(0..4) > 0 => {
                 (self.sender, self.previous) = (rng.u64(5..1 << 60), 0);
@@ -85,6 +111,12 @@ impl Queue {
             _ => {}
         }
     }
+}
+
+/// How many callers hold a slot.
+fn granted(ask: &Ask, grant: &Grant) -> u32 {
+    let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
+    granted.map(|answer| answer.callers).sum()
 }
 
 /// The callers that wait.

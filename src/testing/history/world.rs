@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::ledger::{Body, Bucket, Cause, Cold, Evidence, Log, Pause, QuotaReport, Report, Run, ScopeId, Stamp, Term};
+use crate::ledger::{
+    Body, Bucket, Cause, Cold, Evidence, Log, Pause, QuotaReport, Report, Run, ScopeId, SeatLimit, Stamp, Term,
+};
 
 /// What logs count.
 const UNITS: [&str; 3] = ["calls", "points", "tokens"];
@@ -16,6 +18,8 @@ pub(super) struct World {
     /// Those of one scope next to each other, the whole upstream's first.
     pub(super) logs: Vec<Log>,
     scopes: Vec<Option<ScopeId>>,
+    /// How many calls may be in flight, for some of the scopes.
+    seats: Vec<SeatLimit>,
     /// Refusals that nothing explains widen the spans. Then little is granted, so that no log is trimmed: by which of two
     /// spans, a store may decide for itself.
     pub(super) lowers: bool,
@@ -34,7 +38,12 @@ impl World {
         let mut scopes = vec![None];
         scopes.extend(logs.iter().map(|log| log.scope));
         scopes.dedup();
-        Self { logs, scopes, lowers }
+        let mut seats = Vec::new();
+        if rng.u8(0..3) == 0 {
+            let some = scopes.iter().filter(|_| rng.bool()).copied().collect::<Vec<_>>();
+            seats.extend(some.into_iter().map(|scope| SeatLimit::new(scope, 1 << rng.u32(0..6))));
+        }
+        Self { logs, scopes, seats, lowers }
     }
 
     /// Some logs of some scopes: those that the callers of a queue need.
@@ -48,6 +57,13 @@ impl World {
             some.extend(self.logs.iter().filter(|log| log.scope == *scope && rng.u8(0..4) > 0).cloned());
         }
         if some.is_empty() { self.logs.clone().into() } else { some.into() }
+    }
+
+    /// Some logs, one of which nothing limits but pauses; and limits on calls in flight, in some worlds.
+    pub(super) fn some_seats(&self, rng: &mut Rng, logs: Arc<[Log]>) -> (Arc<[Log]>, Arc<[SeatLimit]>) {
+        let some: Arc<[SeatLimit]> = self.seats.iter().filter(|_| rng.u8(0..4) > 0).copied().collect();
+        let Some(first) = some.first().filter(|_| rng.u8(0..3) == 0) else { return (logs, some) };
+        ([Log::new("calls-in-flight", []).of(first.scope)].into(), some)
     }
 
     /// Callers of the same charges: zero of some log, but not of all, and nowhere more than could ever start at once.

@@ -7,7 +7,7 @@ use redis::Value;
 use crate::error::StoreError;
 use crate::ledger::{
     Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, Looked, MAX_MEMORY, Message, NOBODY, PauseUsage, Paused,
-    Reason, Reply, ScopeId, Stamp, TermUsage, Verdict,
+    Reason, Reply, ScopeId, Seated, Stamp, TermUsage, Verdict,
 };
 
 /// Of a short reply, so many bits are the message's number.
@@ -59,6 +59,11 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
     }
     let (&[within, stop, cause, status, contenders], rest) = rest.split_first_chunk::<5>()?;
     let (counted, answers) = rest.split_at_checked(ask.scopes().count())?;
+    let (seats, answers) = answers.split_at_checked(if ask.seats.is_some() { 2 } else { 0 })?;
+    let seats = match *seats {
+        [keep, again] => Some(Seated::new(u32::try_from(keep).ok()?, time(again)?)),
+        _ => None,
+    };
     let answer = |part: &[i64]| match *part {
         [verdict, start, callers] => {
             let (callers, start) = (u32::try_from(callers).ok()?, Stamp::from_micros(start));
@@ -81,6 +86,7 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
         paused: (stop > now).then_some((stop, reason)),
         contenders: u32::try_from(contenders).ok()?,
         counted: counted.iter().copied().map(Stamp::from_micros).collect(),
+        seats,
         remembered: flags & REMEMBERED != 0,
         ..Grant::new(now, answers, next)
     };
@@ -165,7 +171,7 @@ fn integers(value: &Value) -> Option<Vec<i64>> {
 mod tests {
     use super::*;
     use crate::error::StoreErrorKind;
-    use crate::ledger::{MessageId, Pause, Report, Run, Term};
+    use crate::ledger::{MessageId, Pause, Report, Run, SeatLimit, Seats, Term};
 
     const fn at(micros: i64) -> Stamp {
         Stamp::from_micros(micros)
@@ -197,6 +203,20 @@ mod tests {
         );
         assert_eq!((grant.contenders, grant.counted, grant.remembered), (3, vec![at(9_000)], true));
         assert_eq!(grant.within, Duration::from_millis(250));
+    }
+
+    #[test]
+    fn what_is_said_of_seats_is_read_back() {
+        let Message { body: Body::Ask(ask), .. } = ask() else { unreachable!() };
+        let seats = Some(Seats::new([SeatLimit::new(None, 25)]));
+        let message = message(Ask { seats, ..ask });
+        let told = |said: &[i64]| reply(&message, &ints(&[&[5_000, 1_100, 2, 0, 0, 0, 0, 0, 0], said].concat()));
+        let grant = told(&[13, 50_000, 1, 1_100, 2]).unwrap().grant().unwrap();
+        assert_eq!(grant.seats, Some(Seated::new(13, Duration::from_millis(50))));
+        assert_eq!(grant.answers, [Answer::granted(2, at(1_100))]);
+        for lie in [&[13][..], &[-1, 0], &[13, -1], &[1 << 32, 0]] {
+            assert_eq!(told(lie).unwrap_err().kind(), StoreErrorKind::Malformed, "{lie:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,167 @@
+-- Seats: how many calls are in flight. Who holds seats of a limit, who waits for them, and whose turn it is. Joined behind shares.lua.
+--
+-- The key of a limit holds a list of those who hold seats or wait for some, in the order in which they began to wait; of each: whose,
+-- seats that it holds, until when, seats that it is short of, until when it asks again if it still waits, since when it holds any.
+
+local wants_seats, lease = a[7] % 16 >= 8, 0
+local count_of_keys, open_seats, seats_for, take_seats
+
+do
+  -- Who waits for a seat and has less than an equal part of them asks again so soon; who has its part, so late; and nobody later. Who is so
+  -- late keeps nobody from a seat any more, and keeps its place for so long. Where more wait than there are seats, who has had one for a
+  -- turn gives it back.
+  local POLL, POLL_OF_SERVED, LATEST_POLL, LATE, PLACE, TURN = 50000, 250000, 1000000, 200000, 10000000, 1000000
+
+  local all_seats, kept, idle, owner = {}, 0, 0, string.match(KEYS[1], '}:replay:(.*)$')
+
+  -- How many of the keys come before those of seats.
+  function count_of_keys()
+    local count = #KEYS
+    while wants_seats and string.find(KEYS[count], '}[^:]*:seats$') do count = count - 1 end
+    return count
+  end
+
+  local function is_holder(holder)
+    if type(holder) ~= 'table' or type(holder[1]) ~= 'string' then return false end
+    for part = 2, 6 do
+      if type(holder[part]) ~= 'number' then return false end
+    end
+    return true
+  end
+
+  local function read_holders(key)
+    local packed = call('GET', key)
+    if not packed then return {}, false end
+    local is_read, holders = pcall(cmsgpack.unpack, packed)
+    if not is_read or type(holders) ~= 'table' then garbage(key) end
+    for _, holder in ipairs(holders) do
+      if not is_holder(holder) then garbage(key) end
+    end
+    return holders, true
+  end
+
+  local function has_place(holder, stamp) return holder[4] > 0 and holder[5] + PLACE > stamp end
+
+  -- Reads what the ask says of seats from the arguments at `at`, and who holds them: keys from `first_key` on. Says where that part ends.
+  function open_seats(at, first_key)
+    lease, kept, idle = a[at], a[at + 1], a[at + 2]
+    for i = first_key, #KEYS do
+      local holders, is_kept = read_holders(KEYS[i])
+      local of = { key = KEYS[i], seats = a[at + 3 + i - first_key], holders = holders, is_kept = is_kept }
+      of.others, of.taken, of.sharing = {}, 0, 1
+      local place = #holders + 1
+      for h, holder in ipairs(holders) do
+        if holder[1] == owner then
+          of.was_there, of.waited = true, has_place(holder, now)
+          of.since = holder[2] > 0 and holder[3] > now and holder[6]
+          if of.waited then place = h end
+        end
+      end
+      for h, holder in ipairs(holders) do
+        if holder[1] ~= owner then
+          local held, wanted = holder[3] > now and holder[2] or 0, holder[5] > now and holder[4] or 0
+          local other = { held = held, wanted = wanted, before = h < place and 1 or 0 }
+          of.others[#of.others + 1], of.taken = other, of.taken + other.held
+          if other.held + other.wanted > 0 then of.sharing = of.sharing + 1 end
+        end
+      end
+      of.part = floor(of.seats / of.sharing)
+      all_seats[#all_seats + 1] = of
+    end
+    return at + 3 + #all_seats
+  end
+
+  -- Seats that nobody holds, where the queue that asks holds so many.
+  local function free_of(of, held) return max(of.seats - of.taken - held, 0) end
+
+  -- Seats that others are to get before a queue that holds so many gets another.
+  local function due_before(of, held)
+    local due = 0
+    for _, other in ipairs(of.others) do due = due + min(max(held + other.before - other.held, 0), other.wanted) end
+    return due
+  end
+
+  -- How many seats of a limit may be taken. The next goes to whoever has the fewest; among those who have as many, to who has waited
+  -- longest.
+  local function most_of(of, wanted)
+    local free = free_of(of, kept)
+    local most, over = 0, min(wanted, free)
+    while most < over do
+      local taken = most + floor((over - most) / 2)
+      if free > taken + due_before(of, kept + taken) then most = taken + 1 else over = taken end
+    end
+    return most
+  end
+
+  -- For how many callers there are seats, and after how many µs who is short of one asks again.
+  function seats_for(callers)
+    if not wants_seats then return math.huge, 0 end
+    local new, again = math.huge, 0
+    for _, of in ipairs(all_seats) do
+      of.most = most_of(of, max(callers - idle, 0))
+      new = min(new, of.most)
+    end
+    for _, of in ipairs(all_seats) do
+      local soon = POLL_OF_SERVED
+      if kept + new < max(of.part, 1) then soon = min(POLL * (1 + floor(due_before(of, kept + new) / max(of.seats, 1))), LATEST_POLL) end
+      again = max(again, soon)
+    end
+    return idle + new, again
+  end
+
+  -- How many of the seats that it holds the queue may use again when its calls leave them.
+  local function keep_of(of, held, since)
+    local lowest, wanted = math.huge, 0
+    for _, other in ipairs(of.others) do
+      if other.wanted > 0 then
+        lowest = min(lowest, other.held)
+        -- No more than those with fewer want; and about half of the difference at once, as others give back too.
+        if other.held + 1 < held then wanted = wanted + other.wanted end
+      end
+    end
+    if lowest == math.huge then return of.seats end
+    if of.part == 0 and lowest == 0 and since + TURN <= now then return 0 end
+    return max(lowest + 1, of.part, ceil((held + lowest) / 2), held - max(wanted - free_of(of, held), 0))
+  end
+
+  local function save_seats(of, entered, keeps_place)
+    local holders, lapse, since, entries = {}, now, now - 1000 * LEAP, {}
+    for _, holder in ipairs(of.holders) do
+      if holder[1] ~= owner then
+        entries[#entries + 1] = holder
+      elseif keeps_place then
+        entries[#entries + 1] = entered
+      end
+    end
+    if not keeps_place then entries[#entries + 1] = entered end
+    for _, holder in ipairs(entries) do
+      local holds, waits = holder[2] > 0 and holder[3] > since, has_place(holder, since)
+      if holds or waits then
+        holders[#holders + 1] = holder
+        lapse = max(lapse, holds and holder[3] or lapse, waits and holder[5] + PLACE or lapse)
+      end
+    end
+    if #holders > 0 then
+      local ms = ceil((lapse - now) / 1000) + LEAP
+      call('PSETEX', of.key, format('%d', ticks and ms or max(ms, LONGEST)), cmsgpack.pack(holders))
+    elseif of.is_kept then
+      call('DEL', of.key)
+    end
+  end
+
+  -- Enters what was taken, and that so many callers are short of a seat. Says how many seats the queue may keep, and whether anything has
+  -- changed: a message that is not remembered changes nothing.
+  function take_seats(granted, short, again)
+    local keep, is_news, taken, least = 4294967295, false, max(granted - idle, 0), math.huge
+    for _, of in ipairs(all_seats) do least = min(least, of.most) end
+    for _, of in ipairs(all_seats) do
+      local held, since = kept + taken, of.since or now
+      keep = min(keep, keep_of(of, held, since))
+      -- Who waits for seats of one limit keeps nobody from those of another.
+      local wanted = of.most == least and min(short, of.seats) or 0
+      is_news = is_news or of.was_there or held > 0 or wanted > 0
+      save_seats(of, { owner, held, now + lease, wanted, now + 4 * again + LATE, since }, of.waited and taken == 0)
+    end
+    return keep, is_news
+  end
+end

@@ -1,0 +1,295 @@
+//! Seats: how many calls are in flight, in the whole cluster. Who holds seats, who waits for them, and whose turn it is.
+//!
+//! `lua/seats.lua` says the same in Redis.
+
+mod asked;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) use self::asked::{AskedSeats, Short};
+use super::claims::Owner;
+use super::{LEAP, ScopeId, Stamp};
+
+/// Who waits for a seat and has less than an equal part of them asks again so soon; who has its part, so late; and nobody later.
+const POLL: i64 = 50_000;
+const POLL_OF_SERVED: i64 = 250_000;
+const LATEST_POLL: i64 = 1_000_000;
+/// A queue that was to ask, and is so late, keeps nobody from a seat any more.
+const LATE: i64 = 200_000;
+/// For so long it keeps its place among those who wait.
+const PLACE: i64 = 10_000_000;
+/// Where more wait than there are seats, who has had one for so long gives it back.
+const TURN: i64 = 1_000_000;
+
+/// A limit on the calls in flight of a scope, as an ask names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SeatLimit {
+    /// Who shares the seats. `None`: everybody who calls the upstream.
+    pub scope: Option<ScopeId>,
+    /// How many calls may be in flight.
+    pub seats: u32,
+}
+
+impl SeatLimit {
+    /// So many seats for the calls of a scope.
+    #[must_use]
+    pub const fn new(scope: Option<ScopeId>, seats: u32) -> Self {
+        Self { scope, seats }
+    }
+}
+
+/// What an ask says of seats: each of its callers needs one of each limit, together with its slot.
+///
+/// A sender's stream holds seats. What it says of them is all that it holds from then on: it takes nobody's word but the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Seats {
+    /// The limits, one for each scope at most.
+    pub limits: Arc<[SeatLimit]>,
+    /// Seats of each limit that the stream holds and keeps, whether a call uses them or not.
+    pub kept: u32,
+    /// Those of them that no call uses: so many callers of the ask need no further one.
+    pub idle: u32,
+    /// For how long it holds its seats if it says nothing more.
+    pub lease: Duration,
+}
+
+impl Seats {
+    /// A stream that holds no seat yet, with a lease of 60 s.
+    #[must_use]
+    pub fn new(limits: impl Into<Arc<[SeatLimit]>>) -> Self {
+        Self { limits: limits.into(), kept: 0, idle: 0, lease: Duration::from_secs(60) }
+    }
+
+    /// The same, where it keeps so many, of which no call uses `idle`.
+    #[must_use]
+    pub fn keeping(self, kept: u32, idle: u32) -> Self {
+        Self { kept, idle, ..self }
+    }
+
+    /// Whether it names limits of different scopes, and no more idle seats than there are.
+    pub(super) fn is_sound(&self) -> bool {
+        let is_first = |at: usize| self.limits[..at].iter().all(|limit| limit.scope != self.limits[at].scope);
+        !self.limits.is_empty() && self.idle <= self.kept && (0..self.limits.len()).all(is_first)
+    }
+}
+
+/// What a grant says of seats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Seated {
+    /// A seat that a call leaves may be used by the next one of the same queue, as long as that holds no more than so many.
+    /// Those beyond it are others' turn.
+    pub keep: u32,
+    /// Callers are short of a seat: the queue asks again after so long, and no sooner. Zero: none is.
+    pub again: Duration,
+}
+
+impl Seated {
+    /// So many may be kept, and who is short of one asks again after so long.
+    #[must_use]
+    pub const fn new(keep: u32, again: Duration) -> Self {
+        Self { keep, again }
+    }
+}
+
+/// A queue that holds seats, or waits for some.
+#[derive(Clone, Debug)]
+struct Holder {
+    owner: Owner,
+    held: u32,
+    lapse: Stamp,
+    wanted: u32,
+    /// It asks again before this, if it still waits.
+    asks_by: Stamp,
+    /// Since when it holds any.
+    since: Stamp,
+}
+
+impl Holder {
+    fn held(&self, now: Stamp) -> u32 {
+        if self.lapse > now { self.held } else { 0 }
+    }
+
+    fn wanted(&self, now: Stamp) -> u32 {
+        if self.asks_by > now { self.wanted } else { 0 }
+    }
+
+    fn has_place(&self, now: Stamp) -> bool {
+        self.wanted > 0 && self.asks_by.plus(PLACE) > now
+    }
+
+    fn is_spent(&self, now: Stamp) -> bool {
+        self.held(now) == 0 && !self.has_place(now)
+    }
+}
+
+/// The holders of the seats of one scope. Those who wait are in the order in which they began to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holders(Vec<Holder>);
+
+impl Holders {
+    pub(super) fn is_spent(&self, now: Stamp) -> bool {
+        self.0.iter().all(|holder| holder.is_spent(now))
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How the seats are taken at `now`, as a queue sees it that keeps so many.
+    pub(super) fn seating(&self, now: Stamp, owner: &Owner, seats: u32, kept: u32) -> Seating {
+        let own = self.0.iter().position(|holder| holder.owner == *owner);
+        let place = own.filter(|&at| self.0[at].has_place(now)).unwrap_or(self.0.len());
+        let own = own.map(|at| &self.0[at]);
+        let is_other = |(_, holder): &(usize, &Holder)| holder.owner != *owner;
+        let other = |(at, holder): (usize, &Holder)| Other {
+            held: holder.held(now).into(),
+            wanted: holder.wanted(now).into(),
+            is_before: at < place,
+        };
+        Seating {
+            now,
+            seats: seats.into(),
+            kept: kept.into(),
+            was_there: own.is_some(),
+            since: own.filter(|own| own.held(now) > 0).map(|own| own.since),
+            waited: own.is_some_and(|own| own.has_place(now)),
+            others: self.0.iter().enumerate().filter(is_other).map(other).collect(),
+        }
+    }
+
+    /// Enters what a queue holds and wants from now on. Who was served, or waits anew, comes after those who wait already.
+    fn enter(&mut self, now: Stamp, holder: Holder, keeps_place: bool) {
+        let at = self.0.iter().position(|before| before.owner == holder.owner);
+        match at.filter(|_| keeps_place) {
+            Some(at) => self.0[at] = holder,
+            None => {
+                at.map(|at| self.0.remove(at));
+                self.0.push(holder);
+            }
+        }
+        // What lapsed but now will matter again where the clock has leapt ahead and is set back.
+        self.0.retain(|holder| (holder.held > 0 || holder.wanted > 0) && !holder.is_spent(now.plus(-LEAP)));
+    }
+}
+
+/// Another queue that holds seats or waits for some.
+#[derive(Clone, Copy, Debug)]
+struct Other {
+    held: u64,
+    wanted: u64,
+    /// Where it has as many as the one that asks, it comes first.
+    is_before: bool,
+}
+
+/// How the seats of one limit are taken, as the queue that asks sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Seating {
+    now: Stamp,
+    seats: u64,
+    /// What the queue keeps.
+    kept: u64,
+    /// It held or wanted some before.
+    was_there: bool,
+    /// Since when it holds any.
+    since: Option<Stamp>,
+    /// What it held before.
+    waited: bool,
+    others: Vec<Other>,
+}
+
+impl Seating {
+    /// So many seats the queue may take, of those that it wants. The next goes to whoever has the fewest; among those who have as
+    /// many, to who has waited longest.
+    pub(super) fn most(&self, wanted: u64) -> u64 {
+        let free = self.free(self.kept);
+        let may_take = |taken: u64| free > taken + self.due_before(self.kept + taken);
+        let (mut most, mut over) = (0, wanted.min(free));
+        while most < over {
+            let taken = most + (over - most) / 2;
+            if may_take(taken) { most = taken + 1 } else { over = taken }
+        }
+        most
+    }
+
+    /// Seats that nobody holds, where the queue holds so many.
+    fn free(&self, held: u64) -> u64 {
+        let taken: u64 = self.others.iter().map(|other| other.held).sum();
+        self.seats.saturating_sub(taken + held)
+    }
+
+    /// Seats that others are to get before a queue that holds so many gets another.
+    fn due_before(&self, held: u64) -> u64 {
+        let due = |other: &Other| (held + u64::from(other.is_before)).saturating_sub(other.held).min(other.wanted);
+        self.others.iter().map(due).sum()
+    }
+
+    /// An equal part of the seats, rounded down, for each that holds any or waits.
+    fn part(&self) -> u64 {
+        let others = self.others.iter().filter(|other| other.held + other.wanted > 0).count() as u64;
+        self.seats / (others + 1)
+    }
+
+    /// When a queue asks again that holds so many and is short of more: in µs.
+    pub(super) fn again(&self, held: u64) -> i64 {
+        if held >= self.part().max(1) {
+            return POLL_OF_SERVED;
+        }
+        let rounds = i64::try_from(self.due_before(held) / self.seats.max(1)).unwrap_or(i64::MAX);
+        POLL.saturating_mul(rounds.saturating_add(1)).min(LATEST_POLL)
+    }
+
+    /// How many of the seats that it holds a queue may use again when its calls leave them.
+    fn keep(&self, held: u64, since: Stamp) -> u64 {
+        let waiting = || self.others.iter().filter(|other| other.wanted > 0);
+        let Some(lowest) = waiting().map(|other| other.held).min() else { return self.seats };
+        let part = self.part();
+        if part == 0 && lowest == 0 && since.plus(TURN) <= self.now {
+            return 0;
+        }
+        // No more than those with fewer want; and about half of the difference at once, as others give back too.
+        let wanted: u64 = waiting().filter(|other| other.held + 1 < held).map(|other| other.wanted).sum();
+        let unmet = wanted.saturating_sub(self.free(held));
+        (lowest + 1).max(part).max((held + lowest).div_ceil(2)).max(held.saturating_sub(unmet))
+    }
+
+    /// Enters that the queue took so many more, and is short of so many; it asks again after `again`. Says how many it may keep,
+    /// and whether anything has changed: a message that is not remembered changes nothing.
+    pub(super) fn enter(&self, holders: &mut Holders, owner: &Owner, taking: &Taking) -> (u32, bool) {
+        let Taking { taken, wanted, again, lease } = *taking;
+        let held = self.kept + taken;
+        let since = self.since.unwrap_or(self.now);
+        let keep = small(self.keep(held, since));
+        let holder = Holder {
+            owner: owner.clone(),
+            held: small(held),
+            lapse: self.now.plus(lease),
+            wanted: small(wanted.min(self.seats)),
+            asks_by: self.now.plus(4 * again + LATE),
+            since,
+        };
+        let is_news = self.was_there || held > 0 || holder.wanted > 0;
+        holders.enter(self.now, holder, self.waited && taken == 0);
+        (keep, is_news)
+    }
+}
+
+/// What a queue takes of the seats of a limit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taking {
+    pub(super) taken: u64,
+    /// How many more it is short of.
+    pub(super) wanted: u64,
+    pub(super) again: i64,
+    pub(super) lease: i64,
+}
+
+fn small(seats: u64) -> u32 {
+    u32::try_from(seats).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

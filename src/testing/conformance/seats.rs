@@ -1,0 +1,157 @@
+//! The law of calls in flight.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::Subject;
+use super::desk::{Desk, at, log};
+use super::law::Law;
+use crate::ledger::{Answer, Grant, Log, Run, ScopeId, SeatLimit, Seats, Verdict};
+
+/// In µs.
+const LEASE: i64 = 10_000_000;
+
+/// Seats in use never exceed the limit; a lapsed lease is free; a seat is taken with its slot, only for starts within 20 ms or the
+/// lead of an ask; the next goes to who has the fewest, then to who has waited longest.
+///
+/// By tables; and in random histories of processes that take seats, leave them, renew them, are late, and die.
+pub async fn law_17(subject: &dyn Subject) {
+    let law =
+        Law::new(17, "seats in use never exceed the limit, a lapsed lease is free, a seat is taken with its slot");
+    a_lapsed_lease_is_free(law, subject).await;
+    a_seat_comes_with_its_slot(law, subject).await;
+    the_next_goes_to_who_has_the_fewest(law, subject).await;
+    for seed in 0..40 {
+        seats_in_use_never_exceed_the_limit(law, subject, seed).await;
+    }
+}
+
+/// Speaks for processes that share the seats of one limit.
+struct SeatDesk<'a> {
+    desk: Desk<'a>,
+    limits: Arc<[SeatLimit]>,
+}
+
+impl<'a> SeatDesk<'a> {
+    fn new(law: Law, subject: &'a dyn Subject, logs: impl Into<Arc<[Log]>>, seats: u32) -> Self {
+        Self { desk: Desk::new(law, subject.store(), logs), limits: [SeatLimit::new(None, seats)].into() }
+    }
+
+    /// What a process is answered that keeps so many seats, `idle` of them unused, and has so many callers.
+    async fn ask(&mut self, sender: u64, kept: u32, idle: u32, callers: u32) -> Grant {
+        let seats = Seats::new(Arc::clone(&self.limits)).keeping(kept, idle);
+        let lease = Duration::from_micros(LEASE.unsigned_abs());
+        let runs = if callers > 0 { vec![Run::new(callers, vec![1; self.desk.logs.len()])] } else { Vec::new() };
+        let ask = self.desk.asking(sender, runs, |ask| ask.seats = Some(Seats { lease, ..seats }));
+        self.desk.grant(&ask).await
+    }
+
+    async fn granted(&mut self, sender: u64, kept: u32, callers: u32) -> u32 {
+        granted(&self.ask(sender, kept, 0, callers).await)
+    }
+}
+
+fn granted(grant: &Grant) -> u32 {
+    grant.answers.iter().filter(|answer| answer.verdict.is_granted()).map(|answer| answer.callers).sum()
+}
+
+fn unlimited() -> [Log; 1] {
+    [Log::new("calls", [])]
+}
+
+async fn a_lapsed_lease_is_free(law: Law, subject: &dyn Subject) {
+    subject.clock().set(at(0));
+    let mut desk = SeatDesk::new(law, subject, unlimited(), 3);
+    law.equal(&desk.granted(1, 0, 2).await, &2, "two of three");
+    law.equal(&desk.granted(2, 0, 2).await, &1, "the third");
+    subject.clock().set(at(LEASE - 1));
+    law.equal(&desk.granted(2, 1, 0).await, &0, "it is renewed");
+    law.equal(&desk.granted(3, 0, 3).await, &0, "all are leased");
+    subject.clock().set(at(LEASE));
+    law.equal(&desk.granted(3, 0, 3).await, &2, "those of the first are free");
+    law.equal(&desk.granted(2, 0, 0).await, &0, "that of the second is given back");
+    law.equal(&desk.granted(3, 2, 3).await, &1, "and taken again");
+}
+
+async fn a_seat_comes_with_its_slot(law: Law, subject: &dyn Subject) {
+    subject.clock().set(at(0));
+    let mut desk = SeatDesk::new(law, subject, [log("calls", 1, 100_000), log("points", 9, 100_000)], 2);
+    law.equal(&desk.granted(1, 0, 2).await, &1, "the slot of the second is far away");
+    subject.clock().set(at(79_999));
+    let grant = desk.ask(1, 1, 0, 2).await;
+    law.equal(&(granted(&grant), grant.next), &(0, at(100_000)), "more than 20 ms");
+    subject.clock().set(at(80_000));
+    law.equal(&desk.granted(2, 0, 1).await, &1, "a slot, and the seat that the first did not take for a later one");
+    law.equal(&desk.desk.used().await, &vec![2, 2], "with its slots");
+    subject.clock().set(at(200_000));
+    let grant = desk.ask(1, 1, 0, 1).await;
+    law.equal(&granted(&grant), &0, "a slot is free, and no seat");
+    law.equal(&desk.desk.used().await, &vec![0, 0], "then no slot is taken either");
+    law.equal(&granted(&desk.ask(1, 1, 1, 1).await), &1, "who brings its seat along gets the slot");
+}
+
+async fn the_next_goes_to_who_has_the_fewest(law: Law, subject: &dyn Subject) {
+    subject.clock().set(at(0));
+    let mut desk = SeatDesk::new(law, subject, unlimited(), 4);
+    law.equal(&desk.granted(1, 0, 9).await, &4, "all of them");
+    for sender in [2, 3] {
+        law.equal(&desk.granted(sender, 0, 9).await, &0, "none is left");
+    }
+    law.equal(&desk.granted(1, 2, 9).await, &0, "two come back, and are for those who have none");
+    law.equal(&desk.granted(3, 0, 9).await, &1, "one, as another has waited longer");
+    law.equal(&desk.granted(2, 0, 9).await, &1, "and that is for it");
+    let grant = desk.ask(1, 2, 0, 9).await;
+    law.equal(&grant.seats.map(|told| told.keep), &Some(2), "who has one more than others may keep it");
+    // Those who wait do not come back.
+    subject.clock().set(at(2_000_000));
+    let scope = Some(ScopeId::of(b"a"));
+    desk.limits = [SeatLimit::new(scope, 1)].into();
+    law.equal(&desk.granted(7, 0, 2).await, &1, "the seats of a scope are others");
+    desk.limits = [SeatLimit::new(None, 9), SeatLimit::new(scope, 1)].into();
+    law.equal(&desk.granted(8, 0, 2).await, &0, "and who needs both gets both or none");
+    desk.limits = [SeatLimit::new(None, 9)].into();
+    law.equal(&desk.granted(9, 0, 9).await, &5, "none was taken of those of all");
+    let run = vec![Run::new(1, [1]).max_wait(Duration::ZERO)];
+    let limits = Arc::clone(&desk.limits);
+    let ask = desk.desk.asking(10, run, |ask| ask.seats = Some(Seats::new(limits)));
+    let answers = desk.desk.grant(&ask).await.answers;
+    let is_refused = matches!(&*answers, [Answer { callers: 1, verdict: Verdict::Refused, .. }]);
+    law.holds(is_refused, "who cannot wait for one is refused");
+}
+
+/// What a process holds, and until when the store counts it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Process {
+    held: u32,
+    lapse: i64,
+}
+
+async fn seats_in_use_never_exceed_the_limit(law: Law, subject: &dyn Subject, seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    let seats = rng.u32(1..12);
+    let logs = if rng.bool() { unlimited() } else { [log("calls", 5, 30_000)] };
+    let mut desk = SeatDesk::new(law, subject, logs, seats);
+    let mut processes: HashMap<u64, Process> = HashMap::new();
+    let mut now = 0;
+    for step in 0..120 {
+        now += if rng.u8(0..20) == 0 { rng.i64(0..LEASE) } else { rng.i64(0..60_000) };
+        subject.clock().set(at(now));
+        // Who is dead, or was silent for too long, holds nothing any more.
+        processes.values_mut().filter(|of| of.lapse <= now).for_each(|of| of.held = 0);
+        let sender = rng.u64(1..8);
+        let of = processes.entry(sender).or_default();
+        let kept = if rng.bool() { of.held } else { rng.u32(0..=of.held) };
+        let (idle, callers) = (rng.u32(0..=kept), rng.u32(0..6));
+        let grant = desk.ask(sender, kept, idle, callers).await;
+        let held = kept + granted(&grant).saturating_sub(idle);
+        processes.insert(sender, Process { held, lapse: now + LEASE });
+        let all: u32 = processes.values().map(|of| of.held).sum();
+        law.holds(all <= seats, &format!("{all} of {seats} seats are in use: seed {seed}, step {step}, {processes:?}"));
+        let alone = processes.iter().all(|(of, process)| *of == sender || process.held == 0);
+        let is_first = step == 0 && alone && callers > 0;
+        law.holds(!is_first || granted(&grant) > 0, &format!("a free seat means no wait: seed {seed}"));
+    }
+}
