@@ -13,6 +13,7 @@ mod refusal;
 mod release;
 pub(crate) mod retry;
 pub(crate) mod router;
+mod seat;
 pub(crate) mod throttle;
 pub(crate) mod unmatched;
 mod url;

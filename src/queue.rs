@@ -19,6 +19,7 @@ mod places;
 pub(crate) mod process;
 pub(crate) mod reports;
 pub(crate) mod resend;
+pub(crate) mod seats;
 mod served;
 mod state;
 pub(crate) mod table;

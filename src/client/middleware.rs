@@ -6,6 +6,7 @@ use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware as ReqwestMiddleware, Next, Result};
 use tokio::time::Instant;
 
+use crate::client::acquire::Route;
 use crate::client::permit::Permit;
 use crate::client::reachability::Visit;
 use crate::client::throttle::Throttle;
@@ -59,7 +60,7 @@ impl ReqwestMiddleware for Middleware {
             let in_flight = route.depart(&permit, request.url());
             let outcome = next.clone().run(request, extensions).await;
             drop(in_flight);
-            let (response, may_send_again) = self.settle(permit, visit, &target, outcome)?;
+            let (response, may_send_again) = self.settle(permit, visit, &target, &route, outcome)?;
             match again.filter(|_| may_send_again && route.take_retry()) {
                 Some(again) => (request, now) = (again, Instant::now()),
                 None => return Ok(response),
@@ -73,9 +74,10 @@ impl Middleware {
     /// everybody when the upstream refused. Says whether the same call may be sent again.
     fn settle(
         &self,
-        permit: Permit,
+        mut permit: Permit,
         visit: Visit<'_>,
         target: &Target,
+        route: &Route,
         outcome: Result<Response>,
     ) -> Result<(Response, bool)> {
         match outcome {
@@ -83,7 +85,10 @@ impl Middleware {
                 visit.connected();
                 let may_send_again = self.throttle.learn_from(&permit, target, &response);
                 response.extensions_mut().insert(permit.passage());
-                Ok((response, may_send_again))
+                match permit.take_seat().filter(|_| route.keeps_seat_for_body()) {
+                    Some(seat) => Ok((seat.until_body_ends(response), may_send_again)),
+                    None => Ok((response, may_send_again)),
+                }
             }
             Err(error) => {
                 if error.is_connect() && target.is_failed_by(&error) {

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::client::auth_breaker::Pass;
 use crate::client::observing::Shadow;
+use crate::client::seat::Seat;
 use crate::config::charges::Scopes;
 use crate::ledger::{ScopeId, Stamp};
 use crate::queue::Queue;
@@ -19,11 +20,15 @@ use crate::queue::waiters::Slot;
 /// just let go of it. Handed back: nothing was sent, somebody else may have the slot. Dropped: kept, because the safe mistake is to count
 /// a call that was not made.
 ///
+/// Where calls in flight are [limited](crate::Limit::in_flight), it keeps a seat until then, whichever end it has: hold it for as long
+/// as the call is in flight.
+///
 /// Use it at once: what passes between here and the send is paid for by the limit's guard.
 #[must_use = "a permit that is dropped counts as a call made; hand it back if there was none"]
 pub struct Permit {
     queue: Arc<Queue>,
     held: Held,
+    seat: Option<Seat>,
     pass: Pass,
     waited: Duration,
     late: Duration,
@@ -39,24 +44,32 @@ enum Held {
 impl Permit {
     /// A permit for now, whatever the limits say.
     pub(crate) const fn observed(queue: Arc<Queue>, shadow: Arc<Shadow>, pass: Pass) -> Self {
-        Self { queue, held: Held::Shadow(shadow), pass, waited: Duration::ZERO, late: Duration::ZERO }
+        Self { queue, held: Held::Shadow(shadow), seat: None, pass, waited: Duration::ZERO, late: Duration::ZERO }
     }
 
     /// A permit given at `now`.
     pub(crate) fn new(queue: Arc<Queue>, slot: Slot, pass: Pass, waited: Duration, now: Instant) -> Self {
-        let late = slot.late(now);
-        Self { queue, held: Held::Slot(slot), pass, waited, late }
+        let (late, seat) = (slot.late(now), Seat::of(&queue));
+        Self { queue, held: Held::Slot(slot), seat, pass, waited, late }
     }
 
-    /// Gives the slot to the next in queue, else back to the log. For a call that was never sent.
+    /// Gives the slot, and the seat, to the next in queue, else back to the store. For a call that was never sent.
     ///
     /// Returns at once; the store is told in the background.
     pub fn hand_back(self) {
         tracing::debug!(upstream = self.upstream(), "permit handed back");
+        if let Some(seat) = self.seat {
+            seat.go_with_slot();
+        }
         match self.held {
             Held::Slot(slot) => self.queue.give_back(slot),
             Held::Shadow(shadow) => shadow.hand_back(&self.queue),
         }
+    }
+
+    /// The seat, to outlive the permit.
+    pub(crate) const fn take_seat(&mut self) -> Option<Seat> {
+        self.seat.take()
     }
 
     /// Ends the permit of a call that was served: the upstream answered, and refused nothing.
@@ -107,11 +120,12 @@ impl Permit {
         self.queue.scope()
     }
 
-    /// When its slot starts, as the store calls it. Where the upstream is observed, nobody knows when the call started.
-    pub(crate) const fn stamp(&self) -> Option<Stamp> {
+    /// When its slot starts, as the store calls it. Where the upstream is observed, or the store was not asked, nobody knows when the
+    /// call started.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
         match &self.held {
-            Held::Slot(slot) => Some(slot.stamp),
-            Held::Shadow(_) => None,
+            Held::Slot(slot) if !slot.is_unbooked() => Some(slot.stamp),
+            Held::Slot(_) | Held::Shadow(_) => None,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::config::limit::Limit;
 use crate::config::scope::Scope;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error};
-use crate::ledger::{Log, ScopeId, Term};
+use crate::ledger::{Log, ScopeId, SeatLimit, Term};
 
 /// A log of large units keeps at most so many entries: then one entry stands for several units.
 const MAX_ENTRIES: u32 = 20_000;
@@ -32,6 +32,8 @@ pub(crate) struct Charges {
     narrowest: usize,
     /// Of each limit: its log, and the first of its terms there.
     limits: Vec<(usize, usize)>,
+    /// How many calls may be in flight: by its place whose, and how many.
+    seats: Vec<(usize, u32)>,
     /// What a call is charged of which nothing is said.
     one: Arc<[u32]>,
 }
@@ -75,6 +77,12 @@ impl Scopes {
             Some(scope) => scope.to_string().into(),
             None => "".into(),
         }
+    }
+
+    /// The scope at a place.
+    fn at(&self, place: usize) -> Option<ScopeId> {
+        let all = self.all.as_deref();
+        all.map_or(self.narrowest, |all| all.get(place).copied().flatten())
     }
 
     /// The only scope.
@@ -139,6 +147,22 @@ impl Charges {
                 return Err(wrong("limit.burst", reason));
             }
         }
+        let mut seats = Vec::new();
+        for limit in &upstream.in_flight {
+            limit.check_seats(&upstream.name)?;
+            let scope = scope_of(limit);
+            if seats.iter().any(|(of, _)| *of == scope) {
+                let reason = "is said twice of one scope: the smaller number is the only one that matters";
+                return Err(wrong("limit.in_flight", reason.to_owned()));
+            }
+            seats.push((scope, limit.quota()));
+        }
+        // Where only calls in flight are counted, nothing limits a log; and yet its scope may be paused.
+        for scope in 0..scopes.len() {
+            if drafts.iter().all(|(place, _)| place.scope != scope) {
+                drafts.push((Place { scope, unit: CALLS.into(), quantum: 1 }, Vec::new()));
+            }
+        }
         if drafts.len() > MAX_LOGS {
             let reason =
                 format!("{} logs are more than {MAX_LOGS}: scopes, units, and quotas of different sizes", drafts.len());
@@ -158,7 +182,7 @@ impl Charges {
         let last = || scopes.iter().rposition(|sharers| !sharers.is_common).unwrap_or(scopes.len() - 1);
         let narrowest = by_default.unwrap_or_else(last);
         let one = places.iter().map(|_| 1).collect();
-        Ok(Self { logs: logs.into(), places, scopes, narrowest, limits, one })
+        Ok(Self { logs: logs.into(), places, scopes, narrowest, limits, seats, one })
     }
 
     /// The logs, none of any scope yet.
@@ -195,11 +219,14 @@ impl Charges {
         if *scopes == Scopes::default() {
             return Arc::clone(&self.logs);
         }
-        let of = |(log, place): (&Log, &Place)| {
-            let all = scopes.all.as_deref();
-            log.clone().of(all.map_or(scopes.narrowest, |all| all.get(place.scope).copied().flatten()))
-        };
+        let of = |(log, place): (&Log, &Place)| log.clone().of(scopes.at(place.scope));
         self.logs.iter().zip(&self.places).map(of).collect()
+    }
+
+    /// How many calls of these scopes may be in flight.
+    pub(crate) fn seats_of(&self, scopes: &Scopes) -> Arc<[SeatLimit]> {
+        let of = |&(scope, calls): &(usize, u32)| SeatLimit::new(scopes.at(scope), calls);
+        self.seats.iter().map(of).collect()
     }
 
     /// What a call is charged, in entries of each log.
@@ -266,7 +293,7 @@ impl Place {
 /// Who shares the limits of an upstream: everybody who calls it first; or what is wrong with them, and where.
 fn sharers_of(upstream: &Upstream) -> Result<Vec<Sharers>, (&'static str, String)> {
     let mut all: Vec<Sharers> = Vec::new();
-    for limit in &upstream.limits {
+    for limit in upstream.limits.iter().chain(&upstream.in_flight) {
         let sharers = Sharers::of(upstream, limit);
         if let Some(fault) = sharers.scope.fault() {
             return Err(("limit.scope", fault.to_owned()));

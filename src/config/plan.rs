@@ -10,7 +10,7 @@ use crate::client::connections::Connections;
 use crate::client::observing::Observer;
 use crate::client::retry::Budget;
 use crate::config::call::Call;
-use crate::config::charges::Charges;
+use crate::config::charges::{Charges, Scopes};
 use crate::config::limit::Limit;
 use crate::config::upstream::Upstream;
 use crate::error::ConfigError;
@@ -18,7 +18,8 @@ use crate::ledger::{Log, ScopeId};
 use crate::queue::crowd::Crowd;
 use crate::queue::log_time::LogTime;
 use crate::queue::looks::Looks;
-use crate::queue::pacing::stale_after_all;
+use crate::queue::pacing::{STALE_AT_MOST, stale_after_all};
+use crate::queue::seats::SeatRules;
 use crate::queue::table::Key;
 
 /// An upstream, checked.
@@ -47,7 +48,9 @@ impl Registered {
         upstream.check(index)?;
         let charges = Charges::new(&upstream)?;
         let crowd = Arc::new(Crowd::new(upstream.max_waiting));
-        let stale_after = stale_after_all(upstream.limits.iter().map(Limit::guard_or_default));
+        // Where nobody is counted by windows no slot comes late.
+        let guards = upstream.limits.iter().map(Limit::guard_or_default);
+        let stale_after = if upstream.limits.is_empty() { STALE_AT_MOST } else { stale_after_all(guards) };
         let budget = Budget::new(upstream.retry_share);
         let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
         let breaker = upstream.break_after.filter(|_| !upstream.observes).map(new);
@@ -68,6 +71,13 @@ impl Registered {
             connections,
             learned_from: Mutex::default(),
         }))
+    }
+
+    /// The limits on calls in flight of the callers of some scopes.
+    pub(crate) fn seats_of(&self, scopes: &Scopes) -> Option<SeatRules> {
+        let limits = self.charges.seats_of(scopes);
+        let lease = self.upstream.in_flight.iter().map(Limit::lease_or_default).max()?;
+        (!limits.is_empty() && !self.upstream.observes).then_some(SeatRules { limits, lease })
     }
 
     /// The header that told last how much is left.

@@ -54,6 +54,8 @@ type CostBy = Arc<dyn Fn(&RequestHead<'_>) -> Call + Send + Sync>;
 pub struct Upstream {
     pub(crate) name: Arc<str>,
     pub(crate) limits: Vec<Limit>,
+    /// Limits on calls in flight.
+    pub(crate) in_flight: Vec<Limit>,
     pub(crate) scope: Scope,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) max_waiting: usize,
@@ -85,6 +87,7 @@ impl Upstream {
         Self {
             name: name.into(),
             limits: Vec::new(),
+            in_flight: Vec::new(),
             scope: Scope::upstream(),
             max_wait: None,
             max_waiting: MAX_WAITING,
@@ -157,10 +160,11 @@ impl Upstream {
         self
     }
 
-    /// A limit. May be said several times: all limits hold at once.
+    /// A limit. May be said several times: all limits hold at once. Of limits on calls [in flight](Limit::in_flight) there is one at
+    /// most for each scope; where an upstream is [observed](Upstream::observe), it holds nobody up.
     #[must_use]
     pub fn limit(mut self, limit: Limit) -> Self {
-        self.limits.push(limit);
+        if limit.is_in_flight() { &mut self.in_flight } else { &mut self.limits }.push(limit);
         self
     }
 
@@ -189,8 +193,7 @@ impl Upstream {
                 .get_or_insert_with(|| ("shares", "an upstream shares limits under one name only".to_owned()));
         }
         self.shared = Some(name);
-        self.limits.extend(limits.into_iter().map(Limit::common));
-        self
+        limits.into_iter().map(Limit::common).fold(self, Self::limit)
     }
 
     /// Whose logs its calls are charged in: those of all upstreams that share limits lie together.
@@ -200,7 +203,8 @@ impl Upstream {
 
     /// The limits that it shares, and under which name.
     pub(crate) fn common_limits(&self) -> Option<(&Arc<str>, Vec<&Limit>)> {
-        self.shared.as_ref().map(|name| (name, self.limits.iter().filter(|limit| limit.is_common()).collect()))
+        let all = self.limits.iter().chain(&self.in_flight);
+        self.shared.as_ref().map(|name| (name, all.filter(|limit| limit.is_common()).collect()))
     }
 
     /// What calls cost that do not say so by a [`Call`]: the closure sees a request's method, URL and headers, and the costs of the
@@ -390,6 +394,7 @@ impl fmt::Debug for Upstream {
         f.debug_struct("Upstream")
             .field("name", &self.name)
             .field("limits", &self.limits)
+            .field("in_flight", &self.in_flight)
             .field("scope", &self.scope)
             .field("max_wait", &self.max_wait)
             .finish_non_exhaustive()

@@ -54,6 +54,7 @@ impl Queue {
             key: registered.key(scopes.narrowest),
             stream: registered.stream(&scopes.stream()),
             logs: registered.charges.logs_of(scopes),
+            seats: registered.seats_of(scopes),
             stale_after: registered.stale_after,
             horizon: process.horizon,
         };
@@ -77,7 +78,7 @@ impl Queue {
     /// hand.
     pub(crate) fn at_hand(&self, charges: &Arc<[u32]>, now: Instant) -> Option<Result<Slot, Duration>> {
         let is_paused = self.crowd.paused(now).is_some();
-        if is_paused || !self.process.answers_at_hand() || !self.lock().is_quiet(now) {
+        if self.has_seats() || is_paused || !self.process.answers_at_hand() || !self.lock().is_quiet(now) {
             return None;
         }
         let answer = if Arc::ptr_eq(charges, &self.one) {
@@ -105,6 +106,16 @@ impl Queue {
     /// Takes back a slot that its caller does not want: for the next in queue, else for the log.
     pub(crate) fn give_back(self: &Arc<Self>, slot: Slot) {
         self.happen(|_| Some(Event::Returned(slot)));
+    }
+
+    /// Whether each call needs a seat.
+    pub(crate) const fn has_seats(&self) -> bool {
+        self.settings.seats.is_some()
+    }
+
+    /// A call has left its seat: for the next in queue, else for others.
+    pub(crate) fn leave_seat(self: &Arc<Self>) {
+        self.happen(|_| Some(Event::LeftSeat));
     }
 
     /// The call of a slot probably opens a connection: the store is told before long.
@@ -194,9 +205,9 @@ impl Queue {
     /// Waits until nothing is left to do.
     pub(crate) async fn idle(&self) {
         let mut idled = std::pin::pin!(self.idled.notified());
-        while !self.is_idle() {
+        while !self.is_done() {
             idled.as_mut().enable();
-            if self.is_idle() {
+            if self.is_done() {
                 return;
             }
             idled.as_mut().await;
@@ -207,6 +218,12 @@ impl Queue {
     /// Whether nothing is left to do.
     pub(crate) fn is_idle(&self) -> bool {
         self.lock().is_idle()
+    }
+
+    /// The same, or it is closed and only calls in flight are left.
+    fn is_done(&self) -> bool {
+        let state = self.lock();
+        state.is_idle() || state.engine.is_closed_and_told()
     }
 
     /// How far ahead of now a start has to be, so that it has not passed when the answer is here.

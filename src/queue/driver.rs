@@ -155,13 +155,14 @@ impl Driver {
         }
         state.duty.is_polled_in(self.runtime);
         state.turn(&self.queue, now, out);
+        let is_told = state.engine.is_closed_and_told();
         drop(state);
         if let Some(message) = out.send.take() {
             self.send(message);
         }
         out.wake_all(&self.queue);
         self.done = out.idle;
-        if self.done {
+        if self.done || is_told {
             self.queue.idled.notify_waiters();
         }
         !self.done

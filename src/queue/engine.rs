@@ -19,6 +19,7 @@ use super::cold::Untold;
 use super::events::{Effect, Effects, Event, Settings, tell};
 use super::in_flight::{Header, Message};
 use super::resend::Resend;
+use super::seats::Seats;
 use super::waiters::{Slot, Waiter, Waiters};
 use crate::error::Error;
 use crate::ledger::{Reason, Stamp};
@@ -35,6 +36,8 @@ pub(super) struct Engine {
     pub(super) waiters: Waiters,
     /// Slots that nobody here wants.
     pub(super) surplus: Vec<Slot>,
+    /// Where calls in flight are limited: each slot that is some caller's has one, and each call.
+    pub(super) seats: Option<Seats>,
     /// Cold calls that the store does not know of.
     pub(super) untold: Option<Untold>,
     /// The message that the store has not answered yet. It stays the same until then, however often it is sent.
@@ -76,8 +79,10 @@ pub(super) struct Engine {
 impl Engine {
     /// The engine of a queue in which nobody is, of the process called `sender`.
     pub(super) fn new(settings: Settings, sender: u64, random: Rng) -> Self {
+        let seats = settings.seats.clone().map(Seats::new);
         Self {
             settings,
+            seats,
             random,
             sender,
             waiters: Waiters::default(),
@@ -117,9 +122,19 @@ impl Engine {
             Event::Returned(slot) => {
                 self.give(slot, now);
                 self.hand_out(now, effects);
+                self.seat_callers(now, effects);
                 // The slot may start before the driver planned to look.
                 effects.extend(self.has_work().then_some(Effect::Wake(now)));
                 return;
+            }
+            Event::LeftSeat => {
+                if let Some(seats) = &mut self.seats {
+                    seats.leave(1, now);
+                }
+                self.seat_callers(now, effects);
+                if !self.seats.as_ref().is_some_and(Seats::has_free) {
+                    return;
+                }
             }
             Event::Cold(start, charges) => {
                 let is_news = self.untold.is_none();
@@ -130,10 +145,13 @@ impl Engine {
             }
             Event::Paused(until, reason) => self.pause(until, reason, now, effects),
             Event::Released(until) => self.release(until),
-            Event::Answered(answered) => return self.receive(answered, now, effects),
+            Event::Answered(answered) => {
+                self.receive(answered, now, effects);
+                return self.seat_callers(now, effects);
+            }
             Event::Lost => self.under_way = false,
-            Event::Renamed(sender) => self.rename(sender),
-            Event::Closed => self.close(effects),
+            Event::Renamed(sender) => self.rename(sender, now),
+            Event::Closed => self.close(now, effects),
         }
         // Where a message is under way, the turn after its answer sees to it.
         effects.extend((!self.under_way && self.has_work()).then_some(Effect::Wake(now)));
@@ -143,7 +161,11 @@ impl Engine {
     ///
     /// Apart from [`Engine::handle`], so that what happens at the same time goes into one message.
     pub(super) fn turn(&mut self, now: Instant, header: impl FnOnce() -> Header, effects: &mut Effects) {
+        if let Some(seats) = &mut self.seats {
+            seats.pass(now);
+        }
         self.hand_out(now, effects);
+        self.seat_callers(now, effects);
         self.expire(now, effects);
         let later = if self.under_way { None } else { self.send(now, header, effects) };
         if !self.has_work() {
@@ -166,6 +188,7 @@ impl Engine {
             resend.hurry(now);
         }
         self.waiters.join(waiter);
+        self.seat_callers(now, effects);
         let at = if self.unanswered.is_some() { now } else { self.ask_at.unwrap_or(now) };
         effects.extend((!self.under_way).then_some(Effect::Wake(at)));
     }
@@ -177,6 +200,7 @@ impl Engine {
         if let Some(barred) = self.barred(now) {
             return Err(barred);
         }
+        self.check_seats(waiter.wish, now)?;
         if !self.waiters.has_unslotted() {
             let rest = self.rest_until.filter(|&until| until > now && waiter.deadline(now).is_none_or(|by| by > until));
             (self.ask_at, self.next_slot, self.put_off) = (rest, None, None);
@@ -201,19 +225,23 @@ impl Engine {
     fn leave(&mut self, ticket: u64, now: Instant) -> bool {
         let unwanted = self.waiters.leave(ticket, now);
         let was_there = unwanted.is_some();
-        self.surplus.extend(unwanted.into_iter().flatten());
+        self.put_back(unwanted.into_iter().flatten(), now);
         was_there
     }
 
     /// Forgets every slot that was booked under a name which another process has, too: that may be using the same ones. They are
     /// not handed back: a slot that nobody uses breaks no limit.
-    fn rename(&mut self, sender: u64) {
+    fn rename(&mut self, sender: u64, now: Instant) {
         if sender == self.sender {
             return;
         }
         self.sender = sender;
-        self.waiters.drop_slots();
+        let dropped = self.waiters.drop_slots();
         self.surplus.clear();
+        if let Some(seats) = &mut self.seats {
+            seats.leave(dropped, now);
+            seats.rename();
+        }
         (self.previous, self.on_record) = (0, false);
         self.counted.clear();
         (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
@@ -221,14 +249,18 @@ impl Engine {
 
     /// Gives a slot to the next in queue, or puts it with those that nobody here wants.
     fn give(&mut self, slot: Slot, now: Instant) {
-        if slot.sender != self.sender {
+        if slot.sender != self.sender || slot.is_unbooked() {
+            if let Some(seats) = &mut self.seats {
+                seats.leave(1, now);
+            }
             return;
         }
         let looks = slot.looks;
         if self.is_before_end_of_pause(&slot, now) || slot.is_stale(now, self.settings.stale_after) {
-            self.surplus.push(slot);
+            self.put_back([slot], now);
         } else {
-            self.surplus.extend(self.waiters.give([slot], now));
+            let unwanted = self.waiters.give([slot], now);
+            self.put_back(unwanted, now);
         }
         // Another may look as soon as it is handed back.
         if let Some((until, _)) = self.paused.filter(|_| looks && self.surplus.iter().any(|slot| slot.looks)) {
@@ -237,10 +269,10 @@ impl Engine {
     }
 
     /// Lets go of everybody who waits, and of every slot.
-    fn close(&mut self, effects: &mut Effects) {
+    fn close(&mut self, now: Instant, effects: &mut Effects) {
         self.closed = true;
         let (tickets, slots) = self.waiters.drain();
-        self.surplus.extend(slots);
+        self.put_back(slots, now);
         tell(effects, tickets.map(|ticket| (ticket, Error::Closed)));
     }
 
@@ -252,7 +284,19 @@ impl Engine {
     /// Whether anything is left to do, now or later.
     pub(super) fn has_work(&self) -> bool {
         let has_message = self.unanswered.is_some() || self.under_way;
-        has_message || !self.waiters.is_empty() || !self.surplus.is_empty() || self.on_record || self.untold.is_some()
+        has_message
+            || !self.waiters.is_empty()
+            || !self.surplus.is_empty()
+            || self.on_record
+            || self.untold.is_some()
+            || self.seats.as_ref().is_some_and(Seats::has_any)
+    }
+
+    /// Whether it is closed, and the store knows all that it is to be told; calls may still be in flight, and keep their seats.
+    pub(super) fn is_closed_and_told(&self) -> bool {
+        let has_message = self.unanswered.is_some() || self.under_way;
+        let has_told = !has_message && self.surplus.is_empty() && !self.on_record && self.untold.is_none();
+        self.closed && has_told && self.waiters.is_empty() && self.seats.as_ref().is_none_or(Seats::is_told)
     }
 
     /// Tells every caller whose slot has started. A slot that is stale by now is asked for again.
@@ -260,12 +304,12 @@ impl Engine {
         while let Some(slot) = self.waiters.pop_started(now) {
             if slot.is_stale(now, self.settings.stale_after) {
                 tracing::debug!(upstream = &*self.settings.upstream, "slot stale, asking again");
-                self.surplus.push(slot);
+                self.put_back([slot], now);
                 self.ask_at = None;
             } else if let Some(waiter) = self.waiters.pop_owner(&slot, now) {
                 effects.push(Effect::Tell(waiter.ticket, Ok(slot)));
             } else {
-                self.surplus.push(slot);
+                self.put_back([slot], now);
             }
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::in_flight::{Answered, Message};
+use super::seats::SeatRules;
 use super::table::Key;
 use super::waiters::{Slot, Waiter};
 use crate::error::Error;
@@ -22,6 +23,8 @@ pub(super) struct Settings {
     pub(super) stream: Arc<str>,
     /// What everybody in it needs a slot in.
     pub(super) logs: Arc<[Log]>,
+    /// And a seat, where there are limits on calls in flight.
+    pub(super) seats: Option<SeatRules>,
     /// How much later than its start a slot may be used.
     pub(super) stale_after: Duration,
     /// How far ahead slots are booked, where answers are quick.
@@ -37,8 +40,10 @@ pub(super) enum Event {
     Left(u64),
     /// A caller has no more time.
     TimeUp(u64),
-    /// A caller does not want its slot.
+    /// A caller does not want its slot, nor the seat that came with it.
     Returned(Slot),
+    /// A call has left its seat.
+    LeftSeat,
     /// A call of this start and these charges probably opens a connection.
     Cold(Stamp, Arc<[u32]>),
     /// Nobody sends before then.

@@ -92,7 +92,8 @@ impl Engine {
                 Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source: resend.error() }
             }
             _ => {
-                let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at, now);
+                let seat_at = self.seats.as_ref().and_then(|seats| seats.ask_at(now));
+                let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at.max(seat_at), now);
                 self.throttled(forecast.expected(ahead), now)
             }
         }

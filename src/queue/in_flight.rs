@@ -127,11 +127,14 @@ impl Engine {
         }
         if !self.surplus.is_empty() && (self.pause_unknown || !self.waiters.has_unslotted()) {
             let back = self.take_surplus();
-            return Ok(self.message(header(), Vec::new(), Ask::hand_back(Arc::clone(&self.settings.logs), back)));
+            let ask = Ask::hand_back(Arc::clone(&self.settings.logs), back);
+            return Ok(self.message(header(), Vec::new(), ask, now));
         }
-        let tell_by = self.untold.as_ref().map(Untold::by);
+        let (cold_by, seats_at) = (self.untold.as_ref().map(Untold::by), self.tell_of_seats_at(now));
         if self.waiters.has_unslotted() {
-            let ask_at = self.ask_at.map(|at| tell_by.map_or(at, |by| by.min(at)));
+            let ask_at = self.ask_at.max(self.seats.as_ref().and_then(|seats| seats.ask_at(now)));
+            let tell_by = cold_by.into_iter().chain(seats_at).min();
+            let ask_at = ask_at.map(|at| tell_by.map_or(at, |by| by.min(at)));
             return match ask_at.filter(|&at| at > now && self.surplus.is_empty()) {
                 None => Ok(self.ask(header(), now)),
                 at => Err(at),
@@ -139,10 +142,11 @@ impl Engine {
         }
         // Nobody waits any more: an empty ask takes the queue off the record, and its claim with it.
         let leave_at = self.on_record.then(|| self.leave_at.unwrap_or(now));
-        match leave_at.into_iter().chain(tell_by).min() {
-            Some(at) if at <= now || self.closed => {
+        let leave_at = leave_at.into_iter().chain(cold_by).min().map(|at| if self.closed { now } else { at });
+        match leave_at.into_iter().chain(seats_at).min() {
+            Some(at) if at <= now => {
                 let ask = Ask::new(Arc::clone(&self.settings.logs), Vec::new());
-                Ok(self.message(header(), Vec::new(), ask))
+                Ok(self.message(header(), Vec::new(), ask, now))
             }
             later => Err(later),
         }
@@ -192,13 +196,14 @@ impl Engine {
         let patience = if is_large { 1 } else { SEVERAL_LOGS_PATIENCE };
         let first = self.put_off.filter(|(ticket, _)| tickets.first() == Some(ticket));
         ask.insist = (is_large || ask.logs.len() > 1) && first.is_some_and(|(_, times)| times >= patience);
-        self.message(header, tickets, ask)
+        self.message(header, tickets, ask, now)
     }
 
-    fn message(&mut self, header: Header, tickets: Vec<u64>, ask: Ask) -> Message {
+    fn message(&mut self, header: Header, tickets: Vec<u64>, ask: Ask, now: Instant) -> Message {
         let id = MessageId::new(self.sender, Arc::clone(&self.settings.stream), header.number).after(self.previous);
         let (horizon, counted) = (self.settings.horizon(&header.outlook), self.counted.clone());
-        let ask = Ask { horizon, counted, cold: self.untold.take().map(Untold::into_cold), ..ask };
+        let seats = self.seats.as_mut().map(|seats| seats.state(!ask.runs.is_empty(), now));
+        let ask = Ask { horizon, counted, seats, cold: self.untold.take().map(Untold::into_cold), ..ask };
         Message { said: message(&self.settings, id, ask, &header.outlook), tickets }
     }
 }

@@ -7,7 +7,7 @@ const MAX_SILENCE: Duration = Duration::from_secs(30);
 /// No queue that was put off asks again sooner than this.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 /// The latest that a slot may be used after its start, however wide the guard.
-const STALE_AT_MOST: Duration = Duration::from_millis(50);
+pub(crate) const STALE_AT_MOST: Duration = Duration::from_millis(50);
 /// Timers fire up to a millisecond late: without this a narrow guard would make every slot stale.
 const STALE_AT_LEAST: Duration = Duration::from_millis(2);
 /// The longest rest for the others' sake, in horizons.

@@ -35,7 +35,7 @@ impl Engine {
         effects.push(Effect::Look);
         let early = self.waiters.take_slots_before(until.checked_sub(self.settings.stale_after).unwrap_or(until));
         if !early.is_empty() {
-            self.surplus.extend(early);
+            self.put_back(early, now);
             self.ask_at = None;
         }
         if let Some(barred) = self.barred(now) {

@@ -96,6 +96,9 @@ impl Engine {
             // The store may have forgotten that it acted: twice, a hand-back would take somebody else's slots, and an ask book
             // more. A wasted slot breaks no limit.
             (self.unanswered, self.resend, self.previous) = (None, None, 0);
+            if let Some(seats) = &mut self.seats {
+                seats.give_up(now);
+            }
             self.counted.clear();
             if self.waiters.is_empty() {
                 self.on_record = false;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use self::matching::Matching;
 use self::units::Units;
-pub(crate) use self::waiter::{Slot, Waiter, Wish};
+pub(crate) use self::waiter::{Slot, UNBOOKED, Waiter, Wish};
 use self::waiter::{is_large, is_same};
 use crate::error::Error;
 
@@ -173,10 +173,19 @@ impl Waiters {
         self.without(early)
     }
 
-    /// Drops every slot: the callers have none any more.
-    pub(crate) fn drop_slots(&mut self) {
+    /// Drops every slot, and says how many there were: the callers have none any more.
+    pub(crate) fn drop_slots(&mut self) -> u32 {
         let all = self.slots.drain(..).collect();
-        self.without(all);
+        u32::try_from(self.without(all).len()).unwrap_or(u32::MAX)
+    }
+
+    /// Takes out the first caller without a slot.
+    pub(crate) fn pop_unslotted(&mut self, now: Instant) -> Option<Waiter> {
+        let ticket = self.unslotted(now).next()?.ticket;
+        let at = self.places.binary_search_by_key(&ticket, |(other, _)| *other).ok()?;
+        let waiter = self.remove(at);
+        self.tidy();
+        waiter
     }
 
     fn without(&mut self, taken: Vec<Slot>) -> Vec<Slot> {

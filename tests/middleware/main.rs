@@ -10,6 +10,7 @@ mod pausing;
 mod redirecting;
 mod retrying;
 mod routing;
+mod seats;
 mod telling;
 mod unmatched;
 mod unreachable;

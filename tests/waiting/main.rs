@@ -21,6 +21,7 @@ mod pausing;
 mod refusing;
 mod releasing;
 mod scopes;
+mod seats;
 mod sharing;
 mod stepping;
 mod support;

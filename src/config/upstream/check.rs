@@ -25,7 +25,7 @@ impl Upstream {
         if let Some(fault) = self.shared.as_deref().and_then(fault) {
             return wrong("shares", &format!("the name {fault}"));
         }
-        if self.limits.is_empty() {
+        if self.limits.is_empty() && self.in_flight.is_empty() {
             return wrong("limit", "an upstream needs at least one limit");
         }
         if let Some(fault) = self.backoff.fault() {

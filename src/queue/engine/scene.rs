@@ -73,6 +73,7 @@ impl Process {
             key: (0, None),
             stream: "".into(),
             logs: [Log::new("calls", [term])].into(),
+            seats: None,
             stale_after: Duration::from_millis(24),
             horizon: Duration::from_millis(250),
         };

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Message, Reply};
 use crate::error::{Error, StoreError};
-use crate::ledger::{Answer, Ask, Grant, Stamp, Verdict};
+use crate::ledger::{Answer, Ask, Grant, Stamp, Verdict, micros};
 use crate::queue::bounds::{Exchange, Placing};
 use crate::queue::engine::Engine;
 use crate::queue::events::{Effect, Effects, Settings, tell};
@@ -74,6 +74,10 @@ impl Engine {
         self.previous = if grant.remembered { message.said.id.number } else { 0 };
         self.counted.clone_from(&grant.counted);
         let Some(ask) = message.ask() else { return };
+        if let Some(seats) = &mut self.seats {
+            let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
+            seats.answered(&grant, granted.map(|answer| answer.callers).sum(), self.random.f64(), now);
+        }
         match answered.placing {
             _ if ask.runs.is_empty() => {
                 // There is room now that the last answer knew nothing of.
@@ -118,12 +122,12 @@ impl Engine {
         // Paused in this process, and the store does not know yet.
         let early: Vec<_> = slots.extract_if(.., |slot| self.is_before_end_of_pause(slot, now)).collect();
         let pause_unknown = !early.is_empty();
-        self.surplus.extend(early);
+        self.put_back(early, now);
         let units = slots.iter().map(Slot::units).sum();
         let unwanted = if self.closed { slots } else { self.waiters.give(slots, now) };
         // What is too late for those it was meant for would be granted again at once.
         self.silent_until = (!unwanted.is_empty()).then(|| now + UNUSED_PAUSE);
-        self.surplus.extend(unwanted);
+        self.put_back(unwanted, now);
         // Whoever looks whether a pause still holds has its slot by now.
         if let Some((until, reason)) = grant.paused {
             self.pause(now + from_now(until), reason, now, effects);
@@ -153,7 +157,12 @@ impl Engine {
             self.rest_until = Some(now + self.rest_after(units, grant.contenders, &outlook));
             self.ask_at = self.rest_until;
         }
-        if waits {
+        // Nobody knows when a seat is free: it may be at once, and without the store.
+        let is_for_seat =
+            grant.seats.is_some_and(|told| !told.again.is_zero() && grant.next <= grant.now.plus(micros(told.again)));
+        if waits && is_for_seat {
+            self.next_slot = Some(now);
+        } else if waits {
             let next = from_now(grant.next);
             self.next_slot = Some(now + next);
             // What others booked before they knew that the clock had leapt is handed back before long.
@@ -176,7 +185,8 @@ impl Engine {
         tracing::debug!(upstream = &*self.settings.upstream, "store clock leapt ahead");
         for (costs, answer) in answers(ask, grant).filter(|(_, answer)| answer.verdict.is_granted()) {
             let (stamp, costs) = (answer.start, Arc::clone(costs));
-            self.surplus.push(Slot { stamp, start: now, costs, excess: Duration::ZERO, sender, looks: false });
+            let slot = Slot { stamp, start: now, costs, excess: Duration::ZERO, sender, looks: false };
+            self.put_back([slot], now);
         }
         (self.on_record, self.leave_at) = (!ask.runs.is_empty(), None);
         (self.ask_at, self.next_slot, self.put_off) = (None, None, None);

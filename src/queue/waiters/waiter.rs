@@ -10,6 +10,9 @@ use crate::ledger::Stamp;
 /// Others, who know the store's clock no better than to half of what may be late, may start early by up to twice this part of it.
 const EARLY: u32 = 8;
 
+/// The stamp of a slot that no log knows of.
+pub(crate) const UNBOOKED: Stamp = Stamp::from_micros(i64::MIN);
+
 /// A booked start time, as its process sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
@@ -73,7 +76,12 @@ impl Waiter {
 impl Slot {
     /// Whether it is too late to use the slot.
     pub(crate) fn is_stale(&self, now: Instant, stale_after: Duration) -> bool {
-        self.late(now) > stale_after.saturating_sub(stale_after / EARLY)
+        !self.is_unbooked() && self.late(now) > stale_after.saturating_sub(stale_after / EARLY)
+    }
+
+    /// Whether no log knows of it: its seat was left by another call of the same queue, and nothing else limits the callers.
+    pub(crate) fn is_unbooked(&self) -> bool {
+        self.stamp == UNBOOKED
     }
 
     /// How long after its start it is, at most.

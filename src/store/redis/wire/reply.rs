@@ -210,7 +210,7 @@ mod tests {
         let Message { body: Body::Ask(ask), .. } = ask() else { unreachable!() };
         let seats = Some(Seats::new([SeatLimit::new(None, 25)]));
         let message = message(Ask { seats, ..ask });
-        let told = |said: &[i64]| reply(&message, &ints(&[&[5_000, 1_100, 2, 0, 0, 0, 0, 0, 0], said].concat()));
+        let told = |said: &[i64]| reply(&message, &ints(&[&[5_000, 1_100, 2, 0, 0, 0, 0, 0, 0, 0], said].concat()));
         let grant = told(&[13, 50_000, 1, 1_100, 2]).unwrap().grant().unwrap();
         assert_eq!(grant.seats, Some(Seated::new(13, Duration::from_millis(50))));
         assert_eq!(grant.answers, [Answer::granted(2, at(1_100))]);

@@ -1,0 +1,228 @@
+//! The seats of a queue: how many its calls use, how many are free, and for how long they are its own. Pure: time is an argument.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::engine::Engine;
+use super::events::{Effect, Effects};
+use super::waiters::{Slot, UNBOOKED, Wish};
+use crate::error::Error;
+use crate::ledger::{self, Grant, SeatLimit};
+
+/// How long a free seat is kept for the next caller, where nobody else waits for one.
+const LINGER: Duration = Duration::from_millis(250);
+/// The lease is renewed after this part of it.
+const RENEWED: u32 = 3;
+/// And no seat is used again in the last part of this kind: clocks drift, and the store's may leap.
+const DOUBTED: u32 = 6;
+
+/// The limits on calls in flight that the callers of a queue share.
+#[derive(Clone, Debug)]
+pub(crate) struct SeatRules {
+    pub(crate) limits: Arc<[SeatLimit]>,
+    pub(crate) lease: Duration,
+}
+
+/// The seats of each limit that a queue holds.
+#[derive(Debug)]
+pub(super) struct Seats {
+    rules: SeatRules,
+    /// Of calls, and of slots that are some caller's.
+    used: u32,
+    free: u32,
+    /// Free ones that the message under way brings along for its callers.
+    brought: u32,
+    /// No more are used again here: others wait.
+    keep: u32,
+    free_since: Option<Instant>,
+    /// When the message under way was written; and the last that was answered.
+    stated_at: Option<Instant>,
+    leased_at: Option<Instant>,
+    /// The store may count seats until then that nobody here knows of: a message was given up.
+    unsure_until: Option<Instant>,
+    /// Callers are short of a seat: no ask for more before this.
+    ask_at: Option<Instant>,
+}
+
+impl Seats {
+    pub(super) fn new(rules: SeatRules) -> Self {
+        Self {
+            rules,
+            used: 0,
+            free: 0,
+            brought: 0,
+            keep: u32::MAX,
+            free_since: None,
+            stated_at: None,
+            leased_at: None,
+            unsure_until: None,
+            ask_at: None,
+        }
+    }
+
+    /// What a message says of them; one that asks for callers brings the free ones along, as far as they are not others' turn. All
+    /// others it gives back.
+    pub(super) fn state(&mut self, asks: bool, now: Instant) -> ledger::Seats {
+        let brought = if asks { self.free.min(self.keep.saturating_sub(self.used)) } else { 0 };
+        (self.free, self.brought, self.free_since, self.stated_at) = (0, brought, None, Some(now));
+        let seats = ledger::Seats::new(Arc::clone(&self.rules.limits)).keeping(self.used + brought, brought);
+        ledger::Seats { lease: self.rules.lease, ..seats }
+    }
+
+    /// The message was answered: so many callers got their seats. `random` in [0, 1) spreads those who were told the same time.
+    pub(super) fn answered(&mut self, grant: &Grant, callers: u32, random: f64, now: Instant) {
+        let left = self.brought.saturating_sub(callers);
+        (self.brought, self.unsure_until) = (0, None);
+        self.used += callers;
+        self.set_free(self.free + left, now);
+        self.leased_at = self.stated_at.take();
+        let Some(told) = grant.seats else { return };
+        self.keep = told.keep;
+        self.ask_at = (!told.again.is_zero()).then(|| now + told.again.mul_f64(1.0 + random / 5.0));
+    }
+
+    /// Nobody waits for the answer to the message any more.
+    pub(super) fn give_up(&mut self, now: Instant) {
+        if self.stated_at.take().is_some() {
+            self.unsure_until = Some(now + self.rules.lease);
+        }
+        self.brought = 0;
+    }
+
+    /// Calls, or slots that nobody wants, have left so many.
+    pub(super) fn leave(&mut self, seats: u32, now: Instant) {
+        self.used = self.used.saturating_sub(seats);
+        if seats > 0 {
+            self.set_free(self.free + seats, now);
+        }
+    }
+
+    /// Those of no call are nobody's: they were taken under a name that another process has, too. Those of calls are taken anew
+    /// with the next message, and count twice until the lease of that name ends.
+    pub(super) fn rename(&mut self) {
+        (self.free, self.brought, self.stated_at, self.leased_at, self.ask_at) = (0, 0, None, None, None);
+    }
+
+    fn set_free(&mut self, free: u32, now: Instant) {
+        self.free_since = if free > 0 { self.free_since.or(Some(now)) } else { None };
+        self.free = free;
+    }
+
+    /// Whether the store certainly holds its seats for it.
+    fn is_sure(&self, now: Instant) -> bool {
+        let lease = self.rules.lease;
+        self.leased_at.is_some_and(|at| now < at + lease - lease / DOUBTED)
+    }
+
+    /// Takes a free seat for the next caller here, if there is one that is not others' turn.
+    fn take(&mut self, now: Instant) -> bool {
+        let may = self.may_take(now);
+        if may {
+            self.used += 1;
+            self.set_free(self.free - 1, now);
+        }
+        may
+    }
+
+    fn may_take(&self, now: Instant) -> bool {
+        self.free > 0 && self.used < self.keep && self.is_sure(now)
+    }
+
+    /// Whether some are free.
+    pub(super) const fn has_free(&self) -> bool {
+        self.free > 0
+    }
+
+    /// No ask for more before this.
+    pub(super) fn ask_at(&self, now: Instant) -> Option<Instant> {
+        self.ask_at.filter(|_| !self.may_take(now))
+    }
+
+    /// When the store is told again, whether or not anybody asks: at the latest.
+    pub(super) fn tell_at(&self, is_wanted: bool, closed: bool, now: Instant) -> Option<Instant> {
+        let others_wait = self.rules.limits.iter().any(|limit| self.keep < limit.seats);
+        let is_others = self.used + self.free > self.keep || (others_wait && !is_wanted);
+        let back_at = match self.free_since {
+            Some(_) if is_others || closed => Some(now),
+            Some(since) if !is_wanted => Some(since + LINGER),
+            _ => None,
+        };
+        let renew_at = self.leased_at.map_or(now, |at| at + self.rules.lease / RENEWED);
+        let renew_at = (self.used > 0).then_some(renew_at);
+        let unsure = self.unsure_until.map(|_| now);
+        [back_at, renew_at, unsure].into_iter().flatten().min()
+    }
+
+    /// Time has passed: what the store may have given to others is nobody's here.
+    pub(super) fn pass(&mut self, now: Instant) {
+        self.unsure_until = self.unsure_until.filter(|&until| until > now);
+        if !self.is_sure(now) {
+            self.set_free(0, now);
+        }
+    }
+
+    /// Whether the store is to be told of any, now or later.
+    pub(super) const fn has_any(&self) -> bool {
+        self.used + self.free + self.brought > 0 || self.unsure_until.is_some()
+    }
+
+    /// Whether the store knows of each that no call uses.
+    pub(super) const fn is_told(&self) -> bool {
+        self.free + self.brought == 0 && self.unsure_until.is_none()
+    }
+}
+
+impl Engine {
+    /// Whether nothing but seats, and pauses, limits its callers: those that are left here can be used again without a message.
+    fn is_seats_only(&self) -> bool {
+        self.seats.is_some() && self.settings.logs.iter().all(|log| log.terms.is_empty())
+    }
+
+    /// Gives the seats that are free to the first callers, where they need nothing else.
+    pub(super) fn seat_callers(&mut self, now: Instant, effects: &mut Effects) {
+        let is_paused = self.paused.is_some_and(|(until, _)| until > now);
+        if is_paused || self.closed || !self.is_seats_only() {
+            return;
+        }
+        while self.waiters.has_unslotted() && self.seats.as_mut().is_some_and(|seats| seats.take(now)) {
+            let Some(waiter) = self.waiters.pop_unslotted(now) else { return };
+            let (excess, sender) = (Duration::ZERO, self.sender);
+            let slot = Slot { stamp: UNBOOKED, start: now, costs: waiter.costs, excess, sender, looks: false };
+            effects.push(Effect::Tell(waiter.ticket, Ok(slot)));
+        }
+    }
+
+    /// Puts slots with those that nobody here wants; their seats are free.
+    pub(super) fn put_back(&mut self, slots: impl IntoIterator<Item = Slot>, now: Instant) {
+        let is_seats_only = self.is_seats_only();
+        for slot in slots {
+            if let Some(seats) = &mut self.seats {
+                seats.leave(1, now);
+            }
+            // Where no log keeps it there is nothing to hand back.
+            if !slot.is_unbooked() && (!is_seats_only || slot.looks) {
+                self.surplus.push(slot);
+            }
+        }
+    }
+
+    /// Refuses who wants a seat now or never, where it is known that none is free.
+    pub(super) fn check_seats(&self, wish: Wish, now: Instant) -> Result<(), Error> {
+        let ask_at = self.seats.as_ref().and_then(|seats| seats.ask_at(now)).filter(|&at| at > now);
+        match (wish, ask_at) {
+            (Wish::AtOnce { .. }, Some(at)) => Err(self.throttled(at - now, now)),
+            _ => Ok(()),
+        }
+    }
+
+    /// When the store is told of seats, whether or not anybody asks.
+    pub(super) fn tell_of_seats_at(&self, now: Instant) -> Option<Instant> {
+        let is_wanted = self.waiters.has_unslotted() && !self.closed;
+        self.seats.as_ref().and_then(|seats| seats.tell_at(is_wanted, self.closed, now))
+    }
+}
+
+#[cfg(test)]
+mod tests;

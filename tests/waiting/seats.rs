@@ -1,0 +1,445 @@
+//! Calls in flight: never more than the limit in all processes together, all seats in use while callers wait, and each in its turn.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use outgate::ledger::Message;
+use outgate::store::{Applying, StoreError, StoreErrorKind};
+use outgate::testing::oracle::{assert_never_more_than, jain};
+use outgate::{Error, Feedback, Limit, MemoryStore, Store, Throttle, Upstream};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::support::{Counting, micros_since};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// How many calls are in flight, were at most, and for how long seats were used.
+#[derive(Clone, Debug)]
+struct Gauge(Arc<Mutex<InFlight>>);
+
+#[derive(Debug)]
+struct InFlight {
+    since: Instant,
+    now: u32,
+    most: u32,
+    used: Duration,
+}
+
+impl Gauge {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(InFlight { since: Instant::now(), now: 0, most: 0, used: Duration::ZERO })))
+    }
+
+    fn change(&self, change: impl FnOnce(u32) -> u32) {
+        let mut all = self.0.lock().unwrap();
+        let InFlight { since, now, most, used } = &mut *all;
+        let before = std::mem::replace(since, Instant::now());
+        *used += (*since - before) * *now;
+        *now = change(*now);
+        *most = (*most).max(*now);
+    }
+
+    /// One call of some length.
+    async fn call(&self, length: Duration) {
+        self.change(|now| now + 1);
+        sleep(length).await;
+        self.change(|now| now - 1);
+    }
+
+    fn most(&self) -> u32 {
+        self.0.lock().unwrap().most
+    }
+
+    /// The part of so many seats that was used since the last look.
+    fn share(&self, seats: u32, of: Duration) -> f64 {
+        self.change(|now| now);
+        let used = std::mem::take(&mut self.0.lock().unwrap().used);
+        used.as_secs_f64() / (of * seats).as_secs_f64()
+    }
+}
+
+/// Callers of one process that call again as soon as they are served, until `end`: how many calls they made, and the longest wait.
+fn callers(throttle: &Throttle, gauge: &Gauge, count: usize, length: Duration, end: Instant) -> Calling {
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..count {
+        let (throttle, gauge) = (throttle.clone(), gauge.clone());
+        tasks.spawn(async move {
+            let (mut calls, mut longest) = (0, Duration::ZERO);
+            while Instant::now() < end {
+                let permit = throttle.acquire("up").await.unwrap();
+                longest = longest.max(permit.waited());
+                gauge.call(length.mul_f64(0.5 + fastrand::f64())).await;
+                drop(permit);
+                calls += 1;
+            }
+            (calls, longest)
+        });
+    }
+    Calling(tasks)
+}
+
+struct Calling(tokio::task::JoinSet<(u32, Duration)>);
+
+impl Calling {
+    async fn end(self) -> (u32, Duration) {
+        let all = self.0.join_all().await;
+        (all.iter().map(|(calls, _)| calls).sum(), all.iter().map(|(_, longest)| *longest).max().unwrap())
+    }
+}
+
+/// Processes with endless demand, for so long: the part of the seats that was used, the calls of each, and the longest wait.
+async fn demand(
+    store: &Counting,
+    (seats, processes, each): (u32, usize, usize),
+    length: Duration,
+    secs: u32,
+) -> (f64, Vec<f64>, Duration) {
+    let (gauge, end) = (Gauge::new(), Instant::now() + SECOND * secs);
+    let throttles: Vec<_> = (0..processes).map(|_| store.limited(Limit::in_flight(seats))).collect();
+    let calling: Vec<_> = throttles.iter().map(|throttle| callers(throttle, &gauge, each, length, end)).collect();
+    sleep_until(end).await;
+    let share = gauge.share(seats, SECOND * secs);
+    let (mut calls, mut longest) = (Vec::new(), Duration::ZERO);
+    for calling in calling {
+        let (count, wait) = calling.end().await;
+        calls.push(f64::from(count));
+        longest = longest.max(wait);
+    }
+    assert!(gauge.most() <= seats, "{} of {seats} in flight", gauge.most());
+    (share, calls, longest)
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_calls_than_seats_are_in_flight_and_all_seats_are_used() {
+    fastrand::seed(1);
+    let store = Counting::default();
+    let (share, calls, _) = demand(&store, (25, 4, 50), ms(100), 20).await;
+    let all: f64 = calls.iter().sum();
+    println!("{share:.4} of the seats used, {calls:?} calls, {} store calls", store.calls());
+    assert!(share >= 0.99, "{share}");
+    assert!(jain(&calls) >= 0.99, "{calls:?}");
+    assert!(store.calls() <= 4 * 20 * 5, "{} store calls of 4 processes in 20 s", store.calls());
+    assert!(all >= 4_900.0, "{all}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_more_processes_wait_than_there_are_seats_all_have_their_turns() {
+    fastrand::seed(2);
+    let store = Counting::default();
+    let (share, calls, longest) = demand(&store, (5, 20, 3), ms(50), 60).await;
+    println!("{share:.4} of the seats used, {calls:?} calls, longest wait {longest:?}, {} store calls", store.calls());
+    assert!(share >= 0.95, "{share}");
+    assert!(jain(&calls) >= 0.95, "{calls:?}");
+    assert!(longest < ms(10_000), "{longest:?}");
+    assert!(store.calls() <= 20 * 60 * 20, "{} store calls", store.calls());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_later_gets_its_part() {
+    fastrand::seed(3);
+    let (store, gauge, end) = (Counting::default(), Gauge::new(), Instant::now() + 30 * SECOND);
+    let limit = Limit::in_flight(24);
+    let [first, second, third] = [(); 3].map(|()| store.limited(limit.clone()));
+    let first = callers(&first, &gauge, 50, ms(200), end);
+    sleep(3 * SECOND).await;
+    gauge.share(24, SECOND);
+    let second = callers(&second, &gauge, 50, ms(200), end);
+    sleep(3 * SECOND).await;
+    let third = callers(&third, &gauge, 50, ms(200), end);
+    sleep_until(end).await;
+    let share = gauge.share(24, 27 * SECOND);
+    let calls = [first.end().await.0, second.end().await.0, third.end().await.0];
+    println!("{share:.4} of the seats used, {calls:?} calls, {} store calls", store.calls());
+    assert!(gauge.most() <= 24 && share >= 0.98, "{} {share}", gauge.most());
+    // A third of 24 seats for 24 s, five calls a second: 960.
+    assert!((900..1_050).contains(&calls[2]), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_of_one_process_are_served_in_their_order() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::in_flight(2));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for caller in 0..40 {
+        let (throttle, order) = (throttle.clone(), Arc::clone(&order));
+        tasks.spawn(async move {
+            let permit = throttle.acquire("up").await.unwrap();
+            order.lock().unwrap().push(caller);
+            sleep(ms(30 + caller % 7)).await;
+            drop(permit);
+        });
+        tokio::task::yield_now().await;
+    }
+    tasks.join_all().await;
+    assert_eq!(*order.lock().unwrap(), (0..40).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seat_that_is_left_goes_to_the_next_caller_without_a_message() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::in_flight(1));
+    let permit = throttle.acquire("up").await.unwrap();
+    let next = tokio::spawn({
+        let throttle = throttle.clone();
+        async move { throttle.acquire("up").await.map(|permit| (permit, Instant::now())) }
+    });
+    sleep(ms(20)).await;
+    let before = store.calls();
+    drop(permit);
+    let left = Instant::now();
+    let (permit, served) = next.await.unwrap().unwrap();
+    assert_eq!((served, store.calls()), (left, before));
+    // Nobody waits any more: it goes back before long, and the lease of none is renewed.
+    drop(permit);
+    sleep(SECOND).await;
+    let told = store.calls();
+    sleep(120 * SECOND).await;
+    assert_eq!(store.calls(), told);
+    let other = store.limited(Limit::in_flight(1));
+    assert!(other.try_acquire("up").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_is_handed_back_frees_its_seat_and_its_slot() {
+    let store = Counting::default();
+    let throttle = store.process(|up| up.limit(Limit::in_flight(1)).limit(Limit::per_hour(2)));
+    throttle.acquire("up").await.unwrap().hand_back();
+    drop(throttle.acquire("up").await.unwrap());
+    assert_eq!(throttle.usage("up").await.unwrap().limits[0].used, 1, "dropped, it keeps its slot and frees its seat");
+    let permit = throttle.acquire("up").await.unwrap();
+    let error = throttle.acquire("up").max_wait(ms(100)).await.unwrap_err();
+    assert!(matches!(error, Error::Throttled { .. }), "{error}");
+    drop(permit);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_wants_a_seat_now_or_never_is_refused_without_a_wait() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::in_flight(1));
+    let permit = throttle.try_acquire("up").await.unwrap();
+    for _ in 0..3 {
+        let begin = Instant::now();
+        let error = throttle.try_acquire("up").await.unwrap_err();
+        assert!(matches!(error, Error::Throttled { retry_after, .. } if retry_after <= ms(300)), "{error}");
+        assert!(begin.elapsed() <= ms(5), "{:?}", begin.elapsed());
+    }
+    drop(permit);
+    assert!(throttle.try_acquire("up").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_a_longest_wait_is_told_when_it_is_over_and_served_before() {
+    let store = Counting::default();
+    let [throttle, other] = [(); 2].map(|()| store.limited(Limit::in_flight(1)));
+    let permit = throttle.acquire("up").await.unwrap();
+    for throttle in [&throttle, &other] {
+        let begin = Instant::now();
+        let error = throttle.acquire("up").max_wait(ms(700)).await.unwrap_err();
+        assert!(matches!(error, Error::Throttled { .. }), "{error}");
+        assert_eq!(begin.elapsed(), ms(700));
+    }
+    let waiting = tokio::spawn(async move { other.acquire("up").max_wait(SECOND).await.map(drop) });
+    sleep(ms(500)).await;
+    drop(permit);
+    waiting.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn seats_and_quotas_hold_together() {
+    fastrand::seed(4);
+    let store = Counting::default();
+    let (gauge, begin) = (Gauge::new(), Instant::now());
+    let end = begin + 20 * SECOND;
+    let starts = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        let throttle = store.process(|up| up.limit(Limit::in_flight(4)).limit(Limit::per_second(40)));
+        for _ in 0..10 {
+            let (throttle, gauge, starts) = (throttle.clone(), gauge.clone(), Arc::clone(&starts));
+            tasks.spawn(async move {
+                while Instant::now() < end {
+                    let permit = throttle.acquire("up").await.unwrap();
+                    starts.lock().unwrap().push(micros_since(begin));
+                    gauge.call(ms(100)).await;
+                    drop(permit);
+                }
+            });
+        }
+    }
+    sleep_until(end).await;
+    let share = gauge.share(4, 20 * SECOND);
+    tasks.join_all().await;
+    let starts = starts.lock().unwrap();
+    println!("{share:.4} of the seats used, {} calls, {} store calls", starts.len(), store.calls());
+    assert!(gauge.most() <= 4, "{}", gauge.most());
+    assert_never_more_than(40, 1_050_000, &starts);
+    // Four seats for calls of 100 ms are used as far as the quota allows: 38 of 40 a second.
+    assert!(starts.len() >= 690, "{}", starts.len());
+}
+
+/// A store that a process loses at some time.
+#[derive(Clone, Debug)]
+struct Losing(Counting, Arc<AtomicBool>);
+
+impl Store for Losing {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        if self.1.load(Ordering::Relaxed) {
+            return Applying::pending(async { Err(StoreError::new(StoreErrorKind::Unreachable, "lost")) });
+        }
+        self.0.apply(message)
+    }
+}
+
+fn losing(store: &Counting, limit: Limit) -> (Throttle, Arc<AtomicBool>) {
+    let lost = Arc::new(AtomicBool::new(false));
+    let upstream = Upstream::new("up").limit(limit);
+    let store = Losing(store.clone(), Arc::clone(&lost));
+    (Throttle::builder().store(store).upstream(upstream).build().unwrap(), lost)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_seats_of_a_process_that_is_gone_are_free_when_its_lease_ends() {
+    for (limit, lease) in [(Limit::in_flight(3), 60), (Limit::in_flight(3).lease(10 * SECOND), 10)] {
+        let store = Counting::default();
+        let (throttle, lost) = losing(&store, limit.clone());
+        let begin = Instant::now();
+        let mut permits = Vec::new();
+        for _ in 0..3 {
+            permits.push(throttle.acquire("up").await.unwrap());
+        }
+        // Whatever time passes, they are renewed.
+        sleep(SECOND * lease * 3).await;
+        let other = store.limited(limit);
+        assert!(other.acquire("up").max_wait(ms(500)).await.is_err());
+        lost.store(true, Ordering::Relaxed);
+        let cut = Instant::now();
+        let permit = other.acquire("up").await.unwrap();
+        let waited = cut.elapsed();
+        assert!(waited <= SECOND * lease + ms(310) && waited > SECOND * lease * 3 / 5, "{waited:?}");
+        for _ in 0..2 {
+            permits.push(other.acquire("up").await.unwrap());
+        }
+        assert!(begin.elapsed() < SECOND * lease * 5);
+        drop(permit);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_lost_its_store_uses_no_seat_again_when_its_lease_may_have_ended() {
+    let store = Counting::default();
+    let (throttle, lost) = losing(&store, Limit::in_flight(2));
+    let [one, other] = [throttle.acquire("up").await.unwrap(), throttle.acquire("up").await.unwrap()];
+    lost.store(true, Ordering::Relaxed);
+    sleep(30 * SECOND).await;
+    let waiting = tokio::spawn({
+        let throttle = throttle.clone();
+        async move { throttle.acquire("up").max_wait(100 * SECOND).await.map(drop) }
+    });
+    sleep(ms(10)).await;
+    drop(one);
+    timeout(SECOND, waiting).await.expect("the lease lasts").unwrap().unwrap();
+    sleep(31 * SECOND).await;
+    let waiting = tokio::spawn({
+        let throttle = throttle.clone();
+        async move { throttle.acquire("up").max_wait(100 * SECOND).await.map(drop) }
+    });
+    sleep(ms(10)).await;
+    drop(other);
+    sleep(20 * SECOND).await;
+    assert!(!waiting.is_finished(), "the seat may be somebody else's");
+    lost.store(false, Ordering::Relaxed);
+    timeout(3 * SECOND, waiting).await.expect("the store is back").unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn seats_in_use_are_known_again_after_the_store_has_lost_its_data() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::in_flight(2));
+    let _permits = [throttle.acquire("up").await.unwrap(), throttle.acquire("up").await.unwrap()];
+    store.lose_data();
+    sleep(21 * SECOND).await;
+    let other = store.limited(Limit::in_flight(2));
+    assert!(other.acquire("up").max_wait(SECOND).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_throttle_that_is_closed_frees_its_seats_but_for_those_of_calls() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::in_flight(3));
+    let permit = throttle.acquire("up").await.unwrap();
+    drop(throttle.acquire("up").await.unwrap());
+    let begin = Instant::now();
+    throttle.close().await;
+    assert!(begin.elapsed() < ms(10), "{:?}", begin.elapsed());
+    let other = store.limited(Limit::in_flight(3));
+    let two = [other.try_acquire("up").await.unwrap(), other.try_acquire("up").await.unwrap()];
+    sleep(200 * SECOND).await;
+    assert!(other.try_acquire("up").await.is_err(), "the call in flight keeps its seat");
+    drop(permit);
+    sleep(SECOND).await;
+    assert!(other.try_acquire("up").await.is_ok());
+    drop(two);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_takes_a_seat_while_the_upstream_is_paused() {
+    let store = Counting::default();
+    let [throttle, other] = [(); 2].map(|()| store.limited(Limit::in_flight(1)));
+    let permit = throttle.acquire("up").await.unwrap();
+    let begin = Instant::now();
+    let wait = |throttle: Throttle| async move { throttle.acquire("up").await.map(|_| begin.elapsed()) };
+    let waiting = [tokio::spawn(wait(throttle.clone())), tokio::spawn(wait(other))];
+    sleep(ms(10)).await;
+    let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static("2"))]);
+    let refused = Feedback::read(StatusCode::TOO_MANY_REQUESTS, &headers, std::time::SystemTime::now());
+    throttle.report("up", &refused).await.unwrap();
+    drop(permit);
+    for waiting in waiting {
+        let waited = waiting.await.unwrap().unwrap();
+        assert!(waited >= 2 * SECOND && waited < 3 * SECOND, "{waited:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_leaves_no_seat_taken() {
+    fastrand::seed(5);
+    let store = Counting::default();
+    let throttle = store.limited(Limit::in_flight(3));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..300 {
+        let throttle = throttle.clone();
+        tasks.spawn(async move {
+            sleep(ms(fastrand::u64(0..2_000))).await;
+            let call = async {
+                let permit = throttle.acquire("up").await.unwrap();
+                sleep(ms(fastrand::u64(0..40))).await;
+                drop(permit);
+            };
+            let _ = timeout(ms(fastrand::u64(0..100)), call).await;
+        });
+    }
+    tasks.join_all().await;
+    sleep(SECOND).await;
+    let other =
+        Throttle::builder().store(store).upstream(Upstream::new("up").limit(Limit::in_flight(3))).build().unwrap();
+    let all = [other.try_acquire("up").await, other.try_acquire("up").await, other.try_acquire("up").await];
+    assert!(all.iter().all(Result::is_ok), "{all:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_in_memory_needs_no_round_trip() {
+    let upstream = Upstream::new("up").limit(Limit::in_flight(2));
+    let throttle = Throttle::builder().store(MemoryStore::new()).upstream(upstream).build().unwrap();
+    let gauge = Gauge::new();
+    let end = Instant::now() + 5 * SECOND;
+    let calls = callers(&throttle, &gauge, 10, ms(10), end).end().await.0;
+    assert!(gauge.most() == 2 && calls >= 940, "{} {calls}", gauge.most());
+}
