@@ -164,12 +164,11 @@ impl Holders {
     /// Enters what a queue holds and wants from now on. Who was served, or waits anew, comes after those who wait already.
     fn enter(&mut self, now: Stamp, holder: Holder, keeps_place: bool) {
         let at = self.0.iter().position(|before| before.owner == holder.owner);
-        match at.filter(|_| keeps_place) {
-            Some(at) => self.0[at] = holder,
-            None => {
-                at.map(|at| self.0.remove(at));
-                self.0.push(holder);
-            }
+        if let Some(at) = at.filter(|_| keeps_place) {
+            self.0[at] = holder;
+        } else {
+            at.map(|at| self.0.remove(at));
+            self.0.push(holder);
         }
         // What lapsed but now will matter again where the clock has leapt ahead and is set back.
         self.0.retain(|holder| (holder.held > 0 || holder.wanted > 0) && !holder.is_spent(now.plus(-LEAP)));

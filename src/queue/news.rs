@@ -104,6 +104,7 @@ pub(crate) type Effects = Vec<Effect>;
 
 /// What to do next about somebody.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is moved once, to be sent")]
 pub(crate) enum Next {
     Send(Message),
     Wait(Instant),

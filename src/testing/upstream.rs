@@ -48,6 +48,30 @@ struct Record {
     arrivals: Vec<Arrival>,
     /// The next call is refused for no reason.
     stray: bool,
+    /// How many calls were admitted and have not left.
+    in_flight: u64,
+    /// How often all calls were forgotten.
+    resets: u64,
+}
+
+/// A call in flight, until this is dropped.
+struct InFlight<'a> {
+    desk: &'a Desk,
+    place: usize,
+    resets: u64,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let mut record = self.desk.record();
+        let now = self.desk.now();
+        if record.resets != self.resets {
+            return;
+        }
+        let Some(arrival) = record.arrivals.get_mut(self.place) else { return };
+        arrival.left = Some(now);
+        record.in_flight -= u64::from(arrival.admitted);
+    }
 }
 
 impl StrictUpstream {
@@ -57,7 +81,7 @@ impl StrictUpstream {
     }
 
     pub(super) fn start(judge: Judge, conduct: Conduct) -> io::Result<Self> {
-        let record = Mutex::new(Record { judge, arrivals: Vec::new(), stray: false });
+        let record = Mutex::new(Record { judge, arrivals: Vec::new(), stray: false, in_flight: 0, resets: 0 });
         let desk = Arc::new(Desk { started: Instant::now(), conduct, record });
         let behind = Arc::clone(&desk);
         let server = Loopback::start("strict-upstream", move |stream| {
@@ -122,6 +146,7 @@ impl StrictUpstream {
         let mut record = self.desk.record();
         record.arrivals.clear();
         record.judge.reset();
+        (record.in_flight, record.resets) = (0, record.resets + 1);
     }
 
     /// Refuses the next call whatever has been admitted, with a wait of a second: a stray refusal.
@@ -149,7 +174,7 @@ impl Desk {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn judge(&self, request: &Request<()>) -> (Verdict, Option<Balance>) {
+    fn judge(&self, request: &Request<()>) -> (Verdict, Option<Balance>, InFlight<'_>) {
         let cost = self.conduct.cost(request);
         let caller =
             request.headers().get("x-caller").map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
@@ -160,15 +185,18 @@ impl Desk {
         let at = self.now();
         let is_stray = std::mem::take(&mut record.stray);
         let stray = Verdict { admitted: false, retry_after: Some(1_000_000) };
-        let verdict = if is_stray { stray } else { record.judge.admit(at, cost) };
-        record.arrivals.push(Arrival { at, admitted: verdict.admitted, cost, caller, method, path });
+        let is_full = self.conduct.most_in_flight.is_some_and(|most| record.in_flight >= most);
+        let verdict = if is_stray || is_full { stray } else { record.judge.admit(at, cost) };
+        record.arrivals.push(Arrival { at, admitted: verdict.admitted, cost, caller, method, path, left: None });
+        record.in_flight += u64::from(verdict.admitted);
+        let in_flight = InFlight { desk: self, place: record.arrivals.len() - 1, resets: record.resets };
         let balance = if self.conduct.tells_balance { record.judge.balance(at) } else { None };
-        (verdict, balance)
+        (verdict, balance, in_flight)
     }
 
     async fn serve(&self, request: Request<()>) -> Response<Bytes> {
         sleep(self.conduct.arrival_delay()).await;
-        let (verdict, balance) = self.judge(&request);
+        let (verdict, balance, _in_flight) = self.judge(&request);
         let mut response = if verdict.admitted { self.conduct.handle(&request) } else { refusal(verdict) };
         if let Some(balance) = balance {
             tell(balance, response.headers_mut());

@@ -30,6 +30,7 @@ pub(super) struct Conduct {
     handler: Option<Handler>,
     cost: Option<Cost>,
     pub(super) tells_balance: bool,
+    pub(super) most_in_flight: Option<u64>,
 }
 
 type Handler = Arc<dyn Fn(&Request<()>) -> Response<Bytes> + Send + Sync>;
@@ -80,6 +81,12 @@ impl StrictUpstreamBuilder {
     /// rounded up, `X-RateLimit-Reset`.
     pub fn telling_balance(mut self) -> Self {
         self.conduct.tells_balance = true;
+        self
+    }
+
+    /// Refuses each call that comes while so many are in flight: judged, and without their response yet.
+    pub fn in_flight(mut self, most: u64) -> Self {
+        self.conduct.most_in_flight = Some(most);
         self
     }
 

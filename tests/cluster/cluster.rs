@@ -72,6 +72,11 @@ impl Cluster {
         for limit in plan.limits.iter().filter(|_| plan.insists) {
             upstream = upstream.limit(limit.quota().into(), limit.window(), plan.shape);
         }
+        if plan.manner.seats > 0 {
+            upstream = upstream
+                .in_flight(plan.manner.seats.into())
+                .response_delay(plan.manner.call.mul_f64(0.5)..plan.manner.call.mul_f64(1.5));
+        }
         let upstream = upstream.start()?;
         let redis = if plan.place == Place::Redis { Some(RedisServer::start()?) } else { None };
         let proxies = modes.iter().map(|&mode| proxy(redis.as_ref(), mode)).collect::<Result<Vec<_>, _>>()?;

@@ -25,7 +25,7 @@ const ON_ITS_WAY: i64 = 100_000;
 /// Four processes of which each calls one time after another, until 22 s after the upstream halved its limit for 10 s; with
 /// when it did, and when it took that back.
 fn halved(name: &str, learns: bool) -> Result<(crate::outcome::Outcome, i64, i64), Box<dyn std::error::Error>> {
-    let manner = Manner { burst: 2, learns, recovery: Duration::from_secs(1) };
+    let manner = Manner { burst: 2, learns, recovery: Duration::from_secs(1), ..Manner::default() };
     let demands = vec![Demand::Endless { tasks: 1 }; 4];
     let (name, limits, delay) = (name.to_owned(), vec![LIMIT], ms(0)..ms(10));
     let shape = Shape::SlidingLog;

@@ -14,6 +14,7 @@ mod latency;
 mod lowered;
 mod narrow;
 mod outcome;
+mod seats;
 mod settings;
 mod shapes;
 mod table;

@@ -37,6 +37,12 @@ pub(crate) struct Manner {
     pub(crate) learns: bool,
     /// Recovers so fast after a hold; zero: as by default.
     pub(crate) recovery: Duration,
+    /// No more calls in flight than this, of all workers together; zero: as many as the limits allow.
+    pub(crate) seats: u32,
+    /// For how long a worker's seats are its own that says nothing.
+    pub(crate) lease: Duration,
+    /// How long a call takes, where calls in flight are limited.
+    pub(crate) call: Duration,
 }
 
 /// How much a worker wants.
@@ -77,7 +83,12 @@ impl Settings {
         Some(Self {
             upstream: env::var(UPSTREAM).ok()?,
             redis: env::var(REDIS).ok(),
-            limits: env::var(LIMITS).ok()?.split(',').map(limit).collect::<Option<_>>()?,
+            limits: env::var(LIMITS)
+                .ok()?
+                .split(',')
+                .filter(|words| !words.is_empty())
+                .map(limit)
+                .collect::<Option<_>>()?,
             caller: env::var(CALLER).ok()?,
             demand: demand(&env::var(DEMAND).ok()?)?,
             manner: manner(&env::var(MANNER).ok()?)?,
@@ -119,12 +130,16 @@ fn demand(words: &str) -> Option<Demand> {
 }
 
 fn words_of_manner(manner: Manner) -> String {
-    format!("{}:{}:{}", manner.burst, u8::from(manner.learns), manner.recovery.as_micros())
+    let Manner { burst, learns, recovery, seats, lease, call } = manner;
+    let [recovery, lease, call] = [recovery, lease, call].map(|time| time.as_micros());
+    format!("{burst}:{}:{recovery}:{seats}:{lease}:{call}", u8::from(learns))
 }
 
 fn manner(words: &str) -> Option<Manner> {
-    let [burst, learns, recovery] = numbers(words)?;
-    Some(Manner { burst: u32::try_from(burst).ok()?, learns: learns == 1, recovery: Duration::from_micros(recovery) })
+    let [burst, learns, recovery, seats, lease, call] = numbers(words)?;
+    let [burst, seats] = [u32::try_from(burst).ok()?, u32::try_from(seats).ok()?];
+    let [recovery, lease, call] = [recovery, lease, call].map(Duration::from_micros);
+    Some(Manner { burst, learns: learns == 1, recovery, seats, lease, call })
 }
 
 impl Display for Results {

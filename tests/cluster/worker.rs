@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use outgate::store::StoreError;
-use outgate::{Call, Passage, RedisStore, Throttle, Upstream};
+use outgate::{Call, Limit, Passage, RedisStore, Throttle, Upstream};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -58,6 +58,9 @@ async fn throttle(settings: &Settings) -> Result<Throttle, Box<dyn Error>> {
     let (mut upstream, manner) = (Upstream::new("strict").host("127.0.0.1"), settings.manner);
     for limit in settings.limits.iter().cloned() {
         upstream = upstream.limit(if manner.burst > 0 { limit.burst(manner.burst) } else { limit });
+    }
+    if manner.seats > 0 {
+        upstream = upstream.limit(Limit::in_flight(manner.seats).lease(manner.lease));
     }
     if manner.learns {
         upstream = upstream.learn_from_responses();
