@@ -35,7 +35,7 @@ local MAX_CLAIMS, SLACK, RECOVERING = 8, 20000, 4
 -- Read.
 local horizon, ahead, insist, is_colder, sender = a[5], a[6], a[7] % 2 == 1, a[7] % 4 >= 2, KEYS[1]
 local states, next_key = read_states(scopes, has_widest)
-local at, retention, last_log = 10 + scopes, 0, count_of_keys()
+local at, retention, last_log = 10 + scopes, 0, wants_seats and count_of_keys() or #KEYS
 for i = next_key, last_log do
   local scope, log = a[at], nil
   log, at = open_log(KEYS[i], states[scope], at + 1)
@@ -99,8 +99,11 @@ local soonest, slack = now + ahead, max(SLACK, ahead)
 local limit = now + max(ahead + horizon, far)
 -- Whoever has a slot by now does not hear of a refusal before it: while calls come slower after a pause let there be few.
 if is_after_pause(states) then limit = soonest + floor((limit - soonest) / RECOVERING) end
-if wants_seats then limit = min(limit, soonest + slack) end
-local shares, shared, seated, again = {}, false, seats_for(total)
+local shares, shared, seated, again = {}, false, math.huge, 0
+if wants_seats then
+  limit = min(limit, soonest + slack)
+  seated, again = seats_for(total)
+end
 for scope = 1, scopes do
   -- Nobody delays who claims: no share is left for that one.
   local rivals = others[scope] - claiming_in[scope]

@@ -6,18 +6,18 @@
 local wants_seats, lease = a[7] % 16 >= 8, 0
 local count_of_keys, open_seats, seats_for, take_seats
 
-do
+if wants_seats then
   -- Who waits for a seat and has less than an equal part of them asks again so soon; who has its part, so late; and nobody later. Who is so
   -- late keeps nobody from a seat any more, and keeps its place for so long. Where more wait than there are seats, who has had one for a
   -- turn gives it back.
-  local POLL, POLL_OF_SERVED, LATEST_POLL, LATE, PLACE, TURN = 50000, 250000, 1000000, 200000, 10000000, 1000000
+  local POLL, POLL_OF_SERVED, LATEST_POLL, LATE, PLACE, TURN, ANY = 50000, 250000, 1000000, 200000, 10000000, 1000000, 4294967295
 
   local all_seats, kept, idle, owner = {}, 0, 0, string.match(KEYS[1], '}:replay:(.*)$')
 
   -- How many of the keys come before those of seats.
   function count_of_keys()
     local count = #KEYS
-    while wants_seats and string.find(KEYS[count], '}[^:]*:seats$') do count = count - 1 end
+    while string.find(KEYS[count], '}[^:]*:seats$') do count = count - 1 end
     return count
   end
 
@@ -95,7 +95,6 @@ do
 
   -- For how many callers there are seats, and after how many µs who is short of one asks again.
   function seats_for(callers)
-    if not wants_seats then return math.huge, 0 end
     local new, again = math.huge, 0
     for _, of in ipairs(all_seats) do
       of.most = most_of(of, max(callers - idle, 0))
@@ -111,7 +110,7 @@ do
 
   -- How many of the seats that it holds the queue may use again when its calls leave them.
   local function keep_of(of, held, since)
-    local lowest, wanted = math.huge, 0
+    local lowest, wanted = ANY, 0
     for _, other in ipairs(of.others) do
       if other.wanted > 0 then
         lowest = min(lowest, other.held)
@@ -119,7 +118,7 @@ do
         if other.held + 1 < held then wanted = wanted + other.wanted end
       end
     end
-    if lowest == math.huge then return of.seats end
+    if lowest == ANY then return ANY end
     if of.part == 0 and lowest == 0 and since + TURN <= now then return 0 end
     return max(lowest + 1, of.part, ceil((held + lowest) / 2), held - max(wanted - free_of(of, held), 0))
   end
@@ -152,7 +151,7 @@ do
   -- Enters what was taken, and that so many callers are short of a seat. Says how many seats the queue may keep, and whether anything has
   -- changed: a message that is not remembered changes nothing.
   function take_seats(granted, short, again)
-    local keep, is_news, taken, least = 4294967295, false, max(granted - idle, 0), math.huge
+    local keep, is_news, taken, least = ANY, false, max(granted - idle, 0), math.huge
     for _, of in ipairs(all_seats) do least = min(least, of.most) end
     for _, of in ipairs(all_seats) do
       local held, since = kept + taken, of.since or now

@@ -32,6 +32,7 @@
 //! | horizon | how far ahead of now slots are booked |
 //! | guard | extra time for which a unit counts, to absorb the spread of network delay |
 //! | settle | what happens to a slot after the call: kept, or handed back |
+//! | seat | the right of one call to be in flight, where [calls in flight](Limit::in_flight) are limited |
 //! | pause | nobody sends to this scope or upstream until then, cluster-wide |
 //! | rate | a factor on the quotas of a scope, by the evidence of what was served and what was refused, or by hand |
 //! | outside use | quota that others spend, learned from responses |

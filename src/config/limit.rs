@@ -1,8 +1,11 @@
 //! What an upstream allows: so many units in any window.
 
+mod in_flight;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::in_flight::SeatSettings;
 use super::bucket;
 use crate::config::charges::CALLS;
 use crate::config::name;
@@ -25,15 +28,12 @@ const MIN_DEFAULT_GUARD: Duration = Duration::from_millis(10);
 /// above that: its guard is long enough, and nothing is remembered for so long.
 const MOST_COLD: Duration = Duration::from_millis(250);
 const LONGEST_COLD_WINDOW: Duration = Duration::from_secs(10);
-/// The most seats of a limit on calls in flight; how long a process holds them that says nothing more.
-const MAX_SEATS: u32 = 100_000;
-const DEFAULT_LEASE: Duration = Duration::from_secs(60);
-const MIN_LEASE: Duration = Duration::from_secs(1);
-const MAX_LEASE: Duration = Duration::from_secs(3_600);
 /// The widest guard of a limit.
 pub(crate) const MAX_GUARD: Duration = Duration::from_secs(86_400);
 
 /// At most `quota` units in any window, wherever the window begins: how many, of what, in what window, and for whom.
+///
+/// Or so many calls [in flight](Limit::in_flight).
 ///
 /// # Default
 ///
@@ -53,8 +53,9 @@ pub(crate) const MAX_GUARD: Duration = Duration::from_secs(86_400);
 /// let tokens = Limit::per_minute(200_000).of("tokens");
 /// let hourly = Limit::per_hour(5_000);
 /// let gentle = Limit::per_second(100).burst(20);
+/// let seats = Limit::in_flight(25);
 /// let odd = Limit::new(120, Duration::from_secs(90)).guard(Duration::from_millis(250));
-/// # let _ = (hourly, gentle, odd, each_merchant, tokens);
+/// # let _ = (hourly, gentle, seats, odd, each_merchant, tokens);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
@@ -71,13 +72,6 @@ pub struct Limit {
     refill: Option<(u32, Duration)>,
     /// Where it limits calls in flight.
     seats: Option<SeatSettings>,
-}
-
-/// How calls in flight are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SeatSettings {
-    lease: Duration,
-    until_headers: bool,
 }
 
 impl Limit {
@@ -149,42 +143,6 @@ impl Limit {
     #[must_use]
     pub const fn per_day(quota: u32) -> Self {
         Self::new(quota, Duration::from_secs(86_400))
-    }
-
-    /// At most `calls` in flight at once, in all processes together: 1 to 100,000 seats, of which each call takes one, whatever it costs.
-    ///
-    /// A call through the middleware has its seat until its response's body has ended, or was dropped: read bodies, or drop
-    /// them. One made with a permit of [`acquire`](crate::Throttle::acquire) has it until the permit is dropped.
-    ///
-    /// A seat that a call leaves goes to the next caller of the same process without a message to the store, as long as no other
-    /// process that waits has fewer. Among processes the next seat goes to the one that has the fewest, then to the one that has
-    /// waited longest. Who waits costs up to 20 store calls a second and process, and up to 4 where the process has its part.
-    ///
-    /// A process holds its seats for a [lease](Limit::lease), which it renews with one message for all of them. Where the store
-    /// lost its data, or no renewal reached it for a whole lease, it may give out seats that calls still use, until it hears
-    /// of these again.
-    #[must_use]
-    pub const fn in_flight(calls: u32) -> Self {
-        let seats = Some(SeatSettings { lease: DEFAULT_LEASE, until_headers: false });
-        let mut limit = Self::new(calls, Duration::ZERO);
-        limit.seats = seats;
-        limit
-    }
-
-    /// Of a limit on calls in flight: a process that dies frees its seats after so long, 1 s to an hour; 60 s by default. It renews
-    /// them after a third of it.
-    #[must_use]
-    pub const fn lease(mut self, lease: Duration) -> Self {
-        let until_headers = self.ends_with_headers();
-        self.seats = Some(SeatSettings { lease, until_headers });
-        self
-    }
-
-    /// Of a limit on calls in flight: a call through the middleware has its seat only until the headers of its response come.
-    #[must_use]
-    pub const fn until_headers(mut self) -> Self {
-        self.seats = Some(SeatSettings { lease: self.lease_or_default(), until_headers: true });
-        self
     }
 
     /// At most `burst` units at once: the rest of the quota comes at the rate of the limit.
@@ -292,38 +250,6 @@ impl Limit {
         // Clocks that are slewed by 500 ppm make a window of an hour 1.8 s shorter.
         let longest = (self.window / 2_000).max(Duration::from_secs(1));
         self.guard.unwrap_or_else(|| (self.window / 20).clamp(MIN_DEFAULT_GUARD, longest))
-    }
-
-    /// Whether it limits calls in flight.
-    pub(crate) const fn is_in_flight(&self) -> bool {
-        self.seats.is_some() && self.window.is_zero()
-    }
-
-    pub(crate) const fn ends_with_headers(&self) -> bool {
-        matches!(self.seats, Some(SeatSettings { until_headers: true, .. }))
-    }
-
-    pub(crate) const fn lease_or_default(&self) -> Duration {
-        match self.seats {
-            Some(SeatSettings { lease, .. }) => lease,
-            None => DEFAULT_LEASE,
-        }
-    }
-
-    /// What is wrong with a limit on calls in flight.
-    pub(crate) fn check_seats(&self, upstream: &str) -> Result<(), ConfigError> {
-        let wrong = |field, reason: String| Err(ConfigError::new(upstream, field, reason));
-        let (calls, lease) = (self.quota, self.lease_or_default());
-        if calls == 0 || calls > MAX_SEATS {
-            return wrong("limit.in_flight", format!("{calls} is not between 1 and {MAX_SEATS}"));
-        }
-        if lease < MIN_LEASE || lease > MAX_LEASE {
-            return wrong("limit.lease", format!("{lease:?} is not between 1 s and an hour"));
-        }
-        if self.burst.is_some() || self.guard.is_some() {
-            return wrong("limit.in_flight", "calls in flight have no burst and no guard".to_owned());
-        }
-        Ok(())
     }
 
     /// The burst, where one was given.

@@ -81,7 +81,7 @@ impl Seats {
 #[non_exhaustive]
 pub struct Seated {
     /// A seat that a call leaves may be used by the next one of the same queue, as long as that holds no more than so many.
-    /// Those beyond it are others' turn.
+    /// Those beyond it are others' turn. [`u32::MAX`] where nobody else waits.
     pub keep: u32,
     /// Callers are short of a seat: the queue asks again after so long, and no sooner. Zero: none is.
     pub again: Duration,
@@ -244,7 +244,7 @@ impl Seating {
     /// How many of the seats that it holds a queue may use again when its calls leave them.
     fn keep(&self, held: u64, since: Stamp) -> u64 {
         let waiting = || self.others.iter().filter(|other| other.wanted > 0);
-        let Some(lowest) = waiting().map(|other| other.held).min() else { return self.seats };
+        let Some(lowest) = waiting().map(|other| other.held).min() else { return u32::MAX.into() };
         let part = self.part();
         if part == 0 && lowest == 0 && since.plus(TURN) <= self.now {
             return 0;

@@ -1,5 +1,7 @@
 //! Who gets a slot: the part of an ask that needs no clock, no key and no memory of earlier asks.
 
+mod unseated;
+
 use std::sync::Arc;
 
 use super::seats::Short;
@@ -196,19 +198,6 @@ impl Deciding<'_, '_> {
         refused
     }
 
-    /// There is no seat for the rest of a run: who wants one now or never is refused, by the answer at that place.
-    fn unseat(&mut self, run: &Run, rest: u32) -> Option<usize> {
-        let Bounds { now, soonest, .. } = self.bounds;
-        if run.max_wait.is_none_or(|wait| now.plus(micros(wait)) > soonest) {
-            self.decision.passed += rest;
-            self.decision.short.waiting += rest;
-            return None;
-        }
-        self.decision.short.was_refused = true;
-        self.push(rest, now, Verdict::Refused);
-        Some(self.decision.answers.len() - 1)
-    }
-
     /// When a caller of these charges could start.
     fn start_of(&mut self, charges: &[u32]) -> Start {
         let earliest = self.view.earliest(self.bounds.soonest, charges);
@@ -266,29 +255,6 @@ impl Deciding<'_, '_> {
         self.shares.iter_mut().filter(|share| share.units < u64::MAX).for_each(|share| share.spend(&run.charges));
         self.before = self.turns.len();
         self.push(callers, start, verdict);
-    }
-
-    fn push(&mut self, callers: u32, start: Stamp, verdict: Verdict) {
-        let Self { decision, bounds, .. } = self;
-        if decision.passed > 0 {
-            let start = decision.waiting.as_ref().map_or(bounds.unseated_until(), |turn| turn.start);
-            decision.answers.push(Answer::waiting(decision.passed, start));
-            decision.passed = 0;
-        }
-        let answer = Answer::new(callers, start, verdict);
-        if verdict.is_granted() {
-            decision.granted += callers;
-            join(&mut decision.answers, answer);
-        } else {
-            decision.answers.push(answer);
-        }
-    }
-}
-
-impl Bounds {
-    /// Who gets no seat hears of none before.
-    pub(super) const fn unseated_until(&self) -> Stamp {
-        self.now.plus(self.again)
     }
 }
 

@@ -202,7 +202,7 @@ impl Engine {
     fn message(&mut self, header: Header, tickets: Vec<u64>, ask: Ask, now: Instant) -> Message {
         let id = MessageId::new(self.sender, Arc::clone(&self.settings.stream), header.number).after(self.previous);
         let (horizon, counted) = (self.settings.horizon(&header.outlook), self.counted.clone());
-        let seats = self.seats.as_mut().map(|seats| seats.state(!ask.runs.is_empty(), now));
+        let seats = self.seats.as_mut().map(|seats| seats.state(!ask.runs.is_empty(), self.closed, now));
         let ask = Ask { horizon, counted, seats, cold: self.untold.take().map(Untold::into_cold), ..ask };
         Message { said: message(&self.settings, id, ask, &header.outlook), tickets }
     }

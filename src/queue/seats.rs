@@ -13,6 +13,8 @@ use crate::ledger::{self, Grant, SeatLimit};
 
 /// How long a free seat is kept for the next caller, where nobody else waits for one.
 const LINGER: Duration = Duration::from_millis(250);
+/// Who uses seats again without a message hears so soon whether others wait by now.
+const UNHEARD: Duration = Duration::from_millis(500);
 /// The lease is renewed after this part of it.
 const RENEWED: u32 = 3;
 /// And no seat is used again in the last part of this kind: clocks drift, and the store's may leap.
@@ -42,6 +44,8 @@ pub(super) struct Seats {
     leased_at: Option<Instant>,
     /// The store may count seats until then that nobody here knows of: a message was given up.
     unsure_until: Option<Instant>,
+    /// A seat was used again here since then, without a message.
+    used_again: bool,
     /// Callers are short of a seat: no ask for more before this.
     ask_at: Option<Instant>,
 }
@@ -58,14 +62,16 @@ impl Seats {
             stated_at: None,
             leased_at: None,
             unsure_until: None,
+            used_again: false,
             ask_at: None,
         }
     }
 
-    /// What a message says of them; one that asks for callers brings the free ones along, as far as they are not others' turn. All
-    /// others it gives back.
-    pub(super) fn state(&mut self, asks: bool, now: Instant) -> ledger::Seats {
-        let brought = if asks { self.free.min(self.keep.saturating_sub(self.used)) } else { 0 };
+    /// What a message says of them; one that asks for callers brings the free ones along, as far as they are not others' turn; so
+    /// does any while they are kept for the next. All others it gives back.
+    pub(super) fn state(&mut self, asks: bool, closed: bool, now: Instant) -> ledger::Seats {
+        let is_kept = self.keep == u32::MAX && !closed && self.free_since.is_some_and(|since| now < since + LINGER);
+        let brought = if asks || is_kept { self.free.min(self.keep.saturating_sub(self.used)) } else { 0 };
         (self.free, self.brought, self.free_since, self.stated_at) = (0, brought, None, Some(now));
         let seats = ledger::Seats::new(Arc::clone(&self.rules.limits)).keeping(self.used + brought, brought);
         ledger::Seats { lease: self.rules.lease, ..seats }
@@ -74,7 +80,7 @@ impl Seats {
     /// The message was answered: so many callers got their seats. `random` in [0, 1) spreads those who were told the same time.
     pub(super) fn answered(&mut self, grant: &Grant, callers: u32, random: f64, now: Instant) {
         let left = self.brought.saturating_sub(callers);
-        (self.brought, self.unsure_until) = (0, None);
+        (self.brought, self.unsure_until, self.used_again) = (0, None, false);
         self.used += callers;
         self.set_free(self.free + left, now);
         self.leased_at = self.stated_at.take();
@@ -121,6 +127,7 @@ impl Seats {
         let may = self.may_take(now);
         if may {
             self.used += 1;
+            self.used_again = true;
             self.set_free(self.free - 1, now);
         }
         may
@@ -142,14 +149,15 @@ impl Seats {
 
     /// When the store is told again, whether or not anybody asks: at the latest.
     pub(super) fn tell_at(&self, is_wanted: bool, closed: bool, now: Instant) -> Option<Instant> {
-        let others_wait = self.rules.limits.iter().any(|limit| self.keep < limit.seats);
+        let others_wait = self.keep < u32::MAX;
         let is_others = self.used + self.free > self.keep || (others_wait && !is_wanted);
         let back_at = match self.free_since {
             Some(_) if is_others || closed => Some(now),
             Some(since) if !is_wanted => Some(since + LINGER),
             _ => None,
         };
-        let renew_at = self.leased_at.map_or(now, |at| at + self.rules.lease / RENEWED);
+        let after = if self.used_again { UNHEARD } else { self.rules.lease / RENEWED };
+        let renew_at = self.leased_at.map_or(now, |at| at + after);
         let renew_at = (self.used > 0).then_some(renew_at);
         let unsure = self.unsure_until.map(|_| now);
         [back_at, renew_at, unsure].into_iter().flatten().min()

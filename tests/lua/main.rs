@@ -8,6 +8,7 @@ mod garbage;
 mod histories;
 mod keyspace;
 mod replies;
+mod seats;
 mod size;
 
 use std::fmt::Debug;

@@ -13,6 +13,7 @@ mod distrust;
 mod ending;
 mod evidence;
 mod learning;
+mod leases;
 mod names;
 mod observing;
 mod order;

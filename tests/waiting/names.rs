@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use outgate::ledger::{Ask, Body, Log, Message, MessageId, NOBODY, Pause, Run, Term};
+use outgate::ledger::{Ask, Body, Log, Message, MessageId, NOBODY, Pause, Run, SeatLimit, Seats, Term};
 use outgate::store::Applying;
 use outgate::{Feedback, Limit, MemoryStore, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
@@ -123,4 +123,25 @@ async fn a_process_of_its_own_name_keeps_it_whatever_it_asks() {
     }
     names.dedup();
     assert_eq!(names.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn seats_in_use_are_said_again_under_another_name() {
+    let store = Overheard::default();
+    let up = || Upstream::new("up").limit(Limit::in_flight(3));
+    let throttle = Throttle::builder().store(store.clone()).upstream(up()).build().unwrap();
+    let permits = [throttle.acquire("up").await.unwrap(), throttle.acquire("up").await.unwrap()];
+    let name = store.sender();
+    let mut ask = Ask::new([Log::new("calls", [])], Vec::new());
+    ask.seats = Some(Seats::new([SeatLimit::new(None, 3)]).keeping(1, 0));
+    store.clone_says(ask).await;
+    // With the next renewal it hears of the clone.
+    sleep(Duration::from_secs(21)).await;
+    assert_ne!(store.sender(), name, "it goes on under another name");
+    let other = Throttle::builder().store(store.inner.clone()).upstream(up()).build().unwrap();
+    assert!(other.try_acquire("up").await.is_err(), "two, and that of the clone");
+    sleep(Duration::from_secs(40)).await;
+    let permit = other.try_acquire("up").await.unwrap();
+    assert!(other.try_acquire("up").await.is_err(), "the clone's lease has ended, and two are in use");
+    drop((permits, permit));
 }

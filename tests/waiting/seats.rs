@@ -1,15 +1,12 @@
 //! Calls in flight: never more than the limit in all processes together, all seats in use while callers wait, and each in its turn.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use outgate::ledger::Message;
-use outgate::store::{Applying, StoreError, StoreErrorKind};
 use outgate::testing::oracle::{assert_never_more_than, jain};
-use outgate::{Error, Feedback, Limit, MemoryStore, Store, Throttle, Upstream};
+use outgate::{Error, Feedback, Limit, MemoryStore, Throttle, Upstream};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::support::{Counting, micros_since};
@@ -285,110 +282,6 @@ async fn seats_and_quotas_hold_together() {
     assert!(starts.len() >= 690, "{}", starts.len());
 }
 
-/// A store that a process loses at some time.
-#[derive(Clone, Debug)]
-struct Losing(Counting, Arc<AtomicBool>);
-
-impl Store for Losing {
-    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
-        if self.1.load(Ordering::Relaxed) {
-            return Applying::pending(async { Err(StoreError::new(StoreErrorKind::Unreachable, "lost")) });
-        }
-        self.0.apply(message)
-    }
-}
-
-fn losing(store: &Counting, limit: Limit) -> (Throttle, Arc<AtomicBool>) {
-    let lost = Arc::new(AtomicBool::new(false));
-    let upstream = Upstream::new("up").limit(limit);
-    let store = Losing(store.clone(), Arc::clone(&lost));
-    (Throttle::builder().store(store).upstream(upstream).build().unwrap(), lost)
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_seats_of_a_process_that_is_gone_are_free_when_its_lease_ends() {
-    for (limit, lease) in [(Limit::in_flight(3), 60), (Limit::in_flight(3).lease(10 * SECOND), 10)] {
-        let store = Counting::default();
-        let (throttle, lost) = losing(&store, limit.clone());
-        let begin = Instant::now();
-        let mut permits = Vec::new();
-        for _ in 0..3 {
-            permits.push(throttle.acquire("up").await.unwrap());
-        }
-        // Whatever time passes, they are renewed.
-        sleep(SECOND * lease * 3).await;
-        let other = store.limited(limit);
-        assert!(other.acquire("up").max_wait(ms(500)).await.is_err());
-        lost.store(true, Ordering::Relaxed);
-        let cut = Instant::now();
-        let permit = other.acquire("up").await.unwrap();
-        let waited = cut.elapsed();
-        assert!(waited <= SECOND * lease + ms(310) && waited > SECOND * lease * 3 / 5, "{waited:?}");
-        for _ in 0..2 {
-            permits.push(other.acquire("up").await.unwrap());
-        }
-        assert!(begin.elapsed() < SECOND * lease * 5);
-        drop(permit);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_has_lost_its_store_uses_no_seat_again_when_its_lease_may_have_ended() {
-    let store = Counting::default();
-    let (throttle, lost) = losing(&store, Limit::in_flight(2));
-    let [one, other] = [throttle.acquire("up").await.unwrap(), throttle.acquire("up").await.unwrap()];
-    lost.store(true, Ordering::Relaxed);
-    sleep(30 * SECOND).await;
-    let waiting = tokio::spawn({
-        let throttle = throttle.clone();
-        async move { throttle.acquire("up").max_wait(100 * SECOND).await.map(drop) }
-    });
-    sleep(ms(10)).await;
-    drop(one);
-    timeout(SECOND, waiting).await.expect("the lease lasts").unwrap().unwrap();
-    sleep(31 * SECOND).await;
-    let waiting = tokio::spawn({
-        let throttle = throttle.clone();
-        async move { throttle.acquire("up").max_wait(100 * SECOND).await.map(drop) }
-    });
-    sleep(ms(10)).await;
-    drop(other);
-    sleep(20 * SECOND).await;
-    assert!(!waiting.is_finished(), "the seat may be somebody else's");
-    lost.store(false, Ordering::Relaxed);
-    timeout(3 * SECOND, waiting).await.expect("the store is back").unwrap().unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn seats_in_use_are_known_again_after_the_store_has_lost_its_data() {
-    let store = Counting::default();
-    let throttle = store.limited(Limit::in_flight(2));
-    let _permits = [throttle.acquire("up").await.unwrap(), throttle.acquire("up").await.unwrap()];
-    store.lose_data();
-    sleep(21 * SECOND).await;
-    let other = store.limited(Limit::in_flight(2));
-    assert!(other.acquire("up").max_wait(SECOND).await.is_err());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_throttle_that_is_closed_frees_its_seats_but_for_those_of_calls() {
-    let store = Counting::default();
-    let throttle = store.limited(Limit::in_flight(3));
-    let permit = throttle.acquire("up").await.unwrap();
-    drop(throttle.acquire("up").await.unwrap());
-    let begin = Instant::now();
-    throttle.close().await;
-    assert!(begin.elapsed() < ms(10), "{:?}", begin.elapsed());
-    let other = store.limited(Limit::in_flight(3));
-    let two = [other.try_acquire("up").await.unwrap(), other.try_acquire("up").await.unwrap()];
-    sleep(200 * SECOND).await;
-    assert!(other.try_acquire("up").await.is_err(), "the call in flight keeps its seat");
-    drop(permit);
-    sleep(SECOND).await;
-    assert!(other.try_acquire("up").await.is_ok());
-    drop(two);
-}
-
 #[tokio::test(start_paused = true)]
 async fn nobody_takes_a_seat_while_the_upstream_is_paused() {
     let store = Counting::default();
@@ -442,4 +335,42 @@ async fn a_store_in_memory_needs_no_round_trip() {
     let end = Instant::now() + 5 * SECOND;
     let calls = callers(&throttle, &gauge, 10, ms(10), end).end().await.0;
     assert!(gauge.most() == 2 && calls >= 940, "{} {calls}", gauge.most());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seat_that_nobody_here_wants_goes_to_others_within_one_poll_of_theirs() {
+    let store = Counting::default();
+    let [throttle, other] = [(); 2].map(|()| store.limited(Limit::in_flight(1)));
+    let permit = throttle.acquire("up").await.unwrap();
+    let waiting = tokio::spawn(async move { other.acquire("up").await.map(|permit| (permit, Instant::now())) });
+    // The first learns with its next message that somebody waits: at the latest when it asks for another of its callers.
+    sleep(ms(100)).await;
+    assert!(throttle.acquire("up").max_wait(ms(10)).await.is_err());
+    let left = Instant::now();
+    drop(permit);
+    let (_permit, served) = waiting.await.unwrap().unwrap();
+    assert!(served - left <= ms(70), "{:?}", served - left);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_as_many_callers_as_seats_and_asks_for_no_more_hears_that_others_wait() {
+    fastrand::seed(6);
+    let (store, gauge, end) = (Counting::default(), Gauge::new(), Instant::now() + 20 * SECOND);
+    let [first, second] = [(); 2].map(|()| store.limited(Limit::in_flight(10)));
+    let first = callers(&first, &gauge, 10, ms(50), end);
+    sleep(5 * SECOND).await;
+    let before = store.calls();
+    assert!(before <= 2 * 5 + 5, "{before} store calls of one process that has all seats");
+    let begin = Instant::now();
+    let permit = second.acquire("up").await.unwrap();
+    assert!(begin.elapsed() < ms(700), "{:?}", begin.elapsed());
+    drop(permit);
+    let second = callers(&second, &gauge, 10, ms(50), end);
+    sleep(2 * SECOND).await;
+    gauge.share(10, SECOND);
+    sleep_until(end).await;
+    let share = gauge.share(10, 13 * SECOND);
+    let calls = [first.end().await.0, second.end().await.0];
+    println!("{share:.4} of the seats used, {calls:?} calls, {} store calls", store.calls());
+    assert!(share >= 0.98 && gauge.most() <= 10 && calls[1] > 1_100, "{share} {calls:?}");
 }

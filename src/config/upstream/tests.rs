@@ -79,6 +79,7 @@ fn a_wrong_configuration_names_the_field() {
     let up = || Upstream::new("up").limit(Limit::per_second(1));
     let cases = [
         (Upstream::new("up"), "limit"),
+        (up().limit(Limit::in_flight(1)).limit(Limit::in_flight(2)), "limit.in_flight"),
         (Upstream::new("").limit(Limit::per_second(1)), "name"),
         (Upstream::new("a b").limit(Limit::per_second(1)), "name"),
         (Upstream::new("a}b").limit(Limit::per_second(1)), "name"),

@@ -123,8 +123,8 @@ fn who_has_more_than_others_that_wait_gives_seats_back_as_far_as_they_want_them(
             Seating { now: at(age), seats, kept: held.into(), since: None, was_there: true, waited: false, others };
         seating.keep(held.into(), at(0))
     };
-    assert_eq!(keep(25, &[], 25, 0), 25);
-    assert_eq!(keep(20, &[(5, 0)], 25, 0), 25, "nobody waits");
+    assert_eq!(keep(25, &[], 25, 0), u64::from(u32::MAX));
+    assert_eq!(keep(20, &[(5, 0)], 25, 0), u64::from(u32::MAX), "nobody waits");
     assert_eq!(keep(25, &[(0, 50)], 25, 0), 13);
     assert_eq!(keep(13, &[(12, 50)], 25, 0), 13);
     assert_eq!(keep(25, &[(0, 2)], 25, 0), 23, "it wants no more");

@@ -9,7 +9,7 @@ fn seats(limit: u32) -> Seats {
 
 /// Says what it keeps, and is answered that so many callers got seats.
 fn exchange(seats: &mut Seats, granted: u32, told: Seated, now: Instant) -> (u32, u32) {
-    let said = seats.state(true, now);
+    let said = seats.state(true, false, now);
     let grant = Grant { seats: Some(told), ..Grant::new(Stamp::NEVER, Vec::new(), Stamp::NEVER) };
     seats.answered(&grant, granted, 0.0, now);
     (said.kept, said.idle)
@@ -29,7 +29,7 @@ fn a_message_says_what_is_used_and_brings_what_is_free() {
     assert_eq!(exchange(&mut seats, 4, told(9, 0), now), (5, 1));
     assert_eq!((seats.used, seats.free), (8, 0), "three of them are new");
     seats.leave(2, now);
-    let said = seats.state(false, now);
+    let said = seats.state(false, true, now);
     assert_eq!((said.kept, said.idle), (6, 0), "who asks for nobody gives back what is free");
 }
 
@@ -43,21 +43,31 @@ fn seats_beyond_what_may_be_kept_are_given_back_at_once() {
     seats.leave(3, now);
     assert!(seats.take(now), "the sixth");
     assert!(!seats.take(now));
-    assert_eq!(seats.state(true, now).kept, 6);
+    assert_eq!(seats.state(true, false, now).kept, 6);
 }
 
 #[test]
 fn what_is_free_lingers_where_nobody_waits() {
     let (mut seats, now) = (seats(9), Instant::now());
     let at = |ms: u64| now + Duration::from_millis(ms);
-    exchange(&mut seats, 1, told(9, 0), now);
+    exchange(&mut seats, 1, told(u32::MAX, 0), now);
     assert_eq!(seats.tell_at(false, false, now), Some(at(20_000)), "the lease is renewed after a third");
     seats.leave(1, at(10));
     assert_eq!(seats.tell_at(false, false, at(10)), Some(at(260)));
     assert_eq!(seats.tell_at(false, true, at(10)), Some(at(10)), "closed, it goes back at once");
     assert_eq!(seats.tell_at(true, false, at(10)), None, "somebody here wants it");
+    let said = seats.state(false, false, at(259));
+    assert_eq!((said.kept, said.idle), (1, 1), "a message meanwhile does not give it back");
+    seats.give_up(at(259));
+    assert_eq!(seats.state(false, false, at(260)).kept, 0);
+    exchange(&mut seats, 1, told(u32::MAX, 0), now);
+    seats.leave(1, at(10));
     assert!(seats.take(at(11)));
-    assert_eq!(seats.tell_at(false, false, at(11)), Some(at(20_000)));
+    assert_eq!(
+        seats.tell_at(false, false, at(11)),
+        Some(at(500)),
+        "who uses it again hears whether others wait by now"
+    );
     exchange(&mut seats, 0, told(8, 0), at(20));
     seats.leave(1, at(30));
     assert_eq!(seats.tell_at(false, false, at(30)), Some(at(30)), "others wait for it");
@@ -92,7 +102,7 @@ fn no_seat_is_used_again_when_the_lease_may_have_ended() {
 #[test]
 fn what_a_message_took_whose_answer_was_lost_is_put_right_by_the_next() {
     let (mut seats, now) = (seats(2), Instant::now());
-    seats.state(true, now);
+    seats.state(true, false, now);
     seats.give_up(now + 30 * SECOND);
     assert!(seats.has_any(), "the store may count some");
     assert_eq!(seats.tell_at(false, false, now + 30 * SECOND), Some(now + 30 * SECOND));

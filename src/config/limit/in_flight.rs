@@ -1,0 +1,117 @@
+//! Limits on calls in flight.
+
+use std::time::Duration;
+
+use super::Limit;
+use crate::error::ConfigError;
+
+/// The most seats of a limit on calls in flight; how long a process holds them that says nothing more.
+const MAX_SEATS: u32 = 100_000;
+const DEFAULT_LEASE: Duration = Duration::from_secs(60);
+const MIN_LEASE: Duration = Duration::from_secs(1);
+const MAX_LEASE: Duration = Duration::from_secs(3_600);
+
+/// How calls in flight are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SeatSettings {
+    lease: Duration,
+    until_headers: bool,
+}
+
+impl Limit {
+    /// At most `calls` in flight at once, in all processes together: 1 to 100,000 seats, of which each call takes one, whatever it costs.
+    ///
+    /// A call through the middleware has its seat until its response's body has ended, or was dropped: read bodies, or drop
+    /// them. One made with a permit of [`acquire`](crate::Throttle::acquire) has it until the permit is dropped. A call that is
+    /// cancelled, or times out, leaves its seat, whatever the upstream still does with it.
+    ///
+    /// A seat that a call leaves goes to the next caller of the same process without a message to the store, as long as no other
+    /// process that waits has fewer. Among processes the next seat goes to the one that has the fewest, then to the one that has
+    /// waited longest. Who waits costs up to 20 store calls a second and process, and up to 4 where the process has its part.
+    ///
+    /// A process holds its seats for a [lease](Limit::lease), which it renews with one message for all of them. Where the store
+    /// lost its data, or no renewal reached it for a whole lease, it may give out seats that calls still use, until it hears
+    /// of these again.
+    #[must_use]
+    pub const fn in_flight(calls: u32) -> Self {
+        let seats = Some(SeatSettings { lease: DEFAULT_LEASE, until_headers: false });
+        let mut limit = Self::new(calls, Duration::ZERO);
+        limit.seats = seats;
+        limit
+    }
+
+    /// Of a limit on calls in flight: a process that dies frees its seats after so long, 1 s to an hour; 60 s by default. It renews
+    /// them after a third of it.
+    #[must_use]
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        let until_headers = self.ends_with_headers();
+        self.seats = Some(SeatSettings { lease, until_headers });
+        self
+    }
+
+    /// Of a limit on calls in flight: a call through the middleware has its seat only until the headers of its response come.
+    #[must_use]
+    pub const fn until_headers(mut self) -> Self {
+        self.seats = Some(SeatSettings { lease: self.lease_or_default(), until_headers: true });
+        self
+    }
+
+    /// Whether it limits calls in flight.
+    pub(crate) const fn is_in_flight(&self) -> bool {
+        self.seats.is_some() && self.window.is_zero()
+    }
+
+    pub(crate) const fn ends_with_headers(&self) -> bool {
+        matches!(self.seats, Some(SeatSettings { until_headers: true, .. }))
+    }
+
+    pub(crate) const fn lease_or_default(&self) -> Duration {
+        match self.seats {
+            Some(SeatSettings { lease, .. }) => lease,
+            None => DEFAULT_LEASE,
+        }
+    }
+
+    /// What is wrong with a limit on calls in flight.
+    pub(crate) fn check_seats(&self, upstream: &str) -> Result<(), ConfigError> {
+        let wrong = |field, reason: String| Err(ConfigError::new(upstream, field, reason));
+        let (calls, lease) = (self.quota, self.lease_or_default());
+        if calls == 0 || calls > MAX_SEATS {
+            return wrong("limit.in_flight", format!("{calls} is not between 1 and {MAX_SEATS}"));
+        }
+        if lease < MIN_LEASE || lease > MAX_LEASE {
+            return wrong("limit.lease", format!("{lease:?} is not between 1 s and an hour"));
+        }
+        if self.burst.is_some() || self.guard.is_some() {
+            return wrong("limit.in_flight", "calls in flight have no burst and no guard".to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_on_calls_in_flight_has_seats_a_lease_and_nothing_else() {
+        let limit = Limit::in_flight(25);
+        assert!(limit.is_in_flight() && !limit.ends_with_headers() && !Limit::per_second(25).is_in_flight());
+        assert_eq!((limit.quota(), limit.lease_or_default().as_secs()), (25, 60));
+        let limit = limit.until_headers().lease(Duration::from_secs(9));
+        assert!(limit.ends_with_headers() && limit.check_seats("up").is_ok());
+        assert_eq!(limit.until_headers().lease_or_default().as_secs(), 9);
+        let cases = [
+            (Limit::in_flight(0), "limit.in_flight"),
+            (Limit::in_flight(100_001), "limit.in_flight"),
+            (Limit::in_flight(5).burst(2), "limit.in_flight"),
+            (Limit::in_flight(5).guard(Duration::ZERO), "limit.in_flight"),
+            (Limit::in_flight(5).lease(Duration::from_millis(999)), "limit.lease"),
+            (Limit::in_flight(5).lease(Duration::from_secs(3_601)), "limit.lease"),
+        ];
+        for (limit, field) in cases {
+            assert_eq!(limit.check_seats("up").unwrap_err().field(), field, "{limit:?}");
+        }
+        assert_eq!(Limit::per_second(5).until_headers().terms("up").unwrap_err().field(), "limit.lease");
+    }
+}
