@@ -1,6 +1,7 @@
 //! Random histories of two queues before one store: whatever happens, nobody is forgotten and no slot is lost.
 
 mod process;
+mod seats;
 
 use std::sync::Arc;
 use std::time::Duration;

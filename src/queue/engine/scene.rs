@@ -10,11 +10,12 @@ use tokio::time::Instant;
 
 use super::Engine;
 use crate::error::StoreError;
-use crate::ledger::{Log, Refused, Stamp, Term};
+use crate::ledger::{Log, Refused, SeatLimit, Stamp, Term};
 use crate::queue::bounds::Exchange;
 use crate::queue::events::{Effects, Event, Settings};
 use crate::queue::in_flight::{Answered, Header, Message, Reply};
 use crate::queue::log_time::LogTime;
+use crate::queue::seats::SeatRules;
 use crate::store::MemoryStore;
 use crate::store::clock::ManualClock;
 
@@ -77,8 +78,28 @@ impl Process {
             stale_after: Duration::from_millis(24),
             horizon: Duration::from_millis(250),
         };
+        Self::of(world, sender, settings)
+    }
+
+    fn of(world: &World, sender: u64, settings: Settings) -> Self {
         let engine = Engine::new(settings, sender, Rng::with_seed(sender));
         Self { engine, time: LogTime::since(world.epoch), numbers: 0 }
+    }
+
+    /// In a world where so many calls may be in flight; and 20 may start within 300 ms, if there is a quota.
+    pub(super) fn seated(world: &World, sender: u64, seats: u32, lease: Duration, has_quota: bool) -> Self {
+        let terms = if has_quota { vec![Term::new(20, 300_000)] } else { Vec::new() };
+        let seats = Some(SeatRules { limits: [SeatLimit::new(None, seats)].into(), lease });
+        let settings = Settings {
+            upstream: "up".into(),
+            key: (0, None),
+            stream: "".into(),
+            logs: [Log::new("calls", terms)].into(),
+            seats,
+            stale_after: Duration::from_millis(24),
+            horizon: Duration::from_millis(250),
+        };
+        Self::of(world, sender, settings)
     }
 
     pub(super) fn handle(&mut self, event: Event, now: Instant) -> Effects {
