@@ -13,15 +13,15 @@
 --         4 latest    what log time is now at the latest, or 0
 --         5 horizon   µs
 --         6 ahead     µs: no start before that is of use, as the answer takes as long to arrive
---         7 insist    1: the first caller was put off before; 2 more: it tells cold calls; 8 more: it wants seats
+--         7 insist    1: the first caller was put off before; 2 more: it tells cold calls; 4 more: debts; 8 more: it wants seats
 --         8 scopes    count of the ask's scopes
 --         9 widest    1: the first of them is the whole upstream
 --        10 counted   for each scope: when the period ends that the sender was counted in, or 0; then for each log: place of its scope,
 --           count of terms, quota and span (µs) of each, but of a bucket quota, less its span, 1, how long a unit takes to drain and
 --           how long all that it holds (ns); where it tells cold calls, start of the first and of the last, units of each log, µs for
---           which they count longer by each term; where it wants seats, lease (µs), seats that the stream keeps, those of them that
---           no call uses, seats of each limit; then count of slots to take out, of each: start, 1 where its call was to look at a
---           pause, units of each log; then for each run: callers, longest wait (µs, or -1), units of each log
+--           which they count longer by each term; where it tells debts, units of each log; where it wants seats, lease (µs), seats
+--           that the stream keeps, those that no call uses, seats of each limit; then count of slots to take out, of each: start,
+--           1 where its call was to look, units of each log; then for each run: callers, longest wait (µs, or -1), units of each log
 -- ARGV[2] clock    in tests only
 -- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
 --         number, now, flags (1: all start at `next`; 2: remembered), next: when the first caller that waits may start; and where not
@@ -33,7 +33,8 @@
 local MAX_CLAIMS, SLACK, RECOVERING = 8, 20000, 4
 
 -- Read.
-local horizon, ahead, insist, is_colder, sender = a[5], a[6], a[7] % 2 == 1, a[7] % 4 >= 2, KEYS[1]
+local horizon, ahead, insist, sender = a[5], a[6], a[7] % 2 == 1, KEYS[1]
+local is_colder, has_debts = floor(a[7] / 2) % 2 == 1, floor(a[7] / 4) % 2 == 1
 local states, next_key = read_states(scopes, has_widest)
 local at, retention, last_log = 10 + scopes, 0, wants_seats and count_of_keys() or #KEYS
 for i = next_key, last_log do
@@ -51,6 +52,8 @@ if is_colder then
   at = at + 2 + width
   for _, log in ipairs(logs) do log.cold_at, at = at, at + #log.terms end
 end
+local debts = at
+if has_debts then at = at + width end
 if wants_seats then at = open_seats(at, last_log + 1) end
 local back, first_slot, last_back = a[at], at + 1, now
 at = first_slot + back * (width + 2)
@@ -62,16 +65,9 @@ while a[at] do
   runs[#runs + 1], at, total = run, at + 2 + width, total + run.callers
 end
 
--- Take out. Remembered first, as if nobody were granted anything: an entry that is no time ends this halfway.
-local lapse_before = lapse
+-- Take out, and enter debts.
 local empty = string.rep('\0', 8 * (wants_seats and 7 + scopes or 5 + scopes))
-if back > 0 then remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. empty) end
-lapse = lapse_before
-for slot = first_slot, first_slot + (back - 1) * (width + 2), width + 2 do
-  last_back = max(last_back, a[slot])
-  for i, log in ipairs(logs) do hand_back(log, a[slot], a[slot + 1 + i]) end
-  if a[slot + 1] == 1 then not_looked(states, a[slot]) end
-end
+if back > 0 or has_debts then last_back = settle_slots(logs, states, first_slot, back, has_debts and debts, empty) end
 
 -- A state that is written twice does no harm: cold calls are few.
 for i = 1, is_colder and width or 0 do
@@ -186,7 +182,7 @@ for _, log in ipairs(logs) do
   if log.count > 0 and log.terms[1] then
     for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term)) end
     local newest_before = nth_newest({ key = log.key, read = log.read, added = {}, count = 0, ahead = 1 }, 1)
-    local stamps, count, last, text = {}, 0, nil, nil
+    local stamps, last, text = {}, nil, nil
     for from = 1, log.count, PIECE do
       local piece = min(PIECE, log.count - from + 1)
       for i = 1, piece do
@@ -194,20 +190,21 @@ for _, log in ipairs(logs) do
         if start ~= last then last, text = start, format('%d', start) end
         stamps[i] = text
       end
-      count = call('RPUSH', log.key, unpack(stamps, 1, piece))
+      log.length = call('RPUSH', log.key, unpack(stamps, 1, piece))
     end
     local keep = expire(log.key, newest_before, log.added[log.count], ceil(log.retention / 1000))
-    if count > 2 * log.quota + TRIM_SLACK then
-      long = long or {}
-      long[#long + 1], log.kept = log, max(log.retention, ticks and keep * 1000 or 0)
-    end
+    log.kept = max(log.retention, ticks and keep * 1000 or 0)
   elseif log.widened and nth_newest(log, 1) then
     -- A span that is longer meanwhile lets entries count for longer than they were entered for.
     expire(log.key, nth_newest(log, 1), nth_newest(log, 1), ceil(log.retention / 1000))
   end
+  if log.length and log.length > 2 * log.quota + TRIM_SLACK then
+    long = long or {}
+    long[#long + 1] = log
+  end
 end
 
-local changed = granted > 0 or back > 0 or is_colder
+local changed = granted > 0 or back > 0 or is_colder or has_debts
 local promised = min(next, now + MAX_SILENCE) + horizon
 local claiming = insist and is_foremost and #claimants < MAX_CLAIMS
 local counts = {}

@@ -23,6 +23,7 @@ mod claims;
 mod cold;
 mod constraints;
 mod contenders;
+mod debt;
 mod evidence;
 mod grant;
 mod in_force;

@@ -49,6 +49,8 @@ use crate::ledger::{Message, Reply};
 /// 17. Seats in use never exceed the limit, but for those that a stream says it holds; a lapsed lease is free; a seat is taken with
 ///     its slot, only for starts within 20 ms or the lead of an ask; the next goes to who has the fewest, then to who has waited
 ///     longest.
+/// 18. True costs count from the moment they are known: what calls used beyond their charges delays every later call, beyond the quota
+///     if need be, and none before; what they did not use is free.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Applies a message, and says what it is answered. One that comes twice acts once.
     ///

@@ -48,6 +48,7 @@ struct Seen {
     beside_cold: usize,
     short_of_seats: usize,
     to_give_seats_back: usize,
+    behind_debts: usize,
     of_others: usize,
     outdated: usize,
     duplicates: usize,
@@ -71,6 +72,7 @@ impl Seen {
                     self.short_of_seats += usize::from(!told.again.is_zero());
                     self.to_give_seats_back += usize::from(told.keep < seats.kept);
                 }
+                self.behind_debts += usize::from(!ask.debts.is_empty() && answered < callers);
                 self.beside_cold += usize::from(ask.cold.is_some() && answered < callers);
             }
             (_, Ok(Reply::Learned(learned))) => {
@@ -128,12 +130,13 @@ async fn compare_all<S: Store>(forgets: bool, mut store: impl AsyncFnMut(ManualC
     assert!(sum(|seen| seen.messages) >= MESSAGES);
     let often: [fn(&Seen) -> usize; 5] =
         [|of| of.granted, |of| of.put_off, |of| of.behind_others, |of| of.crowded, |of| of.of_several_scopes];
-    let seldom: [fn(&Seen) -> usize; 8] = [
+    let seldom: [fn(&Seen) -> usize; 9] = [
         |of| of.near,
         |of| of.paused,
         |of| of.beside_cold,
         |of| of.short_of_seats,
         |of| of.to_give_seats_back,
+        |of| of.behind_debts,
         |of| of.of_others,
         |of| of.outdated,
         |of| of.duplicates,

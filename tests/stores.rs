@@ -87,6 +87,8 @@ laws! {
     law_14 no_stamp_lies_beyond_the_horizon
     law_15 a_release_ends_pauses_and_one_call_looks
     law_16 a_rate_lowers_quotas_and_is_kept
+    law_17 seats_in_use_never_exceed_the_limit
+    law_18 true_costs_count_from_the_moment_they_are_known
     check_all all_laws_hold_one_after_another_on_the_same_store
 }
 

@@ -56,6 +56,7 @@ impl Ledger {
                 self.scope_mut(scope).constrain(|of, _| of.not_looked(now, slots.start));
             }
         }
+        self.enter_debts(now, ask);
         if let Some(cold) = &ask.cold {
             for (log, &units) in ask.logs.iter().zip(cold.charges.iter()) {
                 let scope = self.scope_mut(log.scope);
@@ -72,7 +73,7 @@ impl Ledger {
     fn start_at_a_glance<'a>(&self, now: Stamp, ask: &'a Ask) -> Option<(&'a Run, Stamp)> {
         let [run] = ask.runs.as_slice() else { return None };
         let is_common = run.callers > 0 && ask.back.is_empty() && ask.cold.is_none() && ask.ahead.is_zero();
-        let is_common = is_common && ask.seats.is_none();
+        let is_common = is_common && ask.debts.is_empty() && ask.seats.is_none();
         if !is_common || !self.upstream.is_plain(now) {
             return None;
         }
@@ -145,9 +146,15 @@ impl Ledger {
         // Write.
         let added = view.into_added();
         let looked: Vec<_> = scopes.iter().copied().zip(in_force.iter().map(InForce::pausing)).collect();
-        for (((log, starts), &retention), left) in ask.logs.iter().zip(added).zip(&retentions).zip(&left) {
+        for (at, (((log, starts), &retention), left)) in
+            ask.logs.iter().zip(added).zip(&retentions).zip(&left).enumerate()
+        {
             let scope = self.scope_mut(log.scope);
             scope.append(log, &starts, 1, now, retention, left);
+            // Debts make it longer, too.
+            if ask.debts.get(at).is_some_and(|debt| *debt > 0) {
+                scope.logs.trim(&log.unit, now, log.largest_quota());
+            }
             // A span that is longer meanwhile lets entries count for longer than they were entered for.
             if retention > log.retention() {
                 scope.logs.keep(&log.unit, retention);
@@ -155,7 +162,7 @@ impl Ledger {
         }
         let looked_at = self.enter_looks(now, &looked);
         let entering = Entering { now, id, ask, decision: &decision, claimants: &claimants, own, place, period, far };
-        let mut changed = decision.granted > 0 || !ask.back.is_empty() || ask.cold.is_some();
+        let mut changed = decision.granted > 0 || !ask.back.is_empty() || ask.cold.is_some() || !ask.debts.is_empty();
         let mut told = Vec::with_capacity(scopes.len());
         for (at, (&scope, waiting)) in scopes.iter().zip(&mut waiting).enumerate() {
             let (counts, is_news) = entering.enter(waiting, at, scope, counted(at));

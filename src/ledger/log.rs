@@ -12,7 +12,7 @@ use super::{Stamp, Term};
 pub(crate) const TRIM_SLACK: usize = 64;
 
 /// Newer entries that a slot may have and still be handed back.
-const MAX_DEPTH: usize = 10_000;
+const MAX_DEPTH: usize = 20_000;
 /// The same, and room comes back in a bucket.
 const DEEP_IN_BUCKET: usize = 1_000;
 
@@ -76,7 +76,7 @@ impl SlidingLog {
 
     /// Takes up to `cost` units that start at `start` out again; what was never entered changes nothing.
     ///
-    /// A start with more than 10,000 newer entries is kept: in Redis it would cost milliseconds to find.
+    /// A start with more than 20,000 newer entries is kept: in Redis it would cost a millisecond to find.
     pub fn hand_back(&mut self, start: Stamp, cost: u32) {
         let end = self.starts.partition_point(|&entry| entry <= start);
         if self.starts.len() - end > MAX_DEPTH {

@@ -76,6 +76,13 @@ impl Logs {
         }
     }
 
+    /// Forgets what nobody counts any more in the log of this name, once it is long.
+    pub(super) fn trim(&mut self, name: &Arc<str>, now: Stamp, quota: u32) {
+        if let Some((_, log)) = self.first.iter_mut().chain(&mut self.more).find(|(of, _)| of == name) {
+            log.trim(now, quota);
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &SlidingLog> {
         self.all().map(|(_, log)| log)
     }

@@ -254,10 +254,14 @@ pub struct Ask {
     pub horizon: Duration,
     /// A start sooner than so long from now is useless: the answer would arrive after it.
     pub ahead: Duration,
-    /// Slots that nobody here wants: they are handed back before anything is booked.
+    /// Slots that nobody here wants, or units of slots that a call did not use: they are handed back before anything is booked.
     pub back: Vec<Slots>,
     /// Calls of before that probably opened a connection: they count somewhat longer than others.
     pub cold: Option<Cold>,
+    /// Units of each log that calls of before used beyond what they were charged; none where there are no such calls. They are
+    /// entered after what goes back, and before anything is booked: at the tail of each log, beyond the quota if need be. What is
+    /// more than the log's largest quota makes nobody wait longer.
+    pub debts: Vec<u32>,
     /// The first caller needs more than one unit and was put off before: it claims its turn, so that no later ask pushes it
     /// back.
     pub insist: bool,
@@ -280,6 +284,7 @@ impl Ask {
             ahead: Duration::ZERO,
             back: Vec::new(),
             cold: None,
+            debts: Vec::new(),
             insist: false,
             counted: Vec::new(),
             seats: None,
@@ -308,6 +313,7 @@ impl Ask {
             && self.back.iter().all(|slots| slots.charges.len() == count)
             && self.cold.iter().all(|cold| cold.charges.len() == count)
             && self.seats.iter().all(Seats::is_sound)
+            && (self.debts.is_empty() || self.debts.len() == count)
     }
 
     /// How far ahead of now it may book.

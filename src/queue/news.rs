@@ -106,7 +106,7 @@ pub(crate) type Effects = Vec<Effect>;
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is moved once, to be sent")]
 pub(crate) enum Next {
-    Send(Message),
+    Send(Box<Message>),
     Wait(Instant),
     /// Nothing, until something is said.
     Idle,
@@ -172,7 +172,7 @@ impl News {
             What::Pausing(pausing) => Body::Pause { scope: whom.key.1, pause: pausing.rest(now) },
             What::Reporting(reporting) => Body::Report { log: reporting.log.clone(), report: reporting.report.clone() },
         };
-        Next::Send(Message { id, body })
+        Next::Send(Box::new(Message { id, body }))
     }
 
     fn entry(&mut self, whom: &Whom, effects: &mut Effects) -> &mut Entry {

@@ -11,6 +11,7 @@ mod order;
 mod quota;
 mod release;
 mod seats;
+mod settling;
 mod silence;
 mod slots;
 mod telling;
@@ -26,6 +27,7 @@ pub use self::order::{law_2, law_3};
 pub use self::quota::{law_1, law_12, law_14};
 pub use self::release::{law_15, law_16};
 pub use self::seats::law_17;
+pub use self::settling::law_18;
 pub use self::silence::law_9;
 pub use self::slots::{law_4, law_5, law_6};
 pub use self::time::law_13;
@@ -71,4 +73,5 @@ pub async fn check_all(subject: &dyn Subject) {
     law_15(subject).await;
     law_16(subject).await;
     law_17(subject).await;
+    law_18(subject).await;
 }

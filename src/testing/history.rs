@@ -153,6 +153,9 @@ impl History {
         match (&sent.message.body, &heard) {
             (Body::Ask(ask), Ok(Reply::Grant(grant))) if is_news => {
                 self.record.granted(now, ask, grant);
+                if self.calm {
+                    self.record.judge_grant(ask, grant);
+                }
                 self.promised = grant.next;
             }
             // It did not act: what it hands back is still there.
@@ -222,6 +225,9 @@ impl History {
         if self.rng.u8(0..6) == 0 {
             self.look_exactly(&mut ask);
         }
+        if self.rng.u8(0..6) == 0 {
+            ask.debts = self.world.debts(&mut self.rng, &ask.logs);
+        }
         if self.rng.u8(0..4) == 0 {
             ask.back = self
                 .record
@@ -265,7 +271,8 @@ impl History {
             self.record.take(&mut self.rng, |_| true)?
         };
         let of = self.queues.iter().position(|queue| Arc::ptr_eq(&queue.logs, &logs));
-        let ask = Ask::hand_back(logs, slots);
+        let debts = if self.rng.u8(0..4) == 0 { self.world.debts(&mut self.rng, &logs) } else { Vec::new() };
+        let ask = Ask { debts, ..Ask::hand_back(logs, slots) };
         if let Some(at) = of.filter(|_| self.rng.u8(0..8) > 0) {
             return Some(self.sent_by(at, ask));
         }

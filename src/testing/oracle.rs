@@ -43,6 +43,16 @@ pub fn worst_window_of_units(entries: &[(i64, u64)], window: i64) -> Worst {
     worst
 }
 
+/// The units of the half-open window that ends with `start`, which counts itself: what a call that starts then finds, and adds to.
+///
+/// A debt, which is known only after calls that it should have delayed, makes windows before it too full. Those that end with a call
+/// which was granted later are held against it all the same.
+#[must_use]
+pub fn window_of(entries: &[(i64, u64)], window: i64, start: i64) -> u64 {
+    let counts = |stamp: i64| stamp <= start && i128::from(start) - i128::from(stamp) < i128::from(window);
+    entries.iter().filter(|(stamp, _)| counts(*stamp)).map(|(_, units)| units).sum()
+}
+
 /// Demands that no window held more than `quota` calls.
 ///
 /// # Panics
@@ -134,6 +144,15 @@ mod tests {
         ] {
             assert_eq!(worst_window_of_units(entries, 10), Worst { count, at }, "{entries:?}");
         }
+    }
+
+    #[test]
+    fn the_window_of_a_call_ends_with_it() {
+        let entries = [(0, 3), (1, 1), (10, 4), (10, 1), (11, 9)];
+        for (start, units) in [(-1, 0), (0, 3), (9, 4), (10, 6), (11, 14), (20, 9), (21, 0)] {
+            assert_eq!(window_of(&entries, 10, start), units, "{start}");
+        }
+        assert_eq!(window_of(&[(i64::MIN, 1)], i64::MAX, i64::MAX), 0);
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub(crate) struct Desk<'a> {
     pub(crate) horizon: i64,
     pub(crate) ahead: i64,
     pub(crate) insist: bool,
+    /// Units of each log that calls used beyond their charges, which the next message tells.
+    pub(crate) debts: Vec<u32>,
     /// For how long after a pause calls come slower.
     pub(crate) recovery: i64,
     /// What each sender was told last of where it is counted.
@@ -64,6 +66,7 @@ impl<'a> Desk<'a> {
             horizon: 250_000,
             ahead: 0,
             insist: false,
+            debts: Vec::new(),
             recovery: 0,
             counted: BTreeMap::new(),
             looks_first: true,
@@ -96,10 +99,12 @@ impl<'a> Desk<'a> {
     pub(crate) fn try_ask(&mut self, logs: &[Log<'_>], back: &[Slot<'_>], runs: &[Run<'_>]) -> Reply {
         let numbers = [self.number, self.previous].map(|number| must(i64::try_from(number)));
         let mut integers = [&numbers[..], &[self.known, self.latest, self.horizon, self.ahead]].concat();
-        integers.push(self.insist.into());
+        let debts = std::mem::take(&mut self.debts);
+        integers.push(i64::from(self.insist) + 4 * i64::from(!debts.is_empty()));
         let mut keys = vec![self.key(&format!("replay:{:x}:asks", self.sender)), self.key("state")];
         let counted = self.counted.get(&self.sender).cloned().unwrap_or_default();
         self.logs(logs, &counted, &mut keys, &mut integers);
+        integers.extend(debts.into_iter().map(i64::from));
         integers.push(must(back.len().try_into()));
         for (start, units) in back {
             integers.extend([*start, 0]);

@@ -151,6 +151,41 @@ fn a_longer_span_lengthens_what_a_shorter_one_began() {
 }
 
 #[test]
+fn a_debt_keeps_an_idle_log_for_as_long_as_it_counts() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "owed", None);
+    let logs: [Log<'_>; 2] = [("calls", &[(5, 60 * SECOND)]), ("5f/points", &[(5, HOUR), (9, SECOND)])];
+    for _ in 0..2 {
+        desk.debts = vec![2, 3];
+        desk.book(&logs, &[]);
+        assert_eq!((kept(&mut desk, "log:calls"), kept(&mut desk, "5f/log:points")), (60_000, HOUR / 1_000));
+    }
+    assert_eq!((desk.int("LLEN", "log:calls"), desk.int("LLEN", "5f/log:points")), (4, 6));
+    // About to expire.
+    desk.of("PEXPIRE", "log:calls", &["900"]);
+    let newest = desk.newest("log:calls");
+    while desk.newest("log:calls") / SECOND == newest / SECOND {
+        desk.debts = vec![1, 0];
+        desk.book(&logs, &[]);
+    }
+    assert!(desk.int("PTTL", "log:calls") > 900 + 11_000, "it counts from now on");
+    assert_eq!(desk.int("LLEN", "5f/log:points"), 6, "a debt of nothing is none");
+}
+
+#[test]
+fn a_log_of_debts_is_trimmed_like_any_other() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "trim debts", Some(NOW));
+    let logs: [Log<'_>; 1] = [("calls", &[(5, 1_000)])];
+    for turn in 0..500 {
+        desk.now = Some(NOW + turn * 1_000);
+        desk.debts = vec![4];
+        desk.book(&logs, &[]);
+        assert!(desk.int("LLEN", "log:calls") <= 2 * 5 + 64, "turn {turn}");
+    }
+}
+
+#[test]
 fn a_log_stays_short_however_long_it_is_used() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "trim", Some(NOW));

@@ -144,6 +144,39 @@ fn whoever_asked_beside_a_hand_back_that_met_garbage_holds_no_slot() {
 }
 
 #[test]
+fn a_debt_beside_a_hand_back_that_met_garbage_is_entered_once() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "owed", Some(NOW));
+    let logs: [Log<'_>; 2] = [("calls", &[(9, SECOND)]), ("points", &[(9, SECOND)])];
+    desk.book(&logs, &[(3, None, &[1, 1])]);
+    let mut try_it = |place: &str, entry: &str| {
+        desk.of("LSET", "log:points", &[place, entry]);
+        desk.debts = vec![2, 4];
+        let reply = desk.try_ask(&logs, &[(NOW, &[1, 1])], &[(1, None, &[1, 1])]);
+        (reply, desk.int("LLEN", "log:calls"), desk.int("LLEN", "log:points"))
+    };
+    let (reply, calls, points) = try_it("-1", "mine");
+    assert!(error(&reply).starts_with("GARBAGE"), "{reply:?}");
+    assert_eq!((calls, points), (3, 3), "at the tail nothing has happened yet");
+    let (reply, calls, points) = try_it("-1", &NOW.to_string());
+    assert!(matches!(reply, Reply::Bulk(_)), "so that the message acts when it comes again: {reply:?}");
+    assert_eq!((calls, points), (3 - 1 + 2 + 1, 3 - 1 + 4 + 1));
+
+    desk.number += 1;
+    let mut try_it = |place: &str, entry: &str| {
+        desk.of("LSET", "log:points", &[place, entry]);
+        desk.debts = vec![2, 1];
+        let reply = desk.try_ask(&logs, &[(NOW, &[1, 1])], &[(1, None, &[1, 1])]);
+        (reply, desk.int("LLEN", "log:calls"), desk.int("LLEN", "log:points"))
+    };
+    let (reply, calls, points) = try_it("3", "mine");
+    assert!(error(&reply).starts_with("GARBAGE"), "{reply:?}");
+    assert_eq!((calls, points), (5 - 1 + 2, 7 + 1), "the debts are entered although not all was taken out");
+    let (_, calls, points) = try_it("3", &NOW.to_string());
+    assert_eq!((calls, points), (6, 8), "and only once");
+}
+
+#[test]
 fn the_first_key_that_cannot_be_read_is_found_with_its_type() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "inspect", Some(NOW));

@@ -18,10 +18,11 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 18] = [
+const FILES: [(&str, &str); 19] = [
     ("book", include_str!("../../lua/book.lua")),
     ("bucket", include_str!("../../lua/bucket.lua")),
     ("claims", include_str!("../../lua/claims.lua")),
+    ("debt", include_str!("../../lua/debt.lua")),
     ("first_look", include_str!("../../lua/first_look.lua")),
     ("head", include_str!("../../lua/head.lua")),
     ("inspect", include_str!("../../lua/inspect.lua")),

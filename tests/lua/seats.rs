@@ -34,19 +34,19 @@ fn ask(desk: &mut Desk<'_>, kept: i64, idle: i64, callers: i64) -> Vec<i64> {
 fn an_answer_says_how_many_seats_may_be_kept_and_when_to_ask_for_more() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "answers", Some(NOW));
-    // Flags, next, within, pause, cause, others, counted; seats to keep, when to ask again; verdict, start, callers.
-    assert_eq!(ask(&mut desk, 0, 0, 2), [2, 0, 20_000, 0, 0, 0, 0, ANY, 0, 1, 0, 2]);
-    assert_eq!(ask(&mut desk, 2, 0, 2), [2, 250_000, 20_000, 0, 0, 0, 0, ANY, 250_000, 1, 0, 1]);
+    // Flags, next, within, pause, cause, status, others, counted; seats to keep, when to ask again; verdict, start, callers.
+    assert_eq!(ask(&mut desk, 0, 0, 2), [2, 0, 20_000, 0, 0, 0, 0, 0, ANY, 0, 1, 0, 2]);
+    assert_eq!(ask(&mut desk, 2, 0, 2), [2, 250_000, 20_000, 0, 0, 0, 0, 0, ANY, 250_000, 1, 0, 1]);
     desk.sender = 2;
-    assert_eq!(ask(&mut desk, 0, 0, 1), [2, 50_000, 20_000, 0, 0, 0, 0, 4, 50_000]);
+    assert_eq!(ask(&mut desk, 0, 0, 1), [2, 50_000, 20_000, 0, 0, 0, 0, 0, 4, 50_000]);
     desk.sender = 1;
     assert_eq!(
         ask(&mut desk, 3, 1, 1),
-        [2, 0, 20_000, 0, 0, 0, 0, 2, 0, 1, 0, 1],
+        [2, 0, 20_000, 0, 0, 0, 0, 0, 2, 0, 1, 0, 1],
         "one of three is to go to the other"
     );
     desk.sender = 3;
-    assert_eq!(ask(&mut desk, 0, 0, 0), [0, 0, 20_000, 0, 0, 0, 0, 1, 0], "who wants none leaves no trace");
+    assert_eq!(ask(&mut desk, 0, 0, 0), [0, 0, 20_000, 0, 0, 0, 0, 0, 1, 0], "who wants none leaves no trace");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn the_key_of_seats_outlasts_the_last_lease_by_eleven_seconds_and_is_gone_with_t
 }
 
 fn granted(said: &[i64]) -> i64 {
-    said[9..].chunks(3).filter(|answer| answer[0] == 1).map(|answer| answer[2]).sum()
+    said[10..].chunks(3).filter(|answer| answer[0] == 1).map(|answer| answer[2]).sum()
 }
 
 #[test]

@@ -84,6 +84,26 @@ fn what_lies_deep_in_a_million_entries_is_kept_without_a_search() {
     assert_eq!(searches(&server), 1);
 }
 
+#[test]
+fn a_debt_of_any_size_enters_no_more_than_makes_others_wait() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "debts", Some(NOW));
+    for (name, quota, debt, entered) in [
+        ("few", 20_000, 19_999, 19_999),
+        ("all", 20_000, 20_000, 20_000),
+        ("more", 20_000, u32::MAX, 20_000),
+        ("many", 64_000, u32::MAX, 64_000),
+    ] {
+        let logs: [Log<'_>; 1] = [(name, &[(quota, SECOND), (7, 1_000)])];
+        desk.debts = vec![debt];
+        let left = i64::from(quota) - entered;
+        let expected = if left > 0 { vec![NOW, 1_000] } else { vec![NOW, SECOND] };
+        (desk.horizon, desk.sender) = (0, desk.sender + 1);
+        assert_eq!(desk.book(&logs, &[(1, None, &[1])]), expected, "{name}");
+        assert_eq!(desk.int("LLEN", &format!("log:{name}")), entered, "{name}");
+    }
+}
+
 /// How often the server was made to walk through a list.
 fn searches(server: &RedisServer) -> u32 {
     let stats = must(server.command(&["INFO", "commandstats"]));

@@ -92,6 +92,7 @@ impl Process {
         let seats = Some(SeatRules { limits: [SeatLimit::new(None, seats)].into(), lease });
         let settings = Settings {
             upstream: "up".into(),
+            ledger: "up".into(),
             key: (0, None),
             stream: "".into(),
             logs: [Log::new("calls", terms)].into(),

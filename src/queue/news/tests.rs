@@ -74,7 +74,7 @@ impl Desk {
     /// The message to be sent now.
     fn sent(&mut self) -> Message {
         match self.turn() {
-            Next::Send(message) => message,
+            Next::Send(message) => *message,
             next => panic!("{next:?}"),
         }
     }
@@ -262,7 +262,7 @@ fn after_any_events_everybody_is_told_once_and_the_store_knows_the_longest_pause
             loop {
                 let Some(Message { body, .. }) = under_way.take() else {
                     match desk.turn() {
-                        Next::Send(message) => under_way = Some(message),
+                        Next::Send(message) => under_way = Some(*message),
                         Next::Wait(at) if ends => desk.now = at,
                         Next::Wait(_) | Next::Idle => break,
                     }

@@ -56,7 +56,7 @@ macro_rules! script {
     };
 }
 
-script!(book: "head", "first_look", "state", "list", "bucket", "log", "shares", "seats", "claims", "book");
+script!(book: "head", "first_look", "state", "list", "bucket", "log", "shares", "debt", "seats", "claims", "book");
 script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");
@@ -85,6 +85,7 @@ mod tests {
             include_str!("../../../lua/book.lua"),
             include_str!("../../../lua/bucket.lua"),
             include_str!("../../../lua/claims.lua"),
+            include_str!("../../../lua/debt.lua"),
             include_str!("../../../lua/first_look.lua"),
             include_str!("../../../lua/head.lua"),
             include_str!("../../../lua/inspect.lua"),

@@ -176,15 +176,19 @@ impl Integers {
     }
 
     fn ask(&mut self, ask: &Ask) {
-        self.push(micros(ask.horizon))
-            .push(micros(ask.ahead))
-            .push(u8::from(ask.insist) + 2 * u8::from(ask.cold.is_some()) + 8 * u8::from(ask.seats.is_some()));
+        self.push(micros(ask.horizon)).push(micros(ask.ahead)).push(
+            u8::from(ask.insist)
+                + 2 * u8::from(ask.cold.is_some())
+                + 4 * u8::from(!ask.debts.is_empty())
+                + 8 * u8::from(ask.seats.is_some()),
+        );
         self.logs(&ask.logs, &ask.counted);
         if let Some(Cold { first, last, charges, .. }) = &ask.cold {
             self.push(first.as_micros()).push(last.as_micros());
             charges.iter().for_each(|&units| _ = self.push(units));
             ask.logs.iter().flat_map(|log| log.terms.iter()).for_each(|term| _ = self.push(term.cold));
         }
+        ask.debts.iter().for_each(|&units| _ = self.push(units));
         if let Some(Seats { limits, kept, idle, lease, .. }) = &ask.seats {
             self.push(micros(*lease)).push(*kept).push(*idle);
             limits.iter().for_each(|limit| _ = self.push(limit.seats));
@@ -307,6 +311,7 @@ mod tests {
             ahead: Duration::from_millis(40),
             back: vec![Slots::new(2, Stamp::from_micros(90), [2, 0])],
             cold: Some(Cold::new(Stamp::from_micros(70), Stamp::from_micros(75), [3, 1])),
+            debts: vec![0, 6],
             counted: vec![Stamp::from_micros(7_000), Stamp::NEVER],
             seats: Some(Seats::new([SeatLimit::new(scope, 9), SeatLimit::new(None, 25)]).keeping(3, 1)),
             ..Ask::new(logs, vec![run])
@@ -321,12 +326,13 @@ mod tests {
         let expected = [&expected[..], &[&seats, ":seats"]].concat();
         assert_eq!(keys[0], "7");
         assert_eq!(keys[1..], expected.iter().map(|key| format!("outgate:v1:{{up}}{key}")).collect::<Vec<_>>());
-        let header = [7, 3, 80, 0, 250_000, 40_000, 10];
+        let header = [7, 3, 80, 0, 250_000, 40_000, 14];
         let scopes = [2, 1, 7_000, 0];
         let logs = [1, 1, 5, 1_000, 2, 2, 4, 900, 2, -89, 1, 40_000, 88_500];
-        let (cold, back, runs) = ([70, 75, 3, 1, 0, 200, 0], [1, 90, 0, 4, 0], [3, 1_000, 2, 1]);
+        let (cold, debts, back) = ([70, 75, 3, 1, 0, 200, 0], [0, 6], [1, 90, 0, 4, 0]);
+        let runs = [3, 1_000, 2, 1];
         let seats = [60_000_000, 3, 1, 9, 25];
-        assert_eq!(integers, [&header[..], &scopes, &logs, &cold, &seats, &back, &runs].concat());
+        assert_eq!(integers, [&header[..], &scopes, &logs, &cold, &debts, &seats, &back, &runs].concat());
     }
 
     #[test]

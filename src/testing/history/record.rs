@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use super::Heard;
 use crate::ledger::{Ask, Bucket, Grant, Log, LogUsage, Message, Reply, Shape, Slots, Stamp};
-use crate::testing::oracle::worst_window_of_units;
+use crate::testing::oracle::{window_of, worst_window_of_units};
 
 /// A law that a store has broken, and how.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct Breach {
 pub struct Record {
     logs: Vec<Log>,
     booked: Vec<(Arc<[Log]>, Slots)>,
+    /// Debts that were entered, by log: where, and how many units.
+    debts: Vec<Vec<(i64, u64)>>,
     starts: HashSet<Stamp>,
     /// Units that were ever granted, by log.
     granted: Vec<u64>,
@@ -37,6 +39,7 @@ impl Record {
         Self {
             logs: logs.to_vec(),
             booked: Vec::new(),
+            debts: vec![Vec::new(); logs.len()],
             starts: HashSet::new(),
             granted: vec![0; logs.len()],
             reach: vec![0; logs.len()],
@@ -44,14 +47,21 @@ impl Record {
         }
     }
 
-    /// The laws that were broken: in a calm history 1, 12, 13 and 14 are looked after, else 13 and 14.
+    /// The laws that were broken: in a calm history 1, 12, 13, 14 and 17 are looked after, else 13 and 14.
     #[must_use]
     pub fn breaches(&self) -> &[Breach] {
         &self.breaches
     }
 
-    /// The units of each log that were granted and not handed back, with their starts.
+    /// All that a log holds: what was granted and not handed back, and debts.
     fn entries(&self, of: usize) -> Vec<(i64, u64)> {
+        let mut all = [self.granted_in(of), self.debts[of].clone()].concat();
+        all.retain(|(_, units)| *units > 0);
+        all
+    }
+
+    /// The units of a log that were granted and not handed back, with their starts.
+    fn granted_in(&self, of: usize) -> Vec<(i64, u64)> {
         let log = &self.logs[of];
         let units = |(logs, slots): &(Arc<[Log]>, Slots)| {
             let at = logs.iter().position(|one| (one.scope, &one.unit) == (log.scope, &log.unit))?;
@@ -60,7 +70,7 @@ impl Record {
         self.booked.iter().filter_map(units).collect()
     }
 
-    /// Units granted in the log where that were most.
+    /// Units entered in the log where that were most.
     pub(super) fn longest(&self) -> u64 {
         self.granted.iter().copied().max().unwrap_or(0)
     }
@@ -92,7 +102,17 @@ impl Record {
         let count = rng.usize(1..20).min(self.booked.len() - first);
         let same = self.booked[first..first + count].iter().take_while(|(of, _)| Arc::ptr_eq(of, &logs)).count();
         let mut slots: Vec<Slots> = Vec::new();
-        for (_, slot) in self.booked.drain(first..first + same) {
+        let taken: Vec<Slots> = self.booked.drain(first..first + same).map(|(_, slot)| slot).collect();
+        let uses_a_part = rng.u8(0..4) == 0;
+        for slot in taken {
+            // Sometimes the calls used a part of what they were charged.
+            let used: Vec<u32> =
+                slot.charges.iter().map(|&units| if uses_a_part { rng.u32(0..=units) } else { 0 }).collect();
+            let unused = slot.charges.iter().zip(&used).map(|(units, used)| units - used).collect();
+            if uses_a_part {
+                self.booked.push((Arc::clone(&logs), Slots { charges: used.into(), ..slot.clone() }));
+            }
+            let slot = Slots { charges: unused, ..slot };
             match slots.last_mut() {
                 Some(last) if (last.start, &last.charges) == (slot.start, &slot.charges) => last.count += 1,
                 _ => slots.push(slot),
@@ -110,8 +130,20 @@ impl Record {
         }
     }
 
-    /// What an ask was granted at `now`.
+    /// The debts that came with an ask which was decided at `now`: each at the tail of its log.
+    pub(super) fn owed(&mut self, now: Stamp, ask: &Ask) {
+        for (log, &debt) in ask.logs.iter().zip(&ask.debts).filter(|(_, debt)| **debt > 0) {
+            let Some(at) = self.logs.iter().position(|of| of == log) else { continue };
+            let units = u64::from(debt.min(log.largest_quota()));
+            let newest = self.entries(at).iter().map(|(stamp, _)| *stamp).max();
+            self.debts[at].push((newest.map_or(now.as_micros(), |newest| newest.max(now.as_micros())), units));
+            self.granted[at] += units;
+        }
+    }
+
+    /// What an ask was granted at `now`, and what came with it.
     pub(super) fn granted(&mut self, now: Stamp, ask: &Ask, grant: &Grant) {
+        self.owed(now, ask);
         let places: Vec<usize> = ask.logs.iter().filter_map(|log| self.logs.iter().position(|of| of == log)).collect();
         let same_scope = |at: &usize| ask.logs.iter().any(|log| log.scope == self.logs[*at].scope);
         let concerned: Vec<usize> = (0..self.logs.len()).filter(same_scope).collect();
@@ -164,10 +196,26 @@ impl Record {
         }
     }
 
-    /// Looks for a span that holds more than its quota.
+    /// Looks for a slot of an ask just granted in whose span there is more than the quota, debts included.
+    pub(super) fn judge_grant(&mut self, ask: &Ask, grant: &Grant) {
+        for (place, log) in ask.logs.iter().enumerate() {
+            let Some(at) = self.logs.iter().position(|of| of == log) else { continue };
+            let entries = self.entries(at);
+            for slots in slots(ask, grant).iter().filter(|slots| slots.charges[place] > 0) {
+                for term in log.terms.iter().filter(|term| term.shape == Shape::Window) {
+                    let units = window_of(&entries, term.span, slots.start.as_micros());
+                    if units > u64::from(term.quota) {
+                        self.broken(18, format!("{units} of {term:?} in {log:?} up to {:?}", slots.start));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks for a span that holds more than its quota, debts aside: what they belong to was granted before they were known.
     pub(super) fn judge(&mut self) {
         for at in 0..self.logs.len() {
-            let (entries, log) = (self.entries(at), self.logs[at].clone());
+            let (entries, log) = (self.granted_in(at), self.logs[at].clone());
             for term in log.terms.iter() {
                 let over = match term.shape {
                     Shape::Window => {

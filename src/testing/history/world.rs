@@ -84,6 +84,18 @@ impl World {
         Cold::new(first, last, logs.iter().map(|_| rng.u32(0..20)).collect::<Vec<_>>())
     }
 
+    /// Units that calls of before used beyond what they were charged: few, many, or more than can ever count.
+    pub(super) fn debts(&self, rng: &mut Rng, logs: &[Log]) -> Vec<u32> {
+        let most = match rng.u8(0..8) {
+            _ if self.lowers => 3,
+            0 => u32::MAX,
+            1 => 3_000,
+            2 | 3 => 50,
+            _ => 6,
+        };
+        logs.iter().map(|_| rng.u32(0..most)).collect()
+    }
+
     fn scope(&self, rng: &mut Rng) -> Option<ScopeId> {
         self.scopes[rng.usize(..self.scopes.len())]
     }
