@@ -2,6 +2,7 @@
 
 pub(crate) mod acquire;
 pub(crate) mod auth_breaker;
+pub(crate) mod charge;
 pub(crate) mod connections;
 pub(crate) mod middleware;
 mod news;

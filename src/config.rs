@@ -11,4 +11,5 @@ pub(crate) mod path;
 pub(crate) mod plan;
 pub(crate) mod request_head;
 pub(crate) mod scope;
+pub(crate) mod settle_by;
 pub(crate) mod upstream;

@@ -31,7 +31,7 @@
 //! | [permit](Permit) | what a caller holds: a slot, and the duty to use it or hand it back |
 //! | horizon | how far ahead of now slots are booked |
 //! | guard | extra time for which a unit counts, to absorb the spread of network delay |
-//! | settle | what happens to a slot after the call: kept, or handed back |
+//! | settle | what happens to a slot after the call: kept, handed back, or corrected to the true cost |
 //! | seat | the right of one call to be in flight, where [calls in flight](Limit::in_flight) are limited |
 //! | pause | nobody sends to this scope or upstream until then, cluster-wide |
 //! | rate | a factor on the quotas of a scope, by the evidence of what was served and what was refused, or by hand |
@@ -45,7 +45,7 @@
 //!         ─ ask   ─▶ queue ─▶ store.apply(ask)    one script call for the whole queue
 //!         ─ wait  ─▶ sleeps once, until its start
 //!         ─ send  ─▶ the rest of the client
-//!         ─ settle─▶ never left this machine: handed back;  may have left: kept;  refused: all pause
+//!         ─ settle─▶ never left this machine: handed back;  may have left: kept;  refused: all pause;  true cost: corrected
 //! ```
 //!
 //! # The promise

@@ -21,6 +21,7 @@ pub(crate) mod reports;
 pub(crate) mod resend;
 pub(crate) mod seats;
 mod served;
+pub(crate) mod settling;
 mod state;
 pub(crate) mod table;
 pub(crate) mod waiters;

@@ -84,6 +84,7 @@ impl Middleware {
             Ok(mut response) => {
                 visit.connected();
                 let may_send_again = self.throttle.learn_from(&permit, target, &response);
+                self.throttle.settle_by(&permit, target, &response);
                 response.extensions_mut().insert(permit.passage());
                 match permit.take_seat().filter(|_| route.keeps_seat_for_body()) {
                     Some(seat) => Ok((seat.until_body_ends(response), may_send_again)),

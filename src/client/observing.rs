@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::client::acquire::Route;
+use crate::client::charge::Charge;
 use crate::config::plan::Registered;
 use crate::error::Error;
 use crate::queue::Queue;
@@ -81,7 +82,6 @@ impl Observer {
 }
 
 /// The slot that a call would have got.
-#[derive(Debug)]
 pub(crate) struct Shadow {
     place: Mutex<Place>,
     /// When its call went on.
@@ -89,15 +89,21 @@ pub(crate) struct Shadow {
 }
 
 /// Where it is.
-#[derive(Debug, Default)]
 enum Place {
-    #[default]
-    Coming,
-    Here(Slot),
-    /// The call was served, and the slot is still to come.
-    Served,
+    /// On its way; what the call has used, and whether it was served, as far as that is known already.
+    Coming {
+        settled: Vec<(Box<str>, u64)>,
+        served: bool,
+    },
+    Here(Charge),
     /// The call was never sent: the slot goes back as soon as it comes.
     Unwanted,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Coming { settled: Vec::new(), served: false }
+    }
 }
 
 impl Shadow {
@@ -134,19 +140,28 @@ impl Shadow {
     }
 
     /// Gives the slot back, now or when it comes.
-    pub(crate) fn hand_back(&self, queue: &Arc<Queue>) {
-        if let Place::Here(slot) = std::mem::replace(&mut *self.lock(), Place::Unwanted) {
-            queue.give_back(slot);
+    pub(crate) fn hand_back(&self) {
+        let place = std::mem::replace(&mut *self.lock(), Place::Unwanted);
+        if let Place::Here(charge) = place {
+            charge.hand_back();
+        }
+    }
+
+    /// The call used so many units: its slot is settled, now or when it comes.
+    pub(crate) fn settle(&self, unit: &str, used: u64) {
+        match &mut *self.lock() {
+            Place::Coming { settled, .. } => settled.push((unit.into(), used)),
+            Place::Here(charge) => charge.settle(unit, used),
+            Place::Unwanted => {}
         }
     }
 
     /// Its call was served. Where its slot is for looking whether a pause still holds, the call has done so.
     pub(crate) fn served(&self, queue: &Arc<Queue>) {
-        let mut place = self.lock();
-        match &*place {
-            Place::Coming => *place = Place::Served,
-            Place::Here(slot) => self.tell_served(queue, slot),
-            Place::Served | Place::Unwanted => {}
+        match &mut *self.lock() {
+            Place::Coming { served, .. } => *served = true,
+            Place::Here(charge) => self.tell_served(queue, charge.slot()),
+            Place::Unwanted => {}
         }
     }
 
@@ -163,15 +178,20 @@ impl Shadow {
             observer.end(queue.upstream(), waited, registered.stale_after);
         }
         let Ok((slot, _)) = outcome else { return };
+        let charge = Charge::new(queue, slot);
         let mut place = self.lock();
-        match *place {
-            Place::Unwanted => {
-                drop(place);
-                queue.give_back(slot);
-            }
-            Place::Served => self.tell_served(queue, &slot),
-            Place::Coming | Place::Here(_) => *place = Place::Here(slot),
+        let Place::Coming { settled, served } = &*place else {
+            drop(place);
+            charge.hand_back();
+            return;
+        };
+        for (unit, used) in settled {
+            charge.settle(unit, *used);
         }
+        if *served {
+            self.tell_served(queue, charge.slot());
+        }
+        *place = Place::Here(charge);
     }
 
     fn lock(&self) -> MutexGuard<'_, Place> {

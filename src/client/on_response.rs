@@ -95,6 +95,19 @@ impl Throttle {
     }
 }
 
+impl Throttle {
+    /// Settles a call by what the head of its response says that it used.
+    pub(crate) fn settle_by(&self, permit: &Permit, target: &Target, response: &Response) {
+        let Ok(registered) = self.registered(permit.upstream()) else { return };
+        let settles = &registered.upstream.settles;
+        for by in settles.iter().filter(|_| target.is_spoken_for_by(response)) {
+            if let Some(used) = by.used(response.status(), response.headers()) {
+                permit.settle(&by.unit, used);
+            }
+        }
+    }
+}
+
 /// A call that was answered: whose logs it was charged in, and what; when it started, where that is known; and the response's
 /// status, or 0.
 #[derive(Clone, Copy)]

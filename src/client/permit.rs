@@ -1,12 +1,13 @@
 //! What a caller holds when it may send.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::client::auth_breaker::Pass;
+use crate::client::charge::{Charge, Settler};
 use crate::client::observing::Shadow;
 use crate::client::seat::Seat;
 use crate::config::charges::Scopes;
@@ -23,12 +24,16 @@ use crate::queue::waiters::Slot;
 /// Where calls in flight are [limited](crate::Limit::in_flight), it keeps a seat until then, whichever end it has: hold it for as long
 /// as the call is in flight.
 ///
+/// What a call used in truth is often known only when it is over: [`settle`](Self::settle) says so.
+///
 /// Use it at once: what passes between here and the send is paid for by the limit's guard.
 #[must_use = "a permit that is dropped counts as a call made; hand it back if there was none"]
 pub struct Permit {
     queue: Arc<Queue>,
     held: Held,
     seat: Option<Seat>,
+    /// Once anybody settles it, or may.
+    charge: OnceLock<Arc<Charge>>,
     pass: Pass,
     waited: Duration,
     late: Duration,
@@ -44,26 +49,30 @@ enum Held {
 impl Permit {
     /// A permit for now, whatever the limits say.
     pub(crate) const fn observed(queue: Arc<Queue>, shadow: Arc<Shadow>, pass: Pass) -> Self {
-        Self { queue, held: Held::Shadow(shadow), seat: None, pass, waited: Duration::ZERO, late: Duration::ZERO }
+        let charge = OnceLock::new();
+        let held = Held::Shadow(shadow);
+        Self { queue, held, seat: None, charge, pass, waited: Duration::ZERO, late: Duration::ZERO }
     }
 
     /// A permit given at `now`.
     pub(crate) fn new(queue: Arc<Queue>, slot: Slot, pass: Pass, waited: Duration, now: Instant) -> Self {
         let (late, seat) = (slot.late(now), Seat::of(&queue));
-        Self { queue, held: Held::Slot(slot), seat, pass, waited, late }
+        Self { queue, held: Held::Slot(slot), seat, charge: OnceLock::new(), pass, waited, late }
     }
 
     /// Gives the slot, and the seat, to the next in queue, else back to the store. For a call that was never sent.
     ///
-    /// Returns at once; the store is told in the background.
+    /// Of a call that was [settled](Self::settle), what is left of its charge goes back; what it used beyond that stays entered. Returns
+    /// at once; the store is told in the background.
     pub fn hand_back(self) {
         tracing::debug!(upstream = self.upstream(), "permit handed back");
         if let Some(seat) = self.seat {
             seat.go_with_slot();
         }
-        match self.held {
-            Held::Slot(slot) => self.queue.give_back(slot),
-            Held::Shadow(shadow) => shadow.hand_back(&self.queue),
+        match (self.held, self.charge.into_inner()) {
+            (_, Some(charge)) => charge.hand_back(),
+            (Held::Slot(slot), None) => self.queue.give_back(slot),
+            (Held::Shadow(shadow), None) => shadow.hand_back(),
         }
     }
 
@@ -89,6 +98,23 @@ impl Permit {
             Held::Slot(slot) => self.queue.served(slot),
             Held::Shadow(shadow) => shadow.served(&self.queue),
         }
+    }
+
+    /// Says how many units the call used in truth: in every log that counts this unit its charge is corrected.
+    ///
+    /// What it did not use is free for others: in this process at once, in others when they ask next. What it used beyond its charge is
+    /// entered as a debt, above the quota if need be: later calls wait for it, this one never does. A debt above the quota delays them for
+    /// one window. Where a limit is [counted at the end](crate::Limit::counted_at_end), the charge is taken out and all that was used is
+    /// entered now.
+    ///
+    /// A later settlement of the same unit corrects from the last one: charged 100, settled at 80 and then at 90, a call takes 90. No
+    /// more goes back than was charged; what was entered as a debt stays. A unit that no limit counts is ignored, with one warning for
+    /// each upstream. After a hand-back nothing happens.
+    ///
+    /// Returns at once, and never panics: the store is told within 250 ms, by the next message to it or by one for all settlements since.
+    /// Outside of a Tokio runtime, by the next call. A store that stays silent for 30 s, while nobody waits, is not told.
+    pub fn settle(&self, unit: &str, used: u64) {
+        self.settler().settle(unit, used);
     }
 
     /// The upstream that may be called.
@@ -143,8 +169,21 @@ impl Permit {
         &self.pass
     }
 
-    pub(crate) fn passage(&self) -> Passage {
-        Passage { upstream: Arc::clone(self.queue.upstream()), waited: self.waited, late: self.late }
+    /// What happened to the call so far: clones of it can [settle](Passage::settle) the call, from another task and when this is gone.
+    #[must_use]
+    pub fn passage(&self) -> Passage {
+        let (upstream, settler) = (Arc::clone(self.queue.upstream()), self.settler());
+        Passage { upstream, waited: self.waited, late: self.late, settler }
+    }
+
+    fn settler(&self) -> Settler {
+        match &self.held {
+            Held::Slot(slot) => {
+                let charge = self.charge.get_or_init(|| Arc::new(Charge::new(&self.queue, slot.clone())));
+                Settler::Charged(Arc::clone(charge))
+            }
+            Held::Shadow(shadow) => Settler::Shadow(Arc::clone(shadow)),
+        }
     }
 }
 
@@ -158,6 +197,8 @@ impl fmt::Debug for Permit {
 }
 
 /// What happened to a call on its way through the middleware: found in its response's extensions.
+///
+/// Clones are of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Passage {
@@ -167,4 +208,20 @@ pub struct Passage {
     pub waited: Duration,
     /// How long after its slot's start it went on to be sent.
     pub late: Duration,
+    settler: Settler,
+}
+
+impl Passage {
+    /// Says how many units the call used in truth, as [`Permit::settle`] does: from any task, when its body was read, minutes later.
+    ///
+    /// ```
+    /// # fn answered(response: &reqwest::Response, used: u64) {
+    /// if let Some(passage) = response.extensions().get::<outgate::Passage>().cloned() {
+    ///     passage.settle("tokens", used);
+    /// }
+    /// # }
+    /// ```
+    pub fn settle(&self, unit: &str, used: u64) {
+        self.settler.settle(unit, used);
+    }
 }

@@ -11,6 +11,7 @@ use crate::config::scope::Scope;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error};
 use crate::ledger::{Log, ScopeId, SeatLimit, Term};
+use crate::queue::settling::Counted;
 
 /// A log of large units keeps at most so many entries: then one entry stands for several units.
 const MAX_ENTRIES: u32 = 20_000;
@@ -256,6 +257,17 @@ impl Charges {
                 Err(Error::CostExceedsQuota { upstream: name(), unit, cost, most, limit: Box::new(limit) })
             }
         }
+    }
+
+    /// What each log counts, and how.
+    pub(crate) fn counted(&self, upstream: &Upstream) -> Vec<Counted> {
+        let is_at_end =
+            |unit: &str| upstream.limits.iter().any(|limit| limit.unit() == unit && limit.is_counted_at_end());
+        let of = |place: &Place| {
+            let unit = Arc::clone(&place.unit);
+            Counted { at_end: is_at_end(&unit), quantum: place.quantum, unit }
+        };
+        self.places.iter().map(of).collect()
     }
 
     /// The limit of a log that allows least at once.

@@ -39,6 +39,7 @@ pub(crate) const MAX_GUARD: Duration = Duration::from_secs(86_400);
 ///
 /// * it counts calls, and is shared by whoever [`Upstream::scope_by`](crate::Upstream::scope_by) says: else by all callers
 /// * no burst: the whole quota may be spent at once
+/// * units count from the start of a call on
 /// * guard: a twentieth of the window, at least 10 ms, and at most 1 s or, if that is more, a 2,000th of the window; none for
 ///   a window under 50 ms, which needs one that is given
 ///
@@ -72,6 +73,8 @@ pub struct Limit {
     refill: Option<(u32, Duration)>,
     /// Where it limits calls in flight.
     seats: Option<SeatSettings>,
+    /// The upstream counts units when a call ends.
+    at_end: bool,
 }
 
 impl Limit {
@@ -88,6 +91,7 @@ impl Limit {
             scope: None,
             is_common: false,
             seats: None,
+            at_end: false,
         }
     }
 
@@ -182,6 +186,24 @@ impl Limit {
     pub const fn guard(mut self, guard: Duration) -> Self {
         self.guard = Some(guard);
         self
+    }
+
+    /// For an upstream that counts units when a call ends, as most do that count tokens: when a call is
+    /// [settled](crate::Permit::settle), its charge is taken out of the log, and what it used is entered anew at that time.
+    ///
+    /// Until then the charge counts from the start of the call on, for a window. So nothing is reserved any more for a call that lasts
+    /// longer than the window. A call that is never settled counts from its start. Where several limits of an upstream count the same
+    /// unit for the same callers, it is enough if one says so.
+    #[must_use]
+    pub const fn counted_at_end(mut self) -> Self {
+        self.at_end = true;
+        self
+    }
+
+    /// Whether the upstream counts units when a call ends.
+    #[must_use]
+    pub const fn is_counted_at_end(&self) -> bool {
+        self.at_end
     }
 
     /// Counts these units, such as tokens or points: [`Call::cost_of`](crate::Call::cost_of) says how many a call costs, and

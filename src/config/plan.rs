@@ -12,6 +12,7 @@ use crate::client::retry::Budget;
 use crate::config::call::Call;
 use crate::config::charges::{Charges, Scopes};
 use crate::config::limit::Limit;
+use crate::config::name::shown;
 use crate::config::upstream::Upstream;
 use crate::error::ConfigError;
 use crate::ledger::{Log, ScopeId};
@@ -20,6 +21,7 @@ use crate::queue::log_time::LogTime;
 use crate::queue::looks::Looks;
 use crate::queue::pacing::{STALE_AT_MOST, stale_after_all};
 use crate::queue::seats::SeatRules;
+use crate::queue::settling::Settling;
 use crate::queue::table::Key;
 
 /// An upstream, checked.
@@ -33,6 +35,7 @@ pub(crate) struct Registered {
     pub(crate) crowd: Arc<Crowd>,
     pub(crate) time: Arc<LogTime>,
     pub(crate) looks: Arc<Looks>,
+    pub(crate) settling: Arc<Settling>,
     pub(crate) budget: Budget,
     pub(crate) breaker: Option<Breaker>,
     /// Where calls do not wait, and are counted as they would have.
@@ -51,6 +54,10 @@ impl Registered {
         // Where nobody is counted by windows no slot comes late.
         let guards = upstream.limits.iter().map(Limit::guard_or_default);
         let stale_after = if upstream.limits.is_empty() { STALE_AT_MOST } else { stale_after_all(guards) };
+        let settling = Arc::new(Settling::new(charges.counted(&upstream)));
+        if let Some(of) = upstream.settles.iter().find(|of| settling.logs_of(&of.unit).next().is_none()) {
+            return Err(ConfigError::new(&upstream.name, "settle_by", format!("no limit counts {}", shown(&of.unit))));
+        }
         let budget = Budget::new(upstream.retry_share);
         let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
         let breaker = upstream.break_after.filter(|_| !upstream.observes).map(new);
@@ -65,6 +72,7 @@ impl Registered {
             crowd,
             time,
             looks,
+            settling,
             budget,
             breaker,
             observer,

@@ -15,6 +15,7 @@ use crate::config::limit::Limit;
 use crate::config::path::PathPrefix;
 use crate::config::request_head::RequestHead;
 use crate::config::scope::Scope;
+use crate::config::settle_by::SettleBy;
 use crate::excerpt;
 use crate::feedback::Dialect;
 
@@ -71,6 +72,7 @@ pub struct Upstream {
     pub(crate) observes: bool,
     /// Under which name others share some of its limits.
     shared: Option<Arc<str>>,
+    pub(crate) settles: Vec<SettleBy>,
     hosts: Vec<HostPattern>,
     paths: Vec<PathPrefix>,
     methods: Vec<Method>,
@@ -101,6 +103,7 @@ impl Upstream {
             break_after: None,
             observes: false,
             shared: None,
+            settles: Vec::new(),
             hosts: Vec::new(),
             paths: Vec::new(),
             methods: Vec::new(),

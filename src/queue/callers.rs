@@ -17,6 +17,7 @@ use super::events::{Event, Settings};
 use super::log_time::LogTime;
 use super::looks::Looks;
 use super::process::Process;
+use super::settling::{Correction, Settling};
 use super::state::{Outbox, State};
 use super::waiters::Slot;
 use crate::config::charges::Scopes;
@@ -35,6 +36,7 @@ pub(crate) struct Queue {
     pub(super) crowd: Arc<Crowd>,
     pub(super) time: Arc<LogTime>,
     pub(super) looks: Arc<Looks>,
+    settling: Arc<Settling>,
     state: Mutex<State>,
     /// The next caller's.
     pub(super) tickets: AtomicU64,
@@ -66,6 +68,7 @@ impl Queue {
             crowd: Arc::clone(&registered.crowd),
             time: Arc::clone(&registered.time),
             looks: Arc::clone(&registered.looks),
+            settling: Arc::clone(&registered.settling),
             state: Mutex::new(State::new(Engine::new(settings.clone(), process.id(), Rng::new()))),
             settings,
             tickets: AtomicU64::new(1),
@@ -121,6 +124,16 @@ impl Queue {
     /// The call of a slot probably opens a connection: the store is told before long.
     pub(crate) fn cold(self: &Arc<Self>, slot: &Slot) {
         self.happen(|_| Some(Event::Cold(slot.stamp, Arc::clone(&slot.costs))));
+    }
+
+    /// It is known what a call used: the store is told before long.
+    pub(crate) fn settle(self: &Arc<Self>, correction: Correction) {
+        self.happen(|_| Some(Event::Settled(correction)));
+    }
+
+    /// How calls are settled.
+    pub(crate) fn settling(&self) -> &Settling {
+        &self.settling
     }
 
     /// Lets nobody here send for a while.

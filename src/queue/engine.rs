@@ -20,6 +20,7 @@ use super::events::{Effect, Effects, Event, Settings, tell};
 use super::in_flight::{Header, Message};
 use super::resend::Resend;
 use super::seats::Seats;
+use super::settling::Corrections;
 use super::waiters::{Slot, Waiter, Waiters};
 use crate::error::Error;
 use crate::ledger::{Reason, Stamp};
@@ -40,6 +41,8 @@ pub(super) struct Engine {
     pub(super) seats: Option<Seats>,
     /// Cold calls that the store does not know of.
     pub(super) untold: Option<Untold>,
+    /// What calls used in truth, and the store does not know.
+    pub(super) corrections: Option<Corrections>,
     /// The message that the store has not answered yet. It stays the same until then, however often it is sent.
     pub(super) unanswered: Option<Arc<Message>>,
     /// It has been sent, and may be answered yet.
@@ -88,6 +91,7 @@ impl Engine {
             waiters: Waiters::default(),
             surplus: Vec::new(),
             untold: None,
+            corrections: None,
             unanswered: None,
             under_way: false,
             resend: None,
@@ -141,6 +145,11 @@ impl Engine {
                 let untold = Untold::and(self.untold.take(), start, &charges, &self.settings.logs, now);
                 effects.extend((is_news && !self.under_way).then_some(Effect::Wake(untold.by())));
                 self.untold = Some(untold);
+                return;
+            }
+            Event::Settled(correction) => {
+                let by = self.settle(correction, now);
+                effects.extend(by.filter(|_| !self.under_way).map(Effect::Wake));
                 return;
             }
             Event::Paused(until, reason) => self.pause(until, reason, now, effects),
@@ -218,7 +227,8 @@ impl Engine {
 
     /// Whether slots are on their way back, or about to be: they make room that the last answer knew nothing of.
     fn hands_back(&self) -> bool {
-        !self.surplus.is_empty() || self.unanswered.as_deref().is_some_and(Message::hands_back)
+        let unused = self.corrections.as_ref().is_some_and(Corrections::hand_back);
+        unused || !self.surplus.is_empty() || self.unanswered.as_deref().is_some_and(Message::hands_back)
     }
 
     /// Takes a caller out; the slots go to those behind it. Says whether it was there.
@@ -242,6 +252,7 @@ impl Engine {
             seats.leave(dropped, now);
             seats.rename();
         }
+        self.forget_what_goes_back();
         (self.previous, self.on_record) = (0, false);
         self.counted.clear();
         (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
@@ -289,6 +300,7 @@ impl Engine {
             || !self.surplus.is_empty()
             || self.on_record
             || self.untold.is_some()
+            || self.corrections.is_some()
             || self.seats.as_ref().is_some_and(Seats::has_any)
     }
 
@@ -296,6 +308,7 @@ impl Engine {
     pub(super) fn is_closed_and_told(&self) -> bool {
         let has_message = self.unanswered.is_some() || self.under_way;
         let has_told = !has_message && self.surplus.is_empty() && !self.on_record && self.untold.is_none();
+        let has_told = has_told && self.corrections.is_none();
         self.closed && has_told && self.waiters.is_empty() && self.seats.as_ref().is_none_or(Seats::is_told)
     }
 

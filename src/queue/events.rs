@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::in_flight::{Answered, Message};
 use super::seats::SeatRules;
+use super::settling::Correction;
 use super::table::Key;
 use super::waiters::{Slot, Waiter};
 use crate::error::Error;
@@ -46,6 +47,8 @@ pub(super) enum Event {
     LeftSeat,
     /// A call of this start and these charges probably opens a connection.
     Cold(Stamp, Arc<[u32]>),
+    /// It is known what a call used.
+    Settled(Correction),
     /// Nobody sends before then.
     Paused(Instant, Reason),
     /// A pause that was to last until then has ended before, or may have.

@@ -53,6 +53,11 @@ impl Message {
         self.ask().is_some_and(|ask| !ask.back.is_empty())
     }
 
+    /// Units of each log that it says calls used beyond what they were charged.
+    pub(super) fn debts(&self) -> &[u32] {
+        self.ask().map_or(&[], |ask| &ask.debts)
+    }
+
     /// Sends it.
     pub(super) async fn send(&self, store: &dyn Store) -> Reply {
         grant(store.apply(&self.said).await)
@@ -130,10 +135,11 @@ impl Engine {
             let ask = Ask::hand_back(Arc::clone(&self.settings.logs), back);
             return Ok(self.message(header(), Vec::new(), ask, now));
         }
-        let (cold_by, seats_at) = (self.untold.as_ref().map(Untold::by), self.tell_of_seats_at(now));
+        let told_by = self.untold.as_ref().map(Untold::by).into_iter().chain(self.settle_by(now)).min();
+        let seats_at = self.tell_of_seats_at(now);
         if self.waiters.has_unslotted() {
             let ask_at = self.ask_at.max(self.seats.as_ref().and_then(|seats| seats.ask_at(now)));
-            let tell_by = cold_by.into_iter().chain(seats_at).min();
+            let tell_by = told_by.into_iter().chain(seats_at).min();
             let ask_at = ask_at.map(|at| tell_by.map_or(at, |by| by.min(at)));
             return match ask_at.filter(|&at| at > now && self.surplus.is_empty()) {
                 None => Ok(self.ask(header(), now)),
@@ -142,7 +148,7 @@ impl Engine {
         }
         // Nobody waits any more: an empty ask takes the queue off the record, and its claim with it.
         let leave_at = self.on_record.then(|| self.leave_at.unwrap_or(now));
-        let leave_at = leave_at.into_iter().chain(cold_by).min().map(|at| if self.closed { now } else { at });
+        let leave_at = leave_at.into_iter().chain(told_by).min().map(|at| if self.closed { now } else { at });
         match leave_at.into_iter().chain(seats_at).min() {
             Some(at) if at <= now => {
                 let ask = Ask::new(Arc::clone(&self.settings.logs), Vec::new());
@@ -203,18 +209,24 @@ impl Engine {
         let id = MessageId::new(self.sender, Arc::clone(&self.settings.stream), header.number).after(self.previous);
         let (horizon, counted) = (self.settings.horizon(&header.outlook), self.counted.clone());
         let seats = self.seats.as_mut().map(|seats| seats.state(!ask.runs.is_empty(), self.closed, now));
-        let ask = Ask { horizon, counted, seats, cold: self.untold.take().map(Untold::into_cold), ..ask };
+        let (unused, debts) = self.take_corrections();
+        let cold = self.untold.take().map(Untold::into_cold);
+        let mut ask = Ask { horizon, counted, seats, cold, debts, ..ask };
+        ask.back.extend(unused);
         Message { said: message(&self.settings, id, ask, &header.outlook), tickets }
     }
 }
 
 #[cfg(test)]
 impl Message {
-    /// What it says, in short: for how many callers it asks and of whom, and how many slots go back with it.
+    /// What it says, in short: for how many callers it asks and of whom, what is owed, and how many slots go back with it.
     pub(super) fn shown(&self) -> String {
+        let owed: u32 = self.debts().iter().sum();
         let back: u32 = self.ask().unwrap().back.iter().map(|slots| slots.count).sum();
         let tickets = self.tickets.iter().map(|ticket| format!(" {ticket}"));
-        ["ask".to_owned()].into_iter().chain(tickets).chain((back > 0).then(|| format!(" -{back}"))).collect()
+        let owed = (owed > 0).then(|| format!(" +{owed}"));
+        let back = (back > 0).then(|| format!(" -{back}"));
+        ["ask".to_owned()].into_iter().chain(tickets).chain(owed).chain(back).collect()
     }
 
     /// For how many callers it asks.

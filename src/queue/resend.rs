@@ -82,7 +82,7 @@ impl Resend {
 
 impl Engine {
     /// Refuses callers without a deadline for whom the store has been silent too long, and forgets what it was to be told
-    /// once nobody waits any more.
+    /// once nobody waits any more. As long as anybody does, debts are told again.
     pub(super) fn expire(&mut self, now: Instant, effects: &mut Effects) {
         let Some(resend) = &self.resend else { return };
         let since = resend.since;
@@ -95,7 +95,8 @@ impl Engine {
         if resend.has_failed() && since + MEMORY <= now {
             // The store may have forgotten that it acted: twice, a hand-back would take somebody else's slots, and an ask book
             // more. A wasted slot breaks no limit.
-            (self.unanswered, self.resend, self.previous) = (None, None, 0);
+            let unanswered = self.unanswered.take();
+            (self.resend, self.previous) = (None, 0);
             if let Some(seats) = &mut self.seats {
                 seats.give_up(now);
             }
@@ -103,6 +104,9 @@ impl Engine {
             if self.waiters.is_empty() {
                 self.on_record = false;
                 self.surplus.clear();
+                self.corrections = None;
+            } else if let Some(message) = unanswered {
+                self.owe_again(&message, now);
             }
         }
     }

@@ -11,6 +11,7 @@ mod redirecting;
 mod retrying;
 mod routing;
 mod seats;
+mod settling;
 mod telling;
 mod unmatched;
 mod unreachable;

@@ -23,6 +23,7 @@ mod refusing;
 mod releasing;
 mod scopes;
 mod seats;
+mod settling;
 mod sharing;
 mod stepping;
 mod support;

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::ledger::{Cause, Reason};
 use crate::queue::events::{Effect, Effects, Event};
 use crate::queue::in_flight::Message;
+use crate::queue::settling::Correction;
 use crate::queue::waiters::{Slot, Waiter, Wish};
 
 /// A queue to which things happen, and whose limit is one call in each span.
@@ -48,6 +49,11 @@ impl Story {
             "return" => {
                 let of = self.permits.iter().position(|(ticket, _)| *ticket == number(0)).unwrap();
                 Event::Returned(self.permits.remove(of).1)
+            }
+            "settle" => {
+                let of = self.permits.iter().find(|(ticket, _)| *ticket == number(0)).map(|(_, slot)| slot).unwrap();
+                let [back, debts] = [number(1), number(2)].map(|units| vec![u32::try_from(units).unwrap()]);
+                Event::Settled(Correction { start: of.stamp, sender: of.sender, back, debts })
             }
             "pause" => Event::Paused(until, Reason::new(Cause::Refusal, 429)),
             "ban" => Event::Paused(until, Reason::new(Cause::Ban, 403)),

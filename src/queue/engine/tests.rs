@@ -297,3 +297,155 @@ fn a_queue_that_rests_says_something_every_thirty_seconds() {
     assert_eq!(story.happen("turn"), "wake 30000");
     assert_eq!(story.happen("30000: turn"), "ask 2, wake 35000");
 }
+
+/// A call has gone at 0 with the only slot, and its permit is held.
+const GONE: [(&str, &str); 4] =
+    [("0: join 1", "wake 0"), ("turn", "ask 1, wake 5000"), ("answer", "tell 1 0"), ("turn", "idle")];
+
+#[test]
+fn what_a_call_used_is_told_before_long_and_all_in_one_message() {
+    check(
+        &[
+            &GONE[..],
+            &[
+                ("100: settle 1 0 1", "wake 231"),
+                ("150: settle 1 0 2", "wake 231"),
+                ("turn", "wake 231"),
+                ("232: turn", "ask +3, wake _"),
+                ("233: settle 1 0 1", ""),
+                ("answer", ""),
+                ("turn", "wake 364"),
+                // It delays whoever comes: the debt counts from 232 on.
+                ("300: join 2", "wake 300"),
+                ("turn", "ask 2 +1, wake _"),
+                ("answer", ""),
+                ("1300: turn", "ask 2, wake _"),
+                ("answer", ""),
+                ("1350: turn", "tell 2 1350, wake _"),
+            ],
+        ]
+        .concat(),
+    );
+}
+
+#[test]
+fn what_a_call_did_not_use_is_told_at_once_where_somebody_waits() {
+    check(
+        &[
+            &GONE[..],
+            &[
+                ("10: join 2", "wake 10"),
+                ("turn", "ask 2, wake _"),
+                ("answer", ""),
+                ("turn", "wake _"),
+                ("100: settle 1 1", "wake 100"),
+                ("turn", "ask 2 -1, wake _"),
+                ("answer", "tell 2 100"),
+            ],
+        ]
+        .concat(),
+    );
+}
+
+#[test]
+fn what_a_call_did_not_use_waits_for_others_where_nobody_does() {
+    check(
+        &[
+            &GONE[..],
+            &[("100: settle 1 1 0", "wake 231"), ("200: join 2", "wake 200"), ("turn", "ask 2 -1, wake _")],
+            &[("answer", "tell 2 200"), ("turn", "idle")],
+        ]
+        .concat(),
+    );
+}
+
+#[test]
+fn during_a_pause_nobody_is_helped_by_what_goes_back() {
+    check(
+        &[
+            &GONE[..],
+            &[
+                ("10: join 2", "wake 10"),
+                ("turn", "ask 2, wake _"),
+                ("answer", ""),
+                ("100: pause 0 9000", "look, wake 100"),
+                ("settle 1 1", "wake 231"),
+            ],
+        ]
+        .concat(),
+    );
+}
+
+#[test]
+fn closed_the_store_is_told_at_once_what_calls_used() {
+    check(
+        &[
+            &GONE[..],
+            &[
+                ("100: settle 1 0 2", "wake 231"),
+                ("close", "wake 100"),
+                ("turn", "ask +2, wake _"),
+                ("answer", ""),
+                ("turn", "idle"),
+                ("200: settle 1 1", "wake 331"),
+                ("turn", "ask -1, wake _"),
+                ("answer", ""),
+                ("turn", "idle"),
+            ],
+        ]
+        .concat(),
+    );
+}
+
+#[test]
+fn under_another_name_debts_are_told_and_nothing_goes_back() {
+    check(
+        &[
+            &GONE[..],
+            &[
+                ("100: settle 1 1 2", "wake 231"),
+                ("renamed 8", "wake 100"),
+                ("settle 1 1 3", "wake 231"),
+                ("232: turn", "ask +5, wake _"),
+                ("outdated", "rename 8"),
+                // That did not act.
+                ("renamed 9", "wake 232"),
+                ("turn", "wake 363"),
+                ("364: turn", "ask +5, wake _"),
+                ("answer", ""),
+                ("turn", "idle"),
+            ],
+        ]
+        .concat(),
+    );
+}
+
+#[test]
+fn what_the_store_is_owed_is_told_again_as_long_as_somebody_waits() {
+    check(
+        &[
+            &GONE[..],
+            &[
+                ("100: settle 1 0 2", "wake 231"),
+                ("232: turn", "ask +2, wake _"),
+                ("lose", ""),
+                ("30200: join 2", "wake _"),
+                ("30232: turn", "ask 2 +2, wake _"),
+                ("answer", ""),
+            ],
+        ]
+        .concat(),
+    );
+    check(
+        &[
+            &GONE[..],
+            &[
+                ("100: settle 1 0 2", "wake 231"),
+                ("232: turn", "ask +2, wake _"),
+                ("lose", ""),
+                ("30232: turn", "idle"),
+            ],
+        ]
+        .concat(),
+    );
+}

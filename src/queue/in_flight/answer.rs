@@ -61,6 +61,7 @@ impl Engine {
             }
             Err(_) => {
                 (self.resend, self.previous) = (None, 0);
+                self.owe_again(&message, now);
                 effects.extend((message.sender() == self.sender).then_some(Effect::Rename(self.sender)));
                 return;
             }

@@ -1,0 +1,127 @@
+//! What a call was charged, and what is left of it: settled and handed back as often as anybody likes, it never takes what is another's.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::client::observing::Shadow;
+use crate::queue::Queue;
+use crate::queue::settling::{Balance, Correction};
+use crate::queue::waiters::Slot;
+
+/// What a call was charged for its slot.
+pub(crate) struct Charge {
+    queue: Arc<Queue>,
+    slot: Slot,
+    state: Mutex<State>,
+}
+
+/// What is left of it.
+enum State {
+    /// All, and nothing else was taken.
+    Whole,
+    /// In each log of the queue.
+    Settled(Vec<Balance>),
+    /// Nothing.
+    HandedBack,
+}
+
+impl Charge {
+    pub(crate) fn new(queue: &Arc<Queue>, slot: Slot) -> Self {
+        Self { queue: Arc::clone(queue), slot, state: Mutex::new(State::Whole) }
+    }
+
+    /// The slot.
+    pub(crate) const fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    /// The call used so many units.
+    pub(crate) fn settle(&self, unit: &str, used: u64) {
+        let upstream = &**self.queue.upstream();
+        let mut logs = self.queue.settling().logs_of(unit).peekable();
+        if logs.peek().is_none() {
+            return self.queue.settling().is_unknown(upstream, unit);
+        }
+        let mut state = self.lock();
+        let mut balances: Vec<Balance> = match &*state {
+            State::Whole => self.slot.costs.iter().copied().map(Balance::new).collect(),
+            State::Settled(balances) => balances.clone(),
+            State::HandedBack => return,
+        };
+        let (mut back, mut debts) = (vec![0; balances.len()], vec![0; balances.len()]);
+        for (at, counted) in logs {
+            if let (Some(balance), Some(back), Some(debt)) = (balances.get_mut(at), back.get_mut(at), debts.get_mut(at))
+            {
+                (*back, *debt) = balance.correct(counted.entries(used), counted.at_end);
+            }
+        }
+        if back.iter().chain(&debts).all(|&units| units == 0) {
+            return;
+        }
+        *state = State::Settled(balances);
+        drop(state);
+        tracing::debug!(upstream, unit, used, "settled");
+        self.tell(back, debts);
+    }
+
+    /// Gives the whole slot to the next in queue, else what is left of it back to the log.
+    pub(crate) fn hand_back(&self) {
+        let state = std::mem::replace(&mut *self.lock(), State::HandedBack);
+        match state {
+            State::Whole => self.queue.give_back(self.slot.clone()),
+            State::Settled(balances) => {
+                let debts = vec![0; balances.len()];
+                self.tell(balances.into_iter().map(Balance::held).collect(), debts);
+            }
+            State::HandedBack => {}
+        }
+    }
+
+    fn tell(&self, back: Vec<u32>, debts: Vec<u32>) {
+        if back.iter().chain(&debts).any(|&units| units > 0) {
+            let (start, sender) = (self.slot.stamp, self.slot.sender);
+            self.queue.settle(Correction { start, sender, back, debts });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whoever settles a call.
+#[derive(Clone)]
+pub(crate) enum Settler {
+    Charged(Arc<Charge>),
+    /// Of a call that went on at once, as its upstream is observed: its shadow is settled.
+    Shadow(Arc<Shadow>),
+}
+
+impl Settler {
+    /// The call used so many units.
+    pub(crate) fn settle(&self, unit: &str, used: u64) {
+        match self {
+            Self::Charged(charge) => charge.settle(unit, used),
+            Self::Shadow(shadow) => shadow.settle(unit, used),
+        }
+    }
+}
+
+/// Whether both settle the same call.
+impl PartialEq for Settler {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Charged(one), Self::Charged(other)) => Arc::ptr_eq(one, other),
+            (Self::Shadow(one), Self::Shadow(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Settler {}
+
+impl fmt::Debug for Settler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settler").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,111 @@
+//! Costs that are known when a call is over: from the head of its response, or from its body.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use outgate::testing::{Shape, StrictUpstream};
+use outgate::{ConfigError, Limit, Passage, Throttle, Upstream};
+
+use crate::client;
+use crate::telling::Written;
+
+fn strict() -> StrictUpstream {
+    StrictUpstream::builder().limit(2, Duration::from_secs(60), Shape::SlidingLog).start().unwrap()
+}
+
+fn throttle(upstream: impl FnOnce(Upstream) -> Upstream) -> Result<Throttle, ConfigError> {
+    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_hour(100));
+    Throttle::builder().upstream(upstream(up)).build()
+}
+
+/// Units that count, once the store has been told.
+async fn used(throttle: &Throttle, expected: u32) {
+    for _ in 0..200 {
+        if throttle.usage("up").await.unwrap().limits[0].used == expected {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let used = throttle.usage("up").await.unwrap().limits[0].used;
+    assert_eq!(used, expected);
+}
+
+#[tokio::test]
+async fn a_response_is_settled_when_its_body_was_read_by_another_task() {
+    let (upstream, throttle) = (strict(), throttle(|up| up).unwrap());
+    let response = client(&throttle).get(upstream.url()).with_extension(outgate::Call::new().cost(20)).send();
+    let response = response.await.unwrap();
+    let passage = response.extensions().get::<Passage>().unwrap().clone();
+    used(&throttle, 20).await;
+    tokio::spawn(async move {
+        response.bytes().await.unwrap();
+        passage.settle("calls", 5);
+    });
+    used(&throttle, 5).await;
+}
+
+#[tokio::test]
+async fn the_head_of_a_response_says_what_its_call_cost() {
+    let (upstream, throttle) = (
+        strict(),
+        throttle(|up| {
+            up.settle_by("calls", |status, headers| match status {
+                StatusCode::OK => headers.get("x-cost").map_or(Some(7), |_| None),
+                StatusCode::TOO_MANY_REQUESTS => Some(0),
+                _ => None,
+            })
+        })
+        .unwrap(),
+    );
+    let mut counts = 0;
+    for status in [200, 200, 429] {
+        let response = client(&throttle).get(upstream.url()).send().await.unwrap();
+        assert_eq!(response.status(), status);
+        counts += if status == 200 { 7 } else { 0 };
+        used(&throttle, counts).await;
+        // What the body says corrects it.
+        response.extensions().get::<Passage>().unwrap().settle("calls", if status == 200 { 8 } else { 0 });
+        counts += u32::from(status == 200);
+        used(&throttle, counts).await;
+    }
+}
+
+#[tokio::test]
+async fn a_unit_that_no_limit_counts_is_a_mistake_in_the_configuration() {
+    let error = throttle(|up| up.settle_by("tokens", |_, _| None)).unwrap_err();
+    assert_eq!((error.upstream(), error.field()), ("up", "settle_by"));
+    assert!(error.to_string().contains("tokens"), "{error}");
+}
+
+#[tokio::test]
+async fn a_unit_that_no_limit_counts_is_ignored_and_said_once() {
+    let (written, _guard) = Written::on_this_thread();
+    let (upstream, throttle) = (strict(), throttle(|up| up).unwrap());
+    for scope in ["a", "b"] {
+        let call = outgate::Call::new().cost(20).scope(scope);
+        let response = client(&throttle).get(upstream.url()).with_extension(call).send().await.unwrap();
+        let passage = response.extensions().get::<Passage>().unwrap();
+        passage.settle("tokens", 5);
+        passage.settle("s3cret token", 5);
+        assert_eq!(throttle.usage_in("up", scope).await.unwrap().limits[0].used, 20);
+    }
+    let traces = written.text();
+    let warnings: Vec<_> = traces.lines().filter(|line| line.contains("no limit counts")).collect();
+    assert!(warnings.len() == 1 && warnings[0].contains("tokens") && warnings[0].contains("WARN"), "{traces}");
+    assert!(!traces.contains("s3cret"), "{traces}");
+}
+
+#[tokio::test]
+async fn what_is_observed_is_settled_as_well() {
+    let upstream = StrictUpstream::builder().limit(99, Duration::from_secs(60), Shape::SlidingLog).start().unwrap();
+    let throttle = throttle(|up| up.observe().limit(Limit::new(20, Duration::from_secs(1)))).unwrap();
+    let call = |units| client(&throttle).get(upstream.url()).with_extension(outgate::Call::new().cost(units)).send();
+    let here = call(20).await.unwrap();
+    // Its shadow waits until the first counts no more.
+    let coming = call(15).await.unwrap();
+    coming.extensions().get::<Passage>().unwrap().settle("calls", 4);
+    used(&throttle, 20).await;
+    here.extensions().get::<Passage>().unwrap().settle("calls", 3);
+    // Where the shadow comes, it is settled at once.
+    used(&throttle, 7).await;
+}

@@ -1,0 +1,290 @@
+//! What a call used in truth is known when it is over: less makes room, more delays those who come later.
+
+use std::time::Duration;
+
+use outgate::testing::oracle::assert_never_more_units_than;
+use outgate::{Limit, Passage, Permit, Throttle};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::support::{Counting, micros_since};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+/// A window of a minute, and its guard.
+const MINUTE: Duration = Duration::from_secs(61);
+/// Until the store knows of settlements, where nobody waits and all goes well.
+const TOLD: Duration = Duration::from_millis(260);
+
+/// Four processes, and what they share.
+fn four(limit: &Limit) -> (Counting, [Throttle; 4]) {
+    let store = Counting::default();
+    let processes = [(); 4].map(|()| store.limited(limit.clone()));
+    (store, processes)
+}
+
+async fn take(throttle: &Throttle, units: u32) -> Permit {
+    throttle.acquire("up").cost(units).await.unwrap()
+}
+
+/// How long a call of so many units waits from now on.
+async fn wait(throttle: &Throttle, units: u32) -> Duration {
+    let begin = Instant::now();
+    drop(take(throttle, units).await);
+    begin.elapsed()
+}
+
+/// Units that count, once the store has been told.
+async fn used(throttle: &Throttle) -> u32 {
+    sleep(TOLD).await;
+    throttle.usage("up").await.unwrap().limits[0].used
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_call_did_not_use_goes_at_once_to_who_waits_here() {
+    let (_, processes) = four(&Limit::per_minute(100));
+    let permit = take(&processes[0], 60).await;
+    drop(take(&processes[1], 40).await);
+    let waiting = {
+        let throttle = processes[0].clone();
+        tokio::spawn(async move { wait(&throttle, 30).await })
+    };
+    sleep(5 * SECOND).await;
+    assert!(!waiting.is_finished());
+    permit.settle("calls", 30);
+    let waited = waiting.await.unwrap();
+    assert!(waited <= 5 * SECOND + 5 * MS, "{waited:?}");
+    assert_eq!(used(&processes[2]).await, 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_call_did_not_use_is_there_for_every_process() {
+    let (_, processes) = four(&Limit::per_minute(100));
+    let permit = take(&processes[0], 100).await;
+    permit.settle("calls", 40);
+    sleep(TOLD).await;
+    for process in &processes[1..] {
+        assert!(wait(process, 20).await <= 5 * MS);
+    }
+    assert!(processes[1].try_acquire("up").await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_call_used_beyond_its_charge_delays_later_calls() {
+    let (_, processes) = four(&Limit::per_minute(100));
+    let begin = Instant::now();
+    let permit = take(&processes[0], 10).await;
+    let before = take(&processes[1], 80).await;
+    sleep(10 * SECOND).await;
+    permit.settle("calls", 150);
+    assert_eq!(used(&processes[3]).await, 190, "beyond the quota, and of the debt no more than that");
+    // The first ninety count no more after a minute, the debt only ten seconds later.
+    drop(take(&processes[2], 1).await);
+    let waited = begin.elapsed();
+    assert!(waited >= MINUTE + 10 * SECOND && waited <= MINUTE + 11 * SECOND, "{waited:?}");
+    drop(before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_debt_leaves_the_rest_of_the_quota() {
+    let (_, processes) = four(&Limit::per_minute(100));
+    take(&processes[0], 10).await.settle("calls", 25);
+    sleep(TOLD).await;
+    assert!(wait(&processes[1], 75).await <= 5 * MS);
+    assert!(processes[2].try_acquire("up").await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_may_be_settled_again_and_again() {
+    let (_, processes) = four(&Limit::per_minute(1_000));
+    let permit = take(&processes[0], 100).await;
+    for (settled, counts) in [(80, 80), (90, 90), (90, 90), (0, 10), (300, 300), (200, 300)] {
+        permit.settle("calls", settled);
+        assert_eq!(used(&processes[1]).await, counts, "settled at {settled}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn handed_back_a_settled_call_takes_nothing_of_anybody_else() {
+    let (_, processes) = four(&Limit::per_minute(100));
+    // All start at the same time, and so look alike to the store.
+    let [first, second] = tokio::join!(take(&processes[0], 20), take(&processes[0], 20)).into();
+    let others = take(&processes[0], 30).await;
+    first.settle("calls", 5);
+    assert_eq!(used(&processes[1]).await, 55);
+    first.hand_back();
+    assert_eq!(used(&processes[1]).await, 50);
+    let passage = second.passage();
+    second.hand_back();
+    assert_eq!(used(&processes[1]).await, 30);
+    for settled in [0, 5, 50] {
+        passage.settle("calls", settled);
+    }
+    assert_eq!(used(&processes[1]).await, 30, "of a call that was handed back nothing is left to settle");
+    drop(others);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_settled_call_owes_stays_when_it_is_handed_back() {
+    let (_, processes) = four(&Limit::per_minute(100));
+    let permit = take(&processes[0], 20).await;
+    permit.settle("calls", 50);
+    permit.hand_back();
+    assert_eq!(used(&processes[1]).await, 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_passage_settles_from_another_task_when_the_permit_is_gone() {
+    let (_, processes) = four(&Limit::per_minute(100));
+    let permit = take(&processes[0], 50).await;
+    let passages: Vec<Passage> = (0..3).map(|_| permit.passage()).collect();
+    assert_eq!(passages[0], passages[1]);
+    drop(permit);
+    assert_eq!(used(&processes[1]).await, 50, "a permit that is dropped keeps its slot");
+    sleep(40 * SECOND).await;
+    let [first, second, third]: [Passage; 3] = passages.try_into().unwrap();
+    tokio::spawn(async move { first.settle("calls", 20) }).await.unwrap();
+    assert_eq!(used(&processes[1]).await, 20);
+    std::thread::spawn(move || second.settle("calls", 30)).join().unwrap();
+    // On a thread without a runtime the next call tells it.
+    assert!(wait(&processes[0], 70).await <= 5 * MS);
+    assert_eq!(used(&processes[1]).await, 100);
+    sleep(30 * SECOND).await;
+    third.settle("calls", 0);
+    assert_eq!(used(&processes[1]).await, 80, "ten were owed at 40 s, and the rest is long over");
+}
+
+#[test]
+fn outside_of_a_runtime_nobody_panics() {
+    let store = Counting::default();
+    let (throttle, runtime) = (store.limited(Limit::per_minute(100)), || {
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+    });
+    let permit = runtime().block_on(take(&throttle, 50));
+    permit.settle("calls", 10);
+    permit.settle("calls", 70);
+    permit.settle("tokens", 70);
+    runtime().block_on(async {
+        assert!(wait(&throttle, 30).await <= 5 * MS);
+        assert!(throttle.try_acquire("up").await.is_err());
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_settlements_cost_one_message() {
+    let (store, processes) = four(&Limit::per_minute(1_000));
+    let mut permits = Vec::new();
+    for _ in 0..32 {
+        permits.push(take(&processes[0], 2).await);
+        sleep(MS).await;
+    }
+    sleep(SECOND).await;
+    let before = store.calls();
+    for (used, permit) in (0_u64..).zip(&permits) {
+        permit.settle("calls", used % 4);
+    }
+    let begin = Instant::now();
+    for permit in &permits {
+        permit.settle("calls", 1);
+    }
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+    sleep(TOLD).await;
+    assert_eq!(store.calls() - before, 1);
+    // Some were settled at nothing or at 3 first: of those one is owed, and nothing is left of the charge.
+    assert_eq!(used(&processes[1]).await, 32);
+    for permit in &permits {
+        permit.settle("calls", 1);
+    }
+    sleep(TOLD).await;
+    assert_eq!(store.calls() - before, 1, "nothing has changed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_throttle_that_is_closed_tells_the_store_what_calls_used() {
+    let (store, processes) = four(&Limit::per_minute(100));
+    let permits = [take(&processes[0], 20).await, take(&processes[0], 20).await, take(&processes[0], 20).await];
+    permits[0].settle("calls", 5);
+    permits[1].settle("calls", 30);
+    let begin = Instant::now();
+    processes[0].close().await;
+    assert!(begin.elapsed() <= 5 * MS, "{:?}", begin.elapsed());
+    let before = store.calls();
+    assert_eq!(used(&processes[1]).await, 55);
+    permits[2].settle("calls", 0);
+    assert_eq!(used(&processes[1]).await, 35, "and what is known only later");
+    assert_eq!(store.calls() - before, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_that_count_when_a_call_ends_are_entered_anew() {
+    let (_, processes) = four(&Limit::per_minute(100).counted_at_end());
+    let permit = take(&processes[0], 60).await;
+    sleep(20 * SECOND).await;
+    assert_eq!(used(&processes[1]).await, 60, "reserved from its start on");
+    permit.settle("calls", 60);
+    sleep(41 * SECOND).await;
+    assert_eq!(used(&processes[1]).await, 60, "it counts from its end on");
+    permit.settle("calls", 80);
+    permit.settle("calls", 10);
+    assert_eq!(used(&processes[1]).await, 80, "more is entered, and nothing goes back");
+    sleep(20 * SECOND).await;
+    assert_eq!(used(&processes[1]).await, 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_with_a_deadline_is_not_refused_for_what_comes_back() {
+    let (_, processes) = four(&Limit::per_minute(100));
+    let permit = take(&processes[0], 100).await;
+    let begin = Instant::now();
+    let full = processes[0].acquire("up").cost(10).max_wait(SECOND).await;
+    assert!(full.is_err() && begin.elapsed() <= 5 * MS);
+    permit.settle("calls", 90);
+    let served = processes[0].acquire("up").cost(10).max_wait(SECOND).await;
+    assert!(served.is_ok() && begin.elapsed() <= 10 * MS, "{served:?}");
+}
+
+/// Tasks that call as often as they may, reserve as much as a call can ever use, and settle later. Says what each call used, with its start,
+/// and how many messages were sent for each.
+async fn calls(limit: Limit, settles: bool, until: Duration) -> (Vec<(i64, u64)>, f64) {
+    let (store, processes) = four(&limit);
+    let (begin, mut tasks) = (Instant::now(), JoinSet::new());
+    for (seed, throttle) in (0_u64..).zip(processes.iter().cycle().take(64)) {
+        let throttle = throttle.clone();
+        tasks.spawn(async move {
+            let (mut rng, mut used) = (fastrand::Rng::with_seed(seed), Vec::new());
+            loop {
+                let reserve = rng.u32(20..200);
+                let asked = timeout_at(begin + until, async { throttle.acquire("up").cost(reserve).await });
+                let Ok(permit) = asked.await else { return used };
+                let permit = permit.unwrap();
+                let truly = u64::from(reserve * rng.u32(10..=100) / 100).max(1);
+                used.push((micros_since(begin) - i64::try_from(permit.late().as_micros()).unwrap(), truly));
+                sleep(Duration::from_millis(rng.u64(100..20_000))).await;
+                if settles {
+                    permit.settle("calls", truly);
+                }
+            }
+        });
+    }
+    let used: Vec<(i64, u64)> = tasks.join_all().await.concat();
+    let messages = f64::from(u32::try_from(store.calls()).unwrap()) / f64::from(u32::try_from(used.len()).unwrap());
+    (used, messages)
+}
+
+#[tokio::test(start_paused = true)]
+async fn settled_calls_use_the_quota_and_never_more() {
+    let (quota, minutes) = (20_000, 10);
+    let until = 60 * minutes * SECOND;
+    let mut shares = Vec::new();
+    for settles in [true, false] {
+        let (used, messages) = calls(Limit::per_minute(quota), settles, until).await;
+        assert_never_more_units_than(quota.into(), 60_000_000, &used);
+        // The first minute is as full as any.
+        let all: u64 = used.iter().map(|(_, units)| units).sum();
+        let share =
+            f64::from(u32::try_from(all).unwrap()) / (f64::from(quota) * until.as_secs_f64() / MINUTE.as_secs_f64());
+        println!("settled: {settles}; {} calls, share {share:.3}, {messages:.2} messages a call", used.len());
+        shares.push(share);
+    }
+    assert!(shares[0] > 0.85 && shares[1] < 0.65, "{shares:?}");
+}
