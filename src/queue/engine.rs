@@ -43,6 +43,8 @@ pub(super) struct Engine {
     pub(super) untold: Option<Untold>,
     /// What calls used in truth, and the store does not know.
     pub(super) corrections: Option<Corrections>,
+    /// When it was known last of a call that it used less than it was charged.
+    pub(super) unused_at: Option<Instant>,
     /// The message that the store has not answered yet. It stays the same until then, however often it is sent.
     pub(super) unanswered: Option<Arc<Message>>,
     /// It has been sent, and may be answered yet.
@@ -92,6 +94,7 @@ impl Engine {
             surplus: Vec::new(),
             untold: None,
             corrections: None,
+            unused_at: None,
             unanswered: None,
             under_way: false,
             resend: None,

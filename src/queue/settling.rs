@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::engine::Engine;
 use super::in_flight::Message;
 use crate::config::name::shown;
-use crate::ledger::{Log, Slots, Stamp};
+use crate::ledger::{Grant, Log, Slots, Stamp};
 
 /// Within this part of the shortest span the store is told, so that it knows before many more are booked; within bounds.
 const PART: i64 = 8;
@@ -18,6 +18,11 @@ const LATEST: Duration = Duration::from_millis(250);
 
 /// One message gives back units of so many starts: to find one among 20,000 newer entries takes Redis half a millisecond.
 const MOST: usize = 32;
+
+/// Where units come back before their time a queue that waits looks for what calls of other processes did not use: so often, but all
+/// queues together no more often than one looks in the time that each adds.
+const LOOK: Duration = Duration::from_secs(1);
+const LOOK_OF_EACH: Duration = Duration::from_millis(10);
 
 /// What a log counts, and how.
 #[derive(Debug)]
@@ -158,6 +163,7 @@ impl Engine {
         let mut corrections = self.corrections.take().unwrap_or_else(|| Corrections::none(&self.settings.logs, now));
         // What was booked under another name may be another process's.
         if correction.sender == self.sender && correction.back.iter().any(|&units| units > 0) {
+            self.unused_at = Some(now);
             corrections.add(correction.start, correction.back);
         }
         if correction.debts.iter().any(|&units| units > 0) {
@@ -173,6 +179,19 @@ impl Engine {
         let is_paused = self.paused.is_some_and(|(until, _)| until > now);
         let helps = corrections.hand_back() && self.waiters.has_unslotted() && !is_paused;
         Some(if helps { now.min(corrections.by) } else { corrections.by })
+    }
+
+    /// A rest that is no longer than it is worth while where calls seldom use all that they were charged, those of other processes
+    /// included: others may have made room meanwhile.
+    pub(super) fn rest_beside_unused(&mut self, rest: Duration, grant: &Grant, now: Instant) -> Duration {
+        let longest = self.settings.logs.iter().map(Log::retention).max().unwrap_or(0).unsigned_abs();
+        let lately =
+            self.unused_at.is_some_and(|at| now.saturating_duration_since(at) < Duration::from_micros(longest));
+        if !lately || grant.paused.is_some() {
+            return rest;
+        }
+        let look = LOOK.max(LOOK_OF_EACH.saturating_mul(grant.contenders.saturating_add(1)));
+        rest.min(look.mul_f64(0.8 + 0.4 * self.random.f64()))
     }
 
     /// What one message says of it.

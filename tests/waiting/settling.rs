@@ -70,6 +70,25 @@ async fn what_a_call_did_not_use_is_there_for_every_process() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_elsewhere_finds_before_long_what_calls_did_not_use() {
+    let (store, processes) = four(Limit::per_minute(100));
+    // So both know that units come back.
+    take(&processes[1], 10).await.settle("calls", 5);
+    sleep(TOLD).await;
+    let permit = take(&processes[0], 95).await;
+    let waiting = {
+        let throttle = processes[1].clone();
+        tokio::spawn(async move { wait(&throttle, 50).await })
+    };
+    sleep(20 * SECOND).await;
+    let before = store.calls();
+    permit.settle("calls", 45);
+    let waited = waiting.await.unwrap();
+    assert!(waited >= 20 * SECOND && waited <= 22 * SECOND, "{waited:?}");
+    assert!(before <= 30, "{before} messages, one a second");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_call_used_beyond_its_charge_delays_later_calls() {
     let (_, processes) = four(&Limit::per_minute(100));
     let begin = Instant::now();

@@ -14,6 +14,7 @@ use crate::ledger::{Cause, Reason};
 use crate::queue::events::{Effect, Effects, Event};
 use crate::queue::in_flight::Message;
 use crate::queue::resend::PATIENCE;
+use crate::queue::settling::Correction;
 use crate::queue::waiters::{Waiter, Wish};
 
 const QUOTA: u32 = 5;
@@ -213,6 +214,13 @@ impl History {
             64 => {
                 if process.sent.take().is_some() {
                     self.event(which, Event::Lost);
+                }
+            }
+            65..68 => {
+                if let Some(nth) = nth(&mut self.rng, process.permits.len()) {
+                    let (slot, debts) = (&process.permits[nth], vec![self.rng.u32(0..3)]);
+                    let (start, sender) = (slot.stamp, slot.sender);
+                    self.event(which, Event::Settled(Correction { start, sender, back: vec![0], debts }));
                 }
             }
             _ => {

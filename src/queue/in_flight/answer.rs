@@ -170,6 +170,7 @@ impl Engine {
             let leapt = self.leapt_at.is_some_and(|at| now < at + LEAP_MEMORY);
             let next = if leapt { next.min(self.settings.horizon) } else { next };
             let rest = self.rest(next, grant, &outlook);
+            let rest = self.rest_beside_unused(rest, grant, now);
             // Who claims its turn is back before the claim lapses, a horizon after its slot.
             let rest = if ask.insist { rest.min(next + self.settings.horizon / 2) } else { rest };
             self.ask_at = Some(now + rest);
