@@ -13,5 +13,6 @@ mod refusals;
 mod runtimes;
 mod scene;
 mod secrets;
+mod settling;
 mod strangers;
 mod traces;
