@@ -230,8 +230,8 @@ impl Engine {
 
     /// Whether slots are on their way back, or about to be: they make room that the last answer knew nothing of.
     fn hands_back(&self) -> bool {
-        let unused = self.corrections.as_ref().is_some_and(Corrections::hand_back);
-        unused || !self.surplus.is_empty() || self.unanswered.as_deref().is_some_and(Message::hands_back)
+        let has_unused = self.corrections.as_ref().is_some_and(Corrections::make_room);
+        has_unused || !self.surplus.is_empty() || self.unanswered.as_deref().is_some_and(Message::hands_back)
     }
 
     /// Takes a caller out; the slots go to those behind it. Says whether it was there.

@@ -126,13 +126,15 @@ pub(super) struct Corrections {
     /// What was not used, by start.
     back: Vec<(Stamp, Vec<u32>)>,
     debts: Vec<u32>,
+    /// More goes back than is owed for the same call.
+    makes_room: bool,
     /// The store is told by then, with the next ask or without one.
     by: Instant,
 }
 
 impl Corrections {
     fn none(logs: &[Log], now: Instant) -> Self {
-        Self { back: Vec::new(), debts: Vec::new(), by: now + patience(logs) }
+        Self { back: Vec::new(), debts: Vec::new(), makes_room: false, by: now + patience(logs) }
     }
 
     fn add(&mut self, start: Stamp, back: Vec<u32>) {
@@ -147,9 +149,9 @@ impl Corrections {
         add(&mut self.debts, debts);
     }
 
-    /// Whether they make room.
-    pub(super) const fn hand_back(&self) -> bool {
-        !self.back.is_empty()
+    /// Whether they make room for others.
+    pub(super) const fn make_room(&self) -> bool {
+        self.makes_room
     }
 
     fn is_empty(&self) -> bool {
@@ -163,7 +165,10 @@ impl Engine {
         let mut corrections = self.corrections.take().unwrap_or_else(|| Corrections::none(&self.settings.logs, now));
         // What was booked under another name may be another process's.
         if correction.sender == self.sender && correction.back.iter().any(|&units| units > 0) {
-            self.unused_at = Some(now);
+            if correction.back.iter().zip(&correction.debts).any(|(back, debt)| back > debt) {
+                corrections.makes_room = true;
+                self.unused_at = Some(now);
+            }
             corrections.add(correction.start, correction.back);
         }
         if correction.debts.iter().any(|&units| units > 0) {
@@ -177,7 +182,7 @@ impl Engine {
     pub(super) fn settle_by(&self, now: Instant) -> Option<Instant> {
         let corrections = self.corrections.as_ref()?;
         let is_paused = self.paused.is_some_and(|(until, _)| until > now);
-        let helps = corrections.hand_back() && self.waiters.has_unslotted() && !is_paused;
+        let helps = corrections.makes_room && self.waiters.has_unslotted() && !is_paused;
         Some(if helps { now.min(corrections.by) } else { corrections.by })
     }
 
@@ -199,7 +204,7 @@ impl Engine {
         let Some(mut corrections) = self.corrections.take() else { return (Vec::new(), Vec::new()) };
         let rest = corrections.back.split_off(corrections.back.len().min(MOST));
         if !rest.is_empty() {
-            self.corrections = Some(Corrections { back: rest, debts: Vec::new(), by: corrections.by });
+            self.corrections = Some(Corrections { back: rest, debts: Vec::new(), ..corrections });
         }
         let back = corrections.back.into_iter().map(|(start, units)| Slots::new(1, start, units));
         (back.collect(), corrections.debts)
@@ -217,6 +222,7 @@ impl Engine {
     pub(super) fn forget_what_goes_back(&mut self) {
         if let Some(corrections) = &mut self.corrections {
             corrections.back.clear();
+            corrections.makes_room = false;
         }
         self.corrections.take_if(|corrections| corrections.is_empty());
     }

@@ -27,4 +27,5 @@ mod settling;
 mod sharing;
 mod stepping;
 mod support;
+mod true_costs;
 mod units;
