@@ -65,9 +65,20 @@ while a[at] do
   runs[#runs + 1], at, total = run, at + 2 + width, total + run.callers
 end
 
--- Take out, and enter debts.
-local empty = string.rep('\0', 8 * (wants_seats and 7 + scopes or 5 + scopes))
-if back > 0 or has_debts then last_back = settle_slots(logs, states, first_slot, back, has_debts and debts, empty) end
+-- Take out. Remembered first, as if nobody were granted anything: an entry that is no time ends this halfway.
+local empty = (has_debts or back > 0) and string.rep('\0', 8 * (wants_seats and 7 + scopes or 5 + scopes))
+if has_debts then
+  last_back = settle_slots(logs, states, first_slot, back, debts, empty)
+elseif back > 0 then
+  local lapse_before = lapse
+  remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. empty)
+  lapse = lapse_before
+  for slot = first_slot, first_slot + (back - 1) * (width + 2), width + 2 do
+    last_back = max(last_back, a[slot])
+    for i, log in ipairs(logs) do hand_back(log, a[slot], a[slot + 1 + i]) end
+    if a[slot + 1] == 1 then not_looked(states, a[slot]) end
+  end
+end
 
 -- A state that is written twice does no harm: cold calls are few.
 for i = 1, is_colder and width or 0 do
@@ -177,7 +188,7 @@ end
 if #refused > 0 then tell_times(refused, earliest_refused) end
 
 -- Write.
-local long
+local long = {}
 for _, log in ipairs(logs) do
   if log.count > 0 and log.terms[1] then
     for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term)) end
@@ -198,10 +209,7 @@ for _, log in ipairs(logs) do
     -- A span that is longer meanwhile lets entries count for longer than they were entered for.
     expire(log.key, nth_newest(log, 1), nth_newest(log, 1), ceil(log.retention / 1000))
   end
-  if log.length and log.length > 2 * log.quota + TRIM_SLACK then
-    long = long or {}
-    long[#long + 1] = log
-  end
+  if log.length and log.length > 2 * log.quota + TRIM_SLACK then long[#long + 1] = log end
 end
 
 local changed = granted > 0 or back > 0 or is_colder or has_debts
@@ -274,8 +282,7 @@ if all and stop + most + counted == 0 and not wants_seats then body = { 3, now }
 body = struct.pack('<' .. string.rep('i8', #body), unpack(body))
 local said
 if changed then said = remember(max(retention, lease) + max(limit - now, last_back - now), body) else said = reply(body) end
-for i = 1, long and #long or 0 do
-  local log = long[i]
+for _, log in ipairs(long) do
   -- By time only: a log cut to a count would forget a call that counts again once a later slot is handed back. As of an entry with a whole
   -- quota behind it: where the clock has leapt ahead, so many may have been granted by that before it is taken back, and what came
   -- before them counts again then. Last, since this fails where an old entry is no time, and what is booked must be remembered by then.

@@ -177,6 +177,24 @@ fn a_debt_beside_a_hand_back_that_met_garbage_is_entered_once() {
 }
 
 #[test]
+fn a_debt_beside_an_ask_that_met_garbage_is_entered_once() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "owed and asked", Some(NOW));
+    // Behind the debt it is where the rule looks.
+    log_with(&mut desk, 4, 3, "mine");
+    let replies: Vec<Reply> = (0..3)
+        .map(|_| {
+            desk.debts = vec![1];
+            let reply = desk.try_book(&FOUR, &ONE);
+            assert_eq!(desk.int("LLEN", "log:calls"), 5, "{reply:?}");
+            reply
+        })
+        .collect();
+    assert!(error(&replies[0]).starts_with("GARBAGE"), "{replies:?}");
+    assert!(matches!(replies[1..], [Reply::Bulk(_), Reply::Bulk(_)]), "remembered as granted nothing: {replies:?}");
+}
+
+#[test]
 fn the_first_key_that_cannot_be_read_is_found_with_its_type() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "inspect", Some(NOW));
