@@ -39,6 +39,7 @@ type CostBy = Arc<dyn Fn(&RequestHead<'_>) -> Call + Send + Sync>;
 /// * nothing is learned from responses that are no refusals
 /// * calls go on however many responses are 401 or 403
 /// * calls wait for their slots: nothing is only observed
+/// * a call counts for what it was charged, unless it is settled: by [`settle_by`](Self::settle_by), or by whoever made it
 ///
 /// ```
 /// use outgate::{Limit, Scope, Upstream};
