@@ -12,7 +12,7 @@ use crate::ledger::{LogUsage, PauseUsage};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Usage {
-    /// One for each limit, in the order they were registered.
+    /// One for each limit, in the order they were registered; none for calls [in flight](crate::Limit::in_flight).
     pub limits: Vec<LimitUsage>,
     /// Callers of this process that wait. What is [observed](Self::observed), and [learned from](Self::learned_from), is this process's
     /// own, too; all else is the cluster's.

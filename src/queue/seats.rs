@@ -39,6 +39,8 @@ pub(super) struct Seats {
     /// No more are used again here: others wait.
     keep: u32,
     free_since: Option<Instant>,
+    /// Callers here wait for something else than a seat: those that are free are of no use to them yet.
+    unused: bool,
     /// When the message under way was written; and the last that was answered.
     stated_at: Option<Instant>,
     leased_at: Option<Instant>,
@@ -59,6 +61,7 @@ impl Seats {
             brought: 0,
             keep: u32::MAX,
             free_since: None,
+            unused: false,
             stated_at: None,
             leased_at: None,
             unsure_until: None,
@@ -71,15 +74,18 @@ impl Seats {
     /// does any while they are kept for the next. All others it gives back.
     pub(super) fn state(&mut self, asks: bool, closed: bool, now: Instant) -> ledger::Seats {
         let is_kept = self.keep == u32::MAX && !closed && self.free_since.is_some_and(|since| now < since + LINGER);
-        let brought = if asks || is_kept { self.free.min(self.keep.saturating_sub(self.used)) } else { 0 };
+        let brought =
+            if (asks && !self.unused) || is_kept { self.free.min(self.keep.saturating_sub(self.used)) } else { 0 };
         (self.free, self.brought, self.free_since, self.stated_at) = (0, brought, None, Some(now));
         let seats = ledger::Seats::new(Arc::clone(&self.rules.limits)).keeping(self.used + brought, brought);
         ledger::Seats { lease: self.rules.lease, ..seats }
     }
 
-    /// The message was answered: so many callers got their seats. `random` in [0, 1) spreads those who were told the same time.
-    pub(super) fn answered(&mut self, grant: &Grant, callers: u32, random: f64, now: Instant) {
+    /// The message was answered: of so many callers these got their seats. `random` in [0, 1) spreads those who were told the same
+    /// time.
+    pub(super) fn answered(&mut self, grant: &Grant, (callers, asked): (u32, u32), random: f64, now: Instant) {
         let left = self.brought.saturating_sub(callers);
+        self.unused = left > 0 && grant.answered(asked) < asked;
         (self.brought, self.unsure_until, self.used_again) = (0, None, false);
         self.used += callers;
         self.set_free(self.free + left, now);
@@ -150,6 +156,7 @@ impl Seats {
     /// When the store is told again, whether or not anybody asks: at the latest.
     pub(super) fn tell_at(&self, is_wanted: bool, closed: bool, now: Instant) -> Option<Instant> {
         let others_wait = self.keep < u32::MAX;
+        let is_wanted = is_wanted && !self.unused;
         let is_others = self.used + self.free > self.keep || (others_wait && !is_wanted);
         let back_at = match self.free_since {
             Some(_) if is_others || closed => Some(now),

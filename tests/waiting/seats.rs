@@ -202,6 +202,7 @@ async fn a_seat_that_is_left_goes_to_the_next_caller_without_a_message() {
     assert_eq!(store.calls(), told);
     let other = store.limited(Limit::in_flight(1));
     assert!(other.try_acquire("up").await.is_ok());
+    assert_eq!(other.usage("up").await.unwrap().limits, []);
 }
 
 #[tokio::test(start_paused = true)]

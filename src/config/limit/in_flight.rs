@@ -27,7 +27,8 @@ impl Limit {
     ///
     /// A seat that a call leaves goes to the next caller of the same process without a message to the store, as long as no other
     /// process that waits has fewer. Among processes the next seat goes to the one that has the fewest, then to the one that has
-    /// waited longest. Who waits costs up to 20 store calls a second and process, and up to 4 where the process has its part.
+    /// waited longest. Who waits costs up to 20 store calls a second and process, and up to 4 where the process has its part. Nobody
+    /// knows when a seat will be free: a call with a longest wait is refused when that is over, and one for now or never at once.
     ///
     /// A process holds its seats for a [lease](Limit::lease), which it renews with one message for all of them. Where the store
     /// lost its data, or no renewal reached it for a whole lease, it may give out seats that calls still use, until it hears

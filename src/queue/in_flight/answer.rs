@@ -77,7 +77,8 @@ impl Engine {
         let Some(ask) = message.ask() else { return };
         if let Some(seats) = &mut self.seats {
             let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
-            seats.answered(&grant, granted.map(|answer| answer.callers).sum(), self.random.f64(), now);
+            let callers = (granted.map(|answer| answer.callers).sum(), ask.callers());
+            seats.answered(&grant, callers, self.random.f64(), now);
         }
         match answered.placing {
             _ if ask.runs.is_empty() => {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ledger::{Seated, Stamp};
+use crate::ledger::{Answer, Seated, Stamp};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -10,8 +10,9 @@ fn seats(limit: u32) -> Seats {
 /// Says what it keeps, and is answered that so many callers got seats.
 fn exchange(seats: &mut Seats, granted: u32, told: Seated, now: Instant) -> (u32, u32) {
     let said = seats.state(true, false, now);
-    let grant = Grant { seats: Some(told), ..Grant::new(Stamp::NEVER, Vec::new(), Stamp::NEVER) };
-    seats.answered(&grant, granted, 0.0, now);
+    let answers = vec![Answer::granted(granted, Stamp::NEVER)];
+    let grant = Grant { seats: Some(told), ..Grant::new(Stamp::NEVER, answers, Stamp::NEVER) };
+    seats.answered(&grant, (granted, granted), 0.0, now);
     (said.kept, said.idle)
 }
 
@@ -71,6 +72,21 @@ fn what_is_free_lingers_where_nobody_waits() {
     exchange(&mut seats, 0, told(8, 0), at(20));
     seats.leave(1, at(30));
     assert_eq!(seats.tell_at(false, false, at(30)), Some(at(30)), "others wait for it");
+}
+
+#[test]
+fn seats_that_callers_here_cannot_use_yet_go_to_others() {
+    let at = |now: Instant, ms: u64| now + Duration::from_millis(ms);
+    for (keep, back) in [(u32::MAX, 250), (8, 0)] {
+        let (mut seats, now) = (seats(9), Instant::now());
+        exchange(&mut seats, 2, told(u32::MAX, 0), now);
+        seats.leave(1, now);
+        assert_eq!(seats.state(true, false, now).idle, 1);
+        let grant = Grant { seats: Some(told(keep, 0)), ..Grant::new(Stamp::NEVER, Vec::new(), Stamp::NEVER) };
+        seats.answered(&grant, (0, 1), 0.0, now);
+        assert_eq!(seats.tell_at(true, false, now), Some(at(now, back)), "its caller waits for its slot");
+        assert_eq!(seats.state(true, false, at(now, back)).idle, 0);
+    }
 }
 
 #[test]
