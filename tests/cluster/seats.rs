@@ -53,22 +53,26 @@ fn eight_processes_share_the_seats_and_three_of_them_are_killed() -> Outcome {
         cluster.begin()?;
         let settled = cluster.run_until(ms(2_000));
         let all_alive = cluster.run_until(ms(7_000));
-        let killed = (0..3).map(|_| cluster.kill_one()).collect::<Result<Vec<_>, _>>()?;
-        let killed = killed.into_iter().max().unwrap_or(all_alive);
-        let first = killed - 7_000_000;
-        let end = cluster.run_until(Duration::from_micros((killed - first).unsigned_abs()) + LEASE + ms(6_000));
+        let mut last_moments = Vec::new();
+        for number in [7, 6, 5] {
+            last_moments.push((format!("worker-{number}"), cluster.run_until(ms(0))));
+            cluster.kill_one()?;
+        }
+        let killed = cluster.run_until(ms(0));
+        let end = cluster.run_until(ms(7_000) + LEASE + ms(6_000));
         let outcome = cluster.finish()?;
 
         let arrivals = &outcome.arrivals;
-        let dead = |arrival: &Arrival| {
-            ["worker-5", "worker-6", "worker-7"].iter().any(|name| arrival.caller.as_deref() == Some(*name))
-        };
+        let dead =
+            |of: &Arrival| last_moments.iter().find(|(name, _)| of.caller.as_ref() == Some(name)).map(|(_, at)| *at);
         let everybody = |_: &Arrival| true;
         let (most, together) = in_flight(arrivals, settled, all_alive, everybody);
         // What the dead had in flight in their last moment is theirs until the lease ends.
-        let held = arrivals.iter().filter(|of| dead(of) && of.left.is_none_or(|left| left > all_alive)).count();
+        let is_held =
+            |of: &&Arrival| dead(of).is_some_and(|last| of.at <= last && of.left.is_none_or(|left| left > last));
+        let held = arrivals.iter().filter(is_held).count();
         let free = SEATS as usize - held;
-        let (_, meanwhile) = in_flight(arrivals, killed + 500_000, killed + micros(LEASE) / 2, |of| !dead(of));
+        let (_, meanwhile) = in_flight(arrivals, killed + 500_000, killed + micros(LEASE) / 2, |of| dead(of).is_none());
         let (_, afterwards) = in_flight(arrivals, killed + micros(LEASE) + 1_000_000, end, everybody);
         let shares = outcome.shares_between(settled, all_alive);
         let calls = outcome.store_calls_per_call().unwrap_or_default();
