@@ -4,6 +4,8 @@ pub(crate) mod backoff;
 mod bucket;
 pub(crate) mod call;
 pub(crate) mod charges;
+#[cfg(feature = "serde")]
+mod file;
 pub(crate) mod host;
 pub(crate) mod limit;
 pub(crate) mod name;
@@ -12,4 +14,5 @@ pub(crate) mod plan;
 pub(crate) mod request_head;
 pub(crate) mod scope;
 pub(crate) mod settle_by;
+mod text;
 pub(crate) mod upstream;

@@ -57,6 +57,7 @@
 //! # Features
 //!
 //! * `redis` (default): `RedisStore`, the store shared by a cluster
+//! * `serde`: limits and upstreams from a file, `examples/upstreams.toml`
 //! * `backoff`: policies of the crate `backoff`, which is unmaintained, are taken for a [`Backoff`]
 //! * `testing`: `outgate::testing`, upstreams that insist on their limits, faults, and the conformance suite for stores
 

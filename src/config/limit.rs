@@ -56,7 +56,8 @@ pub(crate) const MAX_GUARD: Duration = Duration::from_secs(86_400);
 /// let gentle = Limit::per_second(100).burst(20);
 /// let seats = Limit::in_flight(25);
 /// let odd = Limit::new(120, Duration::from_secs(90)).guard(Duration::from_millis(250));
-/// # let _ = (hourly, gentle, seats, odd, each_merchant, tokens);
+/// assert_eq!("120/90s guard 250ms".parse(), Ok(odd)); // as text, and back by `to_string`
+/// # let _ = (hourly, gentle, seats, each_merchant, tokens);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
@@ -272,6 +273,11 @@ impl Limit {
         // Clocks that are slewed by 500 ppm make a window of an hour 1.8 s shorter.
         let longest = (self.window / 2_000).max(Duration::from_secs(1));
         self.guard.unwrap_or_else(|| (self.window / 20).clamp(MIN_DEFAULT_GUARD, longest))
+    }
+
+    /// The guard, where one was given.
+    pub(crate) const fn guard_or_none(&self) -> Option<Duration> {
+        self.guard
     }
 
     /// The burst, where one was given.
