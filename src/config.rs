@@ -11,6 +11,7 @@ pub(crate) mod limit;
 pub(crate) mod name;
 pub(crate) mod path;
 pub(crate) mod plan;
+pub(crate) mod priority;
 pub(crate) mod request_head;
 pub(crate) mod scope;
 pub(crate) mod settle_by;

@@ -27,6 +27,7 @@
 //! | slot | one start time of a call in all its logs, past (sent) or booked ahead |
 //! | ask, grant | a process asks a [store](Store) for slots; the grant says how long until each |
 //! | queue | the callers of one process that need the same logs, first come first served |
+//! | [priority](Priority) | which callers of a queue go before others |
 //! | contenders | others whose callers wait for the same logs |
 //! | [permit](Permit) | what a caller holds: a slot, and the duty to use it or hand it back |
 //! | horizon | how far ahead of now slots are booked |
@@ -86,6 +87,7 @@ pub use self::client::usage::{LimitUsage, Usage};
 pub use self::config::backoff::Backoff;
 pub use self::config::call::Call;
 pub use self::config::limit::Limit;
+pub use self::config::priority::Priority;
 pub use self::config::request_head::RequestHead;
 pub use self::config::scope::Scope;
 pub use self::config::upstream::Upstream;

@@ -23,6 +23,7 @@ use crate::config::call::Call;
 use crate::config::charges::{CALLS, Scopes};
 use crate::config::name::shown;
 use crate::config::plan::Registered;
+use crate::config::priority::Priority;
 use crate::error::Error;
 use crate::ledger::ScopeId;
 use crate::queue::waiters::Wish;
@@ -75,6 +76,12 @@ impl Acquire {
     /// Is refused at once when the slot is further away than this. Zero is [`Throttle::try_acquire`]: a slot now or never.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.call = self.call.max_wait(max_wait);
+        self
+    }
+
+    /// Goes before calls of lower priority that wait in this process: see [`Call::priority`].
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.call = self.call.priority(priority);
         self
     }
 
@@ -149,6 +156,7 @@ pub(crate) struct Route {
     cost: u32,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) now_or_never: bool,
+    priority: Priority,
     /// Whether its response will be seen: only then has a breaker a say.
     pub(crate) is_seen: bool,
     /// Since when it waits: a call made again has no more time than the first.
@@ -165,8 +173,8 @@ impl Route {
         let scopes = registered.charges.scopes(call, request);
         let charges = registered.charges.of(&registered.upstream, call);
         let (is_seen, retries_left, since) = (request.is_some(), retries, Instant::now());
-        let cost = call.cost_in(CALLS);
-        Self { registered, scopes, charges, cost, max_wait, now_or_never, is_seen, since, retries_left }
+        let (cost, priority) = (call.cost_in(CALLS), call.priority);
+        Self { registered, scopes, charges, cost, max_wait, now_or_never, priority, is_seen, since, retries_left }
     }
 
     /// When its time is up; a wait too long for the clock is no bound.
@@ -180,10 +188,11 @@ impl Route {
             return Patience {
                 wish: Wish::AtOnce { within: queue.ahead(since) },
                 until: Some(since + ANSWER_PATIENCE),
+                priority: self.priority,
             };
         }
         let until = self.deadline();
-        Patience { wish: until.map_or(Wish::Soon, Wish::By), until }
+        Patience { wish: until.map_or(Wish::Soon, Wish::By), until, priority: self.priority }
     }
 
     /// Whether a call that is refused could be made again.

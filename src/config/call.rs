@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::charges::CALLS;
+use crate::config::priority::Priority;
 use crate::ledger::ScopeId;
 
 /// What is special about one call: for `with_extension` of a request.
@@ -12,6 +13,7 @@ use crate::ledger::ScopeId;
 ///
 /// * cost: 1 of each unit, unless the upstream [says otherwise](crate::Upstream::cost_by)
 /// * max wait: that of the upstream
+/// * priority: normal
 /// * upstream and scope: as the request says
 ///
 /// ```
@@ -30,6 +32,7 @@ pub struct Call {
     pub(crate) upstream: Option<Arc<str>>,
     pub(crate) scope: Option<ScopeId>,
     pub(crate) max_wait: Option<Duration>,
+    pub(crate) priority: Priority,
     /// Values of scopes, by the names of those.
     scopes: Vec<(Arc<str>, ScopeId)>,
     costs: Vec<(Arc<str>, u32)>,
@@ -79,6 +82,17 @@ impl Call {
     #[must_use]
     pub fn cost_of(mut self, unit: impl Into<Arc<str>>, units: u32) -> Self {
         set(&mut self.costs, unit.into(), units);
+        self
+    }
+
+    /// Goes before calls of lower priority that wait in this process for the same limits; calls of one priority go in the order in
+    /// which they came.
+    ///
+    /// Also before those that have a slot booked already: that is the first caller's, whoever it is then. How long calls of low
+    /// priority may be kept waiting for others, [`Upstream::promote_low_after`](crate::Upstream::promote_low_after) says.
+    #[must_use]
+    pub const fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
         self
     }
 

@@ -40,6 +40,7 @@ type CostBy = Arc<dyn Fn(&RequestHead<'_>) -> Call + Send + Sync>;
 /// * calls go on however many responses are 401 or 403
 /// * calls wait for their slots: nothing is only observed
 /// * a call counts for what it was charged, unless it is settled: by [`settle_by`](Self::settle_by), or by whoever made it
+/// * calls of low priority wait while any of higher priority do
 ///
 /// ```
 /// use outgate::{Limit, Scope, Upstream};
@@ -74,6 +75,7 @@ pub struct Upstream {
     /// Under which name others share some of its limits.
     shared: Option<Arc<str>>,
     pub(crate) settles: Vec<SettleBy>,
+    pub(crate) promote_low_after: Option<Duration>,
     hosts: Vec<HostPattern>,
     paths: Vec<PathPrefix>,
     methods: Vec<Method>,
@@ -105,6 +107,7 @@ impl Upstream {
             observes: false,
             shared: None,
             settles: Vec::new(),
+            promote_low_after: None,
             hosts: Vec::new(),
             paths: Vec::new(),
             methods: Vec::new(),

@@ -15,6 +15,7 @@ use super::events::Event;
 use super::places::Outcome;
 use super::state::{ByHand, Outbox};
 use super::waiters::{Slot, Waiter, Wish};
+use crate::config::priority::Priority;
 use crate::error::Error;
 
 /// How long a caller waits.
@@ -23,6 +24,8 @@ pub(crate) struct Patience {
     pub(crate) wish: Wish,
     /// No answer after this is of use. `None`: as long as the store answers.
     pub(crate) until: Option<Instant>,
+    /// Whom it goes before.
+    pub(crate) priority: Priority,
 }
 
 /// A driver whose message a caller waits for itself, and when it looks again.
@@ -43,7 +46,7 @@ impl Queue {
             return Err(Error::TooManyWaiting { upstream, max_waiting: self.crowd.most() });
         };
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let waiter = Waiter { ticket, costs, joined, wish: patience.wish };
+        let waiter = Waiter { ticket, costs, joined, wish: patience.wish, priority: patience.priority };
         let mut caller = Caller { queue: self, ticket, waits: false };
         let mut now = joined;
         loop {

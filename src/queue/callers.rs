@@ -59,6 +59,7 @@ impl Queue {
             seats: registered.seats_of(scopes),
             stale_after: registered.stale_after,
             horizon: process.horizon,
+            promote_low_after: registered.upstream.promote_low_after,
         };
         Self {
             now_or_never: now_or_never(&settings.ledger, &settings.logs, &one),

@@ -86,11 +86,11 @@ impl Engine {
     pub(super) fn new(settings: Settings, sender: u64, random: Rng) -> Self {
         let seats = settings.seats.clone().map(Seats::new);
         Self {
-            settings,
             seats,
             random,
             sender,
-            waiters: Waiters::default(),
+            waiters: Waiters::new(settings.promote_low_after),
+            settings,
             surplus: Vec::new(),
             untold: None,
             corrections: None,
@@ -118,6 +118,7 @@ impl Engine {
 
     /// Takes in what has happened.
     pub(super) fn handle(&mut self, event: Event, now: Instant, effects: &mut Effects) {
+        self.surplus.extend(self.waiters.age(now));
         match event {
             Event::Joined(waiter) => return self.join(waiter, now, effects),
             Event::Left(ticket) => _ = self.leave(ticket, now),
@@ -176,6 +177,8 @@ impl Engine {
         if let Some(seats) = &mut self.seats {
             seats.pass(now);
         }
+        let aged = self.waiters.age(now);
+        self.put_back(aged, now);
         self.hand_out(now, effects);
         self.seat_callers(now, effects);
         self.expire(now, effects);
@@ -217,8 +220,9 @@ impl Engine {
             let rest = self.rest_until.filter(|&until| until > now && waiter.deadline(now).is_none_or(|by| by > until));
             (self.ask_at, self.next_slot, self.put_off) = (rest, None, None);
         } else if let Some(deadline) = waiter.deadline(now).filter(|_| !self.hands_back()) {
-            let is_last = self.waiters.is_behind_all(waiter.ticket);
-            let ahead = if is_last { self.waiters.units_wanted() } else { self.waiters.units_before(waiter.ticket) };
+            let is_last = self.waiters.is_behind_all(waiter);
+            let before = |waiter: &Waiter| self.waiters.units_before(waiter.priority, waiter.ticket);
+            let ahead = if is_last { self.waiters.units_wanted() } else { before(waiter) };
             self.check_time(deadline, ahead, now)?;
             // Who cannot wait for the others' turn does not rest for it.
             if self.ask_at == self.rest_until && self.rest_until.is_some_and(|until| deadline <= until) {
@@ -287,7 +291,7 @@ impl Engine {
         self.closed = true;
         let (tickets, slots) = self.waiters.drain();
         self.put_back(slots, now);
-        tell(effects, tickets.map(|ticket| (ticket, Error::Closed)));
+        tell(effects, tickets.into_iter().map(|ticket| (ticket, Error::Closed)));
     }
 
     /// Whether nobody is here, nothing is paused, and the store knows of nobody.

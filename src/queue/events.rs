@@ -30,6 +30,8 @@ pub(super) struct Settings {
     pub(super) stale_after: Duration,
     /// How far ahead slots are booked, where answers are quick.
     pub(super) horizon: Duration,
+    /// How long callers of low priority wait before they go first.
+    pub(super) promote_low_after: Option<Duration>,
 }
 
 /// Something that has happened.

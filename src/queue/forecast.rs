@@ -86,7 +86,7 @@ impl Engine {
 
     /// Why a caller whose time is up has got nothing.
     pub(super) fn why_nothing(&self, ticket: u64, now: Instant) -> Error {
-        let ahead = self.waiters.units_before(ticket);
+        let ahead = self.waiters.priority_of(ticket).map_or(0, |priority| self.waiters.units_before(priority, ticket));
         match &self.resend {
             Some(resend) if resend.has_failed() || self.next_slot.is_none() => {
                 Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source: resend.error() }

@@ -11,7 +11,7 @@ use super::events::{Effects, tell};
 use super::waiters::{Waiter, Wish};
 use crate::error::{Error, StoreError};
 
-/// How long a caller without a deadline waits for a store that does not answer.
+/// How long a caller without a deadline that came then waits for a store that does not answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a hand-back may be sent again: well within the shortest time for which a store remembers one that still matters.
 pub(super) const MEMORY: Duration = Duration::from_secs(30);
@@ -89,7 +89,7 @@ impl Engine {
         if self.first_expiry(since, now).is_some_and(|first| first <= now) {
             let error =
                 Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source: resend.error() };
-            let expired = |waiter: &Waiter| waiter.wish == Wish::Soon && expiry(waiter, since) <= now;
+            let expired = |waiter: &Waiter| waiter.wish == Wish::Soon && expiry(waiter.joined, since) <= now;
             tell(effects, self.waiters.drop_hopeless(now, |waiter, _| expired(waiter).then(|| error.clone())));
         }
         if resend.has_failed() && since + MEMORY <= now {
@@ -113,7 +113,7 @@ impl Engine {
 
     /// When the first of those callers is refused.
     fn first_expiry(&self, since: Instant, now: Instant) -> Option<Instant> {
-        self.waiters.first_patient(now).map(|waiter| expiry(waiter, since))
+        self.waiters.first_patient(now).map(|joined| expiry(joined, since))
     }
 
     /// When there is more to expire.
@@ -125,8 +125,8 @@ impl Engine {
 }
 
 /// How long a caller without a deadline waits for a store that has been silent for so long.
-fn expiry(waiter: &Waiter, since: Instant) -> Instant {
-    waiter.joined.max(since) + PATIENCE
+fn expiry(joined: Instant, since: Instant) -> Instant {
+    joined.max(since) + PATIENCE
 }
 
 #[cfg(test)]

@@ -1,44 +1,63 @@
 //! The callers in their order, and the slots that are theirs. Pure: time is an argument.
 
 mod matching;
+mod part;
 #[cfg(test)]
 mod tests;
 mod units;
 mod waiter;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use self::matching::Matching;
-use self::units::Units;
+use self::part::Part;
 pub(crate) use self::waiter::{Slot, UNBOOKED, Waiter, Wish};
 use self::waiter::{is_large, is_same};
+use crate::config::priority::Priority;
 use crate::error::Error;
 
-/// Places that are kept although nobody is in them any more.
-const SPARE: usize = 64;
-
-/// Callers in order of arrival, and slots in order of their starts.
+/// Callers in order, and slots in order of their starts. Who has a higher priority goes first; of one priority, who came first.
 ///
 /// A slot is nobody's own: the earliest is always the earliest caller's, among those of its cost whom it is in time for, in
 /// whatever order slots and callers come and go. So nobody's slot passes while it waits in the wrong place.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    /// Ascending by ticket. A caller that leaves from the middle leaves its place empty, until many are.
-    places: VecDeque<(u64, Option<Waiter>)>,
+    /// Of high, normal and low priority.
+    parts: [Part; 3],
+    /// How long callers of low priority wait before they go first.
+    patience_of_low: Option<Duration>,
+    /// Callers of low priority that have waited so long are those with tickets before this.
+    aged_below: u64,
     waiting: usize,
     /// Callers for whom a slot may come too late.
     hurried: usize,
     /// Callers and slots of another cost than one unit.
     large: usize,
-    units: Units,
     /// Each is some caller's.
     slots: VecDeque<Slot>,
     slot_units: u64,
 }
 
 impl Waiters {
+    /// Nobody; callers of low priority will go first once they have waited so long.
+    pub(crate) fn new(patience_of_low: Option<Duration>) -> Self {
+        Self { patience_of_low, ..Self::default() }
+    }
+
+    /// Lets those of low priority go first who have waited for long enough by now. Gives back the slots that nobody here wants then:
+    /// whoever they pass may need an earlier one.
+    pub(crate) fn age(&mut self, now: Instant) -> Vec<Slot> {
+        let Some(patience) = self.patience_of_low else { return Vec::new() };
+        let low = &self.parts[Priority::Low.place()];
+        let has_aged = |waiter: &&Waiter| now.saturating_duration_since(waiter.joined) >= patience;
+        let Some(aged) = low.since(self.aged_below).take_while(has_aged).last() else { return Vec::new() };
+        self.aged_below = aged.ticket + 1;
+        self.unwanted(now)
+    }
+
     pub(crate) const fn is_empty(&self) -> bool {
         self.waiting == 0
     }
@@ -53,10 +72,23 @@ impl Waiters {
         self.slots.len()
     }
 
-    /// The first caller without a slot for whom none comes too late.
-    pub(crate) fn first_patient(&self, now: Instant) -> Option<&Waiter> {
-        let some = self.hurried < self.waiting;
-        some.then(|| self.unslotted(now).find(|waiter| waiter.wish == Wish::Soon)).flatten()
+    /// When the first caller came, of those without a slot for whom none comes too late.
+    pub(crate) fn first_patient(&self, now: Instant) -> Option<Instant> {
+        if self.hurried == self.waiting {
+            return None;
+        }
+        // Of each priority the first has waited longest.
+        let mut rest = self.parts.each_ref().map(|part| !part.is_empty());
+        let mut first = None::<Instant>;
+        for waiter in self.unslotted(now).filter(|waiter| waiter.wish == Wish::Soon) {
+            if std::mem::take(&mut rest[waiter.priority.place()]) {
+                first = Some(first.map_or(waiter.joined, |first| first.min(waiter.joined)));
+            }
+            if !rest.contains(&true) {
+                break;
+            }
+        }
+        first
     }
 
     /// Whether a slot may come too late for anybody.
@@ -74,65 +106,57 @@ impl Waiters {
     }
 
     /// Units of the first log that the callers without a slot want.
-    pub(crate) const fn units_wanted(&self) -> u64 {
-        self.units.total().saturating_sub(self.slot_units)
+    pub(crate) fn units_wanted(&self) -> u64 {
+        self.parts.iter().map(Part::units).sum::<u64>().saturating_sub(self.slot_units)
     }
 
-    /// Units of the first log that the callers without a slot want who come before a ticket whose caller has none.
-    pub(crate) fn units_before(&self, ticket: u64) -> u64 {
-        let (begin, sum) = self.units.of_blocks_before(ticket);
-        let from = self.places.partition_point(|(other, _)| *other < begin);
-        let rest = self.places.range(from..).take_while(|(other, _)| *other < ticket);
-        let rest = rest.filter_map(|(_, waiter)| waiter.as_ref()).map(Waiter::units).sum::<u64>();
-        (sum + rest).saturating_sub(self.slot_units)
+    /// Units of the first log that the callers without a slot want who come before a caller that has none.
+    pub(crate) fn units_before(&self, priority: Priority, ticket: u64) -> u64 {
+        let [high, normal, low] = &self.parts;
+        let is_aged = priority == Priority::Low && ticket < self.aged_below;
+        let aged = if self.aged_below == 0 || low.is_empty() { 0 } else { low.units_before(self.aged_below) };
+        let units = match priority {
+            Priority::Low if is_aged => low.units_before(ticket),
+            Priority::High => aged + high.units_before(ticket),
+            Priority::Normal => aged + high.units() + normal.units_before(ticket),
+            Priority::Low => high.units() + normal.units() + low.units_before(ticket),
+        };
+        units.saturating_sub(self.slot_units)
     }
 
-    /// Puts a caller in its place: at the end, unless it had a ticket before.
+    /// The priority of a caller.
+    pub(crate) fn priority_of(&self, ticket: u64) -> Option<Priority> {
+        self.parts
+            .iter()
+            .find_map(|part| part.since(ticket).next().filter(|waiter| waiter.ticket == ticket))
+            .map(|waiter| waiter.priority)
+    }
+
+    /// Puts a caller in its place: behind all of its priority, unless it had a ticket before.
     pub(crate) fn join(&mut self, waiter: Waiter) {
         self.waiting += 1;
         self.hurried += usize::from(waiter.wish != Wish::Soon);
         self.large += is_large(&waiter.costs);
-        self.units.add(waiter.ticket, waiter.units());
-        let ticket = waiter.ticket;
-        if self.is_behind_all(ticket) {
-            self.places.push_back((ticket, Some(waiter)));
-            return;
-        }
-        match self.places.binary_search_by_key(&ticket, |(other, _)| *other) {
-            Ok(at) => self.places[at].1 = Some(waiter),
-            Err(at) => self.places.insert(at, (ticket, Some(waiter))),
-        }
+        self.parts[waiter.priority.place()].join(waiter);
     }
 
     /// Takes a caller out, and with it the slots that nobody here wants then.
     pub(crate) fn leave(&mut self, ticket: u64, now: Instant) -> Option<Vec<Slot>> {
-        let at = self.places.binary_search_by_key(&ticket, |(other, _)| *other).ok()?;
-        self.remove(at)?;
+        self.remove(ticket)?;
         self.tidy();
         Some(self.unwanted(now))
     }
 
-    /// Takes the caller out of a place. The place stays, so that those of the others do.
-    fn remove(&mut self, at: usize) -> Option<Waiter> {
-        let waiter = self.places.get_mut(at)?.1.take()?;
+    fn remove(&mut self, ticket: u64) -> Option<Waiter> {
+        let waiter = self.parts.iter_mut().find_map(|part| part.remove(ticket))?;
         self.waiting -= 1;
         self.hurried -= usize::from(waiter.wish != Wish::Soon);
         self.large -= is_large(&waiter.costs);
-        self.units.take(waiter.ticket, waiter.units());
         Some(waiter)
     }
 
-    /// Drops the empty places at the front, and all of them once they are the most.
     fn tidy(&mut self) {
-        while self.places.front().is_some_and(|(_, waiter)| waiter.is_none()) {
-            self.places.pop_front();
-        }
-        if self.places.len() > 2 * self.waiting + SPARE {
-            self.places.retain(|(_, waiter)| waiter.is_some());
-        }
-        if self.places.capacity() > 4 * (self.places.len() + SPARE) {
-            self.places.shrink_to(2 * self.places.len());
-        }
+        self.parts.iter_mut().for_each(Part::tidy);
     }
 
     /// Takes slots in, and gives back those that nobody here wants.
@@ -182,8 +206,7 @@ impl Waiters {
     /// Takes out the first caller without a slot.
     pub(crate) fn pop_unslotted(&mut self, now: Instant) -> Option<Waiter> {
         let ticket = self.unslotted(now).next()?.ticket;
-        let at = self.places.binary_search_by_key(&ticket, |(other, _)| *other).ok()?;
-        let waiter = self.remove(at);
+        let waiter = self.remove(ticket);
         self.tidy();
         waiter
     }
@@ -216,20 +239,17 @@ impl Waiters {
 
     /// Takes out the caller whose the first slot was.
     pub(crate) fn pop_owner(&mut self, slot: &Slot, now: Instant) -> Option<Waiter> {
-        let wants = |waiter: &Waiter| is_same(&waiter.costs, &slot.costs) && waiter.is_served_by(slot, now);
-        let at = self.places.iter().position(|(_, waiter)| waiter.as_ref().is_some_and(wants))?;
-        let waiter = self.remove(at);
+        let wants = |waiter: &&Waiter| is_same(&waiter.costs, &slot.costs) && waiter.is_served_by(slot, now);
+        let ticket = self.in_order().find(wants)?.ticket;
+        let waiter = self.remove(ticket);
         self.tidy();
         waiter
     }
 
-    /// Takes callers without a slot out, by their tickets in ascending order. Says who was there.
+    /// Takes callers without a slot out, by their tickets. Says who was there.
     pub(crate) fn refuse(&mut self, refused: Vec<(u64, Error)>, now: Instant) -> Vec<(u64, Error)> {
-        let mut refused = refused.into_iter().peekable();
-        self.drop_hopeless(now, |waiter, _| {
-            while refused.next_if(|(ticket, _)| *ticket < waiter.ticket).is_some() {}
-            refused.next_if(|(ticket, _)| *ticket == waiter.ticket).map(|(_, error)| error)
-        })
+        let mut refused: HashMap<u64, Error> = refused.into_iter().collect();
+        self.drop_hopeless(now, |waiter, _| refused.remove(&waiter.ticket))
     }
 
     /// Takes every caller out that is hopeless at its place, and says why: `hopeless` sees the caller without a slot, and the
@@ -251,23 +271,29 @@ impl Waiters {
             }
         }
         for (ticket, _) in &errors {
-            if let Ok(at) = self.places.binary_search_by_key(ticket, |(other, _)| *other) {
-                self.remove(at);
-            }
+            self.remove(*ticket);
         }
         self.tidy();
         errors
     }
 
     /// Takes everybody out, and every slot: with the tickets in their order.
-    pub(crate) fn drain(&mut self) -> (impl Iterator<Item = u64> + use<>, VecDeque<Slot>) {
-        let Self { places, slots, .. } = std::mem::take(self);
-        (places.into_iter().filter_map(|(_, waiter)| waiter).map(|waiter| waiter.ticket), slots)
+    pub(crate) fn drain(&mut self) -> (Vec<u64>, VecDeque<Slot>) {
+        let all = std::mem::replace(self, Self::new(self.patience_of_low));
+        (all.in_order().map(|waiter| waiter.ticket).collect(), all.slots)
     }
 
-    /// Whether nobody has a later ticket.
-    pub(crate) fn is_behind_all(&self, ticket: u64) -> bool {
-        self.places.back().is_none_or(|(last, _)| *last < ticket)
+    /// Whether nobody who waits comes behind a caller.
+    pub(crate) fn is_behind_all(&self, waiter: &Waiter) -> bool {
+        let place = waiter.priority.place();
+        let is_last = self.parts[place].is_behind_all(waiter.ticket);
+        is_last && self.parts[place + 1..].iter().all(Part::is_empty)
+    }
+
+    /// Everybody in order.
+    fn in_order(&self) -> impl Iterator<Item = &Waiter> {
+        let [high, normal, low] = &self.parts;
+        low.before(self.aged_below).chain(high.all()).chain(normal.all()).chain(low.since(self.aged_below))
     }
 
     /// Whether any slot does for any caller, as is mostly so.
@@ -277,7 +303,6 @@ impl Waiters {
 
     /// Who has which slot.
     fn matching(&self, now: Instant) -> Matching<'_, impl Iterator<Item = &Waiter>> {
-        let waiters = self.places.iter().filter_map(|(_, waiter)| waiter.as_ref());
-        Matching::new(waiters, &self.slots, self.is_plain(), now)
+        Matching::new(self.in_order(), &self.slots, self.is_plain(), now)
     }
 }

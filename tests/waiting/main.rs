@@ -19,6 +19,7 @@ mod observing;
 mod order;
 mod paused;
 mod pausing;
+mod priority;
 mod refusing;
 mod releasing;
 mod scopes;

@@ -10,6 +10,7 @@ use fastrand::Rng;
 
 use self::process::{Process, Sent};
 use super::scene::{self, World, costs, lost, outdated};
+use crate::config::priority::Priority;
 use crate::ledger::{Cause, Reason};
 use crate::queue::events::{Effect, Effects, Event};
 use crate::queue::in_flight::Message;
@@ -173,6 +174,7 @@ impl History {
             _ => Wish::AtOnce { within: Duration::ZERO },
         };
         let units = if self.rng.u8(0..6) == 0 { 2 } else { 1 };
+        let priority = [Priority::High, Priority::Normal, Priority::Normal, Priority::Low][self.rng.usize(0..4)];
         let process = &mut self.processes[which];
         let nth = |rng: &mut Rng, len: usize| (len > 0).then(|| rng.usize(0..len));
         match self.rng.u8(0..100) {
@@ -185,7 +187,7 @@ impl History {
                     Wish::AtOnce { .. } => Some(now + 1_000 * MS),
                 };
                 process.waiting.insert(ticket, until);
-                let waiter = Waiter { ticket, costs: costs(units), joined: now, wish };
+                let waiter = Waiter { ticket, costs: costs(units), joined: now, wish, priority };
                 self.event(which, Event::Joined(waiter));
             }
             40..52 => {

@@ -77,6 +77,7 @@ impl Process {
             seats: None,
             stale_after: Duration::from_millis(24),
             horizon: Duration::from_millis(250),
+            promote_low_after: Some(Duration::from_millis(300)),
         };
         Self::of(world, sender, settings)
     }
@@ -99,6 +100,7 @@ impl Process {
             seats,
             stale_after: Duration::from_millis(24),
             horizon: Duration::from_millis(250),
+            promote_low_after: None,
         };
         Self::of(world, sender, settings)
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::scene::{Process, World, costs, lost, outdated, reply};
+use crate::config::priority::Priority;
 use crate::error::Error;
 use crate::ledger::{Cause, Reason};
 use crate::queue::events::{Effect, Effects, Event};
@@ -39,7 +40,9 @@ impl Story {
         let numbers: Vec<u64> = words.map(|word| word.parse().unwrap()).collect();
         let number = |at: usize| numbers.get(at).copied().unwrap_or(0);
         let until = self.world.at(number(1));
-        let join = |wish| Event::Joined(Waiter { ticket: number(0), costs: costs(1), joined: now, wish });
+        let join = |wish| {
+            Event::Joined(Waiter { ticket: number(0), costs: costs(1), joined: now, wish, priority: Priority::Normal })
+        };
         let event = match verb {
             "join" => join(Wish::Soon),
             "hurry" => join(Wish::By(until)),

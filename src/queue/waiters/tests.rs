@@ -7,7 +7,7 @@ use super::*;
 use crate::ledger::Stamp;
 
 fn waiter(ticket: u64, cost: u32) -> Waiter {
-    Waiter { ticket, costs: [cost].into(), joined: Instant::now(), wish: Wish::Soon }
+    Waiter { ticket, costs: [cost].into(), joined: Instant::now(), wish: Wish::Soon, priority: Priority::Normal }
 }
 
 fn slot(epoch: Instant, ms: u64, cost: u32) -> Slot {
@@ -41,7 +41,8 @@ fn the_earliest_slot_is_the_earliest_callers_in_whatever_order_they_come() {
         assert!(waiters.give([slot(epoch, ms, 1)], epoch).is_empty());
     }
     assert_eq!(pairs(&waiters, epoch), [(0, Some(10)), (1, Some(20)), (2, Some(30)), (3, None)]);
-    assert_eq!((waiters.has_unslotted(), waiters.units_wanted(), waiters.units_before(3)), (true, 1, 0));
+    let before = waiters.units_before(Priority::Normal, 3);
+    assert_eq!((waiters.has_unslotted(), waiters.units_wanted(), before), (true, 1, 0));
 }
 
 #[test]
@@ -117,14 +118,16 @@ fn what_a_million_callers_took_is_given_back_when_they_have_gone() {
     for ticket in (0..callers / 2).rev().chain(callers / 2..callers).filter(|ticket| *ticket != 7) {
         waiters.leave(ticket, now).unwrap();
     }
-    assert_eq!((waiters.len(), waiters.units_wanted(), waiters.units_before(callers)), (1, 1, 1));
-    assert!(waiters.places.capacity() < 1_000, "{}", waiters.places.capacity());
+    let before = waiters.units_before(Priority::Normal, callers);
+    assert_eq!((waiters.len(), waiters.units_wanted(), before), (1, 1, 1));
+    let room: usize = waiters.parts.iter().map(Part::room).sum();
+    assert!(room < 1_000, "{room}");
 }
 
 /// Something that happens to a waiters.
 #[derive(Clone, Debug)]
 enum Event {
-    Join { cost: u32, wish: u64 },
+    Join { cost: u32, wish: u64, priority: Priority },
     Rejoin { nth: usize },
     Leave { nth: usize },
     Give { ms: Vec<u64>, cost: u32 },
@@ -133,9 +136,13 @@ enum Event {
     Pass { ms: u64 },
 }
 
+fn priority() -> impl Strategy<Value = Priority> {
+    prop_oneof![1 => Just(Priority::High), 2 => Just(Priority::Normal), 1 => Just(Priority::Low)]
+}
+
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        4 => (1..3_u32, 0..400_u64).prop_map(|(cost, wish)| Event::Join { cost, wish }),
+        4 => (1..3_u32, 0..400_u64, priority()).prop_map(|(cost, wish, priority)| Event::Join { cost, wish, priority }),
         1 => (0..8_usize).prop_map(|nth| Event::Rejoin { nth }),
         2 => (0..8_usize).prop_map(|nth| Event::Leave { nth }),
         3 => (vec(0..300_u64, 1..4), 1..3_u32).prop_map(|(ms, cost)| Event::Give { ms, cost }),
@@ -148,26 +155,40 @@ fn event() -> impl Strategy<Value = Event> {
 /// What the waiters must be: said once more, as plainly as can be.
 #[derive(Default)]
 struct Model {
-    waiters: Vec<(u64, u32, Wish)>,
+    waiters: Vec<Waiter>,
     slots: Vec<(i64, u32)>,
 }
+
+/// So long callers of low priority wait before they go first.
+const PATIENCE: Duration = Duration::from_millis(60);
 
 impl Model {
     /// The earliest slot to the earliest caller: each in turn takes the first of its cost that is left, if that is in time.
     fn pairs(&self, epoch: Instant, now: Instant) -> Vec<(u64, Option<i64>)> {
         let mut slots = self.slots.clone();
         slots.sort_unstable();
-        let pair = |&(ticket, cost, wish): &(u64, u32, Wish)| {
-            let deadline = match wish {
+        let pair = |waiter: &Waiter| {
+            let deadline = match waiter.wish {
                 Wish::Soon => i64::MAX,
                 Wish::By(at) => i64::try_from(at.duration_since(epoch).as_millis()).unwrap(),
                 Wish::AtOnce { .. } => i64::try_from(now.duration_since(epoch).as_millis()).unwrap(),
             };
-            let first = slots.iter().position(|(_, of)| *of == cost);
+            let first = slots.iter().position(|(_, of)| *of == waiter.costs[0]);
             let slot = first.filter(|at| slots[*at].0 <= deadline).map(|at| slots.remove(at).0);
-            (ticket, slot)
+            (waiter.ticket, slot)
         };
-        self.waiters.iter().map(pair).collect()
+        self.in_order(now).iter().map(pair).collect()
+    }
+
+    /// First those of low priority who have waited for long, then by priority; of each, who came first.
+    fn in_order(&self, now: Instant) -> Vec<Waiter> {
+        let mut all = self.waiters.clone();
+        let place = |waiter: &Waiter| match waiter.priority {
+            Priority::Low if now.duration_since(waiter.joined) >= PATIENCE => 0,
+            priority => 1 + priority.place(),
+        };
+        all.sort_by_key(|waiter| (place(waiter), waiter.ticket));
+        all
     }
 
     fn forget(&mut self, gone: &[Slot]) {
@@ -185,29 +206,29 @@ proptest! {
     #[test]
     fn after_any_events_slots_and_callers_are_matched_in_order(events in vec(event(), 1..60)) {
         let epoch = Instant::now();
-        let (mut now, mut waiters, mut model) = (epoch, Waiters::default(), Model::default());
+        let (mut now, mut waiters, mut model) = (epoch, Waiters::new(Some(PATIENCE)), Model::default());
         let (mut tickets, mut gone) = (0, Vec::new());
         for event in events {
             match event {
-                Event::Join { cost, wish } => {
+                Event::Join { cost, wish, priority } => {
                     let wish = match wish {
                         0..=199 => Wish::Soon,
                         200..=219 => Wish::AtOnce { within: Duration::ZERO },
                         ms => Wish::By(now + Duration::from_millis(ms - 200)),
                     };
-                    waiters.join(Waiter { wish, ..waiter(tickets, cost) });
-                    model.waiters.push((tickets, cost, wish));
+                    let waiter = Waiter { wish, priority, joined: now, ..waiter(tickets, cost) };
+                    waiters.join(waiter.clone());
+                    model.waiters.push(waiter);
                     tickets += 1;
                 }
                 Event::Rejoin { nth } if nth < gone.len() => {
-                    let (ticket, cost, wish) = gone.swap_remove(nth);
-                    waiters.join(Waiter { wish, ..waiter(ticket, cost) });
-                    let at = model.waiters.partition_point(|(other, ..)| *other < ticket);
-                    model.waiters.insert(at, (ticket, cost, wish));
+                    let waiter: Waiter = gone.swap_remove(nth);
+                    waiters.join(waiter.clone());
+                    model.waiters.push(waiter);
                 }
                 Event::Leave { nth } if nth < model.waiters.len() => {
                     let left = model.waiters.remove(nth);
-                    model.forget(&waiters.leave(left.0, now).expect("a caller that waits"));
+                    model.forget(&waiters.leave(left.ticket, now).expect("a caller that waits"));
                     gone.push(left);
                 }
                 Event::Rejoin { .. } | Event::Leave { .. } => {}
@@ -222,7 +243,7 @@ proptest! {
                     while let Some(slot) = waiters.pop_started(now) {
                         let owner = waiters.pop_owner(&slot, now).expect("every slot is some caller's");
                         prop_assert!(expected.contains(&(owner.ticket, Some(slot.stamp.as_micros()))));
-                        model.waiters.retain(|(ticket, ..)| *ticket != owner.ticket);
+                        model.waiters.retain(|waiter| waiter.ticket != owner.ticket);
                         model.forget(&[slot]);
                     }
                     prop_assert!(waiters.first_start().is_none_or(|start| start > now));
@@ -235,13 +256,23 @@ proptest! {
                 }
                 Event::Pass { ms } => now += Duration::from_millis(ms),
             }
+            model.forget(&waiters.age(now));
             let expected = model.pairs(epoch, now);
             prop_assert_eq!(pairs(&waiters, now), expected.clone());
             let unslotted: Vec<_> = expected.iter().filter(|(_, slot)| slot.is_none()).map(|(ticket, _)| *ticket).collect();
             prop_assert_eq!(expected.len() - unslotted.len(), model.slots.len(), "no slot is nobody's");
             prop_assert_eq!((waiters.len(), waiters.has_unslotted()), (expected.len(), !unslotted.is_empty()));
-            let of = |ticket: &u64| u64::from(model.waiters.iter().find(|(other, ..)| other == ticket).unwrap().1);
+            let of = |ticket: &u64| model.waiters.iter().find(|waiter| waiter.ticket == *ticket).unwrap().units();
             prop_assert_eq!(waiters.units_wanted(), unslotted.iter().map(of).sum::<u64>());
+            let (mut before, taken) = (0, model.slots.iter().map(|(_, cost)| u64::from(*cost)).sum::<u64>());
+            for waiter in model.in_order(now) {
+                prop_assert_eq!(waiters.priority_of(waiter.ticket), Some(waiter.priority));
+                prop_assert_eq!(waiters.units_before(waiter.priority, waiter.ticket), u64::saturating_sub(before, taken));
+                before += waiter.units();
+            }
+            let patient = |ticket: &&u64| model.waiters.iter().any(|of| of.ticket == **ticket && of.wish == Wish::Soon);
+            let joined = |ticket| model.waiters.iter().find(|of| of.ticket == ticket).unwrap().joined;
+            prop_assert_eq!(waiters.first_patient(now), unslotted.iter().filter(patient).map(|ticket| joined(*ticket)).min());
         }
     }
 }

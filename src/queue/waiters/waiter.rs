@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::config::priority::Priority;
 use crate::ledger::Stamp;
 
 /// Others, who know the store's clock no better than to half of what may be late, may start early by up to twice this part of it.
@@ -50,6 +51,7 @@ pub(crate) struct Waiter {
     pub(crate) costs: Arc<[u32]>,
     pub(crate) joined: Instant,
     pub(crate) wish: Wish,
+    pub(crate) priority: Priority,
 }
 
 impl Waiter {

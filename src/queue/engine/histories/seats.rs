@@ -7,6 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::process::{Process, Sent};
+use crate::config::priority::Priority;
 use crate::queue::engine::scene::{self, World, costs, lost, outdated};
 use crate::queue::events::{Effect, Effects, Event};
 use crate::queue::in_flight::Message;
@@ -141,7 +142,10 @@ impl History {
                     _ => (Wish::AtOnce { within: Duration::ZERO }, Some(now + 1_000 * MS)),
                 };
                 process.waiting.insert(ticket, until);
-                self.event(which, Event::Joined(Waiter { ticket, costs: costs(1), joined: now, wish }));
+                self.event(
+                    which,
+                    Event::Joined(Waiter { ticket, costs: costs(1), joined: now, wish, priority: Priority::Normal }),
+                );
             }
             35..42 if !process.waiting.is_empty() => {
                 let nth = self.rng.usize(0..process.waiting.len());
@@ -184,7 +188,16 @@ impl History {
         for ticket in 1..=u64::from(self.seats) {
             let (joined, wish) = (self.world.now, Wish::Soon);
             self.processes[0].waiting.insert(1_000_000 + ticket, None);
-            self.event(0, Event::Joined(Waiter { ticket: 1_000_000 + ticket, costs: costs(1), joined, wish }));
+            self.event(
+                0,
+                Event::Joined(Waiter {
+                    ticket: 1_000_000 + ticket,
+                    costs: costs(1),
+                    joined,
+                    wish,
+                    priority: Priority::Normal,
+                }),
+            );
         }
         self.pass(Duration::from_secs(2));
         assert_eq!(self.processes[0].permits.len(), self.seats as usize, "no seat is lost");

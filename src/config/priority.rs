@@ -1,0 +1,105 @@
+//! Which calls go first.
+
+use std::time::Duration;
+
+use crate::config::limit::Limit;
+use crate::config::upstream::Upstream;
+
+/// Which calls go first, of those that wait in one process for the same limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Priority {
+    /// Before all others.
+    High,
+    /// As most calls do.
+    #[default]
+    Normal,
+    /// When nobody else waits.
+    Low,
+}
+
+impl Priority {
+    /// Its place among all, the highest first.
+    pub(crate) const fn place(self) -> usize {
+        match self {
+            Self::High => 0,
+            Self::Normal => 1,
+            Self::Low => 2,
+        }
+    }
+}
+
+impl Upstream {
+    /// Lets a call of low priority that has waited so long go before all others, so that it comes to its turn however many there
+    /// are. Without this it waits until nobody of higher priority does.
+    #[must_use]
+    pub const fn promote_low_after(mut self, wait: Duration) -> Self {
+        self.promote_low_after = Some(wait);
+        self
+    }
+}
+
+/// A part of the limits that is kept for calls of a priority and of higher ones: all others are charged in a log of their own as
+/// well, whose limits allow the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reserve {
+    pub(crate) for_priority: Priority,
+    /// How much is kept: 1 to 99.
+    pub(crate) percent: u8,
+}
+
+#[cfg_attr(not(test), expect(dead_code, reason = "plans charge calls in one log so far"))]
+impl Reserve {
+    /// Whether calls of a priority are charged in the log of those for whom nothing is kept.
+    pub(crate) const fn is_charged(self, priority: Priority) -> bool {
+        priority.place() > self.for_priority.place()
+    }
+
+    /// What that log is called beside the one of a unit.
+    pub(crate) fn unit(self, of: &str) -> String {
+        let below = match self.for_priority {
+            Priority::High => "high",
+            Priority::Normal => "normal",
+            Priority::Low => "low",
+        };
+        format!("{of}-below-{below}")
+    }
+
+    /// What a limit allows those for whom nothing is kept: its quota and its burst less the part, rounded down, and one at least of
+    /// the burst. `None` where that leaves no quota, or keeps nothing.
+    pub(crate) fn rest_of(self, limit: &Limit) -> Option<Limit> {
+        let rest =
+            |units: u32| u32::try_from(u64::from(units) * u64::from(100_u8.saturating_sub(self.percent)) / 100).ok();
+        let quota = rest(limit.quota()).filter(|quota| (1..100).contains(&self.percent) && *quota > 0)?;
+        // The same window and guard, so that both logs count an entry for as long.
+        let of_rest = Limit::new(quota, limit.window()).guard(limit.guard_or_default());
+        let burst = limit.burst_or_none().and_then(rest);
+        Some(if let Some(burst) = burst { of_rest.burst(burst.max(1)) } else { of_rest })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_reserved_is_a_limit_on_all_others() {
+        let high = Reserve { for_priority: Priority::High, percent: 20 };
+        let rest = |limit: &Limit, percent| Reserve { percent, ..high }.rest_of(limit).map(|rest| rest.to_string());
+        let limit = Limit::per_second(100).burst(20);
+        assert_eq!(rest(&limit, 20).as_deref(), Some("80/s burst 16 guard 50ms"));
+        assert_eq!(rest(&limit, 99).as_deref(), Some("1/s burst 1 guard 50ms"));
+        assert_eq!(rest(&Limit::per_hour(5_000), 1).as_deref(), Some("4950/h guard 1800ms"));
+        assert_eq!(rest(&Limit::per_second(3), 1).as_deref(), Some("2/s guard 50ms"), "rounded down");
+        for percent in [0, 100] {
+            assert_eq!(rest(&limit, percent), None, "{percent} %");
+        }
+        assert_eq!(rest(&Limit::per_second(1), 20), None, "nothing is left for the others");
+        let charged = |reserve: Reserve| {
+            [Priority::High, Priority::Normal, Priority::Low].map(|priority| reserve.is_charged(priority))
+        };
+        assert_eq!((charged(high), high.unit("calls")), ([false, true, true], "calls-below-high".to_owned()));
+        let normal = Reserve { for_priority: Priority::Normal, ..high };
+        assert_eq!((charged(normal), normal.unit("tokens")), ([false, false, true], "tokens-below-normal".to_owned()));
+    }
+}
