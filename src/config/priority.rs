@@ -80,7 +80,10 @@ impl Reserve {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::ledger::{Ask, Ledger, Log, Message, MessageId, Run, Stamp};
 
     #[test]
     fn what_is_reserved_is_a_limit_on_all_others() {
@@ -101,5 +104,74 @@ mod tests {
         assert_eq!((charged(high), high.unit("calls")), ([false, true, true], "calls-below-high".to_owned()));
         let normal = Reserve { for_priority: Priority::Normal, ..high };
         assert_eq!((charged(normal), normal.unit("tokens")), ([false, false, true], "tokens-below-normal".to_owned()));
+    }
+
+    /// A process of an upstream whose calls are charged in some logs, and a ledger that all of them ask.
+    struct Process {
+        sender: u64,
+        charges: [u32; 2],
+        waiting: Vec<Stamp>,
+        counted: Vec<Stamp>,
+        /// How long each of its callers waited, and when it started.
+        served: Vec<(Duration, Stamp)>,
+    }
+
+    impl Process {
+        fn new(sender: u64, charges: [u32; 2]) -> Self {
+            Self { sender, charges, waiting: Vec::new(), counted: Vec::new(), served: Vec::new() }
+        }
+
+        /// Asks for all that wait.
+        fn ask(&mut self, ledger: &mut Ledger, logs: &Arc<[Log]>, now: Stamp) {
+            let callers = u32::try_from(self.waiting.len()).unwrap();
+            let ask = Ask::new(Arc::clone(logs), vec![Run::new(callers, self.charges)]);
+            let ask = Ask { counted: self.counted.clone(), ..ask };
+            let number = u64::try_from(now.as_micros()).unwrap();
+            let message = Message::new("up", MessageId::new(self.sender, "", number), ask);
+            let grant = ledger.apply(now, &message).unwrap().grant().unwrap();
+            for answer in grant.answers(callers).filter(|answer| answer.verdict.is_granted()) {
+                let served = self.waiting.drain(..answer.callers as usize);
+                self.served.extend(served.map(|came| (answer.start.since(came), answer.start)));
+            }
+            self.counted = grant.counted;
+        }
+
+        fn served_since(&self, begin: Stamp) -> usize {
+            self.served.iter().filter(|(_, start)| *start >= begin).count()
+        }
+    }
+
+    #[test]
+    fn beside_four_processes_that_want_more_than_there_is_high_callers_have_what_is_reserved() {
+        let (limit, reserve) = (Limit::per_second(100), Reserve { for_priority: Priority::High, percent: 20 });
+        let log = |unit: &str, limit: &Limit| Log::new(unit, limit.terms("up").unwrap());
+        let rest = reserve.rest_of(&limit).unwrap();
+        let logs: Arc<[Log]> = [log("calls", &limit), log(&reserve.unit("calls"), &rest)].into();
+        let mut ledger = Ledger::new();
+        let mut low: Vec<Process> = (1..5).map(|sender| Process::new(sender, [1, 1])).collect();
+        let mut high = Process::new(5, [1, 0]);
+        let at = |ms: i64| Stamp::from_micros(1_000_000_000 + 1_000 * ms);
+        for ms in 0..60_000 {
+            if ms % 67 == 0 {
+                // 15 a second.
+                high.waiting.push(at(ms));
+            }
+            if ms % 10 == 5 && !high.waiting.is_empty() {
+                high.ask(&mut ledger, &logs, at(ms));
+            }
+            for (process, _) in low.iter_mut().zip([0, 25, 50, 75]).filter(|(_, turn)| ms % 100 == *turn) {
+                process.waiting.resize(64, at(ms));
+                process.ask(&mut ledger, &logs, at(ms));
+            }
+        }
+        let begin = at(10_000);
+        let mut waits: Vec<Duration> = high.served.iter().filter(|(_, start)| *start >= begin).map(|of| of.0).collect();
+        waits.sort_unstable();
+        let (p99, most) = (waits[waits.len() * 99 / 100], waits[waits.len() - 1]);
+        let served: usize = low.iter().map(|process| process.served_since(begin)).sum();
+        // Of 80 in each second and its guard, for fifty seconds.
+        let share = f64::from(u32::try_from(served).unwrap()) / (80.0 * 50.0 / 1.05);
+        println!("high waited {p99:?} at p99, {most:?} at most; low got {share:.3} of its part");
+        assert!(p99 <= Duration::from_millis(500) && share >= 0.99, "{p99:?} {share}");
     }
 }
