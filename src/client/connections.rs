@@ -9,6 +9,8 @@ use std::time::Duration;
 use reqwest::Url;
 use tokio::time::Instant;
 
+use crate::ledger::ScopeHasher;
+
 /// A connection that is idle for so long may be closed: by reqwest after 90 s, by most servers after 60 or 75.
 const LATELY: Duration = Duration::from_secs(60);
 /// In how many parts that time passes.
@@ -58,7 +60,8 @@ impl Host {
 /// The calls in flight to the hosts of one upstream.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    hosts: Mutex<HashMap<u64, Host>>,
+    /// By the hash of host and port.
+    hosts: Mutex<HashMap<u64, Host, ScopeHasher>>,
     hasher: RandomState,
     epoch: Instant,
 }
@@ -93,7 +96,7 @@ impl Connections {
         now.saturating_duration_since(self.epoch).as_secs() / (LATELY.as_secs() / PARTS as u64)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Host>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Host, ScopeHasher>> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
