@@ -17,11 +17,11 @@
 --         8 scopes    count of the ask's scopes
 --         9 widest    1: the first of them is the whole upstream
 --        10 counted   for each scope: when the period ends that the sender was counted in, or 0; then for each log: place of its scope,
---           count of terms, quota and span (µs) of each, but of a bucket quota, less its span, 1, how long a unit takes to drain and
---           how long all that it holds (ns); where it tells cold calls, start of the first and of the last, units of each log, µs for
---           which they count longer by each term; where it tells debts, units of each log; where it wants seats, lease (µs), seats
---           that the stream keeps, those that no call uses, seats of each limit; then count of slots to take out, of each: start,
---           1 where its call was to look, units of each log; then for each run: callers, longest wait (µs, or -1), units of each log
+--           count of terms, quota and span (µs) of each; behind a span below 0 stand of a bucket 1, how long a unit takes to drain and
+--           how long all that it holds (ns), of a calendar 2, guard (µs) and four boundaries (each from, to); where it tells cold calls,
+--           first and last start, units by log, µs for which they count longer by each term; where it tells debts, units by log; where it
+--           wants seats, lease (µs), seats that the stream keeps, those that no call uses, seats of each limit; then count of slots to
+--           take out, of each: start, 1 where it was to look, units by log; then for each run: callers, longest wait or -1, units by log
 -- ARGV[2] clock    in tests only
 -- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
 --         number, now, flags (1: all start at `next`; 2: remembered), next: when the first caller that waits may start; and where not
@@ -66,17 +66,19 @@ while a[at] do
 end
 
 -- Take out. Remembered first, as if nobody were granted anything: an entry that is no time ends this halfway.
-local empty = (has_debts or back > 0) and string.rep('\0', 8 * (wants_seats and 7 + scopes or 5 + scopes))
-if has_debts then
-  last_back = settle_slots(logs, states, first_slot, back, debts, empty)
-elseif back > 0 then
-  local lapse_before = lapse
-  remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. empty)
-  lapse = lapse_before
-  for slot = first_slot, first_slot + (back - 1) * (width + 2), width + 2 do
-    last_back = max(last_back, a[slot])
-    for i, log in ipairs(logs) do hand_back(log, a[slot], a[slot + 1 + i]) end
-    if a[slot + 1] == 1 then not_looked(states, a[slot]) end
+do
+  local empty = (has_debts or back > 0) and string.rep('\0', 8 * (wants_seats and 7 + scopes or 5 + scopes))
+  if has_debts then
+    last_back = settle_slots(logs, states, first_slot, back, debts, empty)
+  elseif back > 0 then
+    local lapse_before = lapse
+    remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. empty)
+    lapse = lapse_before
+    for slot = first_slot, first_slot + (back - 1) * (width + 2), width + 2 do
+      last_back = max(last_back, a[slot])
+      for i, log in ipairs(logs) do hand_back(log, a[slot], a[slot + 1 + i]) end
+      if a[slot + 1] == 1 then not_looked(states, a[slot]) end
+    end
   end
 end
 
@@ -106,92 +108,95 @@ local soonest, slack = now + ahead, max(SLACK, ahead)
 local limit = now + max(ahead + horizon, far)
 -- Whoever has a slot by now does not hear of a refusal before it: while calls come slower after a pause let there be few.
 if is_after_pause(states) then limit = soonest + floor((limit - soonest) / RECOVERING) end
-local shares, shared, seated, again = {}, false, math.huge, 0
-if wants_seats then
-  limit = min(limit, soonest + slack)
-  seated, again = seats_for(total)
-end
-for scope = 1, scopes do
-  -- Nobody delays who claims: no share is left for that one.
-  local rivals = others[scope] - claiming_in[scope]
-  if rivals > 0 and total > 1 then
-    shares[scope] = share_of(scope, runs, rivals + 1, soonest, limit)
-    shared = shared or shares[scope].measure
+local granted, next, first, is_foremost, is_near, waits_for, short, is_short, again = 0, now, nil, false, false, {}, 0, false, 0
+do
+  local shares, shared, seated = {}, false, math.huge
+  if wants_seats then
+    limit = min(limit, soonest + slack)
+    seated, again = seats_for(total)
   end
-end
-settle(turns)
-local before = place - 1
--- Who is refused comes after those before it, too.
-local earliest_refused = before > 0 and max(soonest, turns[before].start) or soonest
-local granted, next, first, is_foremost, is_near, waits_for, refused = 0, now, nil, false, false, {}, {}
+  for scope = 1, scopes do
+    -- Nobody delays who claims: no share is left for that one.
+    local rivals = others[scope] - claiming_in[scope]
+    if rivals > 0 and total > 1 then
+      shares[scope] = share_of(scope, runs, rivals + 1, soonest, limit)
+      shared = shared or shares[scope].measure
+    end
+  end
+  settle(turns)
+  local before = place - 1
+  -- Who is refused comes after those before it, too.
+  local earliest_refused = before > 0 and max(soonest, turns[before].start) or soonest
+  local refused = {}
 
--- Callers that wait, and are not among the answers yet; how large the last was for whom too little was left.
-local passed, too_large, short, is_short = 0, math.huge, 0, false
-for _, run in ipairs(runs) do
-  local charges, deadline, rest = run.charges, run.max_wait and now + max(run.max_wait, ahead), run.callers
-  if size_of(charges) >= too_large then passed, rest = passed + rest, 0 end
-  while rest > 0 do
-    if granted >= seated then
-      is_short = true
-      if run.max_wait and now + run.max_wait <= soonest then
-        if passed > 0 then answer(2, first and next or now + again, passed) end
+  -- Callers that wait, and are not among the answers yet; how large the last was for whom too little was left.
+  local passed, too_large = 0, math.huge
+  for _, run in ipairs(runs) do
+    local charges, deadline, rest = run.charges, run.max_wait and now + max(run.max_wait, ahead), run.callers
+    if size_of(charges) >= too_large then passed, rest = passed + rest, 0 end
+    while rest > 0 do
+      if granted >= seated then
+        is_short = true
+        if run.max_wait and now + run.max_wait <= soonest then
+          if passed > 0 then answer(2, first and next or now + again, passed) end
+          refused[#refused + 1] = { after = #answers, charges = charges, callers = rest }
+          answers[#answers + 1], answers[#answers + 2], answers[#answers + 3] = 0, 0, 0
+          earliest_refused, passed = max(earliest_refused, now + again), 0
+        else
+          passed, short = passed + rest, short + rest
+        end
+        break
+      end
+      local start = earliest_of(soonest, charges)
+      local turn = delayed(turns, before, start, charges)
+      start = max(start, turn or start)
+      local kept = turn
+      for scope = 1, shared and scopes or 0 do kept = kept or is_spent(shares[scope]) end
+      local near = not kept and waits_for_fewer(soonest, slack, start, charges)
+      local withheld = kept or near or start > limit
+      local hopeless = deadline and (start > deadline or (withheld and deadline <= soonest))
+      if first and (withheld or hopeless) then
+        if withheld then too_large = size_of(charges) end
+        passed, rest = passed + rest, 0
+      elseif hopeless then
+        -- The rest of the run fares alike. Each is told its own time below.
         refused[#refused + 1] = { after = #answers, charges = charges, callers = rest }
         answers[#answers + 1], answers[#answers + 2], answers[#answers + 3] = 0, 0, 0
-        earliest_refused, passed = max(earliest_refused, now + again), 0
+        rest = 0
+      elseif withheld then
+        for scope = 1, scopes do
+          waits_for[scope] = scopes == 1 or turn or is_spent(shares[scope]) or earliest_of(soonest, charges, scope) + slack >= start
+        end
+        first, is_foremost, is_near = { charges = charges, start = start }, granted == 0, near
+        table.insert(turns, before + 1, first)
+        settle(turns)
+        next, before, too_large, passed, rest = first.start, #turns, size_of(charges), rest, 0
       else
-        passed, short = passed + rest, short + rest
+        local looks = look_at_pauses(states, charges, start)
+        local most = within_shares(shares, charges, min(rest, seated - granted))
+        local count = (looks or turns[1]) and 1 or as_many_as_start(charges, most, soonest, start)
+        if passed > 0 then answer(2, next, passed) end
+        for _, log in ipairs(logs) do log.ahead = min(2 * log.ahead, total, PIECE) end
+        add(start, charges, count)
+        answer(looks and 3 or 1, start, count)
+        for _, share in pairs(shares) do
+          if share.measure then share.spent = share.spent + count * charges[share.measure] end
+        end
+        granted, passed, rest, before = granted + count, 0, rest - count, #turns
       end
-      break
     end
-    local start = earliest_of(soonest, charges)
-    local turn = delayed(turns, before, start, charges)
-    start = max(start, turn or start)
-    local kept = turn
-    for scope = 1, shared and scopes or 0 do kept = kept or is_spent(shares[scope]) end
-    local near = not kept and waits_for_fewer(soonest, slack, start, charges)
-    local withheld = kept or near or start > limit
-    local hopeless = deadline and (start > deadline or (withheld and deadline <= soonest))
-    if first and (withheld or hopeless) then
-      if withheld then too_large = size_of(charges) end
-      passed, rest = passed + rest, 0
-    elseif hopeless then
-      -- The rest of the run fares alike. Each is told its own time below.
-      refused[#refused + 1] = { after = #answers, charges = charges, callers = rest }
-      answers[#answers + 1], answers[#answers + 2], answers[#answers + 3] = 0, 0, 0
-      rest = 0
-    elseif withheld then
-      for scope = 1, scopes do
-        waits_for[scope] = scopes == 1 or turn or is_spent(shares[scope]) or earliest_of(soonest, charges, scope) + slack >= start
-      end
-      first, is_foremost, is_near = { charges = charges, start = start }, granted == 0, near
-      table.insert(turns, before + 1, first)
-      settle(turns)
-      next, before, too_large, passed, rest = first.start, #turns, size_of(charges), rest, 0
-    else
-      local looks = look_at_pauses(states, charges, start)
-      local most = within_shares(shares, charges, min(rest, seated - granted))
-      local count = (looks or turns[1]) and 1 or as_many_as_start(charges, most, soonest, start)
-      if passed > 0 then answer(2, next, passed) end
-      for _, log in ipairs(logs) do log.ahead = min(2 * log.ahead, total, PIECE) end
-      add(start, charges, count)
-      answer(looks and 3 or 1, start, count)
-      for _, share in pairs(shares) do
-        if share.measure then share.spent = share.spent + count * charges[share.measure] end
-      end
-      granted, passed, rest, before = granted + count, 0, rest - count, #turns
-    end
+    -- What is left within the horizon is left for somebody else.
+    if first and first.start <= limit then break end
   end
-  -- What is left within the horizon is left for somebody else.
-  if first and first.start <= limit then break end
-end
 
-if #refused > 0 then tell_times(refused, earliest_refused) end
+  if #refused > 0 then tell_times(refused, earliest_refused) end
+end
 
 -- Write.
 local long = {}
 for _, log in ipairs(logs) do
   if log.count > 0 and log.terms[1] then
-    for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term)) end
+    for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term), term.left.interval) end
     local newest_before = nth_newest({ key = log.key, read = log.read, added = {}, count = 0, ahead = 1 }, 1)
     local stamps, last, text = {}, nil, nil
     for from = 1, log.count, PIECE do
@@ -213,55 +218,57 @@ for _, log in ipairs(logs) do
 end
 
 local changed = granted > 0 or back > 0 or is_colder or has_debts
-local promised = min(next, now + MAX_SILENCE) + horizon
-local claiming = insist and is_foremost and #claimants < MAX_CLAIMS
 local counts = {}
-for scope, state in ipairs(states) do
-  counts[scope] = 0
-  local differs = false
-  if a[1] > 0 then
-    -- Who was just served is probably back before long: what is left then is not all for those who are quicker.
-    local all = state.contenders or { now + length, 0, 0, 0, length }
-    local counted = is_counted(all, a[9 + scope]) and a[9 + scope] or 0
-    local waits = waits_for[scope] or (counted ~= 0 and granted > 0)
-    counts[scope] = waits and all[1] or 0
-    if counts[scope] ~= counted then
-      differs = true
-      if counted == all[1] then all[2] = all[2] - 1 elseif counted ~= 0 then all[4] = all[4] - 1 end
-      if waits then all[2] = all[2] + 1 end
-      state.contenders = all[2] + all[4] > 0 and all
-    end
-    if claiming or had_claim then
-      local claims, ours = {}, 1
-      for _, claim in ipairs(state.claims) do
+do
+  local promised = min(next, now + MAX_SILENCE) + horizon
+  local claiming = insist and is_foremost and #claimants < MAX_CLAIMS
+  for scope, state in ipairs(states) do
+    counts[scope] = 0
+    local differs = false
+    if a[1] > 0 then
+      -- Who was just served is probably back before long: what is left then is not all for those who are quicker.
+      local all = state.contenders or { now + length, 0, 0, 0, length }
+      local counted = is_counted(all, a[9 + scope]) and a[9 + scope] or 0
+      local waits = waits_for[scope] or (counted ~= 0 and granted > 0)
+      counts[scope] = waits and all[1] or 0
+      if counts[scope] ~= counted then
         differs = true
-        if claim[1] ~= sender then
-          claims[#claims + 1] = claim
-          for t = 1, place - 1 do
-            if claimants[t] == claim[1] then ours = ours + 1 end
+        if counted == all[1] then all[2] = all[2] - 1 elseif counted ~= 0 then all[4] = all[4] - 1 end
+        if waits then all[2] = all[2] + 1 end
+        state.contenders = all[2] + all[4] > 0 and all
+      end
+      if claiming or had_claim then
+        local claims, ours = {}, 1
+        for _, claim in ipairs(state.claims) do
+          differs = true
+          if claim[1] ~= sender then
+            claims[#claims + 1] = claim
+            for t = 1, place - 1 do
+              if claimants[t] == claim[1] then ours = ours + 1 end
+            end
           end
         end
-      end
-      if claiming and first then
-        local units = {}
-        for i, log in ipairs(logs) do
-          if log.scope == scope then units[log.key] = first.charges[i] end
+        if claiming and first then
+          local units = {}
+          for i, log in ipairs(logs) do
+            if log.scope == scope then units[log.key] = first.charges[i] end
+          end
+          table.insert(claims, ours, { sender, first.start, promised, units })
+          differs = true
         end
-        table.insert(claims, ours, { sender, first.start, promised, units })
-        differs = true
+        state.claims = claims
       end
-      state.claims = claims
+      if ahead > 0 and far <= ahead + horizon and (granted > 0 or first) then
+        state.reach, differs = { ahead + horizon, promised + ahead }, true
+      end
     end
-    if ahead > 0 and far <= ahead + horizon and (granted > 0 or first) then
-      state.reach, differs = { ahead + horizon, promised + ahead }, true
+    changed = changed or differs
+    if differs or state.looked then
+      save(state, now)
+    elseif state.is_news then
+      state.contenders, state.claims, state.reach = unpack(state.waiting)
+      save(state, now)
     end
-  end
-  changed = changed or differs
-  if differs or state.looked then
-    save(state, now)
-  elseif state.is_news then
-    state.contenders, state.claims, state.reach = unpack(state.waiting)
-    save(state, now)
   end
 end
 if upstream.looked and not has_widest then save(upstream, now) end

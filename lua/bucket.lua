@@ -1,7 +1,7 @@
 -- Buckets: units drain out of them one after another. How full one is, its level, is kept beside its log: the start of its newest unit,
--- the nanoseconds after that until it is empty, and how many entries of the log that start then are in it. Joined behind list.lua.
-
--- What is kept of it in a state: the log, interval and depth of the bucket, in ns, and the level.
+-- the nanoseconds after that until it is empty, how many entries of the log that start then are in it, and until which start something
+-- came into it that the log does not explain. A state keeps before each: its log, interval and depth of the bucket, in ns. Joined behind
+-- list.lua.
 
 -- No level is counted any higher than MOST. A slot with more newer ones leaves no room behind when it is handed back.
 local MOST, DEEP = 9e15, 1000
@@ -14,7 +14,7 @@ local function filled(level, start, units, interval)
   elseif start == level.at then
     counted = counted + units
   end
-  return { at = max(level.at, start), left = min(left + units * interval, MOST), counted = counted }
+  return { at = max(level.at, start), left = min(left + units * interval, MOST), counted = counted, since = level.since }
 end
 
 -- A level with the newest `count` entries of a log.
@@ -43,12 +43,16 @@ end
 -- The level of a bucket that nothing is known of but the log: it was full, as far back as that matters.
 local function presumed(key, bucket)
   local length = call('LLEN', key)
-  if length == 0 then return { at = 0, left = 0, counted = 0 } end
+  if length == 0 then return { at = 0, left = 0, counted = 0, since = 0 } end
   local count = min(length, 2 * floor(bucket.depth / bucket.interval))
   local oldest = stamp_of(call('LINDEX', key, format('%d', -count)), key)
-  local level = filled_with({ at = oldest, left = bucket.depth, counted = 1 }, key, count - 1, bucket.interval)
+  local level = filled_with({ at = oldest, left = bucket.depth, counted = 1, since = oldest }, key, count - 1, bucket.interval)
   level.counted = newer_than(key, level.at - 1)
   return level
+end
+
+local function read_level(levels, i)
+  return { at = levels[i + 3], left = levels[i + 4], counted = levels[i + 5], since = levels[i + 6] }
 end
 
 -- Where a level lies in a state; nil where nothing is known of it.
@@ -65,7 +69,7 @@ local function level_of(log, term)
   if not levels then
     local i, known = place_of_level(log, bucket.interval), log.state.levels
     if i then
-      known = caught_up({ at = known[i + 3], left = known[i + 4], counted = known[i + 5] }, log.key, bucket.interval)
+      known = caught_up(read_level(known, i), log.key, bucket.interval)
     else
       known = presumed(log.key, bucket)
     end
@@ -87,12 +91,14 @@ end
 -- Units that are in a bucket, the one that drains included.
 local function units_in(level, bucket) return ceil(max(level.left - 1000 * (now - level.at), 0) / bucket.interval) end
 
--- Keeps a level.
-local function keep_level(log, bucket, level)
+-- Keeps a level. Of a rate that is lowered each unit took longer than it takes otherwise.
+local function keep_level(log, bucket, level, interval)
   local levels = log.state.levels
   local i = place_of_level(log, bucket.interval) or #levels + 1
   levels[i], levels[i + 1], levels[i + 2] = log.key, bucket.interval, max(levels[i + 2] or 0, bucket.depth)
-  levels[i + 3], levels[i + 4], levels[i + 5], log.state.is_news = level.at, level.left, level.counted, true
+  local since = interval and interval ~= bucket.interval and level.at or level.since
+  levels[i + 3], levels[i + 4], levels[i + 5], levels[i + 6] = level.at, level.left, level.counted, since
+  log.state.is_news = true
 end
 
 -- Takes units that start at a time out of a log again, and out of its buckets as far as the entries since prove it.
@@ -100,8 +106,7 @@ local function hand_back(log, start, units)
   local levels, known = log.state.levels, {}
   for i = 1, #levels, LEVEL do
     if levels[i] == log.key then
-      local level = { at = levels[i + 3], left = levels[i + 4], counted = levels[i + 5] }
-      known[#known + 1] = { bucket = { interval = levels[i + 1], depth = levels[i + 2] }, level = level }
+      known[#known + 1] = { bucket = { interval = levels[i + 1], depth = levels[i + 2] }, level = read_level(levels, i) }
     end
   end
   for _, of in ipairs(known) do of.level = caught_up(of.level, log.key, of.bucket.interval) end
@@ -110,7 +115,11 @@ local function hand_back(log, start, units)
     local level, interval = of.level, of.bucket.interval
     local since = filled_with({ at = 0, left = 0, counted = 0 }, log.key, newer, interval)
     local from = start > level.at and 0 or taken
-    level.left = max(level.left - from * interval, since.left - 1000 * (level.at - since.at), 0)
+    -- It may have drained before what is left in it came, of which the log says nothing.
+    local out = start > level.since and from or 0
+    level.left = max(level.left - out * interval, since.left - 1000 * (level.at - since.at), 0)
+    -- Before its newest unit it may have been emptier than that.
+    if level.left == 0 then level.since = level.at end
     if start == level.at then level.counted = max(level.counted - from, 0) end
     keep_level(log, of.bucket, level)
   end
@@ -127,7 +136,7 @@ local function fill_others(log, bucket, fills, remaining, started, counted)
   if at > level.at then level = { at = at, left = max(level.left - 1000 * (at - level.at), 0), counted = 0 } end
   local more = max(theirs.left - 1000 * (at - theirs.at), 0) - level.left
   if more <= 0 then return 0 end
-  level.left = level.left + more
+  level.left, level.since = level.left + more, at
   keep_level(log, bucket, level)
   return ceil(more / interval)
 end
@@ -139,7 +148,7 @@ local function arrive(log, term, first, late)
   local left = max(level.left, min(1000 * (late - level.at) + min(units * term.bucket.interval, MOST), MOST))
   term.levels = nil
   if units == 0 or left == level.left then return false end
-  level.left = left
+  level.left, level.since = left, level.at
   keep_level(log, term.bucket, level)
   return true
 end

@@ -30,7 +30,7 @@ local settle_slots = a[7] % 8 >= 4 and function(logs, states, first, count, debt
       log.length = call('RPUSH', log.key, unpack(stamps, 1, min(PIECE, units - from + 1)))
     end
     for b, level in ipairs(levels) do
-      keep_level(log, log.buckets[b].bucket, level)
+      keep_level(log, log.buckets[b].bucket, level, log.buckets[b].left.interval)
       log.buckets[b].levels = nil
     end
     local keep = units > 0 and expire(log.key, newest, tail, ceil(log.retention / 1000))

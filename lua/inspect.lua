@@ -49,8 +49,8 @@ function readable.state(record)
     if type(outside[i]) ~= 'string' or not are_numbers(outside, i + 1, i + 8) then return false end
   end
   local rate, slow, releases, levels = parts[8], parts[9], parts[10], parts[11]
-  for i = 1, type(levels) == 'table' and #levels or 0, 6 do
-    if type(levels[i]) ~= 'string' or not are_numbers(levels, i + 1, i + 5) then return false end
+  for i = 1, type(levels) == 'table' and #levels or 0, 7 do
+    if type(levels[i]) ~= 'string' or not are_numbers(levels, i + 1, i + 6) then return false end
   end
   if releases and type(releases) ~= 'table' then return false end
   for i = 3, releases and #releases or 0, 2 do

@@ -75,7 +75,7 @@ local function enter_cold(log, first, last, units, at)
     local longer, lapse, step = a[at + t - 1], last + term.base + a[at + t - 1], #steps + 1
     if term.bucket then
       is_news = (longer > 0 and units > 0 and arrive(log, term, first, last + longer)) or is_news
-    elseif longer > 0 and units > 0 then
+    elseif longer > 0 and units > 0 and not term.calendar then
       for i = #steps - 5, 1, -6 do
         local is_near = math.abs(steps[i + 2] - first) <= floor(term.base / STEPS_OF_SPAN)
         if steps[i] == log.key and steps[i + 1] == term.base and steps[i + 5] > now and is_near then step = i end
@@ -96,10 +96,13 @@ local function open_log(key, state, at)
   local rates, from = rates_of(state), at + 1
   log.buckets = {}
   for t = 1, a[at] do
-    local full, base, bucket, factor = a[from], a[from + 1], nil, FULL
+    local full, base, bucket, calendar, factor = a[from], a[from + 1], nil, nil, FULL
     from = from + 2
-    if base < 0 then
+    if base < 0 and a[from] == 1 then
       base, bucket, from = -base, { interval = a[from + 1], depth = a[from + 2] }, from + 3
+    elseif base < 0 then
+      base, log.has_calendar = -base, true
+      calendar, from = read_calendar(from + 1)
     end
     for _, rate in ipairs(rates) do
       if base <= rate[1] then factor = min(factor, rate[2]) end
@@ -111,7 +114,7 @@ local function open_log(key, state, at)
     else
       quota, span = lowered(full, base, factor)
     end
-    local term = { quota = quota, full = full, base = base, span = span, bucket = bucket, left = left }
+    local term = { quota = quota, full = full, base = base, span = span, bucket = bucket, left = left, calendar = calendar }
     log.terms[t] = term
     if bucket then log.buckets[#log.buckets + 1] = term end
     log.retention, log.quota, log.least = max(log.retention, span), max(log.quota, full), min(log.least, quota)
@@ -121,7 +124,7 @@ local function open_log(key, state, at)
   for i = 1, #state.outside, TOLD do
     local own, base, started, left, units, most, since, lapse, slides = unpack(state.outside, i, i + TOLD - 1)
     for _, term in ipairs(log.terms) do
-      if own == key and base == term.base and not term.bucket and lapse + base > now then
+      if own == key and base == term.base and not (term.bucket or term.calendar) and lapse + base > now then
         log.has_outside = true
         term.outside = { started = started, left = left, units = units, most = most, since = since, lapse = lapse, slides = slides == 1 }
       end
@@ -224,15 +227,19 @@ local function beside_cold(log, term, start, units)
   end
 end
 
--- The rule: the earliest start, not before `start`, for some units under every term and pause of a log.
-local function earliest(log, start, units)
+-- The rule, looked at once: the earliest start, not before `start`, for some units under every term and pause of a log.
+local function earliest_once(log, start, units)
   local newest, terms = nth_newest(log, 1), log.terms
   if newest and newest > start then start = newest end
   for t = 1, #terms do
     local term = terms[t]
     -- What is more than a lowered quota starts when nothing else counts.
     local entry = not term.bucket and nth_newest(log, max(term.quota - units + 1, 1))
-    if entry and entry + term.span > start then start = entry + term.span end
+    if term.calendar then
+      start = after_boundary(term.calendar, start, entry)
+    elseif entry and entry + term.span > start then
+      start = entry + term.span
+    end
     if term.bucket then start = max(start, with_room(level_of(log, term), term.left, units)) end
   end
   for p = 1, #log.pauses do start = max(start, after_pause(log.pauses[p], newest, log.interval, units)) end
@@ -241,4 +248,14 @@ local function earliest(log, start, units)
   end
   for t = 1, log.has_cold and #terms or 0 do start = beside_cold(log, terms[t], start, units) end
   return start
+end
+
+-- The same, until nothing moves it any more: before a boundary a start that something else moves may be moved again.
+local function earliest(log, start, units)
+  local found = earliest_once(log, start, units)
+  for _ = 2, log.has_calendar and ROUNDS or 1 do
+    if found == start then break end
+    start, found = found, earliest_once(log, found, units)
+  end
+  return found
 end

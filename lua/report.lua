@@ -33,7 +33,10 @@ while a[at] do
   local quota, span, window, remaining, reset = unpack(a, at, at + 4)
   local bucket
   at = at + 5
-  if span < 0 then
+  local is_calendar = span < 0 and a[at] == 2
+  if is_calendar then
+    span, at = -span, at + 10
+  elseif span < 0 then
     span, bucket, at = -span, { interval = a[at + 1], depth = a[at + 2] }, at + 3
     if counted + window > now then
       local units = fill_others({ key = log_key, state = state, count = 0 }, bucket, 1000 * window, remaining, began, counted)
@@ -47,7 +50,7 @@ while a[at] do
   if counted + floor(span / 16) >= now then used = newer_than(log_key, began - window) - newer_than(log_key, counted) end
   local units, lapse = max(quota - used - remaining, 0), now + min(reset, span)
   -- What the upstream counted a window ago counts no more.
-  if not bucket and lapse > now and counted + window > now then
+  if not (bucket or is_calendar) and lapse > now and counted + window > now then
     local known, place
     for t, told in ipairs(all) do
       if told[1] == log_key and told[2] == span then known, place = told, t end

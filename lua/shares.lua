@@ -20,9 +20,17 @@ end
 
 -- The rule over all logs, or those of one scope: one common start. A log of which nothing is taken does not matter.
 local function earliest_of(start, charges, scope)
-  for i = 1, #logs do
-    local log = logs[i]
-    if charges[i] > 0 and (not scope or log.scope == scope) then start = earliest(log, start, charges[i]) end
+  local rounds, before = 1, nil
+  for _ = 1, ROUNDS do
+    before = start
+    for i = 1, #logs do
+      local log = logs[i]
+      if charges[i] > 0 and (not scope or log.scope == scope) then
+        start = earliest(log, start, charges[i])
+        if log.has_calendar then rounds = ROUNDS end
+      end
+    end
+    if rounds == 1 or start == before then break end
   end
   return start
 end

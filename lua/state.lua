@@ -21,7 +21,7 @@
 -- hand voids what was told before; a call that looked, and was served, does; and a release is told to whoever looks.
 local RESUMED, FAR, MARK_MEMORY, SERVED_MEMORY, RECENT = 10, 1e15, 2764800000000, 3600000000, 5000000
 -- Factors of a rate are millionths; it rises in so many steps. Parts of what is told of a term that others use, and of a level.
-local FULL, RISE, TOLD, LEVEL = 1000000, 1000, 9, 6
+local FULL, RISE, TOLD, LEVEL = 1000000, 1000, 9, 7
 
 -- Fails, since a log with an entry that is no time would look shorter than it is, and a state that is none would hide a pause.
 local function garbage(key) error(redis.error_reply('GARBAGE ' .. key)) end

@@ -23,13 +23,14 @@ for i = next_key, #KEYS do
   body = body .. struct.pack('<i8i8i8i8i8i8', stop, max(longest[8] - now, stop), began, longest[4], longest[7], left)
   for _, term in ipairs(log.terms) do
     local alone = {
-      key = log.key, terms = { term }, pauses = state.pauses, state = state,
+      key = log.key, terms = { term }, pauses = state.pauses, state = state, has_calendar = term.calendar,
       interval = ceil(term.bucket and term.left.interval / 1000 or term.span / term.quota),
       has_outside = log.has_outside, has_cold = log.has_cold, read = {}, added = {}, count = 0, ahead = 1,
     }
     local told = term.outside
     local outside, since = told and told.lapse > now and told.units or 0, told and max(now - told.since, 0) or -1
     local used = term.bucket and units_in(level_of(alone, term), term.left)
+      or term.calendar and used_since_boundary(term.calendar, log.key, term.span)
       or newer_than(log.key, now - term.span) + taken_by_cold(term, now)
     body = body .. struct.pack('<i8i8i8i8i8', term.quota, used, outside, earliest(alone, now, 1) - now, since)
   end

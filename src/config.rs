@@ -4,6 +4,7 @@ pub(crate) mod backoff;
 mod bucket;
 pub(crate) mod call;
 pub(crate) mod charges;
+mod civil;
 #[cfg(feature = "serde")]
 mod file;
 pub(crate) mod host;
@@ -13,6 +14,7 @@ pub(crate) mod path;
 pub(crate) mod plan;
 pub(crate) mod priority;
 pub(crate) mod request_head;
+pub(crate) mod reset;
 pub(crate) mod scope;
 pub(crate) mod settle_by;
 mod text;

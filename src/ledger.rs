@@ -18,6 +18,7 @@
 
 mod book;
 mod bucket;
+mod calendar;
 mod charge;
 mod claims;
 mod cold;
@@ -50,6 +51,7 @@ mod view;
 use std::collections::HashMap;
 
 pub use self::bucket::Bucket;
+pub use self::calendar::{Boundary, Calendar};
 pub use self::charge::Log;
 pub use self::cold::Cold;
 pub use self::evidence::Evidence;

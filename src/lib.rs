@@ -19,7 +19,7 @@
 //! | word | meaning |
 //! |---|---|
 //! | [upstream](Upstream) | a remote API that limits us: name, limits, and which requests belong to it |
-//! | [limit](Limit) | how many, of what, in what window, and for whom, optionally a burst and a guard; or a bucket |
+//! | [limit](Limit) | how many, of what, in what window, and for whom, optionally a burst and a guard; or a bucket, or a calendar window |
 //! | unit | what a limit counts: calls, tokens, points |
 //! | [scope](Scope) | who shares a limit: the whole upstream, one token, one merchant |
 //! | [log](ledger::SlidingLog) | the ascending start times of one upstream, scope and unit, one entry for each unit |
@@ -60,6 +60,7 @@
 //! * `redis` (default): `RedisStore`, the store shared by a cluster
 //! * `serde`: limits and upstreams from a file, `examples/upstreams.toml`
 //! * `backoff`: policies of the crate `backoff`, which is unmaintained, are taken for a [`Backoff`]
+//! * `jiff`: calendar windows in any time zone, not in UTC alone
 //! * `testing`: `outgate::testing`, upstreams that insist on their limits, faults, and the conformance suite for stores
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -89,6 +90,7 @@ pub use self::config::call::Call;
 pub use self::config::limit::Limit;
 pub use self::config::priority::Priority;
 pub use self::config::request_head::RequestHead;
+pub use self::config::reset::Reset;
 pub use self::config::scope::Scope;
 pub use self::config::upstream::Upstream;
 pub use self::error::{ConfigError, Error};

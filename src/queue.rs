@@ -1,6 +1,7 @@
 //! The callers of one process that wait for the same logs: first come, first served, one message to the store at a time.
 
 pub(crate) mod bounds;
+pub(crate) mod calendars;
 mod caller;
 mod callers;
 mod cold;

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use reqwest::Request;
 
 use crate::client::acquire::{Acquire, Route};
@@ -232,7 +234,8 @@ impl Throttle {
         let scopes = registered.charges.scopes(call, None);
         let waiting = self.0.queues.find(registered.key(scopes.narrowest), &scopes).map_or(0, |queue| queue.waiting());
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(&registered.upstream.name), source };
-        let body = Body::Usage(registered.charges.logs_of(&scopes));
+        let known = registered.time.outlook(registered.stale_after, Instant::now()).known;
+        let body = Body::Usage(registered.calendars.around(&registered.charges.logs_of(&scopes), known));
         let message = Message::new(Arc::clone(registered.ledger()), MessageId::nobodys(), body);
         let message = Message { known: registered.time.known(), ..message };
         let reply = self.0.process.store.apply(&message).await.map_err(unavailable)?;

@@ -11,6 +11,7 @@ use crate::config::scope::Scope;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error};
 use crate::ledger::{Log, ScopeId, SeatLimit, Term};
+use crate::queue::calendars::{Calendars, Placed};
 use crate::queue::settling::Counted;
 
 /// A log of large units keeps at most so many entries: then one entry stands for several units.
@@ -257,6 +258,14 @@ impl Charges {
                 Err(Error::CostExceedsQuota { upstream: name(), unit, cost, most, limit: Box::new(limit) })
             }
         }
+    }
+
+    /// The terms that are calendar windows.
+    pub(crate) fn calendars(&self, upstream: &Upstream) -> Calendars {
+        let placed = |(limit, &(log, term)): (&Limit, &(usize, usize))| {
+            limit.resets_or_none().map(|reset| Placed { log, term, reset })
+        };
+        Calendars::new(upstream.limits.iter().zip(&self.limits).filter_map(placed).collect())
     }
 
     /// What each log counts, and how.

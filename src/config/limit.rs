@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use self::in_flight::SeatSettings;
 use super::bucket;
+use super::reset::Reset;
 use crate::config::charges::CALLS;
 use crate::config::name;
 use crate::config::scope::Scope;
 use crate::error::ConfigError;
-use crate::ledger::{Term, micros};
+use crate::ledger::{Stamp, Term, micros};
 
 /// The largest quota one limit may have: each call takes about ten bytes in the log, and other units are kept in larger entries.
 pub(crate) const MAX_CALLS: u32 = 1_000_000;
@@ -28,6 +29,10 @@ const MIN_DEFAULT_GUARD: Duration = Duration::from_millis(10);
 /// above that: its guard is long enough, and nothing is remembered for so long.
 const MOST_COLD: Duration = Duration::from_millis(250);
 const LONGEST_COLD_WINDOW: Duration = Duration::from_secs(10);
+/// The longest default guard of a calendar window.
+const MOST_AT_RESET: Duration = Duration::from_secs(60);
+/// A calendar window may be so much longer, with daylight saving time, and what happens twice.
+const LONGER_AT_MOST: Duration = Duration::from_secs(4 * 3_600);
 /// The widest guard of a limit.
 pub(crate) const MAX_GUARD: Duration = Duration::from_secs(86_400);
 
@@ -76,6 +81,7 @@ pub struct Limit {
     seats: Option<SeatSettings>,
     /// The upstream counts units when a call ends.
     at_end: bool,
+    resets: Option<Reset>,
 }
 
 impl Limit {
@@ -93,6 +99,7 @@ impl Limit {
             is_common: false,
             seats: None,
             at_end: false,
+            resets: None,
         }
     }
 
@@ -148,6 +155,34 @@ impl Limit {
     #[must_use]
     pub const fn per_day(quota: u32) -> Self {
         Self::new(quota, Duration::from_secs(86_400))
+    }
+
+    /// At most `quota` units in any seven days.
+    #[must_use]
+    pub const fn per_week(quota: u32) -> Self {
+        Self::new(quota, Duration::from_secs(7 * 86_400))
+    }
+
+    /// At most `quota` units in any 31 days.
+    #[must_use]
+    pub const fn per_month(quota: u32) -> Self {
+        Self::new(quota, Duration::from_secs(31 * 86_400))
+    }
+
+    /// All units come back at once, when the upstream begins to count anew: by the hour, day, week or month of its clock, and not one by
+    /// one as they age. The window has to be as long as that: [`per_day`](Self::per_day) of days, and so on.
+    ///
+    /// Nothing starts for a [guard](Self::guard) before a reset, and units of before it count for as long after it: the guard has to cover
+    /// by how much the upstream's clock and the store's differ: Redis's, or the machine's of a store in memory. Nobody else's clock decides. Once the quota is spent, calls wait, or are
+    /// told to, until the reset and the guard.
+    ///
+    /// # Default
+    ///
+    /// The guard is that of a window, though a minute at most. Outside use is not learned of such a limit.
+    #[must_use]
+    pub const fn resets(mut self, reset: Reset) -> Self {
+        self.resets = Some(reset);
+        self
     }
 
     /// At most `burst` units at once: the rest of the quota comes at the rate of the limit.
@@ -272,12 +307,18 @@ impl Limit {
         }
         // Clocks that are slewed by 500 ppm make a window of an hour 1.8 s shorter.
         let longest = (self.window / 2_000).max(Duration::from_secs(1));
+        let longest = if self.resets.is_some() { longest.min(MOST_AT_RESET) } else { longest };
         self.guard.unwrap_or_else(|| (self.window / 20).clamp(MIN_DEFAULT_GUARD, longest))
     }
 
     /// The guard, where one was given.
     pub(crate) const fn guard_or_none(&self) -> Option<Duration> {
         self.guard
+    }
+
+    /// When it resets, where it is a calendar window.
+    pub(crate) const fn resets_or_none(&self) -> Option<Reset> {
+        self.resets
     }
 
     /// The burst, where one was given.
@@ -289,6 +330,11 @@ impl Limit {
     pub(crate) fn window_term(&self) -> Term {
         if let Some((refill, per)) = self.refill {
             return bucket::term(self.quota, refill, per, self.guard_or_default());
+        }
+        if let Some(reset) = self.resets {
+            let guard = micros(self.guard_or_default());
+            let span = micros(self.window).saturating_add(micros(LONGER_AT_MOST)).saturating_add(2 * guard);
+            return Term::calendar(self.quota, span, reset.calendar(Stamp::from_micros(0), guard));
         }
         let cold = if self.window > LONGEST_COLD_WINDOW { Duration::ZERO } else { (self.window / 4).min(MOST_COLD) };
         Term::new(self.quota, micros(self.window).saturating_add(micros(self.guard_or_default()))).cold(micros(cold))
@@ -311,6 +357,13 @@ impl Limit {
         if let Some((refill, per)) = self.refill {
             bucket::check(upstream, refill, per, self.window, self.burst)?;
         }
+        if let Some(reset) = self.resets {
+            let is_other = self.window != reset.window() || self.refill.is_some();
+            let other = is_other.then(|| format!("{:?} is not how often it resets: {:?}", self.window, reset.window()));
+            if let Some(fault) = other.or_else(|| reset.fault()) {
+                return wrong("limit.resets", fault);
+            }
+        }
         if self.window < MIN_WINDOW || self.window > MAX_WINDOW {
             return wrong("limit.window", format!("{:?} is not between 1 ms and 366 days", self.window));
         }
@@ -331,7 +384,8 @@ impl Limit {
                 return wrong("limit.burst", format!("{burst} is not between 1 and the quota, {}", self.quota));
             }
             // Rounded up, so that the burst never refills faster than the limit allows.
-            let span = (u128::from(window.span.unsigned_abs()) * u128::from(burst)).div_ceil(u128::from(self.quota));
+            let span = if self.resets.is_none() { window.span } else { micros(self.window + self.guard_or_default()) };
+            let span = (u128::from(span.unsigned_abs()) * u128::from(burst)).div_ceil(u128::from(self.quota));
             terms.push(Term::new(burst, i64::try_from(span).unwrap_or(i64::MAX / 4)));
         }
         Ok(terms)

@@ -16,6 +16,7 @@ use crate::config::name::shown;
 use crate::config::upstream::Upstream;
 use crate::error::ConfigError;
 use crate::ledger::{Log, ScopeId};
+use crate::queue::calendars::Calendars;
 use crate::queue::crowd::Crowd;
 use crate::queue::log_time::LogTime;
 use crate::queue::looks::Looks;
@@ -31,6 +32,7 @@ pub(crate) struct Registered {
     index: usize,
     pub(crate) upstream: Upstream,
     pub(crate) charges: Charges,
+    pub(crate) calendars: Calendars,
     pub(crate) stale_after: Duration,
     pub(crate) crowd: Arc<Crowd>,
     pub(crate) time: Arc<LogTime>,
@@ -66,6 +68,7 @@ impl Registered {
         let connections = charges.logs().iter().any(Log::minds_cold).then(|| Arc::new(Connections::new()));
         Ok(Arc::new(Self {
             index,
+            calendars: charges.calendars(&upstream),
             upstream,
             charges,
             stale_after,

@@ -74,7 +74,7 @@ impl Ledger {
         let [run] = ask.runs.as_slice() else { return None };
         let is_common = run.callers > 0 && ask.back.is_empty() && ask.cold.is_none() && ask.ahead.is_zero();
         let is_common = is_common && ask.debts.is_empty() && ask.seats.is_none();
-        if !is_common || !self.upstream.is_plain(now) {
+        if !is_common || !self.upstream.is_plain(now) || ask.logs.iter().any(Log::has_calendar) {
             return None;
         }
         let start = ask.logs.iter().zip(run.charges.iter()).try_fold(now, |start, (log, &units)| {
@@ -211,7 +211,8 @@ impl Ledger {
     /// What is in force for a scope.
     pub(super) fn in_force(&self, now: Stamp, scope: Option<ScopeId>) -> InForce<'_> {
         let all = self.upstream.constraints();
-        self.scope(scope).unwrap_or(Scope::empty()).constraints().in_force(now, all, scope)
+        let in_force = self.scope(scope).unwrap_or(Scope::empty()).constraints().in_force(now, all, scope);
+        in_force.corrected_by(self.time.correction())
     }
 }
 

@@ -55,15 +55,18 @@ pub(crate) struct Level {
     nanos: i64,
     /// How many entries of the log that start then are in it.
     counted: usize,
+    /// What the log does not explain came into it at this start or before.
+    unexplained: Stamp,
 }
 
 impl Level {
     /// An empty bucket.
-    pub(crate) const EMPTY: Self = Self { at: Stamp::NEVER, nanos: 0, counted: 0 };
+    pub(crate) const EMPTY: Self =
+        Self { at: Stamp::NEVER, nanos: 0, counted: 0, unexplained: Stamp::from_micros(i64::MIN) };
 
     /// A full bucket, whose newest unit started then.
     pub(super) const fn full(at: Stamp, bucket: Bucket) -> Self {
-        Self { at, nanos: bucket.depth, counted: 1 }
+        Self { at, nanos: bucket.depth, counted: 1, unexplained: at }
     }
 
     /// The start of the newest unit that is in it.
@@ -78,6 +81,11 @@ impl Level {
 
     pub(super) const fn counting(self, counted: usize) -> Self {
         Self { counted, ..self }
+    }
+
+    /// The same, of which the log does not explain all.
+    pub(super) const fn unexplained(self) -> Self {
+        Self { unexplained: self.at, ..self }
     }
 
     /// Nanoseconds until it is empty.
@@ -99,36 +107,42 @@ impl Level {
             std::cmp::Ordering::Equal => self.counted + units,
             std::cmp::Ordering::Less => self.counted,
         };
-        Self { at: self.at.max(start), nanos: nanos.saturating_add(added).min(MOST), counted }
+        Self { at: self.at.max(start), nanos: nanos.saturating_add(added).min(MOST), counted, ..self }
     }
 
     /// The level after so many units were taken out that started then, where the units since are as many as `newer` says by
     /// themselves.
     pub(super) fn taken_out(self, start: Stamp, units: usize, newer: Self, interval: i64) -> Self {
         let units = if start > self.at { 0 } else { units };
-        let taken = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(interval);
+        // It may have drained before what is left in it came, of which the log says nothing.
+        let out = if start <= self.unexplained { 0 } else { units };
+        let taken = i64::try_from(out).unwrap_or(i64::MAX).saturating_mul(interval);
         let counted = if start == self.at { self.counted.saturating_sub(units) } else { self.counted };
-        Self { nanos: self.nanos.saturating_sub(taken).max(newer.left(self.at)).max(0), counted, ..self }
+        let nanos = self.nanos.saturating_sub(taken).max(newer.left(self.at)).max(0);
+        let left = Self { nanos, counted, ..self };
+        // Before its newest unit it may have been emptier than that.
+        if nanos == 0 { left.unexplained() } else { left }
     }
 
     /// The level where so many units, the newest, arrive as late as that.
     pub(super) fn arriving(self, late: Stamp, units: usize, interval: i64) -> Self {
         let units = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(interval).min(MOST);
-        Self { nanos: self.nanos.max(nanos_between(self.at, late).saturating_add(units).min(MOST)), ..self }
+        let nanos = nanos_between(self.at, late).saturating_add(units).min(MOST);
+        if nanos > self.nanos { Self { nanos, ..self }.unexplained() } else { self }
     }
 
     /// A level of which the upstream says that it was at least so high then.
     pub(super) const fn told(at: Stamp, nanos: i64) -> Self {
-        Self { at, nanos: if nanos > 0 { nanos } else { 0 }, counted: 0 }
+        Self { at, nanos: if nanos > 0 { nanos } else { 0 }, ..Self::EMPTY }
     }
 
     /// The level raised to another, and by how many units, rounded up.
     pub(super) fn raised_to(self, other: Self, interval: i64) -> (Self, u32) {
         let at = self.at.max(other.at);
-        let ours = if at > self.at { Self { at, nanos: self.left(at), counted: 0 } } else { self };
+        let ours = if at > self.at { Self { at, nanos: self.left(at), counted: 0, ..self } } else { self };
         let more = (other.left(at) - ours.nanos).max(0);
         let units = more.saturating_add(interval - 1) / interval;
-        (Self { nanos: ours.nanos + more, ..ours }, u32::try_from(units).unwrap_or(u32::MAX))
+        (Self { nanos: ours.nanos + more, ..ours }.unexplained(), u32::try_from(units).unwrap_or(u32::MAX))
     }
 
     /// The earliest start, not before `start`, for some units. More than it holds start when it is empty.

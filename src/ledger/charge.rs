@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ScopeId, Term};
+use super::{ScopeId, Shape, Term};
 
 /// A log that a call is charged in: the start times of one upstream, scope and unit, and the terms that it obeys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,11 @@ impl Log {
     pub(crate) fn scopes(logs: &[Self]) -> impl Iterator<Item = Option<ScopeId>> {
         let mut last = None;
         logs.iter().map(|log| log.scope).filter(move |scope| last.replace(*scope) != Some(*scope))
+    }
+
+    /// Whether it may be that nobody starts though it holds nothing: before a boundary.
+    pub(crate) fn has_calendar(&self) -> bool {
+        self.terms.iter().any(|term| matches!(term.shape, Shape::Calendar(_)))
     }
 
     /// For how long an entry of this log counts, in microseconds.

@@ -76,7 +76,7 @@ impl ColdCalls {
     pub(super) fn enter(&mut self, now: Stamp, log: &Log, cold: &Cold, units: u32) {
         let last = cold.last.min(now);
         let first = cold.first.min(last);
-        let counts = |term: &Term| term.cold > 0 && units > 0 && term.as_bucket().is_none();
+        let counts = |term: &Term| term.cold > 0 && units > 0 && term.slides();
         for Term { quota, span, cold, .. } in log.terms.iter().copied().filter(counts) {
             let lapse = last.plus(span + cold);
             let is_near = |step: &Step| (step.first.as_micros() - first.as_micros()).abs() <= span / STEPS;

@@ -122,7 +122,7 @@ impl Constraints {
     ) -> (u32, bool) {
         let (mut next, mut entered, mut most) = (self.kept(now), false, 0);
         let counted = report.started.unwrap_or(now).plus(micros(report.late)).min(now);
-        for of in report.quotas.iter().filter(|of| of.term.as_bucket().is_none()) {
+        for of in report.quotas.iter().filter(|of| of.term.slides()) {
             let (Term { quota, span, .. }, window) = (of.term, micros(of.window));
             if counted.plus(window) <= now {
                 continue; // Nothing that the upstream counted counts any more.

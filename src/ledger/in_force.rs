@@ -8,12 +8,17 @@ use super::outside_use::OutsideUse;
 use super::pause::Pausing;
 use super::rate::{FULL, Rate, lowered};
 use super::rule::{Entries, earliest};
-use super::{Log, PauseUsage, Reason, ScopeId, Stamp, Term};
+use super::{Log, PauseUsage, Reason, ScopeId, Shape, Stamp, Term};
+
+/// So often a start is looked for where one rule moves it to where another does not allow it.
+const ROUNDS: usize = 16;
 
 /// What is in force for the logs of a scope.
 #[derive(Debug)]
 pub(super) struct InForce<'a> {
     now: Stamp,
+    /// By how much log time is ahead of the store's clock.
+    correction: i64,
     /// A call that looks whether a pause still holds lengthens it for all others.
     own: Cell<Option<Pausing>>,
     upstreams: Cell<Option<Pausing>>,
@@ -43,6 +48,7 @@ impl<'a> InForce<'a> {
         let slow = [slow_of(own, released), others.and_then(|all| slow_of(all, Stamp::NEVER))];
         Self {
             now,
+            correction: 0,
             own: Cell::new(own.pausing(now).filter(|pause| pause.began >= released)),
             upstreams: Cell::new(others.and_then(|all| all.pausing(now))),
             scope,
@@ -53,8 +59,17 @@ impl<'a> InForce<'a> {
         }
     }
 
-    /// A term, its quota lowered.
-    pub(super) fn term(&self, term: Term) -> Term {
+    /// The same where log time is ahead of the store's clock by so many microseconds.
+    pub(super) const fn corrected_by(mut self, correction: i64) -> Self {
+        self.correction = correction;
+        self
+    }
+
+    /// A term, its quota lowered, and its boundaries by log time.
+    pub(super) fn term(&self, mut term: Term) -> Term {
+        if let Shape::Calendar(calendar) = &mut term.shape {
+            *calendar = calendar.later_by(self.correction);
+        }
         let rates = self.rates.iter().flatten().map(|rate| rate.factor_of(term, self.now));
         let factor = rates.min().unwrap_or(FULL).min(self.by_hand);
         lowered(term, factor)
@@ -148,14 +163,19 @@ impl<'a> InForce<'a> {
 
     /// The rule, for `units` of a log: the earliest start, not before `floor`.
     pub(super) fn earliest(&self, floor: Stamp, log: &Log, units: u64, entries: &impl Entries) -> Stamp {
+        until_nothing_moves(log.has_calendar(), floor, |start| self.earliest_once(start, log, units, entries))
+    }
+
+    fn earliest_once(&self, floor: Stamp, log: &Log, units: u64, entries: &impl Entries) -> Stamp {
         let (count, nth_newest) = (usize::try_from(units).unwrap_or(usize::MAX), |n| entries.nth_newest(n));
-        let mut start = earliest(floor, log.terms.iter().map(|term| (*term, self.term(*term))), count, entries);
+        let mut start =
+            earliest(self.now, floor, log.terms.iter().map(|term| (*term, self.term(*term))), count, entries);
         if self.own.get().is_some() || self.upstreams.get().is_some() {
             let interval = log.terms.iter().map(|term| self.term(*term).interval()).max().unwrap_or(0);
             let newest = nth_newest(1);
             start = self.pauses().fold(start, |start, pause| start.max(pause.earliest(newest, interval, units)));
         }
-        let windows = || log.terms.iter().filter(|term| term.as_bucket().is_none());
+        let windows = || log.terms.iter().filter(|term| term.slides());
         if !self.outside.is_empty() {
             for term in windows() {
                 start = self.outside.beside(&log.unit, *term, self.term(*term), start, units, nth_newest);
@@ -168,6 +188,18 @@ impl<'a> InForce<'a> {
         }
         start
     }
+}
+
+/// The start that nothing moves any more: before a boundary of a calendar one that something else moves may be moved again.
+pub(super) fn until_nothing_moves(has_calendar: bool, floor: Stamp, earliest: impl Fn(Stamp) -> Stamp) -> Stamp {
+    let (mut start, mut found) = (floor, earliest(floor));
+    for _ in 1..if has_calendar { ROUNDS } else { 1 } {
+        if found == start {
+            break;
+        }
+        (start, found) = (found, earliest(found));
+    }
+    found
 }
 
 /// Of two pauses the longer, for the graver reason.

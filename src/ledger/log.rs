@@ -55,7 +55,7 @@ impl SlidingLog {
     /// A cost above a term's quota can never start; ask [`Term::quota`] first.
     #[must_use]
     pub fn earliest(&self, floor: Stamp, terms: &[Term], cost: u32) -> Stamp {
-        earliest(floor, terms.iter().map(|term| (*term, *term)), cost as usize, self)
+        earliest(floor, floor, terms.iter().map(|term| (*term, *term)), cost as usize, self)
     }
 
     /// Enters `cost` units that start at `start`, which must not lie before the newest entry, and count for `retention`
@@ -120,7 +120,10 @@ impl SlidingLog {
         }
         for (bucket, interval, level) in buckets {
             let filled = |level: Level, &start: &Stamp| level.entered(start, units as usize, interval);
-            self.levels.get_or_insert_default().set(bucket, starts.iter().fold(level, filled));
+            let level = starts.iter().fold(level, filled);
+            // Of a rate that is lowered each took longer than it takes otherwise.
+            let level = if interval == bucket.interval { level } else { level.unexplained() };
+            self.levels.get_or_insert_default().set(bucket, level);
         }
     }
 
@@ -176,6 +179,11 @@ impl SlidingLog {
     #[must_use]
     pub fn used(&self, now: Stamp, span: i64) -> usize {
         self.starts.len() - self.starts.partition_point(|entry| entry.plus(span) <= now)
+    }
+
+    /// Units that started at a moment or later.
+    pub(super) fn used_since(&self, since: Stamp) -> usize {
+        self.starts.len() - self.starts.partition_point(|&entry| entry < since)
     }
 
     /// Units that counted in a span at any time from `from` to `until`: those that started later do not.

@@ -14,6 +14,11 @@ impl LogTime {
         clock.plus(self.correction)
     }
 
+    /// By how much it is ahead of the store's clock.
+    pub(super) const fn correction(self) -> i64 {
+        self.correction
+    }
+
     /// The same for a message, whose sender may know that it is later, or not as late. What is known counts more.
     pub(super) fn corrected(&mut self, clock: Stamp, message: &Message) -> Stamp {
         let time = self.at(clock);

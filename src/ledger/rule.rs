@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::bucket::{Bucket, Level};
+use super::calendar::Calendar;
 use super::stamp::Stamp;
 
 /// One bound of the rule: no half-open interval of `span` holds more than `quota` units, or what its shape says.
@@ -27,6 +28,8 @@ pub enum Shape {
     Window,
     /// So many units at once, and as many more as have drained since.
     Bucket(Bucket),
+    /// So many units between two boundaries.
+    Calendar(Calendar),
 }
 
 impl Term {
@@ -42,6 +45,12 @@ impl Term {
         Self { shape: Shape::Bucket(bucket), ..Self::new(bucket.units(), bucket.span()) }
     }
 
+    /// At most `quota` units between two boundaries; an entry counts for `span` microseconds at most.
+    #[must_use]
+    pub const fn calendar(quota: u32, span: i64, calendar: Calendar) -> Self {
+        Self { shape: Shape::Calendar(calendar), ..Self::new(quota, span) }
+    }
+
     /// The same, where cold calls count for so many microseconds more.
     #[must_use]
     pub const fn cold(self, micros: i64) -> Self {
@@ -52,7 +61,7 @@ impl Term {
     pub(crate) const fn as_bucket(self) -> Option<Bucket> {
         match self.shape {
             Shape::Bucket(bucket) => Some(bucket),
-            Shape::Window => None,
+            Shape::Window | Shape::Calendar(_) => None,
         }
     }
 
@@ -63,15 +72,20 @@ impl Term {
                 let bucket = Bucket::new(bucket.interval.saturating_mul(units.into()), bucket.depth);
                 Self { quota: bucket.units(), shape: Shape::Bucket(bucket), ..self }
             }
-            Shape::Window => Self { quota: self.quota / units.max(1), ..self },
+            Shape::Window | Shape::Calendar(_) => Self { quota: self.quota / units.max(1), ..self },
         }
+    }
+
+    /// Whether it is a window that may begin at any moment.
+    pub(crate) const fn slides(self) -> bool {
+        matches!(self.shape, Shape::Window)
     }
 
     /// The time that one unit takes, in microseconds.
     pub(crate) fn interval(self) -> i64 {
         match self.shape {
             Shape::Bucket(bucket) => (bucket.interval + 999) / 1_000,
-            Shape::Window => (self.span + i64::from(self.quota) - 1) / i64::from(self.quota.max(1)),
+            _ => (self.span + i64::from(self.quota) - 1) / i64::from(self.quota.max(1)),
         }
     }
 
@@ -79,7 +93,7 @@ impl Term {
     pub(crate) fn time_of(self, units: u64) -> Duration {
         match self.shape {
             Shape::Bucket(bucket) => Duration::from_nanos(bucket.interval.unsigned_abs().saturating_mul(units)),
-            Shape::Window => Duration::from_micros(self.span.unsigned_abs().saturating_mul(units)) / self.quota.max(1),
+            _ => Duration::from_micros(self.span.unsigned_abs().saturating_mul(units)) / self.quota.max(1),
         }
     }
 
@@ -88,6 +102,8 @@ impl Term {
         let quota = u64::from(self.quota.max(1));
         match self.shape {
             Shape::Bucket(_) => self.time_of(units.saturating_sub(quota)),
+            // Nothing, where the next boundary is near.
+            Shape::Calendar(_) => Duration::ZERO,
             // Every whole quota takes at least one more span.
             Shape::Window => Duration::from_micros(self.span.unsigned_abs().saturating_mul(units / quota)),
         }
@@ -97,7 +113,7 @@ impl Term {
     pub(crate) fn at_rate(self, time: Duration) -> u64 {
         let units = match self.shape {
             Shape::Bucket(bucket) => time.as_micros() * 1_000 / u128::from(bucket.interval.unsigned_abs().max(1)),
-            Shape::Window => u128::from(self.quota) * time.as_micros() / u128::from(self.span.unsigned_abs().max(1)),
+            _ => u128::from(self.quota) * time.as_micros() / u128::from(self.span.unsigned_abs().max(1)),
         };
         u64::try_from(units).unwrap_or(u64::MAX)
     }
@@ -114,6 +130,7 @@ pub(crate) trait Entries {
 
 /// The rule: the earliest start, not before `floor`, under terms of which a rate may leave less: each as it is given, and what is left.
 pub(crate) fn earliest(
+    now: Stamp,
     floor: Stamp,
     terms: impl Iterator<Item = (Term, Term)>,
     units: usize,
@@ -126,6 +143,9 @@ pub(crate) fn earliest(
         }
         // What is more than a lowered quota starts when nothing else counts.
         let n = (left.quota as usize + 1).saturating_sub(units).max(1);
+        if let Shape::Calendar(calendar) = left.shape {
+            return calendar.earliest(now, start, entries.nth_newest(n));
+        }
         entries.nth_newest(n).map_or(start, |entry| start.max(entry.plus(left.span)))
     })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::rule::Entries as _;
-use super::{Cause, Ledger, Log, SlidingLog, Stamp, Term};
+use super::{Cause, Ledger, Log, Shape, SlidingLog, Stamp, Term};
 
 /// What one log holds, term by term.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,13 @@ impl Ledger {
             let of_term = |term: &Term| {
                 let alone = Log::new(Arc::clone(&log.unit), [*term]).of(log.scope);
                 let (next, left) = (in_force.earliest(now, &alone, 1, entries), in_force.term(*term));
-                let counted = || entries.used(now, left.span) as u64 + in_force.cold(log, *term);
+                let counted = || match left.shape {
+                    Shape::Calendar(calendar) => {
+                        let in_span = entries.used(now, left.span);
+                        calendar.counts_from(now).map_or(in_span, |since| entries.used_since(since).min(in_span)) as u64
+                    }
+                    _ => entries.used(now, left.span) as u64 + in_force.cold(log, *term),
+                };
                 let filled = term.as_bucket().zip(left.as_bucket());
                 let filled = filled.map(|(bucket, left)| entries.level(bucket).units(now, left.interval));
                 TermUsage {

@@ -4,7 +4,7 @@ use std::iter::repeat_n;
 use std::time::Duration;
 
 use super::bucket::{Bucket, Level};
-use super::in_force::InForce;
+use super::in_force::{InForce, until_nothing_moves};
 use super::rule::Entries;
 use super::shares::{Bounds, Turn};
 use super::{Log, Run, SlidingLog, Stamp, Term};
@@ -106,14 +106,12 @@ impl<'a> View<'a> {
 
     /// The rule, over all logs: one common start for a call of these charges. A log of which it takes nothing does not matter.
     pub(super) fn earliest(&self, floor: Stamp, charges: &[u32]) -> Stamp {
-        let taken = self.pages.iter().zip(charges).filter(|(_, units)| **units > 0);
-        taken.fold(floor, |start, (page, &units)| page.earliest(start, units))
+        common(floor, || self.pages.iter().zip(charges.iter().copied()))
     }
 
     /// The same over the logs of one scope.
     pub(super) fn earliest_in(&self, scope: usize, floor: Stamp, charges: &[u32]) -> Stamp {
-        let taken = self.pages_of(scope).map(|(at, page)| (page, charges[at])).filter(|(_, units)| *units > 0);
-        taken.fold(floor, |start, (page, units)| page.earliest(start, units))
+        common(floor, || self.pages_of(scope).map(|(at, page)| (page, charges[at])))
     }
 
     /// Whether a call that could start then waits for a log that fewer callers share than another of its logs: booked far ahead
@@ -227,6 +225,18 @@ impl<'a> View<'a> {
     fn pages_of(&self, scope: usize) -> impl Iterator<Item = (usize, &Page<'a>)> {
         self.pages.iter().enumerate().filter(move |(_, page)| page.scope == scope)
     }
+}
+
+/// One start for units of some logs.
+fn common<'p, 'a: 'p, P>(floor: Stamp, pages: impl Fn() -> P) -> Stamp
+where
+    P: Iterator<Item = (&'p Page<'a>, u32)>,
+{
+    let taken = || pages().filter(|(_, units)| *units > 0);
+    let has_calendar = taken().any(|(page, _)| page.log.has_calendar());
+    until_nothing_moves(has_calendar, floor, |start| {
+        taken().fold(start, |start, (page, units)| page.earliest(start, units))
+    })
 }
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ impl Queue {
             stream: registered.stream(&scopes.stream()),
             logs: registered.charges.logs_of(scopes),
             seats: registered.seats_of(scopes),
+            calendars: registered.calendars.clone(),
             stale_after: registered.stale_after,
             horizon: process.horizon,
             promote_low_after: registered.upstream.promote_low_after,
@@ -82,7 +83,13 @@ impl Queue {
     /// hand.
     pub(crate) fn at_hand(&self, charges: &Arc<[u32]>, now: Instant) -> Option<Result<Slot, Duration>> {
         let is_paused = self.crowd.paused(now).is_some();
-        if self.has_seats() || is_paused || !self.process.answers_at_hand() || !self.lock().is_quiet(now) {
+        // What the boundaries of a calendar are depends on the store's clock.
+        if is_paused
+            || self.has_seats()
+            || !self.settings.calendars.is_empty()
+            || !self.process.answers_at_hand()
+            || !self.lock().is_quiet(now)
+        {
             return None;
         }
         let answer = if Arc::ptr_eq(charges, &self.one) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::calendars::Calendars;
 use super::in_flight::{Answered, Message};
 use super::seats::SeatRules;
 use super::settling::Correction;
@@ -26,6 +27,7 @@ pub(super) struct Settings {
     pub(super) logs: Arc<[Log]>,
     /// And a seat, where there are limits on calls in flight.
     pub(super) seats: Option<SeatRules>,
+    pub(super) calendars: Calendars,
     /// How much later than its start a slot may be used.
     pub(super) stale_after: Duration,
     /// How far ahead slots are booked, where answers are quick.

@@ -81,6 +81,7 @@ fn grant(answer: Applied) -> Reply {
 
 /// A message, with what is known of log time.
 fn message(settings: &Settings, id: MessageId, ask: Ask, outlook: &Outlook) -> ledger::Message {
+    let ask = Ask { logs: settings.calendars.around(&ask.logs, outlook.known), ..ask };
     let message = ledger::Message::new(Arc::clone(&settings.ledger), id, ask);
     ledger::Message { known: outlook.known, latest: outlook.latest, ..message }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
@@ -45,6 +46,8 @@ struct Kept {
 enum Clock {
     Tokio {
         epoch: Instant,
+        /// What the clock shows then.
+        began: Stamp,
     },
     #[cfg(any(test, feature = "testing"))]
     Manual(ManualClock),
@@ -54,7 +57,15 @@ impl MemoryStore {
     /// An empty store.
     #[must_use]
     pub fn new() -> Self {
-        Self::on(Clock::Tokio { epoch: Instant::now() })
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros);
+        Self::on(Clock::Tokio { epoch: Instant::now(), began: Stamp::from_micros(now) })
+    }
+
+    /// An empty store on tokio's clock, which shows this now.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn beginning_at(began: Stamp) -> Self {
+        Self::on(Clock::Tokio { epoch: Instant::now(), began })
     }
 
     /// An empty store on a clock that the test moves.
@@ -81,7 +92,7 @@ impl MemoryStore {
 impl Memory {
     fn now(&self) -> Stamp {
         match &self.clock {
-            Clock::Tokio { epoch } => Stamp::from_micros(micros(epoch.elapsed())),
+            Clock::Tokio { epoch, began } => began.plus(micros(epoch.elapsed())),
             #[cfg(any(test, feature = "testing"))]
             Clock::Manual(clock) => clock.now(),
         }

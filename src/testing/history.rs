@@ -110,6 +110,9 @@ impl History {
     #[must_use]
     pub fn ahead_by(mut self, micros: i64) -> Self {
         self.times.shift(micros);
+        self.world.shift(micros);
+        self.queues.iter_mut().for_each(|queue| queue.logs = World::shifted(&queue.logs, micros).into());
+        self.record = Record::new(&self.world.logs);
         self.promised = self.times.now();
         self
     }

@@ -18,9 +18,10 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 19] = [
+const FILES: [(&str, &str); 20] = [
     ("book", include_str!("../../lua/book.lua")),
     ("bucket", include_str!("../../lua/bucket.lua")),
+    ("calendar", include_str!("../../lua/calendar.lua")),
     ("claims", include_str!("../../lua/claims.lua")),
     ("debt", include_str!("../../lua/debt.lua")),
     ("first_look", include_str!("../../lua/first_look.lua")),

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod beside;
-mod buckets;
 mod calling_back;
 mod cancelling;
 mod cold;

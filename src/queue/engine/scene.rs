@@ -12,6 +12,7 @@ use super::Engine;
 use crate::error::StoreError;
 use crate::ledger::{Log, Refused, SeatLimit, Stamp, Term};
 use crate::queue::bounds::Exchange;
+use crate::queue::calendars::Calendars;
 use crate::queue::events::{Effects, Event, Settings};
 use crate::queue::in_flight::{Answered, Header, Message, Reply};
 use crate::queue::log_time::LogTime;
@@ -75,6 +76,7 @@ impl Process {
             stream: "".into(),
             logs: [Log::new("calls", [term])].into(),
             seats: None,
+            calendars: Calendars::default(),
             stale_after: Duration::from_millis(24),
             horizon: Duration::from_millis(250),
             promote_low_after: Some(Duration::from_millis(300)),
@@ -101,6 +103,7 @@ impl Process {
             stale_after: Duration::from_millis(24),
             horizon: Duration::from_millis(250),
             promote_low_after: None,
+            calendars: Calendars::default(),
         };
         Self::of(world, sender, settings)
     }

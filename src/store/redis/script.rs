@@ -56,13 +56,13 @@ macro_rules! script {
     };
 }
 
-script!(book: "head", "first_look", "state", "list", "bucket", "log", "shares", "debt", "seats", "claims", "book");
+script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "log", "shares", "debt", "seats", "claims", "book");
 script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");
 script!(look: "head", "state", "look");
 script!(report: "head", "state", "list", "bucket", "report");
-script!(usage: "head", "state", "list", "bucket", "log", "usage");
+script!(usage: "head", "state", "list", "bucket", "calendar", "log", "usage");
 script!(inspect: "inspect");
 
 /// All scripts, to be loaded on every new connection.
@@ -84,6 +84,7 @@ mod tests {
         for script in [
             include_str!("../../../lua/book.lua"),
             include_str!("../../../lua/bucket.lua"),
+            include_str!("../../../lua/calendar.lua"),
             include_str!("../../../lua/claims.lua"),
             include_str!("../../../lua/debt.lua"),
             include_str!("../../../lua/first_look.lua"),

@@ -231,7 +231,9 @@ impl Integers {
     fn term(&mut self, term: Term) {
         let (span, more) = shape(term);
         self.push(term.quota).push(span);
-        more.into_iter().flatten().for_each(|part| _ = self.push(part));
+        for part in more {
+            self.push(part);
+        }
     }
 
     fn pause(&mut self, pause: &Pause) {
@@ -258,16 +260,22 @@ impl Integers {
             let (span, more) = shape(quota.term);
             self.push(quota.term.quota).push(span).push(micros(quota.window));
             self.push(quota.remaining).push(micros(quota.reset));
-            more.into_iter().flatten().for_each(|part| _ = self.push(part));
+            for part in more {
+                self.push(part);
+            }
         }
     }
 }
 
 /// The span of a term, negative where it is no window, and what follows then.
-fn shape(term: Term) -> (i64, Option<[i64; 3]>) {
+fn shape(term: Term) -> (i64, Vec<i64>) {
     match term.shape {
-        Shape::Window => (term.span, None),
-        Shape::Bucket(bucket) => (-term.span, Some([1, bucket.interval, bucket.depth])),
+        Shape::Window => (term.span, Vec::new()),
+        Shape::Bucket(bucket) => (-term.span, vec![1, bucket.interval, bucket.depth]),
+        Shape::Calendar(calendar) => {
+            let boundaries = calendar.boundaries.iter().flat_map(|boundary| [boundary.from, boundary.to]);
+            (-term.span, [2, calendar.guard].into_iter().chain(boundaries.map(Stamp::as_micros)).collect())
+        }
     }
 }
 

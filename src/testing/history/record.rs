@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use super::Heard;
-use crate::ledger::{Ask, Bucket, Grant, Log, LogUsage, Message, Reply, Shape, Slots, Stamp};
+use crate::ledger::{Ask, Bucket, Calendar, Grant, Log, LogUsage, Message, Reply, Shape, Slots, Stamp};
 use crate::testing::oracle::{window_of, worst_window_of_units};
 
 /// A law that a store has broken, and how.
@@ -223,6 +223,7 @@ impl Record {
                         (worst.count > u64::from(term.quota)).then_some((worst.at, worst.count))
                     }
                     Shape::Bucket(bucket) => overflow(&entries, bucket),
+                    Shape::Calendar(calendar) => overfull(&entries, calendar, term.quota),
                 };
                 if let Some((at, units)) = over {
                     self.broken(1, format!("{units} at {at} are too many of {term:?} in {log:?}"));
@@ -247,6 +248,21 @@ fn overflow(entries: &[(i64, u64)], bucket: Bucket) -> Option<(i64, u64)> {
         last = start;
         (level > bucket.depth).then_some((start, level.unsigned_abs()))
     })
+}
+
+/// The boundary after which, or before which, too many units started, or one too close.
+fn overfull(entries: &[(i64, u64)], calendar: Calendar, quota: u32) -> Option<(i64, u64)> {
+    let boundaries = calendar.boundaries.map(|boundary| (boundary.from.as_micros(), boundary.to.as_micros()));
+    let sum = |from: i64, until: i64| -> u64 {
+        entries.iter().filter(|(start, _)| (from..until).contains(start)).map(|(_, units)| units).sum()
+    };
+    let quiet = boundaries.iter().map(|&(from, to)| (from, sum(from - calendar.guard, to), 0));
+    // An upstream whose clock is behind by a guard counts until then.
+    let windows = boundaries.windows(2).map(|two| {
+        let (begin, end) = (two[0].0, two[1].1 + calendar.guard);
+        (begin, sum(begin, end), u64::from(quota))
+    });
+    quiet.chain(windows).find(|(_, units, most)| units > most).map(|(at, units, _)| (at, units))
 }
 
 /// What an ask was granted: one slot for each caller.

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::time::Times;
 use crate::ledger::{
-    Body, Bucket, Cause, Cold, Evidence, Log, Pause, QuotaReport, Report, Run, ScopeId, SeatLimit, Stamp, Term,
+    Body, Boundary, Bucket, Calendar, Cause, Cold, Evidence, Log, Pause, QuotaReport, Report, Run, ScopeId, SeatLimit,
+    Shape, Stamp, Term,
 };
 
 /// What logs count.
@@ -44,6 +46,21 @@ impl World {
             seats.extend(some.into_iter().map(|scope| SeatLimit::new(scope, 1 << rng.u32(0..6))));
         }
         Self { logs, scopes, seats, lowers }
+    }
+
+    /// Moves what happens by the calendar.
+    pub(super) fn shift(&mut self, micros: i64) {
+        self.logs = Self::shifted(&self.logs, micros);
+    }
+
+    /// Logs whose boundaries are so much later.
+    pub(super) fn shifted(logs: &[Log], micros: i64) -> Vec<Log> {
+        let later = |term: &Term| match term.shape {
+            Shape::Calendar(calendar) => Term { shape: Shape::Calendar(calendar.later_by(micros)), ..*term },
+            _ => *term,
+        };
+        let of_log = |log: &Log| Log { terms: log.terms.iter().map(later).collect(), ..log.clone() };
+        logs.iter().map(of_log).collect()
     }
 
     /// Some logs of some scopes: those that the callers of a queue need.
@@ -164,6 +181,18 @@ fn started(rng: &mut Rng, now: Stamp) -> Option<Stamp> {
     rng.bool().then(|| now.plus(rng.i64(-1_000_000..50_000)))
 }
 
+/// A calendar window of some length, some time before the beginning.
+fn calendar(rng: &mut Rng, quota: u32, span: i64) -> Term {
+    let length = span * 10;
+    let (guard, mut from) = (rng.i64(0..length / 4), Times::EPOCH.plus(-rng.i64(length..2 * length)));
+    let boundaries = std::array::from_fn(|_| {
+        let boundary = Boundary::new(from, if rng.u8(0..4) == 0 { from.plus(rng.i64(0..length / 4)) } else { from });
+        from = from.plus(length);
+        boundary
+    });
+    Term::calendar(quota, 2 * length, Calendar::new(guard, boundaries))
+}
+
 fn add_logs(rng: &mut Rng, scope: Option<ScopeId>, count: usize, logs: &mut Vec<Log>) {
     let term = |rng: &mut Rng| {
         // As many short spans as long ones, so that logs of all lengths come up.
@@ -173,6 +202,9 @@ fn add_logs(rng: &mut Rng, scope: Option<ScopeId>, count: usize, logs: &mut Vec<
         if rng.u8(0..4) == 0 {
             let depth = span * rng.i64(1_000..1_500);
             return Term::bucket(Bucket::new(depth / i64::from(quota), depth)).cold(cold);
+        }
+        if rng.u8(0..8) == 0 {
+            return calendar(rng, quota, span);
         }
         Term::new(quota, span).cold(cold)
     };

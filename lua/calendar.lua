@@ -1,0 +1,45 @@
+-- Calendar windows: units come back at boundaries that the ask names, all at once. Nothing starts for a guard before a boundary, and units
+-- of before it count for a guard after it. A boundary is somewhere between two moments. Joined behind bucket.lua.
+
+-- So many boundaries are named. Where it is past all of them nobody starts for so long: the next ask names others. A start is looked for so
+-- often where one rule moves it to where another does not allow it.
+local NAMED, LOST, ROUNDS = 4, 2000000, 16
+
+-- Reads a calendar from the arguments at `from`. Boundaries are those of the server's clock.
+local function read_calendar(from)
+  local calendar = { guard = a[from] }
+  for i = 1, NAMED do calendar[i] = { from = a[from + 2 * i - 1] + correction, to = a[from + 2 * i] + correction } end
+  return calendar, from + 2 * NAMED + 1
+end
+
+-- The earliest start after an entry that has to count no more, where there is one.
+local function after_boundary(calendar, start, entry)
+  local guard, first, before_last, last = calendar.guard, calendar[1], calendar[NAMED - 1], calendar[NAMED]
+  if now < first.from or now >= last.from - guard then return max(start, now + LOST) end
+  if entry then
+    local ends
+    for i = NAMED, 1, -1 do
+      if entry < calendar[i].from - guard then ends = calendar[i].to end
+    end
+    if not ends then
+      -- Further away than anybody is granted a start: as if all windows were as long.
+      local length = max(last.from - before_last.from, 1)
+      ends = last.to + (floor((entry + guard - last.from) / length) + 1) * length
+    end
+    start = max(start, ends + guard)
+  end
+  for i = 1, NAMED do
+    local boundary = calendar[i]
+    if start < boundary.to and boundary.from - guard <= start then start = boundary.to end
+  end
+  return start
+end
+
+-- Units of a log that count in a calendar window now; where it is past all boundaries, in the longest window.
+local function used_since_boundary(calendar, key, span)
+  local since
+  for i = 1, NAMED do
+    if calendar[i].to + calendar.guard <= now then since = max(since or -9e15, calendar[i].from - calendar.guard) end
+  end
+  return newer_than(key, max(since and since - 1 or -9e15, now - span))
+end
