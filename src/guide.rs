@@ -2,3 +2,6 @@
 
 #[doc = include_str!("../guide/responses.md")]
 pub mod responses {}
+
+#[doc = include_str!("../guide/limits.md")]
+pub mod limits {}
