@@ -1,5 +1,7 @@
 //! Calendar windows, judged by an upstream whose days are those of a time zone.
 
+#![cfg_attr(not(feature = "jiff"), allow(dead_code, unused_imports, reason = "most takes a time zone"))]
+
 use std::time::Duration;
 
 use fastrand::Rng;
