@@ -83,6 +83,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    #[expect(clippy::needless_pass_by_value, reason = "limits are made where they are tested")]
     fn only(limit: Limit) -> Term {
         let terms = limit.terms("up").unwrap();
         assert_eq!(terms.len(), 1, "{limit:?}");

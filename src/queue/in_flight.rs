@@ -212,7 +212,7 @@ impl Engine {
         let seats = self.seats.as_mut().map(|seats| seats.state(!ask.runs.is_empty(), self.closed, now));
         let (unused, debts) = self.take_corrections();
         let cold = self.untold.take().map(Untold::into_cold);
-        let mut ask = Ask { horizon, counted, seats, cold, debts, ..ask };
+        let mut ask = Ask { horizon, cold, debts, counted, seats, ..ask };
         ask.back.extend(unused);
         Message { said: message(&self.settings, id, ask, &header.outlook), tickets }
     }

@@ -104,7 +104,6 @@ pub(crate) type Effects = Vec<Effect>;
 
 /// What to do next about somebody.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is moved once, to be sent")]
 pub(crate) enum Next {
     Send(Box<Message>),
     Wait(Instant),
