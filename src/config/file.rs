@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(stripe.max_wait, Some(Duration::from_secs(30)));
         assert_eq!((stripe.retries, stripe.dialect), (2, Dialect::STRIPE));
         assert_eq!(github.limits, [Limit::per_hour(5_000), Limit::per_minute(900).guard(Duration::from_secs(2))]);
-        assert_eq!(format!("{:?}", github.scope), "BearerToken");
+        assert_eq!(github.scope, Scope::bearer_token());
         assert_eq!((github.hosts().len(), github.learns, github.break_after), (2, true, Some(5)));
         assert_eq!((prices.paths().len(), prices.observes, prices.max_waiting), (2, true, 1_000));
         assert_eq!((prices.max_pause, prices.recovery), (Some(Duration::from_secs(600)), Some(Duration::from_secs(5))));

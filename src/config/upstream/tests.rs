@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
+use crate::config::plan::Registered;
 use crate::Throttle;
 use crate::client::router::Table;
 use crate::config::host;
@@ -97,7 +98,7 @@ fn a_wrong_configuration_names_the_field() {
         (up().path("v1"), "path"),
     ];
     for (upstream, field) in cases {
-        assert_eq!(upstream.check(0).unwrap_err().field(), field, "{upstream:?}");
+        assert_eq!(Registered::new(0, upstream.clone()).unwrap_err().field(), field, "{upstream:?}");
     }
     assert!(up().host("*.a.com:8080").path("/v1").check(0).is_ok());
 }
