@@ -69,21 +69,30 @@ impl Ledger {
         self.decide(now, id, ask)
     }
 
-    /// The common case: one kind of callers, nobody waits, and nothing is in force. When all of them could start.
+    /// The common case: one kind of callers, nobody waits, and nothing is in force but cold calls beside one caller. When all of them
+    /// could start.
     fn start_at_a_glance<'a>(&self, now: Stamp, ask: &'a Ask) -> Option<(&'a Run, Stamp)> {
         let [run] = ask.runs.as_slice() else { return None };
         let is_common = run.callers > 0 && ask.back.is_empty() && ask.cold.is_none() && ask.ahead.is_zero();
         let is_common = is_common && ask.debts.is_empty() && ask.seats.is_none();
-        if !is_common || !self.upstream.is_plain(now) || ask.logs.iter().any(Log::has_calendar) {
+        let is_plain = |scope: &Scope| {
+            if run.callers == 1 { scope.is_plain_but_for_cold(now) } else { scope.is_plain(now) }
+        };
+        if !is_common || !is_plain(&self.upstream) || ask.logs.iter().any(Log::has_calendar) {
             return None;
         }
         let start = ask.logs.iter().zip(run.charges.iter()).try_fold(now, |start, (log, &units)| {
             let scope = self.scope(log.scope);
             let units = units.saturating_mul(run.callers);
-            if units > log.largest_charge() || scope.is_some_and(|scope| !scope.is_plain(now)) {
+            if units > log.largest_charge() || scope.is_some_and(|scope| !is_plain(scope)) {
                 return None;
             }
-            let entries = scope.filter(|_| units > 0).and_then(|scope| scope.logs.get(&log.unit));
+            let Some(scope) = scope.filter(|_| units > 0) else { return Some(start) };
+            let entries = scope.logs.get(&log.unit);
+            if scope.constraints().has_cold(now) {
+                let in_force = self.in_force(now, log.scope);
+                return entries.map(|entries| in_force.earliest(start, log, units.into(), entries));
+            }
             Some(entries.map_or(start, |entries| entries.earliest(start, &log.terms, units)))
         });
         start.map(|start| (run, start))

@@ -63,8 +63,17 @@ impl Constraints {
 
     /// Whether no call is delayed by it: a release delays none.
     pub(super) fn is_idle(&self, now: Stamp) -> bool {
+        !self.has_cold(now) && self.is_idle_but_for_cold(now)
+    }
+
+    /// Whether cold calls still count longer than others.
+    pub(super) fn has_cold(&self, now: Stamp) -> bool {
+        !self.cold.is_spent(now)
+    }
+
+    /// Whether no call is delayed by anything but cold calls.
+    pub(super) fn is_idle_but_for_cold(&self, now: Stamp) -> bool {
         self.pausing(now).is_none()
-            && self.cold.is_spent(now)
             && self.outside.is_spent(now)
             && self.rate.is_none_or(|rate| rate.lapse() <= now)
             && self.slow.is_none_or(|slow| slow.until <= now)

@@ -98,8 +98,13 @@ impl Scope {
 
     /// Whether nobody waits and nothing is in force, so that its logs alone decide.
     pub(super) fn is_plain(&self, now: Stamp) -> bool {
+        self.is_plain_but_for_cold(now) && !self.constraints().has_cold(now)
+    }
+
+    /// The same, where only cold calls may count longer than others.
+    pub(super) fn is_plain_but_for_cold(&self, now: Stamp) -> bool {
         self.waiting.as_ref().is_none_or(|waiting| waiting.is_spent(now))
-            && self.constraints.as_ref().is_none_or(|constraints| constraints.is_idle(now))
+            && self.constraints.as_ref().is_none_or(|constraints| constraints.is_idle_but_for_cold(now))
     }
 
     /// Enters starts, each of so many units, as of `now`; `left` is what rates leave of the log's terms.

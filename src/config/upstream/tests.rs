@@ -3,11 +3,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::config::plan::Registered;
 use crate::Throttle;
 use crate::client::router::Table;
 use crate::config::host;
 use crate::config::path::canonical;
+use crate::config::plan::Registered;
 
 impl Upstream {
     /// Whether a request belongs to this upstream, by everything that is said of it: what routing must agree with.
