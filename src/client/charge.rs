@@ -48,8 +48,9 @@ impl Charge {
             State::Settled(balances) => balances.clone(),
             State::HandedBack => return,
         };
+        let is_kept_for = self.queue.settling().is_kept_for(&self.slot.costs);
         let (mut back, mut debts) = (vec![0; balances.len()], vec![0; balances.len()]);
-        for (at, counted) in logs {
+        for (at, counted) in logs.filter(|(_, log)| !is_kept_for || log.rest_of.is_none()) {
             if let (Some(balance), Some(back), Some(debt)) = (balances.get_mut(at), back.get_mut(at), debts.get_mut(at))
             {
                 (*back, *debt) = balance.correct(counted.entries(used), counted.at_end);

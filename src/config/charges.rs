@@ -7,6 +7,7 @@ use reqwest::Request;
 
 use crate::config::call::Call;
 use crate::config::limit::Limit;
+use crate::config::priority::{Priority, Reserve};
 use crate::config::scope::Scope;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error};
@@ -36,17 +37,22 @@ pub(crate) struct Charges {
     limits: Vec<(usize, usize)>,
     /// How many calls may be in flight: by its place whose, and how many.
     seats: Vec<(usize, u32)>,
-    /// What a call is charged of which nothing is said.
-    one: Arc<[u32]>,
+    /// What a call is charged of which nothing is said, by its priority's place.
+    ones: [Arc<[u32]>; 3],
+    /// Of each limit of which something is kept, by its place: the log that counts those for whom nothing is, and the first of the
+    /// rest's terms there.
+    rests: Vec<(usize, usize, usize)>,
 }
 
 /// Where a log stands.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     /// By its place among the scopes.
     scope: usize,
     unit: Arc<str>,
     quantum: u32,
+    /// It counts beside another log those calls alone for whom nothing is kept.
+    of_rest: Option<Reserve>,
 }
 
 /// Who shares some of the limits.
@@ -133,20 +139,17 @@ impl Charges {
         let mut drafts: Vec<(Place, Vec<Term>)> = Vec::new();
         let mut limits = Vec::with_capacity(upstream.limits.len());
         for limit in &upstream.limits {
-            let quantum = quantum_of(limit);
-            let terms = limit.terms(&upstream.name)?.into_iter().map(|term| term.in_entries_of(quantum));
-            let place = Place { scope: scope_of(limit), unit: limit.unit().into(), quantum };
-            let is_same = |of: &Place| (of.scope, &of.unit, of.quantum) == (place.scope, &place.unit, quantum);
-            let at = drafts.iter().position(|(of, _)| is_same(of)).unwrap_or_else(|| {
-                drafts.push((place.clone(), Vec::new()));
-                drafts.len() - 1
-            });
-            limits.push((at, drafts[at].1.len()));
-            drafts[at].1.extend(terms);
-            if drafts[at].1.iter().any(|term| term.quota == 0) {
-                let reason =
-                    format!("is less than {quantum} {}, which one entry of so large a log stands for", place.unit);
-                return Err(wrong("limit.burst", reason));
+            let place =
+                Place { scope: scope_of(limit), unit: limit.unit().into(), quantum: quantum_of(limit), of_rest: None };
+            limits.push(draft(&mut drafts, place, limit, upstream, "limit.burst")?);
+        }
+        let mut rests = Vec::new();
+        for (at, limit) in upstream.limits.iter().enumerate() {
+            let rest = upstream.reserve.and_then(|reserve| Some((reserve, reserve.rest_of(limit)?)));
+            if let Some((reserve, rest)) = rest {
+                let place = Place { of_rest: Some(reserve), ..drafts[limits[at].0].0.clone() };
+                let (log, term) = draft(&mut drafts, place, &rest, upstream, "reserve")?;
+                rests.push((at, log, term));
             }
         }
         let mut seats = Vec::new();
@@ -162,7 +165,7 @@ impl Charges {
         // Where only calls in flight are counted, nothing limits a log; and yet its scope may be paused.
         for scope in 0..scopes.len() {
             if drafts.iter().all(|(place, _)| place.scope != scope) {
-                drafts.push((Place { scope, unit: CALLS.into(), quantum: 1 }, Vec::new()));
+                drafts.push((Place { scope, unit: CALLS.into(), quantum: 1, of_rest: None }, Vec::new()));
             }
         }
         if drafts.len() > MAX_LOGS {
@@ -173,9 +176,11 @@ impl Charges {
         // Those of one scope stand together.
         let mut order: Vec<usize> = (0..drafts.len()).collect();
         order.sort_by_key(|&at| drafts[at].0.scope);
-        let limits = limits.into_iter().map(|(at, term)| (order.iter().position(|&of| of == at).unwrap_or(0), term));
-        let (limits, mut places, mut logs) = (limits.collect(), Vec::new(), Vec::new());
-        for (place, terms) in order.into_iter().map(|at| drafts[at].clone()) {
+        let place_of = |log: usize| order.iter().position(|&of| of == log).unwrap_or(0);
+        let limits = limits.into_iter().map(|(log, term)| (place_of(log), term)).collect();
+        let rests = rests.into_iter().map(|(at, log, term)| (at, place_of(log), term)).collect();
+        let (mut places, mut logs) = (Vec::new(), Vec::new());
+        for (place, terms) in order.iter().map(|&at| drafts[at].clone()) {
             logs.push(Log::new(place.log_name(), terms));
             places.push(place);
         }
@@ -183,8 +188,9 @@ impl Charges {
         let by_default = scopes.iter().position(|sharers| !sharers.scope.is_upstream() && is_default(sharers));
         let last = || scopes.iter().rposition(|sharers| !sharers.is_common).unwrap_or(scopes.len() - 1);
         let narrowest = by_default.unwrap_or_else(last);
-        let one = places.iter().map(|_| 1).collect();
-        Ok(Self { logs: logs.into(), places, scopes, narrowest, limits, seats, one })
+        let one = |priority| places.iter().map(|place| u32::from(place.counts(priority))).collect();
+        let ones = [Priority::High, Priority::Normal, Priority::Low].map(one);
+        Ok(Self { logs: logs.into(), places, scopes, narrowest, limits, seats, ones, rests })
     }
 
     /// The logs, none of any scope yet.
@@ -192,9 +198,9 @@ impl Charges {
         &self.logs
     }
 
-    /// What a call is charged of which nothing is said.
+    /// What a call of normal priority is charged of which nothing is said.
     pub(crate) const fn one(&self) -> &Arc<[u32]> {
-        &self.one
+        &self.ones[Priority::Normal.place()]
     }
 
     /// Whose logs a call is charged in: as it says, else as its request does.
@@ -239,14 +245,17 @@ impl Charges {
             return Err(Error::UnknownScope { upstream: name(), scope: Arc::clone(scope) });
         }
         if call.costs_one() {
-            return Ok(Arc::clone(&self.one));
+            return Ok(Arc::clone(&self.ones[call.priority.place()]));
         }
         let is_known = |unit: &str| unit == CALLS || self.places.iter().any(|place| *place.unit == *unit);
         if let Some(unit) = call.units().find(|unit| !is_known(unit)) {
             return Err(Error::UnknownUnit { upstream: name(), unit: Arc::clone(unit) });
         }
-        let charges: Arc<[u32]> =
-            self.places.iter().map(|place| call.cost_in(&place.unit).div_ceil(place.quantum)).collect();
+        let in_entries = |place: &Place| {
+            let units = if place.counts(call.priority) { call.cost_in(&place.unit) } else { 0 };
+            units.div_ceil(place.quantum)
+        };
+        let charges: Arc<[u32]> = self.places.iter().map(in_entries).collect();
         let too_large = (0..charges.len()).find(|&at| charges[at] > self.logs[at].largest_charge());
         let wrong = too_large.or_else(|| charges.iter().all(|&units| units == 0).then_some(0));
         match wrong {
@@ -262,33 +271,38 @@ impl Charges {
 
     /// The terms that are calendar windows.
     pub(crate) fn calendars(&self, upstream: &Upstream) -> Calendars {
-        let placed = |(limit, &(log, term)): (&Limit, &(usize, usize))| {
+        let rests = self.rests.iter().filter_map(|&(at, log, term)| Some((upstream.limits.get(at)?, log, term)));
+        let all = upstream.limits.iter().zip(&self.limits).map(|(limit, &(log, term))| (limit, log, term)).chain(rests);
+        let placed = |(limit, log, term): (&Limit, usize, usize)| {
             limit.resets_or_none().map(|reset| Placed { log, term, reset })
         };
-        Calendars::new(upstream.limits.iter().zip(&self.limits).filter_map(placed).collect())
+        Calendars::new(all.filter_map(placed).collect())
     }
 
     /// What each log counts, and how.
     pub(crate) fn counted(&self, upstream: &Upstream) -> Vec<Counted> {
         let is_at_end =
             |unit: &str| upstream.limits.iter().any(|limit| limit.unit() == unit && limit.is_counted_at_end());
-        let of = |place: &Place| {
+        let of = |(at, place): (usize, &Place)| {
             let unit = Arc::clone(&place.unit);
-            Counted { at_end: is_at_end(&unit), quantum: place.quantum, unit }
+            let rest_of = self.rests.iter().find(|(_, log, _)| *log == at).map(|&(limit, ..)| self.limits[limit].0);
+            Counted { at_end: is_at_end(&unit), quantum: place.quantum, unit, rest_of }
         };
-        self.places.iter().map(of).collect()
+        self.places.iter().enumerate().map(of).collect()
     }
 
     /// The limit of a log that allows least at once.
     fn strictest(&self, upstream: &Upstream, log: usize) -> Limit {
-        let of_log = upstream.limits.iter().zip(&self.limits).filter(|(_, (of, _))| *of == log);
-        let (limit, _) = of_log.min_by_key(|(limit, _)| limit.most_at_once()).unwrap_or((&upstream.limits[0], &(0, 0)));
-        limit.clone()
+        let of_rest = self.rests.iter().filter(|(_, of, _)| *of == log).map(|&(limit, ..)| limit);
+        let of_log = (0..self.limits.len()).filter(|&limit| self.limits[limit].0 == log).chain(of_rest);
+        let limit = of_log.min_by_key(|&limit| upstream.limits[limit].most_at_once()).unwrap_or(0);
+        upstream.limits[limit].clone()
     }
 
     /// The log whose entries are evidence of what the upstream allows: of calls, in the scope that few share.
     pub(crate) fn evidence(&self) -> Option<usize> {
-        self.places.iter().position(|place| place.scope == self.narrowest && *place.unit == *CALLS)
+        let is_of_calls = |place: &Place| place.of_rest.is_none() && *place.unit == *CALLS;
+        self.places.iter().position(|place| place.scope == self.narrowest && is_of_calls(place))
     }
 
     /// The limits of a log, as its terms have them.
@@ -307,8 +321,39 @@ impl Charges {
 impl Place {
     /// What the store calls the log: entries of different size never stand in one.
     fn log_name(&self) -> Arc<str> {
-        if self.quantum == 1 { Arc::clone(&self.unit) } else { format!("{}-{}", self.unit, self.quantum).into() }
+        let name =
+            if self.quantum == 1 { Arc::clone(&self.unit) } else { format!("{}-{}", self.unit, self.quantum).into() };
+        self.of_rest.map_or_else(|| Arc::clone(&name), |reserve| reserve.unit(&name).into())
     }
+
+    /// Whether calls of this priority are charged there.
+    fn counts(&self, priority: Priority) -> bool {
+        self.of_rest.is_none_or(|reserve| reserve.is_charged(priority))
+    }
+}
+
+/// Adds a limit's terms to those of its log: which log that is, and the first of the terms there.
+fn draft(
+    drafts: &mut Vec<(Place, Vec<Term>)>,
+    place: Place,
+    limit: &Limit,
+    upstream: &Upstream,
+    field: &'static str,
+) -> Result<(usize, usize), ConfigError> {
+    let quantum = place.quantum;
+    let terms = limit.terms(&upstream.name)?.into_iter().map(|term| term.in_entries_of(quantum)).collect::<Vec<_>>();
+    if terms.iter().any(|term| term.quota == 0) {
+        let reason = format!("is less than {quantum} {}, which one entry of so large a log stands for", place.unit);
+        return Err(ConfigError::new(&upstream.name, field, reason));
+    }
+    let at = drafts.iter().position(|(of, _)| *of == place).unwrap_or_else(|| {
+        drafts.push((place, Vec::new()));
+        drafts.len() - 1
+    });
+    let (_, all) = &mut drafts[at];
+    let first = all.len();
+    all.extend(terms);
+    Ok((at, first))
 }
 
 /// Who shares the limits of an upstream: everybody who calls it first; or what is wrong with them, and where.
@@ -348,3 +393,6 @@ fn quantum_of(limit: &Limit) -> u32 {
     }
     limit.quota().div_ceil(MAX_ENTRIES).next_power_of_two()
 }
+
+#[cfg(test)]
+mod tests;

@@ -326,6 +326,11 @@ impl Limit {
         self.burst
     }
 
+    /// What flows in, and how often, where it is a bucket.
+    pub(crate) const fn refill_or_none(&self) -> Option<(u32, Duration)> {
+        self.refill
+    }
+
     /// The first of its terms: the quota in any window and guard.
     pub(crate) fn window_term(&self) -> Term {
         if let Some((refill, per)) = self.refill {

@@ -37,6 +37,27 @@ impl Upstream {
         self.promote_low_after = Some(wait);
         self
     }
+
+    /// Keeps `percent` of every limit, 1 to 99, for calls of this priority and of higher ones: all others may use the rest, in all
+    /// processes together. What is kept and not used is lost.
+    ///
+    /// In numbers: of `Limit::per_second(100)` with `reserve(Priority::High, 20)`, calls of normal and low priority start 80 in a
+    /// second at most, and none of them may cost more than 80. Said again, it replaces what was said before.
+    ///
+    /// The rest is rounded down. Of a limit of which it would be nothing, such as one call a second, nothing is kept; nor of seats:
+    /// calls in flight are the same for all. Where upstreams [share](Self::shares) limits, each says it for its own calls.
+    ///
+    /// ```
+    /// use outgate::{Limit, Priority, Upstream};
+    ///
+    /// let bank = Upstream::new("bank").limit(Limit::per_second(100)).reserve(Priority::High, 20);
+    /// # let _ = bank;
+    /// ```
+    #[must_use]
+    pub const fn reserve(mut self, priority: Priority, percent: u8) -> Self {
+        self.reserve = Some(Reserve { for_priority: priority, percent });
+        self
+    }
 }
 
 /// A part of the limits that is kept for calls of a priority and of higher ones: all others are charged in a log of their own as
@@ -48,7 +69,6 @@ pub(crate) struct Reserve {
     pub(crate) percent: u8,
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "plans charge calls in one log so far"))]
 impl Reserve {
     /// Whether calls of a priority are charged in the log of those for whom nothing is kept.
     pub(crate) const fn is_charged(self, priority: Priority) -> bool {
@@ -65,15 +85,30 @@ impl Reserve {
         format!("{of}-below-{below}")
     }
 
-    /// What a limit allows those for whom nothing is kept: its quota and its burst less the part, rounded down, and one at least of
-    /// the burst. `None` where that leaves no quota, or keeps nothing.
+    /// What is wrong with it.
+    pub(crate) fn fault(self) -> Option<String> {
+        if !(1..100).contains(&self.percent) {
+            return Some(format!("{} % is not between 1 and 99", self.percent));
+        }
+        (self.for_priority == Priority::Low).then(|| "no priority is below low: nothing can be kept from it".to_owned())
+    }
+
+    /// What a limit allows those for whom nothing is kept: its quota, its burst and its refill less the part, rounded down, and one
+    /// at least of the burst. `None` where that leaves no quota, or keeps nothing, and of calls in flight.
     pub(crate) fn rest_of(self, limit: &Limit) -> Option<Limit> {
-        let rest =
-            |units: u32| u32::try_from(u64::from(units) * u64::from(100_u8.saturating_sub(self.percent)) / 100).ok();
-        let quota = rest(limit.quota()).filter(|quota| (1..100).contains(&self.percent) && *quota > 0)?;
+        let part = u32::from(100_u8.saturating_sub(self.percent));
+        let rest = |units: u32| u32::try_from(u64::from(units) * u64::from(part) / 100).ok();
+        let is_sound = (1..100).contains(&self.percent) && !limit.is_in_flight();
+        let quota = rest(limit.quota()).filter(|quota| is_sound && *quota > 0)?;
+        if let Some((refill, per)) = limit.refill_or_none() {
+            // Not rounded: as little as 2 units a second are refilled.
+            let bucket = Limit::bucket(quota, refill.checked_mul(part)?, per.checked_mul(100)?);
+            return Some(bucket.guard(limit.guard_or_default()));
+        }
         // The same window and guard, so that both logs count an entry for as long.
         let of_rest = Limit::new(quota, limit.window()).guard(limit.guard_or_default());
         let burst = limit.burst_or_none().and_then(rest);
+        let of_rest = if let Some(reset) = limit.resets_or_none() { of_rest.resets(reset) } else { of_rest };
         Some(if let Some(burst) = burst { of_rest.burst(burst.max(1)) } else { of_rest })
     }
 }
@@ -83,6 +118,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::config::reset::Reset;
     use crate::ledger::{Ask, Ledger, Log, Message, MessageId, Run, Stamp};
 
     #[test]
@@ -98,6 +134,13 @@ mod tests {
             assert_eq!(rest(&limit, percent), None, "{percent} %");
         }
         assert_eq!(rest(&Limit::per_second(1), 20), None, "nothing is left for the others");
+        let daily = Limit::per_day(1_000).resets(Reset::daily("UTC"));
+        assert_eq!(high.rest_of(&daily).unwrap().resets_or_none(), daily.resets_or_none());
+        let (shop, second) = (Limit::bucket(40, 2, Duration::from_secs(1)), Duration::from_secs(1));
+        let of_shop = Limit::bucket(32, 160, 100 * second).guard(shop.guard_or_default());
+        assert_eq!(high.rest_of(&shop), Some(of_shop.clone()));
+        assert_eq!(of_shop.window(), 20 * second, "it fills as slowly");
+        assert_eq!(high.rest_of(&Limit::in_flight(25)), None);
         let charged = |reserve: Reserve| {
             [Priority::High, Priority::Normal, Priority::Low].map(|priority| reserve.is_charged(priority))
         };

@@ -13,6 +13,7 @@ use crate::config::call::Call;
 use crate::config::host::HostPattern;
 use crate::config::limit::Limit;
 use crate::config::path::PathPrefix;
+use crate::config::priority::Reserve;
 use crate::config::request_head::RequestHead;
 use crate::config::scope::Scope;
 use crate::config::settle_by::SettleBy;
@@ -40,7 +41,7 @@ type CostBy = Arc<dyn Fn(&RequestHead<'_>) -> Call + Send + Sync>;
 /// * calls go on however many responses are 401 or 403
 /// * calls wait for their slots: nothing is only observed
 /// * a call counts for what it was charged, unless it is settled: by [`settle_by`](Self::settle_by), or by whoever made it
-/// * calls of low priority wait while any of higher priority do
+/// * calls of low priority wait while any of higher priority do; nothing is kept for those of high priority
 ///
 /// ```
 /// use outgate::{Limit, Scope, Upstream};
@@ -76,6 +77,8 @@ pub struct Upstream {
     shared: Option<Arc<str>>,
     pub(crate) settles: Vec<SettleBy>,
     pub(crate) promote_low_after: Option<Duration>,
+    /// What is kept for some calls.
+    pub(crate) reserve: Option<Reserve>,
     hosts: Vec<HostPattern>,
     paths: Vec<PathPrefix>,
     methods: Vec<Method>,
@@ -108,6 +111,7 @@ impl Upstream {
             shared: None,
             settles: Vec::new(),
             promote_low_after: None,
+            reserve: None,
             hosts: Vec::new(),
             paths: Vec::new(),
             methods: Vec::new(),

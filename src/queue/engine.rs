@@ -219,6 +219,8 @@ impl Engine {
         if !self.waiters.has_unslotted() {
             let rest = self.rest_until.filter(|&until| until > now && waiter.deadline(now).is_none_or(|by| by > until));
             (self.ask_at, self.next_slot, self.put_off) = (rest, None, None);
+        } else if self.is_spared_the_wait(waiter, now) {
+            (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
         } else if let Some(deadline) = waiter.deadline(now).filter(|_| !self.hands_back()) {
             let is_last = self.waiters.is_behind_all(waiter);
             let before = |waiter: &Waiter| self.waiters.units_before(waiter.priority, waiter.ticket);

@@ -9,6 +9,7 @@ use super::engine::Engine;
 use super::events::{Effects, Settings, tell};
 use super::log_time::Outlook;
 use super::pacing::Rest;
+use super::waiters::Waiter;
 use crate::error::Error;
 use crate::ledger::{Grant, PauseLeft, Term};
 
@@ -52,6 +53,16 @@ impl Settings {
 }
 
 impl Engine {
+    /// Whether a caller goes before those who wait, and waits for fewer logs than the first of them: what the store said of that one is
+    /// nothing to it.
+    pub(super) fn is_spared_the_wait(&self, waiter: &Waiter, now: Instant) -> bool {
+        let waits_for_more = |first: &Waiter| {
+            let mut charges = waiter.costs.iter().zip(first.costs.iter());
+            waiter.priority.place() < first.priority.place() && charges.any(|(own, other)| *own == 0 && *other > 0)
+        };
+        waiter.costs.contains(&0) && self.waiters.unslotted(now).next().is_some_and(waits_for_more)
+    }
+
     /// How long until this queue asks again for a caller that may start `next` from now at the earliest.
     pub(super) fn rest(&mut self, next: Duration, grant: &Grant, outlook: &Outlook) -> Duration {
         let rest = self.settings.rest(next, grant.contenders, outlook);

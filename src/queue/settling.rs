@@ -32,6 +32,8 @@ pub(crate) struct Counted {
     pub(crate) quantum: u32,
     /// The upstream counts them when a call ends.
     pub(crate) at_end: bool,
+    /// Of which log, by its place, this counts those calls alone for whom nothing is kept.
+    pub(crate) rest_of: Option<usize>,
 }
 
 impl Counted {
@@ -59,6 +61,13 @@ impl Settling {
     /// The logs that count a unit, by their places.
     pub(crate) fn logs_of(&self, unit: &str) -> impl Iterator<Item = (usize, &Counted)> {
         self.logs.iter().enumerate().filter(move |(_, log)| *log.unit == *unit)
+    }
+
+    /// Whether a call of these charges is one of those for whom something is kept: what it uses counts in no log of a rest.
+    pub(crate) fn is_kept_for(&self, charges: &[u32]) -> bool {
+        let is_charged = |at: usize| charges.get(at).is_some_and(|&units| units > 0);
+        let is_spared = |(at, log): (usize, &Counted)| log.rest_of.is_some_and(is_charged) && !is_charged(at);
+        self.logs.iter().enumerate().any(is_spared)
     }
 
     /// No limit counts this unit: says so once.

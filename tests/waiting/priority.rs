@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use outgate::testing::oracle::assert_never_more_than;
 use outgate::{Error, Limit, Priority, Throttle, Upstream};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::support::Counting;
+use crate::support::{Counting, micros_since};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -115,4 +116,101 @@ async fn who_cannot_wait_is_judged_by_those_who_go_before() {
             "{refused:?}"
         );
     }
+}
+
+/// 100 calls a second, of which 20 are for high callers.
+fn reserving(up: Upstream) -> Upstream {
+    up.limit(Limit::per_second(100)).reserve(Priority::High, 20)
+}
+
+/// For how long calls are counted: half a minute, after the first seconds.
+const BEGIN: i64 = 5_000_000;
+const END: Duration = Duration::from_secs(35);
+
+/// Callers of a process that ask again as soon as they are served: when their calls went.
+fn saturate(throttle: &Throttle, priority: Priority, begin: Instant, tasks: &mut JoinSet<Vec<i64>>) {
+    for _ in 0..32 {
+        let throttle = throttle.clone();
+        tasks.spawn(async move {
+            let mut starts = Vec::new();
+            while let Ok(permit) =
+                timeout_at(begin + END, throttle.acquire("up").priority(priority).into_future()).await
+            {
+                drop(permit.unwrap());
+                starts.push(micros_since(begin));
+            }
+            starts
+        });
+    }
+}
+
+/// Callers of high priority, 15 a second: how long they waited, ascending, and when they went.
+async fn now_and_then(throttle: &Throttle, begin: Instant) -> (Vec<Duration>, Vec<i64>) {
+    let mut tasks = JoinSet::new();
+    while begin.elapsed() < END {
+        let throttle = throttle.clone();
+        tasks.spawn(async move {
+            let permit = throttle.acquire("up").priority(Priority::High).await.unwrap();
+            (permit.waited(), micros_since(begin))
+        });
+        sleep(SECOND / 15).await;
+    }
+    let (mut waits, starts): (Vec<_>, Vec<_>) = tasks.join_all().await.into_iter().unzip();
+    waits.sort_unstable();
+    (waits, starts)
+}
+
+/// The longest wait of 99 % of the high callers, and which part of its 80/s low has, where it saturates from four processes, and
+/// those of high priority are in a fifth or among them.
+async fn beside_low(is_among_them: bool) -> (Duration, f64) {
+    fastrand::seed(81);
+    let (store, begin, mut tasks) = (Counting::default(), Instant::now(), JoinSet::new());
+    let processes: Vec<_> = (0..5).map(|_| store.process(reserving)).collect();
+    for process in &processes[..4] {
+        saturate(process, Priority::Low, begin, &mut tasks);
+    }
+    let (waits, mut starts) = now_and_then(&processes[if is_among_them { 0 } else { 4 }], begin).await;
+    let low = tasks.join_all().await.concat();
+    let counted = low.iter().filter(|&&at| at >= BEGIN).count();
+    assert_never_more_than(80, 1_025_000, &low);
+    starts.extend(low);
+    assert_never_more_than(100, 1_025_000, &starts);
+    let share = f64::from(u32::try_from(counted).unwrap()) / (80.0 * 30.0 / 1.05);
+    let p99 = waits[waits.len() * 99 / 100];
+    println!("high waited {p99:?} at p99, {:?} at most; low had {share:.3} of 80/s", waits[waits.len() - 1]);
+    (p99, share)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_reserved_is_there_for_high_callers_of_a_fifth_process_and_low_has_the_rest() {
+    let (p99, share) = beside_low(false).await;
+    assert!(p99 <= SECOND / 2 && share >= 0.98, "{p99:?} {share}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_reserved_is_there_for_high_callers_of_the_same_process() {
+    let (p99, share) = beside_low(true).await;
+    assert!(p99 <= SECOND / 2 && share >= 0.98, "{p99:?} {share}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_spared_settles_in_its_own_log_alone() {
+    let limit = Limit::per_minute(100).of("tokens").guard(Duration::ZERO);
+    let throttle = Counting::default().process(|up| up.limit(limit).reserve(Priority::High, 50));
+    let of = async |priority, tokens| {
+        let permit = throttle.acquire("up").priority(priority).cost_of("tokens", tokens).max_wait(Duration::ZERO).await;
+        permit.map_err(|error| error.to_string())
+    };
+    let (high, low) = (of(Priority::High, 10).await.unwrap(), of(Priority::Low, 50).await.unwrap());
+    high.settle("tokens", 40);
+    sleep(SECOND).await;
+    assert!(of(Priority::Low, 1).await.is_err(), "the rest is spent");
+    low.settle("tokens", 20);
+    sleep(SECOND).await;
+    let used = throttle.usage("up").await.unwrap().limits[0].used;
+    assert_eq!(used, 60, "of both calls");
+    drop(of(Priority::Low, 30).await.unwrap());
+    assert!(of(Priority::Low, 1).await.is_err(), "20 and 30 are all of the rest");
+    drop(of(Priority::High, 10).await.unwrap());
+    assert!(of(Priority::High, 1).await.is_err(), "and 100 are all that there is");
 }

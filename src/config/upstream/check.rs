@@ -46,6 +46,14 @@ impl Upstream {
         if let Some(recovery) = self.recovery.filter(|recovery| *recovery > MAX_RECOVERY) {
             return wrong("recovery", &format!("{recovery:?} is longer than an hour"));
         }
+        if let Some(reserve) = self.reserve {
+            if let Some(fault) = reserve.fault() {
+                return wrong("reserve", &fault);
+            }
+            if self.limits.iter().all(|limit| reserve.rest_of(limit).is_none()) {
+                return wrong("reserve", "leaves nothing of any limit for all others");
+            }
+        }
         match &self.wrong_pattern {
             Some((field, reason)) => wrong(field, reason),
             None => Ok(()),

@@ -1,0 +1,105 @@
+use super::*;
+use crate::config::reset::Reset;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn charges(up: &Upstream) -> Charges {
+    Charges::new(up).unwrap()
+}
+
+fn of(priority: Priority) -> Call {
+    Call::new().priority(priority)
+}
+
+/// What calls of each priority are charged.
+fn charged(up: &Upstream, call: &Call) -> [Vec<u32>; 3] {
+    let all = [Priority::High, Priority::Normal, Priority::Low];
+    all.map(|priority| charges(up).of(up, &call.clone().priority(priority)).unwrap().to_vec())
+}
+
+/// The logs, each with the quotas of its terms.
+fn logs(charges: &Charges) -> Vec<(String, Vec<u32>)> {
+    let of = |log: &Log| (log.unit.to_string(), log.terms.iter().map(|term| term.quota).collect());
+    charges.logs().iter().map(of).collect()
+}
+
+#[test]
+fn of_what_is_reserved_there_is_a_log_more_in_which_all_others_are_charged() {
+    let up = Upstream::new("up").limit(Limit::per_second(100).burst(20)).limit(Limit::per_hour(5_000));
+    let plain = charges(&up);
+    let up = up.reserve(Priority::High, 20);
+    let all = charges(&up);
+    let rest = ("calls-below-high".to_owned(), vec![80, 16, 4_000]);
+    assert_eq!(logs(&all), [logs(&plain), vec![rest]].concat());
+    assert_eq!(charged(&up, &Call::new()), [[1, 0], [1, 1], [1, 1]]);
+    assert_eq!(charged(&up, &Call::new().cost(7)), [[7, 0], [7, 7], [7, 7]]);
+    assert_eq!(**all.one(), [1, 1], "of a normal call");
+    assert_eq!(all.limits().collect::<Vec<_>>(), plain.limits().collect::<Vec<_>>(), "shown by their own logs");
+    assert_eq!(all.windows_of(&up, 0), plain.windows_of(&up, 0));
+    assert_eq!((all.evidence(), all.windows_of(&up, 1).len()), (Some(0), 0));
+
+    let up = up.reserve(Priority::Normal, 50);
+    assert_eq!(&*charges(&up).logs()[1].unit, "calls-below-normal", "what is said last holds");
+    assert_eq!(charged(&up, &Call::new()), [[1, 0], [1, 0], [1, 1]]);
+}
+
+#[test]
+fn rests_lie_beside_the_logs_of_their_scopes_in_the_same_entries() {
+    let merchant = Scope::header("x-merchant");
+    let up = Upstream::new("up")
+        .limit(Limit::per_second(10).each(merchant))
+        .limit(Limit::per_minute(200_000).of("tokens"))
+        .limit(Limit::per_second(1))
+        .limit(Limit::in_flight(25))
+        .reserve(Priority::High, 20);
+    let all = charges(&up);
+    let names: Vec<_> = all.places.iter().zip(all.logs().iter()).map(|(of, log)| (of.scope, &*log.unit)).collect();
+    let whole = [(0, "tokens-16"), (0, "calls"), (0, "tokens-16-below-high")];
+    assert_eq!(names, [&whole[..], &[(1, "calls"), (1, "calls-below-high")]].concat(), "nothing is left of 1 a second");
+    let [high, normal, _] = charged(&up, &Call::new().cost_of("tokens", 33));
+    assert_eq!((high, normal), (vec![3, 1, 0, 1, 0], vec![3, 1, 3, 1, 1]));
+    assert_eq!(all.limits().map(|(log, ..)| log).collect::<Vec<_>>(), [3, 0, 1]);
+    assert_eq!(all.evidence(), Some(3), "of the scope that few share");
+    let rests: Vec<_> = all.counted(&up).iter().map(|of| (of.unit.to_string(), of.quantum, of.rest_of)).collect();
+    assert_eq!(rests[2], ("tokens".to_owned(), 16, Some(0)));
+    assert_eq!((rests[0].2, rests[4].2), (None, Some(3)));
+}
+
+#[test]
+fn calendars_and_buckets_leave_calendars_and_buckets() {
+    let up = Upstream::new("up")
+        .limit(Limit::per_day(1_000).resets(Reset::daily("UTC")))
+        .limit(Limit::bucket(40, 2, SECOND));
+    let up = up.reserve(Priority::High, 20);
+    let all = charges(&up);
+    assert_eq!(format!("{:?}", all.calendars(&up)).matches("Placed").count(), 2);
+    let rest = &all.logs()[1].terms;
+    assert_eq!((rest[0].quota, rest[1].as_bucket().unwrap().interval), (800, 625_000_000));
+}
+
+#[test]
+fn who_has_less_may_not_cost_more_than_the_rest() {
+    let up = Upstream::new("up").limit(Limit::per_second(100)).reserve(Priority::High, 20);
+    assert!(charges(&up).of(&up, &of(Priority::High).cost(100)).is_ok());
+    let refused = charges(&up).of(&up, &of(Priority::Low).cost(81));
+    let Err(Error::CostExceedsQuota { most: 80, limit, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(*limit, Limit::per_second(100));
+}
+
+#[test]
+fn what_cannot_be_reserved_names_its_field() {
+    let up = || Upstream::new("up").limit(Limit::per_second(100));
+    let cases = [
+        up().reserve(Priority::High, 0),
+        up().reserve(Priority::High, 100),
+        up().reserve(Priority::Low, 20),
+        Upstream::new("up").limit(Limit::per_second(1)).reserve(Priority::High, 20),
+        Upstream::new("up").limit(Limit::in_flight(25)).reserve(Priority::High, 20),
+    ];
+    for up in cases {
+        assert_eq!(up.check(0).unwrap_err().field(), "reserve", "{:?}", up.reserve);
+    }
+    for percent in [1, 99] {
+        assert!(up().reserve(Priority::Normal, percent).check(0).is_ok());
+    }
+}
