@@ -65,9 +65,11 @@ impl Charge {
         self.tell(back, debts);
     }
 
-    /// Gives the whole slot to the next in queue, else what is left of it back to the log.
-    pub(crate) fn hand_back(&self) {
+    /// Gives the whole slot to the next in queue, else what is left of it back to the log. Says whether it was the whole slot, which takes
+    /// its seat along.
+    pub(crate) fn hand_back(&self) -> bool {
         let state = std::mem::replace(&mut *self.lock(), State::HandedBack);
+        let is_whole = matches!(state, State::Whole);
         match state {
             State::Whole => self.queue.give_back(self.slot.clone()),
             State::Settled(balances) => {
@@ -76,6 +78,7 @@ impl Charge {
             }
             State::HandedBack => {}
         }
+        is_whole
     }
 
     fn tell(&self, back: Vec<u32>, debts: Vec<u32>) {

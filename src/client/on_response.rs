@@ -50,7 +50,11 @@ impl Throttle {
     async fn report_at(&self, registered: &Registered, call: &Call, feedback: &Feedback) -> Result<(), Error> {
         let upstream = &registered.upstream.name;
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };
-        let scopes = registered.charges.scopes(call, None);
+        let mut scopes = registered.charges.scopes(call, None);
+        if call.scope.is_none() {
+            // Of nobody in particular: of all callers of the upstream.
+            scopes.narrowest = registered.charges.whole(&scopes);
+        }
         let answered = Answered { scopes: &scopes, charges: &[], started: None, status: 0 };
         for said in said(registered, feedback, answered) {
             self.take_note(said).await.map_err(unavailable)?;
@@ -150,7 +154,7 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let first = Said { whom: whom(scope), ticket: None, pause, report: first };
     let further = reported.into_iter().map(|(log, quotas)| {
         let (log, report) = report(log, quotas);
-        Said { whom: whom(log.scope), ticket: None, pause: None, report: Some((log, report)) }
+        Said { whom: whom(log.scope).about(&log.unit), ticket: None, pause: None, report: Some((log, report)) }
     });
     std::iter::once(first).chain(further).collect()
 }

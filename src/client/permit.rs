@@ -66,13 +66,20 @@ impl Permit {
     /// at once; the store is told in the background.
     pub fn hand_back(self) {
         tracing::debug!(upstream = self.upstream(), "permit handed back");
-        if let Some(seat) = self.seat {
-            seat.go_with_slot();
-        }
-        match (self.held, self.charge.into_inner()) {
+        let goes_whole = match (self.held, self.charge.into_inner()) {
             (_, Some(charge)) => charge.hand_back(),
-            (Held::Slot(slot), None) => self.queue.give_back(slot),
-            (Held::Shadow(shadow), None) => shadow.hand_back(),
+            (Held::Slot(slot), None) => {
+                self.queue.give_back(slot);
+                true
+            }
+            (Held::Shadow(shadow), None) => {
+                shadow.hand_back();
+                true
+            }
+        };
+        // Of a call that was settled the slot does not go back, and so the seat goes by itself.
+        if let Some(seat) = self.seat.filter(|_| goes_whole) {
+            seat.go_with_slot();
         }
     }
 

@@ -7,6 +7,7 @@ use reqwest::Request;
 
 use crate::config::call::Call;
 use crate::config::limit::Limit;
+use crate::config::name::shown;
 use crate::config::priority::{Priority, Reserve};
 use crate::config::scope::Scope;
 use crate::config::upstream::Upstream;
@@ -231,6 +232,12 @@ impl Charges {
         self.logs.iter().zip(&self.places).map(of).collect()
     }
 
+    /// The scope of all callers of the upstream.
+    pub(crate) fn whole(&self, scopes: &Scopes) -> Option<ScopeId> {
+        let own = self.scopes.iter().position(|sharers| sharers.scope.is_upstream() && !sharers.is_common);
+        own.and_then(|at| scopes.at(at))
+    }
+
     /// How many calls of these scopes may be in flight.
     pub(crate) fn seats_of(&self, scopes: &Scopes) -> Arc<[SeatLimit]> {
         let of = |&(scope, calls): &(usize, u32)| SeatLimit::new(scopes.at(scope), calls);
@@ -242,20 +249,21 @@ impl Charges {
         let name = || Arc::clone(&upstream.name);
         let is_scope = |name: &str| self.scopes.iter().any(|sharers| **sharers.scope.name() == *name);
         if let Some(scope) = call.scope_names().find(|name| !is_scope(name)) {
-            return Err(Error::UnknownScope { upstream: name(), scope: Arc::clone(scope) });
+            return Err(Error::UnknownScope { upstream: name(), scope: shown(scope) });
         }
         if call.costs_one() {
             return Ok(Arc::clone(&self.ones[call.priority.place()]));
         }
         let is_known = |unit: &str| unit == CALLS || self.places.iter().any(|place| *place.unit == *unit);
         if let Some(unit) = call.units().find(|unit| !is_known(unit)) {
-            return Err(Error::UnknownUnit { upstream: name(), unit: Arc::clone(unit) });
+            return Err(Error::UnknownUnit { upstream: name(), unit: shown(unit) });
         }
-        let in_entries = |place: &Place| {
+        let in_entries = |(place, log): (&Place, &Log)| {
             let units = if place.counts(call.priority) { call.cost_in(&place.unit) } else { 0 };
-            units.div_ceil(place.quantum)
+            // Where nothing limits a log, it matters only that the call is its scope's.
+            if log.terms.is_empty() { 1 } else { units.div_ceil(place.quantum) }
         };
-        let charges: Arc<[u32]> = self.places.iter().map(in_entries).collect();
+        let charges: Arc<[u32]> = self.places.iter().zip(self.logs.iter()).map(in_entries).collect();
         let too_large = (0..charges.len()).find(|&at| charges[at] > self.logs[at].largest_charge());
         let wrong = too_large.or_else(|| charges.iter().all(|&units| units == 0).then_some(0));
         match wrong {
@@ -341,7 +349,12 @@ fn draft(
     field: &'static str,
 ) -> Result<(usize, usize), ConfigError> {
     let quantum = place.quantum;
-    let terms = limit.terms(&upstream.name)?.into_iter().map(|term| term.in_entries_of(quantum)).collect::<Vec<_>>();
+    let in_entries = |(place, term): (usize, Term)| {
+        let whole = term.in_entries_of(quantum);
+        // Only the first counts what the upstream does: a burst keeps its pace.
+        if place == 0 { whole } else { whole.at_the_pace_of(term, quantum) }
+    };
+    let terms = limit.terms(&upstream.name)?.into_iter().enumerate().map(in_entries).collect::<Vec<_>>();
     if terms.iter().any(|term| term.quota == 0) {
         let reason = format!("is less than {quantum} {}, which one entry of so large a log stands for", place.unit);
         return Err(ConfigError::new(&upstream.name, field, reason));

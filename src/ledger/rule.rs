@@ -76,6 +76,14 @@ impl Term {
         }
     }
 
+    /// A window of entries of so many units each that comes at the rate of one of single units, and no faster.
+    pub(crate) fn at_the_pace_of(self, single: Self, units: u32) -> Self {
+        let all = i128::from(self.quota) * i128::from(units) * i128::from(single.span);
+        let span = (all + i128::from(single.quota.max(1)) - 1) / i128::from(single.quota.max(1));
+        let span = i64::try_from(span).unwrap_or(single.span);
+        if self.slides() { Self { span, ..self } } else { self }
+    }
+
     /// Whether it is a window that may begin at any moment.
     pub(crate) const fn slides(self) -> bool {
         matches!(self.shape, Shape::Window)

@@ -118,7 +118,8 @@ impl Engine {
 
     /// Takes in what has happened.
     pub(super) fn handle(&mut self, event: Event, now: Instant, effects: &mut Effects) {
-        self.surplus.extend(self.waiters.age(now));
+        let aged = self.waiters.age(now);
+        self.put_back(aged, now);
         match event {
             Event::Joined(waiter) => return self.join(waiter, now, effects),
             Event::Left(ticket) => _ = self.leave(ticket, now),

@@ -30,16 +30,23 @@ pub(crate) struct Whom {
     /// Whose logs its calls are charged in, as the store knows it.
     ledger: Arc<str>,
     key: Key,
+    /// Of which of their logs, where it is not the one that pauses speak of: each has reports of its own.
+    log: Option<Arc<str>>,
 }
 
 impl Whom {
     pub(crate) fn new(upstream: Arc<str>, key: Key) -> Self {
-        Self { ledger: Arc::clone(&upstream), upstream, key }
+        Self { ledger: Arc::clone(&upstream), upstream, key, log: None }
     }
 
     /// The same, where other upstreams share limits under this name.
     pub(crate) fn within(self, ledger: &Arc<str>) -> Self {
         Self { ledger: Arc::clone(ledger), ..self }
+    }
+
+    /// The same, where something is said of a log of theirs that counts this.
+    pub(crate) fn about(self, unit: &Arc<str>) -> Self {
+        Self { log: Some(Arc::clone(unit)), ..self }
     }
 
     pub(crate) fn upstream(&self) -> &str {
@@ -52,7 +59,10 @@ impl Whom {
 
     /// The stream of what is said of it.
     pub(crate) fn stream(&self) -> Arc<str> {
-        let scope = self.key.1.map(|scope| scope.to_string()).unwrap_or_default();
+        let mut scope = self.key.1.map(|scope| scope.to_string()).unwrap_or_default();
+        if let Some(log) = &self.log {
+            scope = format!("{scope}~{log}");
+        }
         if self.ledger == self.upstream {
             format!("{scope}!").into()
         } else {

@@ -65,7 +65,7 @@ impl Queue {
         let mut id = self.process.next_message("".into());
         id.stream = format!("{}!", id.number).into();
         let body = Body::Release { scope, served: Some(served) };
-        let message = Message::new(Arc::clone(self.upstream()), id, body);
+        let message = Message::new(Arc::clone(self.ledger()), id, body);
         let message = Message { known: self.time.known(), ..message };
         let reply = self.process.store.apply(&message).await?;
         reply.done().map(|_| ()).ok_or_else(StoreError::senseless)
