@@ -66,8 +66,8 @@ impl<'de> Deserialize<'de> for Limit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         read(deserializer, "a limit, such as \"100/s burst 20\"", |text| {
             let limit: Self = text.parse().map_err(|error: crate::ConfigError| error.reason().to_owned())?;
-            limit.terms("").map_err(|error| format!("{}: {}", error.field(), error.reason()))?;
-            Ok(limit)
+            let checked = if limit.is_in_flight() { limit.check_seats("") } else { limit.terms("").map(drop) };
+            checked.map(|()| limit).map_err(|error| format!("{}: {}", error.field(), error.reason()))
         })
     }
 }
@@ -132,13 +132,14 @@ impl FromText for Duration {
 }
 
 impl FromText for Scope {
-    const WHAT: &'static str = "\"upstream\", \"bearer_token\", \"header NAME\" or \"query NAME\"";
+    const WHAT: &'static str = "\"upstream\", \"bearer_token\", \"host\", \"header NAME\" or \"query NAME\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
         let none = || format!("is no scope: {}", Self::WHAT);
         match text.split_once(' ').unwrap_or((text, "")) {
             ("upstream", "") => Ok(Self::upstream()),
             ("bearer_token", "") => Ok(Self::bearer_token()),
+            ("host", "") => Ok(Self::host()),
             ("header", name) => name.parse::<HeaderName>().map(Self::header).map_err(|_| none()),
             ("query", name) if !name.is_empty() => Ok(Self::query(name)),
             _ => Err(none()),
@@ -216,7 +217,7 @@ mod tests {
     #[test]
     fn the_example_says_all_that_can_be_said() {
         let upstreams = read(include_str!("../../examples/upstreams.toml")).unwrap();
-        let [stripe, github, prices] = upstreams.as_slice() else { panic!("{upstreams:?}") };
+        let [stripe, github, prices, model] = upstreams.as_slice() else { panic!("{upstreams:?}") };
         assert_eq!((&*stripe.name, stripe.limits.as_slice()), ("stripe", &[Limit::per_second(100).burst(20)][..]));
         assert_eq!(stripe.max_wait, Some(Duration::from_secs(30)));
         assert_eq!((stripe.retries, stripe.dialect), (2, Dialect::STRIPE));
@@ -225,6 +226,8 @@ mod tests {
         assert_eq!((github.hosts().len(), github.learns, github.break_after), (2, true, Some(5)));
         assert_eq!((prices.paths().len(), prices.observes, prices.max_waiting), (2, true, 1_000));
         assert_eq!((prices.max_pause, prices.recovery), (Some(Duration::from_secs(600)), Some(Duration::from_secs(5))));
+        let tokens = Limit::per_minute(200_000).of("tokens").each(Scope::bearer_token());
+        assert_eq!((&*model.limits, &*model.in_flight), (&[tokens][..], &[Limit::in_flight(25)][..]));
         let throttle = upstreams.into_iter().fold(crate::Throttle::builder(), crate::ThrottleBuilder::upstream);
         throttle.build().unwrap();
     }

@@ -267,6 +267,11 @@ impl Limit {
         self.unit.as_deref().unwrap_or(CALLS)
     }
 
+    /// What it counts, where it says so.
+    pub(crate) fn unit_or_none(&self) -> Option<&str> {
+        self.unit.as_deref()
+    }
+
     /// Who shares it, where it says so itself.
     pub(crate) const fn own_scope(&self) -> Option<&Scope> {
         self.scope.as_ref()

@@ -95,6 +95,20 @@ impl Scope {
         &self.name
     }
 
+    /// As text says it, where any does: not of a closure, nor under another name.
+    pub(crate) fn as_text(&self) -> Option<String> {
+        let is_word = !self.name.is_empty() && !self.name.contains(char::is_whitespace);
+        let (own, text) = match &self.kind {
+            Kind::Upstream => ("upstream", "upstream".to_owned()),
+            Kind::BearerToken => ("bearer_token", "bearer_token".to_owned()),
+            Kind::Host => ("host", "host".to_owned()),
+            Kind::Header(name) => (name.as_str(), format!("header {name}")),
+            Kind::Query(name) => (&**name, format!("query {name}")),
+            Kind::By(_) | Kind::Wrong => return None,
+        };
+        (is_word && *self.name == *own).then_some(text)
+    }
+
     /// Everybody shares one log.
     pub(crate) const fn is_upstream(&self) -> bool {
         matches!(self.kind, Kind::Upstream)

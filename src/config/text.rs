@@ -1,10 +1,19 @@
 //! Limits and lengths of time as text: `100/s burst 20`, `90s`.
 
+#[cfg(test)]
+mod tests;
+mod words;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use reqwest::header::HeaderName;
+
+use self::words::{Word, Words};
 use crate::config::limit::Limit;
+use crate::config::name::unit_fault;
+use crate::config::scope::Scope;
 use crate::error::ConfigError;
 
 /// Units of time in nanoseconds, the longest first.
@@ -17,18 +26,31 @@ const UNITS: [(&str, u128); 7] = [
     ("us", 1_000),
     ("ns", 1),
 ];
-/// More of a wrong word is not shown.
-const SHOWN: usize = 24;
+/// What may follow a limit's quota: no unit goes by these names unless `of` stands before it.
+const KEYWORDS: [&str; 9] = ["of", "burst", "spread", "guard", "each", "lease", "until", "counted_at_end", "resets"];
 
-/// A limit as text: a quota and its window, then what else is said of it.
+/// A limit as text: how many in what window, of what, and then what else is said of it.
+///
+/// * how many: `100/s`, `bucket 40 at 2/s` or `25 in flight`
+/// * of what: `tokens`, or `of tokens`; calls, where nothing is said
+/// * for whom: `each` and `host`, `bearer_token`, `upstream`, `header NAME` or `query NAME`
+/// * and `burst 20`, `spread`, `guard 2s`, `counted_at_end`; of calls in flight `lease 30s` and `until headers`
+///
+/// Scopes by a closure or of another name, and calendar windows, cannot be said.
 ///
 /// ```
-/// use outgate::Limit;
+/// use outgate::{Limit, Scope};
 /// use std::time::Duration;
 ///
 /// assert_eq!("100/s burst 20".parse(), Ok(Limit::per_second(100).burst(20)));
 /// assert_eq!("5_000/h".parse(), Ok(Limit::per_hour(5_000)));
 /// assert_eq!("120/90s guard 250ms".parse(), Ok(Limit::new(120, Duration::from_secs(90)).guard(Duration::from_millis(250))));
+/// assert_eq!("bucket 40 at 2/s".parse(), Ok(Limit::bucket(40, 2, Duration::from_secs(1))));
+///
+/// let tokens = Limit::per_minute(200_000).of("tokens").each(Scope::bearer_token());
+/// assert_eq!("200_000/min tokens each bearer_token".parse(), Ok(tokens));
+/// let seats = Limit::in_flight(25).each(Scope::header("x-merchant"));
+/// assert_eq!("25 in flight each header x-merchant".parse(), Ok(seats));
 ///
 /// let wrong = "100/fortnight".parse::<Limit>().unwrap_err();
 /// assert_eq!(
@@ -45,47 +67,152 @@ impl FromStr for Limit {
     type Err = ConfigError;
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        let mut words = Words { text, at: 0 };
-        let first = words.next().ok_or_else(|| wrong("nothing stands where a limit should be, such as 100/s"))?;
-        let Some((quota, window)) = first.text.split_once('/') else {
-            return Err(first.is("no quota and window, such as 100/s"));
-        };
-        let quota = Word { text: quota, ..first };
-        let window = Word { text: window, at: first.at + quota.text.len() + 1 };
-        let mut limit = Self::new(quota.number()?, window.window()?);
-        let (mut has_burst, mut has_guard) = (false, false);
+        let mut words = Words::new(text);
+        let mut limit = how_many(&mut words)?;
+        let mut said: Vec<&str> = Vec::new();
         while let Some(word) = words.next() {
-            let said = match word.text {
-                "burst" => &mut has_burst,
-                "guard" => &mut has_guard,
-                _ => return Err(word.is("nothing that may be said of a limit: burst or guard")),
+            let is_unit = !KEYWORDS.contains(&word.text) && is_plain(word.text);
+            let what = match word.text {
+                "spread" => "burst",
+                _ if is_unit => "of",
+                what => what,
             };
-            if std::mem::replace(said, true) {
+            if said.contains(&what) {
                 return Err(word.is("said twice"));
             }
-            let value = words.next().ok_or_else(|| word.is("said of nothing: its value is missing"))?;
-            limit = if word.text == "burst" { limit.burst(value.number()?) } else { limit.guard(value.length()?) };
+            said.push(what);
+            let mut value = || words.next().ok_or_else(|| word.is("said of nothing: its value is missing"));
+            limit = match word.text {
+                unit if is_unit => limit.of(unit),
+                "of" => limit.of(value()?.unit()?),
+                "burst" => limit.burst(value()?.number()?),
+                "spread" => limit.spread(),
+                "guard" => limit.guard(value()?.length()?),
+                "counted_at_end" => limit.counted_at_end(),
+                "lease" => limit.lease(value()?.length()?),
+                "until" => value()?.must_be("headers").map(|()| limit.until_headers())?,
+                "each" => limit.each(scope(&mut words, word)?),
+                _ => {
+                    return Err(word.is("nothing that may be said of a limit: a unit, burst, spread, guard, each, \
+                                        counted_at_end, lease or until headers"));
+                }
+            };
         }
         Ok(limit)
     }
 }
 
-/// As [`from_str`](str::parse) reads it back.
+/// The first words of a limit.
+fn how_many(words: &mut Words<'_>) -> Result<Limit, ConfigError> {
+    let first = words.next().ok_or_else(|| wrong("nothing stands where a limit should be, such as 100/s"))?;
+    let mut next = || words.next().ok_or_else(|| first.is("no whole limit, such as bucket 40 at 2/s or 25 in flight"));
+    if first.text == "bucket" {
+        let capacity = next()?.number()?;
+        next()?.must_be("at")?;
+        let (refill, per) = next()?.parts().ok_or_else(|| first.is("said of no refill, as in bucket 40 at 2/s"))?;
+        return Ok(Limit::bucket(capacity, refill.number()?, per.window()?));
+    }
+    if let Some((quota, window)) = first.parts() {
+        return Ok(Limit::new(quota.number()?, window.window()?));
+    }
+    let none = || first.is("no quota and window, such as 100/s");
+    let calls = first.number().map_err(|_| none())?;
+    next().map_err(|_| none())?.must_be("in")?;
+    next()?.must_be("flight")?;
+    Ok(Limit::in_flight(calls))
+}
+
+/// The scope that `each` is followed by.
+fn scope(words: &mut Words<'_>, each: Word<'_>) -> Result<Scope, ConfigError> {
+    let kind = words.next().ok_or_else(|| each.is("said of nothing: its value is missing"))?;
+    let mut name = || words.next().ok_or_else(|| kind.is("said of nothing: its name is missing"));
+    match kind.text {
+        "upstream" => Ok(Scope::upstream()),
+        "host" => Ok(Scope::host()),
+        "bearer_token" => Ok(Scope::bearer_token()),
+        "header" => {
+            let name = name()?;
+            name.text.parse::<HeaderName>().map(Scope::header).map_err(|_| name.is("no name of a header"))
+        }
+        "query" => Ok(Scope::query(name()?.text)),
+        _ => Err(kind.is(
+            "no scope that text can say: host, bearer_token, upstream, header NAME or query NAME; one by a closure or of \
+             another name is given by .each()",
+        )),
+    }
+}
+
+/// Whether a unit is taken for one without `of` before it.
+fn is_plain(unit: &str) -> bool {
+    unit_fault(unit).is_none() && !unit.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// As [`from_str`](str::parse) reads it back, but for what cannot be said as text: a scope by a closure or of another name is shown as
+/// `each NAME`, which is an error then; a calendar window by its length alone.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/", self.quota())?;
-        match in_units(self.window()) {
-            (1, unit) => f.write_str(unit)?,
-            (count, unit) => write!(f, "{count}{unit}")?,
+        let quota = self.quota();
+        match self.refill_or_none() {
+            Some((refill, per)) => write!(f, "bucket {quota} at {refill}/{}", Window(per))?,
+            None if self.is_in_flight() => write!(f, "{quota} in flight")?,
+            None => write!(f, "{quota}/{}", Window(self.window()))?,
+        }
+        match self.unit_or_none() {
+            Some(unit) if KEYWORDS.contains(&unit) || !is_plain(unit) => write!(f, " of {unit}")?,
+            Some(unit) => write!(f, " {unit}")?,
+            None => {}
+        }
+        match self.own_scope().map(|scope| (scope.as_text(), scope.name())) {
+            Some((Some(text), _)) => write!(f, " each {text}")?,
+            // So that it is not read back as another scope.
+            Some((None, name)) if is_kind(name) => write!(f, " each by {name}")?,
+            Some((None, name)) => write!(f, " each {name}")?,
+            None => {}
         }
         if let Some(burst) = self.burst_or_none() {
             write!(f, " burst {burst}")?;
         }
         if let Some(guard) = self.guard_or_none() {
-            let (count, unit) = in_units(guard);
-            write!(f, " guard {count}{unit}")?;
+            write!(f, " guard {}", Length(guard))?;
+        }
+        if let Some(lease) = self.lease_or_none() {
+            write!(f, " lease {}", Length(lease))?;
+        }
+        if self.ends_with_headers() {
+            f.write_str(" until headers")?;
+        }
+        if self.is_counted_at_end() {
+            f.write_str(" counted_at_end")?;
         }
         Ok(())
+    }
+}
+
+/// Whether a name begins with a word that says what a scope is.
+fn is_kind(name: &str) -> bool {
+    let first = name.split_whitespace().next().unwrap_or_default();
+    ["upstream", "host", "bearer_token", "header", "query", ""].contains(&first)
+}
+
+/// A length of time, shown.
+struct Length(Duration);
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, unit) = in_units(self.0);
+        write!(f, "{count}{unit}")
+    }
+}
+
+/// The same, in which a unit alone is one.
+struct Window(Duration);
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match in_units(self.0) {
+            (1, unit) => f.write_str(unit),
+            _ => Length(self.0).fmt(f),
+        }
     }
 }
 
@@ -99,181 +226,9 @@ fn in_units(length: Duration) -> (u128, &'static str) {
 /// The length of time that a text says: `30s`, `250ms`.
 #[cfg(feature = "serde")]
 pub(crate) fn length(text: &str) -> Result<Duration, ConfigError> {
-    Word { text, at: 0 }.length()
+    Word::new(text).length()
 }
 
 fn wrong(reason: impl Into<String>) -> ConfigError {
     ConfigError::new("", "limit", reason)
-}
-
-/// The words of a text, one after another.
-struct Words<'a> {
-    text: &'a str,
-    /// As far as it has been read, in bytes.
-    at: usize,
-}
-
-impl<'a> Words<'a> {
-    fn next(&mut self) -> Option<Word<'a>> {
-        let rest = self.text.get(self.at..)?;
-        let begin = self.at + rest.len() - rest.trim_start().len();
-        let text = self.text.get(begin..)?.split_whitespace().next()?;
-        self.at = begin + text.len();
-        Some(Word { text, at: self.text.get(..begin)?.chars().count() })
-    }
-}
-
-/// A word, and how many characters stand before it.
-#[derive(Clone, Copy)]
-struct Word<'a> {
-    text: &'a str,
-    at: usize,
-}
-
-impl Word<'_> {
-    /// Why it cannot be read.
-    fn is(self, what: &str) -> ConfigError {
-        let mut shown: String = self.text.chars().take(SHOWN).collect();
-        if shown.len() < self.text.len() {
-            shown.push('…');
-        }
-        wrong(format!("{shown:?}, at character {}, is {what}", self.at + 1))
-    }
-
-    fn number(self) -> Result<u32, ConfigError> {
-        digits(self.text)
-            .filter(|_| self.text.starts_with(|first: char| first.is_ascii_digit()))
-            .and_then(|number| u32::try_from(number).ok())
-            .ok_or_else(|| self.is("no whole number below 4,294,967,296, such as 100 or 5_000"))
-    }
-
-    /// A length of time, or a unit alone: `s` is `1s`.
-    fn window(self) -> Result<Duration, ConfigError> {
-        let unit = UNITS.iter().find(|(name, _)| *name == self.text).and_then(|(_, unit)| duration(*unit));
-        unit.map_or_else(|| self.length(), Ok)
-    }
-
-    fn length(self) -> Result<Duration, ConfigError> {
-        let end = self.text.find(|other: char| !other.is_ascii_digit() && other != '_').unwrap_or(self.text.len());
-        let (count, name) = self.text.split_at(end);
-        let unit = UNITS.iter().find(|(known, _)| *known == name).map(|(_, unit)| *unit);
-        let nanos = digits(count).zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
-        nanos.and_then(duration).ok_or_else(|| self.is("no length of time, such as s, min, h, day, 90s or 250ms"))
-    }
-}
-
-/// Digits, which `_` may part.
-fn digits(text: &str) -> Option<u128> {
-    let mut number = None::<u128>;
-    for digit in text.chars().filter(|digit| *digit != '_') {
-        let more = u128::from(digit.to_digit(10)?);
-        number = Some(number.unwrap_or(0).checked_mul(10)?.checked_add(more)?);
-    }
-    number
-}
-
-fn duration(nanos: u128) -> Option<Duration> {
-    let (secs, rest) = (u64::try_from(nanos / 1_000_000_000).ok()?, u32::try_from(nanos % 1_000_000_000).ok()?);
-    Some(Duration::new(secs, rest))
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn limit() -> impl Strategy<Value = Limit> {
-        let length = || {
-            let odd = (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(secs, nanos)| Duration::new(secs, nanos));
-            let whole = (0..UNITS.len(), 0..100_u32).prop_map(|(unit, count)| {
-                let nanos = u64::try_from(UNITS[unit].1).unwrap() * u64::from(count);
-                Duration::from_nanos(nanos)
-            });
-            prop_oneof![whole, odd]
-        };
-        let (burst, guard) = (proptest::option::of(any::<u32>()), proptest::option::of(length()));
-        (any::<u32>(), length(), burst, guard).prop_map(|(quota, window, burst, guard)| {
-            let limit = Limit::new(quota, window);
-            let limit = if let Some(burst) = burst { limit.burst(burst) } else { limit };
-            if let Some(guard) = guard { limit.guard(guard) } else { limit }
-        })
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-        #[test]
-        fn what_is_shown_is_read_back(limit in limit()) {
-            prop_assert_eq!(limit.to_string().parse(), Ok(limit));
-        }
-
-        #[test]
-        fn no_text_makes_it_panic(text in ".{0,40}", words in "([0-9_]{0,40}(/|s|ms|burst |guard |day| )){0,6}") {
-            for text in [text, words] {
-                if let Ok(limit) = text.parse::<Limit>() {
-                    prop_assert_eq!(limit.to_string().parse(), Ok(limit));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn limits_are_shown_in_the_largest_units() {
-        let (second, cases) = (
-            Duration::from_secs(1),
-            [
-                "100/s",
-                "100/s burst 20",
-                "500/min",
-                "5000/h",
-                "9/day",
-                "40/2s",
-                "10/100ms",
-                "1/90s",
-                "7/2day",
-                "3/1500us",
-                "1/7ns",
-                "1/0s",
-                "120/90s guard 250ms",
-                "5/s guard 0s",
-                "100/s burst 20 guard 1h",
-            ],
-        );
-        for text in cases {
-            assert_eq!(text.parse::<Limit>().unwrap().to_string(), text);
-        }
-        assert_eq!(Limit::new(3, 60 * second).to_string(), "3/min");
-        assert_eq!(" 5_000/60s  guard 1s ".parse(), Ok(Limit::per_minute(5_000).guard(second)), "as people write it");
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_named_with_its_place() {
-        let cases = [
-            ("", "nothing stands where a limit should be, such as 100/s"),
-            ("100", "\"100\", at character 1, is no quota and window"),
-            ("/s", "\"\", at character 1, is no whole number"),
-            ("ten/s", "\"ten\", at character 1, is no whole number"),
-            ("-1/s", "\"-1\", at character 1, is no whole number"),
-            ("_/s", "\"_\", at character 1, is no whole number"),
-            ("4294967296/s", "\"4294967296\", at character 1, is no whole number"),
-            ("1/", "\"\", at character 3, is no length of time"),
-            ("1/month", "\"month\", at character 3, is no length of time"),
-            ("1/1.5s", "\"1.5s\", at character 3, is no length of time"),
-            ("1/99999999999999999999day", "\"99999999999999999999day\", at character 3, is no length of time"),
-            ("1/s bust 2", "\"bust\", at character 5, is nothing that may be said of a limit"),
-            ("1/s burst", "\"burst\", at character 5, is said of nothing"),
-            ("1/s burst x", "\"x\", at character 11, is no whole number"),
-            ("1/s guard 2", "\"2\", at character 11, is no length of time"),
-            ("1/s burst 1 burst 2", "\"burst\", at character 13, is said twice"),
-            ("ä ö", "\"ä\", at character 1, is no quota and window"),
-            ("1/s ä ö", "\"ä\", at character 5, is nothing that may be said"),
-            ("123456789012345678901234567890", "\"123456789012345678901234…\", at character 1, is no quota"),
-        ];
-        for (text, expected) in cases {
-            let error = text.parse::<Limit>().unwrap_err();
-            assert_eq!((error.upstream(), error.field()), ("", "limit"));
-            assert!(error.reason().starts_with(expected), "{text:?}: {error}");
-        }
-    }
 }

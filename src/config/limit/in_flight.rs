@@ -66,6 +66,12 @@ impl Limit {
         matches!(self.seats, Some(SeatSettings { until_headers: true, .. }))
     }
 
+    /// The lease, where one was given: of calls in flight, another than the default.
+    pub(crate) fn lease_or_none(&self) -> Option<Duration> {
+        let lease = self.seats.map(|seats| seats.lease)?;
+        (!self.is_in_flight() || lease != DEFAULT_LEASE).then_some(lease)
+    }
+
     pub(crate) const fn lease_or_default(&self) -> Duration {
         match self.seats {
             Some(SeatSettings { lease, .. }) => lease,

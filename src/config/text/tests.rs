@@ -1,0 +1,159 @@
+use proptest::option::of as option;
+use proptest::prelude::*;
+
+use super::*;
+
+fn scope() -> impl Strategy<Value = Scope> {
+    let header = "[a-z][a-z0-9-]{0,8}".prop_map(|name| Scope::header(&*name));
+    let all = [Scope::host(), Scope::bearer_token(), Scope::upstream()];
+    prop_oneof![proptest::sample::select(all.to_vec()), header, "[^ \\s]{1,8}".prop_map(Scope::query)]
+}
+
+fn unit() -> impl Strategy<Value = String> {
+    let keyword = proptest::sample::select(KEYWORDS.to_vec()).prop_map(str::to_owned);
+    prop_oneof![keyword, "[a-zA-Z0-9_]{1,32}"]
+}
+
+fn limit() -> impl Strategy<Value = Limit> {
+    let length = || {
+        let odd = (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(secs, nanos)| Duration::new(secs, nanos));
+        let whole = (0..UNITS.len(), 0..100_u32).prop_map(|(unit, count)| {
+            let nanos = u64::try_from(UNITS[unit].1).unwrap() * u64::from(count);
+            Duration::from_nanos(nanos)
+        });
+        prop_oneof![whole, odd]
+    };
+    let how_many = prop_oneof![
+        (any::<u32>(), length()).prop_map(|(quota, window)| Limit::new(quota, window)),
+        (any::<u32>(), any::<u32>(), length()).prop_map(|(capacity, refill, per)| Limit::bucket(capacity, refill, per)),
+        any::<u32>().prop_map(Limit::in_flight),
+    ];
+    let of_whom = (option(unit()), option(scope()), any::<bool>());
+    let shape = (option(any::<u32>()), option(length()), option(length()), any::<bool>());
+    (how_many, of_whom, shape).prop_map(|(limit, (unit, scope, at_end), (burst, guard, lease, until_headers))| {
+        let limit = if let Some(unit) = unit { limit.of(unit) } else { limit };
+        let limit = if let Some(scope) = scope { limit.each(scope) } else { limit };
+        let limit = if let Some(burst) = burst { limit.burst(burst) } else { limit };
+        let limit = if let Some(guard) = guard { limit.guard(guard) } else { limit };
+        let limit = if let Some(lease) = lease { limit.lease(lease) } else { limit };
+        let limit = if until_headers { limit.until_headers() } else { limit };
+        if at_end { limit.counted_at_end() } else { limit }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_shown_is_read_back(limit in limit()) {
+        prop_assert_eq!(limit.to_string().parse(), Ok(limit));
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in ".{0,40}", words in "([0-9_]{0,40}(/|s|ms|burst |guard |day|bucket| at | in flight |each |host|query | )){0,6}") {
+        for text in [text, words] {
+            if let Ok(limit) = text.parse::<Limit>() {
+                prop_assert_eq!(limit.to_string().parse(), Ok(limit));
+            }
+        }
+    }
+}
+
+#[test]
+fn limits_are_shown_in_the_largest_units() {
+    let (second, cases) = (
+        Duration::from_secs(1),
+        [
+            "100/s",
+            "100/s burst 20",
+            "500/min",
+            "5000/h",
+            "9/day",
+            "40/2s",
+            "10/100ms",
+            "1/90s",
+            "7/2day",
+            "3/1500us",
+            "1/7ns",
+            "1/0s",
+            "120/90s guard 250ms",
+            "5/s guard 0s",
+            "100/s burst 20 guard 1h",
+            "200000/min tokens each bearer_token",
+            "100/s of burst burst 5",
+            "5000/h of 2nd each upstream",
+            "bucket 40 at 2/s",
+            "bucket 40 at 2/90s points each host guard 100ms",
+            "25 in flight",
+            "25 in flight each header x-merchant lease 30s until headers",
+            "10/s each query key burst 2",
+            "9/min tokens counted_at_end",
+        ],
+    );
+    for text in cases {
+        assert_eq!(text.parse::<Limit>().unwrap().to_string(), text);
+    }
+    assert_eq!("10/s spread".parse(), Ok(Limit::per_second(10).spread()));
+    assert_eq!("10/s burst 1 of tokens".parse(), Ok(Limit::per_second(10).of("tokens").spread()), "in any order");
+    assert_eq!(Limit::new(3, 60 * second).to_string(), "3/min");
+    assert_eq!(" 5_000/60s  guard 1s ".parse(), Ok(Limit::per_minute(5_000).guard(second)), "as people write it");
+}
+
+#[test]
+fn what_cannot_be_read_is_named_with_its_place() {
+    let cases = [
+        ("", "nothing stands where a limit should be, such as 100/s"),
+        ("100", "\"100\", at character 1, is no quota and window"),
+        ("/s", "\"\", at character 1, is no whole number"),
+        ("ten/s", "\"ten\", at character 1, is no whole number"),
+        ("-1/s", "\"-1\", at character 1, is no whole number"),
+        ("_/s", "\"_\", at character 1, is no whole number"),
+        ("4294967296/s", "\"4294967296\", at character 1, is no whole number"),
+        ("1/", "\"\", at character 3, is no length of time"),
+        ("1/month", "\"month\", at character 3, is no length of time"),
+        ("1/1.5s", "\"1.5s\", at character 3, is no length of time"),
+        ("1/99999999999999999999day", "\"99999999999999999999day\", at character 3, is no length of time"),
+        ("1/s bust 2", "\"2\", at character 10, is nothing that may be said of a limit: a unit, burst"),
+        ("1/s tokens points", "\"points\", at character 12, is said twice"),
+        ("1/s spread burst 2", "\"burst\", at character 12, is said twice"),
+        ("1/s of a-b", "\"a-b\", at character 8, is no unit: it must be 1 to 32 letters"),
+        ("1/s each", "\"each\", at character 5, is said of nothing"),
+        ("1/s each header", "\"header\", at character 10, is said of nothing"),
+        ("1/s each header a:b", "\"a:b\", at character 17, is no name of a header"),
+        ("1/s each merchant", "\"merchant\", at character 10, is no scope that text can say: host"),
+        ("1/s resets UTC", "\"resets\", at character 5, is nothing that may be said of a limit"),
+        ("1/s until body", "\"body\", at character 11, is not \"headers\", which should stand here"),
+        ("25 at once", "\"at\", at character 4, is not \"in\", which should stand here"),
+        ("25 in", "\"25\", at character 1, is no whole limit, such as bucket 40 at 2/s"),
+        ("bucket 40", "\"bucket\", at character 1, is no whole limit"),
+        ("bucket 40 at 2", "\"bucket\", at character 1, is said of no refill, as in bucket 40 at 2/s"),
+        ("1/s burst", "\"burst\", at character 5, is said of nothing"),
+        ("1/s burst x", "\"x\", at character 11, is no whole number"),
+        ("1/s guard 2", "\"2\", at character 11, is no length of time"),
+        ("1/s burst 1 burst 2", "\"burst\", at character 13, is said twice"),
+        ("ä ö", "\"ä\", at character 1, is no quota and window"),
+        ("1/s ä ö", "\"ä\", at character 5, is nothing that may be said"),
+        ("123456789012345678901234567890", "\"123456789012345678901234…\", at character 1, is no quota"),
+    ];
+    for (text, expected) in cases {
+        let error = text.parse::<Limit>().unwrap_err();
+        assert_eq!((error.upstream(), error.field()), ("", "limit"));
+        assert!(error.reason().starts_with(expected), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn a_scope_that_text_cannot_say_is_shown_by_its_name_and_is_an_error_when_read() {
+    let by = |name: &str| Limit::per_second(1).each(Scope::by(|_| None).named(name));
+    let cases = [
+        (by("merchant"), "1/s each merchant"),
+        (by("header x"), "1/s each by header x"),
+        (Limit::per_second(1).each(Scope::query("a b")), "1/s each a b"),
+        (Limit::per_second(1).each(Scope::host().named("site")), "1/s each site"),
+    ];
+    for (limit, text) in cases {
+        assert_eq!(limit.to_string(), text);
+        let error = text.parse::<Limit>().unwrap_err();
+        assert!(error.reason().contains("no scope that text can say"), "{text:?}: {error}");
+    }
+}
