@@ -4,7 +4,8 @@ pub(crate) mod acquire;
 pub(crate) mod auth_breaker;
 pub(crate) mod charge;
 pub(crate) mod connections;
-#[cfg_attr(not(test), expect(dead_code, reason = "nothing is reserved by estimates yet"))]
+mod estimate;
+pub(crate) mod estimated;
 mod estimates;
 pub(crate) mod middleware;
 mod news;

@@ -5,6 +5,7 @@ mod bucket;
 pub(crate) mod call;
 pub(crate) mod charges;
 mod civil;
+mod estimate;
 #[cfg(feature = "serde")]
 mod file;
 pub(crate) mod host;

@@ -1,5 +1,6 @@
 //! Asking for a permit: what for, how long, and the wait for it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -16,6 +17,8 @@ use tracing::{Instrument as _, Span};
 
 use crate::client::auth_breaker::Pass;
 use crate::client::connections::InFlight;
+use crate::client::estimate::Estimate;
+use crate::client::estimated::Places;
 use crate::client::observing::Shadow;
 use crate::client::permit::Permit;
 use crate::client::throttle::Throttle;
@@ -82,6 +85,12 @@ impl Acquire {
     /// Goes before calls of lower priority that wait in this process: see [`Call::priority`].
     pub fn priority(mut self, priority: Priority) -> Self {
         self.call = self.call.priority(priority);
+        self
+    }
+
+    /// Uses about as much as other calls of this kind: see [`Call::kind`].
+    pub fn kind(mut self, kind: impl Into<Arc<str>>) -> Self {
+        self.call = self.call.kind(kind);
         self
     }
 
@@ -152,6 +161,9 @@ pub(crate) struct Route {
     pub(crate) scopes: Scopes,
     /// What it takes of each log, or why it can never go.
     charges: Result<Arc<[u32]>, Error>,
+    /// Which calls use about as much as it, and of which units it takes estimates.
+    kind: Option<Arc<str>>,
+    estimated: Places,
     /// As how many calls it counts.
     cost: u32,
     pub(crate) max_wait: Option<Duration>,
@@ -171,10 +183,32 @@ impl Route {
         let now_or_never = max_wait == Some(Duration::ZERO);
         let retries = if registered.observer.is_some() { 0 } else { registered.upstream.retries };
         let scopes = registered.charges.scopes(call, request);
-        let charges = registered.charges.of(&registered.upstream, call);
+        let mut call = Cow::Borrowed(call);
+        let estimated = registered.estimated.as_ref().map_or(0, |estimated| estimated.fill(call.to_mut()));
+        let charges = registered.charges.of(&registered.upstream, &call);
         let (is_seen, retries_left, since) = (request.is_some(), retries, Instant::now());
         let (cost, priority) = (call.cost_in(CALLS), call.priority);
-        Self { registered, scopes, charges, cost, max_wait, now_or_never, priority, is_seen, since, retries_left }
+        let kind = call.kind.clone().filter(|_| registered.estimated.is_some());
+        Self {
+            registered,
+            scopes,
+            charges,
+            kind,
+            estimated,
+            cost,
+            max_wait,
+            now_or_never,
+            priority,
+            is_seen,
+            since,
+            retries_left,
+        }
+    }
+
+    /// What its call reserves by estimates, and tells about others once it is settled.
+    pub(crate) fn estimate(&self) -> Option<Arc<Estimate>> {
+        let of = self.registered.estimated.as_ref()?;
+        Some(Estimate::new(of, self.kind.clone(), self.estimated))
     }
 
     /// When its time is up; a wait too long for the clock is no bound.
@@ -271,7 +305,8 @@ impl Asked<'_> {
         match self.queue.at_hand(charges, self.since) {
             Some(Ok(slot)) => {
                 span(self.route).record("waited_us", 0);
-                Ok(Ok(Permit::new(self.queue, slot, self.pass, Duration::ZERO, self.since)))
+                let permit = Permit::new(self.queue, slot, self.pass, Duration::ZERO, self.since);
+                Ok(Ok(permit.estimated(self.route.estimate())))
             }
             Some(Err(retry_after)) if self.route.now_or_never => {
                 let upstream = Arc::clone(self.queue.upstream());
@@ -312,7 +347,7 @@ async fn wait_in_queue(queue: Arc<Queue>, route: &Route, pass: Pass, since: Inst
         }
     });
     match admitted {
-        Ok((slot, pass)) => Ok(Permit::new(queue, slot, pass, waited, now)),
+        Ok((slot, pass)) => Ok(Permit::new(queue, slot, pass, waited, now).estimated(route.estimate())),
         Err(error) => {
             let upstream = &*route.registered.upstream.name;
             span.in_scope(|| tracing::debug!(upstream, %error, "refused"));

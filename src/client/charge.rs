@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::client::estimate::Estimate;
 use crate::client::observing::Shadow;
 use crate::queue::Queue;
 use crate::queue::settling::{Balance, Correction};
@@ -12,6 +13,8 @@ use crate::queue::waiters::Slot;
 pub(crate) struct Charge {
     queue: Arc<Queue>,
     slot: Slot,
+    /// Where its upstream estimates.
+    estimate: Option<Arc<Estimate>>,
     state: Mutex<State>,
 }
 
@@ -27,7 +30,12 @@ enum State {
 
 impl Charge {
     pub(crate) fn new(queue: &Arc<Queue>, slot: Slot) -> Self {
-        Self { queue: Arc::clone(queue), slot, state: Mutex::new(State::Whole) }
+        Self { queue: Arc::clone(queue), slot, estimate: None, state: Mutex::new(State::Whole) }
+    }
+
+    /// Of a call that reserved estimates.
+    pub(crate) fn estimated(self, estimate: Option<Arc<Estimate>>) -> Self {
+        Self { estimate, ..self }
     }
 
     /// The slot.
@@ -37,6 +45,7 @@ impl Charge {
 
     /// The call used so many units.
     pub(crate) fn settle(&self, unit: &str, used: u64) {
+        self.estimate.iter().for_each(|estimate| estimate.settled(unit, used));
         let upstream = &**self.queue.upstream();
         let mut logs = self.queue.settling().logs_of(unit).peekable();
         if logs.peek().is_none() {

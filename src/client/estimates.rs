@@ -9,8 +9,8 @@ const LATELY: usize = 300;
 const ENOUGH: usize = 40;
 /// So many kinds are remembered.
 const KINDS: usize = 1_000;
-/// After so many reservations without a settlement somebody is told.
-const UNSETTLED: u32 = 100;
+/// After so many calls, and no settlement, somebody is told.
+pub(crate) const UNSETTLED: u32 = 100;
 
 /// What calls of some kinds used of one unit.
 #[derive(Debug)]
@@ -56,8 +56,8 @@ impl Estimates {
         }
     }
 
-    /// A call reserved an estimate. Says whether this is the time to tell that none is ever settled.
-    pub(crate) fn reserved(&mut self) -> bool {
+    /// A call that reserved an estimate is over, and was not settled. Says whether this is the time to tell that none ever is.
+    pub(crate) fn unsettled(&mut self) -> bool {
         self.unsettled = if self.settlements == 0 { self.unsettled.saturating_add(1) } else { 0 };
         self.unsettled == UNSETTLED
     }
@@ -162,10 +162,10 @@ mod tests {
     #[test]
     fn who_never_settles_is_told_once() {
         let mut estimates = Estimates::new(1, 950);
-        assert_eq!((0..1_000).filter(|_| estimates.reserved()).collect::<Vec<_>>(), [99]);
+        assert_eq!((0..1_000).filter(|_| estimates.unsettled()).collect::<Vec<_>>(), [99]);
         let mut estimates = Estimates::new(1, 950);
-        assert!((0..90).all(|_| !estimates.reserved()));
+        assert!((0..90).all(|_| !estimates.unsettled()));
         estimates.settled("kind", 1);
-        assert!((0..1_000).all(|_| !estimates.reserved()));
+        assert!((0..1_000).all(|_| !estimates.unsettled()));
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::client::acquire::Route;
 use crate::client::charge::Charge;
+use crate::client::estimate::Estimate;
 use crate::config::plan::Registered;
 use crate::error::Error;
 use crate::queue::Queue;
@@ -86,6 +87,8 @@ pub(crate) struct Shadow {
     place: Mutex<Place>,
     /// When its call went on.
     since: Instant,
+    /// Where its upstream estimates.
+    estimate: Option<Arc<Estimate>>,
 }
 
 /// Where it is.
@@ -109,7 +112,7 @@ impl Default for Place {
 impl Shadow {
     /// Has a shadow take the place in queue of a call that has asked just now.
     pub(crate) fn of(queue: &Arc<Queue>, route: &Route, since: Instant) -> Arc<Self> {
-        let shadow = Arc::new(Self { place: Mutex::default(), since });
+        let shadow = Arc::new(Self { place: Mutex::default(), since, estimate: route.estimate() });
         let registered = &route.registered;
         registered.observer.iter().for_each(Observer::begin);
         if let Some(outcome) = at_hand(queue, route, since) {
@@ -141,6 +144,7 @@ impl Shadow {
 
     /// Gives the slot back, now or when it comes.
     pub(crate) fn hand_back(&self) {
+        self.estimate.iter().for_each(|estimate| estimate.hand_back());
         let place = std::mem::replace(&mut *self.lock(), Place::Unwanted);
         if let Place::Here(charge) = place {
             charge.hand_back();
@@ -149,6 +153,7 @@ impl Shadow {
 
     /// The call used so many units: its slot is settled, now or when it comes.
     pub(crate) fn settle(&self, unit: &str, used: u64) {
+        self.estimate.iter().for_each(|estimate| estimate.settled(unit, used));
         match &mut *self.lock() {
             Place::Coming { settled, .. } => settled.push((unit.into(), used)),
             Place::Here(charge) => charge.settle(unit, used),

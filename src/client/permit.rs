@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::client::auth_breaker::Pass;
 use crate::client::charge::{Charge, Settler};
+use crate::client::estimate::Estimate;
 use crate::client::observing::Shadow;
 use crate::client::seat::Seat;
 use crate::config::charges::Scopes;
@@ -34,6 +35,8 @@ pub struct Permit {
     seat: Option<Seat>,
     /// Once anybody settles it, or may.
     charge: OnceLock<Arc<Charge>>,
+    /// Where its upstream estimates.
+    estimate: Option<Arc<Estimate>>,
     pass: Pass,
     waited: Duration,
     late: Duration,
@@ -51,13 +54,18 @@ impl Permit {
     pub(crate) const fn observed(queue: Arc<Queue>, shadow: Arc<Shadow>, pass: Pass) -> Self {
         let charge = OnceLock::new();
         let held = Held::Shadow(shadow);
-        Self { queue, held, seat: None, charge, pass, waited: Duration::ZERO, late: Duration::ZERO }
+        Self { queue, held, seat: None, charge, estimate: None, pass, waited: Duration::ZERO, late: Duration::ZERO }
     }
 
     /// A permit given at `now`.
     pub(crate) fn new(queue: Arc<Queue>, slot: Slot, pass: Pass, waited: Duration, now: Instant) -> Self {
         let (late, seat) = (slot.late(now), Seat::of(&queue));
-        Self { queue, held: Held::Slot(slot), seat, charge: OnceLock::new(), pass, waited, late }
+        Self { queue, held: Held::Slot(slot), seat, charge: OnceLock::new(), estimate: None, pass, waited, late }
+    }
+
+    /// With what its call reserved by estimates.
+    pub(crate) fn estimated(self, estimate: Option<Arc<Estimate>>) -> Self {
+        Self { estimate, ..self }
     }
 
     /// Gives the slot, and the seat, to the next in queue, else back to the store. For a call that was never sent.
@@ -66,6 +74,7 @@ impl Permit {
     /// at once; the store is told in the background.
     pub fn hand_back(self) {
         tracing::debug!(upstream = self.upstream(), "permit handed back");
+        self.estimate.iter().for_each(|estimate| estimate.hand_back());
         let goes_whole = match (self.held, self.charge.into_inner()) {
             (_, Some(charge)) => charge.hand_back(),
             (Held::Slot(slot), None) => {
@@ -186,7 +195,8 @@ impl Permit {
     fn settler(&self) -> Settler {
         match &self.held {
             Held::Slot(slot) => {
-                let charge = self.charge.get_or_init(|| Arc::new(Charge::new(&self.queue, slot.clone())));
+                let new = || Charge::new(&self.queue, slot.clone()).estimated(self.estimate.clone());
+                let charge = self.charge.get_or_init(|| Arc::new(new()));
                 Settler::Charged(Arc::clone(charge))
             }
             Held::Shadow(shadow) => Settler::Shadow(Arc::clone(shadow)),

@@ -11,7 +11,8 @@ use crate::ledger::ScopeId;
 ///
 /// # Default
 ///
-/// * cost: 1 of each unit, unless the upstream [says otherwise](crate::Upstream::cost_by)
+/// * cost: 1 of each unit, unless the upstream [says otherwise](crate::Upstream::cost_by) or [estimates](crate::Upstream::estimate) it
+/// * kind: one for all calls of the upstream
 /// * max wait: that of the upstream
 /// * priority: normal
 /// * upstream and scope: as the request says
@@ -33,6 +34,8 @@ pub struct Call {
     pub(crate) scope: Option<ScopeId>,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) priority: Priority,
+    /// Which calls use about as much as it.
+    pub(crate) kind: Option<Arc<str>>,
     /// Values of scopes, by the names of those.
     scopes: Vec<(Arc<str>, ScopeId)>,
     costs: Vec<(Arc<str>, u32)>,
@@ -85,6 +88,14 @@ impl Call {
         self
     }
 
+    /// Uses about as many units as other calls of this kind, such as those of one model: what it reserves is
+    /// [estimated](crate::Upstream::estimate) by what those used. Calls that say nothing are of one kind; 1,000 kinds are remembered.
+    #[must_use]
+    pub fn kind(mut self, kind: impl Into<Arc<str>>) -> Self {
+        self.kind = Some(kind.into());
+        self
+    }
+
     /// Goes before calls of lower priority that wait in this process for the same limits; calls of one priority go in the order in
     /// which they came.
     ///
@@ -101,6 +112,11 @@ impl Call {
     pub const fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);
         self
+    }
+
+    /// Its kind: that of all calls that say none is empty.
+    pub(crate) fn kind_or_none(&self) -> &str {
+        self.kind.as_deref().unwrap_or_default()
     }
 
     /// What it takes of a unit.

@@ -7,6 +7,7 @@ use http::HeaderName;
 
 use crate::client::auth_breaker::Breaker;
 use crate::client::connections::Connections;
+use crate::client::estimated::Estimated;
 use crate::client::observing::Observer;
 use crate::client::retry::Budget;
 use crate::config::call::Call;
@@ -38,6 +39,8 @@ pub(crate) struct Registered {
     pub(crate) time: Arc<LogTime>,
     pub(crate) looks: Arc<Looks>,
     pub(crate) settling: Arc<Settling>,
+    /// None where nothing is estimated.
+    pub(crate) estimated: Option<Arc<Estimated>>,
     pub(crate) budget: Budget,
     pub(crate) breaker: Option<Breaker>,
     /// Where calls do not wait, and are counted as they would have.
@@ -60,6 +63,8 @@ impl Registered {
         if let Some(of) = upstream.settles.iter().find(|of| settling.logs_of(&of.unit).next().is_none()) {
             return Err(ConfigError::new(&upstream.name, "settle_by", format!("no limit counts {}", shown(&of.unit))));
         }
+        upstream.check_estimates(&charges)?;
+        let estimated = Estimated::new(&upstream);
         let budget = Budget::new(upstream.retry_share);
         let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
         let breaker = upstream.break_after.filter(|_| !upstream.observes).map(new);
@@ -76,6 +81,7 @@ impl Registered {
             time,
             looks,
             settling,
+            estimated,
             budget,
             breaker,
             observer,

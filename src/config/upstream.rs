@@ -41,6 +41,7 @@ type CostBy = Arc<dyn Fn(&RequestHead<'_>) -> Call + Send + Sync>;
 /// * calls go on however many responses are 401 or 403
 /// * calls wait for their slots: nothing is only observed
 /// * a call counts for what it was charged, unless it is settled: by [`settle_by`](Self::settle_by), or by whoever made it
+/// * a call that says no cost takes 1 of each unit; with [`estimate`](Self::estimate), what others of its kind used lately
 /// * calls of low priority wait while any of higher priority do; nothing is kept for those of high priority
 ///
 /// ```
@@ -76,6 +77,10 @@ pub struct Upstream {
     /// Under which name others share some of its limits.
     shared: Option<Arc<str>>,
     pub(crate) settles: Vec<SettleBy>,
+    /// The units that are estimated, and the most that a call can use of each.
+    pub(crate) estimates: Vec<(Arc<str>, u32)>,
+    /// For how many of a thousand calls an estimate is enough.
+    pub(crate) estimates_per_thousand: u16,
     pub(crate) promote_low_after: Option<Duration>,
     /// What is kept for some calls.
     pub(crate) reserve: Option<Reserve>,
@@ -110,6 +115,8 @@ impl Upstream {
             observes: false,
             shared: None,
             settles: Vec::new(),
+            estimates: Vec::new(),
+            estimates_per_thousand: 950,
             promote_low_after: None,
             reserve: None,
             hosts: Vec::new(),

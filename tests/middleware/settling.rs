@@ -109,3 +109,65 @@ async fn what_is_observed_is_settled_as_well() {
     // Where the shadow comes, it is settled at once.
     used(&throttle, 7).await;
 }
+
+/// An upstream whose tokens are estimated.
+fn estimating(up: Upstream) -> Upstream {
+    up.limit(Limit::per_hour(1_000_000).of("tokens")).estimate("tokens", 1_000)
+}
+
+#[tokio::test]
+async fn estimates_that_nobody_settles_are_said_once() {
+    let (written, _guard) = Written::on_this_thread();
+    for observes in [false, true] {
+        let throttle = throttle(|up| {
+            let up = estimating(up).limit(Limit::per_hour(1_000));
+            if observes { up.observe() } else { up }
+        });
+        let throttle = throttle.unwrap();
+        let warnings = || written.text().lines().filter(|line| line.contains("none was ever settled")).count();
+        let before = warnings();
+        for call in 0..220 {
+            // Neither those that are handed back nor those that say their cost count.
+            throttle.try_acquire("up").cost(0).await.unwrap().hand_back();
+            drop(throttle.try_acquire("up").cost(0).cost_of("tokens", 1).await.unwrap());
+            // Shadows that wait are not over yet.
+            assert!(observes || warnings() - before == usize::from(call >= 100), "after {call} calls");
+            drop(throttle.try_acquire("up").cost(0).await.unwrap());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(warnings() - before, 1, "observes: {observes}");
+    }
+    let traces = written.text();
+    let warning = traces.lines().find(|line| line.contains("none was ever settled")).unwrap();
+    assert!(warning.contains("WARN") && warning.contains("tokens") && warning.contains("settle_by"), "{warning}");
+}
+
+#[tokio::test]
+async fn requests_are_estimated_by_the_kind_of_their_call() {
+    let upstream = StrictUpstream::builder().limit(99, Duration::from_secs(60), Shape::SlidingLog).start().unwrap();
+    let throttle = throttle(|up| estimating(up).settle_by("tokens", |_, _| Some(10))).unwrap();
+    for _ in 0..40 {
+        let call = outgate::Call::new().kind("short");
+        client(&throttle).get(upstream.url()).with_extension(call).send().await.unwrap();
+    }
+    // An entry of so large a log stands for 64 tokens, and settlements are told within 250 ms.
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let taken = async |kind| {
+        let before = tokens(&throttle).await;
+        drop(throttle.acquire("up").kind(kind).await.unwrap());
+        tokens(&throttle).await - before
+    };
+    assert_eq!((taken("short").await, taken("long").await), (64, 1_024));
+}
+
+#[tokio::test]
+async fn what_an_upstream_says_of_costs_wins_over_estimates() {
+    let upstream = StrictUpstream::builder().limit(99, Duration::from_secs(60), Shape::SlidingLog).start().unwrap();
+    let throttle = throttle(|up| estimating(up).cost_by(|_| outgate::Call::new().cost_of("tokens", 128))).unwrap();
+    client(&throttle).get(upstream.url()).send().await.unwrap();
+    assert_eq!(tokens(&throttle).await, 128);
+}
+
+async fn tokens(throttle: &Throttle) -> u32 {
+    throttle.usage("up").await.unwrap().limits[1].used
+}

@@ -10,6 +10,7 @@ mod costs;
 mod crowding;
 mod distrust;
 mod ending;
+mod estimates;
 mod evidence;
 mod learning;
 mod leases;

@@ -1,0 +1,77 @@
+//! What calls of an upstream reserve of units of which nobody says how many a call will use.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::client::estimates::{Estimates, UNSETTLED};
+use crate::config::call::Call;
+use crate::config::upstream::Upstream;
+
+/// The units of an upstream that are estimated, and what calls used of each in this process.
+#[derive(Debug)]
+pub(crate) struct Estimated {
+    upstream: Arc<str>,
+    units: Vec<(Arc<str>, Mutex<Estimates>)>,
+}
+
+/// Some of the estimated units: a bit for each, by its place. An upstream has no more than 16.
+pub(crate) type Places = u32;
+
+impl Estimated {
+    /// None where an upstream estimates nothing.
+    pub(crate) fn new(upstream: &Upstream) -> Option<Arc<Self>> {
+        let of_thousand = upstream.estimates_per_thousand;
+        let new = |(unit, largest): &(Arc<str>, u32)| {
+            (Arc::clone(unit), Mutex::new(Estimates::new(u64::from(*largest), of_thousand)))
+        };
+        let units: Vec<_> = upstream.estimates.iter().map(new).collect();
+        (!units.is_empty()).then(|| Arc::new(Self { upstream: Arc::clone(&upstream.name), units }))
+    }
+
+    /// Has a call take an estimate of each unit that it says no cost of, and says of which.
+    pub(crate) fn fill(&self, call: &mut Call) -> Places {
+        let (mut costs, mut estimated) = (Call::new(), 0);
+        for (place, (unit, of)) in self.units.iter().enumerate() {
+            if call.units().all(|said| said != unit) {
+                let reserve = lock(of).reserve(call.kind_or_none());
+                costs = costs.cost_of(Arc::clone(unit), u32::try_from(reserve).unwrap_or(u32::MAX));
+                estimated |= 1 << place;
+            }
+        }
+        call.or_costs_of(costs);
+        estimated
+    }
+
+    /// The place of a unit, where it is estimated.
+    pub(crate) fn place(&self, unit: &str) -> Option<usize> {
+        self.units.iter().position(|(of, _)| **of == *unit)
+    }
+
+    /// A call of a kind used so much of the unit at a place.
+    pub(crate) fn settled(&self, place: usize, kind: &str, used: u64) {
+        if let Some((_, of)) = self.units.get(place) {
+            lock(of).settled(kind, used);
+        }
+    }
+
+    /// A call is over that reserved estimates of some units, and nobody settled it. Where nobody ever does, says so once.
+    pub(crate) fn unsettled(&self, places: Places) {
+        let (upstream, calls) = (&*self.upstream, UNSETTLED);
+        for (unit, _) in self.of(places).filter(|(_, of)| lock(of).unsettled()) {
+            tracing::warn!(
+                upstream,
+                unit = &**unit,
+                calls,
+                "the largest estimate is reserved for every call, as none was ever settled: settle calls by `Permit::settle`, \
+                 `Passage::settle` or `Upstream::settle_by`, or say what they cost; said once"
+            );
+        }
+    }
+
+    fn of(&self, places: Places) -> impl Iterator<Item = &(Arc<str>, Mutex<Estimates>)> {
+        self.units.iter().enumerate().filter(move |(place, _)| places & (1 << place) != 0).map(|(_, of)| of)
+    }
+}
+
+fn lock(estimates: &Mutex<Estimates>) -> MutexGuard<'_, Estimates> {
+    estimates.lock().unwrap_or_else(PoisonError::into_inner)
+}
