@@ -24,7 +24,7 @@ impl Upstream {
     /// |---|---|---|---|---|
     /// | 10 to 100 % | 0.90 | 0.89 | 0.55 | none |
     /// | 10 to 30 %, one in ten up to 100 % | 0.81 | 0.65 | 0.24 | none |
-    /// | 10 to 30 %, and from one moment on 10 to 100 % | 0.92 | 0.75 | 0.37 | 10 % |
+    /// | 10 to 30 %, and from one moment on 10 to 100 % | 0.92 | 0.75 | 0.37 | 10 to 16 % |
     ///
     /// What most calls in flight reserve beyond their use covers the few that use more. It does not when all calls of a kind suddenly use
     /// more than those before, nor for a lower percentile: at the median the second row overruns by 5 %, the third by 15 %. Give calls that

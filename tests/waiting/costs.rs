@@ -14,6 +14,8 @@ const QUOTA: u32 = 100;
 /// A window and its guard.
 const SPAN: i64 = 1_050_000;
 const SECONDS: u64 = 300;
+/// Runs that an average is of.
+const SEEDS: u64 = 6;
 
 /// A call: when it started, its cost, how long it waited.
 type Call = (i64, u32, i64);
@@ -35,8 +37,8 @@ async fn call(throttle: &Throttle, begin: Instant, cost: u32) -> Call {
 }
 
 /// Callers of some processes that ask again as soon as they are served, each time for another cost.
-async fn endless(processes: u64, callers: u64, cost: Cost) -> Vec<Call> {
-    fastrand::seed(processes);
+async fn endless(processes: u64, callers: u64, cost: Cost, seed: u64) -> Vec<Call> {
+    fastrand::seed(processes + 100 * seed);
     let (store, begin) = (Counting::default(), Instant::now());
     let end = begin + Duration::from_secs(SECONDS);
     let mut tasks = JoinSet::new();
@@ -92,14 +94,25 @@ fn waits_of_large(calls: &[Call]) -> (i64, i64) {
     (waits.iter().sum::<i64>() / i64::try_from(waits.len()).unwrap(), waits.iter().copied().max().unwrap())
 }
 
+/// The thousandths of the quota that are used on average of some runs, which differ by some thousandths. No large call waits for longer
+/// than so many ms, and all for no longer than so many on average.
+async fn used_on_average(processes: u64, callers: u64, cost: Cost, (mean, longest): (i64, i64)) -> i64 {
+    let mut sum = 0;
+    for seed in 0..SEEDS {
+        let calls = endless(processes, callers, cost, seed).await;
+        let waits = waits_of_large(&calls);
+        assert!(waits.0 < mean && waits.1 < longest, "large calls of {processes} waited for {waits:?} ms");
+        sum += used(&calls);
+    }
+    sum / i64::try_from(SEEDS).unwrap()
+}
+
 #[tokio::test(start_paused = true)]
 async fn calls_of_any_cost_use_the_quota_up() {
     // Where nobody went before a large call that waits, these were 827 and 836.
     for (processes, least) in [(1, 970), (4, 950)] {
-        let calls = endless(processes, 32 / processes, any).await;
-        let (mean, longest) = waits_of_large(&calls);
-        assert!(used(&calls) >= least, "{} by {processes}", used(&calls));
-        assert!(mean < 12_000 && longest < 19_000, "large calls of {processes} waited for {mean}, up to {longest} ms");
+        let used = used_on_average(processes, 32 / processes, any, (12_000, 19_000)).await;
+        assert!(used >= least, "{used} by {processes}");
     }
 }
 
@@ -107,10 +120,8 @@ async fn calls_of_any_cost_use_the_quota_up() {
 async fn a_few_large_calls_among_small_ones_leave_little_unused() {
     // Where nobody went before a large call that waits, these were 689 and 851. 950 is what is wanted of four.
     for (processes, least) in [(1, 890), (4, 950)] {
-        let calls = endless(processes, 32, mostly_one).await;
-        let (mean, longest) = waits_of_large(&calls);
-        assert!(used(&calls) >= least, "{} by {processes}", used(&calls));
-        assert!(mean < 8_000 && longest < 18_000, "large calls of {processes} waited for {mean}, up to {longest} ms");
+        let used = used_on_average(processes, 32, mostly_one, (8_000, 18_000)).await;
+        assert!(used >= least, "{used} by {processes}");
     }
 }
 

@@ -139,7 +139,7 @@ async fn estimates_use_the_quota_and_overrun_it_by_little() {
         let unsettled = Run { settles: false, ..run }.outcome().await;
         Run { estimates: Some(500), ..run }.outcome().await;
         assert!(estimated.share >= least && estimated.share > largest.share, "{estimated:?}, {largest:?}");
-        let most = if load == Load::Rising { 0.15 } else { 0.01 };
+        let most = if load == Load::Rising { 0.2 } else { 0.01 };
         assert!(estimated.overrun <= most, "{estimated:?}");
         assert!(largest.overrun == 0.0 && unsettled.overrun == 0.0, "{largest:?}, {unsettled:?}");
         assert!(unsettled.share < 0.6, "{unsettled:?}");
