@@ -30,6 +30,9 @@ impl Limit {
     /// waited longest. Who waits costs up to 20 store calls a second and process, and up to 4 where the process has its part. Nobody
     /// knows when a seat will be free: a call with a longest wait is refused when that is over, and one for now or never at once.
     ///
+    /// Where other limits hold [each](Limit::each) for a scope of their own, the callers of each of its values hold, ask for and renew
+    /// seats by themselves: for "process" read "process and merchant" then. Of many merchants that wait, each asks by itself.
+    ///
     /// A process holds its seats for a [lease](Limit::lease), which it renews with one message for all of them. Where the store
     /// lost its data, or no renewal reached it for a whole lease, it may give out seats that calls still use, until it hears
     /// of these again.
