@@ -28,5 +28,6 @@ mod settling;
 mod sharing;
 mod stepping;
 mod support;
+mod together;
 mod true_costs;
 mod units;
