@@ -287,3 +287,25 @@ fn after_any_events_everybody_is_told_once_and_the_store_knows_the_longest_pause
         assert!(known >= until || until <= desk.now, "seed {seed}");
     }
 }
+
+#[test]
+fn reports_of_two_logs_of_one_scope_are_told_each() {
+    let mut desk = Desk::new();
+    let (calls, tokens) = (desk.whom.clone(), desk.whom.clone().about(&"tokens".into()));
+    let said = |whom: &Whom, unit: &str, left| {
+        let log = Log::new(unit, [Limit::per_second(9).window_term()]);
+        let report = Some((log, report(Some(7), Some(left))));
+        Event::Said(Box::new(Said { whom: whom.clone(), ticket: None, pause: None, report }))
+    };
+    desk.handle(said(&calls, "calls", 5));
+    desk.handle(said(&tokens, "tokens", 3));
+    assert_ne!(calls.stream(), tokens.stream());
+    let mut told = |whom: &Whom| {
+        desk.whom = whom.clone();
+        match desk.sent().body {
+            Body::Report { log, report } => (log.unit.to_string(), report.quotas[0].remaining),
+            body => panic!("{body:?}"),
+        }
+    };
+    assert_eq!([told(&tokens), told(&calls)], [("tokens".to_owned(), 3), ("calls".to_owned(), 5)]);
+}
