@@ -1,168 +1,58 @@
 //! Random histories of two queues before one store: whatever happens, nobody is forgotten and no slot is lost.
 
 mod process;
+mod run;
 mod seats;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 
-use self::process::{Process, Sent};
-use super::scene::{self, World, costs, lost, outdated};
+use self::process::Process;
+use self::run::{Checks, MS, Run};
+use super::scene::{self, World, costs};
 use crate::config::priority::Priority;
 use crate::ledger::{Cause, Reason};
-use crate::queue::events::{Effect, Effects, Event};
-use crate::queue::in_flight::Message;
-use crate::queue::resend::PATIENCE;
+use crate::queue::events::Event;
 use crate::queue::settling::Correction;
-use crate::queue::waiters::{Waiter, Wish};
+use crate::queue::waiters::{Slot, Waiter, Wish};
 
 const QUOTA: u32 = 5;
 const SPAN: Duration = Duration::from_millis(300);
-const MS: Duration = Duration::from_millis(1);
 
-struct History {
-    world: World,
-    rng: Rng,
-    processes: [Process; 2],
+struct Slots {
     /// Starts of slots that were told and not returned.
     starts: Vec<i64>,
-    is_rough: bool,
 }
 
-impl History {
-    fn new(seed: u64) -> Self {
-        let world = World::new();
-        let processes =
-            [1_000, 2_000].map(|sender| Process::new(scene::Process::new(&world, sender, QUOTA, SPAN), sender));
-        Self { world, rng: Rng::with_seed(seed), processes, starts: Vec::new(), is_rough: true }
+impl Checks for Slots {
+    fn got(run: &mut Run<Self>, which: usize, slot: Slot) {
+        let (process, now) = (&mut run.processes[which], run.world.now);
+        assert!(slot.start <= now && !slot.is_stale(now, 24 * MS), "{:?} late", now - slot.start);
+        process.told += 1;
+        run.checks.starts.push(slot.stamp.as_micros());
+        process.permits.push(slot);
     }
 
-    /// Something happens to a process.
-    fn event(&mut self, which: usize, event: Event) {
-        let process = &mut self.processes[which];
-        let under_way = process.scene.engine.unanswered.clone();
-        let asked_for = under_way.as_ref().map_or(0, |message| message.callers());
-        let answer = if let Event::Answered(answered) = &event { Some(answered.granted(asked_for)) } else { None };
-        let effects = process.scene.handle(event, self.world.now);
-        if let (Some(granted), Some(message)) = (answer, under_way)
-            && process.scene.engine.unanswered.is_none()
-        {
-            process.granted += granted;
-            process.handed_back += message.slots_back();
-            process.dropped += if message.sender() == process.names { 0 } else { granted };
-        }
-        self.carry_out(which, effects);
-        // Whoever was served may be back before the next message.
-        let process = &mut self.processes[which];
-        process.wake = if answer.is_some() { Some(self.world.now) } else { process.wake };
+    fn idle(process: &Process) {
+        assert_eq!(process.kept(), 0, "no slot is");
     }
 
-    fn carry_out(&mut self, which: usize, effects: Effects) {
-        let now = self.world.now;
-        for effect in effects {
-            let process = &mut self.processes[which];
-            match effect {
-                Effect::Tell(ticket, outcome) => {
-                    process.waiting.remove(&ticket).expect("nobody is told twice, or after it left");
-                    if let Ok(slot) = outcome {
-                        assert!(slot.start <= now && !slot.is_stale(now, 24 * MS), "{:?} late", now - slot.start);
-                        process.told += 1;
-                        self.starts.push(slot.stamp.as_micros());
-                        process.permits.push(slot);
-                    }
-                }
-                Effect::Send(message) => {
-                    assert!(process.sent.is_none(), "one message at a time");
-                    let sent = self.sent(message);
-                    self.processes[which].sent = Some(sent);
-                }
-                Effect::Wake(at) => process.wake = Some(process.wake.map_or(at, |wake| wake.min(at))),
-                Effect::Rename(sender) => {
-                    assert_eq!(sender, process.names);
-                    self.rename(which);
-                }
-                Effect::Look => {}
-                Effect::Idle => {
-                    assert!(process.waiting.is_empty() && process.sent.is_none(), "nobody is forgotten");
-                    assert_eq!(process.kept(), 0, "no slot is");
-                }
-            }
-        }
-    }
-
-    fn sent(&mut self, message: Arc<Message>) -> Sent {
-        let now = self.world.now;
-        let (mut there, mut back) = (MS, MS);
-        let fate = if self.is_rough { self.rng.u8(0..100) } else { 100 };
-        if self.is_rough {
-            (there, back) = (self.rng.u32(0..20) * MS, self.rng.u32(0..20) * MS);
-        }
-        let acts = fate >= 5;
-        let reply = (fate == 10).then(outdated);
-        let acts_at = now + there;
-        Sent { message, at: now, acts_at, acts, arrives_at: acts_at + back, is_lost: fate < 10, reply }
-    }
-
-    fn rename(&mut self, which: usize) {
-        let process = &mut self.processes[which];
-        process.names += 1;
-        let (before, name) = (process.kept(), process.names);
-        self.event(which, Event::Renamed(name));
-        let process = &mut self.processes[which];
-        process.dropped += before - process.kept();
-    }
-
-    /// Whatever is due now.
-    fn due(&mut self, which: usize) {
-        let now = self.world.now;
-        let process = &mut self.processes[which];
-        if let Some(sent) = process.sent.as_mut().filter(|sent| sent.acts && sent.acts_at <= now) {
-            sent.acts = false;
-            if sent.reply.is_none() {
-                sent.reply = Some(scene::reply(&self.world, &sent.message));
-            }
-        }
-        if let Some(sent) = process.sent.take_if(|sent| !sent.acts && sent.arrives_at <= now) {
-            let reply = sent.reply.filter(|_| !sent.is_lost).unwrap_or_else(lost);
-            let answered = process.scene.read(reply, sent.at, now);
-            self.event(which, Event::Answered(answered));
-        }
-        let process = &self.processes[which];
-        let late = process.waiting.iter().filter(|(_, until)| until.is_some_and(|until| until <= now));
-        for ticket in late.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
-            self.event(which, Event::TimeUp(ticket));
-            assert!(!self.processes[which].waiting.contains_key(&ticket), "who has no time is told");
-        }
-        let process = &mut self.processes[which];
-        if process.wake.take_if(|wake| *wake <= now).is_some() {
-            // What was said before counts no more.
-            process.wake = None;
-            let effects = process.scene.turn(now);
-            self.carry_out(which, effects);
-            let process = &mut self.processes[which];
-            let shows_up = process.sent.is_some().then(|| now + PATIENCE);
-            process.wake = process.wake.into_iter().chain(shows_up).min();
-        }
-        let process = &self.processes[which];
+    fn always(process: &Process) {
         assert_eq!(
             process.granted,
             process.told + process.handed_back + process.kept() + process.dropped,
             "every slot that was granted is told, handed back or kept"
         );
     }
+}
 
-    fn pass(&mut self, time: Duration) {
-        let until = self.world.now + time;
-        loop {
-            let next = self.processes.iter().filter_map(Process::next).min().filter(|next| *next <= until);
-            self.world.pass_to(next.unwrap_or(until));
-            (0..2).for_each(|which| self.due(which));
-            if next.is_none() {
-                return;
-            }
-        }
+impl Run<Slots> {
+    fn of_slots(seed: u64) -> Self {
+        let world = World::new();
+        let process = |sender| Process::new(scene::Process::new(&world, sender, QUOTA, SPAN), sender);
+        let processes = [1_000, 2_000].map(process).into();
+        Self::new(world, Rng::with_seed(seed), processes, Slots { starts: Vec::new() })
     }
 
     /// Somebody does something.
@@ -202,8 +92,8 @@ impl History {
                     let slot = process.permits.swap_remove(nth);
                     process.told -= 1;
                     process.dropped += usize::from(slot.sender != process.names);
-                    let of = self.starts.iter().position(|start| *start == slot.stamp.as_micros()).unwrap();
-                    self.starts.swap_remove(of);
+                    let of = self.checks.starts.iter().position(|start| *start == slot.stamp.as_micros()).unwrap();
+                    self.checks.starts.swap_remove(of);
                     self.event(which, Event::Returned(slot));
                 }
             }
@@ -250,7 +140,7 @@ impl History {
             assert!(!process.scene.engine.has_work() && process.sent.is_none(), "all is done");
             assert_eq!(process.granted, process.told + process.handed_back + process.dropped, "no slot is lost");
         }
-        let mut starts = self.starts;
+        let mut starts = self.checks.starts;
         starts.sort_unstable();
         let span = i64::try_from(SPAN.as_micros()).unwrap();
         let full = starts.windows(QUOTA as usize + 1).find(|starts| starts[QUOTA as usize] - starts[0] < span);
@@ -262,7 +152,7 @@ impl History {
 fn after_any_events_everybody_is_told_once_and_no_slot_is_lost() {
     for seed in 0..400 {
         let run = std::panic::catch_unwind(|| {
-            let mut history = History::new(seed);
+            let mut history = Run::of_slots(seed);
             (0..300).for_each(|_| history.step());
             history.end(seed % 2 == 0);
         });

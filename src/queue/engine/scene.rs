@@ -69,19 +69,8 @@ impl Process {
     /// In a world where so many may start within so long.
     pub(super) fn new(world: &World, sender: u64, quota: u32, span: Duration) -> Self {
         let term = Term::new(quota, i64::try_from(span.as_micros()).unwrap());
-        let settings = Settings {
-            upstream: "up".into(),
-            ledger: "up".into(),
-            key: (0, None),
-            stream: "".into(),
-            logs: [Log::new("calls", [term])].into(),
-            seats: None,
-            calendars: Calendars::default(),
-            stale_after: Duration::from_millis(24),
-            horizon: Duration::from_millis(250),
-            promote_low_after: Some(Duration::from_millis(300)),
-        };
-        Self::of(world, sender, settings)
+        let settings = settings(Log::new("calls", [term]), None);
+        Self::of(world, sender, Settings { promote_low_after: Some(Duration::from_millis(300)), ..settings })
     }
 
     fn of(world: &World, sender: u64, settings: Settings) -> Self {
@@ -93,19 +82,7 @@ impl Process {
     pub(super) fn seated(world: &World, sender: u64, seats: u32, lease: Duration, has_quota: bool) -> Self {
         let terms = if has_quota { vec![Term::new(20, 300_000)] } else { Vec::new() };
         let seats = Some(SeatRules { limits: [SeatLimit::new(None, seats)].into(), lease });
-        let settings = Settings {
-            upstream: "up".into(),
-            ledger: "up".into(),
-            key: (0, None),
-            stream: "".into(),
-            logs: [Log::new("calls", terms)].into(),
-            seats,
-            stale_after: Duration::from_millis(24),
-            horizon: Duration::from_millis(250),
-            promote_low_after: None,
-            calendars: Calendars::default(),
-        };
-        Self::of(world, sender, settings)
+        Self::of(world, sender, settings(Log::new("calls", terms), seats))
     }
 
     pub(super) fn handle(&mut self, event: Event, now: Instant) -> Effects {
@@ -128,6 +105,22 @@ impl Process {
     /// The answer to a message that left at `sent`.
     pub(super) fn read(&self, reply: Reply, sent: Instant, arrived: Instant) -> Answered {
         Answered::new(reply, Exchange { sent, arrived }, &self.time, &self.engine.settings)
+    }
+}
+
+/// Those of a queue before one log, whose slots are late after 24 ms.
+fn settings(log: Log, seats: Option<SeatRules>) -> Settings {
+    Settings {
+        upstream: "up".into(),
+        ledger: "up".into(),
+        key: (0, None),
+        stream: "".into(),
+        logs: [log].into(),
+        seats,
+        calendars: Calendars::default(),
+        stale_after: Duration::from_millis(24),
+        horizon: Duration::from_millis(250),
+        promote_low_after: None,
     }
 }
 
