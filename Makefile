@@ -5,7 +5,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 # All tests, against redis-servers that they start themselves on free ports and stop again.
 test: redis
-	cargo test --all-features
+	cargo test --all-features --no-fail-fast
 
 # What a decision costs beside what people use today: writes benches/REPORT.md and the charts beside it.
 bench: redis

@@ -112,7 +112,9 @@ fn when_a_process_is_killed_the_others_use_the_whole_quota_after_two_spans_and_a
         println!("calls in each span, from two spans and a horizon after the death: {spans:?}");
         demand_no_panic(|| {
             outcome.assert_nobody_was_refused();
-            assert!(spans.len() >= 3 && spans.iter().all(|&calls| calls >= 98), "{spans:?}");
+            // A call that is a few milliseconds late may arrive in the span after its own.
+            assert!(spans.len() >= 3 && spans.iter().all(|&calls| calls >= 95), "{spans:?}");
+            assert!(spans.iter().sum::<usize>() >= 98 * spans.len(), "{spans:?}");
         })
     })
 }
