@@ -1,7 +1,42 @@
-//! Prose, for whoever wants to know why.
+//! How to use it, page by page, and why it is safe.
+//!
+//! | page | for whom |
+//! |---|---|
+//! | `limits` | which limits for which upstream; the guard |
+//! | `waiting` | how long calls wait, deadlines, who goes first |
+//! | `responses` | what is believed of a response, for how long, and what ends it |
+//! | `crawlers` | many hosts, each at its own pace |
+//! | `payments` | queue consumers; what is sent again, and why it is safe |
+//! | `testing` | tests of your own code: paused time, strict upstreams, faults |
+//! | `trouble` | when it goes wrong: symptom, cause, remedy |
+//! | `coming_from` | governor, reqwest-ratelimit, bottleneck |
+//! | `how_it_works` | the rule, why it holds, and what is not promised |
+
+#[doc = include_str!("../guide/limits.md")]
+pub mod limits {}
+
+#[doc = include_str!("../guide/waiting.md")]
+pub mod waiting {}
 
 #[doc = include_str!("../guide/responses.md")]
 pub mod responses {}
 
-#[doc = include_str!("../guide/limits.md")]
-pub mod limits {}
+#[doc = include_str!("../guide/crawlers.md")]
+pub mod crawlers {}
+
+#[doc = include_str!("../guide/payments.md")]
+pub mod payments {}
+
+#[cfg(feature = "testing")]
+#[doc = include_str!("../guide/testing.md")]
+pub mod testing {}
+
+#[cfg(feature = "redis")]
+#[doc = include_str!("../guide/trouble.md")]
+pub mod trouble {}
+
+#[doc = include_str!("../guide/coming_from.md")]
+pub mod coming_from {}
+
+#[doc = include_str!("../guide/how_it_works.md")]
+pub mod how_it_works {}
