@@ -5,11 +5,14 @@
 //! | `limits` | which limits for which upstream; the guard |
 //! | `waiting` | how long calls wait, deadlines, who goes first |
 //! | `responses` | what is believed of a response, for how long, and what ends it |
+//! | `what_happens` | calls, refusals, Redis, processes and configuration, row by row |
+//! | `clients` | without the middleware, and beside other middlewares |
 //! | `crawlers` | many hosts, each at its own pace |
 //! | `payments` | queue consumers; what is sent again, and why it is safe |
 //! | `testing` | tests of your own code: paused time, strict upstreams, faults |
 //! | `trouble` | when it goes wrong: symptom, cause, remedy |
 //! | `coming_from` | governor, reqwest-ratelimit, bottleneck |
+//! | `measured` | what was measured, and with which command |
 //! | `how_it_works` | the rule, why it holds, and what is not promised |
 
 #[doc = include_str!("../guide/limits.md")]
@@ -40,3 +43,12 @@ pub mod coming_from {}
 
 #[doc = include_str!("../guide/how_it_works.md")]
 pub mod how_it_works {}
+
+#[doc = include_str!("../guide/what_happens.md")]
+pub mod what_happens {}
+
+#[doc = include_str!("../guide/clients.md")]
+pub mod clients {}
+
+#[doc = include_str!("../guide/measured.md")]
+pub mod measured {}

@@ -4,9 +4,10 @@
 //! # async fn main_() -> Result<(), Box<dyn std::error::Error>> {
 //! use outgate::{Limit, Throttle, Upstream};
 //!
-//! let github = Upstream::new("github").host("api.github.com").limit(Limit::per_hour(5_000));
+//! let github = Upstream::new("github").host("api.github.com").limit(Limit::per_hour(60));
 //! let throttle = Throttle::builder().upstream(github).build()?;
-//! let client = reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(throttle.middleware()).build();
+//! let plain = reqwest::Client::builder().user_agent("my-app").build()?; // GitHub answers nobody without
+//! let client = reqwest_middleware::ClientBuilder::new(plain).with(throttle.middleware()).build();
 //!
 //! let response = client.get("https://api.github.com/zen").send().await?; // waits for its slot, if need be
 //! # drop(response);
