@@ -1,12 +1,16 @@
 //! The life of a call: route, ask, wait, send, settle.
 
 pub(crate) mod acquire;
+pub(crate) mod answer;
+mod any_client;
 pub(crate) mod auth_breaker;
 pub(crate) mod charge;
 pub(crate) mod connections;
 mod estimate;
 pub(crate) mod estimated;
 mod estimates;
+#[cfg(feature = "tower")]
+pub(crate) mod layer;
 pub(crate) mod middleware;
 mod news;
 pub(crate) mod observing;

@@ -101,9 +101,9 @@ impl Feedback {
         reader::read(dialect, status, headers, received_at)
     }
 
-    /// Whether a response of this status can be a refusal at all.
-    pub(crate) fn may_refuse(status: StatusCode) -> bool {
-        verdict::is_error(status)
+    /// Whether a response can be a refusal at all: by its status, or as a gRPC server's.
+    pub(crate) fn may_refuse(status: StatusCode, headers: &HeaderMap) -> bool {
+        verdict::is_error(status) || headers.contains_key("grpc-status")
     }
 
     /// The quota is spent, and something is left again after `wait`.

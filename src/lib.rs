@@ -62,6 +62,7 @@
 //! * `serde`: limits and upstreams from a file, `examples/upstreams.toml`
 //! * `backoff`: policies of the crate `backoff`, which is unmaintained, are taken for a [`Backoff`]
 //! * `jiff`: calendar windows in any time zone, not in UTC alone
+//! * `tower`: `Throttle::layer`, for clients that are tower services: hyper's, tonic's
 //! * `testing`: `outgate::testing`, upstreams that insist on their limits, faults, and the conformance suite for stores
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -78,6 +79,8 @@ mod queue;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use self::client::acquire::Acquire;
 pub use self::client::middleware::Middleware;

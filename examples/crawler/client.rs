@@ -4,8 +4,8 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outgate::{RedisStore, Scope, Throttle, Upstream};
-use reqwest::{Request, Url, redirect, retry};
+use outgate::{RedisStore, RequestHead, Scope, Throttle, Upstream};
+use reqwest::{Url, redirect, retry};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use tokio::signal::ctrl_c;
 
@@ -71,7 +71,7 @@ async fn throttle(args: &Args, site: &Url) -> Result<Throttle, Box<dyn Error>> {
 }
 
 /// Crawlers of other hosts that use the same Redis have nothing to do with these limits.
-fn host(request: &Request) -> Option<String> {
+fn host(request: &RequestHead<'_>) -> Option<String> {
     let url = request.url();
     Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use reqwest::{Request, Url};
+use reqwest::Url;
 use tokio::runtime::Handle;
 use tokio::task::coop::{consume_budget, poll_proceed};
 use tokio::time::Instant;
@@ -27,6 +27,7 @@ use crate::config::charges::{CALLS, Scopes};
 use crate::config::name::shown;
 use crate::config::plan::Registered;
 use crate::config::priority::Priority;
+use crate::config::request_head::RequestHead;
 use crate::error::Error;
 use crate::ledger::ScopeId;
 use crate::queue::waiters::Wish;
@@ -178,7 +179,7 @@ pub(crate) struct Route {
 
 impl Route {
     /// Of a call through the middleware, which also says by its `request` what the call leaves open; or of another.
-    pub(crate) fn new(registered: Arc<Registered>, call: &Call, request: Option<&Request>) -> Self {
+    pub(crate) fn new(registered: Arc<Registered>, call: &Call, request: Option<&RequestHead<'_>>) -> Self {
         let max_wait = call.max_wait.or(registered.upstream.max_wait);
         let now_or_never = max_wait == Some(Duration::ZERO);
         let retries = if registered.observer.is_some() { 0 } else { registered.upstream.retries };

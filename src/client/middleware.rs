@@ -7,6 +7,7 @@ use reqwest_middleware::{Middleware as ReqwestMiddleware, Next, Result};
 use tokio::time::Instant;
 
 use crate::client::acquire::Route;
+use crate::client::answer::Answer;
 use crate::client::permit::Permit;
 use crate::client::reachability::Visit;
 use crate::client::throttle::Throttle;
@@ -47,12 +48,12 @@ impl Middleware {
 #[async_trait]
 impl ReqwestMiddleware for Middleware {
     async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
-        let Some(mut route) = self.throttle.route(&request, extensions.get::<Call>()).map_err(throttled)? else {
+        let Some(mut route) = self.route(&request, extensions).map_err(throttled)? else {
             return next.run(request, extensions).await;
         };
         let (mut request, mut now) = (request, route.since);
         loop {
-            let target = Target::of(&request);
+            let target = Target::of(request.url());
             let again = if route.may_retry() { request.try_clone() } else { None };
             let visit = self.throttle.reachability().visit(&target, &route, now).await.map_err(throttled)?;
             let asked = self.throttle.ask(&route, visit.since).map_err(throttled)?;
@@ -70,6 +71,15 @@ impl ReqwestMiddleware for Middleware {
 }
 
 impl Middleware {
+    fn route(&self, request: &Request, extensions: &Extensions) -> std::result::Result<Option<Route>, Error> {
+        let mut route = self.throttle.route(&request.into(), extensions.get::<Call>())?;
+        // A caller who gives up on the whole call after its timeout is not served by waiting longer.
+        if let (Some(route), Some(timeout)) = (&mut route, request.timeout()) {
+            route.max_wait = Some(route.max_wait.map_or(*timeout, |max_wait| max_wait.min(*timeout)));
+        }
+        Ok(route)
+    }
+
     /// Keeps the slot of a call that may have been sent, hands back that of one that never left this machine, and pauses
     /// everybody when the upstream refused. Says whether the same call may be sent again.
     fn settle(
@@ -83,8 +93,7 @@ impl Middleware {
         match outcome {
             Ok(mut response) => {
                 visit.connected();
-                let may_send_again = self.throttle.learn_from(&permit, target, &response);
-                self.throttle.settle_by(&permit, target, &response);
+                let may_send_again = self.throttle.learn_from(&permit, &Answer::to(target, &response));
                 response.extensions_mut().insert(permit.passage());
                 match permit.take_seat().filter(|_| route.keeps_seat_for_body()) {
                     Some(seat) => Ok((seat.until_body_ends(response), may_send_again)),

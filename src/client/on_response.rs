@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use reqwest::Response;
 use tokio::time::Instant;
 
+use crate::client::answer::Answer;
 use crate::client::permit::Permit;
 use crate::client::refusal;
 use crate::client::retry::is_safe_after;
 use crate::client::throttle::Throttle;
-use crate::client::url::Target;
 use crate::config::call::Call;
 use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
@@ -64,16 +63,17 @@ impl Throttle {
 
     /// Settle: takes note of a response, in the background where the store has to be told. Says whether the same call may be
     /// sent again: it was refused for a limit, and not executed.
-    pub(crate) fn learn_from(&self, permit: &Permit, target: &Target, response: &Response) -> bool {
+    pub(crate) fn learn_from(&self, permit: &Permit, answer: &Answer<'_>) -> bool {
         let Ok(registered) = self.registered(permit.upstream()) else { return false };
         registered.budget.pay_in();
-        if !target.is_spoken_for_by(response) {
+        if !answer.speaks {
             tracing::debug!(upstream = permit.upstream(), "redirected to another host, which says nothing of this one");
             return false;
         }
-        let (dialect, status) = (&registered.upstream.dialect, response.status());
-        let feedback = if registered.upstream.learns || Feedback::may_refuse(status) {
-            Feedback::read_as(dialect, status, response.headers(), SystemTime::now())
+        settle_by(registered, permit, answer);
+        let (dialect, status) = (&registered.upstream.dialect, answer.status);
+        let feedback = if registered.upstream.learns || Feedback::may_refuse(status, answer.headers) {
+            Feedback::read_as(dialect, status, answer.headers, SystemTime::now())
         } else {
             // What it says of the quota is nobody's business here.
             Feedback::default()
@@ -82,8 +82,6 @@ impl Throttle {
         if let Some(breaker) = &registered.breaker {
             breaker.judge(permit.scope(), permit.pass(), status, refusal, Instant::now());
         }
-        let may_send_again =
-            feedback.not_executed() && refusal.is_some_and(is_safe_after) && target.is_answered_by(response);
         if refusal.is_none() && !status.is_server_error() {
             permit.tell_served();
         }
@@ -95,19 +93,15 @@ impl Throttle {
         for said in said(registered, &feedback, answered) {
             self.take_note_in_background(said);
         }
-        may_send_again
+        feedback.not_executed() && refusal.is_some_and(is_safe_after) && answer.is_direct
     }
 }
 
-impl Throttle {
-    /// Settles a call by what the head of its response says that it used.
-    pub(crate) fn settle_by(&self, permit: &Permit, target: &Target, response: &Response) {
-        let Ok(registered) = self.registered(permit.upstream()) else { return };
-        let settles = &registered.upstream.settles;
-        for by in settles.iter().filter(|_| target.is_spoken_for_by(response)) {
-            if let Some(used) = by.used(response.status(), response.headers()) {
-                permit.settle(&by.unit, used);
-            }
+/// Settles a call by what the head of its response says that it used.
+fn settle_by(registered: &Registered, permit: &Permit, answer: &Answer<'_>) {
+    for by in &registered.upstream.settles {
+        if let Some(used) = by.used(answer.status, answer.headers) {
+            permit.settle(&by.unit, used);
         }
     }
 }

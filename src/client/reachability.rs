@@ -223,13 +223,11 @@ impl Drop for Visit<'_> {
 
 #[cfg(test)]
 mod tests {
-    use reqwest::{Method, Request};
-
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn a_host_that_nobody_calls_any_more_is_forgotten_as_others_are_called() {
-        let target = |url: &str| Target::of(&Request::new(Method::GET, url.parse().unwrap()));
+        let target = |url: &str| Target::of(&url.parse().unwrap());
         let (reachability, gone, other) = (Reachability::default(), target("http://gone/"), target("http://other/"));
         let visit =
             |target| Visit { reachability: &reachability, target, look: Look::default(), since: Instant::now() };

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 
-use reqwest::{Request, Url};
+use reqwest::Url;
 
 use crate::config::host::{domains, name};
 use crate::config::path::{PathPrefix, canonical, prefixes};
+use crate::config::request_head::RequestHead;
 use crate::config::upstream::Upstream;
 
 /// Finds the first upstream that a request belongs to by the request's host and path.
@@ -71,7 +72,7 @@ impl Table {
     }
 
     /// The first upstream that is on the request's host, below its path, and accepts it.
-    pub(crate) fn find(&self, request: &Request, accepts: impl Fn(usize) -> bool) -> Option<usize> {
+    pub(crate) fn find(&self, request: &RequestHead<'_>, accepts: impl Fn(usize) -> bool) -> Option<usize> {
         let url = request.url();
         let (path, port) = (canonical(url.path()), url.port_or_known_default());
         let here = self.host(url).map(|paths| paths.candidates(&path)).unwrap_or_default();

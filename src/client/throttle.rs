@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use reqwest::Request;
-
 use crate::client::acquire::{Acquire, Route};
 use crate::client::middleware::Middleware;
 use crate::client::news::Outgoing;
@@ -20,6 +18,7 @@ use crate::client::usage::Usage;
 use crate::config::call::Call;
 use crate::config::name::shown;
 use crate::config::plan::Registered;
+use crate::config::request_head::RequestHead;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error, StoreError};
 use crate::ledger::{Body, Message, MessageId, ScopeHasher};
@@ -255,7 +254,7 @@ impl Throttle {
     }
 
     /// Route: which upstream, scope and cost a request belongs to.
-    pub(crate) fn route(&self, request: &Request, call: Option<&Call>) -> Result<Option<Route>, Error> {
+    pub(crate) fn route(&self, request: &RequestHead<'_>, call: Option<&Call>) -> Result<Option<Route>, Error> {
         let named = call.and_then(|call| call.upstream.as_deref());
         let registered = match named {
             Some(name) => self.registered(name)?,
@@ -268,15 +267,10 @@ impl Throttle {
         if let Some(costs) = registered.upstream.costs_of(request) {
             call.or_costs_of(costs);
         }
-        let mut route = Route::new(Arc::clone(registered), &call, Some(request));
-        // A caller who gives up on the whole call after its timeout is not served by waiting longer.
-        if let Some(timeout) = request.timeout() {
-            route.max_wait = Some(route.max_wait.map_or(*timeout, |max_wait| max_wait.min(*timeout)));
-        }
-        Ok(Some(route))
+        Ok(Some(Route::new(Arc::clone(registered), &call, Some(request))))
     }
 
-    fn first_match(&self, request: &Request) -> Option<&Arc<Registered>> {
+    fn first_match(&self, request: &RequestHead<'_>) -> Option<&Arc<Registered>> {
         let upstreams = &self.0.upstreams;
         let accepts = |index: usize| upstreams.get(index).is_some_and(|found| found.upstream.accepts(request));
         self.0.table.find(request, accepts).and_then(|index| upstreams.get(index))

@@ -1,6 +1,6 @@
 //! Whether a response came from where its request went: redirects happen below every middleware.
 
-use reqwest::{Request, Response, Url};
+use reqwest::Url;
 
 /// The host that stands in the URL of a response which was not made from a call: by a cache, a mock.
 const NO_HOST: &str = "no.url.provided.local";
@@ -10,8 +10,8 @@ const NO_HOST: &str = "no.url.provided.local";
 pub(crate) struct Target(Url);
 
 impl Target {
-    pub(crate) fn of(request: &Request) -> Self {
-        Self(request.url().clone())
+    pub(crate) fn of(url: &Url) -> Self {
+        Self(url.clone())
     }
 
     /// The host and port that it connects to.
@@ -24,16 +24,14 @@ impl Target {
         error.url().is_none_or(|url| self.is_on_server_of(url))
     }
 
-    /// Whether a response may speak for the upstream that was called: it comes from the same host and port, or nobody knows
+    /// Whether a response of this URL may speak for the upstream that was called: it comes from the same host and port, or nobody knows
     /// from where.
-    pub(crate) fn is_spoken_for_by(&self, response: &Response) -> bool {
-        let url = response.url();
+    pub(crate) fn is_spoken_for_by(&self, url: &Url) -> bool {
         self.is_on_server_of(url) || url.host_str() == Some(NO_HOST)
     }
 
-    /// Whether a response comes from the very URL that was called: else the call was redirected, so it was executed.
-    pub(crate) fn is_answered_by(&self, response: &Response) -> bool {
-        let url = response.url();
+    /// Whether a response of this URL comes from the very URL that was called: else the call was redirected, so it was executed.
+    pub(crate) fn is_answered_by(&self, url: &Url) -> bool {
         // Neither a fragment nor a name and password reach the response's URL for certain.
         self.is_on_server_of(url)
             && (self.0.scheme(), self.0.path(), self.0.query()) == (url.scheme(), url.path(), url.query())
@@ -46,6 +44,8 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
+    use reqwest::Response;
+
     use super::*;
 
     #[test]
@@ -68,11 +68,8 @@ mod tests {
             let response = http::Response::builder();
             let response = reqwest::ResponseBuilderExt::url(response, url.parse().unwrap()).body("").unwrap();
             let response = Response::from(response);
-            assert_eq!(
-                (target.is_spoken_for_by(&response), target.is_answered_by(&response)),
-                (speaks, answers),
-                "{url}"
-            );
+            let from = response.url();
+            assert_eq!((target.is_spoken_for_by(from), target.is_answered_by(from)), (speaks, answers), "{url}");
         }
     }
 
@@ -80,6 +77,6 @@ mod tests {
     fn a_response_that_was_made_from_no_call_speaks_but_answers_no_url() {
         let target = Target("http://api.example/".parse().unwrap());
         let response = Response::from(http::Response::new(""));
-        assert!(target.is_spoken_for_by(&response) && !target.is_answered_by(&response));
+        assert!(target.is_spoken_for_by(response.url()) && !target.is_answered_by(response.url()));
     }
 }

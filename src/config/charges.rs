@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::Request;
-
 use crate::config::call::Call;
 use crate::config::limit::Limit;
 use crate::config::name::shown;
 use crate::config::priority::{Priority, Reserve};
+use crate::config::request_head::RequestHead;
 use crate::config::scope::Scope;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error};
@@ -205,7 +204,7 @@ impl Charges {
     }
 
     /// Whose logs a call is charged in: as it says, else as its request does.
-    pub(crate) fn scopes(&self, call: &Call, request: Option<&Request>) -> Scopes {
+    pub(crate) fn scopes(&self, call: &Call, request: Option<&RequestHead<'_>>) -> Scopes {
         let is_only = self.scopes.len() == 1;
         let of = |at: usize| {
             let sharers = &self.scopes[at];

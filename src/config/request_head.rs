@@ -3,7 +3,8 @@
 use http::{HeaderMap, Method};
 use reqwest::{Request, Url};
 
-/// Method, URL and headers of a request: what [`Upstream::cost_by`](crate::Upstream::cost_by) sees of it.
+/// Method, URL and headers of a request: what the closures of an [`Upstream`](crate::Upstream) and a [`Scope`](crate::Scope)
+/// see of it, whatever client makes the call.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
     method: &'a Method,

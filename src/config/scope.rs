@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use http::header::{AUTHORIZATION, HeaderName};
+
+use crate::config::request_head::RequestHead;
 use crate::ledger::ScopeId;
-use reqwest::Request;
-use reqwest::header::{AUTHORIZATION, HeaderName};
 
 /// Tells calls apart that do not share a quota: one log for each value.
 ///
@@ -25,7 +26,7 @@ pub struct Scope {
     name: Arc<str>,
 }
 
-type Value = dyn Fn(&Request) -> Option<String> + Send + Sync;
+type Value = dyn Fn(&RequestHead<'_>) -> Option<String> + Send + Sync;
 
 #[derive(Clone)]
 enum Kind {
@@ -80,7 +81,7 @@ impl Scope {
 
     /// One log for each result of a closure. Give it a [name](Self::named) where an upstream has several such scopes.
     #[must_use]
-    pub fn by(value: impl Fn(&Request) -> Option<String> + Send + Sync + 'static) -> Self {
+    pub fn by(value: impl Fn(&RequestHead<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
         Self::new(Kind::By(Arc::new(value)), "by")
     }
 
@@ -133,7 +134,7 @@ impl Scope {
     }
 
     /// The hash of a request's value.
-    pub(crate) fn of(&self, request: &Request) -> Option<ScopeId> {
+    pub(crate) fn of(&self, request: &RequestHead<'_>) -> Option<ScopeId> {
         match &self.kind {
             Kind::Upstream | Kind::Wrong => None,
             Kind::BearerToken => {
@@ -169,6 +170,8 @@ impl fmt::Debug for Scope {
 
 #[cfg(test)]
 mod tests {
+    use reqwest::Request;
+
     use super::*;
 
     fn request(url: &str, headers: &[(&'static str, &'static str)]) -> Request {
@@ -182,7 +185,7 @@ mod tests {
     #[test]
     fn a_header_may_be_given_as_text_and_a_wrong_one_is_a_fault() {
         let merchant = request("http://h/", &[("x-merchant", "m1")]);
-        assert_eq!(Scope::header("X-Merchant").of(&merchant), Some(ScopeId::of(b"m1")));
+        assert_eq!(Scope::header("X-Merchant").of(&(&merchant).into()), Some(ScopeId::of(b"m1")));
         assert_eq!(&**Scope::header("X-Merchant").name(), "x-merchant");
         assert!(Scope::header("no header").fault().is_some() && Scope::header("x").fault().is_none());
     }
@@ -210,7 +213,7 @@ mod tests {
             (Scope::by(|request| request.url().host_str().map(str::to_owned)), &plain, digest("h")),
         ];
         for (scope, request, expected) in cases {
-            assert_eq!(scope.of(request), expected, "{scope:?} {request:?}");
+            assert_eq!(scope.of(&request.into()), expected, "{scope:?} {request:?}");
         }
     }
 }

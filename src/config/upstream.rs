@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::{Method, Request};
+use http::Method;
 
 use crate::config::backoff::Backoff;
 use crate::config::call::Call;
@@ -23,7 +23,7 @@ use crate::feedback::Dialect;
 /// How many calls of a process wait at once, unless the upstream says otherwise.
 const MAX_WAITING: usize = 100_000;
 
-type Predicate = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
+type Predicate = Arc<dyn Fn(&RequestHead<'_>) -> bool + Send + Sync>;
 type CostBy = Arc<dyn Fn(&RequestHead<'_>) -> Call + Send + Sync>;
 
 /// A remote API that limits us.
@@ -163,7 +163,7 @@ impl Upstream {
 
     /// Requests that a closure says yes to.
     #[must_use]
-    pub fn matching(mut self, predicate: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
+    pub fn matching(mut self, predicate: impl Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.predicate = Some(Arc::new(predicate));
         self
     }
@@ -391,14 +391,14 @@ impl Upstream {
     }
 
     /// Whether a request that is on one of its hosts, below one of its paths, is the upstream's.
-    pub(crate) fn accepts(&self, request: &Request) -> bool {
+    pub(crate) fn accepts(&self, request: &RequestHead<'_>) -> bool {
         (self.methods.is_empty() || self.methods.contains(request.method()))
             && self.predicate.as_ref().is_none_or(|predicate| predicate(request))
     }
 
     /// What a call of this request costs, where a closure says so.
-    pub(crate) fn costs_of(&self, request: &Request) -> Option<Call> {
-        self.cost_by.as_ref().map(|cost| cost(&request.into()))
+    pub(crate) fn costs_of(&self, request: &RequestHead<'_>) -> Option<Call> {
+        self.cost_by.as_ref().map(|cost| cost(request))
     }
 
     /// Keeps the first pattern that is wrong for the error, and nothing else of it: it may hold a secret.

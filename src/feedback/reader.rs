@@ -19,6 +19,9 @@ use super::{Feedback, date, text, usage, verdict, wait};
 /// The spellings of `Retry-After` in milliseconds.
 const IN_MILLIS: [&str; 3] = ["retry-after-ms", "x-retry-after-ms", "x-ms-retry-after-ms"];
 
+/// The same of a gRPC server; negative where the call should not be tried again.
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+
 /// What a call cost.
 const COMPLEXITY: &str = "x-complexity";
 
@@ -136,6 +139,7 @@ impl<'a> Reader<'a> {
             "retry-after" => self.retry_after(text),
             _ if asks => self.retry_after_millis(text),
             COMPLEXITY => self.cost(text),
+            PUSHBACK => self.pushback(text),
             _ if self.signs.other(name, text) => Outcome::Read,
             _ => parsed.map_or(Outcome::Unknown, |parsed| self.quota(parsed, text)),
         }
@@ -156,6 +160,12 @@ impl<'a> Reader<'a> {
         read_if(told.is_some())
     }
 
+    fn pushback(&mut self, text: &str) -> Outcome {
+        let told = Number::parse(text).map(Number::millis);
+        self.signs.grpc.pushback = stricter(self.signs.grpc.pushback, told, Duration::max);
+        read_if(told.is_some() || text.starts_with('-'))
+    }
+
     fn usage(&mut self, line: &HeaderValue) -> Outcome {
         let Some(quotas) = usage::read(line.as_bytes()) else { return Outcome::Invalid };
         for quota in quotas {
@@ -173,7 +183,7 @@ impl<'a> Reader<'a> {
 
 /// Whether a header may say anything although its name has no word of a limit in it.
 fn may_tell(name: &str) -> bool {
-    name == COMPLEXITY || may_be_usage(name) || asks_to_wait(name) || Signs::may_tell(name)
+    name == COMPLEXITY || name == PUSHBACK || may_be_usage(name) || asks_to_wait(name) || Signs::may_tell(name)
 }
 
 fn may_be_usage(name: &str) -> bool {
@@ -229,6 +239,25 @@ mod tests {
         invalid.sort_unstable();
         assert_eq!(invalid, ["ratelimit", "retry-after", "x-app-usage"]);
         assert_eq!(feedback.malformed(), ["ratelimit-policy"]);
+    }
+
+    #[test]
+    fn a_grpc_server_says_in_headers_or_trailers_that_a_quota_is_spent() {
+        let cases: [(Lines, bool, Option<u64>); 6] = [
+            (&[("grpc-status", "0")], false, None),
+            (&[("grpc-status", "8")], true, None),
+            (&[("grpc-status", "8"), ("grpc-retry-pushback-ms", "1500")], true, Some(1_500)),
+            (&[("grpc-status", "8"), ("grpc-retry-pushback-ms", "-1")], true, None),
+            (&[("grpc-status", "14"), ("grpc-retry-pushback-ms", "1500")], false, None),
+            (&[("grpc-status", "eight")], false, None),
+        ];
+        for (lines, refused, wait) in cases {
+            let feedback = read(Dialect::GENERAL, 200, lines);
+            assert_eq!(feedback.is_limited(), refused, "{lines:?}");
+            assert_eq!(feedback.wait(), wait.map(Duration::from_millis), "{lines:?}");
+            assert!(!feedback.not_executed(), "{lines:?}");
+            assert!(feedback.invalid().is_empty(), "{lines:?}");
+        }
     }
 
     #[test]

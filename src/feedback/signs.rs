@@ -9,12 +9,16 @@ use super::refusal::Refusal;
 /// What the names of the headers begin with by which Kubernetes tells who refused.
 const KUBERNETES: &str = "x-kubernetes-pf-";
 
+/// The gRPC status of who has spent a quota.
+const RESOURCE_EXHAUSTED: &str = "8";
+
 /// What a response says about its refusal, apart from the numbers.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     /// `Retry-After` in milliseconds, which is the finer one.
     pub(super) retry_after_millis: Option<Duration>,
     pub(super) retry_after: Option<Duration>,
+    pub(super) grpc: Grpc,
     /// There was a `Retry-After`, readable or not.
     pub(super) asks_to_wait: bool,
     pub(super) should_retry: Option<bool>,
@@ -30,6 +34,15 @@ pub(super) struct Signs {
     pub(super) edge: Edge,
 }
 
+/// What a gRPC server says, in headers or trailers.
+#[derive(Debug, Default)]
+pub(super) struct Grpc {
+    /// Its status is that of a spent quota.
+    pub(super) is_exhausted: bool,
+    /// How long it asks to wait before the call is tried again.
+    pub(super) pushback: Option<Duration>,
+}
+
 /// Marks of a page by which a network's edge shuts callers out.
 #[derive(Debug, Default)]
 pub(super) struct Edge {
@@ -40,7 +53,8 @@ pub(super) struct Edge {
 impl Signs {
     /// The wait that was asked for outright.
     pub(super) fn told_wait(&self) -> Option<Duration> {
-        self.retry_after_millis.or(self.retry_after)
+        // A gRPC server that refused for another reason asks one call to wait, and not all.
+        self.retry_after_millis.or(self.retry_after).or(self.grpc.pushback.filter(|_| self.grpc.is_exhausted))
     }
 
     /// Whether an error type names throttling, so that the call was not executed.
@@ -86,6 +100,7 @@ impl Signs {
                 | "content-type"
                 | "server"
                 | "cf-ray"
+                | "grpc-status"
                 | "x-amzn-errortype"
                 | "x-amzn-error-type"
         );
@@ -99,6 +114,7 @@ impl Signs {
             "content-type" => self.edge.html |= is_html(text),
             "server" => self.edge.cloudflare |= text.eq_ignore_ascii_case("cloudflare"),
             "cf-ray" => self.edge.cloudflare = true,
+            "grpc-status" => self.grpc.is_exhausted |= text == RESOURCE_EXHAUSTED,
             "x-amzn-errortype" | "x-amzn-error-type" => {
                 self.throttling = Some(self.throttling.unwrap_or(true) && is_throttling(text));
             }

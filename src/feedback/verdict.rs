@@ -12,6 +12,7 @@ use super::signs::Signs;
 pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], dialect: &Dialect) -> Option<Refusal> {
     let spent = quotas.iter().any(|quota| quota.is_spent() && counts_calls(quota));
     match status.as_u16() {
+        _ if signs.grpc.is_exhausted => Some(Refusal::Quota),
         _ if is_error(status) && signs.names_throttling() => Some(Refusal::Quota),
         429 => Some(of_429(signs, quotas, dialect)),
         420 | 509 => Some(Refusal::Quota),

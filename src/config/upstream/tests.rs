@@ -1,6 +1,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use reqwest::Request;
 
 use super::*;
 use crate::Throttle;
@@ -11,7 +12,7 @@ use crate::config::plan::Registered;
 
 impl Upstream {
     /// Whether a request belongs to this upstream, by everything that is said of it: what routing must agree with.
-    pub(crate) fn matches(&self, request: &Request) -> bool {
+    pub(crate) fn matches(&self, request: &RequestHead<'_>) -> bool {
         let url = request.url();
         let (name, port, path) = (host::name(url).unwrap(), url.port_or_known_default(), canonical(url.path()));
         let is_host = |host: &HostPattern| {
@@ -69,8 +70,9 @@ fn which_requests_belong_to_an_upstream() {
     ];
     for (upstream, request, expected) in cases {
         let hosts = (&upstream.hosts, &upstream.paths);
-        assert_eq!(upstream.matches(&request), expected, "{hosts:?} {request:?}");
-        let routed = Table::new([&upstream]).find(&request, |_| upstream.accepts(&request));
+        let head = RequestHead::from(&request);
+        assert_eq!(upstream.matches(&head), expected, "{hosts:?} {request:?}");
+        let routed = Table::new([&upstream]).find(&head, |_| upstream.accepts(&head));
         assert_eq!(routed.is_some(), expected, "{hosts:?} {request:?}");
     }
 }
@@ -215,9 +217,9 @@ fn nasty() -> impl Strategy<Value = String> {
 fn built_matches(upstream: Upstream, url: &str) -> Option<bool> {
     let throttle = Throttle::builder().upstream(upstream.limit(Limit::per_second(1))).build().ok()?;
     let url = url.parse().ok();
-    Some(
-        url.is_some_and(|url| throttle.route(&Request::new(Method::GET, url), None).is_ok_and(|route| route.is_some())),
-    )
+    Some(url.is_some_and(|url| {
+        throttle.route(&(&Request::new(Method::GET, url)).into(), None).is_ok_and(|route| route.is_some())
+    }))
 }
 
 proptest! {

@@ -1,0 +1,31 @@
+//! A response, as far as it says anything of its upstream.
+
+use http::{HeaderMap, StatusCode};
+use reqwest::Response;
+
+use crate::client::url::Target;
+
+/// What is read of a response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer<'a> {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: &'a HeaderMap,
+    /// Whether it speaks for the upstream that was called: after a redirect another may have answered.
+    pub(crate) speaks: bool,
+    /// Whether it comes from the very URL that was called, so that what it says of the call is true of the one that was made.
+    pub(crate) is_direct: bool,
+}
+
+impl<'a> Answer<'a> {
+    /// The answer of a client that follows no redirects.
+    pub(crate) const fn direct(status: StatusCode, headers: &'a HeaderMap) -> Self {
+        Self { status, headers, speaks: true, is_direct: true }
+    }
+
+    /// The answer to a call of this target.
+    pub(crate) fn to(target: &Target, response: &'a Response) -> Self {
+        let url = response.url();
+        let (speaks, is_direct) = (target.is_spoken_for_by(url), target.is_answered_by(url));
+        Self { status: response.status(), headers: response.headers(), speaks, is_direct }
+    }
+}

@@ -1,0 +1,87 @@
+//! What is left to do when the body of a response ends.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+
+use crate::client::permit::Permit;
+use crate::client::throttle::Throttle;
+
+/// The body of a throttled call's response. Its call keeps its seat, where calls in flight are limited, until the body has ended or is
+/// dropped.
+pub struct ThrottledBody<B> {
+    body: B,
+    ending: Ending,
+}
+
+impl<B> ThrottledBody<B> {
+    pub(super) const fn new(body: B, ending: Ending) -> Self {
+        Self { body, ending }
+    }
+}
+
+impl<B> fmt::Debug for ThrottledBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ThrottledBody")
+    }
+}
+
+impl<B: Body + Unpin> Body for ThrottledBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Some(trailers) = frame.trailers_ref()
+        {
+            self.ending.read(trailers);
+        }
+        if matches!(frame, Poll::Ready(None | Some(Err(_)))) || self.body.is_end_stream() {
+            self.ending = Ending::none();
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A permit that lasts as long as its call's body, and the status of a response that says only in its trailers whether it is a refusal.
+#[derive(Default)]
+pub(super) struct Ending {
+    permit: Option<Permit>,
+    unread: Option<(Throttle, StatusCode)>,
+}
+
+impl Ending {
+    /// Of a call that is over, or was not throttled.
+    pub(super) fn none() -> Self {
+        Self::default()
+    }
+
+    /// Of a response whose head is here.
+    pub(super) fn of(throttle: &Throttle, permit: Permit, status: StatusCode, headers: &HeaderMap) -> Self {
+        let is_grpc = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+        let says_later = is_grpc && status.is_success() && !headers.contains_key("grpc-status");
+        if !says_later {
+            throttle.answered(&permit, status, headers);
+        }
+        Self { permit: Some(permit), unread: says_later.then(|| (throttle.clone(), status)) }
+    }
+
+    fn read(&mut self, trailers: &HeaderMap) {
+        if let (Some(permit), Some((throttle, status))) = (&self.permit, self.unread.take()) {
+            throttle.answered(permit, status, trailers);
+        }
+    }
+}

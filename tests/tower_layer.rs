@@ -1,0 +1,193 @@
+//! Clients that are tower services: hyper's for real, and services of the tests' own in virtual time.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
+use hyper_util::client::legacy::{Client, Error as ClientError};
+use hyper_util::rt::TokioExecutor;
+use outgate::testing::{RedisServer, Shape, StrictUpstream, oracle};
+use outgate::{Call, Limit, Passage, RedisStore, Throttle, Unmatched, Upstream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn get(url: &str) -> http::Result<Request<()>> {
+    Request::get(url).body(())
+}
+
+fn throttle(limit: Limit) -> Result<Throttle, outgate::ConfigError> {
+    Throttle::builder().upstream(Upstream::new("up").host("api.example.com").limit(limit)).build()
+}
+
+/// A service that serves everybody.
+async fn serves(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::default()))
+}
+
+/// A gRPC server that is served by nothing but trailers: a spent quota, and for how long.
+async fn exhausted(
+    _: Request<()>,
+) -> Result<Response<impl http_body::Body<Data = Bytes, Error = Infallible>>, Infallible> {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("8"));
+    trailers.insert("grpc-retry-pushback-ms", HeaderValue::from_static("1500"));
+    let frames = [Ok(Frame::data(Bytes::from_static(b"message"))), Ok(Frame::trailers(trailers))];
+    let mut response = Response::new(StreamBody::new(Frames(frames.into_iter())));
+    response.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+    Ok(response)
+}
+
+/// Frames that are there already.
+struct Frames(std::array::IntoIter<Result<Frame<Bytes>, Infallible>, 2>);
+
+impl futures_core::Stream for Frames {
+    type Item = Result<Frame<Bytes>, Infallible>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        std::task::Poll::Ready(self.0.next())
+    }
+}
+
+#[tokio::test]
+async fn four_throttles_of_hyper_clients_send_what_the_limit_allows_and_earn_no_429() -> Outcome {
+    const WINDOW: Duration = Duration::from_millis(500);
+    let redis = RedisServer::start()?;
+    let upstream = StrictUpstream::builder().limit(20, WINDOW, Shape::SlidingLog).start()?;
+    let limit = Limit::new(20, WINDOW).guard(Duration::from_millis(400));
+    let mut callers = JoinSet::new();
+    for _ in 0..4 {
+        let throttle = Throttle::builder()
+            .store(RedisStore::connect(&redis.url()).await?)
+            .upstream(Upstream::new("strict").host("127.0.0.1").limit(limit.clone()))
+            .build()?;
+        let hyper = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+        let client = throttle.layer().layer(hyper);
+        for _ in 0..15 {
+            let (client, url) = (client.clone(), upstream.url());
+            callers.spawn(async move {
+                let response = client.oneshot(Request::get(url).body(Empty::new())?).await?;
+                assert!(response.extensions().get::<Passage>().is_some());
+                let status = response.status();
+                response.into_body().collect().await?;
+                Ok::<_, Box<dyn Error + Send + Sync>>(status)
+            });
+        }
+    }
+    while let Some(status) = callers.join_next().await {
+        assert_eq!(status??, 200);
+    }
+    assert_eq!((upstream.admitted(), upstream.refused()), (60, 0));
+    oracle::assert_never_more_than(20, 500_000, &upstream.stamps());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_call_that_could_not_connect_gives_its_slot_back_where_the_layer_can_tell() -> Outcome {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    for (tells, free) in [(true, true), (false, false)] {
+        let throttle =
+            Throttle::builder().upstream(Upstream::new("up").host("127.0.0.1").limit(Limit::per_hour(1))).build()?;
+        let hyper = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+        let layer = throttle.layer();
+        let layer = if tells {
+            layer.never_sent(|error| error.downcast_ref().is_some_and(ClientError::is_connect))
+        } else {
+            layer
+        };
+        let request = Request::get(format!("http://{nobody}/")).body(Empty::new())?;
+        let Err(error) = layer.layer(hyper).oneshot(request).await else { return Err("somebody listens".into()) };
+        assert!(outgate::Error::find(&*error).is_none(), "{error}");
+        assert_eq!(throttle.try_acquire("up").await.is_ok(), free, "it tells: {tells}");
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_wait_for_their_slots_and_those_without_time_are_refused() -> Outcome {
+    let client = throttle(Limit::new(1, 20 * SECOND).guard(SECOND))?.layer().layer(service_fn(serves));
+    let begun = Instant::now();
+    for nth in 0..3 {
+        client.clone().oneshot(get("https://api.example.com/")?).await?;
+        assert_eq!(begun.elapsed().as_secs(), 21 * nth);
+    }
+    let mut hurried = get("https://api.example.com/")?;
+    hurried.extensions_mut().insert(Call::new().max_wait(SECOND / 2));
+    let Err(error) = client.oneshot(hurried).await else { return Err("it went".into()) };
+    assert!(matches!(outgate::Error::find(&*error), Some(outgate::Error::Throttled { .. })), "{error}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_a_host_is_the_named_upstreams_and_one_of_nobody_passes_or_is_refused() -> Outcome {
+    let all = throttle(Limit::per_hour(1))?;
+    let named = all.layer().upstream("up").layer(service_fn(serves));
+    named.clone().oneshot(get("/package.Service/Method")?).await?;
+    let second = timeout(60 * SECOND, named.oneshot(get("/package.Service/Method")?)).await;
+    assert!(second.is_err(), "the second waits for an hour");
+    // Of nobody.
+    all.layer().layer(service_fn(serves)).oneshot(get("/elsewhere")?).await?;
+    let strict = Throttle::builder().unmatched(Unmatched::Refuse).build()?;
+    let outcome = strict.layer().layer(service_fn(serves)).oneshot(get("https://other.example/")?).await;
+    let Err(error) = outcome else { return Err("it went".into()) };
+    assert!(matches!(outgate::Error::find(&*error), Some(outgate::Error::Unmatched { .. })), "{error}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_in_the_trailers_of_a_grpc_call_pauses_everybody() -> Outcome {
+    let throttle = throttle(Limit::per_second(100))?;
+    let client = throttle.layer().layer(service_fn(exhausted));
+    let response = client.oneshot(get("https://api.example.com/package.Service/Method")?).await?;
+    assert!(throttle.try_acquire("up").await.is_ok(), "nothing is known yet");
+    response.into_body().collect().await?;
+    let paused = throttle.try_acquire("up").await;
+    let wait = paused.as_ref().err().and_then(outgate::Error::retry_after);
+    assert!(wait >= Some(SECOND) && wait <= Some(2 * SECOND), "{paused:?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seat_is_kept_until_the_body_has_ended_or_only_until_the_headers_came() -> Outcome {
+    for (limit, free) in [(Limit::in_flight(1), false), (Limit::in_flight(1).until_headers(), true)] {
+        let throttle = throttle(limit)?;
+        let response = throttle.layer().layer(service_fn(serves)).oneshot(get("https://api.example.com/")?).await?;
+        assert_eq!(throttle.try_acquire("up").await.is_ok(), free);
+        drop(response);
+        assert!(throttle.try_acquire("up").await.is_ok());
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_of_a_retry_outside_asks_for_a_slot_of_its_own() -> Outcome {
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&calls);
+    let fails = service_fn(move |_: Request<()>| {
+        let calls = Arc::clone(&counted);
+        async move {
+            calls.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(Response::builder().status(500).body(Full::<Bytes>::default()).unwrap_or_default())
+        }
+    });
+    let client = throttle(Limit::new(2, SECOND).guard(SECOND))?.layer().layer(fails);
+    let begun = Instant::now();
+    for _ in 0..4 {
+        client.clone().oneshot(get("https://api.example.com/")?).await?;
+    }
+    assert_eq!(calls.load(Ordering::Relaxed), 4);
+    assert!(begun.elapsed() >= 2 * SECOND);
+    Ok(())
+}
