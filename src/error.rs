@@ -75,7 +75,8 @@ pub enum Error {
         /// How long until a call goes to see.
         retry_after: Duration,
     },
-    /// Survive without the store, or fail: the shared log could not be reached in time.
+    /// Survive without the store, or fail: the shared log could not be reached in time. What calls do meanwhile is said by
+    /// [`WithoutStore`](crate::store::WithoutStore).
     #[error("{upstream}: the store of the shared log is unavailable: {source}")]
     #[non_exhaustive]
     StoreUnavailable {

@@ -6,6 +6,7 @@
 //! | `waiting` | how long calls wait, deadlines, who goes first |
 //! | `responses` | what is believed of a response, for how long, and what ends it |
 //! | `what_happens` | calls, refusals, Redis, processes and configuration, row by row |
+//! | `without_store` | what calls do while the store cannot answer |
 //! | `clients` | without the middleware, and beside other middlewares |
 //! | `crawlers` | many hosts, each at its own pace |
 //! | `payments` | queue consumers; what is sent again, and why it is safe |
@@ -46,6 +47,9 @@ pub mod how_it_works {}
 
 #[doc = include_str!("../guide/what_happens.md")]
 pub mod what_happens {}
+
+#[doc = include_str!("../guide/without_store.md")]
+pub mod without_store {}
 
 #[doc = include_str!("../guide/clients.md")]
 pub mod clients {}

@@ -5,6 +5,7 @@ pub(crate) mod calendars;
 mod caller;
 mod callers;
 mod cold;
+pub(crate) mod contact;
 pub(crate) mod crowd;
 mod driver;
 mod engine;
@@ -26,6 +27,7 @@ pub(crate) mod settling;
 mod state;
 pub(crate) mod table;
 pub(crate) mod waiters;
+mod without_store;
 
 pub(crate) use self::caller::Patience;
 pub(crate) use self::callers::Queue;

@@ -6,6 +6,7 @@ mod memory;
 #[cfg(feature = "redis")]
 mod redis;
 pub(crate) mod turns;
+mod without_store;
 
 use std::fmt;
 use std::future::Future;
@@ -15,6 +16,7 @@ use std::task::{Context, Poll};
 pub use self::memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisStore, RedisStoreBuilder};
+pub use self::without_store::WithoutStore;
 pub use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::{Message, Reply};
 

@@ -32,6 +32,7 @@ use crate::error::Error;
 use crate::ledger::ScopeId;
 use crate::queue::waiters::Wish;
 use crate::queue::{Patience, Queue};
+use crate::store::WithoutStore;
 
 /// How long a call for now or never waits for the store's answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
@@ -264,6 +265,11 @@ impl Route {
         self.registered.upstream.in_flight.iter().any(|limit| !limit.ends_with_headers())
     }
 
+    /// Whether it goes where the store cannot be asked.
+    fn goes_without_store(&self) -> bool {
+        self.registered.contact.policy() == WithoutStore::SendUnthrottled
+    }
+
     /// What it takes of each log, where the limits can ever admit it.
     pub(crate) fn charges(&self) -> Result<&Arc<[u32]>, Error> {
         self.charges.as_ref().map_err(Clone::clone)
@@ -339,16 +345,28 @@ async fn wait_in_queue(queue: Arc<Queue>, route: &Route, pass: Pass, since: Inst
     let now = outcome.as_ref().map_or_else(|_| Instant::now(), |(_, now)| *now);
     let waited = now.saturating_duration_since(since);
     span.record("waited_us", u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
+    let slot = match outcome {
+        Err(Error::StoreUnavailable { .. }) if route.goes_without_store() => Ok(None),
+        outcome => outcome.map(|(slot, _)| Some(slot)),
+    };
     // The breaker may have opened meanwhile.
-    let admitted = outcome.and_then(|(slot, _)| match route.admit(queue.scope(), pass) {
+    let admitted = slot.and_then(|slot| match route.admit(queue.scope(), pass) {
         Ok(pass) => Ok((slot, pass)),
         Err(error) => {
-            queue.give_back(slot);
+            if let Some(slot) = slot {
+                queue.give_back(slot);
+            }
             Err(error)
         }
     });
     match admitted {
-        Ok((slot, pass)) => Ok(Permit::new(queue, slot, pass, waited, now).estimated(route.estimate())),
+        Ok((slot, pass)) => {
+            let permit = match slot {
+                Some(slot) => Permit::new(queue, slot, pass, waited, now),
+                None => Permit::without_store(queue, pass, waited),
+            };
+            Ok(permit.estimated(route.estimate()))
+        }
         Err(error) => {
             let upstream = &*route.registered.upstream.name;
             span.in_scope(|| tracing::debug!(upstream, %error, "refused"));

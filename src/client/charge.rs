@@ -108,6 +108,8 @@ pub(crate) enum Settler {
     Charged(Arc<Charge>),
     /// Of a call that went on at once, as its upstream is observed: its shadow is settled.
     Shadow(Arc<Shadow>),
+    /// Of a call that nobody was asked for; with what it tells about others, where its upstream estimates.
+    Uncharged(Option<Arc<Estimate>>),
 }
 
 impl Settler {
@@ -116,6 +118,7 @@ impl Settler {
         match self {
             Self::Charged(charge) => charge.settle(unit, used),
             Self::Shadow(shadow) => shadow.settle(unit, used),
+            Self::Uncharged(estimate) => estimate.iter().for_each(|estimate| estimate.settled(unit, used)),
         }
     }
 }
@@ -126,6 +129,9 @@ impl PartialEq for Settler {
         match (self, other) {
             (Self::Charged(one), Self::Charged(other)) => Arc::ptr_eq(one, other),
             (Self::Shadow(one), Self::Shadow(other)) => Arc::ptr_eq(one, other),
+            (Self::Uncharged(one), Self::Uncharged(other)) => {
+                one.as_ref().map(Arc::as_ptr) == other.as_ref().map(Arc::as_ptr)
+            }
             _ => false,
         }
     }

@@ -47,6 +47,8 @@ enum Held {
     Slot(Slot),
     /// What it would hold, of an upstream that is observed.
     Shadow(Arc<Shadow>),
+    /// Nothing: the store could not be asked.
+    Nothing,
 }
 
 impl Permit {
@@ -61,6 +63,12 @@ impl Permit {
     pub(crate) fn new(queue: Arc<Queue>, slot: Slot, pass: Pass, waited: Duration, now: Instant) -> Self {
         let (late, seat) = (slot.late(now), Seat::of(&queue));
         Self { queue, held: Held::Slot(slot), seat, charge: OnceLock::new(), estimate: None, pass, waited, late }
+    }
+
+    /// A permit without the store's word.
+    pub(crate) const fn without_store(queue: Arc<Queue>, pass: Pass, waited: Duration) -> Self {
+        let charge = OnceLock::new();
+        Self { queue, held: Held::Nothing, seat: None, charge, estimate: None, pass, waited, late: Duration::ZERO }
     }
 
     /// With what its call reserved by estimates.
@@ -85,6 +93,7 @@ impl Permit {
                 shadow.hand_back();
                 true
             }
+            (Held::Nothing, None) => false,
         };
         // Of a call that was settled the slot does not go back, and so the seat goes by itself.
         if let Some(seat) = self.seat.filter(|_| goes_whole) {
@@ -113,6 +122,7 @@ impl Permit {
         match &self.held {
             Held::Slot(slot) => self.queue.served(slot),
             Held::Shadow(shadow) => shadow.served(&self.queue),
+            Held::Nothing => {}
         }
     }
 
@@ -151,6 +161,13 @@ impl Permit {
         self.late
     }
 
+    /// Whether the store could not be asked, and the call goes all the same: counted by nobody, as
+    /// [`SendUnthrottled`](crate::store::WithoutStore::SendUnthrottled) has it.
+    #[must_use]
+    pub const fn went_without_store(&self) -> bool {
+        matches!(self.held, Held::Nothing)
+    }
+
     /// Its call probably opens a connection, and arrives later than others.
     pub(crate) fn tell_cold(&self) {
         if let Held::Slot(slot) = &self.held {
@@ -167,7 +184,7 @@ impl Permit {
     pub(crate) fn stamp(&self) -> Option<Stamp> {
         match &self.held {
             Held::Slot(slot) if !slot.is_unbooked() => Some(slot.stamp),
-            Held::Slot(_) | Held::Shadow(_) => None,
+            Held::Slot(_) | Held::Shadow(_) | Held::Nothing => None,
         }
     }
 
@@ -189,7 +206,8 @@ impl Permit {
     #[must_use]
     pub fn passage(&self) -> Passage {
         let (upstream, settler) = (Arc::clone(self.queue.upstream()), self.settler());
-        Passage { upstream, waited: self.waited, late: self.late, settler }
+        let without_store = self.went_without_store();
+        Passage { upstream, waited: self.waited, late: self.late, without_store, settler }
     }
 
     fn settler(&self) -> Settler {
@@ -200,6 +218,7 @@ impl Permit {
                 Settler::Charged(Arc::clone(charge))
             }
             Held::Shadow(shadow) => Settler::Shadow(Arc::clone(shadow)),
+            Held::Nothing => Settler::Uncharged(self.estimate.clone()),
         }
     }
 }
@@ -225,6 +244,9 @@ pub struct Passage {
     pub waited: Duration,
     /// How long after its slot's start it went on to be sent.
     pub late: Duration,
+    /// Whether the store could not be asked, and the call went all the same: counted by nobody, as
+    /// [`SendUnthrottled`](crate::store::WithoutStore::SendUnthrottled) has it.
+    pub without_store: bool,
     settler: Settler,
 }
 

@@ -24,7 +24,7 @@ use crate::error::{ConfigError, Error, StoreError};
 use crate::ledger::{Body, Message, MessageId, ScopeHasher};
 use crate::queue::process::Process;
 use crate::queue::table::Queues;
-use crate::store::{MemoryStore, Store};
+use crate::store::{MemoryStore, Store, WithoutStore};
 
 /// Throttles calls to upstreams: for requests by its [`middleware`](Throttle::middleware), for anything else by
 /// [`acquire`](Throttle::acquire). Clones are one throttle.
@@ -65,6 +65,7 @@ struct Inner {
 /// * store: a [`MemoryStore`] of its own, for one process
 /// * horizon: 250 ms
 /// * unmatched: [`Unmatched::Warn`]
+/// * without store: [`WithoutStore::Wait`]
 #[derive(Debug, Default)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct ThrottleBuilder {
@@ -72,6 +73,7 @@ pub struct ThrottleBuilder {
     upstreams: Vec<Upstream>,
     horizon: Option<Duration>,
     unmatched: Unmatched,
+    without_store: WithoutStore,
 }
 
 impl ThrottleBuilder {
@@ -106,6 +108,12 @@ impl ThrottleBuilder {
         self
     }
 
+    /// What becomes of calls while the store cannot answer, unless their [upstream](Upstream::without_store) says otherwise.
+    pub const fn without_store(mut self, policy: WithoutStore) -> Self {
+        self.without_store = policy;
+        self
+    }
+
     /// The throttle.
     ///
     /// # Errors
@@ -120,7 +128,10 @@ impl ThrottleBuilder {
             .upstreams
             .into_iter()
             .enumerate()
-            .map(|(index, up)| Registered::new(index, up))
+            .map(|(index, up)| {
+                let policy = up.without_store.unwrap_or(self.without_store);
+                Registered::new(index, up.without_store(policy))
+            })
             .collect::<Result<Vec<_>, _>>()?;
         let mut by_name = HashMap::default();
         for registered in &upstreams {
@@ -184,7 +195,8 @@ impl Throttle {
     /// # Errors
     ///
     /// [`Error::Throttled`] at once when the slot would be later than the longest wait; [`Error::StoreUnavailable`] after
-    /// the longest wait, or 5 s where none is set, without an answer from the store; [`Error::CostExceedsQuota`],
+    /// the longest wait, or 5 s where none is set, without an answer from the store, unless another
+    /// [policy](WithoutStore) says otherwise; [`Error::CostExceedsQuota`],
     /// [`Error::TooManyWaiting`], [`Error::UnknownUpstream`], [`Error::Barred`], [`Error::Closed`].
     /// [`Error::OutsideRuntime`] where a call that has to wait is first polled outside of a Tokio runtime. The runtime needs
     /// its timers (`enable_time`): without them, or polled elsewhere later, tokio panics.

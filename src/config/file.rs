@@ -15,6 +15,7 @@ use crate::config::path::PathPrefix;
 use crate::config::scope::Scope;
 use crate::config::upstream::Upstream;
 use crate::feedback::Dialect;
+use crate::store::WithoutStore;
 
 /// An upstream as it stands in a file. What is left out is as [`Upstream`] says by default.
 #[derive(Deserialize)]
@@ -31,6 +32,7 @@ struct File {
     limits: Vec<Limit>,
     max_wait: Option<Text<Duration>>,
     max_waiting: Option<usize>,
+    without_store: Option<Text<WithoutStore>>,
     dialect: Option<Text<Dialect>>,
     max_pause: Option<Text<Duration>>,
     recovery: Option<Text<Duration>>,
@@ -147,6 +149,19 @@ impl FromText for Scope {
     }
 }
 
+impl FromText for WithoutStore {
+    const WHAT: &'static str = "\"wait\", \"refuse\" or \"send_unthrottled\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "wait" => Self::Wait,
+            "refuse" => Self::Refuse,
+            "send_unthrottled" => Self::SendUnthrottled,
+            _ => return Err(format!("is no policy: {}", Self::WHAT)),
+        })
+    }
+}
+
 impl FromText for Dialect {
     const WHAT: &'static str = "\"general\", \"airtable\", \"anthropic\", \"discord\", \"riot\" or \"stripe\"";
 
@@ -189,6 +204,7 @@ impl From<File> for Upstream {
             up = up.dialect(dialect);
         }
         up.max_wait = file.max_wait.map(|Text(max_wait)| max_wait);
+        up.without_store = file.without_store.map(|Text(policy)| policy);
         up.max_pause = file.max_pause.map(|Text(max_pause)| max_pause);
         up.recovery = file.recovery.map(|Text(recovery)| recovery);
         up.max_waiting = file.max_waiting.unwrap_or(up.max_waiting);
@@ -225,6 +241,7 @@ mod tests {
         assert_eq!(github.scope, Scope::bearer_token());
         assert_eq!((github.hosts().len(), github.learns, github.break_after), (2, true, Some(5)));
         assert_eq!((prices.paths().len(), prices.observes, prices.max_waiting), (2, true, 1_000));
+        assert_eq!(prices.without_store, Some(WithoutStore::SendUnthrottled));
         assert_eq!((prices.max_pause, prices.recovery), (Some(Duration::from_secs(600)), Some(Duration::from_secs(5))));
         let tokens = Limit::per_minute(200_000).of("tokens").each(Scope::bearer_token());
         assert_eq!((&*model.limits, &*model.in_flight), (&[tokens][..], &[Limit::in_flight(25)][..]));
@@ -250,6 +267,7 @@ mod tests {
                 "max_pause: 8553600s is not between 1 ms and 31 days",
             ),
             ("limits = [\"1/s\"]\ndialect = \"french\"", (4, 11), "is no dialect: \"general\""),
+            ("limits = [\"1/s\"]\nwithout_store = \"pass\"", (4, 17), "is no policy: \"wait\", \"refuse\""),
             ("limits = [\"1/s\"]\nmethods = [\"G T\"]", (4, 12), "is no method, such as GET"),
             ("limit = [\"1/s\"]", (3, 1), "unknown field `limit`, expected one of `name`, `hosts`"),
             ("", (1, 1), "missing field `limits`"),

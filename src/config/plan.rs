@@ -18,6 +18,7 @@ use crate::config::upstream::Upstream;
 use crate::error::ConfigError;
 use crate::ledger::{Log, ScopeId};
 use crate::queue::calendars::Calendars;
+use crate::queue::contact::Contact;
 use crate::queue::crowd::Crowd;
 use crate::queue::log_time::LogTime;
 use crate::queue::looks::Looks;
@@ -36,6 +37,7 @@ pub(crate) struct Registered {
     pub(crate) calendars: Calendars,
     pub(crate) stale_after: Duration,
     pub(crate) crowd: Arc<Crowd>,
+    pub(crate) contact: Arc<Contact>,
     pub(crate) time: Arc<LogTime>,
     pub(crate) looks: Arc<Looks>,
     pub(crate) settling: Arc<Settling>,
@@ -56,6 +58,8 @@ impl Registered {
         upstream.check(index)?;
         let charges = Charges::new(&upstream)?;
         let crowd = Arc::new(Crowd::new(upstream.max_waiting));
+        let policy = upstream.without_store.unwrap_or_default();
+        let contact = Arc::new(Contact::new(Arc::clone(&upstream.name), policy));
         // Where nobody is counted by windows no slot comes late.
         let guards = upstream.limits.iter().map(Limit::guard_or_default);
         let stale_after = if upstream.limits.is_empty() { STALE_AT_MOST } else { stale_after_all(guards) };
@@ -78,6 +82,7 @@ impl Registered {
             charges,
             stale_after,
             crowd,
+            contact,
             time,
             looks,
             settling,

@@ -19,6 +19,7 @@ use crate::config::scope::Scope;
 use crate::config::settle_by::SettleBy;
 use crate::excerpt;
 use crate::feedback::Dialect;
+use crate::store::WithoutStore;
 
 /// How many calls of a process wait at once, unless the upstream says otherwise.
 const MAX_WAITING: usize = 100_000;
@@ -35,6 +36,7 @@ type CostBy = Arc<dyn Fn(&RequestHead<'_>) -> Call + Send + Sync>;
 ///
 /// * scope: the whole upstream shares one log
 /// * max wait: none, a call waits as long as it takes; max waiting: 100,000 calls of a process
+/// * while the store cannot answer, calls do what the throttle says
 /// * dialect: the general one; backoff: that of [`Backoff`]; max pause: an hour
 /// * refused calls are not sent again; with [`retry_refused`](Self::retry_refused) at most one for each ten calls, and ten in reserve
 /// * nothing is learned from responses that are no refusals
@@ -63,6 +65,8 @@ pub struct Upstream {
     pub(crate) in_flight: Vec<Limit>,
     pub(crate) scope: Scope,
     pub(crate) max_wait: Option<Duration>,
+    /// None: as the throttle says.
+    pub(crate) without_store: Option<WithoutStore>,
     pub(crate) max_waiting: usize,
     pub(crate) dialect: Dialect,
     pub(crate) backoff: Backoff,
@@ -103,6 +107,7 @@ impl Upstream {
             in_flight: Vec::new(),
             scope: Scope::upstream(),
             max_wait: None,
+            without_store: None,
             max_waiting: MAX_WAITING,
             dialect: Dialect::GENERAL,
             backoff: Backoff::default(),
@@ -246,6 +251,14 @@ impl Upstream {
     #[must_use]
     pub const fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);
+        self
+    }
+
+    /// What becomes of its calls while the store cannot answer: by default what
+    /// [the throttle says](crate::ThrottleBuilder::without_store).
+    #[must_use]
+    pub const fn without_store(mut self, policy: WithoutStore) -> Self {
+        self.without_store = Some(policy);
         self
     }
 

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::contact::Contact;
 use super::crowd::Crowd;
 use super::driver::Driver;
 use super::engine::Engine;
@@ -34,6 +35,8 @@ pub(crate) struct Queue {
     one: Arc<[u32]>,
     /// Everybody who waits for the upstream.
     pub(super) crowd: Arc<Crowd>,
+    /// Whether the store answers.
+    pub(super) contact: Arc<Contact>,
     pub(super) time: Arc<LogTime>,
     pub(super) looks: Arc<Looks>,
     settling: Arc<Settling>,
@@ -61,6 +64,7 @@ impl Queue {
             stale_after: registered.stale_after,
             horizon: process.horizon,
             promote_low_after: registered.upstream.promote_low_after,
+            without_store: registered.contact.policy(),
         };
         Self {
             now_or_never: now_or_never(&settings.ledger, &settings.logs, &one),
@@ -68,6 +72,7 @@ impl Queue {
             scopes: scopes.clone(),
             process: Arc::clone(process),
             crowd: Arc::clone(&registered.crowd),
+            contact: Arc::clone(&registered.contact),
             time: Arc::clone(&registered.time),
             looks: Arc::clone(&registered.looks),
             settling: Arc::clone(&registered.settling),
@@ -260,6 +265,14 @@ impl Queue {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.lock().engine.lost.is_refused() {
+            self.contact.refuse_no_more();
+        }
     }
 }
 

@@ -233,7 +233,10 @@ fn send(queue: Arc<Queue>, message: Arc<Message>) -> InFlight {
             let shown = ask_for_time(store, settings, &outlook).await;
             let exchange = Exchange { sent, arrived: Instant::now() };
             match shown {
-                Ok(stamp) => time.exchanged(exchange, stamp, settings.fine()),
+                Ok(stamp) => {
+                    queue.contact.heard(exchange.arrived);
+                    time.exchanged(exchange, stamp, settings.fine())
+                }
                 Err(error) => return (Err(error), exchange),
             };
         }

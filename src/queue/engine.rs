@@ -22,6 +22,7 @@ use super::resend::Resend;
 use super::seats::Seats;
 use super::settling::Corrections;
 use super::waiters::{Slot, Waiter, Waiters};
+use super::without_store::Lost;
 use crate::error::Error;
 use crate::ledger::{Reason, Stamp};
 
@@ -50,6 +51,10 @@ pub(super) struct Engine {
     /// It has been sent, and may be answered yet.
     pub(super) under_way: bool,
     pub(super) resend: Option<Resend>,
+    /// Whether the store cannot answer, where callers do not wait for it.
+    pub(super) lost: Lost,
+    /// It was taken for another process with the last message.
+    pub(super) renamed: bool,
     pub(super) closed: bool,
     /// The number of the last message that the store is known to remember; zero where none is known.
     pub(super) previous: u64,
@@ -98,6 +103,8 @@ impl Engine {
             unanswered: None,
             under_way: false,
             resend: None,
+            lost: Lost::default(),
+            renamed: false,
             closed: false,
             previous: 0,
             counted: Vec::new(),
@@ -197,6 +204,9 @@ impl Engine {
         self.came = true;
         effects.extend(self.paused.filter(|(until, _)| *until > now).map(|_| Effect::Look));
         if let Err(error) = self.admit(&waiter, now) {
+            if self.is_without_store(now) {
+                self.knock(now, effects);
+            }
             effects.push(Effect::Tell(waiter.ticket, Err(error)));
             return;
         }
@@ -216,6 +226,7 @@ impl Engine {
         if let Some(barred) = self.barred(now) {
             return Err(barred);
         }
+        self.check_store(waiter.wish, now)?;
         self.check_seats(waiter.wish, now)?;
         if !self.waiters.has_unslotted() {
             let rest = self.rest_until.filter(|&until| until > now && waiter.deadline(now).is_none_or(|by| by > until));

@@ -11,8 +11,9 @@ use super::seats::SeatRules;
 use super::settling::Correction;
 use super::table::Key;
 use super::waiters::{Slot, Waiter};
-use crate::error::Error;
+use crate::error::{Error, StoreError};
 use crate::ledger::{Log, Reason, Stamp};
+use crate::store::WithoutStore;
 
 /// What never changes about a queue.
 #[derive(Clone, Debug)]
@@ -34,6 +35,8 @@ pub(super) struct Settings {
     pub(super) horizon: Duration,
     /// How long callers of low priority wait before they go first.
     pub(super) promote_low_after: Option<Duration>,
+    /// What becomes of callers while the store cannot answer.
+    pub(super) without_store: WithoutStore,
 }
 
 /// Something that has happened.
@@ -80,6 +83,14 @@ pub(super) enum Effect {
     Look,
     /// Take another name: somebody else has this one.
     Rename(u64),
+    /// Tell all queues of the upstream that the store cannot be reached.
+    CutOff(StoreError),
+    /// Tell them that it has answered.
+    Answered,
+    /// Note that it refuses this queue.
+    Refused(StoreError),
+    /// Note that it does so no more.
+    RefusedNoMore,
     /// Nothing, until something happens.
     Idle,
 }

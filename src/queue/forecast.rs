@@ -99,9 +99,7 @@ impl Engine {
     pub(super) fn why_nothing(&self, ticket: u64, now: Instant) -> Error {
         let ahead = self.waiters.priority_of(ticket).map_or(0, |priority| self.waiters.units_before(priority, ticket));
         match &self.resend {
-            Some(resend) if resend.has_failed() || self.next_slot.is_none() => {
-                Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source: resend.error() }
-            }
+            Some(resend) if resend.has_failed() || self.next_slot.is_none() => self.unavailable(&resend.error(), now),
             _ => {
                 let seat_at = self.seats.as_ref().and_then(|seats| seats.ask_at(now));
                 let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at.max(seat_at), now);

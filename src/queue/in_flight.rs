@@ -111,10 +111,12 @@ impl Engine {
                 return retry_at;
             }
             unanswered.again()
+        } else if let Some(retry_at) = self.resend.as_ref().and_then(Resend::retry_at).filter(|&at| at > now) {
+            return Some(retry_at);
         } else {
             match self.write(now, header) {
                 Ok(message) => {
-                    self.resend = Some(Resend::new(now));
+                    self.resend.get_or_insert_with(|| Resend::new(now));
                     Arc::new(message)
                 }
                 Err(later) => return later,

@@ -1,6 +1,5 @@
 //! A message without an answer: when to send it again, and how long callers wait for it. Pure: time is an argument.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
@@ -9,7 +8,7 @@ use tokio::time::Instant;
 use super::engine::Engine;
 use super::events::{Effects, tell};
 use super::waiters::{Waiter, Wish};
-use crate::error::{Error, StoreError};
+use crate::error::StoreError;
 
 /// How long a caller without a deadline that came then waits for a store that does not answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -84,11 +83,16 @@ impl Engine {
     /// Refuses callers without a deadline for whom the store has been silent too long, and forgets what it was to be told
     /// once nobody waits any more. As long as anybody does, debts are told again.
     pub(super) fn expire(&mut self, now: Instant, effects: &mut Effects) {
+        if self.stalls_at(now).is_some_and(|at| at <= now) {
+            self.lose(StoreError::late(), now, effects);
+        }
+        if self.sits_out_until(now).is_none() {
+            self.turn_away(now, effects);
+        }
         let Some(resend) = &self.resend else { return };
         let since = resend.since;
         if self.first_expiry(since, now).is_some_and(|first| first <= now) {
-            let error =
-                Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source: resend.error() };
+            let error = self.unavailable(&resend.error(), now);
             let expired = |waiter: &Waiter| waiter.wish == Wish::Soon && expiry(waiter.joined, since) <= now;
             tell(effects, self.waiters.drop_hopeless(now, |waiter, _| expired(waiter).then(|| error.clone())));
         }
@@ -113,14 +117,17 @@ impl Engine {
 
     /// When the first of those callers is refused.
     fn first_expiry(&self, since: Instant, now: Instant) -> Option<Instant> {
-        self.waiters.first_patient(now).map(|joined| expiry(joined, since))
+        let joined = if self.sits_out_until(now).is_some() { None } else { self.waiters.first_patient(now) };
+        joined.map(|joined| expiry(joined, since))
     }
 
     /// When there is more to expire.
     pub(super) fn next_expiry(&self, now: Instant) -> Option<Instant> {
-        let since = self.resend.as_ref()?.since;
+        let goes_at = self.goes_at(now);
+        let Some(since) = self.resend.as_ref().map(|resend| resend.since) else { return goes_at };
         let end = self.waiters.is_empty().then_some(since + MEMORY);
-        self.first_expiry(since, now).or(end).filter(|&at| at > now)
+        let first = self.first_expiry(since, now).or(end).filter(|&at| at > now);
+        first.into_iter().chain(self.stalls_at(now)).chain(goes_at).min()
     }
 }
 

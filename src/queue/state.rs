@@ -12,8 +12,8 @@ use super::engine::Engine;
 use super::events::{Effect, Effects, Event};
 use super::in_flight::{Header, Message};
 use super::places::Places;
-use super::process::Process;
 use super::resend::PATIENCE;
+use crate::store::WithoutStore;
 
 pub(super) struct State {
     pub(super) engine: Engine,
@@ -90,7 +90,7 @@ impl State {
     /// Takes in what has happened.
     pub(super) fn handle(&mut self, event: Event, now: Instant, queue: &Queue, out: &mut Outbox) {
         self.catch_up(queue, now, out);
-        self.act(&queue.process, now, out, |engine, effects| engine.handle(event, now, effects));
+        self.act(queue, now, out, |engine, effects| engine.handle(event, now, effects));
     }
 
     /// Does what is to be done now.
@@ -101,7 +101,7 @@ impl State {
         };
         self.catch_up(queue, now, out);
         (out.wake, out.idle) = (None, false);
-        self.act(&queue.process, now, out, |engine, effects| engine.turn(now, header, effects));
+        self.act(queue, now, out, |engine, effects| engine.turn(now, header, effects));
         // Woken by then, the driver shows that it is there however long the store takes.
         let answered_by = self.engine.under_way.then(|| now + PATIENCE);
         out.wake = out.wake.into_iter().chain(answered_by).min();
@@ -109,24 +109,28 @@ impl State {
         self.stop_if_idle();
     }
 
-    /// Tells the engine what it has to know of its process and its upstream: what the one is called by now, and until when nobody
-    /// sends to the other.
+    /// Tells the engine what it has to know of its process and its upstream: what the one is called by now, until when nobody
+    /// sends to the other, and whether its queues can reach the store.
     fn catch_up(&mut self, queue: &Queue, now: Instant, out: &mut Outbox) {
-        self.follow_name(&queue.process, now, out);
+        self.follow_name(queue, now, out);
         if let Some((until, reason)) = queue.crowd.paused(now) {
-            self.act(&queue.process, now, out, |engine, effects| engine.pause(until, reason, now, effects));
+            self.act(queue, now, out, |engine, effects| engine.pause(until, reason, now, effects));
+        }
+        if queue.settings.without_store != WithoutStore::Wait {
+            let (cut_off, heard_at) = (queue.contact.cut_off(now), queue.contact.heard_at());
+            self.act(queue, now, out, |engine, effects| engine.follow(cut_off, heard_at, now, effects));
         }
     }
 
-    fn follow_name(&mut self, process: &Process, now: Instant, out: &mut Outbox) {
-        let name = process.id();
+    fn follow_name(&mut self, queue: &Queue, now: Instant, out: &mut Outbox) {
+        let name = queue.process.id();
         if name != self.engine.sender {
-            self.act(process, now, out, |engine, effects| engine.handle(Event::Renamed(name), now, effects));
+            self.act(queue, now, out, |engine, effects| engine.handle(Event::Renamed(name), now, effects));
         }
     }
 
     /// Has the engine act, and carries out what follows.
-    fn act(&mut self, process: &Process, now: Instant, out: &mut Outbox, act: impl FnOnce(&mut Engine, &mut Effects)) {
+    fn act(&mut self, queue: &Queue, now: Instant, out: &mut Outbox, act: impl FnOnce(&mut Engine, &mut Effects)) {
         let mut effects = std::mem::take(&mut self.effects);
         act(&mut self.engine, &mut effects);
         let mut renamed = false;
@@ -140,15 +144,19 @@ impl State {
                 Effect::Wake(at) => out.wake = Some(out.wake.map_or(at, |wake| wake.min(at))),
                 Effect::Look => out.looks = true,
                 Effect::Rename(sender) => {
-                    process.rename(sender);
+                    queue.process.rename(sender);
                     renamed = true;
                 }
+                Effect::CutOff(error) => queue.contact.lose(&error, now),
+                Effect::Answered => queue.contact.answered(),
+                Effect::Refused(error) => queue.contact.refuse(&error),
+                Effect::RefusedNoMore => queue.contact.refuse_no_more(),
                 Effect::Idle => out.idle = true,
             }
         }
         self.effects = effects;
         if renamed {
-            self.follow_name(process, now, out);
+            self.follow_name(queue, now, out);
         }
     }
 

@@ -15,6 +15,7 @@ mod settling;
 mod telling;
 mod unmatched;
 mod unreachable;
+mod without_store;
 
 use std::time::Duration;
 

@@ -9,6 +9,7 @@ mod faults_that_last;
 mod healing;
 mod names;
 mod once;
+mod policies;
 mod refusals;
 mod runtimes;
 mod scene;

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use outgate::store::WithoutStore;
+use outgate::{Permit, RedisStore, Throttle, Upstream};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -134,6 +136,58 @@ fn an_outage_is_traced_once_when_it_begins_and_once_when_it_ends() {
         for (what, news) in outages.into_iter().chain(refusals) {
             let news = news.join().unwrap_or_else(|_| Err("it panicked".to_owned()));
             assert_eq!(news, Ok(vec!["WARN store down".to_owned(), "INFO store up".to_owned()]), "{what}");
+        }
+    });
+}
+
+/// Many callers of several scopes meet an outage, by policy: what is traced, sorted.
+fn news_by(policy: WithoutStore, outage: Outage) -> Result<Vec<String>, String> {
+    let news = || {
+        let (recorder, _guard) = Recorder::on_this_thread();
+        Builder::new_current_thread().enable_all().build()?.block_on(async {
+            let scene = Scene::new()?;
+            let up = Upstream::new("up").limit(plenty()).without_store(policy);
+            let throttle = Throttle::builder().store(RedisStore::open(&scene.proxy.url())?).upstream(up).build()?;
+            drop(throttle.acquire("up").await?);
+            outage.begin(&scene)?;
+            for caller in 0..100_u64 {
+                let outcome = throttle.acquire("up").scope([(caller % 4) as u8]).await;
+                assert!(outcome.as_ref().map_or(true, Permit::went_without_store), "{outcome:?}");
+                sleep(Duration::from_millis(10)).await;
+            }
+            outage.end(&scene)?;
+            while throttle.acquire("up").await.map_or(true, |permit| permit.went_without_store()) {
+                sleep(Duration::from_millis(10)).await;
+            }
+            for scope in 0..4 {
+                while throttle.acquire("up").scope([scope]).await.map_or(true, |permit| permit.went_without_store()) {
+                    sleep(Duration::from_millis(10)).await;
+                }
+            }
+            Outcome::Ok(())
+        })?;
+        let mut news = recorder.news();
+        news.sort();
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(news)
+    };
+    news().map_err(|error| error.to_string())
+}
+
+#[test]
+fn that_calls_go_on_without_the_store_is_traced_once_for_an_upstream_not_for_each_call_or_scope() {
+    let said = [
+        (WithoutStore::Refuse, "WARN store lost: calls are refused"),
+        (WithoutStore::SendUnthrottled, "WARN store lost: calls are sent unthrottled"),
+    ];
+    thread::scope(|threads| {
+        let all = said.map(|(policy, said)| {
+            [Outage::Refused, Outage::Blackholed]
+                .map(|outage| (outage, said, threads.spawn(move || news_by(policy, outage))))
+        });
+        for (outage, said, news) in all.into_iter().flatten() {
+            let expected = ["INFO store back: calls are throttled again", "INFO store up", "WARN store down", said];
+            let news = news.join().unwrap_or_else(|_| Err("it panicked".to_owned()));
+            assert_eq!(news, Ok(expected.map(str::to_owned).to_vec()), "{outage:?}");
         }
     });
 }

@@ -31,3 +31,4 @@ mod support;
 mod together;
 mod true_costs;
 mod units;
+mod without_store;

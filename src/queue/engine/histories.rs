@@ -16,6 +16,7 @@ use crate::ledger::{Cause, Reason};
 use crate::queue::events::Event;
 use crate::queue::settling::Correction;
 use crate::queue::waiters::{Slot, Waiter, Wish};
+use crate::store::WithoutStore;
 
 const QUOTA: u32 = 5;
 const SPAN: Duration = Duration::from_millis(300);
@@ -50,7 +51,13 @@ impl Checks for Slots {
 impl Run<Slots> {
     fn of_slots(seed: u64) -> Self {
         let world = World::new();
-        let process = |sender| Process::new(scene::Process::new(&world, sender, QUOTA, SPAN), sender);
+        let mut rng = Rng::with_seed(!seed);
+        let process = |sender| {
+            let mut scene = scene::Process::new(&world, sender, QUOTA, SPAN);
+            let policies = [WithoutStore::Wait, WithoutStore::Refuse, WithoutStore::SendUnthrottled];
+            scene.engine.settings.without_store = policies[rng.usize(0..policies.len())];
+            Process::new(scene, sender)
+        };
         let processes = [1_000, 2_000].map(process).into();
         Self::new(world, Rng::with_seed(seed), processes, Slots { starts: Vec::new() })
     }

@@ -17,8 +17,8 @@ use crate::queue::events::{Effects, Event, Settings};
 use crate::queue::in_flight::{Answered, Header, Message, Reply};
 use crate::queue::log_time::LogTime;
 use crate::queue::seats::SeatRules;
-use crate::store::MemoryStore;
 use crate::store::clock::ManualClock;
+use crate::store::{MemoryStore, WithoutStore};
 
 /// What the store's clock shows when the own shows nothing, in microseconds.
 const BEGAN: i64 = 5_000_000_000;
@@ -121,6 +121,7 @@ fn settings(log: Log, seats: Option<SeatRules>) -> Settings {
         stale_after: Duration::from_millis(24),
         horizon: Duration::from_millis(250),
         promote_low_after: None,
+        without_store: WithoutStore::Wait,
     }
 }
 

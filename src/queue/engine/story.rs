@@ -112,6 +112,10 @@ impl Story {
             Effect::Wake(at) => format!("wake {}", self.world.millis(at)),
             Effect::Rename(sender) => format!("rename {sender}"),
             Effect::Look => "look".to_owned(),
+            Effect::CutOff(_) => "cut off".to_owned(),
+            Effect::Answered => "answered".to_owned(),
+            Effect::Refused(_) => "refused".to_owned(),
+            Effect::RefusedNoMore => "refused no more".to_owned(),
             Effect::Idle => "idle".to_owned(),
         });
         shown.collect::<Vec<_>>().join(", ")

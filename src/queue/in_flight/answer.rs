@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Message, Reply};
-use crate::error::{Error, StoreError};
+use crate::error::StoreError;
 use crate::ledger::{Answer, Ask, Grant, Stamp, Verdict, micros};
 use crate::queue::bounds::{Exchange, Placing};
 use crate::queue::engine::Engine;
@@ -28,6 +28,8 @@ pub(in crate::queue) struct Answered {
     /// Where its stamps lie. `None`: the store's clock has leapt ahead.
     placing: Option<Placing>,
     outlook: Outlook,
+    /// How long it took.
+    took: Duration,
 }
 
 impl Answered {
@@ -35,7 +37,8 @@ impl Answered {
     pub(in crate::queue) fn new(reply: Reply, exchange: Exchange, time: &LogTime, settings: &Settings) -> Self {
         let stamp = reply.as_ref().ok().map(|grant| grant.now);
         let placing = stamp.and_then(|stamp| time.exchanged(exchange, stamp, settings.fine()));
-        Self { reply, placing, outlook: time.outlook(settings.stale_after, exchange.arrived) }
+        let took = exchange.arrived.saturating_duration_since(exchange.sent);
+        Self { reply, placing, took, outlook: time.outlook(settings.stale_after, exchange.arrived) }
     }
 }
 
@@ -59,15 +62,22 @@ impl Engine {
                 self.fail(error, now, effects);
                 return;
             }
-            Err(_) => {
-                (self.resend, self.previous) = (None, 0);
+            Err(error) => {
+                self.previous = 0;
                 self.owe_again(&message, now);
+                // A store that says so again, of a new name, lies: it is asked again after a pause.
+                if std::mem::replace(&mut self.renamed, true) {
+                    self.fail(error, now, effects);
+                } else {
+                    self.resend = None;
+                }
                 effects.extend((message.sender() == self.sender).then_some(Effect::Rename(self.sender)));
                 return;
             }
             Ok(grant) => grant,
         };
-        self.resend = None;
+        (self.resend, self.renamed) = (None, false);
+        self.found(answered.took, effects);
         // What was booked under another name is nobody's.
         if message.sender() != self.sender {
             return;
@@ -103,9 +113,10 @@ impl Engine {
         let seed = self.random.u64(..);
         self.resend.get_or_insert_with(|| Resend::new(now)).failed(error, now, seed);
         // Who wants a slot now or never does not wait for another try.
-        let unavailable = Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source };
+        let unavailable = self.unavailable(&source, now);
         let at_once = |waiter: &Waiter| matches!(waiter.wish, Wish::AtOnce { .. });
         tell(effects, self.waiters.drop_hopeless(now, |waiter, _| at_once(waiter).then(|| unavailable.clone())));
+        self.lose(source, now, effects);
     }
 
     fn granted(&mut self, grant: &Grant, message: &Message, ask: &Ask, view: &View, effects: &mut Effects) {

@@ -1,0 +1,157 @@
+//! Whether the store answers the queues of an upstream, and what becomes of calls while it does not.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::resend::MEMORY;
+use crate::error::StoreError;
+use crate::ledger::micros;
+use crate::store::WithoutStore;
+
+/// What the queues of one upstream know of the store together.
+#[derive(Debug)]
+pub(crate) struct Contact {
+    upstream: Arc<str>,
+    policy: WithoutStore,
+    state: Mutex<State>,
+    /// Whether it was said that it is lost, so that mostly nobody takes the lock.
+    is_lost: AtomicBool,
+    /// When it was last heard of, but for answers to messages: microseconds since `epoch`; zero where it never was.
+    heard: AtomicU64,
+    epoch: Instant,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Why, and when, it could not be reached: nothing was heard of it since.
+    cut_off: Option<(StoreError, Instant)>,
+    /// Queues whose last message it refused.
+    refused: usize,
+}
+
+impl Contact {
+    pub(crate) fn new(upstream: Arc<str>, policy: WithoutStore) -> Self {
+        Self {
+            upstream,
+            policy,
+            state: Mutex::default(),
+            is_lost: AtomicBool::new(false),
+            heard: AtomicU64::new(0),
+            epoch: Instant::now(),
+        }
+    }
+
+    pub(crate) const fn policy(&self) -> WithoutStore {
+        self.policy
+    }
+
+    /// Why the store cannot be reached by any queue of the upstream.
+    pub(super) fn cut_off(&self, now: Instant) -> Option<StoreError> {
+        if !self.is_lost.load(Ordering::Relaxed) {
+            return None;
+        }
+        let state = self.lock();
+        state.cut_off.as_ref().filter(|(_, at)| is_believed(*at, now)).map(|(error, _)| error.clone())
+    }
+
+    /// When it was last heard of, but for answers to messages.
+    pub(super) fn heard_at(&self) -> Option<Instant> {
+        let heard = self.heard.load(Ordering::Relaxed);
+        (heard > 0).then(|| self.epoch + Duration::from_micros(heard))
+    }
+
+    /// It told its time.
+    pub(super) fn heard(&self, now: Instant) {
+        let heard = micros(now.saturating_duration_since(self.epoch)).unsigned_abs();
+        self.heard.fetch_max(heard, Ordering::Relaxed);
+    }
+
+    /// It could not be reached.
+    pub(super) fn lose(&self, error: &StoreError, now: Instant) {
+        let mut state = self.lock();
+        state.cut_off = Some((error.clone(), now));
+        self.tell(&state, Some(error));
+    }
+
+    /// It has answered a message.
+    pub(super) fn answered(&self) {
+        if self.is_lost.load(Ordering::Relaxed) {
+            let mut state = self.lock();
+            state.cut_off = None;
+            self.tell(&state, None);
+        }
+    }
+
+    /// It refused a message of a queue whose last it did not refuse.
+    pub(super) fn refuse(&self, error: &StoreError) {
+        let mut state = self.lock();
+        state.refused += 1;
+        self.tell(&state, Some(error));
+    }
+
+    /// A queue whose last message it refused is refused no more, or is no more.
+    pub(super) fn refuse_no_more(&self) {
+        let mut state = self.lock();
+        state.refused = state.refused.saturating_sub(1);
+        self.tell(&state, None);
+    }
+
+    /// Says what is new: once, not for each queue.
+    fn tell(&self, state: &State, error: Option<&StoreError>) {
+        let is_lost = state.cut_off.is_some() || state.refused > 0;
+        if self.is_lost.swap(is_lost, Ordering::Relaxed) == is_lost {
+            return;
+        }
+        let (upstream, error) = (&*self.upstream, error.map(|error| error as &dyn std::error::Error));
+        match (is_lost, self.policy) {
+            (false, _) => tracing::info!(upstream, "store back: calls are throttled again"),
+            (true, WithoutStore::Wait) => {}
+            (true, WithoutStore::Refuse) => tracing::warn!(upstream, error, "store lost: calls are refused"),
+            (true, WithoutStore::SendUnthrottled) => {
+                tracing::warn!(upstream, error, "store lost: calls are sent unthrottled");
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether what happened then is still believed: as long as anybody is here the store is tried again, and fails again.
+pub(super) fn is_believed(failed_at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(failed_at) < MEMORY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::StoreErrorKind;
+
+    #[test]
+    fn the_store_is_lost_as_long_as_any_queue_is_cut_off_or_refused() {
+        let contact = Contact::new("up".into(), WithoutStore::Refuse);
+        let now = Instant::now();
+        let is_lost_at =
+            |contact: &Contact, now| (contact.cut_off(now).is_some(), contact.is_lost.load(Ordering::Relaxed));
+        let is_lost = |contact: &Contact| is_lost_at(contact, now);
+        let refusal = StoreError::new(StoreErrorKind::Refused, "no");
+        contact.answered();
+        assert_eq!(is_lost(&contact), (false, false));
+        contact.lose(&StoreError::late(), now);
+        contact.refuse(&refusal);
+        contact.refuse(&refusal);
+        assert_eq!(is_lost(&contact), (true, true));
+        let later = now + Duration::from_secs(30);
+        assert_eq!(is_lost_at(&contact, later), (false, true), "nobody has tried since, and nobody has heard of it");
+        contact.answered();
+        assert_eq!(is_lost(&contact), (false, true), "others are refused still, and only they");
+        contact.refuse_no_more();
+        assert_eq!(is_lost(&contact), (false, true));
+        contact.refuse_no_more();
+        assert_eq!(is_lost(&contact), (false, false));
+    }
+}

@@ -1,0 +1,159 @@
+//! What a queue does while the store cannot answer, where callers do not wait for it. Pure: time is an argument.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::contact::is_believed;
+use super::engine::Engine;
+use super::events::{Effect, Effects, tell};
+use super::resend::Resend;
+use super::waiters::{Waiter, Wish};
+use crate::error::{Error, StoreError, StoreErrorKind};
+use crate::store::WithoutStore;
+
+/// A store that shows no sign of life for so long cannot answer.
+pub(super) const STALL: Duration = Duration::from_secs(1);
+
+/// What a queue knows of the store, where callers do not wait for it.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    /// Why it decided nothing on the last message of this queue.
+    refused: Option<(StoreError, Instant)>,
+    /// Why no queue of the upstream can reach it.
+    cut_off: Option<StoreError>,
+    /// When it was last heard of, but for answers to messages.
+    heard_at: Option<Instant>,
+}
+
+impl Lost {
+    /// Whether the store refused the last message of this queue.
+    pub(super) const fn is_refused(&self) -> bool {
+        self.refused.is_some()
+    }
+
+    fn why(&self, now: Instant) -> Option<&StoreError> {
+        let refused = self.refused.as_ref().filter(|(_, at)| is_believed(*at, now)).map(|(error, _)| error);
+        refused.or(self.cut_off.as_ref())
+    }
+}
+
+impl Engine {
+    /// Takes note of what other queues of the upstream know: why nobody can reach the store, and when it was heard of.
+    pub(super) fn follow(
+        &mut self,
+        cut_off: Option<StoreError>,
+        heard_at: Option<Instant>,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
+        self.lost.heard_at = heard_at;
+        match (self.lost.cut_off.is_some(), cut_off) {
+            (false, Some(error)) => {
+                self.lost.cut_off = Some(error);
+                self.turn_away(now, effects);
+            }
+            (true, None) => {
+                self.lost.cut_off = None;
+                self.resend.iter_mut().for_each(|resend| resend.hurry(now));
+            }
+            _ => {}
+        }
+    }
+
+    /// The store has failed: whoever waits for it waits no longer.
+    pub(super) fn lose(&mut self, error: StoreError, now: Instant, effects: &mut Effects) {
+        if self.settings.without_store == WithoutStore::Wait {
+            return;
+        }
+        if error.kind() == StoreErrorKind::Unreachable {
+            self.lost.cut_off = Some(error.clone());
+            effects.push(Effect::CutOff(error));
+        } else {
+            let is_news = self.lost.refused.replace((error.clone(), now)).is_none();
+            effects.extend(is_news.then_some(Effect::Refused(error)));
+        }
+        self.turn_away(now, effects);
+    }
+
+    /// The store has answered, after so long. Where that took too long, it will not do for the next either.
+    pub(super) fn found(&mut self, took: Duration, effects: &mut Effects) {
+        if self.settings.without_store == WithoutStore::Wait || took > STALL {
+            return;
+        }
+        self.lost.cut_off = None;
+        effects.push(Effect::Answered);
+        effects.extend(self.lost.refused.take().map(|_| Effect::RefusedNoMore));
+    }
+
+    /// When the store has shown no sign of life for too long, unless it does until then.
+    pub(super) fn stalls_at(&self, now: Instant) -> Option<Instant> {
+        let is_awaited = self.under_way && self.settings.without_store != WithoutStore::Wait;
+        let resend = self.resend.as_ref().filter(|resend| is_awaited && !resend.has_failed())?;
+        let since = self.lost.heard_at.map_or(resend.since, |heard_at| heard_at.max(resend.since));
+        self.lost.why(now).is_none().then_some(since + STALL)
+    }
+
+    /// Whether the store is known not to answer, and nobody waits for it.
+    pub(super) fn is_without_store(&self, now: Instant) -> bool {
+        self.lost.why(now).is_some()
+    }
+
+    /// Refuses a caller who would wait for a store that does not answer, and has it tried again.
+    ///
+    /// Where calls go without the store they do so after the pause: until then they wait.
+    pub(super) fn check_store(&self, wish: Wish, now: Instant) -> Result<(), Error> {
+        let Some(error) = self.lost.why(now) else { return Ok(()) };
+        match (self.sits_out_until(now), wish) {
+            (Some(_), Wish::Soon) => Ok(()),
+            (Some(until), Wish::By(by)) if until <= by => Ok(()),
+            _ => Err(self.unavailable(error, now)),
+        }
+    }
+
+    /// Has the store tried again, though nobody waits.
+    pub(super) fn knock(&mut self, now: Instant, effects: &mut Effects) {
+        if let Some(resend) = &mut self.resend {
+            resend.hurry(now);
+        }
+        if self.unanswered.is_none() {
+            // What it is told then, that nobody waits, does no harm.
+            (self.on_record, self.leave_at) = (true, None);
+        }
+        let at = self.resend.as_ref().and_then(Resend::retry_at).unwrap_or(now);
+        effects.extend((!self.under_way).then_some(Effect::Wake(at)));
+    }
+
+    /// Why a caller goes without the store's word; one that has to sit out a pause first is told of that.
+    pub(super) fn unavailable(&self, error: &StoreError, now: Instant) -> Error {
+        match self.sits_out_until(now) {
+            Some(until) => self.throttled(until - now, now),
+            None => Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source: error.clone() },
+        }
+    }
+
+    /// Until when whoever goes without the store waits for the end of a pause.
+    pub(super) fn sits_out_until(&self, now: Instant) -> Option<Instant> {
+        let goes = self.settings.without_store == WithoutStore::SendUnthrottled;
+        self.paused.map(|(until, _)| until).filter(|until| goes && *until > now)
+    }
+
+    /// When callers go who sit out a pause.
+    pub(super) fn goes_at(&self, now: Instant) -> Option<Instant> {
+        let is_awaited = self.is_without_store(now) && self.waiters.has_unslotted();
+        self.sits_out_until(now).filter(|_| is_awaited)
+    }
+
+    /// Tells every caller without a slot that the store cannot answer.
+    pub(super) fn turn_away(&mut self, now: Instant, effects: &mut Effects) {
+        let Some(error) = self.lost.why(now) else { return };
+        let (error, sits_out) = (self.unavailable(error, now), self.sits_out_until(now));
+        let is_hopeless = |waiter: &Waiter| match (sits_out, waiter.wish) {
+            (Some(_), Wish::Soon) => false,
+            (Some(until), Wish::By(by)) => by < until,
+            _ => true,
+        };
+        tell(effects, self.waiters.drop_hopeless(now, |waiter, _| is_hopeless(waiter).then(|| error.clone())));
+    }
+}

@@ -1,0 +1,37 @@
+//! What becomes of calls while the store cannot answer.
+
+/// What becomes of the calls of an upstream while the store cannot answer: set for all by
+/// [`ThrottleBuilder::without_store`](crate::ThrottleBuilder::without_store), for one upstream by
+/// [`Upstream::without_store`](crate::Upstream::without_store).
+///
+/// Unless calls wait, a store that fails once, or shows no sign of life for 1 s, cannot answer; it can again as soon as it does.
+/// Where it could not be reached, that holds for all calls of the upstream; where it refused one message, for those that need the same
+/// logs. As long as calls come, the store is tried again; that it was lost, and that it is back, is traced once for each upstream.
+///
+/// ```
+/// use outgate::store::WithoutStore;
+/// use outgate::{Limit, Throttle, Upstream};
+///
+/// let throttle = Throttle::builder()
+///     .without_store(WithoutStore::Refuse)
+///     .upstream(Upstream::new("bank").limit(Limit::per_second(10)))
+///     .upstream(Upstream::new("logs").limit(Limit::per_second(100)).without_store(WithoutStore::SendUnthrottled))
+///     .build()?;
+/// # drop(throttle);
+/// # Ok::<(), outgate::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WithoutStore {
+    /// They wait for it: for as long as their [longest wait](crate::Upstream::max_wait), for 5 s where none is set. Then they get
+    /// [`Error::StoreUnavailable`](crate::Error::StoreUnavailable).
+    #[default]
+    Wait,
+    /// They get [`Error::StoreUnavailable`](crate::Error::StoreUnavailable) at once.
+    Refuse,
+    /// They go at once, and nobody counts them: neither limits nor calls in flight hold. Only a pause that this process knows of does.
+    ///
+    /// What has become of such a call is said by [`Permit::went_without_store`](crate::Permit::went_without_store), and by
+    /// [`Passage::without_store`](crate::Passage::without_store). It is entered in no log, not even when the store is back.
+    SendUnthrottled,
+}
