@@ -89,7 +89,9 @@ local function with_room(level, bucket, units)
 end
 
 -- Units that are in a bucket, the one that drains included.
-local function units_in(level, bucket) return ceil(max(level.left - 1000 * (now - level.at), 0) / bucket.interval) end
+local function units_in(level, bucket)
+  return min(ceil(max(level.left - 1000 * (now - level.at), 0) / bucket.interval), 4294967295)
+end
 
 -- Keeps a level. Of a rate that is lowered each unit took longer than it takes otherwise.
 local function keep_level(log, bucket, level, interval)

@@ -19,12 +19,16 @@ local settle_slots = a[7] % 8 >= 4 and function(logs, states, first, count, debt
   end
 
   -- At the tail of each log, beyond the quota if need be: later calls wait for it. With as many of one stamp as the largest quota allows
-  -- everybody waits for a whole span by every term, and more make nobody wait longer.
+  -- everybody waits for a whole span by every window, and more make nobody wait longer; the level of a bucket takes the rest as well.
   for i, log in ipairs(logs) do
     local units = min(a[debts + i - 1], log.quota)
     local newest = units > 0 and stamp_of(call('LINDEX', log.key, '-1'), log.key)
     local tail, stamps, levels = max(now, newest or now), {}, {}
-    for b, term in ipairs(units > 0 and log.buckets or {}) do levels[b] = filled(level_of(log, term), tail, units, term.left.interval) end
+    for b, term in ipairs(units > 0 and log.buckets or {}) do
+      local level, rest = filled(level_of(log, term), tail, units, term.left.interval), a[debts + i - 1] - units
+      if rest > 0 then level.left, level.since = min(level.left + rest * term.left.interval, MOST), level.at end
+      levels[b] = level
+    end
     for unit = 1, min(units, PIECE) do stamps[unit] = format('%d', tail) end
     for from = 1, units, PIECE do
       log.length = call('RPUSH', log.key, unpack(stamps, 1, min(PIECE, units - from + 1)))

@@ -130,8 +130,8 @@ impl Permit {
     ///
     /// What it did not use is free for others: in this process at once, in others when they ask next. What it used beyond its charge is
     /// entered as a debt, above the quota if need be: later calls wait for it, this one never does. A debt above the quota delays them for
-    /// one window. Where a limit is [counted at the end](crate::Limit::counted_at_end), the charge is taken out and all that was used is
-    /// entered now.
+    /// one window, and one above the capacity of a [bucket](crate::Limit::bucket) until all of it has flowed in. Where a limit is [counted at
+    /// the end](crate::Limit::counted_at_end), the charge is taken out and all that was used is entered now.
     ///
     /// A later settlement of the same unit corrects from the last one: charged 100, settled at 80 and then at 90, a call takes 90. No
     /// more goes back than was charged; what was entered as a debt stays. A unit that no limit counts is ignored, with one warning for

@@ -110,6 +110,12 @@ impl Level {
         Self { at: self.at.max(start), nanos: nanos.saturating_add(added).min(MOST), counted, ..self }
     }
 
+    /// The level after units that the log does not hold, each of which takes so long to drain.
+    pub(super) fn owing(self, units: usize, interval: i64) -> Self {
+        let added = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(interval);
+        Self { nanos: self.nanos.saturating_add(added).min(MOST), ..self }.unexplained()
+    }
+
     /// The level after so many units were taken out that started then, where the units since are as many as `newer` says by
     /// themselves.
     pub(super) fn taken_out(self, start: Stamp, units: usize, newer: Self, interval: i64) -> Self {

@@ -6,7 +6,7 @@ use super::{Ask, Ledger, Log, Stamp};
 
 impl Log {
     /// How many entries of a debt are entered: with as many of one stamp as the largest quota allows everybody waits for a whole span
-    /// by every term, and more make nobody wait longer.
+    /// by every window, and more make nobody wait longer. The level of a bucket takes the rest as well.
     fn entered_of(&self, debt: u32) -> u32 {
         debt.min(self.largest_quota())
     }
@@ -20,14 +20,18 @@ impl Ledger {
             let (retention, left): (_, Vec<_>) = (in_force.retention(log), in_force.terms(log).collect());
             let entries = self.scope_mut(log.scope).logs.entry(&log.unit);
             let tail = entries.nth_newest(1).map_or(now, |newest| newest.max(now));
-            entries.fill(&log.terms, &left, &[tail], log.entered_of(debt), retention);
+            let entered = log.entered_of(debt);
+            entries.fill(&log.terms, &left, &[tail], entered, retention);
+            if debt > entered {
+                entries.owe(&log.terms, &left, debt - entered);
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::ledger::{Ask, Grant, Ledger, Log, Message, MessageId, Reply, Run, ScopeId, Slots, Stamp, Term};
+    use crate::ledger::{Ask, Bucket, Grant, Ledger, Log, Message, MessageId, Reply, Run, ScopeId, Slots, Stamp, Term};
 
     const SECOND: i64 = 1_000_000;
 
@@ -75,6 +79,35 @@ mod tests {
         apply(&mut ledger, 500, 1, Ask { debts: vec![u32::MAX], ..Ask::new([log()], Vec::new()) });
         let entries = ledger.scope(None).and_then(|scope| scope.logs.get(&"tokens".into())).unwrap();
         assert_eq!(entries.used(at(500), SECOND), 10, "nor does the log grow by it");
+    }
+
+    #[test]
+    fn a_debt_above_the_capacity_of_a_bucket_is_paid_off_unit_by_unit() {
+        let of_ten = Term::bucket(Bucket::new(100_000_000, SECOND * 1_000));
+        for (debt, next) in [(9, 0), (10, 1), (11, 2), (25, 16), (1_000, 991)] {
+            let (mut ledger, logs) = (Ledger::new(), [Log::new("tokens", [of_ten])]);
+            apply(&mut ledger, 0, 1, Ask { debts: vec![debt], ..Ask::new(logs.clone(), Vec::new()) });
+            let ask = Ask { horizon: std::time::Duration::ZERO, ..Ask::new(logs, vec![Run::new(2, [1])]) };
+            let grant = apply(&mut ledger, 0, 2, ask.clone());
+            let first = grant.answers(1).find(|answer| answer.verdict.is_granted());
+            assert_eq!(first.map_or(grant.next, |answer| answer.start), at(next * SECOND / 10), "{debt}");
+            if next > 0 {
+                let later = apply(&mut ledger, next * SECOND / 10, 3, ask);
+                assert_eq!(later.next, at((next + 1) * SECOND / 10), "{debt}: one at a time");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_bucket_is_owed_beyond_its_capacity_nobody_hands_back() {
+        let of_ten = Term::bucket(Bucket::new(100_000_000, SECOND * 1_000));
+        let (mut ledger, logs) = (Ledger::new(), [Log::new("tokens", [of_ten])]);
+        apply(&mut ledger, 0, 1, Ask::new(logs.clone(), vec![Run::new(1, [4])]));
+        let ask = Ask { debts: vec![30], back: vec![Slots::new(1, at(0), [4])], ..Ask::new(logs.clone(), Vec::new()) };
+        apply(&mut ledger, 0, 2, ask);
+        apply(&mut ledger, 0, 3, Ask::hand_back(logs.clone(), vec![Slots::new(1, at(0), [9])]));
+        let grant = apply(&mut ledger, 0, 4, Ask::new(logs, vec![Run::new(1, [1])]));
+        assert_eq!(grant.next, at(21 * SECOND / 10));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::Subject;
 use super::desk::{Desk, Granting, at, granted, log};
 use super::law::Law;
 use super::telling::Telling;
-use crate::ledger::{Ask, Log, Run, ScopeId, Slots, Term};
+use crate::ledger::{Answer, Ask, Bucket, Log, Run, ScopeId, Slots, Term};
 
 const HISTORIES: u64 = 60;
 
@@ -24,6 +24,7 @@ pub async fn law_18(subject: &dyn Subject) {
     what_was_not_used_is_free(law, subject).await;
     units_are_entered_anew(law, subject).await;
     a_large_debt_delays_for_a_span(law, subject).await;
+    a_bucket_pays_off_all_of_a_large_debt(law, subject).await;
     a_debt_comes_once(law, subject).await;
 }
 
@@ -115,6 +116,21 @@ async fn a_large_debt_delays_for_a_span(law: Law, subject: &dyn Subject) {
     let told = desk.book(1, Run::new(1, [12_997]).max_wait(Duration::ZERO)).await;
     law.equal(&told.answers, &vec![granted(1, at(0))], "it is no more than it is");
     law.equal(&desk.used().await, &vec![20_000], "nor less");
+}
+
+async fn a_bucket_pays_off_all_of_a_large_debt(law: Law, subject: &dyn Subject) {
+    let bucket = |units: i64| Term::bucket(Bucket::new(100_000_000, units * 100_000_000));
+    for (debt, next) in [(5, 100_000), (6, 200_000), (40, 3_600_000), (72_000, 7_199_600_000)] {
+        subject.clock().set(at(0));
+        let mut desk = Desk::new(law, subject.store(), [Log::new("tokens", [Term::new(9, 300_000), bucket(5)])]);
+        desk.horizon = Duration::ZERO;
+        let ask = desk.asking(1, vec![Run::new(1, [1])], owing([debt]));
+        let told = desk.send(&ask).await;
+        law.equal(&told.next, &at(next.max(if debt > 8 { 300_000 } else { 0 })), &format!("a debt of {debt} of five"));
+        subject.clock().set(at(next - 1));
+        let told = desk.book(1, Run::new(1, [2]).max_wait(Duration::ZERO)).await;
+        law.equal(&told.answers, &vec![Answer::refused(1, at(next + 100_000))], &format!("until all of {debt} is paid off"));
+    }
 }
 
 async fn a_debt_comes_once(law: Law, subject: &dyn Subject) {
