@@ -39,7 +39,7 @@ local states, next_key = read_states(scopes, has_widest)
 local at, retention, last_log = 10 + scopes, 0, wants_seats and count_of_keys() or #KEYS
 for i = next_key, last_log do
   local scope, log = a[at], nil
-  log, at = open_log(KEYS[i], states[scope], at + 1)
+  log, at = open_log(KEYS[i], states[scope], at + 1, true)
   log.scope, log.pauses, logs[#logs + 1] = scope, states[scope].pauses, log
   retention = max(retention, log.retention)
 end

@@ -1,21 +1,14 @@
 -- Calendar windows: units come back at boundaries that the ask names, all at once. Nothing starts for a guard before a boundary, and units
 -- of before it count for a guard after it. A boundary is somewhere between two moments. Joined behind bucket.lua.
 
--- So many boundaries are named. Where it is past all of them nobody starts for so long: the next ask names others. A start is looked for so
--- often where one rule moves it to where another does not allow it.
-local NAMED, LOST, ROUNDS = 4, 2000000, 16
-
--- Reads a calendar from the arguments at `from`. Boundaries are those of the server's clock.
-local function read_calendar(from)
-  local calendar = { guard = a[from] }
-  for i = 1, NAMED do calendar[i] = { from = a[from + 2 * i - 1] + correction, to = a[from + 2 * i] + correction } end
-  return calendar, from + 2 * NAMED + 1
-end
+-- So many boundaries are named. A start is looked for so often where one rule moves it to where another does not allow it.
+local NAMED, ROUNDS = 4, 16
 
 -- The earliest start after an entry that has to count no more, where there is one.
 local function after_boundary(calendar, start, entry)
   local guard, first, before_last, last = calendar.guard, calendar[1], calendar[NAMED - 1], calendar[NAMED]
-  if now < first.from or now >= last.from - guard then return max(start, now + LOST) end
+  -- Where it is past all that are named nobody starts for a while: the next ask names others.
+  if now < first.from or now >= last.from - guard then return max(start, now + 2 * SECOND) end
   if entry then
     local ends
     for i = NAMED, 1, -1 do

@@ -21,7 +21,7 @@ do
     if i > 2 then packed = call('GET', KEYS[i]) end
     if packed then
       local is_read, parts = pcall(cmsgpack.unpack, packed)
-      plain = plain and is_read and type(parts) == 'table' and #parts == 11
+      plain = plain and is_read and type(parts) == 'table' and #parts == 12
         and #parts[2] + #parts[5] + #parts[6] + #parts[11] + parts[7] == 0 and not (parts[3] or parts[8] or parts[9])
       released = released or (i == 2 and plain and parts[10])
       if plain and parts[4] and parts[4][5] > clock then

@@ -32,9 +32,10 @@ end
 
 function readable.state(record)
   local unpacked, parts = pcall(cmsgpack.unpack, record)
-  if not unpacked or type(parts) ~= 'table' or #parts ~= 11 or type(parts[7]) ~= 'number' then return false end
+  if not unpacked or type(parts) ~= 'table' or #parts ~= 12 or type(parts[7]) ~= 'number' then return false end
   local contenders, claims, reach, pause, cold, outside = unpack(parts)
-  if type(claims) ~= 'table' or type(cold) ~= 'table' or type(outside) ~= 'table' or type(parts[11]) ~= 'table' then return false end
+  if type(claims) ~= 'table' or type(cold) ~= 'table' or type(outside) ~= 'table' or type(parts[11]) ~= 'table'
+    or type(parts[12]) ~= 'table' then return false end
   for _, claim in ipairs(claims) do
     if type(claim) ~= 'table' or type(claim[1]) ~= 'string' or type(claim[4]) ~= 'table' then return false end
     if not are_numbers(claim, 2, 3) then return false end
@@ -51,6 +52,9 @@ function readable.state(record)
   local rate, slow, releases, levels = parts[8], parts[9], parts[10], parts[11]
   for i = 1, type(levels) == 'table' and #levels or 0, 7 do
     if type(levels[i]) ~= 'string' or not are_numbers(levels, i + 1, i + 6) then return false end
+  end
+  for i = 1, #parts[12], 5 do
+    if type(parts[12][i]) ~= 'string' or not are_numbers(parts[12], i + 1, i + 4) then return false end
   end
   if releases and type(releases) ~= 'table' then return false end
   for i = 3, releases and #releases or 0, 2 do

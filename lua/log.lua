@@ -1,4 +1,4 @@
--- Logs, and the rule: the earliest start of some units. Joined behind bucket.lua.
+-- Logs, and the rule: the earliest start of some units. Joined behind boundaries.lua.
 
 -- Parts of a quota, and of a span: see beside_others.
 local LITTLE, PACE = 10, 20
@@ -89,9 +89,9 @@ local function enter_cold(log, first, last, units, at)
   return is_news
 end
 
--- Reads a log's terms from the arguments at `at`, the count of them first. Its entries are read as they are needed, and `ahead` says how
--- many at once; what is booked now is added to them.
-local function open_log(key, state, at)
+-- Reads a log's terms from the arguments at `at`, the count of them first; an ask `names` the boundaries of its calendars. Its entries are
+-- read as they are needed, and `ahead` says how many at once; what is booked now is added to them.
+local function open_log(key, state, at, names)
   local log = { key = key, state = state, terms = {}, retention = 0, quota = 0, interval = 0, least = math.huge }
   local rates, from = rates_of(state), at + 1
   log.buckets = {}
@@ -102,7 +102,7 @@ local function open_log(key, state, at)
       base, bucket, from = -base, { interval = a[from + 1], depth = a[from + 2] }, from + 3
     elseif base < 0 then
       base, log.has_calendar = -base, true
-      calendar, from = read_calendar(from + 1)
+      calendar, from = read_calendar(from + 1, state, key, base, names)
     end
     for _, rate in ipairs(rates) do
       if base <= rate[1] then factor = min(factor, rate[2]) end

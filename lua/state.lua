@@ -14,14 +14,16 @@
 --   rate        what refusals say that the upstream allows, as rate.lua writes it; or false
 --   slow        millionths of the quotas that are left by hand, until when, since when; or false
 --   levels      for each bucket of a log, as bucket.lua writes it: how full it is
+--   boundaries  for each boundary of a calendar window that was named lately, as boundaries.lua writes it
 --   releases    when it was released by hand, or 0; start of the last call that looked at a pause and was served, or 0; then of a whole
 --               upstream, for each release lately: key of the scope's state, or '' for all, and when; or false
 
 -- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR. For so many µs a release by
 -- hand voids what was told before; a call that looked, and was served, does; and a release is told to whoever looks.
 local RESUMED, FAR, MARK_MEMORY, SERVED_MEMORY, RECENT = 10, 1e15, 2764800000000, 3600000000, 5000000
--- Factors of a rate are millionths; it rises in so many steps. Parts of what is told of a term that others use, and of a level.
-local FULL, RISE, TOLD, LEVEL = 1000000, 1000, 9, 7
+-- Factors of a rate are millionths; it rises in so many steps. Parts of what is told of a term that others use, of a level, and of
+-- a boundary.
+local FULL, RISE, TOLD, LEVEL, BOUNDARY = 1000000, 1000, 9, 7, 5
 
 -- Fails, since a log with an entry that is no time would look shorter than it is, and a state that is none would hide a pause.
 local function garbage(key) error(redis.error_reply('GARBAGE ' .. key)) end
@@ -30,15 +32,16 @@ local function read_state(packed, key)
   if not packed then
     return {
       contenders = false, claims = {}, reach = false, pause = false, cold = {}, outside = {}, correction = 0,
-      rate = false, slow = false, releases = false, levels = {}, key = key,
+      rate = false, slow = false, releases = false, levels = {}, boundaries = {}, key = key,
     }
   end
   local is_read, parts = pcall(cmsgpack.unpack, packed)
-  if not is_read or type(parts) ~= 'table' or #parts ~= 11 or type(parts[7]) ~= 'number' then garbage(key) end
+  if not is_read or type(parts) ~= 'table' or #parts ~= 12 or type(parts[7]) ~= 'number' then garbage(key) end
   local contenders, claims, reach, pause, cold, outside = unpack(parts)
   return {
     contenders = contenders, claims = claims, reach = reach, pause = pause, cold = cold, outside = outside,
-    correction = parts[7], rate = parts[8], slow = parts[9], releases = parts[10], levels = parts[11], key = key,
+    correction = parts[7], rate = parts[8], slow = parts[9], releases = parts[10], levels = parts[11],
+    boundaries = parts[12], key = key,
   }
 end
 
@@ -62,7 +65,8 @@ end
 -- Writes what is left of a state, until none of it matters any more: what lapsed but now will matter again where the clock has leapt ahead
 -- and is set back.
 local function save(state, now)
-  local claims, cold, outside, levels, lapse, since, is_empty = {}, {}, {}, {}, now, now - 1000 * LEAP, state.correction == 0
+  local claims, cold, outside, levels, boundaries = {}, {}, {}, {}, {}
+  local lapse, since, is_empty = now, now - 1000 * LEAP, state.correction == 0
   local function kept(stamp)
     if stamp <= since then return false end
     lapse, is_empty = max(lapse, stamp), false
@@ -86,6 +90,11 @@ local function save(state, now)
       for part = i, i + LEVEL - 1 do levels[#levels + 1] = state.levels[part] end
     end
   end
+  for i = 1, #state.boundaries, BOUNDARY do
+    if kept(state.boundaries[i + 4]) then
+      for part = i, i + BOUNDARY - 1 do boundaries[#boundaries + 1] = state.boundaries[part] end
+    end
+  end
   local contenders = state.contenders
   contenders = contenders and kept(contenders[1] + (contenders[2] > 0 and contenders[5] or 0)) and contenders
   local reach = state.reach and kept(state.reach[2]) and state.reach
@@ -102,7 +111,9 @@ local function save(state, now)
     call('DEL', state.key)
     return
   end
-  local packed = cmsgpack.pack({ contenders, claims, reach, pause, cold, outside, state.correction, rate, slow, releases, levels })
+  local packed = cmsgpack.pack({
+    contenders, claims, reach, pause, cold, outside, state.correction, rate, slow, releases, levels, boundaries,
+  })
   local ms = ceil((lapse - now) / 1000) + LEAP
   if not ticks or state.correction ~= 0 then ms = max(ms, LONGEST) end
   call('PSETEX', state.key, format('%d', ms), packed)
@@ -131,6 +142,9 @@ local function is_stale(state)
   end
   for i = 1, #state.levels, LEVEL do
     if lapse_of_level(state.levels, i) <= since then return true end
+  end
+  for i = 5, #state.boundaries, BOUNDARY do
+    if state.boundaries[i] <= since then return true end
   end
   return (state.rate and lapse_of_rate(state.rate) <= since) or (state.slow and state.slow[2] <= since)
     or (state.reach and state.reach[2] <= since) or (#state.releases > 2 and state.releases[4] + RECENT <= since)

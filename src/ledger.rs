@@ -17,6 +17,7 @@
 //! ```
 
 mod book;
+mod boundaries;
 mod bucket;
 mod calendar;
 mod charge;

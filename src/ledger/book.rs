@@ -56,6 +56,7 @@ impl Ledger {
                 self.scope_mut(scope).constrain(|of, _| of.not_looked(now, slots.start));
             }
         }
+        self.enter_boundaries(now, ask);
         self.enter_debts(now, ask);
         if let Some(cold) = &ask.cold {
             for (log, &units) in ask.logs.iter().zip(cold.charges.iter()) {

@@ -51,6 +51,12 @@ impl Calendar {
         Self { boundaries: self.boundaries.map(later), ..self }
     }
 
+    /// From one boundary to the next.
+    pub(super) fn length(&self, at: usize) -> i64 {
+        let at = at.min(NAMED - 2);
+        self.boundaries[at + 1].from.as_micros().saturating_sub(self.boundaries[at].from.as_micros())
+    }
+
     /// Units that started before this count no more at `now`, which is known of from the boundaries that are named.
     pub(super) fn counts_from(&self, now: Stamp) -> Option<Stamp> {
         let past = self.boundaries.iter().filter(|boundary| boundary.to.plus(self.guard) <= now);

@@ -1,5 +1,6 @@
 //! What was imposed on a scope: by what its upstream answered, or by hand.
 
+use super::boundaries::Boundaries;
 use super::cold::{Cold, ColdCalls};
 use super::in_force::InForce;
 use super::outside_use::{OutsideUse, Saying, grid, lapse};
@@ -16,6 +17,7 @@ static NOTHING: Constraints = Constraints {
     rate: None,
     slow: None,
     releases: Releases::none(),
+    boundaries: Boundaries::none(),
 };
 
 /// What was imposed on a scope.
@@ -27,6 +29,7 @@ pub(super) struct Constraints {
     pub(super) rate: Option<Rate>,
     pub(super) slow: Option<Slow>,
     pub(super) releases: Releases,
+    pub(super) boundaries: Boundaries,
 }
 
 impl Constraints {
@@ -41,6 +44,7 @@ impl Constraints {
             && self.rate.is_none()
             && self.slow.is_none()
             && self.releases.is_nothing()
+            && self.boundaries.is_empty()
     }
 
     /// What of it still matters, or will again where the clock has leapt ahead and is set back.
@@ -53,12 +57,13 @@ impl Constraints {
             rate: self.rate.filter(|rate| rate.lapse() > since),
             slow: self.slow.filter(|slow| slow.until > since),
             releases: self.releases.at(since),
+            boundaries: self.boundaries.at(since),
         }
     }
 
     /// Whether nothing of it matters any more.
     pub(super) fn is_spent(&self, now: Stamp) -> bool {
-        self.is_idle(now) && self.releases.at(now).is_nothing()
+        self.is_idle(now) && self.releases.at(now).is_nothing() && self.boundaries.are_past(now)
     }
 
     /// Whether no call is delayed by it: a release delays none.
@@ -79,6 +84,16 @@ impl Constraints {
             && self.slow.is_none_or(|slow| slow.until <= now)
     }
 
+    /// The calls that count for longer.
+    pub(super) const fn cold(&self) -> &ColdCalls {
+        &self.cold
+    }
+
+    /// What others use.
+    pub(super) const fn outside(&self) -> &OutsideUse {
+        &self.outside
+    }
+
     /// The pause, while it means anything.
     pub(super) fn pausing(&self, now: Stamp) -> Option<Pausing> {
         self.pause.filter(|pause| pause.forgotten > now)
@@ -86,7 +101,7 @@ impl Constraints {
 
     /// What is in force for a scope that this was imposed on, and `all` on its upstream.
     pub(super) fn in_force(&self, now: Stamp, all: &Self, scope: Option<ScopeId>) -> InForce<'_> {
-        InForce::new(now, (self, scope), all, &self.cold, &self.outside)
+        InForce::new(now, (self, scope), all)
     }
 
     /// Lets nobody send for a while, where the refusal is not from before a release, of the scope or of `all` of its upstream.

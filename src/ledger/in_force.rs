@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use super::boundaries::Boundaries;
 use super::cold::ColdCalls;
 use super::constraints::Constraints;
 use super::outside_use::OutsideUse;
@@ -29,16 +30,15 @@ pub(super) struct InForce<'a> {
     by_hand: i64,
     cold: &'a ColdCalls,
     outside: &'a OutsideUse,
+    boundaries: &'a Boundaries,
 }
 
 impl<'a> InForce<'a> {
     /// What is in force at `now` for a scope that `own` was imposed on, and `all` on its upstream.
     pub(super) fn new(
         now: Stamp,
-        (own, scope): (&Constraints, Option<ScopeId>),
+        (own, scope): (&'a Constraints, Option<ScopeId>),
         all: &Constraints,
-        cold: &'a ColdCalls,
-        outside: &'a OutsideUse,
     ) -> Self {
         // What is void since the whole upstream was released.
         let released = scope.map_or(Stamp::NEVER, |_| all.releases.by_hand());
@@ -54,8 +54,9 @@ impl<'a> InForce<'a> {
             scope,
             rates: [rate_of(own, released), others.and_then(|all| rate_of(all, Stamp::NEVER))],
             by_hand: slow.iter().flatten().map(|slow| slow.factor).min().unwrap_or(FULL),
-            cold,
-            outside,
+            cold: own.cold(),
+            outside: own.outside(),
+            boundaries: &own.boundaries,
         }
     }
 
@@ -65,10 +66,11 @@ impl<'a> InForce<'a> {
         self
     }
 
-    /// A term, its quota lowered, and its boundaries by log time.
-    pub(super) fn term(&self, mut term: Term) -> Term {
-        if let Shape::Calendar(calendar) = &mut term.shape {
-            *calendar = calendar.later_by(self.correction);
+    /// A term of a log, its quota lowered, and its boundaries by log time, as wide as others named them.
+    pub(super) fn term(&self, log: &Log, mut term: Term) -> Term {
+        if let Shape::Calendar(calendar) = term.shape {
+            let wide = self.boundaries.widened(log, term, calendar);
+            term.shape = Shape::Calendar(wide.later_by(self.correction));
         }
         let rates = self.rates.iter().flatten().map(|rate| rate.factor_of(term, self.now));
         let factor = rates.min().unwrap_or(FULL).min(self.by_hand);
@@ -138,7 +140,7 @@ impl<'a> InForce<'a> {
 
     /// What rates leave of a log's terms.
     pub(super) fn terms(&self, log: &Log) -> impl Iterator<Item = Term> {
-        log.terms.iter().map(|term| self.term(*term))
+        log.terms.iter().map(|term| self.term(log, *term))
     }
 
     /// For how long an entry of a log counts, in microseconds.
@@ -169,21 +171,21 @@ impl<'a> InForce<'a> {
     fn earliest_once(&self, floor: Stamp, log: &Log, units: u64, entries: &impl Entries) -> Stamp {
         let (count, nth_newest) = (usize::try_from(units).unwrap_or(usize::MAX), |n| entries.nth_newest(n));
         let mut start =
-            earliest(self.now, floor, log.terms.iter().map(|term| (*term, self.term(*term))), count, entries);
+            earliest(self.now, floor, log.terms.iter().map(|term| (*term, self.term(log, *term))), count, entries);
         if self.own.get().is_some() || self.upstreams.get().is_some() {
-            let interval = log.terms.iter().map(|term| self.term(*term).interval()).max().unwrap_or(0);
+            let interval = log.terms.iter().map(|term| self.term(log, *term).interval()).max().unwrap_or(0);
             let newest = nth_newest(1);
             start = self.pauses().fold(start, |start, pause| start.max(pause.earliest(newest, interval, units)));
         }
         let windows = || log.terms.iter().filter(|term| term.slides());
         if !self.outside.is_empty() {
             for term in windows() {
-                start = self.outside.beside(&log.unit, *term, self.term(*term), start, units, nth_newest);
+                start = self.outside.beside(&log.unit, *term, self.term(log, *term), start, units, nth_newest);
             }
         }
         if !self.cold.is_empty() {
             for term in windows() {
-                start = self.cold.beside(&log.unit, *term, self.term(*term), start, units, nth_newest);
+                start = self.cold.beside(&log.unit, *term, self.term(log, *term), start, units, nth_newest);
             }
         }
         start

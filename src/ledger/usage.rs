@@ -89,7 +89,7 @@ impl Ledger {
             let entries = self.scope(log.scope).and_then(|scope| scope.logs.get(&log.unit)).unwrap_or(&empty);
             let of_term = |term: &Term| {
                 let alone = Log::new(Arc::clone(&log.unit), [*term]).of(log.scope);
-                let (next, left) = (in_force.earliest(now, &alone, 1, entries), in_force.term(*term));
+                let (next, left) = (in_force.earliest(now, &alone, 1, entries), in_force.term(log, *term));
                 let counted = || match left.shape {
                     Shape::Calendar(calendar) => {
                         let in_span = entries.used(now, left.span);

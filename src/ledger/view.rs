@@ -56,7 +56,7 @@ impl Entries for Page<'_> {
 impl<'a> Page<'a> {
     fn new(log: &'a Log, scope: usize, in_force: &'a InForce<'a>, entries: Option<&'a SlidingLog>) -> Self {
         let filling = |term: &Term| {
-            let (bucket, interval) = (term.as_bucket()?, in_force.term(*term).as_bucket()?.interval);
+            let (bucket, interval) = (term.as_bucket()?, in_force.term(log, *term).as_bucket()?.interval);
             let level = entries.map_or(Level::EMPTY, |entries| entries.level(bucket));
             Some(Filling { bucket, interval, levels: vec![level] })
         };
@@ -81,7 +81,7 @@ impl<'a> Page<'a> {
 
     /// The most units that can start at once.
     fn largest_charge(&self) -> u32 {
-        self.log.terms.iter().map(|term| self.in_force.term(*term).quota).min().unwrap_or(u32::MAX)
+        self.log.terms.iter().map(|term| self.in_force.term(self.log, *term).quota).min().unwrap_or(u32::MAX)
     }
 
     fn earliest(&self, floor: Stamp, units: u32) -> Stamp {
@@ -170,7 +170,7 @@ impl<'a> View<'a> {
     /// How many callers of these charges the rate of a scope's limits lets start within a time.
     pub(super) fn at_rate(&self, scope: usize, charges: &[u32], time: Duration) -> u64 {
         let of_page = |(at, page): (usize, &Page<'_>)| {
-            let of_term = |term: &Term| page.in_force.term(*term).at_rate(time) / u64::from(charges[at]);
+            let of_term = |term: &Term| page.in_force.term(page.log, *term).at_rate(time) / u64::from(charges[at]);
             page.log.terms.iter().map(of_term).min().unwrap_or(u64::MAX)
         };
         self.pages_of(scope).filter(|(at, _)| charges[*at] > 0).map(of_page).min().unwrap_or(0)

@@ -20,7 +20,7 @@ use self::queue::Queue;
 pub use self::record::{Breach, Record};
 use self::time::Times;
 use self::world::World;
-use crate::ledger::{Ask, Body, Message, MessageId, Reply, Run, Slots, Stamp};
+use crate::ledger::{Ask, Body, Log, Message, MessageId, Reply, Run, Slots, Stamp};
 use crate::store::StoreErrorKind;
 
 /// Messages of a history, but for those where spans are widened: these end while the logs are short.
@@ -238,6 +238,9 @@ impl History {
                 .map_or(Vec::new(), |(_, back)| back);
             let looks = self.rng.u8(0..3) == 0;
             ask.back.iter_mut().for_each(|slots| slots.looks = looks);
+        }
+        if !self.calm && ask.logs.iter().any(Log::has_calendar) && self.rng.u8(0..3) == 0 {
+            ask.logs = World::moved(&mut self.rng, &ask.logs);
         }
         self.sent_by(at, ask)
     }

@@ -233,7 +233,7 @@ fn a_state_is_inspected_to_its_last_part() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "parts", Some(NOW));
     let key = desk.key("state");
-    let good = "{ { 1, 2, 3, 4, 5 }, { { 'whose', 1, 2, { log = 3 } } }, { 1, 2 }, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 0 }, { 'cold', 1, 2, 3, 4, 5 }, { 'log', 1, 2, 3, 4, 5, 6, 7, 8 }, 0, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 }, { 7, 8, 9 }, { 5, 6, 'scope', 7 }, { 'bucket', 1, 2, 3, 4, 5, 6 } }";
+    let good = "{ { 1, 2, 3, 4, 5 }, { { 'whose', 1, 2, { log = 3 } } }, { 1, 2 }, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 0 }, { 'cold', 1, 2, 3, 4, 5 }, { 'log', 1, 2, 3, 4, 5, 6, 7, 8 }, 0, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 }, { 7, 8, 9 }, { 5, 6, 'scope', 7 }, { 'bucket', 1, 2, 3, 4, 5, 6 }, { 'midnight', 1, 2, 3, 4 } }";
     let spoilt = [
         ("{ 1, 2, 3, 4, 5 }, { {", "{ 1, 2, 3, 4 }, { {"),
         ("{ 1, 2, 3, 4, 5 }, { {", "7, { {"),
@@ -257,6 +257,9 @@ fn a_state_is_inspected_to_its_last_part() {
         ("'bucket', 1, 2", "7, 1, 2"),
         ("'bucket', 1, 2", "'bucket', 1, 'mine'"),
         ("{ 'bucket', 1, 2, 3, 4, 5, 6 }", "false"),
+        ("'midnight', 1", "7, 1"),
+        ("'midnight', 1, 2", "'midnight', 1, 'mine'"),
+        ("{ 'midnight', 1, 2, 3, 4 }", "false"),
         ("}, 0,", "}, 'mine',"),
         ("}, 0,", "},"),
     ];

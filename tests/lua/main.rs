@@ -18,8 +18,9 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 20] = [
+const FILES: [(&str, &str); 21] = [
     ("book", include_str!("../../lua/book.lua")),
+    ("boundaries", include_str!("../../lua/boundaries.lua")),
     ("bucket", include_str!("../../lua/bucket.lua")),
     ("calendar", include_str!("../../lua/calendar.lua")),
     ("claims", include_str!("../../lua/claims.lua")),

@@ -56,13 +56,13 @@ macro_rules! script {
     };
 }
 
-script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "log", "shares", "debt", "seats", "claims", "book");
+script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "log", "shares", "debt", "seats", "claims", "book");
 script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");
 script!(look: "head", "state", "look");
 script!(report: "head", "state", "list", "bucket", "report");
-script!(usage: "head", "state", "list", "bucket", "calendar", "log", "usage");
+script!(usage: "head", "state", "list", "bucket", "calendar", "boundaries", "log", "usage");
 script!(inspect: "inspect");
 
 /// All scripts, to be loaded on every new connection.
@@ -83,6 +83,7 @@ mod tests {
     fn no_string_of_a_script_loses_a_blank() {
         for script in [
             include_str!("../../../lua/book.lua"),
+            include_str!("../../../lua/boundaries.lua"),
             include_str!("../../../lua/bucket.lua"),
             include_str!("../../../lua/calendar.lua"),
             include_str!("../../../lua/claims.lua"),

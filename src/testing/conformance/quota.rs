@@ -1,21 +1,25 @@
 //! The laws of what is granted: no span too full, all or none, nothing beyond the horizon.
 
+use std::time::Duration;
+
 use super::Subject;
-use super::desk::{Desk, Granting, at, granted, log};
+use super::desk::{Desk, Granting, at, fresh_upstream, granted, log};
 use super::law::Law;
 use super::telling::Telling;
-use crate::ledger::{Log, Run, ScopeId, Slots, Term};
+use crate::ledger::{Boundary, Calendar, Log, Run, ScopeId, Slots, Term};
 
 const HISTORIES: u64 = 60;
 
 /// No half-open interval of a term's span ever holds more than its quota.
 ///
-/// Random histories; every start that was granted and not handed back is judged under every term of its log.
+/// Random histories; every start that was granted and not handed back is judged under every term of its log. And by table: where
+/// processes name different boundaries for a calendar window, none starts from before the earlier to after the later.
 pub async fn law_1(subject: &dyn Subject) {
     let law = Law::new(1, "no half-open interval of a term's span ever holds more than its quota");
     for seed in 0..HISTORIES {
         Telling::new(law, subject, seed).tell(async || ()).await;
     }
+    it_is_quiet_between_boundaries_that_differ(law, subject).await;
 }
 
 /// Charges on several logs: all or none, with one common start.
@@ -29,6 +33,39 @@ pub async fn law_12(subject: &dyn Subject) {
     }
     the_slowest_log_decides(law, subject).await;
     a_log_that_few_share_does_not_push_one_that_many_share(law, subject).await;
+}
+
+async fn it_is_quiet_between_boundaries_that_differ(law: Law, subject: &dyn Subject) {
+    // Two units a window of a second, with a guard of 10 ms; the other's windows begin 200 ms later.
+    let named = |later: i64| {
+        let boundaries = [-1, 0, 1, 2].map(|second| at(later + second * 1_000_000));
+        let calendar = Calendar::new(10_000, boundaries.map(|boundary| Boundary::new(boundary, boundary)));
+        [Log::new("calls", [Term::calendar(2, 1_100_000, calendar)])]
+    };
+    for [first, second] in [[0, 200_000], [200_000, 0]] {
+        let upstream = fresh_upstream(law);
+        let desk = |logs| {
+            let mut desk = Desk::at(law, subject.store(), upstream.clone(), logs);
+            desk.horizon = Duration::ZERO;
+            desk
+        };
+        subject.clock().set(at(500_000));
+        let (mut one, mut other) = (desk(named(first)), desk(named(second)));
+        for (desk, of) in [(&mut one, 1), (&mut other, 2)] {
+            law.equal(&desk.book(of, Run::new(1, [1])).await.answers, &vec![granted(1, at(500_000))], "one is left");
+        }
+        for (now, next) in [(600_000, 1_210_000), (990_000, 1_210_000), (1_209_999, 1_210_000)] {
+            subject.clock().set(at(now));
+            for (desk, of) in [(&mut one, 1), (&mut other, 2)] {
+                law.equal(&desk.used().await, &vec![2], "what started before the earlier counts until after the later");
+                law.equal(&desk.book(of, Run::new(1, [1])).await.next, &at(next), "for whoever asks");
+            }
+        }
+        subject.clock().set(at(1_210_000));
+        for (desk, of) in [(&mut one, 1), (&mut other, 2)] {
+            law.equal(&desk.book(of, Run::new(1, [1])).await.answers, &vec![granted(1, at(1_210_000))], "then all are back");
+        }
+    }
 }
 
 fn merchant(name: &str, quota: u32, span: i64) -> Log {

@@ -133,7 +133,7 @@ impl Record {
     /// The debts that came with an ask which was decided at `now`: each at the tail of its log.
     pub(super) fn owed(&mut self, now: Stamp, ask: &Ask) {
         for (log, &debt) in ask.logs.iter().zip(&ask.debts).filter(|(_, debt)| **debt > 0) {
-            let Some(at) = self.logs.iter().position(|of| of == log) else { continue };
+            let Some(at) = self.logs.iter().position(|of| is_same(of, log)) else { continue };
             let units = u64::from(debt.min(log.largest_quota()));
             let newest = self.entries(at).iter().map(|(stamp, _)| *stamp).max();
             self.debts[at].push((newest.map_or(now.as_micros(), |newest| newest.max(now.as_micros())), units));
@@ -144,7 +144,7 @@ impl Record {
     /// What an ask was granted at `now`, and what came with it.
     pub(super) fn granted(&mut self, now: Stamp, ask: &Ask, grant: &Grant) {
         self.owed(now, ask);
-        let places: Vec<usize> = ask.logs.iter().filter_map(|log| self.logs.iter().position(|of| of == log)).collect();
+        let places: Vec<usize> = ask.logs.iter().filter_map(|log| self.logs.iter().position(|of| is_same(of, log))).collect();
         let same_scope = |at: &usize| ask.logs.iter().any(|log| log.scope == self.logs[*at].scope);
         let concerned: Vec<usize> = (0..self.logs.len()).filter(same_scope).collect();
         let furthest = concerned.iter().map(|&at| self.reach[at]).max().unwrap_or(0).max(ask.reach());
@@ -181,7 +181,7 @@ impl Record {
     /// What logs are told to hold at `now`: each what was granted in all the logs of a call, with one start, and nothing else.
     pub(super) fn compare(&mut self, now: Stamp, logs: &[Log], usage: &[LogUsage]) {
         for (log, usage) in logs.iter().zip(usage) {
-            let Some(at) = self.logs.iter().position(|of| of == log) else { continue };
+            let Some(at) = self.logs.iter().position(|of| is_same(of, log)) else { continue };
             let entries = self.entries(at);
             // What a bucket holds depends on what was handed back when.
             let windows = log.terms.iter().zip(&usage.terms).filter(|(term, _)| term.shape == Shape::Window);
@@ -199,7 +199,7 @@ impl Record {
     /// Looks for a slot of an ask just granted in whose span there is more than the quota, debts included.
     pub(super) fn judge_grant(&mut self, ask: &Ask, grant: &Grant) {
         for (place, log) in ask.logs.iter().enumerate() {
-            let Some(at) = self.logs.iter().position(|of| of == log) else { continue };
+            let Some(at) = self.logs.iter().position(|of| is_same(of, log)) else { continue };
             let entries = self.entries(at);
             for slots in slots(ask, grant).iter().filter(|slots| slots.charges[place] > 0) {
                 for term in log.terms.iter().filter(|term| term.shape == Shape::Window) {
@@ -235,6 +235,11 @@ impl Record {
     fn broken(&mut self, law: u8, what: String) {
         self.breaches.push(Breach { law, what });
     }
+}
+
+/// Whether it is one log, whatever each says of its terms.
+fn is_same(one: &Log, other: &Log) -> bool {
+    (one.scope, &one.unit) == (other.scope, &other.unit)
 }
 
 /// Where a bucket overflows into which these units fell, and what is in it then, in nanoseconds until it is empty.

@@ -63,6 +63,21 @@ impl World {
         logs.iter().map(of_log).collect()
     }
 
+    /// The same logs, as a process names them whose calendar is another's: a little, or by half a window.
+    pub(super) fn moved(rng: &mut Rng, logs: &[Log]) -> Arc<[Log]> {
+        let mut moved = |term: &Term| {
+            let Shape::Calendar(mut calendar) = term.shape else { return *term };
+            let most = if rng.u8(0..4) == 0 { term.span } else { term.span / 16 };
+            for boundary in &mut calendar.boundaries {
+                let (from, length) = (boundary.from.plus(rng.i64(-most..most)), rng.i64(0..most));
+                *boundary = Boundary::new(from, if rng.bool() { from } else { from.plus(length) });
+            }
+            calendar.boundaries.sort_unstable_by_key(|boundary| boundary.from);
+            Term { shape: Shape::Calendar(calendar), ..*term }
+        };
+        logs.iter().map(|log| Log { terms: log.terms.iter().map(&mut moved).collect(), ..log.clone() }).collect()
+    }
+
     /// Some logs of some scopes: those that the callers of a queue need.
     pub(super) fn some_logs(&self, rng: &mut Rng) -> Arc<[Log]> {
         let mut scopes: Vec<_> = self.scopes[1..].iter().filter(|_| rng.u8(0..3) > 0).take(2).collect();
