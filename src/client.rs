@@ -5,6 +5,7 @@ pub(crate) mod answer;
 mod any_client;
 pub(crate) mod auth_breaker;
 pub(crate) mod charge;
+mod clock;
 pub(crate) mod connections;
 mod estimate;
 pub(crate) mod estimated;

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use tokio::time::Instant;
 
 use crate::client::answer::Answer;
+use crate::client::clock::hear_clock;
 use crate::client::permit::Permit;
 use crate::client::refusal;
 use crate::client::retry::is_safe_after;
@@ -71,6 +72,7 @@ impl Throttle {
             return false;
         }
         settle_by(registered, permit, answer);
+        hear_clock(registered, permit, answer.headers, Instant::now());
         let (dialect, status) = (&registered.upstream.dialect, answer.status);
         let feedback = if registered.upstream.learns || Feedback::may_refuse(status, answer.headers) {
             Feedback::read_as(dialect, status, answer.headers, SystemTime::now())

@@ -172,9 +172,11 @@ impl Limit {
     /// All units come back at once, when the upstream begins to count anew: by the hour, day, week or month of its clock, and not one by
     /// one as they age. The window has to be as long as that: [`per_day`](Self::per_day) of days, and so on.
     ///
-    /// Nothing starts for a [guard](Self::guard) before a reset, and units of before it count for as long after it: the guard has to cover
-    /// by how much the upstream's clock and the store's differ: Redis's, or the machine's of a store in memory. Nobody else's clock decides. Once the quota is spent, calls wait, or are
-    /// told to, until the reset and the guard.
+    /// Nothing starts for a [guard](Self::guard) before a reset, and units of before it count for as long after it. By the store's clock:
+    /// Redis's, or the machine's of a store in memory. Nobody else's decides. Where the `Date` of responses shows that the upstream's is
+    /// another, the time between both, up to a minute, is as quiet as the guard, for all processes; what no response has shown yet the guard
+    /// has to cover. So it is where processes know different resets, as by another time zone database. Once the quota is spent, calls wait,
+    /// or are told to, until the reset and the guard.
     ///
     /// # Default
     ///

@@ -140,7 +140,11 @@ mod tests {
     }
 
     fn start(grant: &Grant) -> i64 {
-        grant.answers(1).find(|answer| answer.verdict.is_granted()).map_or(grant.next, |answer| answer.start).as_micros()
+        grant
+            .answers(1)
+            .find(|answer| answer.verdict.is_granted())
+            .map_or(grant.next, |answer| answer.start)
+            .as_micros()
     }
 
     #[test]

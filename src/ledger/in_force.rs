@@ -35,11 +35,7 @@ pub(super) struct InForce<'a> {
 
 impl<'a> InForce<'a> {
     /// What is in force at `now` for a scope that `own` was imposed on, and `all` on its upstream.
-    pub(super) fn new(
-        now: Stamp,
-        (own, scope): (&'a Constraints, Option<ScopeId>),
-        all: &Constraints,
-    ) -> Self {
+    pub(super) fn new(now: Stamp, (own, scope): (&'a Constraints, Option<ScopeId>), all: &Constraints) -> Self {
         // What is void since the whole upstream was released.
         let released = scope.map_or(Stamp::NEVER, |_| all.releases.by_hand());
         let slow_of = |of: &Constraints, since: Stamp| of.slow.filter(|slow| slow.until > now && slow.began >= since);

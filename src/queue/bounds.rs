@@ -140,7 +140,7 @@ impl Bounds {
     }
 
     /// What the store's clock shows at `now` at the latest, by all that is known.
-    fn latest(&self, now: Instant) -> Stamp {
+    pub(crate) fn latest(&self, now: Instant) -> Stamp {
         let own = self.own(now);
         let drift = (own - self.at).max(0) / DRIFT;
         Stamp::from_micros(own.saturating_add(self.hi).saturating_add(drift))

@@ -3,12 +3,17 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::skew::Skew;
 use crate::config::reset::Reset;
 use crate::ledger::{Log, Shape, Stamp, micros};
 
 /// The terms of an upstream's logs that are calendar windows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Calendars(Arc<[Placed]>);
+pub(crate) struct Calendars {
+    placed: Arc<[Placed]>,
+    /// Of the clock that counts by them.
+    skew: Arc<Skew>,
+}
 
 /// Where a term lies, and when it resets.
 #[derive(Clone, Copy, Debug)]
@@ -21,16 +26,22 @@ pub(crate) struct Placed {
 
 impl Calendars {
     pub(crate) fn new(all: Vec<Placed>) -> Self {
-        Self(all.into())
+        Self { placed: all.into(), skew: Arc::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.placed.is_empty()
+    }
+
+    /// What is known of the clock that counts by them.
+    pub(crate) fn skew(&self) -> &Skew {
+        &self.skew
     }
 
     /// The logs with the boundaries around what is known of the store's clock, which counts since 1970. Where nothing is known yet
     /// the process's own clock has to do: where that is wrong by more than a window, the store lets nobody start, and says what
-    /// time it is.
+    /// time it is. Each boundary is as wide as the upstream's clock is known to be wrong; the store has the widest of all
+    /// processes hold for all.
     pub(crate) fn around(&self, logs: &Arc<[Log]>, known: Option<Stamp>) -> Arc<[Log]> {
         if self.is_empty() {
             return Arc::clone(logs);
@@ -39,11 +50,11 @@ impl Calendars {
             known.unwrap_or_else(|| Stamp::from_micros(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros)));
         let of_log = |(at, log): (usize, &Log)| {
             let mut terms = log.terms.to_vec();
-            for placed in self.0.iter().filter(|placed| placed.log == at) {
+            for placed in self.placed.iter().filter(|placed| placed.log == at) {
                 if let Some(term) = terms.get_mut(placed.term)
                     && let Shape::Calendar(calendar) = &mut term.shape
                 {
-                    *calendar = placed.reset.calendar(now, calendar.guard);
+                    *calendar = self.skew.widened(placed.reset.calendar(now, calendar.guard));
                 }
             }
             Log { terms: terms.into(), ..log.clone() }

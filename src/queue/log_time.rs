@@ -72,6 +72,12 @@ impl LogTime {
         Outlook { known, latest, ahead, round_trip }
     }
 
+    /// What log time is at `now` at the earliest and at the latest.
+    pub(crate) fn bounds_at(&self, now: Instant) -> Option<(Stamp, Stamp)> {
+        let bounds = self.bounds();
+        Some((bounds.earliest(now)?, bounds.latest(now)))
+    }
+
     /// The newest log time that is known.
     pub(crate) fn known(&self) -> Option<Stamp> {
         let known = self.known.load(Ordering::Relaxed);

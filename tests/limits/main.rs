@@ -4,6 +4,7 @@
 
 mod buckets;
 mod calendars;
+mod skew;
 #[allow(dead_code, reason = "others use it")]
 #[path = "../waiting/support.rs"]
 mod support;

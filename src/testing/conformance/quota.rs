@@ -63,7 +63,11 @@ async fn it_is_quiet_between_boundaries_that_differ(law: Law, subject: &dyn Subj
         }
         subject.clock().set(at(1_210_000));
         for (desk, of) in [(&mut one, 1), (&mut other, 2)] {
-            law.equal(&desk.book(of, Run::new(1, [1])).await.answers, &vec![granted(1, at(1_210_000))], "then all are back");
+            law.equal(
+                &desk.book(of, Run::new(1, [1])).await.answers,
+                &vec![granted(1, at(1_210_000))],
+                "then all are back",
+            );
         }
     }
 }

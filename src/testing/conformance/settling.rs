@@ -129,7 +129,11 @@ async fn a_bucket_pays_off_all_of_a_large_debt(law: Law, subject: &dyn Subject) 
         law.equal(&told.next, &at(next.max(if debt > 8 { 300_000 } else { 0 })), &format!("a debt of {debt} of five"));
         subject.clock().set(at(next - 1));
         let told = desk.book(1, Run::new(1, [2]).max_wait(Duration::ZERO)).await;
-        law.equal(&told.answers, &vec![Answer::refused(1, at(next + 100_000))], &format!("until all of {debt} is paid off"));
+        law.equal(
+            &told.answers,
+            &vec![Answer::refused(1, at(next + 100_000))],
+            &format!("until all of {debt} is paid off"),
+        );
     }
 }
 

@@ -144,7 +144,8 @@ impl Record {
     /// What an ask was granted at `now`, and what came with it.
     pub(super) fn granted(&mut self, now: Stamp, ask: &Ask, grant: &Grant) {
         self.owed(now, ask);
-        let places: Vec<usize> = ask.logs.iter().filter_map(|log| self.logs.iter().position(|of| is_same(of, log))).collect();
+        let places: Vec<usize> =
+            ask.logs.iter().filter_map(|log| self.logs.iter().position(|of| is_same(of, log))).collect();
         let same_scope = |at: &usize| ask.logs.iter().any(|log| log.scope == self.logs[*at].scope);
         let concerned: Vec<usize> = (0..self.logs.len()).filter(same_scope).collect();
         let furthest = concerned.iter().map(|&at| self.reach[at]).max().unwrap_or(0).max(ask.reach());
