@@ -12,6 +12,7 @@ pub(crate) mod estimated;
 mod estimates;
 #[cfg(feature = "tower")]
 pub(crate) mod layer;
+mod given;
 pub(crate) mod middleware;
 mod news;
 pub(crate) mod observing;
@@ -23,6 +24,7 @@ mod release;
 pub(crate) mod retry;
 pub(crate) mod router;
 mod seat;
+pub mod snapshot;
 pub(crate) mod throttle;
 pub(crate) mod unmatched;
 mod url;

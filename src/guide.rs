@@ -16,8 +16,6 @@
 //! | `measured` | what was measured, and with which command |
 //! | `how_it_works` | the rule, why it holds, and what is not promised |
 
-#[doc = include_str!("../guide/limits.md")]
-pub mod limits {}
 
 #[doc = include_str!("../guide/waiting.md")]
 pub mod waiting {}
@@ -56,3 +54,8 @@ pub mod clients {}
 
 #[doc = include_str!("../guide/measured.md")]
 pub mod measured {}
+
+#[doc = include_str!("../guide/watching.md")]
+pub mod watching {}
+#[doc = include_str!("../guide/limits.md")]
+pub mod limits {}

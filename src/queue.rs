@@ -11,6 +11,7 @@ mod driver;
 mod engine;
 mod events;
 mod forecast;
+pub(crate) mod glance;
 mod in_flight;
 pub(crate) mod log_time;
 pub(crate) mod looks;

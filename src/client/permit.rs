@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::client::auth_breaker::Pass;
 use crate::client::charge::{Charge, Settler};
 use crate::client::estimate::Estimate;
+use crate::client::given::Given;
 use crate::client::observing::Shadow;
 use crate::client::seat::Seat;
 use crate::config::charges::Scopes;
@@ -30,7 +31,7 @@ use crate::queue::waiters::Slot;
 /// Use it at once: what passes between here and the send is paid for by the limit's guard.
 #[must_use = "a permit that is dropped counts as a call made; hand it back if there was none"]
 pub struct Permit {
-    queue: Arc<Queue>,
+    queue: Given,
     held: Held,
     seat: Option<Seat>,
     /// Once anybody settles it, or may.
@@ -53,16 +54,17 @@ enum Held {
 
 impl Permit {
     /// A permit for now, whatever the limits say.
-    pub(crate) const fn observed(queue: Arc<Queue>, shadow: Arc<Shadow>, pass: Pass) -> Self {
+    pub(crate) fn observed(queue: Arc<Queue>, shadow: Arc<Shadow>, pass: Pass) -> Self {
         let charge = OnceLock::new();
-        let held = Held::Shadow(shadow);
+        let (queue, held) = (Given::by(queue), Held::Shadow(shadow));
         Self { queue, held, seat: None, charge, estimate: None, pass, waited: Duration::ZERO, late: Duration::ZERO }
     }
 
     /// A permit given at `now`.
     pub(crate) fn new(queue: Arc<Queue>, slot: Slot, pass: Pass, waited: Duration, now: Instant) -> Self {
         let (late, seat) = (slot.late(now), Seat::of(&queue));
-        Self { queue, held: Held::Slot(slot), seat, charge: OnceLock::new(), estimate: None, pass, waited, late }
+        let (queue, held, charge) = (Given::by(queue), Held::Slot(slot), OnceLock::new());
+        Self { queue, held, seat, charge, estimate: None, pass, waited, late }
     }
 
     /// A permit without the store's word.

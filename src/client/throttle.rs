@@ -288,6 +288,10 @@ impl Throttle {
         self.0.table.find(request, accepts).and_then(|index| upstreams.get(index))
     }
 
+    pub(crate) fn upstreams(&self) -> &[Arc<Registered>] {
+        &self.0.upstreams
+    }
+
     /// Where the logs are kept.
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.0.process.store

@@ -60,8 +60,13 @@ impl Call {
     /// It is the value of the upstream's [`scope_by`](crate::Upstream::scope_by), else of the last scope that a limit [names](crate::Limit::each).
     /// The same as a request's value: a bearer token given here shares the log of requests that carry it.
     #[must_use]
-    pub fn scope(mut self, value: impl AsRef<[u8]>) -> Self {
-        self.scope = Some(ScopeId::of(value.as_ref()));
+    pub fn scope(self, value: impl AsRef<[u8]>) -> Self {
+        self.of_scope(ScopeId::of(value.as_ref()))
+    }
+
+    /// The same for the hash of a value.
+    pub(crate) const fn of_scope(mut self, value: ScopeId) -> Self {
+        self.scope = Some(value);
         self
     }
 

@@ -1,5 +1,6 @@
 //! An upstream that has been found to be in order.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub(crate) struct Registered {
     pub(crate) observer: Option<Observer>,
     /// None where it makes no difference whether a call opens one.
     pub(crate) connections: Option<Arc<Connections>>,
+    /// What the program calls some scopes.
+    scope_names: HashMap<ScopeId, Arc<str>>,
     /// The header that told last how much is left.
     learned_from: Mutex<Option<HeaderName>>,
 }
@@ -75,6 +78,11 @@ impl Registered {
         let observer = upstream.observes.then(Observer::default);
         let (time, looks) = (Arc::new(LogTime::new()), Arc::new(Looks::default()));
         let connections = charges.logs().iter().any(Log::minds_cold).then(|| Arc::new(Connections::new()));
+        let of_value = |&(value, ref name): &(ScopeId, Arc<str>)| {
+            let scope = charges.scopes(&Call::new().of_scope(value), None).narrowest?;
+            Some((scope, Arc::clone(name)))
+        };
+        let scope_names = upstream.scope_names.iter().filter_map(of_value).collect();
         Ok(Arc::new(Self {
             index,
             calendars: charges.calendars(&upstream),
@@ -91,6 +99,7 @@ impl Registered {
             breaker,
             observer,
             connections,
+            scope_names,
             learned_from: Mutex::default(),
         }))
     }
@@ -112,6 +121,11 @@ impl Registered {
         if last.as_ref() != Some(header) {
             *last = Some(header.clone());
         }
+    }
+
+    /// What the program calls a scope.
+    pub(crate) fn name_of(&self, scope: ScopeId) -> Option<Arc<str>> {
+        self.scope_names.get(&scope).map(Arc::clone)
     }
 
     /// Whose logs its calls are charged in, as the store knows it.

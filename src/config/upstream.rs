@@ -20,6 +20,7 @@ use crate::config::settle_by::SettleBy;
 use crate::excerpt;
 use crate::feedback::Dialect;
 use crate::store::WithoutStore;
+use crate::ledger::ScopeId;
 
 /// How many calls of a process wait at once, unless the upstream says otherwise.
 const MAX_WAITING: usize = 100_000;
@@ -81,6 +82,8 @@ pub struct Upstream {
     /// Under which name others share some of its limits.
     shared: Option<Arc<str>>,
     pub(crate) settles: Vec<SettleBy>,
+    /// What the program calls some scopes.
+    pub(crate) scope_names: Vec<(ScopeId, Arc<str>)>,
     /// The units that are estimated, and the most that a call can use of each.
     pub(crate) estimates: Vec<(Arc<str>, u32)>,
     /// For how many of a thousand calls an estimate is enough.
@@ -120,6 +123,7 @@ impl Upstream {
             observes: false,
             shared: None,
             settles: Vec::new(),
+            scope_names: Vec::new(),
             estimates: Vec::new(),
             estimates_per_thousand: 950,
             promote_low_after: None,
@@ -180,6 +184,24 @@ impl Upstream {
     #[must_use]
     pub fn scope_by(mut self, scope: Scope) -> Self {
         self.scope = scope;
+        self
+    }
+
+    /// What a scope's value is called in a [snapshot](crate::snapshot), where every other shows as a hash: of the scope that few share, a
+    /// name like an upstream's. May be said of several values; only their hashes are kept.
+    ///
+    /// ```
+    /// # use outgate::{Limit, Scope, Upstream};
+    /// # let token = "s3cret";
+    /// let github = Upstream::new("github")
+    ///     .scope_by(Scope::bearer_token())
+    ///     .name_scope(token, "release-bot")
+    ///     .limit(Limit::per_hour(5_000));
+    /// # let _ = github;
+    /// ```
+    #[must_use]
+    pub fn name_scope(mut self, value: impl AsRef<[u8]>, name: impl Into<Arc<str>>) -> Self {
+        self.scope_names.push((ScopeId::of(value.as_ref()), name.into()));
         self
     }
 

@@ -1,7 +1,7 @@
 //! One queue: what happens to it goes to its engine, and what follows is done.
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     /// The next caller's.
     pub(super) tickets: AtomicU64,
+    /// Permits that are given, and not dropped yet.
+    pub(super) permits: AtomicUsize,
     /// Wakes the driver when something came up that it does not sleep for.
     pub(super) nudge: Notify,
     /// Tells that nothing is left to do.
@@ -79,6 +81,7 @@ impl Queue {
             state: Mutex::new(State::new(Engine::new(settings.clone(), process.id(), Rng::new()))),
             settings,
             tickets: AtomicU64::new(1),
+            permits: AtomicUsize::new(0),
             nudge: Notify::new(),
             idled: Notify::new(),
         }

@@ -30,7 +30,12 @@ impl Crowd {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) == 0
+        self.waiting() == 0
+    }
+
+    /// Callers that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Lets nobody send before `until`. Says whether that is news to whoever waits: a pause begins, or its cause is graver.
@@ -51,7 +56,7 @@ impl Crowd {
     }
 
     /// The pause at `now`.
-    pub(super) fn paused(&self, now: Instant) -> Option<Pause> {
+    pub(crate) fn paused(&self, now: Instant) -> Option<Pause> {
         if !self.is_paused.load(Ordering::Relaxed) {
             return None;
         }

@@ -143,6 +143,11 @@ impl Seats {
         self.free > 0 && self.used < self.keep && self.is_sure(now)
     }
 
+    /// How many calls use, and slots that are some caller's.
+    pub(super) const fn used(&self) -> u32 {
+        self.used
+    }
+
     /// Whether some are free.
     pub(super) const fn has_free(&self) -> bool {
         self.free > 0

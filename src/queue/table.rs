@@ -124,7 +124,8 @@ impl Queues {
         lock(&self.parts[scope.map_or(upstream, |scope| usize::from(scope.first_bits())) % PARTS])
     }
 
-    fn all(&self, which: impl Fn(Key, &Arc<Queue>) -> bool) -> Vec<Arc<Queue>> {
+    /// The queues for which something holds.
+    pub(crate) fn all(&self, which: impl Fn(Key, &Arc<Queue>) -> bool) -> Vec<Arc<Queue>> {
         let mut all = Vec::new();
         for part in &self.parts {
             let part = lock(part);

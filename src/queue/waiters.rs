@@ -67,9 +67,13 @@ impl Waiters {
     }
 
     /// How many slots are some caller's.
-    #[cfg(test)]
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()
+    }
+
+    /// When the caller came who has waited longest: of each priority that is the first.
+    pub(crate) fn first_joined(&self) -> Option<Instant> {
+        self.parts.iter().filter_map(|part| part.all().next()).map(|waiter| waiter.joined).min()
     }
 
     /// When the first caller came, of those without a slot for whom none comes too late.

@@ -26,6 +26,7 @@ mod scopes;
 mod seats;
 mod settling;
 mod sharing;
+mod snapshot;
 mod stepping;
 mod support;
 mod together;

@@ -25,6 +25,9 @@ impl Upstream {
         if let Some(fault) = self.shared.as_deref().and_then(fault) {
             return wrong("shares", &format!("the name {fault}"));
         }
+        if let Some(fault) = self.scope_names.iter().find_map(|(_, name)| fault(name)) {
+            return wrong("name_scope", &format!("a name {fault}"));
+        }
         if self.limits.is_empty() && self.in_flight.is_empty() {
             return wrong("limit", "an upstream needs at least one limit");
         }

@@ -1,0 +1,152 @@
+//! What is to be seen of a queue from outside: who waits, for what, and how long. Nobody is asked, and nothing changes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Queue;
+use super::engine::Engine;
+use super::resend::Resend;
+use super::table::Key;
+use crate::ledger::{PauseLeft, ScopeId};
+
+/// What keeps the first caller of a queue from going.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum WaitsFor {
+    /// The store's answer: it is on its way, or does not come.
+    Store,
+    /// A slot: the limits leave none before then, or it is another process's turn.
+    Limit,
+    /// A [call in flight](crate::Limit::in_flight) has to end.
+    Seat,
+    /// The end of a pause: nobody sends.
+    Pause,
+}
+
+impl WaitsFor {
+    /// In one word, as traces say it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Limit => "limit",
+            Self::Seat => "seat",
+            Self::Pause => "pause",
+        }
+    }
+}
+
+/// One queue of this process: callers that need the same logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueSnapshot {
+    /// Whose: the hash of a token, a merchant. `None` where all callers of the upstream share its limits. Of calls that are charged in
+    /// logs of several scopes, the scope that few share.
+    pub scope: Option<ScopeId>,
+    /// What the program [calls](crate::Upstream::name_scope) this scope.
+    pub scope_name: Option<Arc<str>>,
+    /// Callers that wait.
+    pub callers: usize,
+    /// How long the one has waited who has waited longest.
+    pub oldest: Option<Duration>,
+    /// How long until the first caller can go, as far as the last answer tells; `None` where nobody waits, and where nobody knows:
+    /// before an answer, and until a call in flight ends.
+    pub next: Option<Duration>,
+    /// What the first caller waits for; `None` where nobody waits.
+    pub waits_for: Option<WaitsFor>,
+    /// The pause that lasts: how long, why, and by a response of which status.
+    pub paused: Option<PauseLeft>,
+    /// Calls in flight: permits that were given and are not dropped yet. Where calls in flight are [limited](crate::Limit::in_flight), seats
+    /// that are in use.
+    pub in_flight: usize,
+}
+
+impl Queue {
+    /// Whose queue it is.
+    pub(crate) const fn key(&self) -> Key {
+        self.settings.key
+    }
+
+    /// A permit is given.
+    pub(crate) fn depart(&self) {
+        self.permits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It is dropped.
+    pub(crate) fn arrive(&self) {
+        self.permits.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Permits that are given, and not dropped yet.
+    pub(crate) fn permits(&self) -> usize {
+        self.permits.load(Ordering::Relaxed)
+    }
+
+    /// What is to be seen of it; nothing where nobody waits, no call is in flight and nothing is paused.
+    pub(crate) fn glance(&self, now: Instant) -> Option<QueueSnapshot> {
+        let of_crowd = self.crowd.paused(now);
+        let state = self.lock();
+        let engine = &state.engine;
+        let of_queue = engine.paused.filter(|(until, _)| *until > now);
+        let paused = match (of_queue, of_crowd) {
+            (Some((one, reason)), Some((other, further))) => Some((one.max(other), reason.or_graver(further))),
+            (one, other) => one.or(other),
+        };
+        let paused = paused.map(|(until, reason)| PauseLeft::new(until - now, reason));
+        let waits_for = engine.waits_for(now).map(|known| if paused.is_some() { WaitsFor::Pause } else { known });
+        let seen = QueueSnapshot {
+            scope: self.scope(),
+            scope_name: None,
+            callers: engine.waiters.len(),
+            oldest: engine.waiters.first_joined().map(|joined| now.saturating_duration_since(joined)),
+            next: engine.next(waits_for, now).max(paused.filter(|_| waits_for.is_some()).map(|paused| paused.left)),
+            waits_for,
+            paused,
+            in_flight: engine.seats_in_flight().unwrap_or_else(|| self.permits()),
+        };
+        let has_any = seen.callers > 0 || seen.in_flight > 0 || seen.paused.is_some();
+        has_any.then_some(seen)
+    }
+}
+
+impl Engine {
+    /// What the first caller waits for.
+    pub(super) fn waits_for(&self, now: Instant) -> Option<WaitsFor> {
+        if self.waiters.is_empty() {
+            return None;
+        }
+        let waits_for_seat = || {
+            let is_short = self.seats.as_ref().is_some_and(|seats| seats.ask_at(now).is_some());
+            is_short && self.next_slot.is_none_or(|next| next <= now)
+        };
+        Some(if self.paused.is_some_and(|(until, _)| until > now) {
+            WaitsFor::Pause
+        } else if !self.waiters.has_unslotted() {
+            WaitsFor::Limit
+        } else if self.resend.as_ref().is_some_and(Resend::has_failed) {
+            WaitsFor::Store
+        } else if waits_for_seat() {
+            WaitsFor::Seat
+        } else if self.next_slot.is_some() || self.rest_until.is_some_and(|until| until > now) {
+            WaitsFor::Limit
+        } else {
+            WaitsFor::Store
+        })
+    }
+
+    /// How long until the first caller can go, where that is known.
+    fn next(&self, waits_for: Option<WaitsFor>, now: Instant) -> Option<Duration> {
+        let is_known = matches!(waits_for, Some(WaitsFor::Limit | WaitsFor::Pause));
+        let next = self.waiters.first_start().or(self.next_slot).filter(|_| is_known)?;
+        Some(next.saturating_duration_since(now))
+    }
+
+    /// Seats that calls use, where there are seats: those of slots which are some caller's are none's yet.
+    fn seats_in_flight(&self) -> Option<usize> {
+        let used = self.seats.as_ref()?.used();
+        Some((used as usize).saturating_sub(self.waiters.slots()))
+    }
+}
