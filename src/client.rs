@@ -10,9 +10,11 @@ pub(crate) mod connections;
 mod estimate;
 pub(crate) mod estimated;
 mod estimates;
+#[cfg(feature = "metrics")]
+mod gauges;
+mod given;
 #[cfg(feature = "tower")]
 pub(crate) mod layer;
-mod given;
 pub(crate) mod middleware;
 mod news;
 pub(crate) mod observing;

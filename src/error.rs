@@ -1,6 +1,7 @@
 //! Errors as decisions: each variant is something different that a caller would do.
 
 mod config;
+mod kind;
 mod store;
 
 use std::error::Error as StdError;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::config::ConfigError;
+pub use self::kind::ErrorKind;
 pub use self::store::{StoreError, StoreErrorKind};
 use crate::config::limit::Limit;
 use crate::ledger::{Cause, PauseLeft};

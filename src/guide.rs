@@ -11,11 +11,14 @@
 //! | `crawlers` | many hosts, each at its own pace |
 //! | `payments` | queue consumers; what is sent again, and why it is safe |
 //! | `testing` | tests of your own code: paused time, strict upstreams, faults |
+//! | `watching` | who waits and why, what is counted, what is traced |
 //! | `trouble` | when it goes wrong: symptom, cause, remedy |
 //! | `coming_from` | governor, reqwest-ratelimit, bottleneck |
 //! | `measured` | what was measured, and with which command |
 //! | `how_it_works` | the rule, why it holds, and what is not promised |
 
+#[doc = include_str!("../guide/limits.md")]
+pub mod limits {}
 
 #[doc = include_str!("../guide/waiting.md")]
 pub mod waiting {}
@@ -57,5 +60,3 @@ pub mod measured {}
 
 #[doc = include_str!("../guide/watching.md")]
 pub mod watching {}
-#[doc = include_str!("../guide/limits.md")]
-pub mod limits {}

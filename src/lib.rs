@@ -63,13 +63,15 @@
 //! * `backoff`: policies of the crate `backoff`, which is unmaintained, are taken for a [`Backoff`]
 //! * `jiff`: calendar windows in any time zone, not in UTC alone
 //! * `tower`: `Throttle::layer`, for clients that are tower services: hyper's, tonic's
+//! * `metrics`: calls, waits, pauses and store calls, counted by the facade of the crate `metrics`
 //! * `testing`: `outgate::testing`, upstreams that insist on their limits, faults, and the conformance suite for stores
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
 mod config;
-mod error;
+mod counts;
+pub mod error;
 mod excerpt;
 pub mod feedback;
 #[cfg(any(doc, doctest))]

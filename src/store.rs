@@ -98,6 +98,18 @@ impl<'a> Applying<'a> {
         Self(Stage::Pending(Box::pin(answer)))
     }
 
+    /// Shows the answer when it is here, with how long it took; not one that is there already.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn seen_by(self, see: impl FnOnce(std::time::Duration, &Applied) + Send + 'a) -> Self {
+        let Stage::Pending(answer) = self.0 else { return self };
+        Self::pending(async move {
+            let began = tokio::time::Instant::now();
+            let answer = answer.await;
+            see(began.elapsed(), &answer);
+            answer
+        })
+    }
+
     /// The answer, where it is there already.
     pub(crate) fn at_hand(self) -> Option<Applied> {
         match self.0 {

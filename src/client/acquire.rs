@@ -240,6 +240,9 @@ impl Route {
     pub(crate) fn take_retry(&mut self) -> bool {
         let taken = self.may_retry() && self.registered.budget.take();
         self.retries_left -= u32::from(taken);
+        if taken {
+            self.registered.counts.retried();
+        }
         taken
     }
 
@@ -270,6 +273,12 @@ impl Route {
         self.registered.contact.policy() == WithoutStore::SendUnthrottled
     }
 
+    /// Its call gets an error.
+    pub(crate) fn told(&self, error: Error) -> Error {
+        self.registered.counts.failed(&error);
+        error
+    }
+
     /// What it takes of each log, where the limits can ever admit it.
     pub(crate) fn charges(&self) -> Result<&Arc<[u32]>, Error> {
         self.charges.as_ref().map_err(Clone::clone)
@@ -279,6 +288,10 @@ impl Route {
 impl Throttle {
     /// Ask, at `now`: joins the queue of callers for the route's logs.
     pub(crate) fn ask<'a>(&self, route: &'a Route, now: Instant) -> Result<Asked<'a>, Error> {
+        self.asked(route, now).map_err(|error| route.told(error))
+    }
+
+    fn asked<'a>(&self, route: &'a Route, now: Instant) -> Result<Asked<'a>, Error> {
         let Route { registered, scopes, .. } = route;
         if registered.observer.is_none() {
             route.charges()?;
@@ -319,7 +332,7 @@ impl Asked<'_> {
                 let upstream = Arc::clone(self.queue.upstream());
                 let error = Error::Throttled { upstream, retry_after, paused: None };
                 span(self.route).in_scope(|| tracing::debug!(upstream = &**self.queue.upstream(), %error, "refused"));
-                Ok(Err(error))
+                Ok(Err(self.route.told(error)))
             }
             _ => Err(self),
         }
@@ -338,9 +351,9 @@ impl Asked<'_> {
 
 async fn wait_in_queue(queue: Arc<Queue>, route: &Route, pass: Pass, since: Instant) -> Result<Permit, Error> {
     // A timer that finds no runtime panics.
-    Handle::try_current().map_err(|_| Error::OutsideRuntime)?;
+    Handle::try_current().map_err(|_| route.told(Error::OutsideRuntime))?;
     let span = span(route);
-    let charges = Arc::clone(route.charges()?);
+    let charges = Arc::clone(route.charges().map_err(|error| route.told(error))?);
     let outcome = queue.slot(charges, route.patience(&queue, since), since).instrument(span.clone()).await;
     let now = outcome.as_ref().map_or_else(|_| Instant::now(), |(_, now)| *now);
     let waited = now.saturating_duration_since(since);
@@ -365,12 +378,13 @@ async fn wait_in_queue(queue: Arc<Queue>, route: &Route, pass: Pass, since: Inst
                 Some(slot) => Permit::new(queue, slot, pass, waited, now),
                 None => Permit::without_store(queue, pass, waited),
             };
+            route.registered.counts.waited(waited, permit.late());
             Ok(permit.estimated(route.estimate()))
         }
         Err(error) => {
             let upstream = &*route.registered.upstream.name;
             span.in_scope(|| tracing::debug!(upstream, %error, "refused"));
-            Err(error)
+            Err(route.told(error))
         }
     }
 }

@@ -57,6 +57,7 @@ impl Charge {
             State::Settled(balances) => balances.clone(),
             State::HandedBack => return,
         };
+        self.queue.counts().settled(unit, used);
         let is_kept_for = self.queue.settling().is_kept_for(&self.slot.costs);
         let (mut back, mut debts) = (vec![0; balances.len()], vec![0; balances.len()]);
         for (at, counted) in logs.filter(|(_, log)| !is_kept_for || log.rest_of.is_none()) {

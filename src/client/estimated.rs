@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::client::estimates::{Estimates, UNSETTLED};
 use crate::config::call::Call;
 use crate::config::upstream::Upstream;
+use crate::counts::Counts;
 
 /// The units of an upstream that are estimated, and what calls used of each in this process.
 #[derive(Debug)]
 pub(crate) struct Estimated {
     upstream: Arc<str>,
     units: Vec<(Arc<str>, Mutex<Estimates>)>,
+    counts: Counts,
 }
 
 /// Some of the estimated units: a bit for each, by its place. An upstream has no more than 16.
@@ -18,13 +20,13 @@ pub(crate) type Places = u32;
 
 impl Estimated {
     /// None where an upstream estimates nothing.
-    pub(crate) fn new(upstream: &Upstream) -> Option<Arc<Self>> {
+    pub(crate) fn new(upstream: &Upstream, counts: Counts) -> Option<Arc<Self>> {
         let of_thousand = upstream.estimates_per_thousand;
         let new = |(unit, largest): &(Arc<str>, u32)| {
             (Arc::clone(unit), Mutex::new(Estimates::new(u64::from(*largest), of_thousand)))
         };
         let units: Vec<_> = upstream.estimates.iter().map(new).collect();
-        (!units.is_empty()).then(|| Arc::new(Self { upstream: Arc::clone(&upstream.name), units }))
+        (!units.is_empty()).then(|| Arc::new(Self { upstream: Arc::clone(&upstream.name), units, counts }))
     }
 
     /// Has a call take an estimate of each unit that it says no cost of, and says of which.
@@ -33,6 +35,7 @@ impl Estimated {
         for (place, (unit, of)) in self.units.iter().enumerate() {
             if call.units().all(|said| said != unit) {
                 let reserve = lock(of).reserve(call.kind_or_none());
+                self.counts.estimated(unit, reserve);
                 costs = costs.cost_of(Arc::clone(unit), u32::try_from(reserve).unwrap_or(u32::MAX));
                 estimated |= 1 << place;
             }

@@ -3,15 +3,20 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::counts::Ending;
 use crate::queue::Queue;
 
 /// The queue that a permit was given from: its call is in flight there until this is dropped.
-pub(crate) struct Given(Arc<Queue>);
+pub(crate) struct Given {
+    queue: Arc<Queue>,
+    /// What becomes of the call.
+    pub(crate) ending: Ending,
+}
 
 impl Given {
     pub(crate) fn by(queue: Arc<Queue>) -> Self {
         queue.depart();
-        Self(queue)
+        Self { queue, ending: Ending::default() }
     }
 }
 
@@ -19,12 +24,13 @@ impl Deref for Given {
     type Target = Arc<Queue>;
 
     fn deref(&self) -> &Arc<Queue> {
-        &self.0
+        &self.queue
     }
 }
 
 impl Drop for Given {
     fn drop(&mut self) {
-        self.0.arrive();
+        self.queue.arrive();
+        self.queue.counts().ended(&self.ending);
     }
 }

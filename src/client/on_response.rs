@@ -55,6 +55,9 @@ impl Throttle {
             // Of nobody in particular: of all callers of the upstream.
             scopes.narrowest = registered.charges.whole(&scopes);
         }
+        if feedback.refusal().is_some() {
+            registered.counts.refusal_reported();
+        }
         let answered = Answered { scopes: &scopes, charges: &[], started: None, status: 0 };
         for said in said(registered, feedback, answered) {
             self.take_note(said).await.map_err(unavailable)?;
@@ -84,7 +87,9 @@ impl Throttle {
         if let Some(breaker) = &registered.breaker {
             breaker.judge(permit.scope(), permit.pass(), status, refusal, Instant::now());
         }
-        if refusal.is_none() && !status.is_server_error() {
+        if refusal.is_some() {
+            permit.tell_refused();
+        } else if !status.is_server_error() {
             permit.tell_served();
         }
         if refusal.is_none() && !registered.upstream.learns {

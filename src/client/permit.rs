@@ -68,8 +68,8 @@ impl Permit {
     }
 
     /// A permit without the store's word.
-    pub(crate) const fn without_store(queue: Arc<Queue>, pass: Pass, waited: Duration) -> Self {
-        let charge = OnceLock::new();
+    pub(crate) fn without_store(queue: Arc<Queue>, pass: Pass, waited: Duration) -> Self {
+        let (queue, charge) = (Given::by(queue), OnceLock::new());
         Self { queue, held: Held::Nothing, seat: None, charge, estimate: None, pass, waited, late: Duration::ZERO }
     }
 
@@ -84,6 +84,7 @@ impl Permit {
     /// at once; the store is told in the background.
     pub fn hand_back(self) {
         tracing::debug!(upstream = self.upstream(), "permit handed back");
+        self.queue.ending.handed_back();
         self.estimate.iter().for_each(|estimate| estimate.hand_back());
         let goes_whole = match (self.held, self.charge.into_inner()) {
             (_, Some(charge)) => charge.hand_back(),
@@ -118,6 +119,11 @@ impl Permit {
     /// Returns at once; the store is told in the background, until it knows. Outside of a Tokio runtime only a store in memory is.
     pub fn served(self) {
         self.tell_served();
+    }
+
+    /// The upstream refused its call.
+    pub(crate) fn tell_refused(&self) {
+        self.queue.ending.refused();
     }
 
     pub(crate) fn tell_served(&self) {

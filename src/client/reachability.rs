@@ -180,7 +180,7 @@ impl Host {
         let upstream = Arc::clone(&route.registered.upstream.name);
         let error = Error::Unreachable { upstream, retry_after: self.row().next_look(Instant::now()) };
         tracing::debug!(upstream = &*route.registered.upstream.name, %error, "refused");
-        error
+        route.told(error)
     }
 
     fn row(&self) -> MutexGuard<'_, Row> {

@@ -46,6 +46,17 @@ use crate::store::{MemoryStore, Store, WithoutStore};
 #[derive(Clone)]
 pub struct Throttle(Arc<Inner>);
 
+/// A throttle that is there as long as anybody else has it.
+#[cfg(feature = "metrics")]
+pub(crate) struct Weak(std::sync::Weak<Inner>);
+
+#[cfg(feature = "metrics")]
+impl Weak {
+    pub(crate) fn upgrade(&self) -> Option<Throttle> {
+        self.0.upgrade().map(Throttle)
+    }
+}
+
 struct Inner {
     upstreams: Vec<Arc<Registered>>,
     by_name: HashMap<Arc<str>, Arc<Registered>, ScopeHasher>,
@@ -142,12 +153,14 @@ impl ThrottleBuilder {
         }
         check_common_limits(&upstreams)?;
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
+        #[cfg(feature = "metrics")]
+        let store = crate::counts::counted(store);
         let process = Process::new(store, horizon).map_err(|error| {
             ConfigError::new("", "sender", format!("the operating system gives no randomness for a name: {error}"))
         })?;
         let process = Arc::new(process);
         let table = Table::new(upstreams.iter().map(|registered| &registered.upstream));
-        Ok(Throttle(Arc::new(Inner {
+        let throttle = Throttle(Arc::new(Inner {
             upstreams,
             by_name,
             table,
@@ -156,7 +169,10 @@ impl ThrottleBuilder {
             queues: Queues::default(),
             outgoing: Outgoing::new(),
             reachability: Reachability::default(),
-        })))
+        }));
+        #[cfg(feature = "metrics")]
+        throttle.keep_gauges();
+        Ok(throttle)
     }
 }
 
@@ -254,6 +270,7 @@ impl Throttle {
         let observed = registered.observer.as_ref().map(Observer::observed);
         let limits = registered.upstream.limits.iter().zip(registered.charges.limits());
         let usage = Usage::new(limits, &logs, waiting, registered.learned_from());
+        registered.counts.used(&usage);
         Ok(Usage { observed, ..usage })
     }
 
@@ -290,6 +307,11 @@ impl Throttle {
 
     pub(crate) fn upstreams(&self) -> &[Arc<Registered>] {
         &self.0.upstreams
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn downgrade(&self) -> Weak {
+        Weak(Arc::downgrade(&self.0))
     }
 
     /// Where the logs are kept.

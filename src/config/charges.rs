@@ -222,6 +222,12 @@ impl Charges {
         Scopes { narrowest: all[self.narrowest], all: Some(all) }
     }
 
+    /// Whether all callers share a limit, by its place.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn is_everybodys(&self, limit: usize) -> bool {
+        self.limits.get(limit).is_some_and(|(log, _)| self.scopes[self.places[*log].scope].scope.is_upstream())
+    }
+
     /// The logs of these scopes.
     pub(crate) fn logs_of(&self, scopes: &Scopes) -> Arc<[Log]> {
         if *scopes == Scopes::default() {

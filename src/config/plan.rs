@@ -16,6 +16,7 @@ use crate::config::charges::{Charges, Scopes};
 use crate::config::limit::Limit;
 use crate::config::name::shown;
 use crate::config::upstream::Upstream;
+use crate::counts::Counts;
 use crate::error::ConfigError;
 use crate::ledger::{Log, ScopeId};
 use crate::queue::calendars::Calendars;
@@ -37,6 +38,7 @@ pub(crate) struct Registered {
     pub(crate) charges: Charges,
     pub(crate) calendars: Calendars,
     pub(crate) stale_after: Duration,
+    pub(crate) counts: Counts,
     pub(crate) crowd: Arc<Crowd>,
     pub(crate) contact: Arc<Contact>,
     pub(crate) time: Arc<LogTime>,
@@ -60,9 +62,10 @@ impl Registered {
     pub(crate) fn new(index: usize, upstream: Upstream) -> Result<Arc<Self>, ConfigError> {
         upstream.check(index)?;
         let charges = Charges::new(&upstream)?;
-        let crowd = Arc::new(Crowd::new(upstream.max_waiting));
         let policy = upstream.without_store.unwrap_or_default();
         let contact = Arc::new(Contact::new(Arc::clone(&upstream.name), policy));
+        let counts = Counts::of(&upstream, &charges);
+        let crowd = Arc::new(Crowd::new(upstream.max_waiting, counts.clone()));
         // Where nobody is counted by windows no slot comes late.
         let guards = upstream.limits.iter().map(Limit::guard_or_default);
         let stale_after = if upstream.limits.is_empty() { STALE_AT_MOST } else { stale_after_all(guards) };
@@ -71,7 +74,7 @@ impl Registered {
             return Err(ConfigError::new(&upstream.name, "settle_by", format!("no limit counts {}", shown(&of.unit))));
         }
         upstream.check_estimates(&charges)?;
-        let estimated = Estimated::new(&upstream);
+        let estimated = Estimated::new(&upstream, counts.clone());
         let budget = Budget::new(upstream.retry_share);
         let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
         let breaker = upstream.break_after.filter(|_| !upstream.observes).map(new);
@@ -89,6 +92,7 @@ impl Registered {
             upstream,
             charges,
             stale_after,
+            counts,
             crowd,
             contact,
             time,

@@ -212,6 +212,7 @@ impl Caller<'_> {
 impl Drop for Caller<'_> {
     fn drop(&mut self) {
         if self.waits {
+            self.queue.counts().gave_up();
             self.queue.happen(|state| match state.places.leave(self.ticket) {
                 Some(Ok(slot)) => Some(Event::Returned(slot)),
                 Some(Err(_)) => None,

@@ -67,6 +67,7 @@ impl Queue {
             horizon: process.horizon,
             promote_low_after: registered.upstream.promote_low_after,
             without_store: registered.contact.policy(),
+            counts: registered.counts.clone(),
         };
         Self {
             now_or_never: now_or_never(&settings.ledger, &settings.logs, &one),

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
 
+use crate::counts::Counts;
 use crate::ledger::Reason;
 
 /// The callers of one process that wait for an upstream, whatever their scope.
@@ -12,6 +13,7 @@ use crate::ledger::Reason;
 pub(crate) struct Crowd {
     waiting: AtomicUsize,
     most: usize,
+    counts: Counts,
     pause: Mutex<Option<Pause>>,
     /// Whether there is a pause, so that mostly nobody takes the lock.
     is_paused: AtomicBool,
@@ -25,8 +27,8 @@ type Pause = (Instant, Reason);
 pub(super) struct Member<'a>(&'a Crowd);
 
 impl Crowd {
-    pub(crate) const fn new(most: usize) -> Self {
-        Self { waiting: AtomicUsize::new(0), most, pause: Mutex::new(None), is_paused: AtomicBool::new(false) }
+    pub(crate) const fn new(most: usize, counts: Counts) -> Self {
+        Self { waiting: AtomicUsize::new(0), most, counts, pause: Mutex::new(None), is_paused: AtomicBool::new(false) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -74,6 +76,7 @@ impl Crowd {
     pub(super) fn enter(&self) -> Option<Member<'_>> {
         let member = Member(self);
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.counts.came();
         (before < self.most).then_some(member)
     }
 }
@@ -81,6 +84,7 @@ impl Crowd {
 impl Drop for Member<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.0.counts.went();
     }
 }
 
@@ -93,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_news_when_it_begins_or_its_cause_is_graver() {
-        let (crowd, begin) = (Crowd::new(1), Instant::now());
+        let (crowd, begin) = (Crowd::new(1, Counts::default()), Instant::now());
         let at = |secs| begin + Duration::from_secs(secs);
         let said = [
             (0, 5, Cause::Refusal, true),
@@ -117,7 +121,7 @@ mod tests {
 
     #[test]
     fn as_many_enter_as_may_wait_and_who_leaves_makes_room() {
-        let crowd = Crowd::new(2);
+        let crowd = Crowd::new(2, Counts::default());
         let (first, second) = (crowd.enter(), crowd.enter());
         assert!(first.is_some() && second.is_some() && crowd.enter().is_none());
         drop(first);

@@ -11,6 +11,7 @@ use super::seats::SeatRules;
 use super::settling::Correction;
 use super::table::Key;
 use super::waiters::{Slot, Waiter};
+use crate::counts::Counts;
 use crate::error::{Error, StoreError};
 use crate::ledger::{Log, Reason, Stamp};
 use crate::store::WithoutStore;
@@ -37,6 +38,7 @@ pub(super) struct Settings {
     pub(super) promote_low_after: Option<Duration>,
     /// What becomes of callers while the store cannot answer.
     pub(super) without_store: WithoutStore,
+    pub(super) counts: Counts,
 }
 
 /// Something that has happened.

@@ -10,6 +10,7 @@ use super::Queue;
 use super::engine::Engine;
 use super::resend::Resend;
 use super::table::Key;
+use crate::counts::Counts;
 use crate::ledger::{PauseLeft, ScopeId};
 
 /// What keeps the first caller of a queue from going.
@@ -68,6 +69,11 @@ impl Queue {
     /// Whose queue it is.
     pub(crate) const fn key(&self) -> Key {
         self.settings.key
+    }
+
+    /// What is counted of its upstream.
+    pub(crate) const fn counts(&self) -> &Counts {
+        &self.settings.counts
     }
 
     /// A permit is given.

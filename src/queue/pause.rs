@@ -30,6 +30,9 @@ impl Engine {
         tracing::debug!(upstream, pause = ?until - now, cause, "paused");
         // One that holds on after a call has looked is the same.
         let is_same = self.paused.is_some_and(|(until, _)| until + self.settings.horizon > now);
+        if !is_same {
+            self.settings.counts.paused(reason.cause);
+        }
         self.paused_at = self.paused_at.filter(|_| is_same).or(Some(now));
         self.paused = Some((until, reason));
         effects.push(Effect::Look);

@@ -229,6 +229,7 @@ mod tests {
     use crate::config::limit::Limit;
     use crate::config::plan::Registered;
     use crate::config::upstream::Upstream;
+    use crate::counts::Counts;
     use crate::ledger::Cause;
     use crate::queue::process::Process;
     use crate::store::MemoryStore;
@@ -263,7 +264,7 @@ mod tests {
     #[test]
     fn a_pause_is_told_to_the_queue_of_its_scope_or_once_to_those_in_use() {
         let (queues, get) = queues();
-        let (now, crowd) = (Instant::now(), Crowd::new(9));
+        let (now, crowd) = (Instant::now(), Crowd::new(9, Counts::default()));
         let in_use = get(0, &queues, now);
         (1..100_000).for_each(|scope| drop(get(scope, &queues, now)));
         let told = |scope: Option<u32>, secs, cause| {

@@ -1,0 +1,40 @@
+//! The gauges that change by themselves, as long as anybody waits or a pause lasts: how long the oldest has waited, and how long
+//! pauses still last.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::client::throttle::Throttle;
+use crate::counts::Watch;
+use crate::ledger::Cause;
+
+impl Throttle {
+    /// Has somebody look at them from now on.
+    pub(crate) fn keep_gauges(&self) {
+        let throttle = self.downgrade();
+        let watch = Watch::by(move || throttle.upgrade().is_some_and(|throttle| throttle.set_gauges()));
+        self.upstreams().iter().for_each(|of| of.counts.watch(&watch));
+    }
+
+    /// Says whether anybody waits, or a pause lasts.
+    fn set_gauges(&self) -> bool {
+        let (now, upstreams) = (Instant::now(), self.upstreams());
+        let mut seen: Vec<(Duration, Vec<(Cause, Duration)>)> = vec![Default::default(); upstreams.len()];
+        for ((_, pauses), of) in seen.iter_mut().zip(upstreams) {
+            pauses.extend(of.crowd.paused(now).map(|(until, reason)| (reason.cause, until - now)));
+        }
+        let mut is_any = upstreams.iter().any(|of| of.crowd.waiting() > 0);
+        for queue in self.queues().all(|_, _| true) {
+            if let (Some((oldest, pauses)), Some(glance)) = (seen.get_mut(queue.key().0), queue.glance(now)) {
+                *oldest = (*oldest).max(glance.oldest.unwrap_or_default());
+                pauses.extend(glance.paused.map(|paused| (paused.cause, paused.left)));
+            }
+        }
+        for (of, (oldest, pauses)) in upstreams.iter().zip(seen) {
+            of.counts.seen(oldest, &pauses);
+            is_any |= !pauses.is_empty();
+        }
+        is_any
+    }
+}

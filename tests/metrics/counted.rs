@@ -1,0 +1,170 @@
+//! Each number is what happened.
+
+use std::time::Duration;
+
+use outgate::{Backoff, Call, Limit, Priority, Scope, Throttle, ThrottleBuilder, Upstream};
+use tokio::time::sleep;
+
+use crate::support::{Board, Distant, client};
+
+fn up() -> Upstream {
+    Upstream::new("up").host("up.example").limit(Limit::per_second(2).guard(Duration::from_millis(100)))
+}
+
+fn on(store: &Distant, upstream: Upstream) -> ThrottleBuilder {
+    Throttle::builder().store(store.clone()).upstream(upstream)
+}
+
+async fn millis(millis: u64) {
+    sleep(Duration::from_millis(millis)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_call_has_one_outcome() {
+    let store = Distant::default();
+    let (throttle, board) = Board::of(on(&store, up().backoff(Backoff::new().jitter(0.0))));
+    let client = client(&throttle);
+    drop(throttle.acquire("up").await.unwrap());
+    throttle.acquire("up").await.unwrap().hand_back();
+    millis(500).await;
+    client.get("http://up.example/200").send().await.unwrap();
+    throttle.acquire("up").max_wait(Duration::from_millis(10)).await.unwrap_err();
+    throttle.try_acquire("up").await.unwrap_err();
+    throttle.acquire("up").cost(3).await.unwrap_err();
+    let waits = throttle.acquire("up");
+    tokio::time::timeout(Duration::from_millis(10), waits.into_future()).await.unwrap_err();
+    millis(1_100).await;
+    client.get("http://up.example/429/30").send().await.unwrap();
+    millis(100).await;
+    client
+        .get("http://up.example/200")
+        .with_extension(Call::new().max_wait(Duration::from_secs(1)))
+        .send()
+        .await
+        .unwrap_err();
+    store.silence(true);
+    throttle.release("up").await.unwrap_err();
+    store.silence(false);
+    throttle.release("up").await.unwrap();
+    store.silence(true);
+    throttle.try_acquire("up").await.unwrap_err();
+    store.silence(false);
+    throttle.close().await;
+    throttle.acquire("up").await.unwrap_err();
+    let expected = [
+        ("closed", 1),
+        ("cost_exceeds_quota", 1),
+        ("given_up", 1),
+        ("handed_back", 1),
+        ("refused", 1),
+        ("sent", 2),
+        ("store_unavailable", 1),
+        ("throttled", 3),
+    ];
+    assert_eq!(board.outcomes(), expected.map(|(outcome, count)| (outcome.to_owned(), count)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_shows_until_nobody_does_and_how_long_in_the_end() {
+    let (throttle, board) = Board::of(on(&Distant::default(), up()));
+    let calls: Vec<_> =
+        (0..6).map(|_| throttle.acquire("up")).map(|call| tokio::spawn(async move { drop(call.await) })).collect();
+    millis(2_050).await;
+    assert_eq!(board.gauge("outgate_callers_waiting", &[]), 2.0);
+    let oldest = board.gauge("outgate_oldest_wait_seconds", &[]);
+    assert!((1.9..2.1).contains(&oldest), "{oldest}");
+    for call in calls {
+        call.await.unwrap();
+    }
+    millis(1_100).await;
+    assert_eq!(board.gauge("outgate_callers_waiting", &[]), 0.0);
+    assert_eq!(board.gauge("outgate_oldest_wait_seconds", &[]), 0.0);
+    let waited = board.seen("outgate_wait_seconds", &[("upstream", "up")]);
+    let seconds: Vec<_> = waited.iter().map(|waited| waited.round()).collect();
+    assert_eq!(seconds, [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]);
+    assert_eq!(board.seen("outgate_late_seconds", &[]).len(), 6);
+    assert_eq!(board.outcomes(), [("sent".to_owned(), 6)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_counted_once_and_shows_its_cause_and_what_is_left() {
+    let (throttle, board) = Board::of(on(&Distant::default(), up()));
+    let client = client(&throttle);
+    client.get("http://up.example/429/30").send().await.unwrap();
+    millis(10_100).await;
+    let refusal = [("cause", "refusal")];
+    let left = board.gauge("outgate_pause_seconds", &refusal);
+    assert!((19.0..21.0).contains(&left), "{left}");
+    assert_eq!(board.gauge("outgate_pause_seconds", &[("cause", "ban")]), 0.0);
+    millis(22_000).await;
+    assert_eq!(board.gauge("outgate_pause_seconds", &refusal), 0.0);
+    assert_eq!(board.count("outgate_pauses_total", &refusal), 1);
+    assert_eq!(board.count("outgate_retries_total", &[]), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_sent_again_is_a_retry_and_each_time_a_call() {
+    let (throttle, board) = Board::of(on(&Distant::default(), up().retry_refused(2)));
+    client(&throttle).get("http://up.example/429/1").send().await.unwrap();
+    assert_eq!(board.count("outgate_retries_total", &[]), 2);
+    assert_eq!(board.outcomes(), [("refused".to_owned(), 3)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_are_counted_as_they_are_estimated_and_settled() {
+    let tokens = Limit::per_minute(1_000).of("tokens");
+    let (throttle, board) = Board::of(on(&Distant::default(), up().limit(tokens).estimate("tokens", 100)));
+    let permit = throttle.acquire("up").await.unwrap();
+    permit.settle("tokens", 40);
+    permit.settle("nonsense", 7);
+    drop(permit);
+    let unit = [("unit", "tokens")];
+    assert_eq!(board.count("outgate_units_estimated_total", &unit), 100);
+    assert_eq!(board.count("outgate_units_settled_total", &unit), 40);
+    assert_eq!(board.count("outgate_units_settled_total", &[("unit", "calls")]), 0);
+    let units = board.series().into_iter().filter_map(|(_, _, labels)| labels.get("unit").cloned());
+    assert!(units.into_iter().all(|unit| unit == "tokens" || unit == "calls"), "no other unit is a label");
+}
+
+#[tokio::test(start_paused = true)]
+async fn quota_shows_what_usage_told_of_limits_that_everybody_shares() {
+    let each = Limit::per_second(1).each(Scope::header("x-merchant"));
+    let (throttle, board) = Board::of(on(&Distant::default(), up().limit(each)));
+    drop(throttle.acquire("up").scope("m-1").await.unwrap());
+    throttle.usage("up").await.unwrap();
+    let limits: Vec<_> = board.series().into_iter().filter(|(name, ..)| name == "outgate_quota_used").collect();
+    assert_eq!(limits.len(), 1, "not of each merchant: {limits:?}");
+    assert_eq!(board.gauge("outgate_quota_used", &[]), 1.0);
+    assert_eq!(board.gauge("outgate_outside_use", &[]), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_are_timed_by_kind_and_failures_counted() {
+    let store = Distant::default();
+    let (throttle, board) = Board::of(on(&store, up()));
+    drop(throttle.acquire("up").await.unwrap());
+    throttle.usage("up").await.unwrap();
+    throttle.slow_down("up", 0.5, Duration::from_secs(1)).await.unwrap();
+    let usage = board.seen("outgate_store_seconds", &[("message", "usage")]);
+    assert_eq!((usage.len(), usage[0].to_bits()), (1, 0.001_f64.to_bits()));
+    assert_eq!(board.seen("outgate_store_seconds", &[("message", "slow_down")]).len(), 1);
+    assert!(!board.seen("outgate_store_seconds", &[("message", "ask")]).is_empty());
+    store.silence(true);
+    throttle.usage("up").await.unwrap_err();
+    assert_eq!(board.count("outgate_store_failures_total", &[("failure", "unreachable")]), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_thousand_scopes_make_no_series() {
+    let up = up().scope_by(Scope::bearer_token()).name_scope("token-7", "release-bot");
+    let (throttle, board) = Board::of(Throttle::builder().upstream(up));
+    let before = board.series();
+    for token in 0..100_000_u32 {
+        let call =
+            throttle.acquire("up").scope(format!("token-{token}")).priority(Priority::High).kind(token.to_string());
+        drop(call.await.unwrap());
+    }
+    throttle.usage_in("up", "token-7").await.unwrap();
+    assert_eq!(board.series(), before);
+    assert_eq!(board.outcomes(), [("sent".to_owned(), 100_000)]);
+}
