@@ -1,10 +1,10 @@
 # Every target works on a Debian machine with nothing but Rust.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: test bench compare redis check deny
+.PHONY: test bench compare redis openssl check deny
 
 # All tests, against redis-servers that they start themselves on free ports and stop again.
-test: redis
+test: redis openssl
 	cargo test --all-features --no-fail-fast
 
 # What a decision costs beside what people use today: writes benches/REPORT.md and the charts beside it.
@@ -19,6 +19,12 @@ redis:
 	@command -v redis-server >/dev/null || { \
 		$(SUDO) apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends redis-server; }
+
+# What the feature `redis-native-tls` is built with.
+openssl:
+	@pkg-config --exists openssl 2>/dev/null || { \
+		$(SUDO) apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends libssl-dev pkg-config; }
 
 # Outgate beside other libraries, in nine minutes: writes compare/RESULTS.md.
 compare: redis

@@ -5,6 +5,8 @@ mod complaints;
 mod fault;
 mod link;
 mod script;
+mod server;
+mod tls;
 mod trial;
 mod unreadable;
 mod wire;
@@ -32,7 +34,16 @@ use crate::store::clock::ManualClock;
 /// One server, and no Cluster of several masters; one whose `maxmemory-policy` is `noeviction`, as a log that is evicted is
 /// forgotten.
 ///
-/// For `rediss://` add the `redis` crate with a TLS feature of your choice to your own dependencies: this crate forces none on you.
+/// # URLs
+///
+/// | URL | reaches |
+/// |---|---|
+/// | `redis://user:word@host:6379/2` | database 2, as this user; what is left out is `default`, none, 6379 and 0 |
+/// | `rediss://…` | the same, encrypted: by the feature `redis-rustls` with aws-lc-rs, unless the program has installed another provider, or by `redis-native-tls` |
+/// | `unix:///run/redis.sock?db=2&user=user&pass=word` | a server on this machine |
+///
+/// A character that has a meaning in a URL is written as `%40`. Trusted are the authorities that the machine trusts; certificates of
+/// your own go into a client for [`builder_on`](Self::builder_on), or into the file that `SSL_CERT_FILE` names.
 ///
 /// # Default
 ///

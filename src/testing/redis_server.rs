@@ -16,6 +16,8 @@ use super::{
 };
 
 const PROGRAM: &str = "redis-server";
+/// Stands for a free port among the arguments.
+const FREE: &str = "{free}";
 /// How long a server may take to answer its first PING.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// How long a reply to [`RedisServer::command`] may take.
@@ -54,7 +56,8 @@ impl RedisServer {
     }
 
     /// Like [`start`](Self::start), with more arguments for `redis-server`, such as `--maxmemory
-    /// 2mb`.
+    /// 2mb`. Each `{free}` becomes a port of its own that nobody listens on; `CONFIG GET` tells
+    /// which.
     ///
     /// # Errors
     ///
@@ -73,10 +76,15 @@ impl RedisServer {
     }
 
     fn attempt(program: &str, extra: &[&str]) -> io::Result<Self> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let mut ports = free_ports(1 + extra.iter().filter(|word| **word == FREE).count())?.into_iter();
+        let port = ports.next().unwrap_or_default();
         let dir = env::temp_dir().join(format!("outgate-redis-{}-{:016x}", process::id(), fastrand::u64(..)));
         fs::create_dir(&dir)?;
-        let extra = extra.iter().map(ToString::to_string).collect();
+        let words = extra.iter().map(|&word| match word {
+            FREE => ports.next().unwrap_or_default().to_string(),
+            word => word.to_owned(),
+        });
+        let extra = words.collect();
         let server = Self { port, dir, extra, state: Mutex::new(State::Stopped(None)) };
         *server.state() = State::Running(server.launch(program)?);
         Ok(server)
@@ -213,6 +221,12 @@ impl Drop for RedisServer {
         // What is left lies in the system's directory for such things.
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+/// So many ports that nobody listens on.
+fn free_ports(count: usize) -> io::Result<Vec<u16>> {
+    let held = (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<io::Result<Vec<_>>>()?;
+    held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }
 
 fn reserve(addr: SocketAddr) -> io::Result<TcpSocket> {

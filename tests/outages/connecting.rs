@@ -67,18 +67,6 @@ async fn a_permission_that_is_missing_fails_at_connect_whatever_the_command() ->
 }
 
 #[tokio::test]
-async fn nothing_is_needed_but_what_the_docs_list() -> Outcome {
-    let server = RedisServer::start()?;
-    let docs = include_str!("../../lua/ACL.md");
-    let rules = docs.split("```text\n").nth(1).and_then(|rest| rest.split("\n```").next()).ok_or("no rules")?;
-    let url = user(&server, &rules.replace('\n', " "))?;
-    let throttle = throttle(RedisStore::connect(&url).await?, plenty())?;
-    throttle.acquire("up").await?.hand_back();
-    throttle.usage("up").await?;
-    Ok(())
-}
-
-#[tokio::test]
 async fn who_may_not_load_scripts_sends_them_whole() -> Outcome {
     let server = RedisServer::start()?;
     let throttle = throttle(RedisStore::connect(&user(&server, "~* +@all -script")?).await?, plenty())?;

@@ -10,6 +10,7 @@ mod healing;
 mod names;
 mod once;
 mod policies;
+mod recorder;
 mod refusals;
 mod runtimes;
 mod scene;

@@ -1,7 +1,6 @@
 //! A Redis behind a proxy, the ways in which it goes out, and a throttle in front.
 
 use std::error::Error as StdError;
-use std::fmt::Write as _;
 use std::future::IntoFuture as _;
 use std::io;
 use std::sync::Arc;
@@ -11,6 +10,8 @@ use std::time::{Duration, Instant};
 use outgate::testing::{FlakyProxy, Mode, RedisServer, Reply};
 use outgate::{Acquire, Error, Limit, Permit, RedisStore, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
+
+pub(crate) use crate::recorder::chain;
 
 pub(crate) type Outcome = Result<(), Box<dyn StdError + Send + Sync>>;
 
@@ -169,16 +170,4 @@ pub(crate) fn unavailable<T: std::fmt::Debug>(outcome: Result<T, Error>) -> Stri
         Err(error @ Error::StoreUnavailable { .. }) => chain(&error),
         other => panic!("the store should have been unavailable: {other:?}"),
     }
-}
-
-/// Everything that an error says, by Display and by Debug.
-pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = String::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{error} | {error:?}");
-        next = error.source();
-    }
-    text
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::{Client, RedisError};
 
 use super::link::Link;
-use super::{RedisStore, trial};
+use super::{RedisStore, tls, trial};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Sets a [`RedisStore`] up; [`RedisStore::builder`] begins.
@@ -25,8 +25,8 @@ pub struct RedisStoreBuilder {
 
 impl RedisStoreBuilder {
     pub(super) fn at(url: &str) -> Self {
-        let words = if url.starts_with("rediss:") {
-            "this needs a TLS feature of the `redis` crate, to be turned on in your own dependencies"
+        let words = if tls::is_asked_for(url) && !tls::IS_THERE {
+            tls::MISSING
         } else {
             "this is no URL of a Redis server, such as redis://127.0.0.1:6379"
         };
@@ -69,10 +69,10 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// When the URL is none, or the prefix is empty or has a brace or a blank.
+    /// When the URL is none, or asks for encryption that no feature brings, or the prefix is empty or has a brace or a blank.
     pub fn open(self) -> Result<RedisStore, StoreError> {
         let Self { client, prefix, response_timeout } = self;
-        let client = client?;
+        let client = tls::prepared(client?)?;
         if prefix.is_empty() || prefix.contains(['{', '}']) || prefix.contains(char::is_whitespace) {
             return Err(StoreError::new(
                 StoreErrorKind::Refused,

@@ -13,6 +13,8 @@ use tokio::time::{Instant, timeout};
 use super::complaints::Complaints;
 use super::fault::{Fault, Said};
 use super::script::{self, Script};
+use super::server::Server;
+use super::tls;
 use super::unreadable::Unreadable;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::Refused;
@@ -142,6 +144,7 @@ impl Link {
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(self.response_timeout))
             .set_pipeline_buffer_size(1_024);
+        tls::choose_provider();
         let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
         // Asked first and alone: a server that wants a password hangs up on who sends it whole scripts without one.
         let greeted: Result<Value, RedisError> = redis::cmd("PING").query_async(&mut connection).await;
@@ -151,6 +154,7 @@ impl Link {
             return Err(error);
         }
         let mut load = redis::pipe();
+        load.cmd("INFO");
         for script in script::all() {
             load.cmd("SCRIPT").arg("LOAD").arg(&script.body);
         }
@@ -159,7 +163,22 @@ impl Link {
         match loaded {
             Err(error) if error.is_io_error() => Err(error),
             // Where loading is forbidden, or the server still reads its data, the calls themselves will say so.
-            _ => Ok(connection),
+            answers => {
+                self.doubt(answers.unwrap_or_default().into_iter().next());
+                Ok(connection)
+            }
+        }
+    }
+
+    /// Warns of what a server says of itself, if it is allowed to.
+    fn doubt(&self, report: Option<Result<Value, RedisError>>) {
+        let report: Option<String> =
+            report.and_then(Result::ok).and_then(|report| redis::from_redis_value(report).ok());
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        for doubt in Server(&report.unwrap_or_default()).doubts() {
+            if complaints.is_due(doubt.name(), "", Instant::now()) {
+                doubt.warn();
+            }
         }
     }
 

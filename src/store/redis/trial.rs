@@ -9,6 +9,7 @@ use redis::{Cmd, Pipeline, RedisError, Value};
 use super::fault::{Fault, Said};
 use super::link::is_unknown_script;
 use super::script;
+use super::server::Server;
 use super::unreadable::{inspect, keys};
 use super::wire::{self, Wire};
 use crate::error::{StoreError, StoreErrorKind};
@@ -26,7 +27,7 @@ const SCOPE: ScopeId = ScopeId::from_bits(1);
 /// Slots of a Cluster that are looked at.
 const HASH_TAGS: usize = 12;
 
-/// Fails with what the server refuses. Warns of a server that may evict logs.
+/// Fails with what the server refuses.
 pub(super) async fn run(connection: &mut MultiplexedConnection, prefix: &str) -> Result<(), StoreError> {
     let outcome = match Trial::new(prefix, false).run(connection).await {
         // It may not load scripts, or was made to forget them just now.
@@ -97,7 +98,6 @@ impl<'a> Trial<'a> {
         if let Some(masters) = text(answers.next()).and_then(|info| number(&info, "cluster_size:")).filter(|&n| n > 1) {
             return Err(Refusal::OneOf(masters));
         }
-        warn_of_eviction(&text(answers.next()).unwrap_or_default());
         match answers.next() {
             Some(Err(error)) if error.code() == Some("ERR") => return Err(Refusal::TooOld(error)),
             Some(Err(error)) => return Err(Refusal::Said(error)),
@@ -113,7 +113,7 @@ impl<'a> Trial<'a> {
     /// What can be told without the answer to any of it.
     fn first_calls(&self, first: &Message) -> Pipeline {
         let mut calls = redis::pipe();
-        calls.cmd("CLUSTER").arg("INFO").cmd("INFO").arg("memory");
+        calls.cmd("CLUSTER").arg("INFO");
         // The youngest of all commands that are needed.
         calls.cmd("PEXPIRETIME").arg(self.keys().first());
         // A node of a Cluster that will not say so has not the slots of all of these.
@@ -196,34 +196,14 @@ fn text(answer: Option<Result<Value, RedisError>>) -> Option<String> {
     redis::from_redis_value(answer?.ok()?).ok()
 }
 
-/// What a report of the server says behind `name`.
-fn said<'a>(report: &'a str, name: &str) -> Option<&'a str> {
-    report.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
-}
-
+/// The number that a report says behind `name`.
 fn number(report: &str, name: &str) -> Option<u32> {
-    said(report, name)?.parse().ok()
-}
-
-/// A log that is evicted is forgotten, and its quota given twice.
-fn warn_of_eviction(memory: &str) {
-    let policy = said(memory, "maxmemory_policy:").unwrap_or("noeviction");
-    if policy != "noeviction" && said(memory, "maxmemory:").is_some_and(|bytes| bytes != "0") {
-        tracing::warn!(policy, "store may evict logs, its maxmemory-policy should be noeviction");
-    }
+    Server(report).said(name)?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_report_is_read_line_by_line() {
-        let report = "# Memory\r\nmaxmemory:100\r\nmaxmemory_policy:allkeys-lru\r\n";
-        assert_eq!(number(report, "maxmemory:"), Some(100));
-        assert_eq!(said(report, "maxmemory_policy:"), Some("allkeys-lru"));
-        assert_eq!((said(report, "cluster_size:"), number(report, "maxmemory_policy:")), (None, None));
-    }
 
     #[test]
     fn no_user_can_name_the_upstream_that_is_tried() {

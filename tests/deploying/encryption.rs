@@ -1,0 +1,137 @@
+//! Encrypted connections, to a server with a certificate that is made here.
+
+#![cfg_attr(not(any(feature = "redis-rustls", feature = "redis-native-tls")), allow(dead_code, unused_imports))]
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use outgate::testing::{RedisServer, Reply};
+use outgate::{RedisStore, store::StoreErrorKind};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+use crate::{Failure, Outcome, told, used};
+
+/// A server that speaks TLS, and the authority that says who it is.
+struct Encrypted {
+    server: RedisServer,
+    port: String,
+    dir: PathBuf,
+}
+
+impl Encrypted {
+    fn start() -> Result<Self, Failure> {
+        let dir = env::temp_dir().join(format!("outgate-tls-{}-{:016x}", std::process::id(), fastrand::u64(..)));
+        fs::create_dir(&dir)?;
+        let mut authority = CertificateParams::new(Vec::new())?;
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate()?;
+        fs::write(dir.join("authority"), authority.self_signed(&key)?.pem())?;
+        let authority = Issuer::new(authority, key);
+        let key = KeyPair::generate()?;
+        let names = ["localhost", "127.0.0.1"].map(str::to_owned).to_vec();
+        fs::write(dir.join("certificate"), CertificateParams::new(names)?.signed_by(&key, &authority)?.pem())?;
+        fs::write(dir.join("key"), key.serialize_pem())?;
+        let file = |name: &str| dir.join(name).to_string_lossy().into_owned();
+        let (certificate, key, authority) = (file("certificate"), file("key"), file("authority"));
+        let server = RedisServer::start_with(&[
+            "--tls-port",
+            "{free}",
+            "--tls-auth-clients",
+            "no",
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &authority,
+        ])?;
+        told(&server, &["ACL", "SETUSER", "billing", "on", ">secret", "~*", "+@all"])?;
+        let Reply::Array(port) = told(&server, &["CONFIG", "GET", "tls-port"])? else { return Err("no port".into()) };
+        let port = port.get(1).and_then(Reply::text).ok_or("no port")?.to_owned();
+        Ok(Self { server, port, dir })
+    }
+
+    fn url(&self, host: &str) -> String {
+        format!("rediss://billing:secret@{host}:{}/2", self.port)
+    }
+}
+
+impl Drop for Encrypted {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+#[cfg(not(any(feature = "redis-rustls", feature = "redis-native-tls")))]
+#[tokio::test]
+async fn without_a_feature_for_it_the_error_names_the_features() -> Outcome {
+    for scheme in ["rediss", "valkeys"] {
+        let error = RedisStore::open(&format!("{scheme}://127.0.0.1")).err().ok_or("opened")?;
+        assert_eq!(error.kind(), StoreErrorKind::Refused);
+        assert!(error.to_string().contains("`redis-rustls` or `redis-native-tls`"), "{error}");
+    }
+    Ok(())
+}
+
+#[cfg(any(feature = "redis-rustls", feature = "redis-native-tls"))]
+mod with_a_feature {
+    use redis::{Client, TlsCertificates};
+
+    use super::*;
+
+    const URL: &str = "OUTGATE_TEST_URL";
+
+    /// Run by the test below, in an environment of its own.
+    #[tokio::test]
+    #[ignore = "a part of another test"]
+    async fn a_program_of_its_own() -> Outcome {
+        let Ok(url) = env::var(URL) else { return Ok(()) };
+        used(RedisStore::connect(&url).await?).await
+    }
+
+    #[test]
+    fn a_url_is_all_it_takes_where_the_machine_trusts_the_authority() -> Outcome {
+        let encrypted = Encrypted::start()?;
+        for host in ["localhost", "127.0.0.1"] {
+            let mut program = Command::new(env::current_exe()?);
+            program.args(["--exact", "encryption::with_a_feature::a_program_of_its_own", "--ignored"]);
+            let program = program.env("SSL_CERT_FILE", encrypted.dir.join("authority")).env(URL, encrypted.url(host));
+            let output = program.output()?;
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{host}: {said}");
+        }
+        let keys = told(&encrypted.server, &["INFO", "keyspace"])?;
+        assert!(keys.text().is_some_and(|text| text.contains("db2")), "{keys:?}");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_client_may_bring_an_authority_of_its_own() -> Outcome {
+        let encrypted = Encrypted::start()?;
+        let root_cert = Some(fs::read(encrypted.dir.join("authority"))?);
+        let certificates = TlsCertificates { client_tls: None, root_cert };
+        let client = Client::build_with_tls(encrypted.url("localhost"), certificates)?;
+        used(RedisStore::builder_on(client).connect().await?).await
+    }
+
+    #[tokio::test]
+    async fn an_authority_that_nobody_trusts_is_an_error_that_says_so() -> Outcome {
+        let encrypted = Encrypted::start()?;
+        let error = RedisStore::connect(&encrypted.url("localhost")).await.err().ok_or("connected")?;
+        let words = error.to_string();
+        assert!(words.contains("certificate") && !words.contains("secret"), "{words}");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_server_that_speaks_no_tls_and_one_that_speaks_it_unasked_are_errors() -> Outcome {
+        let encrypted = Encrypted::start()?;
+        for url in [format!("rediss://{}", encrypted.server.addr()), format!("redis://127.0.0.1:{}", encrypted.port)] {
+            let error = RedisStore::connect(&url).await.err().ok_or("connected")?;
+            assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
+        }
+        Ok(())
+    }
+}
