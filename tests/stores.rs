@@ -51,6 +51,10 @@ impl Subject for Memory {
 #[path = "stores/redis.rs"]
 mod redis;
 
+#[cfg(feature = "redis-cluster")]
+#[path = "stores/redis_cluster.rs"]
+mod redis_cluster;
+
 macro_rules! laws {
     ($($law:ident $sentence:ident)*) => {
         mod in_memory {
@@ -90,6 +94,13 @@ laws! {
     law_17 seats_in_use_never_exceed_the_limit
     law_18 true_costs_count_from_the_moment_they_are_known
     check_all all_laws_hold_one_after_another_on_the_same_store
+}
+
+/// One Cluster for all laws, as it takes a while to start.
+#[cfg(feature = "redis-cluster")]
+#[tokio::test]
+async fn all_laws_hold_in_a_redis_cluster() {
+    conformance::check_all(&redis_cluster::Redis::new().await).await;
 }
 
 /// What a store in memory answers is there when it is asked for.

@@ -1,6 +1,8 @@
 //! Logs in Redis, shared by a cluster.
 
 mod builder;
+#[cfg(feature = "redis-cluster")]
+mod cluster;
 mod complaints;
 mod fault;
 mod link;
@@ -14,10 +16,13 @@ mod wire;
 use std::fmt;
 use std::sync::Arc;
 
-use ::redis::{Client, Cmd};
+use ::redis::{Client, Cmd, Value};
 
 pub use self::builder::RedisStoreBuilder;
-use self::link::Link;
+#[cfg(feature = "redis-cluster")]
+use self::cluster::Cluster;
+use self::link::{Failure, Link};
+use self::script::Script;
 use super::{Applied, Applying, Store};
 use crate::error::StoreError;
 use crate::ledger::Message;
@@ -31,8 +36,8 @@ use crate::store::clock::ManualClock;
 /// call makes a new connection. Going down and coming up are traced once. What does not pass by itself, a missing permission or
 /// a key that somebody else wrote to, is a warning at once and every minute, and the error of each call says what to do.
 ///
-/// One server, and no Cluster of several masters; one whose `maxmemory-policy` is `noeviction`, as a log that is evicted is
-/// forgotten.
+/// One server, or with the feature `redis-cluster` a Cluster; one whose `maxmemory-policy` is `noeviction`, as a log that is evicted
+/// is forgotten.
 ///
 /// # URLs
 ///
@@ -56,10 +61,18 @@ use crate::store::clock::ManualClock;
 #[doc = include_str!("../../lua/ACL.md")]
 #[derive(Clone)]
 pub struct RedisStore {
-    link: Arc<Link>,
+    reach: Reach,
     prefix: Arc<str>,
     #[cfg(any(test, feature = "testing"))]
     clock: Option<ManualClock>,
+}
+
+/// What a store reaches.
+#[derive(Clone)]
+enum Reach {
+    Server(Arc<Link>),
+    #[cfg(feature = "redis-cluster")]
+    Cluster(Arc<Cluster>),
 }
 
 impl RedisStore {
@@ -73,7 +86,28 @@ impl RedisStore {
     ///
     /// The one place where that crate's types show: it ties you to its version 1.
     pub fn builder_on(client: Client) -> RedisStoreBuilder {
-        RedisStoreBuilder::on(Ok(client))
+        RedisStoreBuilder::on(client)
+    }
+
+    /// Sets up a store on a Cluster, of which some nodes are at these URLs; ends in [`connect`](RedisStoreBuilder::connect) or
+    /// [`open`](RedisStoreBuilder::open).
+    ///
+    /// All keys of an upstream lie on one node, and so do those of upstreams that [share limits](crate::Upstream::shares);
+    /// different upstreams are spread over the nodes. What the first URL says of user, password and encryption goes for all nodes.
+    ///
+    /// Calls go on while slots are moved and when a replica takes over, as soon as it has. What a primary had not told its
+    /// replica by then is lost: at most what was granted in its last moments is granted again.
+    ///
+    /// ```no_run
+    /// # async fn of_cluster() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = outgate::RedisStore::cluster(["redis://10.0.0.1", "redis://10.0.0.2"]).connect().await?;
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "redis-cluster")]
+    pub fn cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> RedisStoreBuilder {
+        RedisStoreBuilder::of_cluster(urls)
     }
 
     /// A store on the server of a `redis://` URL, once the server has answered and everything that the store needs of it
@@ -109,10 +143,10 @@ impl RedisStore {
         message.check()?;
         let (wire, script) = (self.wire(), wire::script(message));
         let encode = |cmd: &mut Cmd| wire.write(cmd, message);
-        // What it says of the latest time holds for now, and not for a second try.
-        let may_repeat = message.latest.is_none();
-        let answer = match self.link.call(script, &encode).await {
-            Err(failure) if failure.heals_by_connecting && may_repeat => self.link.call(script, &encode).await,
+        let answer = match self.reach.call(message, script, &encode).await {
+            Err(failure) if failure.heals_by_connecting && may_repeat(message) => {
+                self.reach.call(message, script, &encode).await
+            }
             answer => answer,
         };
         wire::reply(message, &answer.map_err(|failure| failure.error)?)
@@ -124,6 +158,27 @@ impl RedisStore {
         #[cfg(not(any(test, feature = "testing")))]
         let supplied = None;
         wire::Wire::new(&self.prefix, supplied)
+    }
+}
+
+/// What a message says of the latest time holds for now, and not for a second try.
+const fn may_repeat(message: &Message) -> bool {
+    message.latest.is_none()
+}
+
+impl Reach {
+    #[cfg_attr(not(feature = "redis-cluster"), expect(unused_variables, reason = "one server has all upstreams"))]
+    async fn call(
+        &self,
+        message: &Message,
+        script: &Script,
+        encode: &(impl Fn(&mut Cmd) + Sync),
+    ) -> Result<Value, Failure> {
+        match self {
+            Self::Server(link) => link.call(script, encode).await,
+            #[cfg(feature = "redis-cluster")]
+            Self::Cluster(cluster) => cluster.call(&message.upstream, script, encode, may_repeat(message)).await,
+        }
     }
 }
 

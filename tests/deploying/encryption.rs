@@ -9,7 +9,7 @@ use std::process::Command;
 
 use outgate::testing::{RedisServer, Reply};
 use outgate::{RedisStore, store::StoreErrorKind};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 use crate::{Failure, Outcome, told, used};
 
@@ -25,6 +25,8 @@ impl Encrypted {
         let dir = env::temp_dir().join(format!("outgate-tls-{}-{:016x}", std::process::id(), fastrand::u64(..)));
         fs::create_dir(&dir)?;
         let mut authority = CertificateParams::new(Vec::new())?;
+        // Two of one name would be taken for one that signs itself.
+        authority.distinguished_name.push(DnType::CommonName, "an authority");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate()?;
         fs::write(dir.join("authority"), authority.self_signed(&key)?.pem())?;

@@ -1,12 +1,12 @@
 //! Everything that is traced, for tests.
 
 use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Subscriber};
+use tracing::{Dispatch, Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 /// Everything that is traced on this thread, word for word.
@@ -15,6 +15,10 @@ pub(crate) struct Recorder(Arc<Mutex<Vec<(Level, String)>>>);
 
 impl Recorder {
     pub(crate) fn on_this_thread() -> (Self, DefaultGuard) {
+        // While there is one subscriber alone, tracing asks that of the thread which comes first to a line whether anybody cares; on
+        // a thread of another test that is nobody, for good.
+        static SECOND: OnceLock<Dispatch> = OnceLock::new();
+        SECOND.get_or_init(|| Dispatch::new(tracing_subscriber::registry()));
         let recorder = Self::default();
         let guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(recorder.clone()));
         (recorder, guard)

@@ -10,6 +10,8 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErr
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
+#[cfg(feature = "redis-cluster")]
+use super::cluster::redirect::Redirect;
 use super::complaints::Complaints;
 use super::fault::{Fault, Said};
 use super::script::{self, Script};
@@ -19,7 +21,7 @@ use super::unreadable::Unreadable;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::Refused;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One connection for all clones of a store.
 pub(super) struct Link {
@@ -30,6 +32,9 @@ pub(super) struct Link {
     connecting: tokio::sync::Mutex<()>,
     down: AtomicBool,
     complaints: Mutex<Complaints>,
+    /// Which node of a Cluster this is, and whether another one serves in its place.
+    node: Option<Box<str>>,
+    retired: AtomicBool,
 }
 
 #[derive(Default)]
@@ -48,6 +53,27 @@ pub(super) struct Failure {
     pub(super) heals_by_connecting: bool,
 }
 
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self { error, heals_by_connecting: false }
+    }
+}
+
+/// Why a node of a Cluster gave no answer.
+#[cfg(feature = "redis-cluster")]
+pub(super) enum Missed {
+    /// Another one is to be asked. The call did not act.
+    Redirected(Redirect),
+    Failed(Failure),
+}
+
+#[cfg(feature = "redis-cluster")]
+impl From<Failure> for Missed {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 impl Link {
     pub(super) fn new(client: Client, response_timeout: Duration) -> Self {
         Self {
@@ -57,28 +83,83 @@ impl Link {
             connecting: tokio::sync::Mutex::default(),
             down: AtomicBool::new(false),
             complaints: Mutex::default(),
+            node: None,
+            retired: AtomicBool::new(false),
         }
+    }
+
+    /// A link to a node of a Cluster, which traces name.
+    #[cfg(feature = "redis-cluster")]
+    pub(super) fn to_node(client: Client, response_timeout: Duration, node: &str) -> Self {
+        Self { node: Some(node.into()), ..Self::new(client, response_timeout) }
     }
 
     /// Calls a script.
     pub(super) async fn call(&self, script: &Script, encode: &(impl Fn(&mut Cmd) + Sync)) -> Result<Value, Failure> {
-        let (mut connection, generation) = match self.connection().await {
-            Ok(connection) => connection,
-            Err(error) => {
-                return Err(Failure { error, heals_by_connecting: false });
-            }
+        let (mut connection, generation) = self.connection().await.map_err(Failure::from)?;
+        let answer = run(&mut connection, script, encode).await;
+        self.judged(answer, connection, generation, encode).await
+    }
+
+    /// Calls a script on a node of a Cluster; one that does not have the slot yet serves it only if it is told so, by `asking`.
+    #[cfg(feature = "redis-cluster")]
+    pub(super) async fn call_node(
+        &self,
+        script: &Script,
+        encode: &(impl Fn(&mut Cmd) + Sync),
+        asking: bool,
+    ) -> Result<Value, Missed> {
+        let (mut connection, generation) = self.connection().await.map_err(Failure::from)?;
+        let answer = if asking {
+            run_asking(&mut connection, script, encode).await
+        } else {
+            run(&mut connection, script, encode).await
         };
-        match run(&mut connection, script, encode).await {
+        if let Some(redirect) = answer.as_ref().err().and_then(Redirect::of) {
+            self.is_up();
+            return Err(Missed::Redirected(redirect));
+        }
+        Ok(self.judged(answer, connection, generation, encode).await?)
+    }
+
+    /// Asks a node of a Cluster something else.
+    #[cfg(feature = "redis-cluster")]
+    pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, StoreError> {
+        let (mut connection, generation) = self.connection().await?;
+        match command.query_async(&mut connection).await {
             Ok(value) => {
                 self.is_up();
                 Ok(value)
             }
-            Err(error) if error.code() == Some("OUTDATED") => {
-                Err(Failure { error: Refused::Outdated.into(), heals_by_connecting: false })
+            Err(error) if Fault::of(&error) == Fault::Lasting => Err(self.refused(error, None)),
+            Err(error) => Err(self.failed(error, generation).error),
+        }
+    }
+
+    /// Another node serves in this one's place.
+    #[cfg(feature = "redis-cluster")]
+    pub(super) fn retire(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+        if self.down.swap(false, Ordering::Relaxed) {
+            tracing::info!(node = self.node.as_deref(), "store up: other nodes serve in place of this one");
+        }
+    }
+
+    /// What an answer means.
+    async fn judged(
+        &self,
+        answer: Result<Value, RedisError>,
+        mut connection: MultiplexedConnection,
+        generation: u64,
+        encode: &(impl Fn(&mut Cmd) + Sync),
+    ) -> Result<Value, Failure> {
+        match answer {
+            Ok(value) => {
+                self.is_up();
+                Ok(value)
             }
-            Err(error) if error.code() == Some("DUPLICATE") => {
-                Err(Failure { error: Refused::Duplicate.into(), heals_by_connecting: false })
-            }
+            Err(error) if error.code() == Some("OUTDATED") => Err(StoreError::from(Refused::Outdated).into()),
+            Err(error) if error.code() == Some("DUPLICATE") => Err(StoreError::from(Refused::Duplicate).into()),
             Err(error) if Fault::of(&error) == Fault::Lasting => {
                 let unreadable = Unreadable::find(&error, &mut connection, encode).await;
                 Err(Failure { error: self.refused(error, unreadable), heals_by_connecting: false })
@@ -89,10 +170,7 @@ impl Link {
 
     /// The connection in use, or a new one, and its generation.
     pub(super) async fn connection(&self) -> Result<(MultiplexedConnection, u64), StoreError> {
-        // Timers panic elsewhere.
-        if Handle::try_current().is_err() {
-            return Err(StoreError::new(StoreErrorKind::Refused, "the store can be used within a Tokio runtime only"));
-        }
+        in_runtime()?;
         let attempts = {
             let current = self.current();
             if let Some(connection) = &current.connection {
@@ -140,12 +218,7 @@ impl Link {
     }
 
     async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(self.response_timeout))
-            .set_pipeline_buffer_size(1_024);
-        tls::choose_provider();
-        let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut connection = connect(&self.client, self.response_timeout).await?;
         // Asked first and alone: a server that wants a password hangs up on who sends it whole scripts without one.
         let greeted: Result<Value, RedisError> = redis::cmd("PING").query_async(&mut connection).await;
         if let Err(error) = greeted
@@ -230,26 +303,45 @@ impl Link {
     }
 
     fn is_down(&self, error: &StoreError) {
-        if !self.down.swap(true, Ordering::Relaxed) {
-            tracing::warn!(error = error as &dyn std::error::Error, "store down");
+        if !self.retired.load(Ordering::Relaxed) && !self.down.swap(true, Ordering::Relaxed) {
+            tracing::warn!(node = self.node.as_deref(), error = error as &dyn std::error::Error, "store down");
         }
     }
 
     fn is_up(&self) {
         if self.down.load(Ordering::Relaxed) && self.down.swap(false, Ordering::Relaxed) {
-            tracing::info!("store up");
+            tracing::info!(node = self.node.as_deref(), "store up");
         }
     }
 
-    fn complain(&self, code: &str, key: &str, error: &StoreError) {
+    /// Traces what does not pass by itself, every minute.
+    pub(super) fn complain(&self, code: &str, key: &str, error: &StoreError) {
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         if complaints.is_due(code, key, Instant::now()) {
-            tracing::warn!(error = error as &dyn std::error::Error, "store refuses");
+            tracing::warn!(node = self.node.as_deref(), error = error as &dyn std::error::Error, "store refuses");
         }
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A new connection.
+pub(super) async fn connect(client: &Client, response_timeout: Duration) -> Result<MultiplexedConnection, RedisError> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(CONNECT_TIMEOUT))
+        .set_response_timeout(Some(response_timeout))
+        .set_pipeline_buffer_size(1_024);
+    tls::choose_provider();
+    client.get_multiplexed_async_connection_with_config(&config).await
+}
+
+/// Timers panic elsewhere.
+pub(super) fn in_runtime() -> Result<(), StoreError> {
+    match Handle::try_current() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(StoreError::new(StoreErrorKind::Refused, "the store can be used within a Tokio runtime only")),
     }
 }
 
@@ -265,21 +357,43 @@ pub(super) async fn run(
     }
 }
 
+/// The same on a node that a slot is on its way to.
+#[cfg(feature = "redis-cluster")]
+async fn run_asking(
+    connection: &mut MultiplexedConnection,
+    script: &Script,
+    encode: &(impl Fn(&mut Cmd) + Sync),
+) -> Result<Value, RedisError> {
+    let asking = |cmd: Cmd| {
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(cmd).ignore_errors();
+        both
+    };
+    for cmd in [script.by_hash(encode), script.by_body(encode)] {
+        let answers: Vec<Result<Value, RedisError>> = asking(cmd).query_async(connection).await?;
+        match answers.into_iter().next_back().unwrap_or(Ok(Value::Nil)) {
+            Err(error) if is_unknown_script(&error) => {}
+            answer => return answer,
+        }
+    }
+    Ok(Value::Nil)
+}
+
 pub(super) fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
 /// Small messages must leave at once. A dead peer is noticed by the response timeout.
-fn tuned(client: Client) -> Client {
+pub(super) fn tuned(client: Client) -> Client {
     let settings = TcpSettings::default().set_nodelay(true);
     let info = client.get_connection_info().clone().set_tcp_settings(settings);
     Client::open(info).unwrap_or(client)
 }
 
-fn refusal(message: &str, error: RedisError) -> StoreError {
+pub(super) fn refusal(message: &str, error: RedisError) -> StoreError {
     StoreError::new(StoreErrorKind::Refused, message).caused_by(Said(error))
 }
 
-fn unreachable(message: &str) -> StoreError {
+pub(super) fn unreachable(message: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Unreachable, message)
 }

@@ -6,8 +6,10 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, Value};
 
+#[cfg(feature = "redis-cluster")]
+use super::cluster::redirect::Redirect;
 use super::fault::{Fault, Said};
-use super::link::is_unknown_script;
+use super::link::{Link, is_unknown_script};
 use super::script;
 use super::server::Server;
 use super::unreadable::{inspect, keys};
@@ -26,15 +28,42 @@ const MILLISECOND: i64 = 1_000;
 const SCOPE: ScopeId = ScopeId::from_bits(1);
 /// Slots of a Cluster that are looked at.
 const HASH_TAGS: usize = 12;
+/// Names that are tried until one lies on a node: it has one slot of 16,384 at least.
+const MOST_NAMES: u64 = 200_000;
+/// How often a node is tried from which slots go away meanwhile.
+#[cfg(feature = "redis-cluster")]
+const MOST_TRIES: usize = 5;
 
 /// Fails with what the server refuses.
-pub(super) async fn run(connection: &mut MultiplexedConnection, prefix: &str) -> Result<(), StoreError> {
-    let outcome = match Trial::new(prefix, false).run(connection).await {
-        // It may not load scripts, or was made to forget them just now.
-        Err(Refusal::Said(error)) if is_unknown_script(&error) => Trial::new(prefix, true).run(connection).await,
-        outcome => outcome,
-    };
+pub(super) async fn run(link: &Link, prefix: &str) -> Result<(), StoreError> {
+    let (mut connection, _) = link.connection().await?;
+    run_any(&mut connection, &|| Trial::new(prefix, &|_| true, true)).await.map_err(Refusal::into_error)
+}
+
+/// Fails with what a node of a Cluster refuses; `has` says which upstreams lie there.
+#[cfg(feature = "redis-cluster")]
+pub(super) async fn on_node(link: &Link, prefix: &str, has: &impl Fn(&str) -> bool) -> Result<(), StoreError> {
+    let (mut connection, _) = link.connection().await?;
+    let mut outcome = Ok(());
+    for _ in 0..MOST_TRIES {
+        outcome = run_any(&mut connection, &|| Trial::new(prefix, has, false)).await;
+        // Of all slots it has lost this one just now, or is about to: another will do.
+        if !matches!(&outcome, Err(Refusal::Said(error)) if Redirect::of(error).is_some()) {
+            break;
+        }
+    }
     outcome.map_err(Refusal::into_error)
+}
+
+/// By the scripts' hashes, or by their bodies.
+async fn run_any<'a>(connection: &mut MultiplexedConnection, new: &impl Fn() -> Trial<'a>) -> Result<(), Refusal> {
+    match new().run(connection).await {
+        // It may not load scripts, or was made to forget them just now.
+        Err(Refusal::Said(error)) if is_unknown_script(&error) => {
+            Trial { by_body: true, ..new() }.run(connection).await
+        }
+        outcome => outcome,
+    }
 }
 
 /// Why a server cannot be used.
@@ -59,7 +88,7 @@ impl Refusal {
         let refused = |words: &str| StoreError::new(StoreErrorKind::Refused, words);
         match self {
             Self::OneOf(masters) => refused(&format!(
-                "this is one of {masters} masters of a Redis Cluster, and Outgate needs all its keys on one server"
+                "this is one of {masters} masters of a Redis Cluster, which `RedisStore::cluster` reaches (feature `redis-cluster`)"
             )),
             Self::Senseless(error) => error,
             Self::TooOld(error) => {
@@ -81,21 +110,26 @@ struct Trial<'a> {
     upstream: Arc<str>,
     /// Where the server knows no script by its hash.
     by_body: bool,
+    /// Where all keys are to lie on this server.
+    is_alone: bool,
 }
 
 impl<'a> Trial<'a> {
-    fn new(prefix: &'a str, by_body: bool) -> Self {
+    /// On an upstream that lies on this server, as `has` says.
+    fn new(prefix: &'a str, has: &impl Fn(&str) -> bool, is_alone: bool) -> Self {
         // No upstream has a tilde in its name. Processes that start together must not meet.
         let random = getrandom::u64().unwrap_or_else(|_| fastrand::u64(..));
-        let upstream = format!("~try-{random:016x}").into();
-        Self { wire: Wire::new(prefix, None), upstream, by_body }
+        let mut names = (0..MOST_NAMES).map(|n| format!("~try-{:016x}", random.wrapping_add(n)));
+        let upstream = names.find(|name| has(name)).unwrap_or_else(|| "~try".to_owned()).into();
+        Self { wire: Wire::new(prefix, None), upstream, by_body: false, is_alone }
     }
 
     async fn run(&self, connection: &mut MultiplexedConnection) -> Result<(), Refusal> {
         let first = self.ask(1, 1, Self::logs(MANY, SECOND), vec![Run::new(MANY, [1, 1])]);
         let answers = self.first_calls(&first).query_async::<Vec<Result<Value, RedisError>>>(connection).await?;
         let mut answers = answers.into_iter();
-        if let Some(masters) = text(answers.next()).and_then(|info| number(&info, "cluster_size:")).filter(|&n| n > 1) {
+        let masters = text(answers.next()).and_then(|info| number(&info, "cluster_size:"));
+        if let Some(masters) = masters.filter(|&masters| masters > 1 && self.is_alone) {
             return Err(Refusal::OneOf(masters));
         }
         match answers.next() {
@@ -104,7 +138,8 @@ impl<'a> Trial<'a> {
             _ => {}
         }
         let answers = answers.collect::<Result<Vec<_>, _>>()?;
-        let granted = wire::reply(&first, answers.get(HASH_TAGS).unwrap_or(&Value::Nil)).map_err(Refusal::Senseless)?;
+        let granted =
+            wire::reply(&first, answers.get(self.hash_tags()).unwrap_or(&Value::Nil)).map_err(Refusal::Senseless)?;
         let granted = granted.grant().map_or(Stamp::NEVER, |grant| grant.next);
         let answers = self.last_calls(granted).query_async::<Vec<Result<Value, RedisError>>>(connection).await?;
         answers.into_iter().find_map(Result::err).map_or(Ok(()), |error| Err(Refusal::Said(error)))
@@ -117,7 +152,7 @@ impl<'a> Trial<'a> {
         // The youngest of all commands that are needed.
         calls.cmd("PEXPIRETIME").arg(self.keys().first());
         // A node of a Cluster that will not say so has not the slots of all of these.
-        for tag in 0..HASH_TAGS {
+        for tag in 0..self.hash_tags() {
             calls.cmd("EXISTS").arg(self.wire.key_of(&format!("~try-{tag}")));
         }
         calls.add_command(self.call(first));
@@ -155,6 +190,10 @@ impl<'a> Trial<'a> {
         calls.cmd("DEL").arg(self.keys());
         calls.ignore_errors();
         calls
+    }
+
+    const fn hash_tags(&self) -> usize {
+        if self.is_alone { HASH_TAGS } else { 0 }
     }
 
     fn ask(&self, sender: u64, number: u64, logs: [Log; 2], runs: Vec<Run>) -> Message {
@@ -207,8 +246,8 @@ mod tests {
 
     #[test]
     fn no_user_can_name_the_upstream_that_is_tried() {
-        let trial = Trial::new("mine", false);
+        let trial = Trial::new("mine", &|_| true, true);
         assert!(trial.keys().iter().all(|key| key.starts_with("mine:v1:{~try-")), "{:?}", trial.keys());
-        assert_ne!(trial.keys(), Trial::new("mine", false).keys());
+        assert_ne!(trial.keys(), Trial::new("mine", &|_| true, true).keys());
     }
 }

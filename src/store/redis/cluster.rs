@@ -1,0 +1,251 @@
+//! The nodes of a Cluster: each upstream's keys lie on one of them, which is asked over a link of its own.
+//!
+//! A node that is silent holds up nobody but the upstreams that lie there. Which node that is, is looked up when a node does not
+//! answer, and learned from those that send a call elsewhere.
+//!
+//! A process knows the log time of each upstream by itself, so of one node. Where keys move to a node whose clock differs, that is a
+//! step of the clock as any other: what log time is ahead of the clock lies in the upstream's state, and moves with it.
+
+mod nodes;
+pub(super) mod redirect;
+mod slots;
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::{Client, Cmd, ConnectionAddr, Value};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use self::nodes::{Node, Nodes};
+use self::redirect::{Address, Redirect};
+use self::slots::{Range, ranges, slot_of};
+use super::fault::Said;
+use super::link::{CONNECT_TIMEOUT, Failure, Missed, connect, in_runtime, tuned, unreachable};
+use super::script::Script;
+use super::trial;
+use crate::error::{StoreError, StoreErrorKind};
+
+/// How often one call is sent elsewhere, or told to come again.
+const MOST_REDIRECTS: u32 = 8;
+/// How long a call waits that was told to come again.
+const AGAIN: Duration = Duration::from_millis(20);
+/// After how long without an answer it is looked whether another node has the slot by now, and how often.
+const SILENCE: Duration = Duration::from_millis(300);
+/// What was looked up so lately is not looked up again.
+const FRESH: Duration = Duration::from_millis(50);
+
+/// A Cluster, for all clones of a store.
+pub(super) struct Cluster {
+    seeds: Vec<Client>,
+    response_timeout: Duration,
+    nodes: Mutex<Nodes>,
+    /// Held by the one call that looks up who has which slots; the others wait for its outcome.
+    looking: tokio::sync::Mutex<()>,
+}
+
+impl Cluster {
+    /// A Cluster that some of its nodes are known of.
+    pub(super) fn new(seeds: Vec<Client>, response_timeout: Duration) -> Self {
+        let seeds = seeds.into_iter().map(tuned).collect();
+        Self { seeds, response_timeout, nodes: Mutex::default(), looking: tokio::sync::Mutex::default() }
+    }
+
+    /// Calls a script on the node that has an upstream's keys. What may not be repeated later is sent elsewhere only by who has it
+    /// from a node that it did not act.
+    pub(super) async fn call(
+        &self,
+        upstream: &str,
+        script: &Script,
+        encode: &(impl Fn(&mut Cmd) + Sync),
+        may_repeat: bool,
+    ) -> Result<Value, Failure> {
+        in_runtime()?;
+        let answer = self.answer(upstream, script, encode, may_repeat);
+        timeout(CONNECT_TIMEOUT + self.response_timeout, answer).await.unwrap_or_else(|_| {
+            self.nodes().doubt();
+            Err(StoreError::late().into())
+        })
+    }
+
+    async fn answer(
+        &self,
+        upstream: &str,
+        script: &Script,
+        encode: &(impl Fn(&mut Cmd) + Sync),
+        may_repeat: bool,
+    ) -> Result<Value, Failure> {
+        let slot = slot_of(upstream);
+        let (mut node, mut asking) = (self.owner(slot).await?, false);
+        for _ in 0..MOST_REDIRECTS {
+            let call = node.link.call_node(script, encode, asking);
+            let missed = if asking || !may_repeat { call.await } else { self.unless_moved(slot, &node, call).await };
+            (node, asking) = match missed {
+                Ok(value) => return Ok(value),
+                Err(Missed::Failed(failure)) => {
+                    // It may be that another node has taken over.
+                    self.nodes().doubt();
+                    return Err(failure);
+                }
+                Err(Missed::Redirected(Redirect::Moved(target))) => {
+                    (self.moved(slot, &target.beside(&node.address))?, false)
+                }
+                Err(Missed::Redirected(Redirect::Ask(target))) => (self.node(&target.beside(&node.address))?, true),
+                Err(Missed::Redirected(Redirect::Later)) if may_repeat => {
+                    sleep(AGAIN + AGAIN.mul_f64(fastrand::f64())).await;
+                    (self.owner(slot).await?, false)
+                }
+                Err(Missed::Redirected(Redirect::Later)) => break,
+            };
+        }
+        self.nodes().doubt();
+        let words = "the store cannot be used now: the slot of the upstream is on its way from one node of the Cluster to another";
+        let error = StoreError::new(StoreErrorKind::Refused, words);
+        node.link.complain("moving", "", &error);
+        Err(error.into())
+    }
+
+    /// The answer to a call, unless another node has the slot before it comes.
+    async fn unless_moved(
+        &self,
+        slot: usize,
+        node: &Arc<Node>,
+        call: impl Future<Output = Result<Value, Missed>>,
+    ) -> Result<Value, Missed> {
+        let mut call = pin!(call);
+        loop {
+            if let Ok(answer) = timeout(SILENCE, call.as_mut()).await {
+                return answer;
+            }
+            tokio::select! {
+                biased;
+                answer = call.as_mut() => return answer,
+                _ = self.look() => {}
+            }
+            if let Some(other) = self.nodes().owner(slot).filter(|owner| !Arc::ptr_eq(owner, node)) {
+                return Err(Missed::Redirected(Redirect::Moved(other.address.clone().into())));
+            }
+        }
+    }
+
+    /// Tries what the scripts need on every node that has slots.
+    pub(super) async fn tried(&self, prefix: &str) -> Result<(), StoreError> {
+        self.look().await?;
+        let all = self.nodes().all();
+        for node in all {
+            trial::on_node(&node.link, prefix, &|upstream| self.has(&node, upstream)).await?;
+        }
+        Ok(())
+    }
+
+    fn has(&self, node: &Arc<Node>, upstream: &str) -> bool {
+        self.nodes().owner(slot_of(upstream)).is_some_and(|owner| Arc::ptr_eq(&owner, node))
+    }
+
+    /// The node that has a slot, as far as is known.
+    async fn owner(&self, slot: usize) -> Result<Arc<Node>, Failure> {
+        if let Some(node) = self.nodes().trusted_owner(slot) {
+            return Ok(node);
+        }
+        let looked = self.look().await;
+        let nobody =
+            || unreachable("the store cannot be used now: no node of the Cluster has the slot of the upstream");
+        let owner = self.nodes().owner(slot);
+        owner.ok_or_else(|| looked.err().unwrap_or_else(nobody).into())
+    }
+
+    fn moved(&self, slot: usize, to: &Address) -> Result<Arc<Node>, Failure> {
+        self.nodes().moved(slot, to, |address| self.made(address)).map_err(Failure::from)
+    }
+
+    fn node(&self, address: &Address) -> Result<Arc<Node>, Failure> {
+        self.nodes().at(address, |address| self.made(address)).map_err(Failure::from)
+    }
+
+    /// A node to which everything is as to the first that was known, but for where it is.
+    fn made(&self, address: &Address) -> Result<Node, StoreError> {
+        let Address { host, port } = address;
+        let (host, port) = (host.to_string(), *port);
+        let refused = |words: &str| StoreError::new(StoreErrorKind::Refused, words);
+        let seed = self.seeds.first().ok_or_else(|| refused("no node of the Cluster is known"))?;
+        let info = seed.get_connection_info().clone();
+        let addr = match info.addr() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        let client = Client::open(info.set_addr(addr));
+        let client =
+            client.map_err(|error| refused("a node of the Cluster cannot be reached").caused_by(Said(error)))?;
+        Ok(Node::new(address.clone(), client, self.response_timeout))
+    }
+
+    /// Looks up who has which slots, unless somebody has just done that.
+    async fn look(&self) -> Result<(), StoreError> {
+        in_runtime()?;
+        let looks = self.nodes().looks();
+        // Whoever looks may be polled no more.
+        let Ok(_looking) = timeout(2 * CONNECT_TIMEOUT, self.looking.lock()).await else {
+            return Err(unreachable("the Cluster cannot be reached: another call has not got through"));
+        };
+        if let Some(outcome) = self.nodes().outcome(looks, Instant::now() - FRESH) {
+            return outcome;
+        }
+        let said = timeout(CONNECT_TIMEOUT + self.response_timeout, self.first_to_say()).await;
+        let said = said.unwrap_or_else(|_| Err(unreachable("the Cluster cannot be reached: no node answers")));
+        self.nodes().looked(said, Instant::now(), |address| self.made(address))
+    }
+
+    /// What the first node says that answers at all: one that is known, or else a seed.
+    async fn first_to_say(&self) -> Result<Vec<Range>, StoreError> {
+        let mut asked = JoinSet::new();
+        let known = self.nodes().all();
+        let pause = if known.is_empty() { Duration::ZERO } else { SILENCE };
+        for node in known {
+            asked.spawn(async move {
+                let answer = node.link.ask(&who_has_what()).await?;
+                ranges(&answer, &node.address).ok_or_else(StoreError::senseless)
+            });
+        }
+        for seed in self.seeds.clone() {
+            let response_timeout = self.response_timeout;
+            asked.spawn(async move {
+                sleep(pause).await;
+                ask_seed(&seed, response_timeout).await
+            });
+        }
+        let mut failure = unreachable("the Cluster cannot be reached: no node of it is known");
+        while let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok(Ok(ranges)) => return Ok(ranges),
+                Ok(Err(error)) => failure = error,
+                Err(_) => {}
+            }
+        }
+        Err(failure)
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, Nodes> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks a node over a connection of its own: it may be a replica, or behind an address that is none of the Cluster's.
+async fn ask_seed(seed: &Client, response_timeout: Duration) -> Result<Vec<Range>, StoreError> {
+    let failed = |error| unreachable("the Cluster cannot be reached").caused_by(Said(error));
+    let address = match seed.get_connection_info().addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Address::new(host, *port),
+        _ => return Err(unreachable("the Cluster cannot be reached by a socket of this machine")),
+    };
+    let mut connection = connect(seed, response_timeout).await.map_err(failed)?;
+    let answer = who_has_what().query_async(&mut connection).await.map_err(failed)?;
+    ranges(&answer, &address).ok_or_else(StoreError::senseless)
+}
+
+fn who_has_what() -> Cmd {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    command
+}

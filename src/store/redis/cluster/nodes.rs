@@ -1,0 +1,139 @@
+//! What is known of the nodes of a Cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Client;
+use tokio::time::Instant;
+
+use super::redirect::Address;
+use super::slots::{Owners, Range};
+use crate::error::StoreError;
+use crate::store::redis::link::Link;
+
+/// A node that has slots, or is to have some.
+pub(super) struct Node {
+    pub(super) address: Address,
+    pub(super) link: Link,
+}
+
+impl Node {
+    pub(super) fn new(address: Address, client: Client, response_timeout: Duration) -> Self {
+        let link = Link::to_node(client, response_timeout, &address.to_string());
+        Self { address, link }
+    }
+}
+
+/// The nodes that have slots, and who has which.
+#[derive(Default)]
+pub(super) struct Nodes {
+    known: Vec<Arc<Node>>,
+    owners: Owners,
+    /// What is known may no longer be so.
+    is_doubted: bool,
+    /// How often it was looked up, when that was last, and what came of it.
+    looks: u64,
+    looked_at: Option<Instant>,
+    failure: Option<StoreError>,
+}
+
+impl Nodes {
+    pub(super) fn all(&self) -> Vec<Arc<Node>> {
+        self.known.clone()
+    }
+
+    /// The node that has a slot, by what is known.
+    pub(super) fn owner(&self, slot: usize) -> Option<Arc<Node>> {
+        self.known.get(self.owners.of(slot)?).map(Arc::clone)
+    }
+
+    /// The same, unless that may have changed.
+    pub(super) fn trusted_owner(&self, slot: usize) -> Option<Arc<Node>> {
+        if self.is_doubted { None } else { self.owner(slot) }
+    }
+
+    /// What is known may no longer be so.
+    pub(super) fn doubt(&mut self) {
+        self.is_doubted = true;
+    }
+
+    pub(super) const fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// What a look has shown that was made after so many others, or since then; `None` where there was none.
+    pub(super) fn outcome(&self, looks: u64, since: Instant) -> Option<Result<(), StoreError>> {
+        let is_news = self.looks > looks || self.looked_at.is_some_and(|at| at > since);
+        is_news.then(|| self.failure.clone().map_or(Ok(()), Err))
+    }
+
+    /// Takes note of a look.
+    pub(super) fn looked(
+        &mut self,
+        said: Result<Vec<Range>, StoreError>,
+        now: Instant,
+        make: impl Fn(&Address) -> Result<Node, StoreError>,
+    ) -> Result<(), StoreError> {
+        let outcome = said.and_then(|ranges| self.learn(&ranges, make));
+        self.looks += 1;
+        self.looked_at = Some(now);
+        self.failure = outcome.clone().err();
+        outcome
+    }
+
+    fn learn(
+        &mut self,
+        ranges: &[Range],
+        make: impl Fn(&Address) -> Result<Node, StoreError>,
+    ) -> Result<(), StoreError> {
+        let before = std::mem::take(&mut self.known);
+        self.owners = Owners::default();
+        self.is_doubted = false;
+        for Range { first, last, master } in ranges {
+            let before = before.iter().find(|node| node.address == *master);
+            let node = before.map_or_else(|| self.at(master, &make), |node| Ok(Arc::clone(node)))?;
+            if self.place(master).is_none() {
+                self.known.push(node);
+            }
+            if let Some(place) = self.place(master) {
+                self.owners.give(*first, *last, place);
+            }
+        }
+        for node in before.iter().filter(|node| self.place(&node.address).is_none()) {
+            node.link.retire();
+        }
+        Ok(())
+    }
+
+    /// A slot is another node's, as a node says that had it.
+    pub(super) fn moved(
+        &mut self,
+        slot: usize,
+        to: &Address,
+        make: impl Fn(&Address) -> Result<Node, StoreError>,
+    ) -> Result<Arc<Node>, StoreError> {
+        let node = self.at(to, make)?;
+        if let Some(place) = self.place(to) {
+            self.owners.give(slot, slot, place);
+        }
+        Ok(node)
+    }
+
+    /// The node at an address, new if need be.
+    pub(super) fn at(
+        &mut self,
+        address: &Address,
+        make: impl Fn(&Address) -> Result<Node, StoreError>,
+    ) -> Result<Arc<Node>, StoreError> {
+        if let Some(node) = self.place(address).and_then(|place| self.known.get(place)) {
+            return Ok(Arc::clone(node));
+        }
+        let node = Arc::new(make(address)?);
+        self.known.push(Arc::clone(&node));
+        Ok(node)
+    }
+
+    fn place(&self, address: &Address) -> Option<usize> {
+        self.known.iter().position(|node| node.address == *address)
+    }
+}

@@ -1,0 +1,108 @@
+//! Where a node of a Cluster sends a call that is not its own. Pure.
+
+use std::fmt;
+use std::sync::Arc;
+
+use redis::RedisError;
+
+/// A node, by where it listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::store::redis) struct Address {
+    pub(super) host: Arc<str>,
+    pub(super) port: u16,
+}
+
+impl Address {
+    pub(super) fn new(host: &str, port: u16) -> Self {
+        Self { host: host.into(), port }
+    }
+
+    /// A node that this one names; without a host it is on the same one.
+    pub(super) fn beside(&self, host: &str, port: u16) -> Self {
+        if host.is_empty() { Self { host: Arc::clone(&self.host), port } } else { Self::new(host, port) }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// Why a node did not act.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::store::redis) enum Redirect {
+    /// Another one has the slot.
+    Moved(Target),
+    /// Another one has these keys, but the slot is still on its way there.
+    Ask(Target),
+    /// The keys are on their way: some are here and some are there.
+    Later,
+}
+
+/// A node as another names it; without a host it is on the other's.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::store::redis) struct Target {
+    host: String,
+    port: u16,
+}
+
+impl From<Address> for Target {
+    fn from(address: Address) -> Self {
+        Self { host: address.host.to_string(), port: address.port }
+    }
+}
+
+impl Target {
+    /// Where it is, by the node that named it.
+    pub(super) fn beside(&self, naming: &Address) -> Address {
+        naming.beside(&self.host, self.port)
+    }
+}
+
+impl Redirect {
+    /// What an error says of where to go; `None` where it is an error.
+    pub(in crate::store::redis) fn of(error: &RedisError) -> Option<Self> {
+        let target = || {
+            let (_, address) = error.detail()?.split_once(' ')?;
+            let (host, port) = address.trim().rsplit_once(':')?;
+            Some(Target { host: host.to_owned(), port: port.parse().ok()? })
+        };
+        match error.code()? {
+            "MOVED" => target().map(Self::Moved),
+            "ASK" => target().map(Self::Ask),
+            "TRYAGAIN" => Some(Self::Later),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(code: &str, detail: &str) -> Option<Redirect> {
+        Redirect::of(&redis::make_extension_error(code.to_owned(), Some(detail.to_owned())))
+    }
+
+    #[test]
+    fn a_redirect_names_a_node() {
+        let target = |host: &str, port| Target { host: host.to_owned(), port };
+        assert_eq!(of("MOVED", "3999 10.0.0.1:6381"), Some(Redirect::Moved(target("10.0.0.1", 6_381))));
+        assert_eq!(of("ASK", "3999 node.example:6381"), Some(Redirect::Ask(target("node.example", 6_381))));
+        assert_eq!(of("MOVED", "3999 ::1:6381"), Some(Redirect::Moved(target("::1", 6_381))));
+        assert_eq!(of("TRYAGAIN", "Multiple keys request during rehashing of slot"), Some(Redirect::Later));
+        let naming = Address::new("here", 1);
+        assert_eq!(target("", 2).beside(&naming), Address::new("here", 2));
+        assert_eq!(target("there", 2).beside(&naming), Address::new("there", 2));
+    }
+
+    #[test]
+    fn anything_else_is_an_error() {
+        for (code, detail) in
+            [("MOVED", ""), ("MOVED", "1"), ("MOVED", "1 host"), ("ASK", "1 host:x"), ("ERR", "MOVED 1 h:1")]
+        {
+            assert_eq!(of(code, detail), None, "{code} {detail}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Which node has which keys. Pure.
+
+use redis::Value;
+
+use super::redirect::Address;
+
+/// Slots of a Cluster, by which keys are spread over its nodes.
+const SLOTS: usize = 16_384;
+
+/// The slot of an upstream's keys: they carry its name between braces, and that alone says in which slot a key lies.
+pub(super) fn slot_of(upstream: &str) -> usize {
+    usize::from(crc16::State::<crc16::XMODEM>::calculate(upstream.as_bytes())) % SLOTS
+}
+
+/// Slots that lie side by side on one node, the last one included.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) first: usize,
+    pub(super) last: usize,
+    pub(super) master: Address,
+}
+
+/// What a node answers to `CLUSTER SLOTS`; where it names no host, that of the node is meant.
+pub(super) fn ranges(answer: &Value, answering: &Address) -> Option<Vec<Range>> {
+    items(answer)?.iter().map(|range| read(range, answering)).collect()
+}
+
+fn read(range: &Value, answering: &Address) -> Option<Range> {
+    let [first, last, master, ..] = items(range)? else { return None };
+    let [host, port, ..] = items(master)? else { return None };
+    let place = |slot: &Value| usize::try_from(int(slot)?).ok().filter(|&slot| slot < SLOTS);
+    let host: Option<String> = redis::from_redis_value_ref(host).ok()?;
+    let master = answering.beside(host.as_deref().unwrap_or_default(), u16::try_from(int(port)?).ok()?);
+    Some(Range { first: place(first)?, last: place(last)?, master })
+}
+
+fn items(value: &Value) -> Option<&[Value]> {
+    if let Value::Array(items) = value { Some(items) } else { None }
+}
+
+fn int(value: &Value) -> Option<i64> {
+    if let Value::Int(int) = value { Some(*int) } else { None }
+}
+
+/// For each slot its node, by a number; nobody has it where there is none.
+#[derive(Debug)]
+pub(super) struct Owners(Vec<Option<u16>>);
+
+impl Default for Owners {
+    fn default() -> Self {
+        Self(vec![None; SLOTS])
+    }
+}
+
+impl Owners {
+    pub(super) fn of(&self, slot: usize) -> Option<usize> {
+        self.0.get(slot).copied().flatten().map(usize::from)
+    }
+
+    pub(super) fn give(&mut self, first: usize, last: usize, node: usize) {
+        let node = u16::try_from(node).ok();
+        self.0.iter_mut().take(last.saturating_add(1)).skip(first).for_each(|owner| *owner = node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(host: Value, port: i64) -> Value {
+        Value::Array(vec![host, Value::Int(port), Value::BulkString(b"id".to_vec())])
+    }
+
+    fn range(first: i64, last: i64, nodes: impl IntoIterator<Item = Value>) -> Value {
+        Value::Array([Value::Int(first), Value::Int(last)].into_iter().chain(nodes).collect())
+    }
+
+    fn host(name: &str) -> Value {
+        Value::BulkString(name.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn an_upstream_lies_where_a_server_says() {
+        // CLUSTER KEYSLOT of the names between braces, by Redis 7.0.15.
+        for (upstream, slot) in [("up", 2_363), ("github", 10_239), ("billing.eu-1", 1_535), ("123456789", 12_739)] {
+            assert_eq!(slot_of(upstream), slot, "{upstream}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_read_with_their_masters() {
+        let seed = Address::new("seed", 7);
+        let answer = Value::Array(vec![
+            range(0, 99, [node(host("10.0.0.1"), 1), node(host("10.0.0.2"), 2)]),
+            range(100, 100, [node(host(""), 3)]),
+            range(101, 16_383, [node(Value::Nil, 4)]),
+        ]);
+        let of = |first, last, host: &str, port| Range { first, last, master: Address::new(host, port) };
+        let expected = [of(0, 99, "10.0.0.1", 1), of(100, 100, "seed", 3), of(101, 16_383, "seed", 4)];
+        assert_eq!(ranges(&answer, &seed).as_deref(), Some(&expected[..]));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_no_range() {
+        let seed = Address::new("seed", 7);
+        for senseless in [
+            Value::Nil,
+            Value::Array(vec![Value::Int(1)]),
+            Value::Array(vec![range(0, 1, [])]),
+            Value::Array(vec![range(0, 1, [Value::Array(Vec::new())])]),
+            Value::Array(vec![range(-1, 1, [node(host("h"), 1)])]),
+            Value::Array(vec![range(0, 16_384, [node(host("h"), 1)])]),
+            Value::Array(vec![range(0, 1, [node(host("h"), 65_536)])]),
+        ] {
+            assert_eq!(ranges(&senseless, &seed), None, "{senseless:?}");
+        }
+    }
+
+    #[test]
+    fn a_slot_has_the_node_that_it_was_given_last() {
+        let mut owners = Owners::default();
+        assert_eq!(owners.of(0), None);
+        owners.give(0, SLOTS - 1, 0);
+        owners.give(100, 200, 1);
+        owners.give(150, 150, 2);
+        assert_eq!(
+            [0, 99, 100, 149, 150, 151, 200, 201, SLOTS - 1].map(|slot| owners.of(slot).unwrap_or(9)),
+            [0, 0, 1, 1, 2, 1, 1, 0, 0]
+        );
+        assert_eq!(owners.of(SLOTS), None);
+    }
+}

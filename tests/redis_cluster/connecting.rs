@@ -1,0 +1,75 @@
+//! Connecting to a Cluster tries every node that has slots, and fails with what is wrong.
+
+use outgate::RedisStore;
+use outgate::store::StoreErrorKind;
+use outgate::testing::{RedisCluster, RedisServer, Reply};
+
+use crate::{Failure, Outcome};
+
+async fn not_connected(urls: &[&str]) -> Result<(StoreErrorKind, String), Failure> {
+    let error = RedisStore::cluster(urls).connect().await.err().ok_or("connected")?;
+    Ok((error.kind(), error.to_string()))
+}
+
+#[tokio::test]
+async fn what_can_be_no_cluster_fails_with_what_it_is() -> Outcome {
+    for (urls, why) in [
+        (&[][..], "needs the URL of a node"),
+        (&["unix:///run/redis.sock"], "socket"),
+        (&["redis://127.0.0.1/1"], "no database but 0"),
+        (&["redis://127.0.0.1", "nonsense"], "no URL"),
+    ] {
+        let error = RedisStore::cluster(urls).open().err().ok_or("opened")?;
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    let server = RedisServer::start()?;
+    let (_, why) = not_connected(&[&server.url()]).await?;
+    assert!(why.contains("cluster support disabled"), "{why}");
+    let url = server.url();
+    drop(server);
+    let (kind, why) = not_connected(&[&url]).await?;
+    assert_eq!(kind, StoreErrorKind::Unreachable);
+    assert!(why.contains("the Cluster cannot be reached"), "{why}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_seed_that_runs_is_enough_even_if_it_is_a_replica() -> Outcome {
+    let cluster = RedisCluster::start(3, 1)?;
+    let nowhere = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let silent = format!("redis://{}", nowhere.local_addr()?);
+    RedisStore::cluster([&silent, &cluster.nodes()[3].url()]).connect().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_line_of_the_docs_and_what_they_say_of_a_cluster_is_enough_on_every_node_and_needed() -> Outcome {
+    let cluster = RedisCluster::start(3, 0)?;
+    let docs = include_str!("../../lua/ACL.md");
+    let line = docs.split("```text\n").nth(1).and_then(|rest| rest.split("\n```").next()).ok_or("no line")?;
+    let more = docs.split("For a Cluster add `").nth(1).and_then(|rest| rest.split('`').next()).ok_or("no more")?;
+    let words: Vec<&str> = line.split(' ').chain(more.split(' ')).collect();
+    let told = |words: &[&str]| {
+        for node in cluster.nodes() {
+            if let Reply::Error(refusal) = node.command(words)? {
+                return Err(Failure::from(refusal));
+            }
+        }
+        Ok(())
+    };
+    told(&words)?;
+    let urls: Vec<String> = cluster.urls().iter().map(|url| url.replace("//", "//outgate:secret@")).collect();
+    RedisStore::cluster(&urls).connect().await?;
+    for node in cluster.nodes() {
+        assert_eq!(node.command(&["ACL", "LOG"])?, Reply::Array(Vec::new()));
+    }
+    cluster.nodes()[2].command(&["ACL", "SETUSER", "outgate", "-ltrim"])?;
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    let (_, why) = not_connected(&urls).await?;
+    assert!(why.contains("can't run this command") || why.contains("NOPERM"), "{why}");
+    cluster.nodes()[2].command(&["ACL", "SETUSER", "outgate", "+ltrim"])?;
+    told(&["ACL", "SETUSER", "outgate", "-cluster|slots"])?;
+    let (_, why) = not_connected(&urls).await?;
+    assert!(why.contains("cluster|slots"), "{why}");
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Where the keys of upstreams lie.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use outgate::testing::{RedisCluster, Reply};
+use outgate::{Limit, RedisStore, Scope, Throttle, Upstream};
+
+use crate::{Failure, Outcome};
+
+/// The upstreams of which a node has keys.
+fn upstreams_on(cluster: &RedisCluster, node: usize) -> Result<BTreeSet<String>, Failure> {
+    let Reply::Array(keys) = cluster.nodes()[node].command(&["KEYS", "*"])? else { return Err("no keys".into()) };
+    let tag = |key: &Reply| Some(key.text()?.split_once('{')?.1.split_once('}')?.0.to_owned());
+    Ok(keys.iter().filter_map(tag).collect())
+}
+
+#[tokio::test]
+async fn all_keys_of_an_upstream_lie_on_one_node_and_upstreams_are_spread() -> Outcome {
+    let cluster = RedisCluster::start(3, 0)?;
+    let minute = Duration::from_secs(60);
+    let names: Vec<String> = (0..12).map(|n| format!("up-{n}")).collect();
+    let mut builder = Throttle::builder().store(RedisStore::cluster(cluster.urls()).connect().await?);
+    for name in &names {
+        let limits =
+            [Limit::new(100, minute), Limit::new(10, minute).each(Scope::header("x-merchant")), Limit::in_flight(5)];
+        builder = builder.upstream(limits.into_iter().fold(Upstream::new(name.as_str()), Upstream::limit));
+    }
+    let throttle = builder.build()?;
+    for name in &names {
+        for merchant in ["a", "b"] {
+            drop(throttle.acquire(name).scope_of("x-merchant", merchant).await?);
+        }
+    }
+    let on: Vec<BTreeSet<String>> = (0..3).map(|node| upstreams_on(&cluster, node)).collect::<Result<_, _>>()?;
+    assert_eq!(on.iter().map(BTreeSet::len).sum::<usize>(), names.len(), "each lies on one: {on:?}");
+    assert!(on.iter().all(|upstreams| !upstreams.is_empty()), "{on:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn upstreams_that_share_limits_lie_together() -> Outcome {
+    let cluster = RedisCluster::start(3, 0)?;
+    let account = [Limit::per_minute(100)];
+    let mut builder = Throttle::builder().store(RedisStore::cluster(cluster.urls()).connect().await?);
+    let names = ["files", "mail", "photos", "maps"];
+    for name in names {
+        let upstream = Upstream::new(name).limit(Limit::per_minute(10)).shares("account", account.clone());
+        builder = builder.upstream(upstream);
+    }
+    let throttle = builder.build()?;
+    for name in names {
+        drop(throttle.acquire(name).await?);
+    }
+    let on = (0..3).map(|node| upstreams_on(&cluster, node)).collect::<Result<Vec<_>, _>>()?;
+    let all: Vec<String> = on.into_iter().flatten().collect();
+    assert_eq!(all, ["account"]);
+    Ok(())
+}
