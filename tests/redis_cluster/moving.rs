@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use outgate::testing::RedisCluster;
+use outgate::testing::{RedisCluster, Reply};
+use outgate::{Error, Limit, RedisStore, Throttle, Upstream};
 use tokio::time::sleep;
 
 use crate::fleet::{Fleet, all_go_on};
-use crate::{Outcome, until};
+use crate::recorder::Recorder;
+use crate::{Failure, Outcome, until};
 
 const SOON: Duration = Duration::from_secs(2);
 
@@ -29,5 +31,67 @@ async fn nobody_is_refused_while_the_slots_of_all_upstreams_are_moved() -> Outco
         all_go_on(&fleet, SOON).await?;
     }
     assert_eq!(fleet.stop().await?, 0, "nobody waited for longer than 5 s");
+    Ok(())
+}
+
+/// Nodes serve a slot that is open on its way only where they have all keys of a call; else they say to come again.
+#[tokio::test]
+async fn a_call_whose_keys_have_all_been_moved_follows_them_and_one_whose_keys_have_not_waits() -> Outcome {
+    let cluster = RedisCluster::start(3, 0)?;
+    let up = |name: &str| Upstream::new(name).limit(Limit::new(1_000, Duration::from_secs(60)));
+    let store = RedisStore::cluster(cluster.urls()).connect().await?;
+    let throttle = Throttle::builder().store(store).upstream(up("up")).build()?;
+    let slot = cluster.slot_of("{up}")?;
+    let from = cluster.primary(slot)?.ok_or("nobody has the slot")?;
+    let to = (from + 1) % 3;
+    // So that there is a state, beside the log and what is remembered of the last message.
+    throttle.slow_down("up", 0.5, Duration::from_secs(60)).await?;
+    drop(throttle.acquire("up").await?);
+    let log = |node: usize| -> Result<Reply, Failure> {
+        let mut client = cluster.nodes()[node].client()?;
+        client.command(&["ASKING"])?;
+        Ok(client.command(&["LLEN", "outgate:v1:{up}:log:calls"])?)
+    };
+    cluster.begin_move(slot, from, to)?;
+    drop(throttle.acquire("up").await?);
+    assert_eq!(log(from)?, Reply::Int(2), "nothing has been moved yet");
+    cluster.move_keys(slot, from, to)?;
+    cluster.nodes()[to].command(&["SCRIPT", "FLUSH"])?;
+    for granted in [3, 4] {
+        drop(throttle.acquire("up").await?);
+        assert_eq!(log(to)?, Reply::Int(granted));
+    }
+    // Another process has no key there yet.
+    let store = RedisStore::cluster(cluster.urls()).open()?;
+    let other = Throttle::builder().store(store).upstream(up("up")).build()?;
+    let waiting = tokio::spawn(async move { other.acquire("up").await });
+    sleep(Duration::from_millis(300)).await;
+    assert!(!waiting.is_finished());
+    cluster.end_move(slot, to)?;
+    drop(waiting.await??);
+    drop(throttle.acquire("up").await?);
+    assert_eq!(log(to)?, Reply::Int(6));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_slot_that_stays_on_its_way_is_an_error_and_a_warning() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
+    let cluster = RedisCluster::start(3, 0)?;
+    let slot = cluster.slot_of("{up}")?;
+    let from = cluster.primary(slot)?.ok_or("nobody has the slot")?;
+    let up = Upstream::new("up").limit(Limit::per_minute(100));
+    let throttle =
+        Throttle::builder().store(RedisStore::cluster(cluster.urls()).connect().await?).upstream(up).build()?;
+    drop(throttle.acquire("up").await?);
+    cluster.begin_move(slot, from, (from + 1) % 3)?;
+    cluster.move_keys(slot, from, (from + 1) % 3)?;
+    for _ in 0..2 {
+        let Err(error @ Error::StoreUnavailable { .. }) = throttle.acquire("up").max_wait(SOON).await else {
+            return Err("it was granted".into());
+        };
+        assert!(error.to_string().contains("on its way from one node of the Cluster to another"), "{error}");
+    }
+    assert_eq!(recorder.news(), ["WARN store refuses"]);
     Ok(())
 }
