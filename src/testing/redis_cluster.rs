@@ -29,9 +29,18 @@ impl RedisCluster {
     ///
     /// As for [`RedisServer::start`], and when the nodes do not come to agree.
     pub fn start(primaries: usize, replicas: usize) -> io::Result<Self> {
+        Self::start_with(primaries, replicas, &[])
+    }
+
+    /// The same, with more arguments for each `redis-server`, as for [`RedisServer::start_with`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`start`](Self::start).
+    pub fn start_with(primaries: usize, replicas: usize, extra: &[&str]) -> io::Result<Self> {
         let words = ["--cluster-enabled", "yes", "--cluster-port", "{free}", "--cluster-node-timeout", NODE_TIMEOUT];
         // What one primary lacks must not keep the others from serving.
-        let words = [&words[..], &["--cluster-require-full-coverage", "no"]].concat();
+        let words = [&words[..], &["--cluster-require-full-coverage", "no"], extra].concat();
         let nodes = (0..primaries + replicas).map(|_| RedisServer::start_with(&words)).collect::<io::Result<_>>()?;
         let cluster = Self { nodes };
         cluster.join(primaries)?;

@@ -25,6 +25,10 @@ async fn what_can_be_no_cluster_fails_with_what_it_is() -> Outcome {
     let server = RedisServer::start()?;
     let (_, why) = not_connected(&[&server.url()]).await?;
     assert!(why.contains("cluster support disabled"), "{why}");
+    let node = RedisServer::start_with(&["--cluster-enabled", "yes", "--cluster-port", "{free}"])?;
+    node.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16382"])?;
+    let (_, why) = not_connected(&[&node.url()]).await?;
+    assert!(why.contains("some slots of the Cluster are on no node"), "{why}");
     let url = server.url();
     drop(server);
     let (kind, why) = not_connected(&[&url]).await?;

@@ -56,9 +56,9 @@ async fn a_primary_that_stands_still_holds_up_nobody_else_and_is_left_when_a_rep
     let fleet = Fleet::start(&cluster, 3).await?;
     cluster.nodes()[0].pause()?;
     let paused = Instant::now();
-    // As long as the others take it for alive, at least.
     for called in fleet.on(1).chain(fleet.on(2)) {
-        called.goes_on(paused).await?;
+        let took = called.goes_on(paused).await?;
+        assert!(took < 2 * SOON, "{} lies elsewhere: {took:?}", called.name);
     }
     taken_over(&cluster).await?;
     let lost = Instant::now();

@@ -132,6 +132,10 @@ impl Cluster {
     /// Tries what the scripts need on every node that has slots.
     pub(super) async fn tried(&self, prefix: &str) -> Result<(), StoreError> {
         self.look().await?;
+        if !self.nodes().have_all_slots() {
+            let words = "some slots of the Cluster are on no node: CLUSTER ADDSLOTSRANGE gives them to one";
+            return Err(StoreError::new(StoreErrorKind::Refused, words));
+        }
         let all = self.nodes().all();
         for node in all {
             trial::on_node(&node.link, prefix, &|upstream| self.has(&node, upstream)).await?;
@@ -190,7 +194,7 @@ impl Cluster {
         let Ok(_looking) = timeout(2 * CONNECT_TIMEOUT, self.looking.lock()).await else {
             return Err(unreachable("the Cluster cannot be reached: another call has not got through"));
         };
-        if let Some(outcome) = self.nodes().outcome(looks, Instant::now() - FRESH) {
+        if let Some(outcome) = self.nodes().outcome(looks, FRESH) {
             return outcome;
         }
         let said = timeout(CONNECT_TIMEOUT + self.response_timeout, self.first_to_say()).await;

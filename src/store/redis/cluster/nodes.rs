@@ -61,9 +61,14 @@ impl Nodes {
         self.looks
     }
 
-    /// What a look has shown that was made after so many others, or since then; `None` where there was none.
-    pub(super) fn outcome(&self, looks: u64, since: Instant) -> Option<Result<(), StoreError>> {
-        let is_news = self.looks > looks || self.looked_at.is_some_and(|at| at > since);
+    /// Whether every slot is some node's.
+    pub(super) fn have_all_slots(&self) -> bool {
+        self.owners.are_complete()
+    }
+
+    /// What a look has shown that was made after so many others, or so lately; `None` where there was none.
+    pub(super) fn outcome(&self, looks: u64, lately: Duration) -> Option<Result<(), StoreError>> {
+        let is_news = self.looks > looks || self.looked_at.is_some_and(|at| at.elapsed() < lately);
         is_news.then(|| self.failure.clone().map_or(Ok(()), Err))
     }
 

@@ -57,6 +57,10 @@ impl Owners {
         self.0.get(slot).copied().flatten().map(usize::from)
     }
 
+    pub(super) fn are_complete(&self) -> bool {
+        self.0.iter().all(Option::is_some)
+    }
+
     pub(super) fn give(&mut self, first: usize, last: usize, node: usize) {
         let node = u16::try_from(node).ok();
         self.0.iter_mut().take(last.saturating_add(1)).skip(first).for_each(|owner| *owner = node);
@@ -120,7 +124,10 @@ mod tests {
     fn a_slot_has_the_node_that_it_was_given_last() {
         let mut owners = Owners::default();
         assert_eq!(owners.of(0), None);
-        owners.give(0, SLOTS - 1, 0);
+        owners.give(0, SLOTS - 2, 0);
+        assert!(!owners.are_complete());
+        owners.give(SLOTS - 1, SLOTS - 1, 0);
+        assert!(owners.are_complete());
         owners.give(100, 200, 1);
         owners.give(150, 150, 2);
         assert_eq!(
