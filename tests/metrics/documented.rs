@@ -9,6 +9,8 @@ use crate::support::{Board, Distant};
 
 const GUIDE: &str = include_str!("../../guide/watching.md");
 
+const DASHBOARD: &str = include_str!("../../examples/metrics/dashboard.json");
+
 /// The words in backquotes of a text.
 fn quoted(text: &str) -> BTreeSet<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
@@ -23,6 +25,26 @@ fn documented() -> BTreeMap<String, (String, BTreeSet<String>, String)> {
         (name.trim_matches('`').to_owned(), (kind.to_owned(), quoted(labels), meaning.to_owned()))
     };
     rows.map(row).collect()
+}
+
+/// The metrics that a dashboard asks for: of a histogram Prometheus has several.
+fn asked_for() -> BTreeMap<String, &'static str> {
+    let words = DASHBOARD.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let name = |word: &'static str| {
+        let parts = ["_bucket", "_sum", "_count"].into_iter().find_map(|part| word.strip_suffix(part));
+        (parts.unwrap_or(word).to_owned(), if parts.is_some() { "histogram" } else { "" })
+    };
+    words.filter(|word| word.starts_with("outgate_")).map(name).collect()
+}
+
+#[test]
+fn the_dashboard_asks_for_every_metric_that_there_is_and_for_no_other() {
+    let (asked_for, documented) = (asked_for(), documented());
+    assert!(asked_for.keys().eq(documented.keys()), "{asked_for:?} {documented:?}");
+    for (name, (kind, ..)) in documented {
+        assert_eq!(asked_for[&name] == "histogram", kind == "histogram", "{name}");
+    }
+    assert!(serde_json::from_str::<serde_json::Value>(DASHBOARD).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
