@@ -28,6 +28,7 @@ pub(crate) mod settling;
 pub(crate) mod skew;
 mod state;
 pub(crate) mod table;
+mod waited_for;
 pub(crate) mod waiters;
 mod without_store;
 

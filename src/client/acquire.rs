@@ -353,11 +353,17 @@ async fn wait_in_queue(queue: Arc<Queue>, route: &Route, pass: Pass, since: Inst
     // A timer that finds no runtime panics.
     Handle::try_current().map_err(|_| route.told(Error::OutsideRuntime))?;
     let span = span(route);
+    if !span.is_disabled() {
+        span.record("ahead", queue.waiting());
+    }
     let charges = Arc::clone(route.charges().map_err(|error| route.told(error))?);
     let outcome = queue.slot(charges, route.patience(&queue, since), since).instrument(span.clone()).await;
     let now = outcome.as_ref().map_or_else(|_| Instant::now(), |(_, now)| *now);
     let waited = now.saturating_duration_since(since);
     span.record("waited_us", u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
+    if let Ok((slot, _)) = &outcome {
+        span.record("waits_for", slot.waited_for.as_str());
+    }
     let slot = match outcome {
         Err(Error::StoreUnavailable { .. }) if route.goes_without_store() => Ok(None),
         outcome => outcome.map(|(slot, _)| Some(slot)),
@@ -391,5 +397,5 @@ async fn wait_in_queue(queue: Arc<Queue>, route: &Route, pass: Pass, since: Inst
 
 fn span(route: &Route) -> Span {
     let upstream = &*route.registered.upstream.name;
-    tracing::debug_span!("acquire", upstream, cost = route.cost, waited_us = Empty)
+    tracing::debug_span!("acquire", upstream, cost = route.cost, ahead = Empty, waits_for = Empty, waited_us = Empty)
 }

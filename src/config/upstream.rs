@@ -19,8 +19,8 @@ use crate::config::scope::Scope;
 use crate::config::settle_by::SettleBy;
 use crate::excerpt;
 use crate::feedback::Dialect;
-use crate::store::WithoutStore;
 use crate::ledger::ScopeId;
+use crate::store::WithoutStore;
 
 /// How many calls of a process wait at once, unless the upstream says otherwise.
 const MAX_WAITING: usize = 100_000;
@@ -45,6 +45,7 @@ type CostBy = Arc<dyn Fn(&RequestHead<'_>) -> Call + Send + Sync>;
 /// * calls wait for their slots: nothing is only observed
 /// * a call counts for what it was charged, unless it is settled: by [`settle_by`](Self::settle_by), or by whoever made it
 /// * a call that says no cost takes 1 of each unit; with [`estimate`](Self::estimate), what others of its kind used lately
+/// * nothing is said of calls that wait for long
 /// * calls of low priority wait while any of higher priority do; nothing is kept for those of high priority
 ///
 /// ```
@@ -88,6 +89,7 @@ pub struct Upstream {
     pub(crate) estimates: Vec<(Arc<str>, u32)>,
     /// For how many of a thousand calls an estimate is enough.
     pub(crate) estimates_per_thousand: u16,
+    pub(crate) warn_after: Option<Duration>,
     pub(crate) promote_low_after: Option<Duration>,
     /// What is kept for some calls.
     pub(crate) reserve: Option<Reserve>,
@@ -126,6 +128,7 @@ impl Upstream {
             scope_names: Vec::new(),
             estimates: Vec::new(),
             estimates_per_thousand: 950,
+            warn_after: None,
             promote_low_after: None,
             reserve: None,
             hosts: Vec::new(),
@@ -281,6 +284,22 @@ impl Upstream {
     #[must_use]
     pub const fn without_store(mut self, policy: WithoutStore) -> Self {
         self.without_store = Some(policy);
+        self
+    }
+
+    /// Says by a warning, once for each queue, that calls have waited for longer than this, and why; again when nobody has waited in
+    /// between. Its fields: the callers that wait, how long the first of them has, for
+    /// [what](crate::snapshot::WaitsFor), the pause and its cause, and the scope as a hash.
+    ///
+    /// ```
+    /// # use outgate::{Limit, Upstream};
+    /// # use std::time::Duration;
+    /// let gateway = Upstream::new("gateway").limit(Limit::per_second(100)).warn_after(Duration::from_secs(10));
+    /// # let _ = gateway;
+    /// ```
+    #[must_use]
+    pub const fn warn_after(mut self, wait: Duration) -> Self {
+        self.warn_after = Some(wait);
         self
     }
 

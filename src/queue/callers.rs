@@ -15,6 +15,7 @@ use super::crowd::Crowd;
 use super::driver::Driver;
 use super::engine::Engine;
 use super::events::{Event, Settings};
+use super::glance::WaitsFor;
 use super::log_time::LogTime;
 use super::looks::Looks;
 use super::process::Process;
@@ -67,6 +68,7 @@ impl Queue {
             horizon: process.horizon,
             promote_low_after: registered.upstream.promote_low_after,
             without_store: registered.contact.policy(),
+            warn_after: registered.upstream.warn_after,
             counts: registered.counts.clone(),
         };
         Self {
@@ -115,7 +117,15 @@ impl Queue {
             verdict if verdict.is_granted() => {
                 let (stamp, sender, looks) = (answer.start, self.process.id(), verdict == Verdict::Looks);
                 let costs = Arc::clone(charges);
-                Some(Ok(Slot { stamp, start: now, costs, excess: Duration::ZERO, sender, looks }))
+                Some(Ok(Slot {
+                    stamp,
+                    start: now,
+                    costs,
+                    excess: Duration::ZERO,
+                    sender,
+                    looks,
+                    waited_for: WaitsFor::Store,
+                }))
             }
             // Who is paused, or left what is free to others, is told so in the queue.
             _ if grant.paused.is_some() || answer.start <= grant.now => None,

@@ -21,6 +21,7 @@ use super::in_flight::{Header, Message};
 use super::resend::Resend;
 use super::seats::Seats;
 use super::settling::Corrections;
+use super::waited_for::WaitedFor;
 use super::waiters::{Slot, Waiter, Waiters};
 use super::without_store::Lost;
 use crate::error::Error;
@@ -82,6 +83,10 @@ pub(super) struct Engine {
     pub(super) rest_until: Option<Instant>,
     /// The first caller without a slot cannot start before this.
     pub(super) next_slot: Option<Instant>,
+    /// What callers waited for.
+    pub(super) waited_for: WaitedFor,
+    /// It was said that callers wait for long.
+    pub(super) is_warned: bool,
     /// The first caller without a slot, when the store put it off, and how many times in a row.
     pub(super) put_off: Option<(u64, u32)>,
 }
@@ -119,6 +124,8 @@ impl Engine {
             silent_until: None,
             rest_until: None,
             next_slot: None,
+            waited_for: WaitedFor::default(),
+            is_warned: false,
             put_off: None,
         }
     }
@@ -168,7 +175,8 @@ impl Engine {
             Event::Released(until) => self.release(until),
             Event::Answered(answered) => {
                 self.receive(answered, now, effects);
-                return self.seat_callers(now, effects);
+                self.seat_callers(now, effects);
+                return self.note_wait(now);
             }
             Event::Lost => self.under_way = false,
             Event::Renamed(sender) => self.rename(sender, now),
@@ -190,12 +198,18 @@ impl Engine {
         self.hand_out(now, effects);
         self.seat_callers(now, effects);
         self.expire(now, effects);
+        self.note_wait(now);
+        self.warn(now);
         let later = if self.under_way { None } else { self.send(now, header, effects) };
+        if self.waiters.is_empty() {
+            self.waited_for.forget();
+        }
         if !self.has_work() {
             effects.push(Effect::Idle);
             return;
         }
-        let wake = [self.next_expiry(now), later, self.waiters.first_start()].into_iter().flatten().min();
+        let wake =
+            [self.next_expiry(now), later, self.waiters.first_start(), self.warn_at()].into_iter().flatten().min();
         effects.extend(wake.map(Effect::Wake));
     }
 
@@ -213,6 +227,7 @@ impl Engine {
         if let Some(resend) = &mut self.resend {
             resend.hurry(now);
         }
+        self.is_warned &= !self.waiters.is_empty();
         self.waiters.join(waiter);
         self.seat_callers(now, effects);
         let at = if self.unanswered.is_some() { now } else { self.ask_at.unwrap_or(now) };
@@ -335,12 +350,13 @@ impl Engine {
 
     /// Tells every caller whose slot has started. A slot that is stale by now is asked for again.
     pub(super) fn hand_out(&mut self, now: Instant, effects: &mut Effects) {
-        while let Some(slot) = self.waiters.pop_started(now) {
+        while let Some(mut slot) = self.waiters.pop_started(now) {
             if slot.is_stale(now, self.settings.stale_after) {
                 tracing::debug!(upstream = &*self.settings.upstream, "slot stale, asking again");
                 self.put_back([slot], now);
                 self.ask_at = None;
             } else if let Some(waiter) = self.waiters.pop_owner(&slot, now) {
+                slot.waited_for = self.waited_for.since(waiter.joined);
                 effects.push(Effect::Tell(waiter.ticket, Ok(slot)));
             } else {
                 self.put_back([slot], now);

@@ -38,6 +38,8 @@ pub(super) struct Settings {
     pub(super) promote_low_after: Option<Duration>,
     /// What becomes of callers while the store cannot answer.
     pub(super) without_store: WithoutStore,
+    /// How long callers wait before it is said.
+    pub(super) warn_after: Option<Duration>,
     pub(super) counts: Counts,
 }
 

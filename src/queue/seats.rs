@@ -208,8 +208,9 @@ impl Engine {
         }
         while self.waiters.has_unslotted() && self.seats.as_mut().is_some_and(|seats| seats.take(now)) {
             let Some(waiter) = self.waiters.pop_unslotted(now) else { return };
-            let (excess, sender) = (Duration::ZERO, self.sender);
-            let slot = Slot { stamp: UNBOOKED, start: now, costs: waiter.costs, excess, sender, looks: false };
+            let (excess, sender, waited_for) = (Duration::ZERO, self.sender, self.waited_for.since(waiter.joined));
+            let costs = waiter.costs;
+            let slot = Slot { stamp: UNBOOKED, start: now, costs, excess, sender, looks: false, waited_for };
             effects.push(Effect::Tell(waiter.ticket, Ok(slot)));
         }
     }

@@ -30,6 +30,7 @@ mod snapshot;
 mod stepping;
 mod support;
 mod together;
+mod traced;
 mod true_costs;
 mod units;
 mod without_store;

@@ -34,6 +34,9 @@ impl Upstream {
         if let Some(fault) = self.backoff.fault() {
             return wrong("backoff", fault);
         }
+        if self.warn_after == Some(Duration::ZERO) {
+            return wrong("warn_after", "is no time: every call waits for an answer");
+        }
         if self.max_waiting == 0 {
             return wrong("max_waiting", "must be at least 1 call: whoever asks waits for the answer");
         }

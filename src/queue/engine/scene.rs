@@ -122,6 +122,7 @@ fn settings(log: Log, seats: Option<SeatRules>) -> Settings {
         horizon: Duration::from_millis(250),
         promote_low_after: None,
         without_store: WithoutStore::Wait,
+        warn_after: None,
         counts: crate::counts::Counts::default(),
     }
 }

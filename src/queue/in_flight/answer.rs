@@ -11,6 +11,7 @@ use crate::ledger::{Answer, Ask, Grant, Stamp, Verdict, micros};
 use crate::queue::bounds::{Exchange, Placing};
 use crate::queue::engine::Engine;
 use crate::queue::events::{Effect, Effects, Settings, tell};
+use crate::queue::glance::WaitsFor;
 use crate::queue::log_time::{LogTime, Outlook};
 use crate::queue::resend::Resend;
 use crate::queue::waiters::{Slot, Waiter, Wish};
@@ -127,7 +128,8 @@ impl Engine {
         for (&ticket, (costs, answer)) in tickets.iter().zip(answers(ask, grant)) {
             if answer.verdict.is_granted() {
                 let (stamp, costs, looks) = (answer.start, Arc::clone(costs), answer.verdict == Verdict::Looks);
-                slots.push(Slot { stamp, start: placing.place(stamp), costs, excess: placing.excess, sender, looks });
+                let (start, excess, waited_for) = (placing.place(stamp), placing.excess, WaitsFor::Store);
+                slots.push(Slot { stamp, start, costs, excess, sender, looks, waited_for });
             } else if answer.verdict == Verdict::Refused {
                 refused.push((ticket, from_now(answer.start)));
             }
@@ -199,7 +201,8 @@ impl Engine {
         tracing::debug!(upstream = &*self.settings.upstream, "store clock leapt ahead");
         for (costs, answer) in answers(ask, grant).filter(|(_, answer)| answer.verdict.is_granted()) {
             let (stamp, costs) = (answer.start, Arc::clone(costs));
-            let slot = Slot { stamp, start: now, costs, excess: Duration::ZERO, sender, looks: false };
+            let (excess, waited_for) = (Duration::ZERO, WaitsFor::Store);
+            let slot = Slot { stamp, start: now, costs, excess, sender, looks: false, waited_for };
             self.put_back([slot], now);
         }
         (self.on_record, self.leave_at) = (!ask.runs.is_empty(), None);

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ledger::Stamp;
+use crate::queue::glance::WaitsFor;
 
 fn waiter(ticket: u64, cost: u32) -> Waiter {
     Waiter { ticket, costs: [cost].into(), joined: Instant::now(), wish: Wish::Soon, priority: Priority::Normal }
@@ -13,7 +14,15 @@ fn waiter(ticket: u64, cost: u32) -> Waiter {
 fn slot(epoch: Instant, ms: u64, cost: u32) -> Slot {
     let start = epoch + Duration::from_millis(ms);
     let stamp = Stamp::from_micros(i64::try_from(ms).unwrap());
-    Slot { stamp, start, costs: [cost].into(), excess: Duration::ZERO, sender: 0, looks: false }
+    Slot {
+        stamp,
+        start,
+        costs: [cost].into(),
+        excess: Duration::ZERO,
+        sender: 0,
+        looks: false,
+        waited_for: WaitsFor::Store,
+    }
 }
 
 fn stamps(slots: &[Slot]) -> Vec<i64> {

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::config::priority::Priority;
 use crate::ledger::Stamp;
+use crate::queue::glance::WaitsFor;
 
 /// Others, who know the store's clock no better than to half of what may be late, may start early by up to twice this part of it.
 const EARLY: u32 = 8;
@@ -29,6 +30,8 @@ pub(crate) struct Slot {
     pub(crate) sender: u64,
     /// It is for the one call that looks whether a pause still holds.
     pub(crate) looks: bool,
+    /// What its caller has waited for, once it is told.
+    pub(crate) waited_for: WaitsFor,
 }
 
 /// By when a caller wants its slot.
