@@ -13,6 +13,29 @@ mod reader;
 mod refill;
 mod refusal;
 mod reset;
+/// What a response says that came just now, by the rules that suit almost every upstream: [`Feedback::read`].
+///
+/// ```
+/// use outgate::Feedback;
+/// use outgate::feedback::Refusal;
+///
+/// let response = http::Response::builder().status(429).header("retry-after", "20").body("slow down").unwrap();
+/// assert_eq!(Feedback::from(&response).refusal(), Some(Refusal::Quota));
+/// ```
+impl<B> From<&http::Response<B>> for Feedback {
+    fn from(response: &http::Response<B>) -> Self {
+        Self::read(response.status(), response.headers(), SystemTime::now())
+    }
+}
+
+/// What a response says that came just now, by the rules that suit almost every upstream: [`Feedback::read`]. After a redirect to another
+/// host it says nothing of the upstream that was called.
+impl From<&reqwest::Response> for Feedback {
+    fn from(response: &reqwest::Response) -> Self {
+        Self::read(response.status(), response.headers(), SystemTime::now())
+    }
+}
+
 #[cfg(test)]
 mod sample;
 mod signs;

@@ -11,6 +11,7 @@ mod without_store;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 pub use self::memory::MemoryStore;
@@ -65,8 +66,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a>;
 }
 
+/// A store that is shared is a store.
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        (**self).apply(message)
+    }
+}
+
 /// A message on its way to a store, and its answer.
-#[must_use = "futures do nothing unless they are polled"]
+#[must_use = "the store is told only when this is awaited: write `store.apply(&message).await`"]
 pub struct Applying<'a>(Stage<'a>);
 
 /// What a store answered.

@@ -10,6 +10,7 @@ pub mod history;
 pub mod oracle;
 
 mod arrival;
+mod failing_store;
 mod fault;
 mod frames;
 mod judge;
@@ -28,6 +29,7 @@ mod window_counter;
 
 pub use crate::store::clock::ManualClock;
 pub use arrival::Arrival;
+pub use failing_store::{FailingStore, StoreFault};
 pub use fault::{Fault, FaultyUpstream};
 pub use judge::{Balance, Judge, Verdict};
 pub use proxy::{FlakyProxy, Mode};

@@ -39,7 +39,7 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Asks for a permit when awaited.
 #[derive(Debug)]
-#[must_use = "nothing is asked for until this is awaited"]
+#[must_use = "nothing is asked for until this is awaited: write `throttle.acquire(\"up\").await?`"]
 pub struct Acquire {
     throttle: Throttle,
     /// The upstream; if there is none, what it was called.
@@ -115,7 +115,7 @@ impl IntoFuture for Acquire {
 
 /// An [`Acquire`] that is awaited.
 #[derive(Debug)]
-#[must_use = "futures do nothing unless they are polled"]
+#[must_use = "nothing is asked for until this is awaited: write `.await?` behind it"]
 pub struct Acquiring(Stage);
 
 enum Stage {

@@ -29,7 +29,8 @@ use crate::queue::waiters::Slot;
 /// What a call used in truth is often known only when it is over: [`settle`](Self::settle) says so.
 ///
 /// Use it at once: what passes between here and the send is paid for by the limit's guard.
-#[must_use = "a permit that is dropped counts as a call made; hand it back if there was none"]
+#[must_use = "a permit that is dropped counts as a call made: keep it by `let permit = …` while the call is made, or write `permit.hand_back()` \
+              if there was none"]
 pub struct Permit {
     queue: Given,
     held: Held,

@@ -78,7 +78,7 @@ struct Inner {
 /// * unmatched: [`Unmatched::Warn`]
 /// * without store: [`WithoutStore::Wait`]
 #[derive(Debug, Default)]
-#[must_use = "a builder does nothing until it is built"]
+#[must_use = "a builder does nothing until it is built: write `.build()?` behind it"]
 pub struct ThrottleBuilder {
     store: Option<Arc<dyn Store>>,
     upstreams: Vec<Upstream>,
