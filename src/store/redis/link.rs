@@ -1,22 +1,24 @@
 //! The connection to the server: made when needed, replaced when it is no longer to be trusted.
 
+mod connecting;
+#[cfg(feature = "redis-cluster")]
+mod node;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
-use tokio::runtime::Handle;
+use redis::{Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, timeout};
 
+pub(super) use self::connecting::{connect, in_runtime, tuned};
 #[cfg(feature = "redis-cluster")]
-use super::cluster::redirect::Redirect;
+pub(super) use self::node::Missed;
 use super::complaints::Complaints;
 use super::fault::{Fault, Said};
 use super::script::{self, Script};
 use super::server::Server;
-use super::tls;
 use super::unreadable::Unreadable;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::Refused;
@@ -59,21 +61,6 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// Why a node of a Cluster gave no answer.
-#[cfg(feature = "redis-cluster")]
-pub(super) enum Missed {
-    /// Another one is to be asked. The call did not act.
-    Redirected(Redirect),
-    Failed(Failure),
-}
-
-#[cfg(feature = "redis-cluster")]
-impl From<Failure> for Missed {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
-
 impl Link {
     pub(super) fn new(client: Client, response_timeout: Duration) -> Self {
         Self {
@@ -88,61 +75,11 @@ impl Link {
         }
     }
 
-    /// A link to a node of a Cluster, which traces name.
-    #[cfg(feature = "redis-cluster")]
-    pub(super) fn to_node(client: Client, response_timeout: Duration, node: &str) -> Self {
-        Self { node: Some(node.into()), ..Self::new(client, response_timeout) }
-    }
-
     /// Calls a script.
     pub(super) async fn call(&self, script: &Script, encode: &(impl Fn(&mut Cmd) + Sync)) -> Result<Value, Failure> {
         let (mut connection, generation) = self.connection().await.map_err(Failure::from)?;
         let answer = run(&mut connection, script, encode).await;
         self.judged(answer, connection, generation, encode).await
-    }
-
-    /// Calls a script on a node of a Cluster; one that does not have the slot yet serves it only if it is told so, by `asking`.
-    #[cfg(feature = "redis-cluster")]
-    pub(super) async fn call_node(
-        &self,
-        script: &Script,
-        encode: &(impl Fn(&mut Cmd) + Sync),
-        asking: bool,
-    ) -> Result<Value, Missed> {
-        let (mut connection, generation) = self.connection().await.map_err(Failure::from)?;
-        let answer = if asking {
-            run_asking(&mut connection, script, encode).await
-        } else {
-            run(&mut connection, script, encode).await
-        };
-        if let Some(redirect) = answer.as_ref().err().and_then(Redirect::of) {
-            self.is_up();
-            return Err(Missed::Redirected(redirect));
-        }
-        Ok(self.judged(answer, connection, generation, encode).await?)
-    }
-
-    /// Asks a node of a Cluster something else.
-    #[cfg(feature = "redis-cluster")]
-    pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, StoreError> {
-        let (mut connection, generation) = self.connection().await?;
-        match command.query_async(&mut connection).await {
-            Ok(value) => {
-                self.is_up();
-                Ok(value)
-            }
-            Err(error) if Fault::of(&error) == Fault::Lasting => Err(self.refused(error, None)),
-            Err(error) => Err(self.failed(error, generation).error),
-        }
-    }
-
-    /// Another node serves in this one's place.
-    #[cfg(feature = "redis-cluster")]
-    pub(super) fn retire(&self) {
-        self.retired.store(true, Ordering::Relaxed);
-        if self.down.swap(false, Ordering::Relaxed) {
-            tracing::info!(node = self.node.as_deref(), "store up: other nodes serve in place of this one");
-        }
     }
 
     /// What an answer means.
@@ -327,24 +264,6 @@ impl Link {
     }
 }
 
-/// A new connection.
-pub(super) async fn connect(client: &Client, response_timeout: Duration) -> Result<MultiplexedConnection, RedisError> {
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_TIMEOUT))
-        .set_response_timeout(Some(response_timeout))
-        .set_pipeline_buffer_size(1_024);
-    tls::choose_provider();
-    client.get_multiplexed_async_connection_with_config(&config).await
-}
-
-/// Timers panic elsewhere.
-pub(super) fn in_runtime() -> Result<(), StoreError> {
-    match Handle::try_current() {
-        Ok(_) => Ok(()),
-        Err(_) => Err(StoreError::new(StoreErrorKind::Refused, "the store can be used within a Tokio runtime only")),
-    }
-}
-
 /// Runs a script by its hash, or by its body where the server has forgotten it.
 pub(super) async fn run(
     connection: &mut MultiplexedConnection,
@@ -357,37 +276,8 @@ pub(super) async fn run(
     }
 }
 
-/// The same on a node that a slot is on its way to.
-#[cfg(feature = "redis-cluster")]
-async fn run_asking(
-    connection: &mut MultiplexedConnection,
-    script: &Script,
-    encode: &(impl Fn(&mut Cmd) + Sync),
-) -> Result<Value, RedisError> {
-    let asking = |cmd: Cmd| {
-        let mut both = redis::pipe();
-        both.cmd("ASKING").add_command(cmd).ignore_errors();
-        both
-    };
-    for cmd in [script.by_hash(encode), script.by_body(encode)] {
-        let answers: Vec<Result<Value, RedisError>> = asking(cmd).query_async(connection).await?;
-        match answers.into_iter().next_back().unwrap_or(Ok(Value::Nil)) {
-            Err(error) if is_unknown_script(&error) => {}
-            answer => return answer,
-        }
-    }
-    Ok(Value::Nil)
-}
-
 pub(super) fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
-}
-
-/// Small messages must leave at once. A dead peer is noticed by the response timeout.
-pub(super) fn tuned(client: Client) -> Client {
-    let settings = TcpSettings::default().set_nodelay(true);
-    let info = client.get_connection_info().clone().set_tcp_settings(settings);
-    Client::open(info).unwrap_or(client)
 }
 
 pub(super) fn refusal(message: &str, error: RedisError) -> StoreError {
