@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::client::estimates::{Estimates, UNSETTLED};
+use crate::client::estimates::{Enough, Estimates, UNSETTLED};
 use crate::config::call::Call;
+use crate::config::limit::Limit;
 use crate::config::upstream::Upstream;
 use crate::counts::Counts;
 
@@ -21,9 +22,9 @@ pub(crate) type Places = u32;
 impl Estimated {
     /// None where an upstream estimates nothing.
     pub(crate) fn new(upstream: &Upstream, counts: Counts) -> Option<Arc<Self>> {
-        let of_thousand = upstream.estimates_per_thousand;
         let new = |(unit, largest): &(Arc<str>, u32)| {
-            (Arc::clone(unit), Mutex::new(Estimates::new(u64::from(*largest), of_thousand)))
+            let enough = enough_for(upstream, unit);
+            (Arc::clone(unit), Mutex::new(Estimates::new(u64::from(*largest), enough)))
         };
         let units: Vec<_> = upstream.estimates.iter().map(new).collect();
         (!units.is_empty()).then(|| Arc::new(Self { upstream: Arc::clone(&upstream.name), units, counts }))
@@ -72,6 +73,17 @@ impl Estimated {
 
     fn of(&self, places: Places) -> impl Iterator<Item = &(Arc<str>, Mutex<Estimates>)> {
         self.units.iter().enumerate().filter(move |(place, _)| places & (1 << place) != 0).map(|(_, of)| of)
+    }
+}
+
+/// What is to be enough for calls of an upstream: of a unit that is counted when they end, for all of them together.
+fn enough_for(upstream: &Upstream, unit: &str) -> Enough {
+    let of_unit = || upstream.limits.iter().filter(|limit| limit.unit() == unit);
+    let at_end = of_unit().any(Limit::is_counted_at_end);
+    match (upstream.estimates_per_thousand, of_unit().map(Limit::quota).min()) {
+        (Some(calls), _) => Enough::ForEach(calls),
+        (None, Some(quota)) if at_end => Enough::ForAllIn(quota),
+        (None, _) => Enough::ForEach(950),
     }
 }
 

@@ -12,13 +12,24 @@ const KINDS: usize = 1_000;
 /// After so many calls, and no settlement, somebody is told.
 pub(crate) const UNSETTLED: u32 = 100;
 
+/// The square of how many standard deviations above the mean a twentieth lies, in thousandths.
+const TWENTIETH: u128 = 2_706;
+
+/// For whom it is to be enough what calls reserve.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Enough {
+    /// For so many calls of a thousand, each by itself.
+    ForEach(u16),
+    /// For all together that a quota of so many units has room for, 95 times of 100.
+    ForAllIn(u32),
+}
+
 /// What calls of some kinds used of one unit.
 #[derive(Debug)]
 pub(crate) struct Estimates {
     /// The most that any call can use.
     largest: u64,
-    /// How many calls of a thousand are to use no more than is reserved.
-    quantile: u16,
+    enough: Enough,
     kinds: HashMap<Arc<str>, Kind>,
     settlements: u64,
     unsettled: u32,
@@ -35,22 +46,26 @@ struct Kind {
 }
 
 impl Estimates {
-    /// Where no call can use more than `largest`, and of a thousand `quantile` are to use no more than is reserved for them.
-    pub(crate) fn new(largest: u64, quantile: u16) -> Self {
-        let quantile = quantile.clamp(1, 1_000);
-        Self { largest, quantile, kinds: HashMap::new(), settlements: 0, unsettled: 0 }
+    /// Where no call can use more than `largest`.
+    pub(crate) fn new(largest: u64, enough: Enough) -> Self {
+        Self { largest, enough, kinds: HashMap::new(), settlements: 0, unsettled: 0 }
     }
 
-    /// How much to reserve for a call of a kind: the quantile of what calls of that kind used lately; all that a call can use, as long
-    /// as little is known.
+    /// How much to reserve for a call of a kind, by what calls of that kind used lately; all that a call can use, as long as little is
+    /// known.
     pub(crate) fn reserve(&self, kind: &str) -> u64 {
-        let known = self.kinds.get(kind).filter(|kind| kind.lately.len() >= self.enough());
-        known.and_then(|kind| kind.quantile(self.quantile)).map_or(self.largest, |used| used.min(self.largest))
+        let known = self.kinds.get(kind).filter(|kind| kind.lately.len() >= self.settlements_needed());
+        let reserve = known.and_then(|kind| match self.enough {
+            Enough::ForEach(of_thousand) => kind.quantile(of_thousand),
+            Enough::ForAllIn(quota) => kind.together(self.largest, quota),
+        });
+        reserve.map_or(self.largest, |used| used.min(self.largest))
     }
 
-    /// How many settlements it takes until at least two may be above the quantile.
-    fn enough(&self) -> usize {
-        match usize::from(1_000 - self.quantile) {
+    /// How many settlements it takes: until at least two may be above a quantile.
+    fn settlements_needed(&self) -> usize {
+        let Enough::ForEach(of_thousand) = self.enough else { return ENOUGH };
+        match 1_000_usize.saturating_sub(of_thousand.into()) {
             0 => LATELY,
             above => (2_000 / above).clamp(ENOUGH, LATELY),
         }
@@ -97,6 +112,20 @@ impl Kind {
         self.ascending.insert(at, used);
     }
 
+    /// The mean, and as much more as makes it likely that all calls that a quota has room for use no more together: the more they are, the
+    /// less that is for each. What is known of the mean is as uncertain as the sum of those that it is the mean of.
+    fn together(&self, largest: u64, quota: u32) -> Option<u64> {
+        let all = || self.lately.iter().map(|&used| u128::from(used.min(largest)));
+        let (count, quota) = (all().count() as u128, u128::from(quota.max(1)));
+        let (sum, squares): (u128, u128) = (all().sum(), all().map(|used| used * used).sum());
+        let mean = sum.div_ceil(count.max(1));
+        // The variance is (count * squares - sum²) / count²; of the mean of those and of quota / mean more it is 1 / count + mean / quota of
+        // that.
+        let spread = (count * squares).saturating_sub(sum * sum) * (quota + sum);
+        let margin = (spread * TWENTIETH).checked_div(1_000 * count * count * count * quota)?.isqrt();
+        u64::try_from(mean + margin + 1).ok()
+    }
+
     /// The least that so many of a thousand calls did not exceed.
     fn quantile(&self, of_thousand: u16) -> Option<u64> {
         let count = (self.ascending.len() * usize::from(of_thousand)).div_ceil(1_000);
@@ -110,21 +139,22 @@ mod tests {
 
     #[test]
     fn all_that_a_call_can_use_is_reserved_until_enough_is_known() {
-        let mut estimates = Estimates::new(1_000, 950);
+        let mut estimates = Estimates::new(1_000, Enough::ForEach(950));
         for settlement in 0..40 {
             assert_eq!(estimates.reserve("small"), 1_000, "after {settlement}");
             estimates.settled("small", 10);
         }
         assert_eq!(estimates.reserve("small"), 10);
         assert_eq!(estimates.reserve("large"), 1_000, "of another kind nothing is known");
-        let enough = [500, 950, 980, 990, 999, 1_000].map(|quantile| Estimates::new(1, quantile).enough());
+        let enough = [500, 950, 980, 990, 999, 1_000]
+            .map(|quantile| Estimates::new(1, Enough::ForEach(quantile)).settlements_needed());
         assert_eq!(enough, [40, 40, 100, 200, 300, 300]);
     }
 
     #[test]
     fn what_is_reserved_is_a_quantile_of_what_was_used_lately() {
         for (quantile, expected) in [(1, 1), (500, 50), (950, 95), (990, 99), (1_000, 100)] {
-            let mut estimates = Estimates::new(1_000, quantile);
+            let mut estimates = Estimates::new(1_000, Enough::ForEach(quantile));
             let mut used: Vec<u64> = (1..=100).flat_map(|used| [used; 3]).collect();
             fastrand::Rng::with_seed(7).shuffle(&mut used);
             for &used in &used {
@@ -140,15 +170,29 @@ mod tests {
     }
 
     #[test]
+    fn the_more_calls_a_quota_has_room_for_the_closer_to_the_mean_each_reserves() {
+        let reserve = |quota, used: &[u64]| {
+            let mut estimates = Estimates::new(1_000, Enough::ForAllIn(quota));
+            (0..300).for_each(|at| estimates.settled("kind", used[at % used.len()]));
+            estimates.reserve("kind")
+        };
+        let evenly: Vec<u64> = (100..=1_000).step_by(9).collect();
+        let reserves = [1_000, 4_000, 20_000, 200_000, u32::MAX].map(|quota| reserve(quota, &evenly));
+        assert_eq!(reserves, [863, 706, 621, 580, 571], "of a mean of 544.1 and a deviation of 262.5");
+        assert_eq!(reserve(200_000, &[300]), 301, "what is always the same is known");
+        assert_eq!(reserve(1, &[u64::MAX, 1]), 1_000, "and never more than the largest");
+    }
+
+    #[test]
     fn no_more_is_reserved_than_a_call_can_use() {
-        let mut estimates = Estimates::new(50, 950);
+        let mut estimates = Estimates::new(50, Enough::ForEach(950));
         (0..300).for_each(|_| estimates.settled("kind", 80));
         assert_eq!(estimates.reserve("kind"), 50);
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut estimates = Estimates::new(1_000, 950);
+        let mut estimates = Estimates::new(1_000, Enough::ForEach(950));
         for round in 0..50 {
             (0..40).for_each(|_| estimates.settled("often", 10));
             (0..100).for_each(|kind| estimates.settled(&format!("{round} {kind}"), 1));
@@ -161,9 +205,9 @@ mod tests {
 
     #[test]
     fn who_never_settles_is_told_once() {
-        let mut estimates = Estimates::new(1, 950);
+        let mut estimates = Estimates::new(1, Enough::ForEach(950));
         assert_eq!((0..1_000).filter(|_| estimates.unsettled()).collect::<Vec<_>>(), [99]);
-        let mut estimates = Estimates::new(1, 950);
+        let mut estimates = Estimates::new(1, Enough::ForEach(950));
         assert!((0..90).all(|_| !estimates.unsettled()));
         estimates.settled("kind", 1);
         assert!((0..1_000).all(|_| !estimates.unsettled()));

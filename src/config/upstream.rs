@@ -88,8 +88,8 @@ pub struct Upstream {
     /// The units that are estimated, and the most that a call can use of each.
     pub(crate) estimates: Vec<(Arc<str>, u32)>,
     /// For how many of a thousand calls an estimate is enough.
-    pub(crate) estimates_per_thousand: u16,
     pub(crate) warn_after: Option<Duration>,
+    pub(crate) estimates_per_thousand: Option<u16>,
     pub(crate) promote_low_after: Option<Duration>,
     /// What is kept for some calls.
     pub(crate) reserve: Option<Reserve>,
@@ -127,8 +127,8 @@ impl Upstream {
             settles: Vec::new(),
             scope_names: Vec::new(),
             estimates: Vec::new(),
-            estimates_per_thousand: 950,
             warn_after: None,
+            estimates_per_thousand: None,
             promote_low_after: None,
             reserve: None,
             hosts: Vec::new(),
