@@ -12,7 +12,7 @@ use outgate::{Limit, MemoryStore, RedisStore, Store};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::scene::{Outcome, Scene, plenty, throttle};
+use crate::scene::{Outcome, PATIENCE, Scene, plenty, throttle};
 use crate::traces::Recorder;
 
 #[tokio::test]
@@ -90,8 +90,12 @@ async fn a_swallowed_reply_is_asked_for_again_and_the_ask_acts_once() -> Outcome
         let throttle = throttle.clone();
         callers.spawn(async move { throttle.acquire("up").await });
     }
-    sleep(Duration::from_millis(700)).await;
-    assert!(scene.log()?.len() > 1, "the server has acted");
+    // Within the 5 s for which they wait.
+    let by = Instant::now() + PATIENCE / 2;
+    while scene.log()?.len() < 2 {
+        assert!(Instant::now() < by, "the server has acted");
+        sleep(Duration::from_millis(10)).await;
+    }
     scene.proxy.set(Mode::Pass);
     drop(callers.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?);
     scene.log_holds(21).await?;
