@@ -95,7 +95,8 @@ if wants_seats then
 
   -- For how many callers there are seats, and after how many µs who is short of one asks again.
   function seats_for(callers)
-    local new, again = math.huge, 0
+    -- Of no limit there are the idle ones that another stream lends.
+    local new, again = all_seats[1] and math.huge or 0, 0
     for _, of in ipairs(all_seats) do
       of.most = most_of(of, max(callers - idle, 0))
       new = min(new, of.most)

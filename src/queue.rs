@@ -1,5 +1,6 @@
 //! The callers of one process that wait for the same logs: first come, first served, one message to the store at a time.
 
+mod borrowed;
 pub(crate) mod bounds;
 pub(crate) mod calendars;
 mod caller;
@@ -30,6 +31,7 @@ mod state;
 pub(crate) mod table;
 mod waited_for;
 pub(crate) mod waiters;
+mod wants;
 mod without_store;
 
 pub(crate) use self::caller::Patience;

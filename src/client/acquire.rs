@@ -296,7 +296,13 @@ impl Throttle {
         if registered.observer.is_none() {
             route.charges()?;
         }
-        let new = || Queue::new(self.process(), registered, scopes);
+        let lines = registered.lines_of(scopes).into_iter().map(|rules| {
+            let scopes = Scopes::line(rules.limits.first().and_then(|limit| limit.scope));
+            let new = || Queue::line(self.process(), registered, &scopes, rules);
+            self.queues().get(registered.key(scopes.narrowest), &scopes, now, new)
+        });
+        let lines = lines.collect::<Result<Vec<_>, _>>()?;
+        let new = || Queue::new(self.process(), registered, scopes, lines.into());
         let queue = self.queues().get(registered.key(scopes.narrowest), scopes, now, new)?;
         let pass = route.admit(queue.scope(), Pass::default())?;
         Ok(Asked { queue, route, pass, since: now })

@@ -93,6 +93,11 @@ impl Scopes {
         all.map_or(self.narrowest, |all| all.get(place).copied().flatten())
     }
 
+    /// Of the line for the seats of a scope: other than those of any call.
+    pub(crate) fn line(scope: Option<ScopeId>) -> Self {
+        Self { narrowest: scope, all: Some([].into()) }
+    }
+
     /// The only scope.
     pub(crate) const fn only(scope: Option<ScopeId>) -> Self {
         Self { narrowest: scope, all: None }
@@ -162,6 +167,8 @@ impl Charges {
             }
             seats.push((scope, limit.quota()));
         }
+        // What few share comes last.
+        seats.sort_by_key(|&(scope, _)| scope);
         // Where only calls in flight are counted, nothing limits a log; and yet its scope may be paused.
         for scope in 0..scopes.len() {
             if drafts.iter().all(|(place, _)| place.scope != scope) {
@@ -243,10 +250,16 @@ impl Charges {
         own.and_then(|at| scopes.at(at))
     }
 
-    /// How many calls of these scopes may be in flight.
+    /// How many calls of these scopes may be in flight: of those that most share first.
     pub(crate) fn seats_of(&self, scopes: &Scopes) -> Arc<[SeatLimit]> {
         let of = |&(scope, calls): &(usize, u32)| SeatLimit::new(scopes.at(scope), calls);
         self.seats.iter().map(of).collect()
+    }
+
+    /// Whether callers of different scopes need seats of the same limit.
+    pub(crate) fn is_any_seat_shared(&self) -> bool {
+        let varies = |at: usize| !self.scopes[at].scope.is_upstream();
+        self.seats.iter().any(|&(of, _)| (0..self.scopes.len()).any(|at| at != of && varies(at)))
     }
 
     /// What a call is charged, in entries of each log.

@@ -18,7 +18,7 @@ use crate::config::name::shown;
 use crate::config::upstream::Upstream;
 use crate::counts::Counts;
 use crate::error::ConfigError;
-use crate::ledger::{Log, ScopeId};
+use crate::ledger::{Log, ScopeId, SeatLimit};
 use crate::queue::calendars::Calendars;
 use crate::queue::contact::Contact;
 use crate::queue::crowd::Crowd;
@@ -113,6 +113,15 @@ impl Registered {
         let limits = self.charges.seats_of(scopes);
         let lease = self.upstream.in_flight.iter().map(Limit::lease_or_default).max()?;
         (!limits.is_empty() && !self.upstream.observes).then_some(SeatRules { limits, lease })
+    }
+
+    /// The lines for seats of the callers of some scopes, where other callers need the same seats: that which fewest share is the first.
+    pub(crate) fn lines_of(&self, scopes: &Scopes) -> Vec<SeatRules> {
+        let Some(rules) = self.seats_of(scopes).filter(|_| self.charges.is_any_seat_shared()) else {
+            return Vec::new();
+        };
+        let of = |limit: &SeatLimit| SeatRules { limits: [*limit].into(), lease: rules.lease };
+        rules.limits.iter().rev().map(of).collect()
     }
 
     /// The header that told last how much is left.

@@ -269,7 +269,8 @@ pub struct Ask {
     /// left out where none did.
     pub counted: Vec<Stamp>,
     /// Each caller needs a seat of these limits as well; and so many the queue holds. Where it does, no slot is granted that
-    /// starts more than 20 ms, or [`ahead`](Self::ahead), from the earliest start that is of use.
+    /// starts more than 20 ms, or [`ahead`](Self::ahead), from the earliest start that is of use. An ask that names no log is for seats
+    /// alone: no pause concerns it.
     pub seats: Option<Seats>,
 }
 
@@ -306,8 +307,9 @@ impl Ask {
             // The whole upstream's come first.
             is_same || (scope.is_some() && before.iter().all(|log| log.scope != scope))
         };
-        let is_charged =
-            |run: &Run| run.callers > 0 && run.charges.len() == count && run.charges.iter().any(|&units| units > 0);
+        // Who is charged nowhere needs a seat alone.
+        let needs = |run: &Run| run.charges.iter().any(|&units| units > 0) || (count == 0 && self.seats.is_some());
+        let is_charged = |run: &Run| run.callers > 0 && run.charges.len() == count && needs(run);
         (0..count).all(is_together)
             && self.runs.iter().all(is_charged)
             && self.back.iter().all(|slots| slots.charges.len() == count)

@@ -46,7 +46,8 @@ impl SeatLimit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Seats {
-    /// The limits, one for each scope at most.
+    /// The limits, one for each scope at most. None: another stream of the sender holds the seats, and lends this one so many as are
+    /// idle.
     pub limits: Arc<[SeatLimit]>,
     /// Seats of each limit that the stream holds and keeps, whether a call uses them or not.
     pub kept: u32,
@@ -69,10 +70,10 @@ impl Seats {
         Self { kept, idle, ..self }
     }
 
-    /// Whether it names limits of different scopes, and no more idle seats than there are.
+    /// Whether its limits are of different scopes, and there are no more idle seats than seats.
     pub(super) fn is_sound(&self) -> bool {
         let is_first = |at: usize| self.limits[..at].iter().all(|limit| limit.scope != self.limits[at].scope);
-        !self.limits.is_empty() && self.idle <= self.kept && (0..self.limits.len()).all(is_first)
+        self.idle <= self.kept && (0..self.limits.len()).all(is_first)
     }
 }
 

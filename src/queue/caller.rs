@@ -54,6 +54,11 @@ impl Queue {
             let by_hand = caller.join(waiter.clone(), waker, now);
             let slot = caller.outcome(by_hand, patience.until).await?;
             now = Instant::now();
+            if !self.is_sure_of_seats(now) {
+                tracing::debug!(upstream = &*self.settings.upstream, "seat may be lost, asking again");
+                self.happen(|_| Some(Event::Distrusted(slot)));
+                continue;
+            }
             if !slot.is_stale(now, self.settings.stale_after) {
                 return Ok((slot, now));
             }
@@ -104,7 +109,10 @@ impl Queue {
     /// A caller's time is up: takes what it was told in this very moment, else says why there was nothing.
     fn give_up(self: &Arc<Self>, ticket: u64) -> Outcome {
         self.happen(|_| Some(Event::TimeUp(ticket)));
-        self.lock().places.leave(ticket).unwrap_or(Err(Error::Closed))
+        match self.lock().places.leave(ticket).unwrap_or(Err(Error::Closed)) {
+            Err(Error::Throttled { .. }) if let Some(unavailable) = self.seats_unavailable() => Err(unavailable),
+            outcome => outcome,
+        }
     }
 
     /// Gives up on a driver that did not look when it had promised: its runtime stands still. Everybody looks, and one drives.

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::borrowed::Back;
 use super::contact::Contact;
 use super::crowd::Crowd;
 use super::driver::Driver;
@@ -40,6 +41,8 @@ pub(crate) struct Queue {
     pub(super) contact: Arc<Contact>,
     pub(super) time: Arc<LogTime>,
     pub(super) looks: Arc<Looks>,
+    /// The lines for seats that the process shares among several queues, one for each limit on calls in flight.
+    pub(super) lines: Arc<[Arc<Self>]>,
     settling: Arc<Settling>,
     state: Mutex<State>,
     /// The next caller's.
@@ -53,16 +56,21 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// The queue of the callers of an upstream that are charged in the logs of these scopes.
-    pub(crate) fn new(process: &Arc<Process>, registered: &Registered, scopes: &Scopes) -> Self {
-        let one = Arc::clone(registered.charges.one());
+    /// The queue of the callers of an upstream that are charged in the logs of these scopes, and borrow seats from these lines.
+    pub(crate) fn new(
+        process: &Arc<Process>,
+        registered: &Registered,
+        scopes: &Scopes,
+        lines: Arc<[Arc<Self>]>,
+    ) -> Self {
         let settings = Settings {
             upstream: Arc::clone(&registered.upstream.name),
             ledger: Arc::clone(registered.ledger()),
             key: registered.key(scopes.narrowest),
             stream: registered.stream(&scopes.stream()),
             logs: registered.charges.logs_of(scopes),
-            seats: registered.seats_of(scopes),
+            seats: registered.seats_of(scopes).filter(|_| lines.is_empty()),
+            borrows: !lines.is_empty(),
             calendars: registered.calendars.clone(),
             stale_after: registered.stale_after,
             horizon: process.horizon,
@@ -71,13 +79,28 @@ impl Queue {
             warn_after: registered.upstream.warn_after,
             counts: registered.counts.clone(),
         };
+        Self::of(process, registered, settings, scopes.clone(), lines)
+    }
+
+    pub(super) fn of(
+        process: &Arc<Process>,
+        registered: &Registered,
+        settings: Settings,
+        scopes: Scopes,
+        lines: Arc<[Arc<Self>]>,
+    ) -> Self {
+        let one = Arc::clone(registered.charges.one());
+        // Who is in a line for seats waits in its queue, and is counted there.
+        let crowd =
+            if settings.logs.is_empty() { Crowd::new(usize::MAX).into() } else { Arc::clone(&registered.crowd) };
         Self {
             now_or_never: now_or_never(&settings.ledger, &settings.logs, &one),
             one,
-            scopes: scopes.clone(),
+            scopes,
             process: Arc::clone(process),
-            crowd: Arc::clone(&registered.crowd),
+            crowd,
             contact: Arc::clone(&registered.contact),
+            lines,
             time: Arc::clone(&registered.time),
             looks: Arc::clone(&registered.looks),
             settling: Arc::clone(&registered.settling),
@@ -140,12 +163,15 @@ impl Queue {
 
     /// Whether each call needs a seat.
     pub(crate) const fn has_seats(&self) -> bool {
-        self.settings.seats.is_some()
+        self.settings.seats.is_some() || self.settings.borrows
     }
 
     /// A call has left its seat: for the next in queue, else for others.
     pub(crate) fn leave_seat(self: &Arc<Self>) {
-        self.happen(|_| Some(Event::LeftSeat));
+        if self.settings.borrows {
+            return self.give_back_seats(Back { free: 1, lost: 0 });
+        }
+        self.happen(|_| Some(Event::LeftSeats(1)));
     }
 
     /// The call of a slot probably opens a connection: the store is told before long.

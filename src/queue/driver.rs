@@ -15,6 +15,7 @@ use super::events::Event;
 use super::in_flight::{Answered, Message, Reply, ask_for_time};
 use super::places::Outcome;
 use super::state::{ByHand, Outbox};
+use super::wants::Wants;
 
 type InFlight = Pin<Box<dyn Future<Output = (Reply, Exchange)> + Send>>;
 
@@ -26,6 +27,8 @@ pub(super) struct Driver {
     queue: Arc<Queue>,
     number: u64,
     in_flight: Option<InFlight>,
+    /// Its places in the lines for seats.
+    wants: Wants,
     /// Of its task: when that is dropped its runtime is gone, and nothing can be spawned.
     runtime: Option<Id>,
     done: bool,
@@ -33,7 +36,7 @@ pub(super) struct Driver {
 
 impl Driver {
     pub(super) fn new(queue: &Arc<Queue>, number: u64) -> Self {
-        Self { queue: Arc::clone(queue), number, in_flight: None, runtime: None, done: false }
+        Self { queue: Arc::clone(queue), number, in_flight: None, wants: Wants::default(), runtime: None, done: false }
     }
 
     pub(super) const fn number(&self) -> u64 {
@@ -119,7 +122,7 @@ impl Driver {
     fn moved(&mut self, runtime: Option<Id>) -> Self {
         self.done = true;
         let (queue, in_flight) = (Arc::clone(&self.queue), self.in_flight.take());
-        Self { queue, number: self.number, in_flight, runtime, done: false }
+        Self { queue, number: self.number, in_flight, wants: std::mem::take(&mut self.wants), runtime, done: false }
     }
 
     async fn run(mut self) {
@@ -136,6 +139,7 @@ impl Driver {
                     self.in_flight = None;
                     self.receive(reply, exchange, &mut out);
                 }
+                told = self.wants.told(), if !self.wants.is_empty() => self.tell(told, &mut out),
                 () = alarm.as_mut(), if wake.is_some() => {}
                 () = self.queue.nudge.notified() => {}
             }
@@ -160,6 +164,7 @@ impl Driver {
         if let Some(message) = out.send.take() {
             self.send(message);
         }
+        self.wants.become_those(std::mem::take(&mut out.wants), &self.queue.lines);
         out.wake_all(&self.queue);
         self.done = out.idle;
         if self.done || is_told {
@@ -173,6 +178,17 @@ impl Driver {
         let mut state = self.queue.lock();
         if state.duty.is_driven_by(self.number) {
             state.handle(Event::Answered(answered), exchange.arrived, &self.queue, out);
+        }
+        drop(state);
+        out.wake_all(&self.queue);
+    }
+
+    /// Tells what came of places in the lines for seats. Whoever drives knows of these seats from now on.
+    fn tell(&self, told: Vec<Event>, out: &mut Outbox) {
+        let now = Instant::now();
+        let mut state = self.queue.lock();
+        for event in told {
+            state.handle(event, now, &self.queue, out);
         }
         drop(state);
         out.wake_all(&self.queue);

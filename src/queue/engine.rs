@@ -15,6 +15,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use tokio::time::Instant;
 
+use super::borrowed::Borrowed;
 use super::cold::Untold;
 use super::events::{Effect, Effects, Event, Settings, tell};
 use super::in_flight::{Header, Message};
@@ -41,6 +42,8 @@ pub(super) struct Engine {
     pub(super) surplus: Vec<Slot>,
     /// Where calls in flight are limited: each slot that is some caller's has one, and each call.
     pub(super) seats: Option<Seats>,
+    /// Where the process shares them among several queues: those that this one has.
+    pub(super) borrowed: Option<Borrowed>,
     /// Cold calls that the store does not know of.
     pub(super) untold: Option<Untold>,
     /// What calls used in truth, and the store does not know.
@@ -97,6 +100,7 @@ impl Engine {
         let seats = settings.seats.clone().map(Seats::new);
         Self {
             seats,
+            borrowed: settings.borrows.then(Borrowed::default),
             random,
             sender,
             waiters: Waiters::new(settings.promote_low_after),
@@ -150,15 +154,21 @@ impl Engine {
                 effects.extend(self.has_work().then_some(Effect::Wake(now)));
                 return;
             }
-            Event::LeftSeat => {
+            Event::LostSeats(lost) => {
                 if let Some(seats) = &mut self.seats {
-                    seats.leave(1, now);
+                    seats.lose(lost);
                 }
+            }
+            Event::LeftSeats(seats) => {
+                self.free_seats(seats, now);
                 self.seat_callers(now, effects);
                 if !self.seats.as_ref().is_some_and(Seats::has_free) {
                     return;
                 }
             }
+            Event::Seated => self.seated(),
+            Event::Unseated(error) => self.unseated(error, now, effects),
+            Event::Distrusted(slot) => self.put_back([slot], now),
             Event::Cold(start, charges) => {
                 let is_news = self.untold.is_none();
                 let untold = Untold::and(self.untold.take(), start, &charges, &self.settings.logs, now);
@@ -288,6 +298,10 @@ impl Engine {
             seats.leave(dropped, now);
             seats.rename();
         }
+        // Those of the message under way are when it is answered.
+        if let Some(borrowed) = &mut self.borrowed {
+            borrowed.lose(dropped);
+        }
         self.forget_what_goes_back();
         (self.previous, self.on_record) = (0, false);
         self.counted.clear();
@@ -297,10 +311,7 @@ impl Engine {
     /// Gives a slot to the next in queue, or puts it with those that nobody here wants.
     fn give(&mut self, slot: Slot, now: Instant) {
         if slot.sender != self.sender || slot.is_unbooked() {
-            if let Some(seats) = &mut self.seats {
-                seats.leave(1, now);
-            }
-            return;
+            return self.free_seats(1, now);
         }
         let looks = slot.looks;
         if self.is_before_end_of_pause(&slot, now) || slot.is_stale(now, self.settings.stale_after) {
@@ -316,7 +327,7 @@ impl Engine {
     }
 
     /// Lets go of everybody who waits, and of every slot.
-    fn close(&mut self, now: Instant, effects: &mut Effects) {
+    pub(super) fn close(&mut self, now: Instant, effects: &mut Effects) {
         self.closed = true;
         let (tickets, slots) = self.waiters.drain();
         self.put_back(slots, now);
@@ -338,13 +349,14 @@ impl Engine {
             || self.untold.is_some()
             || self.corrections.is_some()
             || self.seats.as_ref().is_some_and(Seats::has_any)
+            || self.borrowed.as_ref().is_some_and(Borrowed::has_any)
     }
 
     /// Whether it is closed, and the store knows all that it is to be told; calls may still be in flight, and keep their seats.
     pub(super) fn is_closed_and_told(&self) -> bool {
         let has_message = self.unanswered.is_some() || self.under_way;
         let has_told = !has_message && self.surplus.is_empty() && !self.on_record && self.untold.is_none();
-        let has_told = has_told && self.corrections.is_none();
+        let has_told = has_told && self.corrections.is_none() && !self.borrowed.as_ref().is_some_and(Borrowed::has_any);
         self.closed && has_told && self.waiters.is_empty() && self.seats.as_ref().is_none_or(Seats::is_told)
     }
 

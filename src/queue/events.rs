@@ -27,8 +27,10 @@ pub(super) struct Settings {
     pub(super) stream: Arc<str>,
     /// What everybody in it needs a slot in.
     pub(super) logs: Arc<[Log]>,
-    /// And a seat, where there are limits on calls in flight.
+    /// And a seat, where there are limits on calls in flight. Where there are no logs, it is the line for seats of several queues.
     pub(super) seats: Option<SeatRules>,
+    /// And a seat that is borrowed from such lines.
+    pub(super) borrows: bool,
     pub(super) calendars: Calendars,
     /// How much later than its start a slot may be used.
     pub(super) stale_after: Duration,
@@ -54,8 +56,16 @@ pub(super) enum Event {
     TimeUp(u64),
     /// A caller does not want its slot, nor the seat that came with it.
     Returned(Slot),
-    /// A call has left its seat.
-    LeftSeat,
+    /// Calls have left so many seats, or those who borrowed them want them no more.
+    LeftSeats(u32),
+    /// So many that were borrowed are nobody's.
+    LostSeats(u32),
+    /// A seat was borrowed for the next caller.
+    Seated,
+    /// There is none for a caller, and why.
+    Unseated(Error),
+    /// Nobody knows whether the seat of this slot is still its caller's.
+    Distrusted(Slot),
     /// A call of this start and these charges probably opens a connection.
     Cold(Stamp, Arc<[u32]>),
     /// It is known what a call used.

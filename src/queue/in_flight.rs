@@ -4,6 +4,7 @@
 mod answer;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -46,6 +47,11 @@ impl Message {
 
     const fn ask(&self) -> Option<&Ask> {
         if let Body::Ask(ask) = &self.said.body { Some(ask) } else { None }
+    }
+
+    /// Whether it asks for this caller.
+    pub(super) fn asks_for(&self, ticket: u64) -> bool {
+        self.tickets.contains(&ticket)
     }
 
     /// Whether slots are on their way back with it.
@@ -133,13 +139,22 @@ impl Engine {
         if let Some(at) = self.silent_until.filter(|&at| at > now) {
             return Err(Some(at));
         }
-        if !self.surplus.is_empty() && (self.pause_unknown || !self.waiters.has_unslotted()) {
+        let is_unseated = self.is_unseated();
+        if !self.surplus.is_empty() && (self.pause_unknown || is_unseated || !self.waiters.has_unslotted()) {
             let back = self.take_surplus();
             let ask = Ask::hand_back(Arc::clone(&self.settings.logs), back);
             return Ok(self.message(header(), Vec::new(), ask, now));
         }
         let told_by = self.untold.as_ref().map(Untold::by).into_iter().chain(self.settle_by(now)).min();
         let seats_at = self.tell_of_seats_at(now);
+        if is_unseated && self.waiters.has_unslotted() {
+            // It asks when it has a seat, and looks for one when its slot may be near.
+            let look_at = self.ask_at.filter(|&at| at > now);
+            return match told_by {
+                Some(at) if at <= now => Ok(self.ask_for_nobody(header(), now)),
+                by => Err(look_at.into_iter().chain(by).min()),
+            };
+        }
         if self.waiters.has_unslotted() {
             let ask_at = self.ask_at.max(self.seats.as_ref().and_then(|seats| seats.ask_at(now)));
             let tell_by = told_by.into_iter().chain(seats_at).min();
@@ -153,10 +168,7 @@ impl Engine {
         let leave_at = self.on_record.then(|| self.leave_at.unwrap_or(now));
         let leave_at = leave_at.into_iter().chain(told_by).min().map(|at| if self.closed { now } else { at });
         match leave_at.into_iter().chain(seats_at).min() {
-            Some(at) if at <= now => {
-                let ask = Ask::new(Arc::clone(&self.settings.logs), Vec::new());
-                Ok(self.message(header(), Vec::new(), ask, now))
-            }
+            Some(at) if at <= now => Ok(self.ask_for_nobody(header(), now)),
             later => Err(later),
         }
     }
@@ -177,11 +189,17 @@ impl Engine {
         slots
     }
 
+    fn ask_for_nobody(&mut self, header: Header, now: Instant) -> Message {
+        let ask = Ask::new(Arc::clone(&self.settings.logs), Vec::new());
+        self.message(header, Vec::new(), ask, now)
+    }
+
     fn ask(&mut self, header: Header, now: Instant) -> Message {
         let mut runs: Vec<Run> = Vec::new();
         let mut tickets = Vec::new();
         let mut units = 0;
-        for waiter in self.waiters.unslotted(now).take(MAX_CALLERS) {
+        let most = self.borrowed.map_or(MAX_CALLERS, |borrowed| MAX_CALLERS.min(borrowed.free() as usize));
+        for waiter in self.waiters.unslotted(now).take(most) {
             units += waiter.costs.iter().copied().max().unwrap_or(0);
             if units > MAX_UNITS && !tickets.is_empty() {
                 break;
@@ -200,7 +218,9 @@ impl Engine {
             }
         }
         let mut ask = Ask::new(Arc::clone(&self.settings.logs), runs);
-        (ask.ahead, ask.back) = (header.outlook.ahead, self.take_surplus());
+        // A seat alone is of use as soon as it is there.
+        ask.ahead = if ask.logs.is_empty() { Duration::ZERO } else { header.outlook.ahead };
+        ask.back = self.take_surplus();
         let is_large = ask.runs.first().is_some_and(|run| run.charges.iter().any(|&units| units > 1));
         let patience = if is_large { 1 } else { SEVERAL_LOGS_PATIENCE };
         let first = self.put_off.filter(|(ticket, _)| tickets.first() == Some(ticket));
@@ -212,6 +232,7 @@ impl Engine {
         let id = MessageId::new(self.sender, Arc::clone(&self.settings.stream), header.number).after(self.previous);
         let (horizon, counted) = (self.settings.horizon(&header.outlook), self.counted.clone());
         let seats = self.seats.as_mut().map(|seats| seats.state(!ask.runs.is_empty(), self.closed, now));
+        let seats = seats.or_else(|| self.borrowed.as_mut()?.state(ask.callers()));
         let (unused, debts) = self.take_corrections();
         let cold = self.untold.take().map(Untold::into_cold);
         let mut ask = Ask { horizon, cold, debts, counted, seats, ..ask };

@@ -21,7 +21,11 @@ impl Engine {
     /// Nobody sends before `until`: whoever has an earlier slot needs another, and who cannot be helped by waiting is told.
     pub(super) fn pause(&mut self, until: Instant, reason: Reason, now: Instant, effects: &mut Effects) {
         let before = self.paused.filter(|(paused, _)| *paused > now);
-        if until <= now || before.is_some_and(|(paused, graver)| paused >= until && graver.cause >= reason.cause) {
+        // Those who wait for seats alone are told by the queues that they wait for.
+        if self.settings.logs.is_empty()
+            || until <= now
+            || before.is_some_and(|(paused, graver)| paused >= until && graver.cause >= reason.cause)
+        {
             return;
         }
         let (until, reason) =

@@ -104,6 +104,7 @@ impl Engine {
             if let Some(seats) = &mut self.seats {
                 seats.give_up(now);
             }
+            self.seats_lent(0);
             self.counted.clear();
             if self.waiters.is_empty() {
                 self.on_record = false;

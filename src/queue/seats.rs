@@ -1,4 +1,4 @@
-//! The seats of a queue: how many its calls use, how many are free, and for how long they are its own. Pure: time is an argument.
+//! The seats of a queue, or of all queues that borrow from it: how many its calls use, how many are free, and for how long they are its own. Pure: time is an argument.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,6 +111,11 @@ impl Seats {
         }
     }
 
+    /// So many that were in use are nobody's.
+    pub(super) const fn lose(&mut self, seats: u32) {
+        self.used = self.used.saturating_sub(seats);
+    }
+
     /// Those of no call are nobody's: they were taken under a name that another process has, too. Those of calls are taken anew
     /// with the next message, and count twice until the lease of that name ends.
     pub(super) fn rename(&mut self) {
@@ -123,7 +128,7 @@ impl Seats {
     }
 
     /// Whether the store certainly holds its seats for it.
-    fn is_sure(&self, now: Instant) -> bool {
+    pub(super) fn is_sure(&self, now: Instant) -> bool {
         let lease = self.rules.lease;
         self.leased_at.is_some_and(|at| now < at + lease - lease / DOUBTED)
     }
@@ -219,9 +224,7 @@ impl Engine {
     pub(super) fn put_back(&mut self, slots: impl IntoIterator<Item = Slot>, now: Instant) {
         let is_seats_only = self.is_seats_only();
         for slot in slots {
-            if let Some(seats) = &mut self.seats {
-                seats.leave(1, now);
-            }
+            self.free_seats(1, now);
             // Where no log keeps it there is nothing to hand back.
             if !slot.is_unbooked() && (!is_seats_only || slot.looks) {
                 self.surplus.push(slot);

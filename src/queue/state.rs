@@ -7,6 +7,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
 
 use super::Queue;
+use super::borrowed::{Back, Borrowed, Want};
 use super::driver::Driver;
 use super::engine::Engine;
 use super::events::{Effect, Effects, Event};
@@ -54,6 +55,10 @@ pub(super) struct Outbox {
     wakers: Vec<Waker>,
     /// Whoever is awake anyhow.
     awake: Option<u64>,
+    /// For whom to borrow seats, once a turn was taken.
+    pub(super) wants: Vec<Want>,
+    /// How many that were borrowed go back.
+    seats_back: Back,
     /// What to send.
     pub(super) send: Option<Arc<Message>>,
     /// When the driver looks again.
@@ -76,6 +81,7 @@ impl Outbox {
     pub(super) fn wake_all(&mut self, queue: &Arc<Queue>) {
         self.wakers.drain(..).for_each(Waker::wake);
         self.former = None;
+        queue.give_back_seats(std::mem::take(&mut self.seats_back));
         if std::mem::take(&mut self.looks) {
             queue.looks.add(queue);
         }
@@ -102,6 +108,11 @@ impl State {
         self.catch_up(queue, now, out);
         (out.wake, out.idle) = (None, false);
         self.act(queue, now, out, |engine, effects| engine.turn(now, header, effects));
+        if self.engine.borrowed.is_some() {
+            out.wants = self.engine.wants(now);
+            self.take_back(out);
+            out.idle = !self.engine.has_work();
+        }
         // Woken by then, the driver shows that it is there however long the store takes.
         let answered_by = self.engine.under_way.then(|| now + PATIENCE);
         out.wake = out.wake.into_iter().chain(answered_by).min();
@@ -120,6 +131,10 @@ impl State {
             let (cut_off, heard_at) = (queue.contact.cut_off(now), queue.contact.heard_at());
             self.act(queue, now, out, |engine, effects| engine.follow(cut_off, heard_at, now, effects));
         }
+    }
+
+    fn take_back(&mut self, out: &mut Outbox) {
+        out.seats_back.add(self.engine.borrowed.as_mut().map(Borrowed::take_back).unwrap_or_default());
     }
 
     fn follow_name(&mut self, queue: &Queue, now: Instant, out: &mut Outbox) {
@@ -155,6 +170,7 @@ impl State {
             }
         }
         self.effects = effects;
+        self.take_back(out);
         if renamed {
             self.follow_name(queue, now, out);
         }

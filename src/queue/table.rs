@@ -240,7 +240,7 @@ mod tests {
         let get = move |scope: u32, queues: &Queues, now| {
             let scope = Some(ScopeId::of(&scope.to_be_bytes()));
             let scopes = Scopes::only(scope);
-            queues.get(up.key(scope), &scopes, now, || Queue::new(&process, &up, &scopes)).unwrap()
+            queues.get(up.key(scope), &scopes, now, || Queue::new(&process, &up, &scopes, [].into())).unwrap()
         };
         (Queues::default(), get)
     }

@@ -305,6 +305,7 @@ impl History {
     /// A caller that does not wait.
     fn now_or_never(&mut self) -> Message {
         let logs = Arc::clone(&self.queues[self.rng.usize(..self.queues.len())].logs);
+        let logs = if logs.is_empty() { self.world.logs.clone().into() } else { logs };
         let run = Run { callers: 1, ..self.world.run(&mut self.rng, &logs) };
         let run = if self.rng.u8(0..4) == 0 { run } else { run.max_wait(Duration::ZERO) };
         Message::new(Arc::clone(&self.upstream), MessageId::nobodys(), Ask::new(logs, vec![run]))

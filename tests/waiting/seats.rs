@@ -9,57 +9,13 @@ use outgate::testing::oracle::{assert_never_more_than, jain};
 use outgate::{Error, Feedback, Limit, MemoryStore, Throttle, Upstream};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::gauge::Gauge;
 use crate::support::{Counting, micros_since};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
-}
-
-/// How many calls are in flight, were at most, and for how long seats were used.
-#[derive(Clone, Debug)]
-struct Gauge(Arc<Mutex<InFlight>>);
-
-#[derive(Debug)]
-struct InFlight {
-    since: Instant,
-    now: u32,
-    most: u32,
-    used: Duration,
-}
-
-impl Gauge {
-    fn new() -> Self {
-        Self(Arc::new(Mutex::new(InFlight { since: Instant::now(), now: 0, most: 0, used: Duration::ZERO })))
-    }
-
-    fn change(&self, change: impl FnOnce(u32) -> u32) {
-        let mut all = self.0.lock().unwrap();
-        let InFlight { since, now, most, used } = &mut *all;
-        let before = std::mem::replace(since, Instant::now());
-        *used += (*since - before) * *now;
-        *now = change(*now);
-        *most = (*most).max(*now);
-    }
-
-    /// One call of some length.
-    async fn call(&self, length: Duration) {
-        self.change(|now| now + 1);
-        sleep(length).await;
-        self.change(|now| now - 1);
-    }
-
-    fn most(&self) -> u32 {
-        self.0.lock().unwrap().most
-    }
-
-    /// The part of so many seats that was used since the last look.
-    fn share(&self, seats: u32, of: Duration) -> f64 {
-        self.change(|now| now);
-        let used = std::mem::take(&mut self.0.lock().unwrap().used);
-        used.as_secs_f64() / (of * seats).as_secs_f64()
-    }
 }
 
 /// Callers of one process that call again as soon as they are served, until `end`: how many calls they made, and the longest wait.

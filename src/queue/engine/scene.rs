@@ -117,6 +117,7 @@ fn settings(log: Log, seats: Option<SeatRules>) -> Settings {
         stream: "".into(),
         logs: [log].into(),
         seats,
+        borrows: false,
         calendars: Calendars::default(),
         stale_after: Duration::from_millis(24),
         horizon: Duration::from_millis(250),

@@ -22,6 +22,9 @@ const UNUSED_PAUSE: Duration = Duration::from_millis(5);
 /// For how long after a leap of the store's clock slots may stand far ahead that others have not handed back yet.
 const LEAP_MEMORY: Duration = Duration::from_secs(2);
 
+/// Who borrows seats asks for no slot that is further ahead: none is granted.
+const NEAR: Duration = Duration::from_millis(20);
+
 /// An answer, and what the process knows by it.
 #[derive(Debug)]
 pub(in crate::queue) struct Answered {
@@ -65,6 +68,7 @@ impl Engine {
             }
             Err(error) => {
                 self.previous = 0;
+                if message.sender() == self.sender { self.seats_lent(0) } else { self.seats_lost() }
                 self.owe_again(&message, now);
                 // A store that says so again, of a new name, lies: it is asked again after a pause.
                 if std::mem::replace(&mut self.renamed, true) {
@@ -81,16 +85,17 @@ impl Engine {
         self.found(answered.took, effects);
         // What was booked under another name is nobody's.
         if message.sender() != self.sender {
-            return;
+            return self.seats_lost();
         }
         self.previous = if grant.remembered { message.said.id.number } else { 0 };
         self.counted.clone_from(&grant.counted);
         let Some(ask) = message.ask() else { return };
+        let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
+        let granted = granted.map(|answer| answer.callers).sum();
         if let Some(seats) = &mut self.seats {
-            let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
-            let callers = (granted.map(|answer| answer.callers).sum(), ask.callers());
-            seats.answered(&grant, callers, self.random.f64(), now);
+            seats.answered(&grant, (granted, ask.callers()), self.random.f64(), now);
         }
+        self.seats_lent(granted);
         match answered.placing {
             _ if ask.runs.is_empty() => {
                 // There is room now that the last answer knew nothing of.
@@ -185,6 +190,9 @@ impl Engine {
             let next = if leapt { next.min(self.settings.horizon) } else { next };
             let rest = self.rest(next, grant, &outlook);
             let rest = self.rest_beside_unused(rest, grant, now);
+            // Until its slot is near a seat is of no use.
+            let near = next.saturating_sub(if ask.ahead > NEAR { ask.ahead } else { NEAR });
+            let rest = if self.borrowed.is_some() { rest.max(near) } else { rest };
             // Who claims its turn is back before the claim lapses, a horizon after its slot.
             let rest = if ask.insist { rest.min(next + self.settings.horizon / 2) } else { rest };
             self.ask_at = Some(now + rest);

@@ -19,6 +19,8 @@ pub(super) struct Queue {
     limits: Arc<[SeatLimit]>,
     /// Seats of each that it holds.
     held: u32,
+    /// Another holds them, and lends it some.
+    borrows: bool,
     pub(super) previous: u64,
     pub(super) known: Option<Stamp>,
     /// A message whose answer was lost.
@@ -36,7 +38,9 @@ impl Queue {
         let stream = ["", "scope", "2f/scope"][rng.usize(0..3)];
         let some = world.some_logs(rng);
         let (logs, limits) = world.some_seats(rng, some);
+        let borrows = !limits.is_empty() && !logs.is_empty() && rng.u8(0..4) == 0;
         Self {
+            borrows,
             sender: rng.u64(1..5),
             stream: stream.into(),
             logs,
@@ -78,6 +82,10 @@ impl Queue {
     pub(super) fn seats(&self, rng: &mut Rng) -> Option<Seats> {
         if self.limits.is_empty() {
             return None;
+        }
+        if self.borrows {
+            let lent = rng.u32(0..8);
+            return Some(Seats::new([]).keeping(lent, lent));
         }
         let kept = match rng.u8(0..16) {
             0 => rng.u32(0..20),

@@ -91,10 +91,13 @@ impl World {
         if some.is_empty() { self.logs.clone().into() } else { some.into() }
     }
 
-    /// Some logs, one of which nothing limits but pauses; and limits on calls in flight, in some worlds.
+    /// Some logs, or one that nothing limits but pauses, or none; and limits on calls in flight, in some worlds.
     pub(super) fn some_seats(&self, rng: &mut Rng, logs: Arc<[Log]>) -> (Arc<[Log]>, Arc<[SeatLimit]>) {
         let some: Arc<[SeatLimit]> = self.seats.iter().filter(|_| rng.u8(0..4) > 0).copied().collect();
         let Some(first) = some.first().filter(|_| rng.u8(0..3) == 0) else { return (logs, some) };
+        if rng.bool() {
+            return ([].into(), some);
+        }
         ([Log::new("calls-in-flight", []).of(first.scope)].into(), some)
     }
 
@@ -102,7 +105,7 @@ impl World {
     pub(super) fn run(&self, rng: &mut Rng, logs: &[Log]) -> Run {
         let (most, callers) = if self.lowers { (3, 3) } else { (6, 10) };
         let mut charges: Vec<u32> = logs.iter().map(|log| rng.u32(0..most).min(log.largest_charge())).collect();
-        if charges.iter().all(|&units| units == 0) {
+        if !logs.is_empty() && charges.iter().all(|&units| units == 0) {
             charges[rng.usize(..logs.len())] = 1;
         }
         let run = Run::new(rng.u32(1..callers), charges);

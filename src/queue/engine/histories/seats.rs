@@ -66,7 +66,7 @@ impl Run<Seats> {
             }
             42..67 if !process.permits.is_empty() => {
                 let slot = process.permits.swap_remove(self.rng.usize(0..process.permits.len()));
-                let event = if self.rng.u8(0..6) == 0 { Event::Returned(slot) } else { Event::LeftSeat };
+                let event = if self.rng.u8(0..6) == 0 { Event::Returned(slot) } else { Event::LeftSeats(1) };
                 self.event(which, event);
             }
             67 if self.rng.u8(0..4) == 0 => self.rename(which),
@@ -87,7 +87,7 @@ impl Run<Seats> {
         for _ in 0..2_000 {
             for which in 0..self.processes.len() {
                 while self.processes[which].permits.pop().is_some() {
-                    self.event(which, Event::LeftSeat);
+                    self.event(which, Event::LeftSeats(1));
                 }
             }
             self.pass(100 * MS);

@@ -1,0 +1,146 @@
+//! Seats that the process shares among several queues: the lines in which these wait for one, and their places there.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::borrowed::{Back, Want};
+use super::calendars::Calendars;
+use super::caller::Patience;
+use super::callers::Queue;
+use super::events::{Event, Settings};
+use super::pacing::STALE_AT_MOST;
+use super::process::Process;
+use super::seats::SeatRules;
+use super::waiters::Wish;
+use crate::config::charges::Scopes;
+use crate::config::plan::Registered;
+use crate::error::Error;
+
+/// How long who wants a seat now or never waits for the store's answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
+
+impl Queue {
+    /// The line for the seats of one limit: a queue whose callers, each on behalf of another queue, need nothing else.
+    pub(crate) fn line(process: &Arc<Process>, registered: &Registered, scopes: &Scopes, rules: SeatRules) -> Self {
+        let of = scopes.narrowest.map_or_else(String::new, |scope| format!("-{scope}"));
+        let settings = Settings {
+            upstream: Arc::clone(&registered.upstream.name),
+            ledger: Arc::clone(registered.ledger()),
+            key: registered.key(scopes.narrowest),
+            stream: registered.stream(&format!("line{of}")),
+            logs: [].into(),
+            seats: Some(rules),
+            borrows: false,
+            calendars: Calendars::default(),
+            stale_after: STALE_AT_MOST,
+            horizon: process.horizon,
+            promote_low_after: registered.upstream.promote_low_after,
+            without_store: registered.contact.policy(),
+        };
+        Self::of(process, registered, settings, scopes.clone(), [].into())
+    }
+
+    /// Seats that were borrowed are for the next in their lines, else for others.
+    pub(super) fn give_back_seats(&self, Back { free, lost }: Back) {
+        for line in self.lines.iter() {
+            if free > 0 {
+                line.happen(|_| Some(Event::LeftSeats(free)));
+            }
+            if lost > 0 {
+                line.happen(|_| Some(Event::LostSeats(lost)));
+            }
+        }
+    }
+
+    /// Whether the store certainly holds the seats of its calls.
+    pub(super) fn is_sure_of_seats(&self, now: Instant) -> bool {
+        self.lines.iter().all(|line| line.lock().engine.seats.as_ref().is_none_or(|seats| seats.is_sure(now)))
+    }
+
+    /// Why there are no seats, where the store does not answer.
+    pub(super) fn seats_unavailable(&self) -> Option<Error> {
+        self.lines.iter().find_map(|line| {
+            let state = line.lock();
+            let source = state.engine.resend.as_ref().filter(|resend| resend.has_failed())?.error();
+            Some(Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source })
+        })
+    }
+}
+
+/// A place in each line in turn, for one caller.
+struct Place {
+    want: Want,
+    seated: Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>,
+}
+
+/// The places of a queue in the lines for seats. Those that are dropped are the next ones'.
+#[derive(Default)]
+pub(super) struct Wants(Vec<Place>);
+
+impl Wants {
+    /// Keeps the places of those who still wait, in their order, and takes others for the rest.
+    pub(super) fn become_those(&mut self, mut wants: Vec<Want>, lines: &Arc<[Arc<Queue>]>) {
+        self.0.retain(|place| {
+            let at = wants.iter().position(|want| *want == place.want);
+            at.map(|at| wants.remove(at)).is_some()
+        });
+        self.0.extend(
+            wants.into_iter().map(|want| Place { want, seated: Box::pin(one_of_each(Arc::clone(lines), want)) }),
+        );
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Waits until there is something to tell of some places; those are given up then.
+    pub(super) async fn told(&mut self) -> Vec<Event> {
+        poll_fn(|cx| self.poll_told(cx)).await
+    }
+
+    fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Vec<Event>> {
+        let mut told = Vec::new();
+        self.0.retain_mut(|place| match place.seated.as_mut().poll(cx) {
+            Poll::Pending => true,
+            Poll::Ready(outcome) => {
+                told.push(outcome.map_or_else(Event::Unseated, |()| Event::Seated));
+                false
+            }
+        });
+        if told.is_empty() { Poll::Pending } else { Poll::Ready(told) }
+    }
+}
+
+/// Waits for a seat of each line: that which most share is the last, so that who waits for others keeps none of it.
+async fn one_of_each(lines: Arc<[Arc<Queue>]>, (priority, at_once): Want) -> Result<(), Error> {
+    let mut held = Held { lines: &lines, seats: 0 };
+    for line in &*lines {
+        let now = Instant::now();
+        let (wish, until) = if at_once {
+            (Wish::AtOnce { within: Duration::ZERO }, Some(now + ANSWER_PATIENCE))
+        } else {
+            (Wish::Soon, None)
+        };
+        line.slot([].into(), Patience { wish, until, priority }, now).await?;
+        held.seats += 1;
+    }
+    held.seats = 0;
+    Ok(())
+}
+
+/// Seats of the first lines. Dropped, they go back.
+struct Held<'a> {
+    lines: &'a [Arc<Queue>],
+    seats: usize,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.lines.iter().take(self.seats).for_each(Queue::leave_seat);
+    }
+}
