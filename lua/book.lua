@@ -36,7 +36,7 @@ local MAX_CLAIMS, SLACK, RECOVERING = 8, 20000, 4
 local horizon, ahead, insist, sender = a[5], a[6], a[7] % 2 == 1, KEYS[1]
 local is_colder, has_debts = floor(a[7] / 2) % 2 == 1, floor(a[7] / 4) % 2 == 1
 local states, next_key = read_states(scopes, has_widest)
-local at, retention, last_log = 10 + scopes, 0, wants_seats and count_of_keys() or #KEYS
+local at, retention, last_log = 10 + scopes, 0, wants_seats and seat_keys.before() or #KEYS
 for i = next_key, last_log do
   local scope, log = a[at], nil
   log, at = open_log(KEYS[i], states[scope], at + 1, true)

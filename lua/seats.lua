@@ -1,10 +1,7 @@
--- Seats: how many calls are in flight. Who holds seats of a limit, who waits for them, and whose turn it is. Joined behind shares.lua.
---
--- The key of a limit holds a list of those who hold seats or wait for some, in the order in which they began to wait; of each: whose,
--- seats that it holds, until when, seats that it is short of, until when it asks again if it still waits, since when it holds any.
+-- Seats: how many calls are in flight. Who waits for seats of a limit, and whose turn it is. Joined behind holders.lua.
 
 local wants_seats, lease = a[7] % 16 >= 8, 0
-local count_of_keys, open_seats, seats_for, take_seats
+local open_seats, seats_for, take_seats
 
 if wants_seats then
   -- Who waits for a seat and has less than an equal part of them asks again so soon; who has its part, so late; and nobody later. Who is so
@@ -14,39 +11,13 @@ if wants_seats then
 
   local all_seats, kept, idle, owner = {}, 0, 0, string.match(KEYS[1], '}:replay:(.*)$')
 
-  -- How many of the keys come before those of seats.
-  function count_of_keys()
-    local count = #KEYS
-    while string.find(KEYS[count], '}[^:]*:seats$') do count = count - 1 end
-    return count
-  end
-
-  local function is_holder(holder)
-    if type(holder) ~= 'table' or type(holder[1]) ~= 'string' then return false end
-    for part = 2, 6 do
-      if type(holder[part]) ~= 'number' then return false end
-    end
-    return true
-  end
-
-  local function read_holders(key)
-    local packed = call('GET', key)
-    if not packed then return {}, false end
-    local is_read, holders = pcall(cmsgpack.unpack, packed)
-    if not is_read or type(holders) ~= 'table' then garbage(key) end
-    for _, holder in ipairs(holders) do
-      if not is_holder(holder) then garbage(key) end
-    end
-    return holders, true
-  end
-
   local function has_place(holder, stamp) return holder[4] > 0 and holder[5] + PLACE > stamp end
 
   -- Reads what the ask says of seats from the arguments at `at`, and who holds them: keys from `first_key` on. Says where that part ends.
   function open_seats(at, first_key)
     lease, kept, idle = a[at], a[at + 1], a[at + 2]
     for i = first_key, #KEYS do
-      local holders, is_kept = read_holders(KEYS[i])
+      local holders, is_kept = seat_keys.holders(KEYS[i])
       local of = { key = KEYS[i], seats = a[at + 3 + i - first_key], holders = holders, is_kept = is_kept }
       of.others, of.taken, of.sharing = {}, 0, 1
       local place = #holders + 1

@@ -6,12 +6,13 @@
 -- Returns integers of 8 bytes: 0, now; for each log: µs that its longest pause lasts, or 0, µs for which the upstream told to wait, µs
 --         since it began, cause, status, and millionths of the quotas that are left; then for each term: units that it allows, units that
 --         count, units that others have used, µs from now until one more may start, and µs for which others are known of; -1 where they
---         are not
+--         are not; then for each limit on calls in flight: seats that are held
 -- Errors: GARBAGE, as for book.lua
 -- Cost: O(log of the entries) for each term
 local states, next_key = read_states(a[8], a[9] == 1)
 local at, body = 10 + #states, ''
-for i = next_key, #KEYS do
+local last_log = seat_keys.before()
+for i = next_key, last_log do
   local state, log = states[a[at]], nil
   log, at = open_log(KEYS[i], state, at + 1)
   local longest, left = { 0, 0, 0, 0, now, now, 0, now }, FULL
@@ -34,5 +35,12 @@ for i = next_key, #KEYS do
       or newer_than(log.key, now - term.span) + taken_by_cold(term, now)
     body = body .. struct.pack('<i8i8i8i8i8', term.quota, used, outside, earliest(alone, now, 1) - now, since)
   end
+end
+for i = last_log + 1, #KEYS do
+  local taken = 0
+  for _, holder in ipairs(seat_keys.holders(KEYS[i])) do
+    if holder[3] > now then taken = taken + holder[2] end
+  end
+  body = body .. struct.pack('<i8', taken)
 end
 return reply(body)

@@ -143,7 +143,9 @@ impl Ledger {
             }
             Body::Look { scopes, since } => (Reply::Looked(self.look(now, *since, scopes)), 0),
             Body::Report { log, report } => self.learn(now, log, report),
-            Body::Usage(logs) => (Reply::Usage(self.usage(now, logs)), 0),
+            Body::Usage { logs, seats } => {
+                (Reply::Usage { logs: self.usage(now, logs), seats: self.seats_taken(now, seats) }, 0)
+            }
         };
         if memory > 0 && message.id.sender != NOBODY {
             self.replays.remember(now, message, memory, reply.clone());

@@ -21,7 +21,7 @@ use crate::config::plan::Registered;
 use crate::config::request_head::RequestHead;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error, StoreError};
-use crate::ledger::{Body, Message, MessageId, ScopeHasher};
+use crate::ledger::{Body, Message, MessageId, Reply, ScopeHasher};
 use crate::queue::process::Process;
 use crate::queue::table::Queues;
 use crate::store::{MemoryStore, Store, WithoutStore};
@@ -262,16 +262,18 @@ impl Throttle {
         let waiting = self.0.queues.find(registered.key(scopes.narrowest), &scopes).map_or(0, |queue| queue.waiting());
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(&registered.upstream.name), source };
         let known = registered.time.outlook(registered.stale_after, Instant::now()).known;
-        let body = Body::Usage(registered.calendars.around(&registered.charges.logs_of(&scopes), known));
+        let logs = registered.calendars.around(&registered.charges.logs_of(&scopes), known);
+        let body = Body::Usage { logs, seats: registered.charges.seats_of(&scopes) };
         let message = Message::new(Arc::clone(registered.ledger()), MessageId::nobodys(), body);
         let message = Message { known: registered.time.known(), ..message };
         let reply = self.0.process.store.apply(&message).await.map_err(unavailable)?;
-        let logs = reply.usage().ok_or_else(StoreError::senseless).map_err(unavailable)?;
+        let Reply::Usage { logs, seats } = reply else { return Err(unavailable(StoreError::senseless())) };
         let observed = registered.observer.as_ref().map(Observer::observed);
         let limits = registered.upstream.limits.iter().zip(registered.charges.limits());
         let usage = Usage::new(limits, &logs, waiting, registered.learned_from());
         registered.counts.used(&usage);
-        Ok(Usage { observed, ..usage })
+        let in_flight = registered.charges.in_flight(&registered.upstream).zip(seats);
+        Ok(Usage { observed, ..usage.with_seats(in_flight) })
     }
 
     /// Ends: refuses whoever waits and whoever comes with [`Error::Closed`], and hands back what is booked.

@@ -12,7 +12,7 @@ use crate::ledger::{LogUsage, PauseUsage};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Usage {
-    /// One for each limit, in the order they were registered; none for calls [in flight](crate::Limit::in_flight).
+    /// One for each limit, in the order they were registered; those on calls [in flight](crate::Limit::in_flight) come last.
     pub limits: Vec<LimitUsage>,
     /// Callers of this process that wait. What is [observed](Self::observed), and [learned from](Self::learned_from), is this process's
     /// own, too; all else is the cluster's.
@@ -34,7 +34,8 @@ pub struct Usage {
 pub struct LimitUsage {
     /// The limit.
     pub limit: Limit,
-    /// Units that count against it: started within its window and guard, or booked.
+    /// Units that count against it: started within its window and guard, or booked. Of calls in flight, seats that the store counts as taken: by
+    /// calls, by processes that keep them for their next calls, and by those that died until their leases end.
     pub used: u32,
     /// Units set aside because others use the same quota, where that is
     /// [learned](crate::Upstream::learn_from_responses): by the newest response, until the quota resets.
@@ -43,7 +44,8 @@ pub struct LimitUsage {
     pub outside_use_for: Option<Duration>,
     /// Units that are left, of the quota and of the burst, or of what the rate leaves of them.
     pub free: u32,
-    /// How long until this limit, or a pause, lets the next unit start.
+    /// How long until this limit, or a pause, lets the next unit start. Nobody knows when a seat is free: of calls in flight, how long a pause
+    /// lasts.
     pub next: Duration,
 }
 
@@ -77,5 +79,19 @@ impl Usage {
         let paused = logs.iter().filter_map(|log| log.paused).max_by_key(|paused| paused.left);
         let rate = logs.iter().map(|log| log.rate).min().map_or(1.0, |rate| f64::from(rate) / 1e6);
         Self { limits, waiting, observed: None, learned_from, paused, rate }
+    }
+
+    /// With the limits on calls in flight, and how many seats of each are taken.
+    pub(crate) fn with_seats<'a>(mut self, limits: impl Iterator<Item = (&'a Limit, u32)>) -> Self {
+        let next = self.paused.map(|paused| paused.left).unwrap_or_default();
+        self.limits.extend(limits.map(|(limit, used)| LimitUsage {
+            limit: limit.clone(),
+            used,
+            outside_use: 0,
+            outside_use_for: None,
+            free: limit.quota().saturating_sub(used),
+            next,
+        }));
+        self
     }
 }

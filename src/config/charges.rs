@@ -35,8 +35,8 @@ pub(crate) struct Charges {
     narrowest: usize,
     /// Of each limit: its log, and the first of its terms there.
     limits: Vec<(usize, usize)>,
-    /// How many calls may be in flight: by its place whose, and how many.
-    seats: Vec<(usize, u32)>,
+    /// How many calls may be in flight: by its place whose, how many, and which of the upstream's limits says so.
+    seats: Vec<(usize, u32, usize)>,
     /// What a call is charged of which nothing is said, by its priority's place.
     ones: [Arc<[u32]>; 3],
     /// Of each limit of which something is kept, by its place: the log that counts those for whom nothing is, and the first of the
@@ -157,18 +157,18 @@ impl Charges {
                 rests.push((at, log, term));
             }
         }
-        let mut seats = Vec::new();
-        for limit in &upstream.in_flight {
+        let mut seats: Vec<(usize, u32, usize)> = Vec::new();
+        for (at, limit) in upstream.in_flight.iter().enumerate() {
             limit.check_seats(&upstream.name)?;
             let scope = scope_of(limit);
-            if seats.iter().any(|(of, _)| *of == scope) {
+            if seats.iter().any(|(of, ..)| *of == scope) {
                 let reason = "is said twice of one scope: the smaller number is the only one that matters";
                 return Err(wrong("limit.in_flight", reason.to_owned()));
             }
-            seats.push((scope, limit.quota()));
+            seats.push((scope, limit.quota(), at));
         }
         // What few share comes last.
-        seats.sort_by_key(|&(scope, _)| scope);
+        seats.sort_by_key(|&(scope, ..)| scope);
         // Where only calls in flight are counted, nothing limits a log; and yet its scope may be paused.
         for scope in 0..scopes.len() {
             if drafts.iter().all(|(place, _)| place.scope != scope) {
@@ -252,14 +252,20 @@ impl Charges {
 
     /// How many calls of these scopes may be in flight: of those that most share first.
     pub(crate) fn seats_of(&self, scopes: &Scopes) -> Arc<[SeatLimit]> {
-        let of = |&(scope, calls): &(usize, u32)| SeatLimit::new(scopes.at(scope), calls);
+        let of = |&(scope, calls, _): &(usize, u32, usize)| SeatLimit::new(scopes.at(scope), calls);
         self.seats.iter().map(of).collect()
+    }
+
+    /// The limits on calls in flight, in the same order.
+    pub(crate) fn in_flight<'a>(&self, upstream: &'a Upstream) -> impl Iterator<Item = &'a Limit> {
+        let limits: Vec<_> = self.seats.iter().filter_map(|&(_, _, at)| upstream.in_flight.get(at)).collect();
+        limits.into_iter()
     }
 
     /// Whether callers of different scopes need seats of the same limit.
     pub(crate) fn is_any_seat_shared(&self) -> bool {
         let varies = |at: usize| !self.scopes[at].scope.is_upstream();
-        self.seats.iter().any(|&(of, _)| (0..self.scopes.len()).any(|at| at != of && varies(at)))
+        self.seats.iter().any(|&(of, ..)| (0..self.scopes.len()).any(|at| at != of && varies(at)))
     }
 
     /// What a call is charged, in entries of each log.

@@ -65,7 +65,7 @@ const fn place(body: &Body) -> usize {
         Body::SlowDown { .. } => 3,
         Body::Look { .. } => 4,
         Body::Report { .. } => 5,
-        Body::Usage(_) => 6,
+        Body::Usage { .. } => 6,
     }
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Cold, Grant, Learned, Log, LogUsage, Looked, Pause, Paused, Report, ScopeId, Seats, Slots, Stamp, micros};
+use super::{
+    Cold, Grant, Learned, Log, LogUsage, Looked, Pause, Paused, Report, ScopeId, SeatLimit, Seats, Slots, Stamp, micros,
+};
 
 /// Whose messages a store does not remember: of those that book for nobody, or only look.
 pub const NOBODY: u64 = 0;
@@ -123,8 +125,21 @@ pub enum Body {
         /// What it reported.
         report: Report,
     },
-    /// What do these logs hold? Changes nothing. Answered by [`Reply::Usage`].
-    Usage(Arc<[Log]>),
+    /// What do these logs hold, and who holds the seats of these limits? Changes nothing. Answered by [`Reply::Usage`].
+    Usage {
+        /// The logs, those of one scope next to each other, the whole upstream's first.
+        logs: Arc<[Log]>,
+        /// Limits on calls in flight.
+        seats: Arc<[SeatLimit]>,
+    },
+}
+
+impl Body {
+    /// What do these logs hold?
+    #[must_use]
+    pub fn usage(logs: impl Into<Arc<[Log]>>) -> Self {
+        Self::Usage { logs: logs.into(), seats: [].into() }
+    }
 }
 
 impl From<Ask> for Body {
@@ -147,8 +162,13 @@ pub enum Reply {
     Looked(Looked),
     /// To a report.
     Learned(Learned),
-    /// To a question for usage: one for each log.
-    Usage(Vec<LogUsage>),
+    /// To a question for usage.
+    Usage {
+        /// One for each log.
+        logs: Vec<LogUsage>,
+        /// Seats that are held of each limit.
+        seats: Vec<u32>,
+    },
 }
 
 impl Reply {
@@ -182,10 +202,10 @@ impl Reply {
         if let Self::Learned(learned) = self { Some(learned) } else { None }
     }
 
-    /// The answer to a question for usage.
+    /// The answer to a question for the usage of logs.
     #[must_use]
     pub fn usage(self) -> Option<Vec<LogUsage>> {
-        if let Self::Usage(usage) = self { Some(usage) } else { None }
+        if let Self::Usage { logs, .. } = self { Some(logs) } else { None }
     }
 }
 

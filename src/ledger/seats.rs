@@ -140,6 +140,11 @@ impl Holders {
         self.0.is_empty()
     }
 
+    /// Seats that anybody holds.
+    pub(super) fn taken(&self, now: Stamp) -> u32 {
+        self.0.iter().fold(0, |taken, holder| taken.saturating_add(holder.held(now)))
+    }
+
     /// How the seats are taken at `now`, as a queue sees it that keeps so many.
     pub(super) fn seating(&self, now: Stamp, owner: &Owner, seats: u32, kept: u32) -> Seating {
         let own = self.0.iter().position(|holder| holder.owner == *owner);

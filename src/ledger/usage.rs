@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::rule::Entries as _;
-use super::{Cause, Ledger, Log, Shape, SlidingLog, Stamp, Term};
+use super::scope::Scope;
+use super::{Cause, Ledger, Log, SeatLimit, Shape, SlidingLog, Stamp, Term};
 
 /// What one log holds, term by term.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +82,13 @@ impl TermUsage {
 }
 
 impl Ledger {
+    /// How many seats of each limit are held.
+    pub(super) fn seats_taken(&self, now: Stamp, limits: &[SeatLimit]) -> Vec<u32> {
+        let of =
+            |limit: &SeatLimit| self.scope(limit.scope).and_then(Scope::seats).map_or(0, |holders| holders.taken(now));
+        limits.iter().map(of).collect()
+    }
+
     /// What each log holds.
     pub(super) fn usage(&self, now: Stamp, logs: &[Log]) -> Vec<LogUsage> {
         let empty = SlidingLog::new();

@@ -25,6 +25,7 @@ use super::state::{Outbox, State};
 use super::waiters::Slot;
 use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
+use crate::counts::Counts;
 use crate::ledger::{Ask, Log, Message, MessageId, Reason, Run, ScopeId, Verdict};
 
 /// One queue: a process, and the logs that everybody in it needs a slot in.
@@ -91,8 +92,8 @@ impl Queue {
     ) -> Self {
         let one = Arc::clone(registered.charges.one());
         // Who is in a line for seats waits in its queue, and is counted there.
-        let crowd =
-            if settings.logs.is_empty() { Crowd::new(usize::MAX).into() } else { Arc::clone(&registered.crowd) };
+        let nobodys = || Crowd::new(usize::MAX, Counts::default()).into();
+        let crowd = if settings.logs.is_empty() { nobodys() } else { Arc::clone(&registered.crowd) };
         Self {
             now_or_never: now_or_never(&settings.ledger, &settings.logs, &one),
             one,

@@ -41,6 +41,8 @@ impl Queue {
             horizon: process.horizon,
             promote_low_after: registered.upstream.promote_low_after,
             without_store: registered.contact.policy(),
+            warn_after: None,
+            counts: registered.counts.clone(),
         };
         Self::of(process, registered, settings, scopes.clone(), [].into())
     }

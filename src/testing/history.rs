@@ -163,7 +163,9 @@ impl History {
             }
             // It did not act: what it hands back is still there.
             (Body::Ask(ask), Err(_)) if sent.before.is_none() => self.record.keep(ask),
-            (Body::Usage(logs), Ok(Reply::Usage(usage))) if self.calm => self.record.compare(now, logs, usage),
+            (Body::Usage { logs, .. }, Ok(Reply::Usage { logs: usage, .. })) if self.calm => {
+                self.record.compare(now, logs, usage);
+            }
             _ => {}
         }
         if let Some(at) = sent.queue {
@@ -200,8 +202,8 @@ impl History {
                 new(self.told(what), None)
             }
             _ => {
-                let logs = Body::Usage(self.world.logs.clone().into());
-                new(Message::new(Arc::clone(&self.upstream), MessageId::nobodys(), logs), None)
+                let usage = self.world.usage();
+                new(Message::new(Arc::clone(&self.upstream), MessageId::nobodys(), usage), None)
             }
         }
     }

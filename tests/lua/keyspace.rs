@@ -55,7 +55,7 @@ async fn all_keys_of_one_upstream_share_a_hash_slot_but_not_all_upstreams_do() {
         let mut ask = Ask::new(logs.clone(), vec![Run::new(1, [4, 4, 4])]);
         ask.insist = true;
         must(store.apply(&message(u64::MAX, "ab", ask.into())).await);
-        must(store.apply(&Message::new(upstream, MessageId::nobodys(), Body::Usage(logs.clone().into()))).await);
+        must(store.apply(&Message::new(upstream, MessageId::nobodys(), Body::usage(logs.clone()))).await);
     }
     let mut client = must(server.client());
     let found = keyspace(&mut client);

@@ -18,7 +18,7 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 21] = [
+const FILES: [(&str, &str); 22] = [
     ("book", include_str!("../../lua/book.lua")),
     ("boundaries", include_str!("../../lua/boundaries.lua")),
     ("bucket", include_str!("../../lua/bucket.lua")),
@@ -35,6 +35,7 @@ const FILES: [(&str, &str); 21] = [
     ("rate", include_str!("../../lua/rate.lua")),
     ("release", include_str!("../../lua/release.lua")),
     ("report", include_str!("../../lua/report.lua")),
+    ("holders", include_str!("../../lua/holders.lua")),
     ("seats", include_str!("../../lua/seats.lua")),
     ("shares", include_str!("../../lua/shares.lua")),
     ("slow_down", include_str!("../../lua/slow_down.lua")),

@@ -127,7 +127,7 @@ async fn a_hand_back_of_a_slot_far_ahead_is_remembered_until_the_slot_no_longer_
         store.apply(&hand_back).await?;
         clock.set(Stamp::from_micros(clock.now().as_micros() + 205_000));
         store.apply(&hand_back).await?;
-        let usage = store.apply(&Message::new("up", MessageId::nobodys(), Body::Usage(logs.into()))).await?.usage();
+        let usage = store.apply(&Message::new("up", MessageId::nobodys(), Body::usage(logs))).await?.usage();
         assert_eq!(usage.ok_or("no usage")?[0].terms[0].used, 1, "{store:?}");
     }
     Ok(())
@@ -181,7 +181,7 @@ async fn a_hand_back_is_not_sent_again_once_the_store_may_have_forgotten_it() ->
 async fn pauses_and_reports_act_once_when_their_connection_is_cut() -> Outcome {
     let scene = Scene::new()?;
     let store = RedisStore::open(&scene.proxy.url())?;
-    store.apply(&Message::new("up", MessageId::nobodys(), Body::Usage([].into()))).await?;
+    store.apply(&Message::new("up", MessageId::nobodys(), Body::usage([]))).await?;
     let mut pause = Pause::new(Duration::ZERO);
     (pause.waits, pause.memory) = ([0, 9, 99].map(Duration::from_secs).into(), Duration::from_secs(60));
     for (number, wait) in [(1, 0..1), (2, 8..10)] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use outgate::ledger::{Ask, Body, Log, Message, MessageId, NOBODY, Pause, Run, SeatLimit, Seats, Term};
 use outgate::store::Applying;
-use outgate::{Feedback, Limit, MemoryStore, Store, Throttle, Upstream};
+use outgate::{Feedback, Limit, MemoryStore, Scope, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -144,4 +144,33 @@ async fn seats_in_use_are_said_again_under_another_name() {
     let permit = other.try_acquire("up").await.unwrap();
     assert!(other.try_acquire("up").await.is_err(), "the clone's lease has ended, and two are in use");
     drop((permits, permit));
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_are_seats_that_several_queues_share() {
+    let store = Overheard::default();
+    let up = || {
+        let each = Limit::per_second(50).each(Scope::header("x-merchant"));
+        Upstream::new("up").limit(Limit::in_flight(3)).limit(each)
+    };
+    let throttle = Throttle::builder().store(store.clone()).upstream(up()).build().unwrap();
+    let acquire = |throttle: &Throttle, merchant: &str| throttle.try_acquire("up").scope_of("x-merchant", merchant);
+    let permits = [acquire(&throttle, "1").await.unwrap(), acquire(&throttle, "2").await.unwrap()];
+    // The last to be told of is the line for seats.
+    sleep(Duration::from_secs(21)).await;
+    let name = store.sender();
+    let mut ask = Ask::new([], Vec::new());
+    ask.seats = Some(Seats::new([SeatLimit::new(None, 3)]).keeping(1, 0));
+    store.clone_says(ask).await;
+    sleep(Duration::from_secs(21)).await;
+    assert_ne!(store.sender(), name, "it goes on under another name");
+    let other = Throttle::builder().store(store.inner.clone()).upstream(up()).build().unwrap();
+    assert!(acquire(&other, "3").await.is_err(), "two, and that of the clone");
+    sleep(Duration::from_secs(40)).await;
+    let permit = acquire(&other, "3").await.unwrap();
+    assert!(acquire(&other, "4").await.is_err(), "the clone's lease has ended, and two are in use");
+    drop((permits, permit));
+    sleep(Duration::from_secs(1)).await;
+    assert!(acquire(&other, "5").await.is_ok());
+    assert!(acquire(&throttle, "5").await.is_ok());
 }

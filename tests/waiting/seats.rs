@@ -158,7 +158,13 @@ async fn a_seat_that_is_left_goes_to_the_next_caller_without_a_message() {
     assert_eq!(store.calls(), told);
     let other = store.limited(Limit::in_flight(1));
     assert!(other.try_acquire("up").await.is_ok());
-    assert_eq!(other.usage("up").await.unwrap().limits, []);
+    let usage = async || {
+        let limit = other.usage("up").await.unwrap().limits.remove(0);
+        (limit.limit, limit.used, limit.free, limit.next)
+    };
+    assert_eq!(usage().await, (Limit::in_flight(1), 1, 0, Duration::ZERO), "it keeps the seat for its next call");
+    sleep(SECOND).await;
+    assert_eq!(usage().await, (Limit::in_flight(1), 0, 1, Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]

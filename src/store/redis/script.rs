@@ -56,13 +56,13 @@ macro_rules! script {
     };
 }
 
-script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "log", "shares", "debt", "seats", "claims", "book");
+script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "log", "shares", "debt", "holders", "seats", "claims", "book");
 script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");
 script!(look: "head", "state", "look");
 script!(report: "head", "state", "list", "bucket", "report");
-script!(usage: "head", "state", "list", "bucket", "calendar", "boundaries", "log", "usage");
+script!(usage: "head", "state", "list", "bucket", "calendar", "boundaries", "log", "holders", "usage");
 script!(inspect: "inspect");
 
 /// All scripts, to be loaded on every new connection.
@@ -90,6 +90,7 @@ mod tests {
             include_str!("../../../lua/debt.lua"),
             include_str!("../../../lua/first_look.lua"),
             include_str!("../../../lua/head.lua"),
+            include_str!("../../../lua/holders.lua"),
             include_str!("../../../lua/inspect.lua"),
             include_str!("../../../lua/list.lua"),
             include_str!("../../../lua/log.lua"),

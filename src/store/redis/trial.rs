@@ -165,7 +165,7 @@ impl<'a> Trial<'a> {
         }
         calls.add_command(self.call(&insisting));
         calls.add_command(self.call(&self.ask(2, 2, Self::logs(MANY, SECOND), Vec::new())));
-        let usage = Body::Usage(Self::logs(MANY, SECOND).into());
+        let usage = Body::usage(Self::logs(MANY, SECOND));
         calls.add_command(self.call(&self.message(MessageId::nobodys(), usage)));
         calls.ignore_errors();
         calls

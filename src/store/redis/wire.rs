@@ -38,7 +38,7 @@ impl<'a> Wire<'a> {
             Body::SlowDown { factor, lasting, .. } => _ = integers.push(*factor).push(micros(*lasting)),
             Body::Look { since, .. } => _ = integers.push(since.as_micros()),
             Body::Report { report, .. } => integers.report(report),
-            Body::Usage(logs) => integers.usage(logs),
+            Body::Usage { logs, .. } => integers.usage(logs),
         }
         keys.write(cmd, message);
         cmd.arg(&integers.0);
@@ -62,7 +62,7 @@ pub(super) fn script(message: &Message) -> &'static Script {
         Body::SlowDown { .. } => script::slow_down(),
         Body::Look { .. } => script::look(),
         Body::Report { .. } => script::report(),
-        Body::Usage(_) => script::usage(),
+        Body::Usage { .. } => script::usage(),
     }
 }
 
@@ -83,7 +83,7 @@ impl Keys {
     fn write(&mut self, cmd: &mut Cmd, message: &Message) {
         let logs = match &message.body {
             Body::Ask(ask) => &*ask.logs,
-            Body::Usage(logs) => logs,
+            Body::Usage { logs, .. } => logs,
             Body::Report { log, .. } => std::slice::from_ref(log),
             Body::Pause { scope, pause } => {
                 let log = pause.evidence().map(|evidence| &evidence.log);
@@ -104,7 +104,11 @@ impl Keys {
             }
         };
         let scopes = || Log::scopes(logs).flatten();
-        let seats = if let Body::Ask(Ask { seats: Some(seats), .. }) = &message.body { &*seats.limits } else { &[] };
+        let seats = match &message.body {
+            Body::Ask(Ask { seats: Some(seats), .. }) => &*seats.limits,
+            Body::Usage { seats, .. } => seats,
+            _ => &[],
+        };
         cmd.arg(2 + scopes().count() + logs.len() + seats.len());
         self.replay_and_states(cmd, message, &[]);
         for scope in scopes() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::law::Law;
 use crate::Store;
+use crate::ledger::SeatLimit;
 use crate::ledger::{Answer, Ask, Body, Grant, Learned, Log, LogUsage, Message, MessageId, Pause, Paused, Reason};
 use crate::ledger::{QuotaReport, Reply, Report, Run, ScopeId, Slots, Stamp, Term};
 use crate::store::StoreErrorKind;
@@ -169,9 +170,17 @@ impl<'a> Desk<'a> {
     }
 
     pub(super) async fn usage(&self) -> Vec<LogUsage> {
-        let body = Body::Usage(Arc::clone(&self.logs));
+        let body = Body::usage(Arc::clone(&self.logs));
         let message = Message::new(Arc::clone(&self.upstream), MessageId::nobodys(), body);
         self.wants(self.apply(&message).await.usage())
+    }
+
+    /// Seats of each limit that anybody holds.
+    pub(super) async fn seats_taken(&self, limits: &Arc<[SeatLimit]>) -> Vec<u32> {
+        let body = Body::Usage { logs: [].into(), seats: Arc::clone(limits) };
+        let message = Message::new(Arc::clone(&self.upstream), MessageId::nobodys(), body);
+        let reply = self.apply(&message).await;
+        self.wants(if let Reply::Usage { seats, .. } = reply { Some(seats) } else { None })
     }
 
     /// Units that count now by the first term of each log.

@@ -24,6 +24,7 @@ pub async fn law_17(subject: &dyn Subject) {
     a_lapsed_lease_is_free(law, subject).await;
     a_seat_comes_with_its_slot(law, subject).await;
     the_next_goes_to_who_has_the_fewest(law, subject).await;
+    one_stream_of_a_process_takes_seats_and_lends_them_to_others(law, subject).await;
     for seed in 0..40 {
         seats_in_use_never_exceed_the_limit(law, subject, seed).await;
     }
@@ -91,6 +92,24 @@ async fn a_seat_comes_with_its_slot(law: Law, subject: &dyn Subject) {
     law.equal(&granted(&grant), &0, "a slot is free, and no seat");
     law.equal(&desk.desk.used().await, &vec![0, 0], "then no slot is taken either");
     law.equal(&granted(&desk.ask(1, 1, 1, 1).await), &1, "who brings its seat along gets the slot");
+}
+
+async fn one_stream_of_a_process_takes_seats_and_lends_them_to_others(law: Law, subject: &dyn Subject) {
+    subject.clock().set(at(0));
+    let mut line = SeatDesk::new(law, subject, [], 3);
+    law.equal(&line.granted(1, 0, 5).await, &3, "who needs seats alone names no log");
+    let seats = Arc::clone(&line.limits);
+    let upstream = Arc::clone(&line.desk.upstream);
+    let mut queue = Desk::at(law, subject.store(), upstream, [log("calls", 5, 1_000_000)]);
+    law.equal(&queue.seats_taken(&seats).await, &vec![3], "they are shown to be taken");
+    let ask = queue.asking(7, vec![Run::new(4, [1])], |ask| ask.seats = Some(Seats::new([]).keeping(2, 2)));
+    law.equal(&granted(&queue.grant(&ask).await), &2, "as many get slots as there are seats lent");
+    law.equal(&queue.used().await, &vec![2], "and no more");
+    law.equal(&queue.seats_taken(&seats).await, &vec![3], "seats that are lent are not taken again");
+    subject.clock().set(at(LEASE));
+    law.equal(&queue.seats_taken(&seats).await, &vec![0], "nor held for longer than the line says");
+    queue.pause(Duration::from_secs(1)).await;
+    law.equal(&line.granted(1, 0, 1).await, &1, "a pause concerns no seat");
 }
 
 async fn the_next_goes_to_who_has_the_fewest(law: Law, subject: &dyn Subject) {

@@ -48,6 +48,11 @@ impl World {
         Self { logs, scopes, seats, lowers }
     }
 
+    /// A question for all that there is.
+    pub(super) fn usage(&self) -> Body {
+        Body::Usage { logs: self.logs.clone().into(), seats: self.seats.clone().into() }
+    }
+
     /// Moves what happens by the calendar.
     pub(super) fn shift(&mut self, micros: i64) {
         self.logs = Self::shifted(&self.logs, micros);

@@ -57,7 +57,7 @@ impl Room {
 
     /// What each log holds that counts by its first term.
     pub(super) fn used(&mut self, logs: &[Log]) -> Vec<u32> {
-        let usage = self.say(&Message::new("up", MessageId::nobodys(), Body::Usage(logs.into())));
+        let usage = self.say(&Message::new("up", MessageId::nobodys(), Body::usage(logs)));
         usage.usage().unwrap().iter().map(|log| log.terms[0].used).collect()
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn reply(message: &Message, value: &Value) -> Result<Reply, StoreErro
         Body::Release { .. } | Body::SlowDown { .. } => rest.is_empty().then_some(Reply::Done(now)),
         Body::Look { scopes, .. } => looked(now, 1 + scopes.len(), rest).map(Reply::Looked),
         Body::Report { .. } => learned(rest).map(Reply::Learned),
-        Body::Usage(logs) => usage(logs, rest).map(Reply::Usage),
+        Body::Usage { logs, seats } => usage(logs, seats.len(), rest),
     };
     read.ok_or_else(StoreError::senseless)
 }
@@ -134,7 +134,7 @@ fn learned(rest: &[i64]) -> Option<Learned> {
     }
 }
 
-fn usage(logs: &[Log], rest: &[i64]) -> Option<Vec<LogUsage>> {
+fn usage(logs: &[Log], seats: usize, rest: &[i64]) -> Option<Reply> {
     let mut rest = rest;
     let mut of_log = |log: &Log| {
         let (&[left, told, since, cause, status, rate], terms) = rest.split_first_chunk::<6>()?;
@@ -146,7 +146,9 @@ fn usage(logs: &[Log], rest: &[i64]) -> Option<Vec<LogUsage>> {
         let paused = (left > 0).then_some(pause);
         Some(LogUsage { paused, rate: u32::try_from(rate).ok()?, ..LogUsage::new(terms) })
     };
-    logs.iter().map(&mut of_log).collect()
+    let logs = logs.iter().map(&mut of_log).collect::<Option<_>>()?;
+    let seats_taken: Vec<u32> = rest.iter().map(|&taken| u32::try_from(taken).ok()).collect::<Option<_>>()?;
+    (seats_taken.len() == seats).then_some(Reply::Usage { logs, seats: seats_taken })
 }
 
 fn term_usage(part: &[i64]) -> Option<TermUsage> {
@@ -265,12 +267,13 @@ mod tests {
     fn lies_about_anything_else_are_errors_too() {
         let pause = message(Body::Pause { scope: None, pause: Pause::new(Duration::ZERO) });
         let report = message(Body::Report { log: Log::new("calls", []), report: Report::default() });
-        let usage = message(Body::Usage([Log::new("calls", [Term::new(5, 1_000)])].into()));
+        let usage = message(Body::usage([Log::new("calls", [Term::new(5, 1_000)])]));
         assert_eq!(reply(&pause, &ints(&[5_000, 7, 9, 1])).unwrap(), Reply::Paused(Paused::new(at(7), at(9), true)));
         assert_eq!(reply(&report, &ints(&[5_000, 7, 9])).unwrap(), Reply::Learned(Learned::new(9)));
         let used = |outside_for: Option<u64>| {
             let used = TermUsage::new(5, 9, 1, Duration::from_micros(4));
-            Reply::Usage(vec![LogUsage::new(vec![used.with_outside_for(outside_for.map(Duration::from_micros))])])
+            let logs = vec![LogUsage::new(vec![used.with_outside_for(outside_for.map(Duration::from_micros))])];
+            Reply::Usage { logs, seats: Vec::new() }
         };
         let told = |pause: [i64; 5], rate: i64, known: i64| {
             ints(&[&[5_000, 7], &pause[..], &[rate, 5, 9, 1, 4, known]].concat())

@@ -1,0 +1,29 @@
+-- Who holds seats of a limit on calls in flight, or waits for some. Joined behind state.lua.
+--
+-- The key of a limit holds a list of them, in the order in which they began to wait; of each: whose, seats that it holds, until when,
+-- seats that it is short of, until when it asks again if it still waits, since when it holds any.
+
+local seat_keys = {}
+
+-- How many of the keys come before those of seats.
+function seat_keys.before()
+  local count = #KEYS
+  while string.find(KEYS[count], '}[^:]*:seats$') do count = count - 1 end
+  return count
+end
+
+-- The list at a key, and whether there is one.
+function seat_keys.holders(key)
+  local packed = call('GET', key)
+  if not packed then return {}, false end
+  local is_read, holders = pcall(cmsgpack.unpack, packed)
+  if not is_read or type(holders) ~= 'table' then garbage(key) end
+  for _, holder in ipairs(holders) do
+    if type(holder) ~= 'table' or type(holder[1]) ~= 'string' then garbage(key) end
+    for part = 2, 6 do
+      if type(holder[part]) ~= 'number' then garbage(key) end
+    end
+  end
+  return holders, true
+end
+
