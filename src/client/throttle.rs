@@ -231,7 +231,7 @@ impl Throttle {
     }
 
     /// How much of an upstream's quota is used by callers without a scope; those of a scope are in
-    /// [`usage_in`](Throttle::usage_in).
+    /// [`usage_in`](Throttle::usage_in). Limits on calls in flight are shown, too: seats that are used and free, in all processes.
     ///
     /// # Errors
     ///

@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// There was no seat for a caller, and why.
-    pub(super) fn unseated(&mut self, error: Error, now: Instant, effects: &mut Effects) {
+    pub(super) fn unseated(&mut self, error: &Error, now: Instant, effects: &mut Effects) {
         if matches!(error, Error::Closed) {
             return self.close(now, effects);
         }

@@ -167,7 +167,7 @@ impl Engine {
                 }
             }
             Event::Seated => self.seated(),
-            Event::Unseated(error) => self.unseated(error, now, effects),
+            Event::Unseated(error) => self.unseated(&error, now, effects),
             Event::Distrusted(slot) => self.put_back([slot], now),
             Event::Cold(start, charges) => {
                 let is_news = self.untold.is_none();

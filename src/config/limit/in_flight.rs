@@ -30,8 +30,12 @@ impl Limit {
     /// waited longest. Who waits costs up to 20 store calls a second and process, and up to 4 where the process has its part. Nobody
     /// knows when a seat will be free: a call with a longest wait is refused when that is over, and one for now or never at once.
     ///
-    /// Where other limits hold [each](Limit::each) for a scope of their own, the callers of each of its values hold, ask for and renew
-    /// seats by themselves: for "process" read "process and merchant" then. Of many merchants that wait, each asks by itself.
+    /// Where other limits hold [each](Limit::each) for a scope of their own, so that many merchants of a process need the same seats, all of this
+    /// holds for the process: its merchants share its seats, first come, first served. Who has a seat then asks for its slot, so a first call
+    /// costs two messages in a row, and later ones one. Who waits for its own limit keeps no seat meanwhile, and comes after those who wait
+    /// when it is its turn there.
+    ///
+    /// How many seats are used and free in all processes is in [`Throttle::usage`](crate::Throttle::usage).
     ///
     /// A process holds its seats for a [lease](Limit::lease), which it renews with one message for all of them. Where the store
     /// lost its data, or no renewal reached it for a whole lease, it may give out seats that calls still use, until it hears

@@ -69,9 +69,9 @@ impl Engine {
             Err(error) => {
                 self.previous = 0;
                 if message.sender() == self.sender {
-                    self.seats_lent(0)
+                    self.seats_lent(0);
                 } else {
-                    self.seats_lost()
+                    self.seats_lost();
                 }
                 self.owe_again(&message, now);
                 // A store that says so again, of a new name, lies: it is asked again after a pause.
