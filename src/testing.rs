@@ -14,6 +14,8 @@ mod failing_store;
 mod fault;
 mod frames;
 mod judge;
+mod keyed_limit;
+mod lines;
 mod loopback;
 mod meter;
 mod process;

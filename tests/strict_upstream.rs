@@ -16,6 +16,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 /// Longer than any test here takes, so that no window ends in the middle of one.
 const MINUTE: Duration = Duration::from_secs(60);
+/// Longer than it takes to see that a call has come.
+const SOON: Duration = Duration::from_millis(60);
 
 fn client() -> reqwest::Result<Client> {
     Client::builder().no_proxy().build()
@@ -120,6 +122,60 @@ fn calls_are_judged_after_their_delay_even_if_the_callers_have_hung_up() -> Outc
         thread::sleep(Duration::from_millis(5));
     }
     assert!(upstream.stamps()[0] >= sent + 40_000);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_call_has_to_fit_all_limits_and_counts_in_none_that_refuses_it_with_others() -> Outcome {
+    let tokens = |path: &str| path.rsplit('/').next().and_then(|tokens| tokens.parse().ok()).unwrap_or(0);
+    let upstream = StrictUpstream::builder()
+        .limit(5, MINUTE, Shape::SlidingLog)
+        .limit_each(2, MINUTE, Shape::SlidingLog, |request| (request.uri().path()[..2].to_owned(), 1))
+        .limit_each(100, 2 * MINUTE, Shape::SlidingLog, move |request| (String::new(), tokens(request.uri().path())))
+        .start()?;
+    let client = client()?;
+    for (path, status, wait) in [
+        ("/a/90", 200, None),
+        ("/a/11", 429, Some("120")),
+        ("/a/101", 429, None),
+        ("/a/10", 200, None),
+        ("/a/0", 429, Some("60")),
+        ("/b/0", 200, None),
+        ("/b/1", 429, Some("120")),
+    ] {
+        let response = client.get(format!("{}{path}", upstream.url())).send().await?;
+        assert_eq!(response.status(), status, "{path}");
+        let told = response.headers().get("retry-after").map(|wait| wait.to_str()).transpose()?;
+        assert_eq!(told, wait, "{path}");
+    }
+    upstream.reset();
+    assert_eq!(client.get(format!("{}/a/100", upstream.url())).send().await?.status(), StatusCode::OK);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_body_comes_line_by_line_and_its_call_is_in_flight_until_the_last() -> Outcome {
+    let upstream = StrictUpstream::builder()
+        .in_flight(1)
+        .handler(|_| http::Response::new("one\ntwo\nthree".into()))
+        .body_delay(3 * SOON..3 * SOON)
+        .start()?;
+    let client = client()?;
+    let mut response = client.get(upstream.url()).send().await?;
+    assert_eq!(client.get(upstream.url()).send().await?.status(), StatusCode::TOO_MANY_REQUESTS);
+    let mut lines = Vec::new();
+    while let Some(line) = response.chunk().await? {
+        lines.push(line);
+    }
+    assert_eq!(lines, ["one\n", "two\n", "three"]);
+    assert!(upstream.now() >= upstream.arrivals()[0].at + 180_000);
+    // Who hangs up has left as well.
+    drop(client.get(upstream.url()).send().await?);
+    let patience = Instant::now() + MINUTE;
+    while upstream.arrivals()[2].left.is_none() {
+        assert!(Instant::now() < patience, "{:?}", upstream.arrivals());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     Ok(())
 }
 

@@ -17,6 +17,6 @@ pub struct Arrival {
     pub method: Method,
     /// The path of the request, with its query.
     pub path: String,
-    /// When its response was ready, or its caller had gone; `None` while it is in flight.
+    /// When its response was ready, body and all, or its caller had gone; `None` while it is in flight.
     pub left: Option<i64>,
 }

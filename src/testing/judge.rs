@@ -26,6 +26,18 @@ pub struct Verdict {
     pub retry_after: Option<i64>,
 }
 
+impl Verdict {
+    /// What two limits say together.
+    pub(super) fn and(self, other: Self) -> Self {
+        let retry_after = match (self.admitted, other.admitted) {
+            (true, _) => other.retry_after,
+            (_, true) => self.retry_after,
+            (false, false) => self.retry_after.zip(other.retry_after).map(|(one, other)| one.max(other)),
+        };
+        Self { admitted: self.admitted && other.admitted, retry_after }
+    }
+}
+
 /// What is left of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -56,14 +68,21 @@ impl Judge {
     /// Judges a call of `cost` units at instant `now`. A call that costs nothing is always
     /// admitted.
     pub fn admit(&mut self, now: i64, cost: u64) -> Verdict {
+        let verdict = self.ask(now, cost);
+        if verdict.admitted {
+            self.count(now, cost);
+        }
+        verdict
+    }
+
+    /// What [`admit`](Self::admit) would say; nothing counts.
+    pub fn ask(&mut self, now: i64, cost: u64) -> Verdict {
         let now = self.advance(now);
         let waits: Option<Vec<i64>> = self.meters.iter().map(|meter| meter.wait(now, cost)).collect();
-        let wait = waits.map(|waits| waits.into_iter().max().unwrap_or(0));
-        if wait == Some(0) {
-            self.take(now, cost);
-            return Verdict { admitted: true, retry_after: None };
+        match waits.map(|waits| waits.into_iter().max().unwrap_or(0)) {
+            Some(0) => Verdict { admitted: true, retry_after: None },
+            retry_after => Verdict { admitted: false, retry_after },
         }
-        Verdict { admitted: false, retry_after: wait }
     }
 
     /// What is left at instant `now` of the limit of which least is left; `None` without limits.
@@ -76,7 +95,7 @@ impl Judge {
     /// already passed.
     pub fn count(&mut self, now: i64, cost: u64) {
         let now = self.advance(now);
-        self.take(now, cost);
+        self.meters.iter_mut().for_each(|meter| meter.take(now, cost));
     }
 
     /// Forgets all calls, not the limits.
@@ -90,9 +109,5 @@ impl Judge {
         self.latest = Some(now);
         self.meters.iter_mut().for_each(|meter| meter.advance(now));
         now
-    }
-
-    fn take(&mut self, now: i64, cost: u64) {
-        self.meters.iter_mut().for_each(|meter| meter.take(now, cost));
     }
 }

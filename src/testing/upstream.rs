@@ -6,7 +6,7 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header::RETRY_AFTER};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Either, Full};
 use hyper::{
     body::{Bytes, Incoming},
     server::conn::http1,
@@ -16,8 +16,10 @@ use hyper_util::rt::TokioIo;
 
 use super::{
     Arrival, Balance, Judge, Shape, StrictUpstreamBuilder, Verdict,
+    keyed_limit::KeyedLimit,
+    lines::Lines,
     loopback::Loopback,
-    upstream_builder::{Conduct, micros},
+    upstream_builder::{Conduct, micros, random},
 };
 
 /// An HTTP/1.1 server on the loopback interface that answers 429 to every call beyond its limits
@@ -45,6 +47,7 @@ struct Desk {
 #[derive(Debug)]
 struct Record {
     judge: Judge,
+    keyed: Vec<KeyedLimit>,
     arrivals: Vec<Arrival>,
     /// The next call is refused for no reason.
     stray: bool,
@@ -54,14 +57,17 @@ struct Record {
     resets: u64,
 }
 
+/// A body in one piece, or as it comes.
+type Answer = Response<Either<Full<Bytes>, Lines<InFlight>>>;
+
 /// A call in flight, until this is dropped.
-struct InFlight<'a> {
-    desk: &'a Desk,
+struct InFlight {
+    desk: Arc<Desk>,
     place: usize,
     resets: u64,
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlight {
     fn drop(&mut self) {
         let mut record = self.desk.record();
         let now = self.desk.now();
@@ -80,8 +86,8 @@ impl StrictUpstream {
         StrictUpstreamBuilder::default()
     }
 
-    pub(super) fn start(judge: Judge, conduct: Conduct) -> io::Result<Self> {
-        let record = Mutex::new(Record { judge, arrivals: Vec::new(), stray: false, in_flight: 0, resets: 0 });
+    pub(super) fn start(judge: Judge, keyed: Vec<KeyedLimit>, conduct: Conduct) -> io::Result<Self> {
+        let record = Mutex::new(Record { judge, keyed, arrivals: Vec::new(), stray: false, in_flight: 0, resets: 0 });
         let desk = Arc::new(Desk { started: Instant::now(), conduct, record });
         let behind = Arc::clone(&desk);
         let server = Loopback::start("strict-upstream", move |stream| {
@@ -146,6 +152,7 @@ impl StrictUpstream {
         let mut record = self.desk.record();
         record.arrivals.clear();
         record.judge.reset();
+        record.keyed.iter_mut().for_each(KeyedLimit::reset);
         (record.in_flight, record.resets) = (0, record.resets + 1);
     }
 
@@ -154,7 +161,7 @@ impl StrictUpstream {
         self.desk.record().stray = true;
     }
 
-    /// Replaces all limits by one. The calls admitted so far count against it.
+    /// Replaces all limits by one, but for those of each key. The calls admitted so far count against it.
     pub fn set_limit(&self, quota: u64, window: Duration, shape: Shape) {
         let mut record = self.desk.record();
         let mut judge = Judge::new().limit(quota, micros(window), shape);
@@ -174,7 +181,7 @@ impl Desk {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn judge(&self, request: &Request<()>) -> (Verdict, Option<Balance>, InFlight<'_>) {
+    fn judge(self: &Arc<Self>, request: &Request<()>) -> (Verdict, Option<Balance>, InFlight) {
         let cost = self.conduct.cost(request);
         let caller =
             request.headers().get("x-caller").map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
@@ -186,31 +193,46 @@ impl Desk {
         let is_stray = std::mem::take(&mut record.stray);
         let stray = Verdict { admitted: false, retry_after: Some(1_000_000) };
         let is_full = self.conduct.most_in_flight.is_some_and(|most| record.in_flight >= most);
-        let verdict = if is_stray || is_full { stray } else { record.judge.admit(at, cost) };
+        let verdict = if is_stray || is_full { stray } else { record.admit(at, cost, request) };
         record.arrivals.push(Arrival { at, admitted: verdict.admitted, cost, caller, method, path, left: None });
         record.in_flight += u64::from(verdict.admitted);
-        let in_flight = InFlight { desk: self, place: record.arrivals.len() - 1, resets: record.resets };
+        let in_flight = InFlight { desk: Arc::clone(self), place: record.arrivals.len() - 1, resets: record.resets };
         let balance = if self.conduct.tells_balance { record.judge.balance(at) } else { None };
         (verdict, balance, in_flight)
     }
 
-    async fn serve(&self, request: Request<()>) -> Response<Bytes> {
+    async fn serve(self: &Arc<Self>, request: Request<()>) -> Answer {
         sleep(self.conduct.arrival_delay()).await;
-        let (verdict, balance, _in_flight) = self.judge(&request);
+        let (verdict, balance, in_flight) = self.judge(&request);
         let mut response = if verdict.admitted { self.conduct.handle(&request) } else { refusal(verdict) };
         if let Some(balance) = balance {
             tell(balance, response.headers_mut());
         }
         sleep(self.conduct.response_delay()).await;
-        response
+        response.map(|body| match &self.conduct.body_delay {
+            Some(delay) if verdict.admitted => Either::Right(Lines::of(&body, random(delay), in_flight)),
+            _ => Either::Left(Full::new(body)),
+        })
     }
 }
 
-async fn answer(desk: Arc<Desk>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+impl Record {
+    /// What all limits say of a call, which counts in each of them or in none.
+    fn admit(&mut self, now: i64, cost: u64, request: &Request<()>) -> Verdict {
+        let asked: Vec<_> = self.keyed.iter_mut().map(|limit| limit.ask(now, request)).collect();
+        let verdict = asked.iter().fold(self.judge.ask(now, cost), |all, (verdict, _)| all.and(*verdict));
+        if verdict.admitted {
+            self.judge.count(now, cost);
+            self.keyed.iter_mut().zip(&asked).for_each(|(limit, (_, charge))| limit.count(now, charge));
+        }
+        verdict
+    }
+}
+
+async fn answer(desk: Arc<Desk>, request: Request<Incoming>) -> Result<Answer, hyper::Error> {
     let (head, body) = request.into_parts();
     body.collect().await?;
-    let response = desk.serve(Request::from_parts(head, ())).await;
-    Ok(response.map(Full::new))
+    Ok(desk.serve(Request::from_parts(head, ())).await)
 }
 
 fn refusal(verdict: Verdict) -> Response<Bytes> {

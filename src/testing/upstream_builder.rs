@@ -3,14 +3,17 @@ use std::{fmt, io, ops::Range, sync::Arc, time::Duration};
 use http::{Request, Response};
 use hyper::body::Bytes;
 
-use super::{Judge, Shape, StrictUpstream};
+use super::{
+    Judge, Shape, StrictUpstream,
+    keyed_limit::{Charge, KeyedLimit},
+};
 
 /// Configures a [`StrictUpstream`].
 ///
 /// # Default
 ///
 /// * no limits: everything is admitted
-/// * no delays
+/// * no delays, and bodies in one piece
 /// * admitted calls get 200 and the body `ok`
 /// * each call costs 1
 /// * no response tells what is left
@@ -18,6 +21,7 @@ use super::{Judge, Shape, StrictUpstream};
 #[must_use = "an upstream runs once it was started"]
 pub struct StrictUpstreamBuilder {
     judge: Judge,
+    keyed: Vec<KeyedLimit>,
     conduct: Conduct,
 }
 
@@ -27,6 +31,7 @@ pub(super) struct Conduct {
     opening_delay: Range<Duration>,
     arrival_delay: Range<Duration>,
     response_delay: Range<Duration>,
+    pub(super) body_delay: Option<Range<Duration>>,
     handler: Option<Handler>,
     cost: Option<Cost>,
     pub(super) tells_balance: bool,
@@ -41,6 +46,33 @@ impl StrictUpstreamBuilder {
     /// must admit a call.
     pub fn limit(mut self, quota: u64, window: Duration, shape: Shape) -> Self {
         self.judge = self.judge.limit(quota, micros(window), shape);
+        self
+    }
+
+    /// Adds a limit for each key by itself, in units of its own: the closure says whose call it is, and how many units it takes. Beside
+    /// [`limit`](Self::limit), so that a call has to fit each merchant's limit as well, or the tokens of all as well as the calls.
+    ///
+    /// ```
+    /// use outgate::testing::{Shape, StrictUpstream};
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let upstream = StrictUpstream::builder()
+    ///     .limit(50, second, Shape::SlidingLog)
+    ///     .limit_each(10, second, Shape::SlidingLog, |request| (request.uri().path().to_owned(), 1))
+    ///     .start()?;
+    /// # drop(upstream);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn limit_each(
+        mut self,
+        quota: u64,
+        window: Duration,
+        shape: Shape,
+        charge: impl Fn(&Request<()>) -> (String, u64) + Send + Sync + 'static,
+    ) -> Self {
+        let (fresh, charge) = (Judge::new().limit(quota, micros(window), shape), Arc::new(charge) as Charge);
+        self.keyed.push(KeyedLimit::new(fresh, charge));
         self
     }
 
@@ -65,13 +97,19 @@ impl StrictUpstreamBuilder {
         self
     }
 
+    /// Sends the body of each admitted call line by line, the last one after a random time from `delay`. A call is in flight until then.
+    pub fn body_delay(mut self, delay: Range<Duration>) -> Self {
+        self.conduct.body_delay = Some(delay);
+        self
+    }
+
     /// What admitted calls get. A handler that panics breaks the connection.
     pub fn handler(mut self, handler: impl Fn(&Request<()>) -> Response<Bytes> + Send + Sync + 'static) -> Self {
         self.conduct.handler = Some(Arc::new(handler));
         self
     }
 
-    /// How many units a call costs.
+    /// How many units a call costs, in all limits but those of [`limit_each`](Self::limit_each).
     pub fn cost_by(mut self, cost: impl Fn(&Request<()>) -> u64 + Send + Sync + 'static) -> Self {
         self.conduct.cost = Some(Arc::new(cost));
         self
@@ -84,7 +122,7 @@ impl StrictUpstreamBuilder {
         self
     }
 
-    /// Refuses each call that comes while so many are in flight: judged, and without their response yet.
+    /// Refuses each call that comes while so many are in flight: judged, and without their whole response yet.
     pub fn in_flight(mut self, most: u64) -> Self {
         self.conduct.most_in_flight = Some(most);
         self
@@ -96,7 +134,7 @@ impl StrictUpstreamBuilder {
     ///
     /// When no thread, runtime or port is to be had.
     pub fn start(self) -> io::Result<StrictUpstream> {
-        StrictUpstream::start(self.judge, self.conduct)
+        StrictUpstream::start(self.judge, self.keyed, self.conduct)
     }
 }
 
