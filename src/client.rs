@@ -28,6 +28,7 @@ pub(crate) mod router;
 mod seat;
 pub mod snapshot;
 pub(crate) mod throttle;
+pub(crate) mod unlearned;
 pub(crate) mod unmatched;
 mod url;
 pub(crate) mod usage;

@@ -16,7 +16,7 @@ use crate::config::call::Call;
 use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
 use crate::error::Error;
-use crate::feedback::{Feedback, Refusal};
+use crate::feedback::{Feedback, Quota, Refusal};
 use crate::ledger::{Evidence, Log, Pause, Report, Stamp};
 use crate::queue::news::{Said, Whom};
 use crate::queue::reports::{reports, told_by};
@@ -129,7 +129,9 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let whom = |scope| Whom::new(Arc::clone(&upstream.name), registered.key(scope)).within(registered.ledger());
     let is_quota = feedback.refusal() == Some(Refusal::Quota);
     let logs = charges.logs_of(call.scopes);
-    let mut reported = if upstream.learns { reports(&upstream.limits, charges, feedback) } else { BTreeMap::new() };
+    let unlearned = |quota: &Quota, why| registered.unlearned.tell(&upstream.name, quota, why);
+    let mut reported =
+        if upstream.learns { reports(&upstream.limits, charges, feedback, unlearned) } else { BTreeMap::new() };
     let has_reports = !reported.is_empty();
     let report = |log: usize, quotas| {
         let log: &Log = &logs[log];

@@ -11,6 +11,7 @@ use crate::client::connections::Connections;
 use crate::client::estimated::Estimated;
 use crate::client::observing::Observer;
 use crate::client::retry::Budget;
+use crate::client::unlearned::Unlearned;
 use crate::config::call::Call;
 use crate::config::charges::{Charges, Scopes};
 use crate::config::limit::Limit;
@@ -56,6 +57,7 @@ pub(crate) struct Registered {
     scope_names: HashMap<ScopeId, Arc<str>>,
     /// The header that told last how much is left.
     learned_from: Mutex<Option<HeaderName>>,
+    pub(crate) unlearned: Unlearned,
 }
 
 impl Registered {
@@ -105,6 +107,7 @@ impl Registered {
             connections,
             scope_names,
             learned_from: Mutex::default(),
+            unlearned: Unlearned::default(),
         }))
     }
 

@@ -392,8 +392,9 @@ impl Upstream {
     /// * A response that took longer than a sixteenth of the window is held against all calls since, so that those in flight
     ///   do not look like others'; one that took longer than the window reports nothing.
     ///
-    /// A report belongs to the limit of its window, else to the only one, else to the one with the least quota that is no less
-    /// than the limit reported. It costs a store call for each response that reports, one at a time.
+    /// A report belongs to the limit of its unit and window, else to the only one of its unit, else to the one with the least quota that is
+    /// no less than the limit reported. It costs a store call for each response that reports, one at a time. Where a report belongs to
+    /// none, or teaches nothing for another reason, an `info` event says so and why, once for each upstream and reason.
     #[must_use]
     pub const fn learn_from_responses(mut self) -> Self {
         self.learns = true;

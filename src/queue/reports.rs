@@ -18,10 +18,45 @@ struct Left {
     reset: Duration,
 }
 
-/// What a response reports of each log: nothing where it was refused for anything but a quota of ours.
-pub(crate) fn reports(limits: &[Limit], charges: &Charges, feedback: &Feedback) -> BTreeMap<usize, Vec<QuotaReport>> {
+/// Why nothing is learned from what a response says of a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Useless {
+    Unit,
+    Window,
+    Larger,
+    Unclear,
+    Nothing,
+    Unsaid,
+    Late,
+    Calendar,
+}
+
+impl Useless {
+    /// In words.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Unit => "no limit counts its unit",
+            Self::Window => "no limit of its unit has its window",
+            Self::Larger => "it allows more than any limit of its unit, and says no window",
+            Self::Unclear => "several limits count its unit, and it says neither which window nor how much it allows",
+            Self::Nothing => "it allows nothing at all, which is not believed",
+            Self::Unsaid => "it does not say how much is left",
+            Self::Late => "it says no window, and resets so late that it is a longer one than that of the limit",
+            Self::Calendar => "its limit resets by the calendar",
+        }
+    }
+}
+
+/// What a response reports of each log: nothing where it was refused for anything but a quota of ours. `useless` is told of each quota
+/// from which nothing is learned.
+pub(crate) fn reports(
+    limits: &[Limit],
+    charges: &Charges,
+    feedback: &Feedback,
+    useless: impl FnMut(&Quota, Useless),
+) -> BTreeMap<usize, Vec<QuotaReport>> {
     let (mut by_log, places): (BTreeMap<_, Vec<_>>, Vec<_>) = (BTreeMap::new(), charges.limits().collect());
-    for Left { limit, units, reset } in left(limits, feedback) {
+    for Left { limit, units, reset } in left(limits, feedback, useless) {
         let (log, term, quantum) = places[limit];
         let (term, left) = (charges.logs()[log].terms[term], u32::try_from(units / u64::from(quantum)));
         let report = QuotaReport::new(term, limits[limit].window(), left.unwrap_or(u32::MAX), reset);
@@ -30,41 +65,56 @@ pub(crate) fn reports(limits: &[Limit], charges: &Charges, feedback: &Feedback) 
     by_log
 }
 
-fn left(limits: &[Limit], feedback: &Feedback) -> Vec<Left> {
+fn left(limits: &[Limit], feedback: &Feedback, mut useless: impl FnMut(&Quota, Useless)) -> Vec<Left> {
     if !matches!(feedback.refusal(), None | Some(Refusal::Quota)) {
         return Vec::new();
     }
     let of_quota = |quota: &Quota| {
-        let units = if quota.is_spent() { 0 } else { quota.remaining()? };
-        let limit = limit_of(limits, quota)?;
-        let span = Duration::from_micros(limits[limit].window_term().span.unsigned_abs());
-        let reset = quota.reset_within().unwrap_or(span);
-        // What comes back only much later is a longer limit's, which we do not know.
-        let ours = quota.window().is_some() || reset <= 2 * span + Duration::from_secs(1);
-        ours.then_some(Left { limit, units, reset })
+        let left = left_of(limits, quota);
+        match left {
+            Err(why) => useless(quota, why),
+            // It explains a refusal all the same.
+            Ok(Left { limit, .. }) if limits[limit].resets_or_none().is_some() => useless(quota, Useless::Calendar),
+            Ok(_) => {}
+        }
+        left.ok()
     };
     feedback.quotas().iter().filter_map(of_quota).collect()
 }
 
+fn left_of(limits: &[Limit], quota: &Quota) -> Result<Left, Useless> {
+    let limit = limit_of(limits, quota)?;
+    let units = if quota.is_spent() { 0 } else { quota.remaining().ok_or(Useless::Unsaid)? };
+    let span = Duration::from_micros(limits[limit].window_term().span.unsigned_abs());
+    let reset = quota.reset_within().unwrap_or(span);
+    // What comes back only much later is a longer limit's, which we do not know.
+    let ours = quota.window().is_some() || reset <= 2 * span + Duration::from_secs(1);
+    if ours { Ok(Left { limit, units, reset }) } else { Err(Useless::Late) }
+}
+
 /// The header that told how much is left of one of the limits.
 pub(crate) fn told_by<'a>(limits: &[Limit], feedback: &'a Feedback) -> Option<&'a HeaderName> {
-    feedback.quotas().iter().filter(|quota| limit_of(limits, quota).is_some()).find_map(Quota::header)
+    feedback.quotas().iter().filter(|quota| limit_of(limits, quota).is_ok()).find_map(Quota::header)
 }
 
 /// The limit that a quota seems to speak of, by its place.
-fn limit_of(limits: &[Limit], quota: &Quota) -> Option<usize> {
-    let unit = unit_of(quota).filter(|_| quota.limit() != Some(0))?;
-    let mut of_unit = limits.iter().enumerate().filter(|(_, limit)| limit.unit() == unit);
-    if let Some(window) = quota.window() {
-        return of_unit.find(|(_, limit)| limit.window() == window).map(|(at, _)| at);
+fn limit_of(limits: &[Limit], quota: &Quota) -> Result<usize, Useless> {
+    if quota.limit() == Some(0) {
+        return Err(Useless::Nothing);
     }
-    if let (Some((only, _)), None) = (of_unit.clone().next(), of_unit.clone().nth(1)) {
-        return Some(only);
+    let unit = unit_of(quota).ok_or(Useless::Unit)?;
+    let mut of_unit = limits.iter().enumerate().filter(|(_, limit)| limit.unit() == unit);
+    let (only, _) = of_unit.clone().next().ok_or(Useless::Unit)?;
+    if let Some(window) = quota.window() {
+        return of_unit.find(|(_, limit)| limit.window() == window).map(|(at, _)| at).ok_or(Useless::Window);
+    }
+    if of_unit.clone().nth(1).is_none() {
+        return Ok(only);
     }
     // One that was lowered is still the least that is no less.
-    let told = quota.limit()?;
+    let told = quota.limit().ok_or(Useless::Unclear)?;
     let least = of_unit.filter(|(_, limit)| u64::from(limit.quota()) >= told).min_by_key(|(_, limit)| limit.quota());
-    least.map(|(at, _)| at)
+    least.map(|(at, _)| at).ok_or(Useless::Larger)
 }
 
 /// What a limit calls the unit that a quota counts.
@@ -81,13 +131,14 @@ fn unit_of(quota: &Quota) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::reset::Reset;
 
     const fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)
     }
 
-    /// Limits, what a response said, and what it says is left: quota, units left, seconds until the reset.
-    type Case<'a> = (&'a [Limit], Quota, &'a [(u32, u64, u64)]);
+    /// Limits, what a response said, and what it says is left: quota, units left, seconds until the reset; or why nothing is learned.
+    type Case<'a> = (&'a [Limit], Quota, Result<(u32, u64, u64), Useless>);
 
     #[test]
     fn a_report_belongs_to_the_limit_that_it_seems_to_speak_of() {
@@ -95,36 +146,46 @@ mod tests {
         let two = [Limit::per_second(20), Limit::per_hour(1_000)];
         let of = || Quota::new().with_remaining(7);
         let units = [Limit::per_minute(100), Limit::per_minute(9_000).of("tokens")];
-        let cases: [Case<'_>; 15] = [
-            (&one, of(), &[(100, 7, 61)]),
-            (&one, of().with_limit(50), &[(100, 7, 61)]),
-            (&one, of().with_limit(500), &[(100, 7, 61)]),
-            (&one, of().with_reset_after(secs(9)), &[(100, 7, 10)]),
-            (&one, of().with_reset_after(secs(3_000)), &[]),
-            (&one, of().with_window(secs(3_600)), &[]),
-            (&one, of().counting(Unit::Points), &[]),
-            (&one, of().with_limit(0), &[]),
-            (&one, Quota::new().with_limit(100), &[]),
-            (&units, of().counting(Unit::Tokens), &[(9_000, 7, 61)]),
-            (&units, of(), &[(100, 7, 61)]),
-            (&two, of(), &[]),
-            (&two, of().with_limit(20), &[(20, 7, 1)]),
-            (&two, of().with_limit(500), &[(1_000, 7, 3_601)]),
-            (&two, of().with_limit(10).with_window(secs(3_600)), &[(1_000, 7, 3_601)]),
+        let cases: [Case<'_>; 16] = [
+            (&one, of(), Ok((100, 7, 61))),
+            (&one, of().with_limit(50), Ok((100, 7, 61))),
+            (&one, of().with_limit(500), Ok((100, 7, 61))),
+            (&one, of().with_reset_after(secs(9)), Ok((100, 7, 10))),
+            (&one, of().with_reset_after(secs(3_000)), Err(Useless::Late)),
+            (&one, of().with_window(secs(3_600)), Err(Useless::Window)),
+            (&one, of().counting(Unit::Points), Err(Useless::Unit)),
+            (&one, of().with_limit(0), Err(Useless::Nothing)),
+            (&one, Quota::new().with_limit(100), Err(Useless::Unsaid)),
+            (&units, of().counting(Unit::Tokens), Ok((9_000, 7, 61))),
+            (&units, of(), Ok((100, 7, 61))),
+            (&two, of(), Err(Useless::Unclear)),
+            (&two, of().with_limit(20), Ok((20, 7, 1))),
+            (&two, of().with_limit(500), Ok((1_000, 7, 3_601))),
+            (&two, of().with_limit(10).with_window(secs(3_600)), Ok((1_000, 7, 3_601))),
+            (&two, of().with_limit(2_000), Err(Useless::Larger)),
         ];
         for (limits, quota, expected) in cases {
-            let told = left(limits, &Feedback::default().with_quota(quota.clone()));
-            let told: Vec<_> =
-                told.iter().map(|left| (limits[left.limit].quota(), left.units, left.reset.as_secs())).collect();
-            assert_eq!(told, expected, "{quota:?}");
+            let mut why = Vec::new();
+            let told = left(limits, &Feedback::default().with_quota(quota.clone()), |_, useless| why.push(useless));
+            let told = told.iter().map(|left| Ok((limits[left.limit].quota(), left.units, left.reset.as_secs())));
+            let told: Vec<_> = told.chain(why.into_iter().map(Err)).collect();
+            assert_eq!(told, [expected], "{quota:?}");
         }
+    }
+
+    #[test]
+    fn of_a_calendar_window_a_report_is_taken_and_teaches_nothing() {
+        let days = [Limit::per_day(100).resets(Reset::daily("UTC"))];
+        let (feedback, mut why) = (Feedback::default().with_quota(Quota::new().with_remaining(7)), Vec::new());
+        assert_eq!(left(&days, &feedback, |_, useless| why.push(useless)).len(), 1);
+        assert_eq!(why, [Useless::Calendar]);
     }
 
     #[test]
     fn a_refusal_that_is_not_for_our_quota_reports_nothing_of_it() {
         let reported = |feedback: Feedback| {
             let feedback = feedback.with_quota(Quota::new().with_limit(10).with_remaining(1));
-            left(&[Limit::per_minute(100)], &feedback).len()
+            left(&[Limit::per_minute(100)], &feedback, |_, useless| panic!("{useless:?}")).len()
         };
         let refused = |refusal| reported(Feedback::default().with_refusal(refusal));
         assert_eq!([reported(Feedback::default()), refused(Refusal::Quota)], [1, 1]);

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use outgate::feedback::{Feedback, Quota};
 use outgate::testing::{Fault, Shape, StrictUpstream};
 use outgate::{Error, Limit, Passage, Throttle, Upstream};
 use reqwest_middleware::ClientBuilder;
@@ -105,6 +106,38 @@ impl std::io::Write for Written {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_report_that_teaches_nothing_is_traced_once_with_why() {
+    let (written, _guard) = Written::on_this_thread();
+    let reporting = StrictUpstream::builder().handler(|_| {
+        let mut response = http::Response::default();
+        response.headers_mut().insert("x-ratelimit-remaining-tokens", 5.into());
+        response
+    });
+    let (upstream, limit) = (reporting.start().unwrap(), Limit::per_hour(100));
+    for learns in [false, true] {
+        let up = Upstream::new("up").host("127.0.0.1").limit(limit.clone());
+        let up = if learns { up.learn_from_responses() } else { up };
+        let throttle = Throttle::builder().upstream(up).build().unwrap();
+        for _ in 0..2 {
+            client(&throttle).get(upstream.url()).send().await.unwrap();
+            let quota = Quota::new().with_remaining(1).named("s3cret");
+            for quota in [quota.clone().with_window(Duration::from_secs(60)), quota.with_limit(0)] {
+                throttle.report("up", &Feedback::default().with_quota(quota)).await.unwrap();
+            }
+        }
+        let traces = written.text();
+        let told: Vec<_> = traces.lines().filter(|line| line.contains("nothing is learned")).collect();
+        let expected = ["no limit counts its unit", "no limit of its unit has its window", "it allows nothing at all"];
+        assert_eq!(told.len(), if learns { 3 } else { 0 }, "{traces}");
+        for (line, expected) in told.iter().zip(expected) {
+            assert!(line.contains(expected) && line.contains("INFO") && line.contains("up"), "{line}");
+        }
+        assert!(!learns || told[0].contains("x-ratelimit-remaining-tokens"), "{told:?}");
+        assert!(!traces.contains("s3cret"), "{traces}");
     }
 }
 
