@@ -8,3 +8,4 @@ mod skew;
 #[allow(dead_code, reason = "others use it")]
 #[path = "../waiting/support.rs"]
 mod support;
+mod three_logs;
