@@ -4,18 +4,19 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outgate::{RedisStore, RequestHead, Scope, Throttle, Upstream};
+use outgate::{RedisStore, Scope, Throttle, Upstream};
 use reqwest::{Url, redirect, retry};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use tokio::signal::ctrl_c;
 
 use crate::args::Args;
+use crate::site::Sites;
 use crate::wire::{Count, Wire};
 
 /// How long a call may take once it may go.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Calls one site, throttled unless told otherwise, and counts the calls.
+/// Calls sites, throttled unless told otherwise, and counts the calls.
 pub(crate) struct Client {
     pub(crate) http: ClientWithMiddleware,
     pub(crate) count: Arc<Count>,
@@ -23,10 +24,11 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) async fn new(args: &Args, site: &Url, is_own: bool) -> Result<Self, Box<dyn Error>> {
+    /// A client of the hosts of these URLs, which may be sites of our own.
+    pub(crate) async fn new(args: &Args, starts: &[Url], own: Option<&Sites>) -> Result<Self, Box<dyn Error>> {
         let count = Arc::new(Count::default());
-        let mut http = ClientBuilder::new(plain(is_own)?);
-        let throttle = if args.unthrottled { None } else { Some(throttle(args, site).await?) };
+        let mut http = ClientBuilder::new(plain(own)?);
+        let throttle = if args.unthrottled { None } else { Some(throttle(args, starts).await?) };
         if let Some(throttle) = &throttle {
             http = http.with(throttle.middleware());
         }
@@ -47,19 +49,32 @@ impl Client {
 }
 
 /// Every call that goes out has to come past the throttle: what reqwest would repeat or redirect by itself does not.
-fn plain(is_own: bool) -> reqwest::Result<reqwest::Client> {
-    let client = reqwest::Client::builder()
+fn plain(own: Option<&Sites>) -> reqwest::Result<reqwest::Client> {
+    let mut client = reqwest::Client::builder()
         .user_agent("outgate-example-crawler")
         .redirect(redirect::Policy::none())
         .retry(retry::never())
         .timeout(TIMEOUT);
-    // No proxy reaches this machine's own loopback interface.
-    if is_own { client.no_proxy() } else { client }.build()
+    if let Some(sites) = own {
+        // No proxy reaches this machine's own loopback interface, and nobody else knows the names of the sites.
+        client = client.no_proxy();
+        for name in sites.names() {
+            client = client.resolve(&name, sites.addr());
+        }
+    }
+    client.build()
 }
 
-async fn throttle(args: &Args, site: &Url) -> Result<Throttle, Box<dyn Error>> {
-    let mut upstream = Upstream::new("crawled").host(site.host_str().unwrap_or_default()).scope_by(Scope::by(host));
-    for limit in args.limits() {
+/// Each host has limits of its own, whoever it is, and all together have one.
+async fn throttle(args: &Args, starts: &[Url]) -> Result<Throttle, Box<dyn Error>> {
+    let mut upstream = Upstream::new("crawled");
+    for start in starts {
+        upstream = upstream.host(start.host_str().unwrap_or_default());
+    }
+    for limit in args.limits_of_each() {
+        upstream = upstream.limit(limit.each(Scope::host()));
+    }
+    if let Some(limit) = args.limit_of_all() {
         upstream = upstream.limit(limit);
     }
     let mut builder = Throttle::builder().upstream(upstream);
@@ -68,10 +83,4 @@ async fn throttle(args: &Args, site: &Url) -> Result<Throttle, Box<dyn Error>> {
             .store(RedisStore::connect(url).await.map_err(|error| format!("--redis: {}", crate::explain(&error)))?);
     }
     Ok(builder.build()?)
-}
-
-/// Crawlers of other hosts that use the same Redis have nothing to do with these limits.
-fn host(request: &RequestHead<'_>) -> Option<String> {
-    let url = request.url();
-    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
 }

@@ -18,7 +18,7 @@ use crate::tally::Tally;
 /// How often the progress is shown.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A crawl of one site.
+/// A crawl of some sites.
 pub(crate) struct Crawl<'a> {
     client: &'a Client,
     frontier: Frontier,
@@ -31,10 +31,10 @@ pub(crate) struct Crawl<'a> {
 }
 
 impl<'a> Crawl<'a> {
-    pub(crate) fn new(client: &'a Client, start: Url, args: &Args) -> Self {
+    pub(crate) fn new(client: &'a Client, starts: Vec<Url>, args: &Args) -> Self {
         Self {
             client,
-            frontier: Frontier::new(start),
+            frontier: Frontier::new(starts),
             tally: Tally::default(),
             calls: JoinSet::new(),
             max_pages: args.pages,

@@ -7,13 +7,21 @@ use reqwest::Url;
 /// Redirects that are followed in a row.
 const MAX_HOPS: u8 = 10;
 
-/// The URLs of one host that were found and not yet taken, each once.
+/// The URLs of some hosts that were found and not yet taken, each once.
 #[derive(Debug)]
 pub(crate) struct Frontier {
+    sites: Vec<Site>,
+    /// Whose turn it is: where each host is called slowly, one must not take all places.
+    turn: usize,
+    seen: HashSet<Url>,
+}
+
+/// The URLs of one host.
+#[derive(Debug)]
+struct Site {
     host: Option<String>,
     port: Option<u16>,
     queue: VecDeque<Stop>,
-    seen: HashSet<Url>,
 }
 
 /// A URL to fetch.
@@ -36,11 +44,16 @@ pub(crate) enum Offer {
 }
 
 impl Frontier {
-    /// Begins at `start`, and stays on its host.
-    pub(crate) fn new(start: Url) -> Self {
-        let (host, port) = (start.host_str().map(str::to_owned), start.port());
-        let mut frontier = Self { host, port, queue: VecDeque::new(), seen: HashSet::new() };
-        frontier.link(start);
+    /// Begins at these URLs, and stays on their hosts.
+    pub(crate) fn new(starts: Vec<Url>) -> Self {
+        let mut frontier = Self { sites: Vec::new(), turn: 0, seen: HashSet::new() };
+        for start in starts {
+            if frontier.site_of(&start).is_none() {
+                let (host, port) = (start.host_str().map(str::to_owned), start.port());
+                frontier.sites.push(Site { host, port, queue: VecDeque::new() });
+            }
+            frontier.link(start);
+        }
         frontier
     }
 
@@ -54,21 +67,23 @@ impl Frontier {
         if from.hops == MAX_HOPS { Offer::TooFar } else { self.offer(url, from.hops + 1) }
     }
 
-    /// Takes the URL that was found first.
+    /// Takes the URL that was found first, of each host in turn.
     pub(crate) fn next(&mut self) -> Option<Stop> {
-        self.queue.pop_front()
+        let count = self.sites.len();
+        let turn = (0..count).map(|after| (self.turn + after) % count).find(|&at| !self.sites[at].queue.is_empty())?;
+        self.turn = turn + 1;
+        self.sites[turn].queue.pop_front()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.queue.len()
+        self.sites.iter().map(|site| site.queue.len()).sum()
     }
 
     fn offer(&mut self, mut url: Url, hops: u8) -> Offer {
         url.set_fragment(None);
-        if !self.is_here(&url) {
-            Offer::Elsewhere
-        } else if self.seen.insert(url.clone()) {
-            self.queue.push_back(Stop { url, hops });
+        let Some(site) = self.site_of(&url) else { return Offer::Elsewhere };
+        if self.seen.insert(url.clone()) {
+            self.sites[site].queue.push_back(Stop { url, hops });
             Offer::New
         } else {
             Offer::Known
@@ -76,8 +91,9 @@ impl Frontier {
     }
 
     /// A site may well have pages on both http and https.
-    fn is_here(&self, url: &Url) -> bool {
-        matches!(url.scheme(), "http" | "https") && url.host_str() == self.host.as_deref() && url.port() == self.port
+    fn site_of(&self, url: &Url) -> Option<usize> {
+        let is_of = |site: &Site| url.host_str() == site.host.as_deref() && url.port() == site.port;
+        self.sites.iter().position(|site| matches!(url.scheme(), "http" | "https") && is_of(site))
     }
 }
 
@@ -86,7 +102,7 @@ mod tests {
     use super::*;
 
     fn frontier(start: &str) -> Result<Frontier, Box<dyn std::error::Error>> {
-        Ok(Frontier::new(start.parse()?))
+        Ok(Frontier::new(vec![start.parse()?]))
     }
 
     #[test]
@@ -108,6 +124,20 @@ mod tests {
         }
         let taken: Vec<_> = std::iter::from_fn(|| frontier.next()).map(|stop| String::from(stop.url)).collect();
         assert_eq!(taken, ["http://h/", "http://h/a", "https://h/a"]);
+        Ok(())
+    }
+
+    #[test]
+    fn hosts_take_turns() -> Result<(), Box<dyn std::error::Error>> {
+        let starts = ["http://h/", "http://i/", "http://h/1", "http://i:81/"];
+        let mut frontier = Frontier::new(starts.map(str::parse).into_iter().collect::<Result<_, _>>()?);
+        for url in ["http://h/2", "http://h/3", "http://i/1"] {
+            assert_eq!(frontier.link(url.parse()?), Offer::New);
+        }
+        assert_eq!((frontier.len(), frontier.link("http://j/".parse()?)), (7, Offer::Elsewhere));
+        let taken: Vec<_> = std::iter::from_fn(|| frontier.next()).map(|stop| String::from(stop.url)).collect();
+        let expected = ["h/", "i/", "i:81/", "h/1", "i/1", "h/2", "h/3"];
+        assert_eq!(taken, expected.map(|url| format!("http://{url}")));
         Ok(())
     }
 

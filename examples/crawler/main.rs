@@ -1,13 +1,16 @@
-//! A crawler that keeps a site's limits, however many of it run.
+//! A crawler that keeps the limits of any number of sites, however many of it run.
 //!
 //! ```text
 //! cargo run --release --example crawler
 //! cargo run --release --example crawler -- --unthrottled
+//! cargo run --release --example crawler -- --sites 60 --pages 150
+//! cargo run --release --example crawler -- https://example.com/ https://example.org/
 //! cargo run --release --example crawler -- https://example.com/ --limit 20/s --limit 500/m --redis redis://127.0.0.1
 //! ```
 //!
-//! Without a URL it crawls a site that it brings along, which answers 429 to every call beyond 50 a second. With
-//! `--redis` all crawlers of one host share its limits. It stays on the host and follows links and redirects, each of
+//! Without a URL it crawls a site that it brings along, which answers 429 to every call beyond 50 a second; or several, which
+//! answer 429 to every call to one of them beyond one a second as well. Any other host gets one call a second, and all together 50, unless
+//! told otherwise. With `--redis` all crawlers share these limits. It stays on the hosts and follows links and redirects, each of
 //! which is a call of its own and counted as one. A page that fails is not tried again. It does not read `robots.txt`:
 //! crawl what is yours.
 //!
@@ -33,8 +36,6 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use outgate::testing::StrictUpstream;
-use reqwest::Url;
 use tokio::runtime::Runtime;
 
 use self::args::Args;
@@ -42,6 +43,7 @@ use self::client::Client;
 use self::crawl::Crawl;
 use self::explain::explain;
 use self::report::Report;
+use self::site::Sites;
 
 fn main() -> ExitCode {
     match Runtime::new() {
@@ -72,19 +74,11 @@ fn failure(error: &(dyn Error + 'static)) -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<Report, Box<dyn Error>> {
-    // Kept until the end: the site is there as long as this is.
-    let site = if args.url.is_none() { Some(site::start()?) } else { None };
-    let start = start_url(&args, site.as_ref())?;
-    let client = Client::new(&args, &start, site.is_some()).await?;
-    let tally = Crawl::new(&client, start, &args).run().await;
+    // Kept until the end: the sites are there as long as this is.
+    let own = if args.urls.is_empty() { Some(Sites::start(args.sites)?) } else { None };
+    let starts = own.as_ref().map_or_else(|| Ok(args.urls.clone()), Sites::urls)?;
+    let client = Client::new(&args, &starts, own.as_ref()).await?;
+    let tally = Crawl::new(&client, starts, &args).run().await;
     client.close().await;
-    Ok(Report::new(&args, tally, &client, site.as_ref()))
-}
-
-fn start_url(args: &Args, site: Option<&StrictUpstream>) -> Result<Url, Box<dyn Error>> {
-    match (&args.url, site) {
-        (Some(url), _) => Ok(url.clone()),
-        (None, Some(site)) => Ok(site.url().parse()?),
-        (None, None) => Err("there is nothing to crawl".into()),
-    }
+    Ok(Report::new(&args, tally, &client, own.as_ref()))
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use indicatif::HumanCount;
 use outgate::Limit;
-use outgate::testing::{StrictUpstream, oracle};
+use outgate::testing::oracle;
 
 use crate::args::Args;
 use crate::client::Client;
 use crate::limits;
-use crate::site;
+use crate::site::{self, Sites};
 use crate::tally::Tally;
 
 /// Reasons for errors that are shown.
@@ -25,18 +25,22 @@ pub(crate) struct Report {
     tally: Tally,
     calls: u32,
     refused: u32,
-    limits: Vec<Limit>,
+    /// Of all hosts together: what is allowed to each, as often as there are hosts, and to all.
+    limits: Vec<(Limit, u32)>,
     fullest_second: Option<u64>,
 }
 
 impl Report {
-    pub(crate) fn new(args: &Args, tally: Tally, client: &Client, site: Option<&StrictUpstream>) -> Self {
-        let fullest_second = site.map(|site| oracle::worst_window(&site.stamps(), 1_000_000).count);
+    pub(crate) fn new(args: &Args, tally: Tally, client: &Client, own: Option<&Sites>) -> Self {
+        let fullest_second = own.map(|site| oracle::worst_window(&site.stamps(), 1_000_000).count);
         let (calls, refused) = (client.count.calls(), client.count.refused());
-        Self { tally, calls, refused, limits: args.limits(), fullest_second }
+        let hosts = u32::try_from(args.urls.len()).unwrap_or(u32::MAX).max(args.sites);
+        let each = args.limits_of_each().into_iter().map(|limit| (limit, hosts));
+        let limits = each.chain(args.limit_of_all().map(|limit| (limit, 1))).collect();
+        Self { tally, calls, refused, limits, fullest_second }
     }
 
-    /// The site refused a call although the crawler kept to its limits.
+    /// A site refused a call although the crawler kept to its limits.
     pub(crate) fn broke_its_promise(&self) -> bool {
         self.refused > 0 && !self.limits.is_empty()
     }
@@ -53,12 +57,14 @@ impl Report {
     }
 
     fn quota_row(&self) -> Option<Row> {
-        let allowance = |limit: &Limit| allowance(limit, self.tally.elapsed);
+        let allowance = |(limit, hosts): &&(Limit, u32)| allowance(limit, self.tally.elapsed) * f64::from(*hosts);
         let scarcest = self.limits.iter().min_by(|one, other| allowance(one).total_cmp(&allowance(other)))?;
-        let share = 100.0 * f64::from(self.calls) / allowance(scarcest);
-        let mut note = format!("of {:.1} that {} sustains", allowance(scarcest), limits::text(scarcest));
+        let ((limit, hosts), most) = (scarcest, allowance(&scarcest));
+        let share = 100.0 * f64::from(self.calls) / most;
+        let to = if *hosts > 1 { format!(" to each of {hosts}") } else { String::new() };
+        let mut note = format!("of {most:.1} that {}{to} sustains", limits::text(limit));
         if share > 100.0 {
-            note = format!("{note}; the first {} go at once", scarcest.quota());
+            note = format!("{note}; the first {} go at once", limit.quota() * hosts);
         }
         Some(("quota used".to_owned(), format!("{:.1} %", share.min(100.0)), note))
     }
@@ -79,7 +85,7 @@ impl Report {
         rows.extend([count("calls", self.calls), count("429s", self.refused)]);
         rows.push(row("seconds", format!("{:.1}", elapsed.as_secs_f64()), ""));
         if let Some(fullest) = self.fullest_second {
-            let note = format!("as the site saw it; it allows {}", site::QUOTA);
+            let note = format!("as the server saw it; it allows {}", site::QUOTA);
             rows.push(row("fullest second", fullest.to_string(), &note));
         }
         rows.extend(self.quota_row());

@@ -1,27 +1,70 @@
-//! A site to crawl, which insists on its limit.
+//! Sites to crawl, which insist on their limits.
 
+use std::error::Error;
 use std::fmt::Write as _;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, LOCATION};
-use http::{HeaderValue, Response, StatusCode};
+use http::header::{CONTENT_TYPE, HOST, LOCATION};
+use http::{HeaderValue, Request, Response, StatusCode};
 use outgate::testing::{Shape, StrictUpstream};
+use reqwest::Url;
 
-/// Calls that the site answers in any second. It answers 429 to any other.
+/// Calls that the sites answer together in any second. They answer 429 to any other.
 pub(crate) const QUOTA: u32 = 50;
+/// Calls that each of several sites answers in any second.
+pub(crate) const QUOTA_OF_EACH: u32 = 1;
 
 const SECTIONS: u32 = 16;
 const TOPICS: u32 = 4;
 const ARTICLES: u32 = 4;
 
-/// 337 pages, 16 redirects, 4 dead links and a picture.
-pub(crate) fn start() -> io::Result<StrictUpstream> {
-    StrictUpstream::builder()
-        .limit(QUOTA.into(), Duration::from_secs(1), Shape::SlidingLog)
-        .response_delay(Duration::from_millis(5)..Duration::from_millis(40))
-        .handler(|request| answer(request.uri().path()).map(Into::into))
-        .start()
+/// One server, which serves every site the same: 337 pages, 16 redirects, 4 dead links and a picture.
+pub(crate) struct Sites {
+    server: StrictUpstream,
+    count: u32,
+}
+
+impl Sites {
+    pub(crate) fn start(count: u32) -> io::Result<Self> {
+        let second = Duration::from_secs(1);
+        let mut server = StrictUpstream::builder()
+            .limit(QUOTA.into(), second, Shape::SlidingLog)
+            .response_delay(Duration::from_millis(5)..Duration::from_millis(40))
+            .handler(|request| answer(request.uri().path()).map(Into::into));
+        if count > 1 {
+            server = server.limit_each(QUOTA_OF_EACH.into(), second, Shape::SlidingLog, |call| (host(call), 1));
+        }
+        Ok(Self { server: server.start()?, count })
+    }
+
+    /// What the sites are called, where there are several.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
+        (1..=self.count).filter(|_| self.count > 1).map(|number| format!("site-{number}.test"))
+    }
+
+    /// Where all of them are.
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.server.addr()
+    }
+
+    /// Where each begins.
+    pub(crate) fn urls(&self) -> Result<Vec<Url>, Box<dyn Error>> {
+        let port = self.addr().port();
+        let named = self.names().map(|name| format!("http://{name}:{port}/"));
+        let urls = if self.count > 1 { named.collect() } else { vec![self.server.url()] };
+        Ok(urls.iter().map(|url| url.parse()).collect::<Result<_, _>>()?)
+    }
+
+    /// When calls came, in microseconds.
+    pub(crate) fn stamps(&self) -> Vec<i64> {
+        self.server.stamps()
+    }
+}
+
+fn host(request: &Request<()>) -> String {
+    request.headers().get(HOST).map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned()).unwrap_or_default()
 }
 
 fn answer(path: &str) -> Response<String> {
