@@ -12,6 +12,7 @@ use crate::fleet::Worker;
 use crate::ms;
 use crate::outcome::Outcome;
 use crate::settings::{Demand, Manner, Settings};
+use crate::worker::COST;
 
 /// Who calls whom.
 #[derive(Clone, Debug)]
@@ -68,7 +69,10 @@ impl Cluster {
 
     fn start_with(plan: Plan, modes: &[Mode], opening: Range<Duration>) -> Result<Self, Box<dyn Error>> {
         let builder = StrictUpstream::builder().opening_delay(opening);
-        let mut upstream = builder.arrival_delay(plan.delay.clone()).telling_balance();
+        let mut upstream = builder.arrival_delay(plan.delay.clone()).telling_balance().cost_by(|request| {
+            let cost = request.headers().get(COST).and_then(|cost| cost.to_str().ok());
+            cost.and_then(|cost| cost.parse().ok()).unwrap_or(1)
+        });
         for limit in plan.limits.iter().filter(|_| plan.insists) {
             upstream = upstream.limit(limit.quota().into(), limit.window(), plan.shape);
         }

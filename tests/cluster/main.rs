@@ -5,6 +5,7 @@
 mod approximating;
 mod cluster;
 mod cold;
+mod costs;
 mod crowds;
 mod evidence;
 mod fleet;

@@ -43,6 +43,8 @@ pub(crate) struct Manner {
     pub(crate) lease: Duration,
     /// How long a call takes, where calls in flight are limited.
     pub(crate) call: Duration,
+    /// Calls cost from one unit to so many, each as often as any other; zero: one.
+    pub(crate) largest: u32,
 }
 
 /// How much a worker wants.
@@ -69,7 +71,7 @@ pub(crate) struct Results {
 
 impl Settings {
     pub(crate) fn put(&self, command: &mut Command) {
-        let limits: Vec<_> = self.limits.iter().map(words_of_limit).collect();
+        let limits: Vec<_> = self.limits.iter().map(Limit::to_string).collect();
         command.env(UPSTREAM, &self.upstream).env(LIMITS, limits.join(",")).env(CALLER, &self.caller);
         command.env(DEMAND, words_of_demand(self.demand)).env(MANNER, words_of_manner(self.manner));
         match &self.redis {
@@ -87,31 +89,13 @@ impl Settings {
                 .ok()?
                 .split(',')
                 .filter(|words| !words.is_empty())
-                .map(limit)
+                .map(|words| words.parse().ok())
                 .collect::<Option<_>>()?,
             caller: env::var(CALLER).ok()?,
             demand: demand(&env::var(DEMAND).ok()?)?,
             manner: manner(&env::var(MANNER).ok()?)?,
         })
     }
-}
-
-/// A guard is named where one was given: a worker's own default is part of what is tested.
-fn words_of_limit(limit: &Limit) -> String {
-    let (quota, window) = (limit.quota(), limit.window());
-    if *limit == Limit::new(quota, window) {
-        return format!("{quota}:{}", window.as_micros());
-    }
-    format!("{quota}:{}:{}", window.as_micros(), limit.guard_or_default().as_micros())
-}
-
-fn limit(words: &str) -> Option<Limit> {
-    let new = |quota, window| Some(Limit::new(u32::try_from(quota).ok()?, Duration::from_micros(window)));
-    if let Some([quota, window]) = numbers(words) {
-        return new(quota, window);
-    }
-    let [quota, window, guard] = numbers(words)?;
-    Some(new(quota, window)?.guard(Duration::from_micros(guard)))
 }
 
 fn words_of_demand(demand: Demand) -> String {
@@ -130,16 +114,17 @@ fn demand(words: &str) -> Option<Demand> {
 }
 
 fn words_of_manner(manner: Manner) -> String {
-    let Manner { burst, learns, recovery, seats, lease, call } = manner;
+    let Manner { burst, learns, recovery, seats, lease, call, largest } = manner;
     let [recovery, lease, call] = [recovery, lease, call].map(|time| time.as_micros());
-    format!("{burst}:{}:{recovery}:{seats}:{lease}:{call}", u8::from(learns))
+    format!("{burst}:{}:{recovery}:{seats}:{lease}:{call}:{largest}", u8::from(learns))
 }
 
 fn manner(words: &str) -> Option<Manner> {
-    let [burst, learns, recovery, seats, lease, call] = numbers(words)?;
+    let [burst, learns, recovery, seats, lease, call, largest] = numbers(words)?;
     let [burst, seats] = [u32::try_from(burst).ok()?, u32::try_from(seats).ok()?];
+    let largest = u32::try_from(largest).ok()?;
     let [recovery, lease, call] = [recovery, lease, call].map(Duration::from_micros);
-    Some(Manner { burst, learns: learns == 1, recovery, seats, lease, call })
+    Some(Manner { burst, learns: learns == 1, recovery, seats, lease, call, largest })
 }
 
 impl Display for Results {

@@ -17,6 +17,8 @@ use crate::settings::{Demand, Results, Settings};
 /// Precedes what a worker says, so that it is told from what the test harness prints.
 pub(crate) const READY: &str = "worker is ready";
 pub(crate) const DONE: &str = "worker is done: ";
+/// The header in which a call says what it costs.
+pub(crate) const COST: &str = "x-cost";
 
 pub(crate) fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -116,9 +118,15 @@ impl Caller {
 
     async fn call(&self, max_wait: Option<Duration>) {
         let mut request = self.client.get(&self.settings.upstream).header("x-caller", &self.settings.caller);
+        let mut call = Call::new();
         if let Some(max_wait) = max_wait {
-            request = request.with_extension(Call::new().max_wait(max_wait));
+            call = call.max_wait(max_wait);
         }
+        if self.settings.manner.largest > 0 {
+            let cost = fastrand::u32(1..=self.settings.manner.largest);
+            (call, request) = (call.cost(cost), request.header(COST, cost));
+        }
+        request = request.with_extension(call);
         let outcome = request.send().await;
         let waited = outcome.as_ref().ok().and_then(|response| response.extensions().get::<Passage>().cloned());
         // Read to its end, a response leaves its connection to the next call.
