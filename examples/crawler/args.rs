@@ -1,10 +1,15 @@
 //! The command line.
 
+use std::time::Duration;
+
 use clap::Parser;
 use outgate::Limit;
 use reqwest::Url;
 
 use crate::{limits, site};
+
+/// Of the limits of many sites of the crawler's own.
+const GUARD: Duration = Duration::from_millis(200);
 
 /// Crawls sites and keeps their limits.
 #[derive(Debug, Parser)]
@@ -49,17 +54,23 @@ impl Args {
     /// The limits of each host: none without the throttle.
     pub(crate) fn limits_of_each(&self) -> Vec<Limit> {
         let is_one_of_ours = self.urls.is_empty() && self.sites == 1;
-        match (self.unthrottled, self.limits.is_empty()) {
+        let limits = match (self.unthrottled, self.limits.is_empty()) {
             (true, _) => Vec::new(),
             (false, false) => self.limits.clone(),
             (false, true) if is_one_of_ours => vec![Limit::per_second(site::QUOTA)],
             (false, true) => vec![Limit::per_second(site::QUOTA_OF_EACH)],
-        }
+        };
+        limits.into_iter().map(|limit| self.guarded(limit)).collect()
     }
 
     /// The limit of all hosts together: none without the throttle.
     pub(crate) fn limit_of_all(&self) -> Option<Limit> {
-        (!self.unthrottled).then(|| self.in_all.clone())
+        (!self.unthrottled).then(|| self.guarded(self.in_all.clone()))
+    }
+
+    /// Sixty sites and their crawler share one machine, which may be busy.
+    fn guarded(&self, limit: Limit) -> Limit {
+        if self.sites > 1 { limit.guard(GUARD) } else { limit }
     }
 }
 

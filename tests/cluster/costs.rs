@@ -33,7 +33,7 @@ impl Case {
     fn most(&self) -> f64 {
         let (quota, guard) = (f64::from(QUOTA), self.limit.guard_or_default());
         match self.shape {
-            Shape::TokenBucket => f64::from(self.limit.quota()) + quota * (RUN - guard).as_secs_f64(),
+            Shape::TokenBucket => f64::from(self.limit.quota()) + quota * RUN.saturating_sub(guard).as_secs_f64(),
             _ => quota + quota * RUN.as_secs_f64() / (SECOND + guard).as_secs_f64(),
         }
     }
