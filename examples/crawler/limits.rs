@@ -51,7 +51,7 @@ mod tests {
             [("20/s", 20, 1), ("500/m", 500, 60), ("5000/h", 5_000, 3_600), ("30/10s", 30, 10), ("1/90m", 1, 5_400)]
         {
             let limit = Limit::new(quota, Duration::from_secs(seconds));
-            assert_eq!(parse(written), Ok(limit), "{written}");
+            assert_eq!(parse(written), Ok(limit.clone()), "{written}");
             assert_eq!(text(&limit), written);
         }
     }
