@@ -93,7 +93,7 @@ async fn calls_that_wait_for_long_are_said_once_and_again_when_nobody_waited_in_
     assert!(parts.iter().all(|part| said.contains(part)) && !said.contains("scope"), "{said}");
     while waiting.join_next().await.is_some() {}
     assert_eq!(traces.of("WARN").len(), 1, "once");
-    sleep(Duration::from_millis(30_000)).await;
+    sleep(Duration::from_secs(30)).await;
     let _waiting = callers(&throttle, 1);
     sleep(Duration::from_millis(10_100)).await;
     assert_eq!(traces.of("WARN").len(), 2, "and again");
@@ -144,7 +144,7 @@ fn traced(folder: &Path, found: &mut BTreeSet<(String, String)>) {
             for macro_call in text.split(&format!("tracing::{level}!(")).skip(1) {
                 // The message is the last text of the call, and may go over several lines.
                 let call = &macro_call[..end_of_call(macro_call)];
-                let lines: Vec<_> = call.lines().map(|line| line.trim_start()).collect();
+                let lines: Vec<_> = call.lines().map(str::trim_start).collect();
                 let joined = lines.join("\n").replace("\\\n", "");
                 let message = joined.rsplit('"').nth(1).unwrap().to_owned();
                 found.insert((level.to_owned(), message));
