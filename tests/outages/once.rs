@@ -83,7 +83,10 @@ async fn a_swallowed_reply_is_asked_for_again_and_the_ask_acts_once() -> Outcome
     let (recorder, _guard) = Recorder::on_this_thread();
     let scene = Scene::new()?;
     let throttle = scene.throttle(plenty())?;
-    drop(throttle.acquire("up").await?);
+    // By the second call the process knows the store's clock: until then it asks for the time first.
+    for _ in 0..2 {
+        drop(throttle.acquire("up").await?);
+    }
     scene.proxy.set(Mode::SwallowReplies);
     let mut callers = JoinSet::new();
     for _ in 0..20 {
@@ -92,13 +95,13 @@ async fn a_swallowed_reply_is_asked_for_again_and_the_ask_acts_once() -> Outcome
     }
     // Within the 5 s for which they wait.
     let by = Instant::now() + PATIENCE / 2;
-    while scene.log()?.len() < 2 {
+    while scene.log()?.len() < 3 {
         assert!(Instant::now() < by, "the server has acted");
         sleep(Duration::from_millis(10)).await;
     }
     scene.proxy.set(Mode::Pass);
     drop(callers.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?);
-    scene.log_holds(21).await?;
+    scene.log_holds(22).await?;
     assert!(!recorder.news().iter().any(|line| line.contains("same name")), "nobody else has its name");
     Ok(())
 }
