@@ -10,7 +10,6 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::borrowed::Back;
 use super::contact::Contact;
 use super::crowd::Crowd;
 use super::driver::Driver;
@@ -160,19 +159,6 @@ impl Queue {
     /// Takes back a slot that its caller does not want: for the next in queue, else for the log.
     pub(crate) fn give_back(self: &Arc<Self>, slot: Slot) {
         self.happen(|_| Some(Event::Returned(slot)));
-    }
-
-    /// Whether each call needs a seat.
-    pub(crate) const fn has_seats(&self) -> bool {
-        self.settings.seats.is_some() || self.settings.borrows
-    }
-
-    /// A call has left its seat: for the next in queue, else for others.
-    pub(crate) fn leave_seat(self: &Arc<Self>) {
-        if self.settings.borrows {
-            return self.give_back_seats(Back { free: 1, lost: 0 });
-        }
-        self.happen(|_| Some(Event::LeftSeats(1)));
     }
 
     /// The call of a slot probably opens a connection: the store is told before long.

@@ -47,6 +47,19 @@ impl Queue {
         Self::of(process, registered, settings, scopes.clone(), [].into())
     }
 
+    /// Whether each call needs a seat.
+    pub(crate) const fn has_seats(&self) -> bool {
+        self.settings.seats.is_some() || self.settings.borrows
+    }
+
+    /// A call has left its seat: for the next in queue, else for others.
+    pub(crate) fn leave_seat(self: &Arc<Self>) {
+        if self.settings.borrows {
+            return self.give_back_seats(Back { free: 1, lost: 0 });
+        }
+        self.happen(|_| Some(Event::LeftSeats(1)));
+    }
+
     /// Seats that were borrowed are for the next in their lines, else for others.
     pub(super) fn give_back_seats(&self, Back { free, lost }: Back) {
         for line in self.lines.iter() {
