@@ -1,5 +1,6 @@
 //! The callers of one process that wait for the same logs: first come, first served, one message to the store at a time.
 
+mod at_hand;
 mod borrowed;
 pub(crate) mod bounds;
 pub(crate) mod calendars;
@@ -13,6 +14,7 @@ mod engine;
 mod events;
 mod forecast;
 pub(crate) mod glance;
+pub(crate) mod handover;
 mod in_flight;
 pub(crate) mod log_time;
 pub(crate) mod looks;

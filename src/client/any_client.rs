@@ -4,6 +4,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::client::answer::Answer;
 use crate::client::permit::Permit;
+use crate::client::route::Route;
 use crate::client::throttle::Throttle;
 use crate::config::call::Call;
 use crate::config::request_head::RequestHead;
@@ -49,7 +50,10 @@ impl Throttle {
     /// As for [`Throttle::acquire`]; [`Error::Unmatched`] where the throttle refuses what belongs to no upstream.
     pub async fn acquire_for(&self, request: &RequestHead<'_>, call: &Call) -> Result<Option<Permit>, Error> {
         match self.route(request, Some(call))? {
-            Some(route) => self.ask(&route, route.since)?.wait().await.map(Some),
+            Some(mut route) => {
+                let (since, anew) = (route.since, |registered| Route::of_request(registered, request, Some(call)));
+                self.permit(&mut route, since, anew).await.map(Some)
+            }
             None => Ok(None),
         }
     }

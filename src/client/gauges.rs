@@ -14,19 +14,21 @@ impl Throttle {
     pub(crate) fn keep_gauges(&self) {
         let throttle = self.downgrade();
         let watch = Watch::by(move || throttle.upgrade().is_some_and(|throttle| throttle.set_gauges()));
-        self.upstreams().iter().for_each(|of| of.counts.watch(&watch));
+        self.upstreams().get().upstreams.iter().for_each(|of| of.counts.watch(&watch));
     }
 
     /// Says whether anybody waits, or a pause lasts.
     fn set_gauges(&self) -> bool {
-        let (now, upstreams) = (Instant::now(), self.upstreams());
+        let (now, registry) = (Instant::now(), self.upstreams().get());
+        let upstreams = &registry.upstreams;
         let mut seen: Vec<(Duration, Vec<(Cause, Duration)>)> = vec![Default::default(); upstreams.len()];
         for ((_, pauses), of) in seen.iter_mut().zip(upstreams) {
             pauses.extend(of.crowd.paused(now).map(|(until, reason)| (reason.cause, until - now)));
         }
         let mut is_any = upstreams.iter().any(|of| of.crowd.waiting() > 0);
         for queue in self.queues().all(|_, _| true) {
-            if let (Some((oldest, pauses)), Some(glance)) = (seen.get_mut(queue.key().0), queue.glance(now)) {
+            let at = upstreams.iter().position(|of| of.is_same(queue.registered()));
+            if let (Some((oldest, pauses)), Some(glance)) = (at.and_then(|at| seen.get_mut(at)), queue.glance(now)) {
                 *oldest = (*oldest).max(glance.oldest.unwrap_or_default());
                 pauses.extend(glance.paused.map(|paused| (paused.cause, paused.left)));
             }

@@ -17,8 +17,8 @@ use tower_service::Service;
 
 use self::body::Ending;
 pub use self::body::ThrottledBody;
-use crate::client::acquire::Route;
 use crate::client::permit::Permit;
+use crate::client::route::Route;
 use crate::client::throttle::Throttle;
 use crate::client::url::Target;
 use crate::config::call::Call;
@@ -156,13 +156,14 @@ where
             poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Into::into)?;
             let (call, url) = (layer.call(&request), url_of(&request)?);
             let head = RequestHead::new(request.method(), &url, request.headers());
-            let Some(route) = layer.throttle.route(&head, Some(&call))? else {
+            let Some(mut route) = layer.throttle.route(&head, Some(&call))? else {
                 let response = inner.call(request).await.map_err(Into::into)?;
                 return Ok(response.map(|body| ThrottledBody::new(body, Ending::none())));
             };
             let target = Target::of(&url);
             let visit = layer.throttle.reachability().visit(&target, &route, route.since).await?;
-            let permit = layer.throttle.ask(&route, visit.since)?.wait().await?;
+            let anew = |registered| Route::of_request(registered, &head, Some(&call));
+            let permit = layer.throttle.permit(&mut route, visit.since, anew).await?;
             let in_flight = route.depart(&permit, &url);
             let outcome = inner.call(request).await.map_err(Into::into);
             drop(in_flight);

@@ -1,15 +1,17 @@
 //! The life of a request: route, ask, wait, send, settle.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use http::Extensions;
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware as ReqwestMiddleware, Next, Result};
 use tokio::time::Instant;
 
-use crate::client::acquire::Route;
 use crate::client::answer::Answer;
 use crate::client::permit::Permit;
 use crate::client::reachability::Visit;
+use crate::client::route::Route;
 use crate::client::throttle::Throttle;
 use crate::client::url::Target;
 use crate::config::call::Call;
@@ -56,8 +58,11 @@ impl ReqwestMiddleware for Middleware {
             let target = Target::of(request.url());
             let again = if route.may_retry() { request.try_clone() } else { None };
             let visit = self.throttle.reachability().visit(&target, &route, now).await.map_err(throttled)?;
-            let asked = self.throttle.ask(&route, visit.since).map_err(throttled)?;
-            let permit = asked.wait().await.map_err(throttled)?;
+            let anew = |registered| {
+                let call = extensions.get::<Call>();
+                within(request.timeout(), Route::of_request(registered, &(&request).into(), call))
+            };
+            let permit = self.throttle.permit(&mut route, visit.since, anew).await.map_err(throttled)?;
             let in_flight = route.depart(&permit, request.url());
             let outcome = next.clone().run(request, extensions).await;
             drop(in_flight);
@@ -72,12 +77,8 @@ impl ReqwestMiddleware for Middleware {
 
 impl Middleware {
     fn route(&self, request: &Request, extensions: &Extensions) -> std::result::Result<Option<Route>, Error> {
-        let mut route = self.throttle.route(&request.into(), extensions.get::<Call>())?;
-        // A caller who gives up on the whole call after its timeout is not served by waiting longer.
-        if let (Some(route), Some(timeout)) = (&mut route, request.timeout()) {
-            route.max_wait = Some(route.max_wait.map_or(*timeout, |max_wait| max_wait.min(*timeout)));
-        }
-        Ok(route)
+        let route = self.throttle.route(&request.into(), extensions.get::<Call>())?;
+        Ok(route.map(|route| within(request.timeout(), route)))
     }
 
     /// Keeps the slot of a call that may have been sent, hands back that of one that never left this machine, and pauses
@@ -114,6 +115,14 @@ impl Middleware {
             }
         }
     }
+}
+
+/// A caller who gives up on the whole call after its timeout is not served by waiting longer.
+fn within(timeout: Option<&Duration>, mut route: Route) -> Route {
+    if let Some(timeout) = timeout {
+        route.max_wait = Some(route.max_wait.map_or(*timeout, |max_wait| max_wait.min(*timeout)));
+    }
+    route
 }
 
 /// Whether nothing of the request can have reached the upstream. When nobody knows, it may have.

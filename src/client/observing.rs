@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::client::acquire::Route;
 use crate::client::charge::Charge;
 use crate::client::estimate::Estimate;
+use crate::client::route::Route;
 use crate::config::plan::Registered;
 use crate::error::Error;
 use crate::queue::Queue;
@@ -24,7 +24,8 @@ use crate::queue::waiters::Slot;
 pub struct Observed {
     /// Calls that went on at once.
     pub calls: u64,
-    /// Those of them whose slot has not started yet: they are in none of the counts below.
+    /// Those of them whose slot has not started yet: they are in none of the counts below. Nor are those whose slot had not when the
+    /// upstream was [replaced](crate::Throttle::update), or the throttle closed.
     pub undecided: u64,
     /// How many would have waited, for longer than a slot may be late.
     pub waited: u64,
@@ -64,6 +65,8 @@ impl Observer {
                 observed.longest_wait = observed.longest_wait.max(waited);
             }
             Err(Error::StoreUnavailable { .. } | Error::OutsideRuntime) => observed.failed += 1,
+            // Its limits were replaced, or the throttle is closed: nobody knows.
+            Err(Error::Closed) => {}
             Err(_) => observed.refused += 1,
         }
         drop(observed);
@@ -114,7 +117,7 @@ impl Shadow {
     pub(crate) fn of(queue: &Arc<Queue>, route: &Route, since: Instant) -> Arc<Self> {
         let shadow = Arc::new(Self { place: Mutex::default(), since, estimate: route.estimate() });
         let registered = &route.registered;
-        registered.observer.iter().for_each(Observer::begin);
+        registered.observer.as_deref().into_iter().for_each(Observer::begin);
         if let Some(outcome) = at_hand(queue, route, since) {
             shadow.end(queue, registered, outcome.map(|slot| (slot, Duration::ZERO)));
             return shadow;
@@ -132,7 +135,10 @@ impl Shadow {
         };
         let (queue, registered, of) = (Arc::clone(queue), Arc::clone(registered), Arc::clone(&shadow));
         let mut waiting: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-            let outcome = queue.slot(costs, patience, since).await;
+            let outcome = match queue.enter(since) {
+                Ok(member) => queue.slot(costs, patience, &member, since).await,
+                Err(error) => Err(error),
+            };
             of.end(&queue, &registered, outcome.map(|(slot, now)| (slot, now.saturating_duration_since(since))));
         });
         // By hand at first, so that shadows stand in the order of their calls.

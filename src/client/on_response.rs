@@ -34,7 +34,7 @@ impl Throttle {
     /// [`Error::UnknownUpstream`], [`Error::StoreUnavailable`].
     pub async fn report(&self, upstream: &str, feedback: &Feedback) -> Result<(), Error> {
         let registered = self.registered(upstream)?;
-        self.report_at(registered, &Call::new(), feedback).await
+        self.report_at(&registered, &Call::new(), feedback).await
     }
 
     /// The same for the calls of one scope value: a token, a merchant.
@@ -44,7 +44,7 @@ impl Throttle {
     /// As for [`Throttle::report`].
     pub async fn report_in(&self, upstream: &str, scope: impl AsRef<[u8]>, feedback: &Feedback) -> Result<(), Error> {
         let registered = self.registered(upstream)?;
-        self.report_at(registered, &Call::new().scope(scope), feedback).await
+        self.report_at(&registered, &Call::new().scope(scope), feedback).await
     }
 
     async fn report_at(&self, registered: &Registered, call: &Call, feedback: &Feedback) -> Result<(), Error> {
@@ -68,7 +68,8 @@ impl Throttle {
     /// Settle: takes note of a response, in the background where the store has to be told. Says whether the same call may be
     /// sent again: it was refused for a limit, and not executed.
     pub(crate) fn learn_from(&self, permit: &Permit, answer: &Answer<'_>) -> bool {
-        let Ok(registered) = self.registered(permit.upstream()) else { return false };
+        // Whose logs it was charged in: others may have taken their place.
+        let registered = permit.registered();
         registered.budget.pay_in();
         if !answer.speaks {
             tracing::debug!(upstream = permit.upstream(), "redirected to another host, which says nothing of this one");

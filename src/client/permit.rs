@@ -13,6 +13,7 @@ use crate::client::given::Given;
 use crate::client::observing::Shadow;
 use crate::client::seat::Seat;
 use crate::config::charges::Scopes;
+use crate::config::plan::Registered;
 use crate::ledger::{ScopeId, Stamp};
 use crate::queue::Queue;
 use crate::queue::waiters::Slot;
@@ -200,6 +201,11 @@ impl Permit {
     /// What it was charged, in entries of each log; nobody knows of a shadow.
     pub(crate) fn charges(&self) -> &[u32] {
         if let Held::Slot(slot) = &self.held { &slot.costs } else { &[] }
+    }
+
+    /// The upstream as it was when it was given.
+    pub(crate) fn registered(&self) -> &Registered {
+        self.queue.registered()
     }
 
     /// Whose logs it was charged in.

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::row::{Look, Row};
-use crate::client::acquire::Route;
+use crate::client::route::Route;
 use crate::client::url::Target;
 use crate::error::Error;
 

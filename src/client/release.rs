@@ -26,7 +26,7 @@ impl Throttle {
     ///
     /// [`Error::UnknownUpstream`]; [`Error::StoreUnavailable`], after which it may or may not have happened: say it again.
     pub async fn release(&self, upstream: &str) -> Result<(), Error> {
-        self.release_of(self.registered(upstream)?, None).await
+        self.release_of(&*self.registered(upstream)?, None).await
     }
 
     /// The same for one scope value alone: a token, a merchant. A pause of the whole upstream stays.
@@ -36,7 +36,7 @@ impl Throttle {
     /// As for [`Throttle::release`].
     pub async fn release_in(&self, upstream: &str, scope: impl AsRef<[u8]>) -> Result<(), Error> {
         let registered = self.registered(upstream)?;
-        self.release_of(registered, registered.scope_of(scope.as_ref())).await
+        self.release_of(&registered, registered.scope_of(scope.as_ref())).await
     }
 
     /// Lowers every quota of an upstream by a factor for a while, in every process that shares the store: of 100 calls a
@@ -49,7 +49,7 @@ impl Throttle {
     ///
     /// [`Error::Factor`] where `factor` is not above 0 and at most 1; else as for [`Throttle::release`].
     pub async fn slow_down(&self, upstream: &str, factor: f64, lasting: Duration) -> Result<(), Error> {
-        self.slow_down_of(self.registered(upstream)?, None, factor, lasting).await
+        self.slow_down_of(&*self.registered(upstream)?, None, factor, lasting).await
     }
 
     /// The same for one scope value alone.
@@ -65,7 +65,7 @@ impl Throttle {
         lasting: Duration,
     ) -> Result<(), Error> {
         let registered = self.registered(upstream)?;
-        self.slow_down_of(registered, registered.scope_of(scope.as_ref()), factor, lasting).await
+        self.slow_down_of(&registered, registered.scope_of(scope.as_ref()), factor, lasting).await
     }
 
     async fn slow_down_of(

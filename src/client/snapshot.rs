@@ -63,10 +63,12 @@ impl Throttle {
     #[must_use]
     pub fn snapshot(&self) -> crate::snapshot::Snapshot {
         let now = Instant::now();
-        let mut upstreams: Vec<_> = self.upstreams().iter().map(|of| UpstreamSnapshot::new(of, now)).collect();
+        let registry = self.upstreams().get();
+        let all = &registry.upstreams;
+        let mut upstreams: Vec<_> = all.iter().map(|of| UpstreamSnapshot::new(of, now)).collect();
         for queue in self.queues().all(|_, _| true) {
-            let upstream = queue.key().0;
-            if let (Some(to), Some(of)) = (upstreams.get_mut(upstream), self.upstreams().get(upstream))
+            let at = all.iter().position(|of| of.is_same(queue.registered()));
+            if let Some((to, of)) = at.and_then(|at| upstreams.get_mut(at).zip(all.get(at)))
                 && let Some(seen) = queue.glance(now)
             {
                 let scope_name = seen.scope.and_then(|scope| of.name_of(scope));

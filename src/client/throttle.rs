@@ -1,18 +1,18 @@
 //! The throttle: upstreams, and the queues of callers before them.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::client::acquire::{Acquire, Route};
+use crate::client::acquire::Acquire;
 use crate::client::middleware::Middleware;
 use crate::client::news::Outgoing;
 use crate::client::observing::Observer;
 use crate::client::reachability::Reachability;
-use crate::client::router::Table;
+use crate::client::registry::{Current, Registry};
+use crate::client::route::Route;
 use crate::client::unmatched::{Strangers, Unmatched};
 use crate::client::usage::Usage;
 use crate::config::call::Call;
@@ -21,7 +21,7 @@ use crate::config::plan::Registered;
 use crate::config::request_head::RequestHead;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error, StoreError};
-use crate::ledger::{Body, Message, MessageId, Reply, ScopeHasher};
+use crate::ledger::{Body, Message, MessageId, Reply};
 use crate::queue::process::Process;
 use crate::queue::table::Queues;
 use crate::store::{MemoryStore, Store, WithoutStore};
@@ -58,9 +58,9 @@ impl Weak {
 }
 
 struct Inner {
-    upstreams: Vec<Arc<Registered>>,
-    by_name: HashMap<Arc<str>, Arc<Registered>, ScopeHasher>,
-    table: Table,
+    upstreams: Current,
+    /// For upstreams that say nothing of it.
+    without_store: WithoutStore,
     strangers: Strangers,
     process: Arc<Process>,
     queues: Queues,
@@ -140,18 +140,11 @@ impl ThrottleBuilder {
             .into_iter()
             .enumerate()
             .map(|(index, up)| {
-                let policy = up.without_store.unwrap_or(self.without_store);
-                Registered::new(index, up.without_store(policy))
+                let up = up.or_without_store(self.without_store);
+                Registered::new(index, up)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let mut by_name = HashMap::default();
-        for registered in &upstreams {
-            let name = &registered.upstream.name;
-            if by_name.insert(Arc::clone(name), Arc::clone(registered)).is_some() {
-                return Err(ConfigError::new(name, "name", "two upstreams have this name"));
-            }
-        }
-        check_common_limits(&upstreams)?;
+        let upstreams = Current::new(Registry::new(upstreams)?);
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         #[cfg(feature = "metrics")]
         let store = crate::counts::counted(store);
@@ -159,11 +152,9 @@ impl ThrottleBuilder {
             ConfigError::new("", "sender", format!("the operating system gives no randomness for a name: {error}"))
         })?;
         let process = Arc::new(process);
-        let table = Table::new(upstreams.iter().map(|registered| &registered.upstream));
         let throttle = Throttle(Arc::new(Inner {
             upstreams,
-            by_name,
-            table,
+            without_store: self.without_store,
             strangers: Strangers::new(self.unmatched),
             process,
             queues: Queues::default(),
@@ -174,22 +165,6 @@ impl ThrottleBuilder {
         throttle.keep_gauges();
         Ok(throttle)
     }
-}
-
-/// Upstreams that share limits say the same of them, and no upstream has the name that they share them under.
-fn check_common_limits(upstreams: &[Arc<Registered>]) -> Result<(), ConfigError> {
-    let mut shared = HashMap::new();
-    for upstream in upstreams.iter().map(|registered| &registered.upstream) {
-        let Some((name, limits)) = upstream.common_limits() else { continue };
-        let wrong = |reason| Err(ConfigError::new(&upstream.name, "shares", reason));
-        if upstreams.iter().any(|other| other.upstream.name == *name) {
-            return wrong(format!("{name:?} is the name of an upstream"));
-        }
-        if *shared.entry(name).or_insert_with(|| limits.clone()) != limits {
-            return wrong(format!("another upstream says other limits of {name:?}"));
-        }
-    }
-    Ok(())
 }
 
 impl Throttle {
@@ -259,7 +234,8 @@ impl Throttle {
         let registered = self.registered(upstream)?;
         registered.charges.of(&registered.upstream, call)?;
         let scopes = registered.charges.scopes(call, None);
-        let waiting = self.0.queues.find(registered.key(scopes.narrowest), &scopes).map_or(0, |queue| queue.waiting());
+        let queue = self.0.queues.find((registered.key(scopes.narrowest), registered.edition()), &scopes);
+        let waiting = queue.map_or(0, |queue| queue.waiting());
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(&registered.upstream.name), source };
         let known = registered.time.outlook(registered.stale_after, Instant::now()).known;
         let logs = registered.calendars.around(&registered.charges.logs_of(&scopes), known);
@@ -268,7 +244,7 @@ impl Throttle {
         let message = Message { known: registered.time.known(), ..message };
         let reply = self.0.process.store.apply(&message).await.map_err(unavailable)?;
         let Reply::Usage { logs, seats } = reply else { return Err(unavailable(StoreError::senseless())) };
-        let observed = registered.observer.as_ref().map(Observer::observed);
+        let observed = registered.observer.as_deref().map(Observer::observed);
         let limits = registered.upstream.limits.iter().zip(registered.charges.limits());
         let usage = Usage::new(limits, &logs, waiting, registered.learned_from());
         registered.counts.used(&usage);
@@ -289,26 +265,13 @@ impl Throttle {
         let named = call.and_then(|call| call.upstream.as_deref());
         let registered = match named {
             Some(name) => self.registered(name)?,
-            None => match self.first_match(request) {
-                Some(registered) => registered,
+            // A closure may decide, which may do anything.
+            None => match self.0.upstreams.get().first_match(request) {
+                Some(registered) => Arc::clone(registered),
                 None => return self.0.strangers.meet(request.url()).map(|()| None),
             },
         };
-        let mut call = call.cloned().unwrap_or_default();
-        if let Some(costs) = registered.upstream.costs_of(request) {
-            call.or_costs_of(costs);
-        }
-        Ok(Some(Route::new(Arc::clone(registered), &call, Some(request))))
-    }
-
-    fn first_match(&self, request: &RequestHead<'_>) -> Option<&Arc<Registered>> {
-        let upstreams = &self.0.upstreams;
-        let accepts = |index: usize| upstreams.get(index).is_some_and(|found| found.upstream.accepts(request));
-        self.0.table.find(request, accepts).and_then(|index| upstreams.get(index))
-    }
-
-    pub(crate) fn upstreams(&self) -> &[Arc<Registered>] {
-        &self.0.upstreams
+        Ok(Some(Route::of_request(registered, request, call)))
     }
 
     #[cfg(feature = "metrics")]
@@ -337,18 +300,28 @@ impl Throttle {
         &self.0.reachability
     }
 
-    pub(crate) fn find(&self, upstream: &str) -> Option<&Arc<Registered>> {
-        self.0.by_name.get(upstream)
+    /// What becomes of calls without the store, where their upstream does not say so.
+    pub(crate) fn without_store(&self) -> WithoutStore {
+        self.0.without_store
     }
 
-    pub(crate) fn registered(&self, name: &str) -> Result<&Arc<Registered>, Error> {
+    pub(crate) fn upstreams(&self) -> &Current {
+        &self.0.upstreams
+    }
+
+    pub(crate) fn find(&self, upstream: &str) -> Option<Arc<Registered>> {
+        self.0.upstreams.find(upstream)
+    }
+
+    pub(crate) fn registered(&self, name: &str) -> Result<Arc<Registered>, Error> {
         self.find(name).ok_or_else(|| Error::UnknownUpstream { name: shown(name) })
     }
 }
 
 impl fmt::Debug for Throttle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.0.upstreams.iter().map(|registered| &registered.upstream.name).collect();
+        let registry = self.0.upstreams.get();
+        let names: Vec<_> = registry.upstreams.iter().map(|registered| &registered.upstream.name).collect();
         f.debug_struct("Throttle").field("store", &self.0.process.store).field("upstreams", &names).finish()
     }
 }

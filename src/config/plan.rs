@@ -1,6 +1,7 @@
 //! An upstream that has been found to be in order.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::ledger::{Log, ScopeId, SeatLimit};
 use crate::queue::calendars::Calendars;
 use crate::queue::contact::Contact;
 use crate::queue::crowd::Crowd;
+use crate::queue::handover::Handover;
 use crate::queue::log_time::LogTime;
 use crate::queue::looks::Looks;
 use crate::queue::pacing::{STALE_AT_MOST, stale_after_all};
@@ -30,11 +32,17 @@ use crate::queue::seats::SeatRules;
 use crate::queue::settling::Settling;
 use crate::queue::table::Key;
 
-/// An upstream, checked.
+/// An upstream, checked. Where it is changed while its calls wait, another takes its place.
 #[derive(Debug)]
 pub(crate) struct Registered {
-    /// Its place among those registered.
+    /// Which upstream it is: its place among those registered first, or else a number that no other has.
     index: usize,
+    /// Larger than that of any whose place it took.
+    edition: u64,
+    /// Another has taken its place, or it was removed.
+    is_replaced: AtomicBool,
+    /// From the one whose place it took.
+    pub(crate) handover: Arc<Handover>,
     pub(crate) upstream: Upstream,
     pub(crate) charges: Charges,
     pub(crate) calendars: Calendars,
@@ -47,10 +55,10 @@ pub(crate) struct Registered {
     pub(crate) settling: Arc<Settling>,
     /// None where nothing is estimated.
     pub(crate) estimated: Option<Arc<Estimated>>,
-    pub(crate) budget: Budget,
-    pub(crate) breaker: Option<Breaker>,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) breaker: Option<Arc<Breaker>>,
     /// Where calls do not wait, and are counted as they would have.
-    pub(crate) observer: Option<Observer>,
+    pub(crate) observer: Option<Arc<Observer>>,
     /// None where it makes no difference whether a call opens one.
     pub(crate) connections: Option<Arc<Connections>>,
     /// What the program calls some scopes.
@@ -61,7 +69,47 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
+    /// An upstream that is registered first under its name.
     pub(crate) fn new(index: usize, upstream: Upstream) -> Result<Arc<Self>, ConfigError> {
+        Self::checked(index, upstream).map(Arc::new)
+    }
+
+    /// The same upstream under the same name, added later: `edition` is one that no other has.
+    pub(crate) fn added(edition: u64, upstream: Upstream) -> Result<Arc<Self>, ConfigError> {
+        let index = usize::try_from(edition).unwrap_or(usize::MAX);
+        Self::checked(index, upstream).map(|new| Arc::new(Self { edition, ..new }))
+    }
+
+    /// Takes the place of `before`: what was learned of the upstream goes on.
+    pub(crate) fn replacing(before: &Self, edition: u64, upstream: Upstream) -> Result<Arc<Self>, ConfigError> {
+        let mut new = Self::checked(before.index, upstream)?;
+        (new.edition, new.handover) = (edition, Arc::new(Handover::begun()));
+        let (old, now) = (&before.upstream, &new.upstream);
+        new.crowd = Arc::clone(&before.crowd);
+        if before.ledger() == new.ledger() {
+            (new.time, new.looks) = (Arc::clone(&before.time), Arc::clone(&before.looks));
+        }
+        let estimates = |of: &Upstream| (of.estimates.clone(), of.estimates_per_thousand);
+        if estimates(old) == estimates(now) {
+            new.estimated.clone_from(&before.estimated);
+        }
+        if old.retry_share == now.retry_share {
+            new.budget = Arc::clone(&before.budget);
+        }
+        if (old.break_after, &old.backoff) == (now.break_after, &now.backoff) && new.breaker.is_some() {
+            new.breaker = before.breaker.clone().or(new.breaker);
+        }
+        if new.observer.is_some() {
+            new.observer = before.observer.clone().or(new.observer);
+        }
+        if new.connections.is_some() {
+            new.connections = before.connections.clone().or(new.connections);
+        }
+        new.learned_from = Mutex::new(before.learned_from());
+        Ok(Arc::new(new))
+    }
+
+    fn checked(index: usize, upstream: Upstream) -> Result<Self, ConfigError> {
         upstream.check(index)?;
         let charges = Charges::new(&upstream)?;
         let policy = upstream.without_store.unwrap_or_default();
@@ -77,10 +125,10 @@ impl Registered {
         }
         upstream.check_estimates(&charges)?;
         let estimated = Estimated::new(&upstream, counts.clone());
-        let budget = Budget::new(upstream.retry_share);
-        let new = |limit| Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone());
+        let budget = Arc::new(Budget::new(upstream.retry_share));
+        let new = |limit| Arc::new(Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone()));
         let breaker = upstream.break_after.filter(|_| !upstream.observes).map(new);
-        let observer = upstream.observes.then(Observer::default);
+        let observer = upstream.observes.then(Arc::default);
         let (time, looks) = (Arc::new(LogTime::new()), Arc::new(Looks::default()));
         let connections = charges.logs().iter().any(Log::minds_cold).then(|| Arc::new(Connections::new()));
         let of_value = |&(value, ref name): &(ScopeId, Arc<str>)| {
@@ -88,8 +136,11 @@ impl Registered {
             Some((scope, Arc::clone(name)))
         };
         let scope_names = upstream.scope_names.iter().filter_map(of_value).collect();
-        Ok(Arc::new(Self {
+        Ok(Self {
             index,
+            edition: 0,
+            is_replaced: AtomicBool::new(false),
+            handover: Arc::new(Handover::none()),
             calendars: charges.calendars(&upstream),
             upstream,
             charges,
@@ -108,7 +159,7 @@ impl Registered {
             scope_names,
             learned_from: Mutex::default(),
             unlearned: Unlearned::default(),
-        }))
+        })
     }
 
     /// The limits on calls in flight of the callers of some scopes.
@@ -149,10 +200,36 @@ impl Registered {
         self.upstream.ledger()
     }
 
-    /// The stream of messages about some of its scopes: those of upstreams that share limits differ.
+    /// The stream of messages about some of its scopes: those of upstreams that share limits differ, and those of what took the place of
+    /// another.
     pub(crate) fn stream(&self, scopes: &str) -> Arc<str> {
         let name = &self.upstream.name;
-        if self.ledger() == name { scopes.into() } else { format!("{scopes}@{name}").into() }
+        match (self.ledger() == name, self.edition) {
+            (true, 0) => scopes.into(),
+            (false, 0) => format!("{scopes}@{name}").into(),
+            (true, edition) => format!("{scopes}~{edition}").into(),
+            (false, edition) => format!("{scopes}@{name}~{edition}").into(),
+        }
+    }
+
+    /// Another takes its place, or none: no queue is made for it any more.
+    pub(crate) fn replace(&self) {
+        self.is_replaced.store(true, Ordering::Release);
+    }
+
+    /// Whether its callers have to look for the upstream anew.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.is_replaced.load(Ordering::Acquire)
+    }
+
+    /// Whether both are one upstream, if not of one edition.
+    pub(crate) const fn is_same(&self, other: &Self) -> bool {
+        self.index == other.index
+    }
+
+    /// Which of the same upstream it is.
+    pub(crate) const fn edition(&self) -> u64 {
+        self.edition
     }
 
     /// Whose queues the callers of a scope stand in: of the scope that few share, where there are several.

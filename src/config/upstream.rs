@@ -287,6 +287,12 @@ impl Upstream {
         self
     }
 
+    /// The same, where it says nothing of that.
+    pub(crate) fn or_without_store(self, policy: WithoutStore) -> Self {
+        let policy = self.without_store.unwrap_or(policy);
+        self.without_store(policy)
+    }
+
     /// Says by a warning, once for each queue, that calls have waited for longer than this, and why; again when nobody has waited in
     /// between. Its fields: the callers that wait, how long the first of them has, for
     /// [what](crate::snapshot::WaitsFor), the pause and its cause, and the scope as a hash.

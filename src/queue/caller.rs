@@ -3,13 +3,13 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::{Handle, Id};
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use super::Queue;
+use super::crowd::Member;
 use super::driver::Driver;
 use super::events::Event;
 use super::places::Outcome;
@@ -32,23 +32,31 @@ pub(crate) struct Patience {
 type ByHandUntil = (Driver, Option<Instant>);
 
 impl Queue {
-    /// Waits for a slot that starts now, for a caller that comes at `joined`; and says when that is.
+    /// Takes a caller in that comes at `joined`.
+    pub(crate) fn enter(&self, joined: Instant) -> Result<Member, Error> {
+        self.crowd.enter(joined).ok_or_else(|| {
+            let upstream = Arc::clone(&self.settings.upstream);
+            Error::TooManyWaiting { upstream, max_waiting: self.crowd.most() }
+        })
+    }
+
+    /// Waits from `now` on for a slot that starts, and says when that is.
     ///
     /// Dropped while waiting, the caller's place goes to those behind it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`] where nobody is served here any more: another queue may have taken the place of this one.
     pub(crate) async fn slot(
         self: &Arc<Self>,
         costs: Arc<[u32]>,
         patience: Patience,
-        joined: Instant,
+        member: &Member,
+        mut now: Instant,
     ) -> Result<(Slot, Instant), Error> {
-        let Some(_member) = self.crowd.enter() else {
-            let upstream = Arc::clone(&self.settings.upstream);
-            return Err(Error::TooManyWaiting { upstream, max_waiting: self.crowd.most() });
-        };
-        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let Member { ticket, joined, .. } = *member;
         let waiter = Waiter { ticket, costs, joined, wish: patience.wish, priority: patience.priority };
         let mut caller = Caller { queue: self, ticket, waits: false };
-        let mut now = joined;
         loop {
             let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
             let by_hand = caller.join(waiter.clone(), waker, now);

@@ -1,7 +1,7 @@
 //! One queue: what happens to it goes to its engine, and what follows is done.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,12 +10,13 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::at_hand::now_or_never;
 use super::contact::Contact;
 use super::crowd::Crowd;
 use super::driver::Driver;
 use super::engine::Engine;
 use super::events::{Event, Settings};
-use super::glance::WaitsFor;
+use super::handover::Successors;
 use super::log_time::LogTime;
 use super::looks::Looks;
 use super::process::Process;
@@ -25,16 +26,21 @@ use super::waiters::Slot;
 use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
 use crate::counts::Counts;
-use crate::ledger::{Ask, Log, Message, MessageId, Reason, Run, ScopeId, Verdict};
+use crate::error::Error;
+use crate::ledger::{Message, Reason, ScopeId};
 
 /// One queue: a process, and the logs that everybody in it needs a slot in.
 pub(crate) struct Queue {
     pub(super) process: Arc<Process>,
+    /// By whose limits: those of other editions hold no more, or not yet.
+    registered: Arc<Registered>,
+    /// Those to which its callers went when it was closed.
+    pub(super) successors: Successors,
     pub(super) settings: Settings,
     scopes: Scopes,
     /// The message of a caller of cost 1 who does not wait, and what that takes of each log.
-    now_or_never: Message,
-    one: Arc<[u32]>,
+    pub(super) now_or_never: Message,
+    pub(super) one: Arc<[u32]>,
     /// Everybody who waits for the upstream.
     pub(super) crowd: Arc<Crowd>,
     /// Whether the store answers.
@@ -45,8 +51,6 @@ pub(crate) struct Queue {
     pub(super) lines: Arc<[Arc<Self>]>,
     settling: Arc<Settling>,
     state: Mutex<State>,
-    /// The next caller's.
-    pub(super) tickets: AtomicU64,
     /// Permits that are given, and not dropped yet.
     pub(super) permits: AtomicUsize,
     /// Wakes the driver when something came up that it does not sleep for.
@@ -56,13 +60,14 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// The queue of the callers of an upstream that are charged in the logs of these scopes, and borrow seats from these lines.
+    /// The queue of the callers of an upstream that are charged in the logs of these scopes, and borrow seats from these lines; not of an
+    /// upstream whose place another has taken.
     pub(crate) fn new(
         process: &Arc<Process>,
-        registered: &Registered,
+        registered: &Arc<Registered>,
         scopes: &Scopes,
         lines: Arc<[Arc<Self>]>,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let settings = Settings {
             upstream: Arc::clone(&registered.upstream.name),
             ledger: Arc::clone(registered.ledger()),
@@ -84,16 +89,21 @@ impl Queue {
 
     pub(super) fn of(
         process: &Arc<Process>,
-        registered: &Registered,
+        registered: &Arc<Registered>,
         settings: Settings,
         scopes: Scopes,
         lines: Arc<[Arc<Self>]>,
-    ) -> Self {
+    ) -> Result<Self, Error> {
+        if registered.is_replaced() {
+            return Err(Error::Closed);
+        }
         let one = Arc::clone(registered.charges.one());
         // Who is in a line for seats waits in its queue, and is counted there.
         let nobodys = || Crowd::new(usize::MAX, Counts::default()).into();
         let crowd = if settings.logs.is_empty() { nobodys() } else { Arc::clone(&registered.crowd) };
-        Self {
+        Ok(Self {
+            registered: Arc::clone(registered),
+            successors: Successors::default(),
             now_or_never: now_or_never(&settings.ledger, &settings.logs, &one),
             one,
             scopes,
@@ -106,59 +116,16 @@ impl Queue {
             settling: Arc::clone(&registered.settling),
             state: Mutex::new(State::new(Engine::new(settings.clone(), process.id(), Rng::new()))),
             settings,
-            tickets: AtomicU64::new(1),
             permits: AtomicUsize::new(0),
             nudge: Notify::new(),
             idled: Notify::new(),
-        }
-    }
-
-    /// A slot that starts now, or how long until there is one, where nobody is before the caller and the store has its answer at
-    /// hand.
-    pub(crate) fn at_hand(&self, charges: &Arc<[u32]>, now: Instant) -> Option<Result<Slot, Duration>> {
-        let is_paused = self.crowd.paused(now).is_some();
-        // What the boundaries of a calendar are depends on the store's clock.
-        if is_paused
-            || self.has_seats()
-            || !self.settings.calendars.is_empty()
-            || !self.process.answers_at_hand()
-            || !self.lock().is_quiet(now)
-        {
-            return None;
-        }
-        let answer = if Arc::ptr_eq(charges, &self.one) {
-            self.process.store.apply(&self.now_or_never).at_hand()
-        } else {
-            self.process.store.apply(&now_or_never(&self.settings.ledger, &self.settings.logs, charges)).at_hand()
-        };
-        if answer.is_none() {
-            self.process.answers_later();
-        }
-        let grant = answer?.ok()?.grant()?;
-        let answer = grant.answers(1).next()?;
-        match answer.verdict {
-            verdict if verdict.is_granted() => {
-                let (stamp, sender, looks) = (answer.start, self.process.id(), verdict == Verdict::Looks);
-                let costs = Arc::clone(charges);
-                Some(Ok(Slot {
-                    stamp,
-                    start: now,
-                    costs,
-                    excess: Duration::ZERO,
-                    sender,
-                    looks,
-                    waited_for: WaitsFor::Store,
-                }))
-            }
-            // Who is paused, or left what is free to others, is told so in the queue.
-            _ if grant.paused.is_some() || answer.start <= grant.now => None,
-            _ => Some(Err(answer.start.since(grant.now))),
-        }
+        })
     }
 
     /// Takes back a slot that its caller does not want: for the next in queue, else for the log.
     pub(crate) fn give_back(self: &Arc<Self>, slot: Slot) {
         self.happen(|_| Some(Event::Returned(slot)));
+        self.successors.look();
     }
 
     /// The call of a slot probably opens a connection: the store is told before long.
@@ -169,6 +136,17 @@ impl Queue {
     /// It is known what a call used: the store is told before long.
     pub(crate) fn settle(self: &Arc<Self>, correction: Correction) {
         self.happen(|_| Some(Event::Settled(correction)));
+        self.successors.look();
+    }
+
+    /// Callers went from here to another queue.
+    pub(crate) fn succeeded_by(&self, other: &Arc<Self>) {
+        self.successors.add(other);
+    }
+
+    /// The upstream, as it was when the queue was made.
+    pub(crate) fn registered(&self) -> &Registered {
+        &self.registered
     }
 
     /// How calls are settled.
@@ -240,6 +218,21 @@ impl Queue {
         &self.settings.upstream
     }
 
+    /// Of which edition of the upstream it is.
+    pub(super) fn edition(&self) -> u64 {
+        self.registered.edition()
+    }
+
+    /// Whether these are its callers, of some edition of the limits.
+    pub(super) fn is_of(&self, edition: u64, scopes: &Scopes) -> bool {
+        self.edition() == edition && self.scopes.all == scopes.all
+    }
+
+    /// Until when nobody here sends, and why.
+    pub(super) fn paused(&self, now: Instant) -> Option<(Instant, Reason)> {
+        self.lock().engine.paused.filter(|(until, _)| *until > now)
+    }
+
     /// Whose logs its callers are charged in.
     pub(crate) const fn scopes(&self) -> &Scopes {
         &self.scopes
@@ -273,8 +266,13 @@ impl Queue {
         self.lock().is_idle()
     }
 
-    /// The same, or it is closed and only calls in flight are left.
-    fn is_done(&self) -> bool {
+    /// Whether nobody is served here any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().engine.closed
+    }
+
+    /// Whether nothing is left to do, or it is closed and only calls in flight are left.
+    pub(super) fn is_done(&self) -> bool {
         let state = self.lock();
         state.is_idle() || state.engine.is_closed_and_told()
     }
@@ -301,12 +299,6 @@ impl Drop for Queue {
             self.contact.refuse_no_more();
         }
     }
-}
-
-/// An ask of one caller of these charges who does not wait.
-fn now_or_never(ledger: &Arc<str>, logs: &Arc<[Log]>, charges: &Arc<[u32]>) -> Message {
-    let run = Run::new(1, Arc::clone(charges)).max_wait(Duration::ZERO);
-    Message::new(Arc::clone(ledger), MessageId::nobodys(), Ask::new(Arc::clone(logs), vec![run]))
 }
 
 impl fmt::Debug for Queue {

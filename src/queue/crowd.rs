@@ -1,7 +1,7 @@
 //! The callers of an upstream: how many wait, that they are not too many, and until when none of them sends.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::Instant;
 
@@ -12,8 +12,10 @@ use crate::ledger::Reason;
 #[derive(Debug)]
 pub(crate) struct Crowd {
     waiting: AtomicUsize,
-    most: usize,
+    most: AtomicUsize,
     counts: Counts,
+    /// The next caller's.
+    tickets: AtomicU64,
     pause: Mutex<Option<Pause>>,
     /// Whether there is a pause, so that mostly nobody takes the lock.
     is_paused: AtomicBool,
@@ -24,11 +26,24 @@ type Pause = (Instant, Reason);
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Member<'a>(&'a Crowd);
+pub(crate) struct Member {
+    crowd: Arc<Crowd>,
+    /// Its place: before all who came later, in whichever queue it stands.
+    pub(super) ticket: u64,
+    /// When it came.
+    pub(super) joined: Instant,
+}
 
 impl Crowd {
     pub(crate) const fn new(most: usize, counts: Counts) -> Self {
-        Self { waiting: AtomicUsize::new(0), most, counts, pause: Mutex::new(None), is_paused: AtomicBool::new(false) }
+        Self {
+            waiting: AtomicUsize::new(0),
+            most: AtomicUsize::new(most),
+            counts,
+            tickets: AtomicU64::new(1),
+            pause: Mutex::new(None),
+            is_paused: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -68,23 +83,29 @@ impl Crowd {
         *pause
     }
 
-    pub(super) const fn most(&self) -> usize {
-        self.most
+    pub(super) fn most(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
     }
 
-    /// Takes a caller in, unless too many wait already.
-    pub(super) fn enter(&self) -> Option<Member<'_>> {
-        let member = Member(self);
+    /// From now on so many may wait; who waits already goes on.
+    pub(crate) fn admit_at_most(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    /// Takes in a caller that comes at `joined`, unless too many wait already.
+    pub(super) fn enter(self: &Arc<Self>, joined: Instant) -> Option<Member> {
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         self.counts.came();
-        (before < self.most).then_some(member)
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let member = Member { crowd: Arc::clone(self), ticket, joined };
+        (before < self.most()).then_some(member)
     }
 }
 
-impl Drop for Member<'_> {
+impl Drop for Member {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.0.counts.went();
+        self.crowd.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.crowd.counts.went();
     }
 }
 
@@ -121,11 +142,12 @@ mod tests {
 
     #[test]
     fn as_many_enter_as_may_wait_and_who_leaves_makes_room() {
-        let crowd = Crowd::new(2, Counts::default());
-        let (first, second) = (crowd.enter(), crowd.enter());
-        assert!(first.is_some() && second.is_some() && crowd.enter().is_none());
+        let (crowd, now) = (Arc::new(Crowd::new(2, Counts::default())), Instant::now());
+        let enter = || crowd.enter(now);
+        let (first, second) = (enter(), enter());
+        assert!(first.is_some() && second.is_some() && enter().is_none());
         drop(first);
-        assert!(crowd.enter().is_some());
+        assert!(enter().is_some());
         assert_eq!(crowd.waiting.load(Ordering::Relaxed), 1, "who was refused, and who left, counts no more");
     }
 }

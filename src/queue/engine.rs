@@ -80,7 +80,8 @@ pub(super) struct Engine {
     pub(super) pause_unknown: bool,
     /// No ask before this.
     pub(super) ask_at: Option<Instant>,
-    /// No message before this: the slots that were granted last are too late, or of another time, for whoever waits.
+    /// No message before this: the slots that were granted last are too late, or of another time, for whoever waits; or what was booked by
+    /// limits of before is on its way back.
     pub(super) silent_until: Option<Instant>,
     /// This queue has had its share: no ask before this, so that others come first.
     pub(super) rest_until: Option<Instant>,
@@ -181,6 +182,7 @@ impl Engine {
                 effects.extend(by.filter(|_| !self.under_way).map(Effect::Wake));
                 return;
             }
+            Event::MadeRoom => self.look_for_room(now),
             Event::Paused(until, reason) => self.pause(until, reason, now, effects),
             Event::Released(until) => self.release(until),
             Event::Answered(answered) => {

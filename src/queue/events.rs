@@ -70,6 +70,8 @@ pub(super) enum Event {
     Cold(Stamp, Arc<[u32]>),
     /// It is known what a call used.
     Settled(Correction),
+    /// A call that was charged by limits of before has made room.
+    MadeRoom,
     /// Nobody sends before then.
     Paused(Instant, Reason),
     /// A pause that was to last until then has ended before, or may have.

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use super::Queue;
 use super::engine::Engine;
 use super::resend::Resend;
-use super::table::Key;
 use crate::counts::Counts;
 use crate::ledger::{PauseLeft, ScopeId};
 
@@ -66,11 +65,6 @@ pub struct QueueSnapshot {
 }
 
 impl Queue {
-    /// Whose queue it is.
-    pub(crate) const fn key(&self) -> Key {
-        self.settings.key
-    }
-
     /// What is counted of its upstream.
     pub(crate) const fn counts(&self) -> &Counts {
         &self.settings.counts

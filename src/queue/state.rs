@@ -121,9 +121,12 @@ impl State {
     }
 
     /// Tells the engine what it has to know of its process and its upstream: what the one is called by now, until when nobody
-    /// sends to the other, and whether its queues can reach the store.
+    /// sends to the other, or asks, and whether its queues can reach the store.
     fn catch_up(&mut self, queue: &Queue, now: Instant, out: &mut Outbox) {
         self.follow_name(queue, now, out);
+        if let Some(look_at) = queue.registered().handover.look_at(now) {
+            self.engine.silent_until = Some(look_at);
+        }
         if let Some((until, reason)) = queue.crowd.paused(now) {
             self.act(queue, now, out, |engine, effects| engine.pause(until, reason, now, effects));
         }

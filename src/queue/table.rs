@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use crate::config::charges::Scopes;
+use crate::config::plan::Registered;
 use crate::error::Error;
 use crate::ledger::ScopeId;
 use crate::ledger::micros;
@@ -64,19 +65,30 @@ impl Entry {
         std::iter::once(&self.queue).chain(&self.more)
     }
 
-    fn of(&self, scopes: &Scopes) -> Option<&Arc<Queue>> {
-        self.all().find(|queue| queue.scopes().all == scopes.all)
+    fn of(&self, edition: u64, scopes: &Scopes) -> Option<&Arc<Queue>> {
+        self.all().find(|queue| queue.is_of(edition, scopes))
+    }
+
+    /// Takes a queue in, and lets those go that nobody needs.
+    fn add(&mut self, queue: &Arc<Queue>) {
+        self.more.retain(|queue| !is_idle(queue));
+        if self.queue.is_closed() && is_idle(&self.queue) {
+            self.queue = Arc::clone(queue);
+        } else {
+            self.more.push(Arc::clone(queue));
+        }
     }
 }
 
 impl Queues {
-    /// The queue of some scopes at `now`, new if need be.
+    /// The queue of some scopes at `now`, by an edition of the upstream's limits: new if need be. Where it takes the place of another that
+    /// is paused, so is it.
     pub(crate) fn get(
         &self,
-        key: Key,
+        (key, edition): (Key, u64),
         scopes: &Scopes,
         now: Instant,
-        new: impl FnOnce() -> Queue,
+        new: impl FnOnce() -> Result<Queue, Error>,
     ) -> Result<Arc<Queue>, Error> {
         self.sweep_in_turn(now);
         let mut map = self.part(key);
@@ -85,18 +97,22 @@ impl Queues {
         }
         if let Some(entry) = map.queues.get_mut(&key) {
             entry.again = true;
-            if let Some(queue) = entry.of(scopes) {
+            if let Some(queue) = entry.of(edition, scopes) {
                 return Ok(Arc::clone(queue));
             }
-            let queue = Arc::new(new());
-            entry.more.retain(|queue| !is_idle(queue));
-            entry.more.push(Arc::clone(&queue));
+            let pause = entry.all().filter_map(|queue| queue.paused(now)).max_by_key(|(until, _)| *until);
+            let queue = Arc::new(new()?);
+            entry.add(&queue);
+            drop(map);
+            if let Some((until, reason)) = pause {
+                queue.pause(until - now, reason, now);
+            }
             return Ok(queue);
         }
         if map.queues.len() >= map.sweep_at {
             map.sweep();
         }
-        let queue = Arc::new(new());
+        let queue = Arc::new(new()?);
         map.queues.insert(key, Entry { queue: Arc::clone(&queue), more: Vec::new(), again: false });
         Ok(queue)
     }
@@ -111,8 +127,18 @@ impl Queues {
         }
     }
 
-    pub(crate) fn find(&self, key: Key, scopes: &Scopes) -> Option<Arc<Queue>> {
-        self.part(key).queues.get(&key).and_then(|entry| entry.of(scopes)).map(Arc::clone)
+    pub(crate) fn find(&self, (key, edition): (Key, u64), scopes: &Scopes) -> Option<Arc<Queue>> {
+        self.part(key).queues.get(&key).and_then(|entry| entry.of(edition, scopes)).map(Arc::clone)
+    }
+
+    /// Closes the queues of an upstream: its limits are replaced, or it is removed. Those are left that have something to tell the store.
+    pub(crate) fn retire(&self, upstream: &Registered) -> Vec<Arc<Queue>> {
+        let (index, edition) = (upstream.key(None).0, upstream.edition());
+        // Callers may have come to those of the next edition already.
+        let mut queues = self.all(|key, queue| key.0 == index && queue.edition() <= edition);
+        queues.iter().for_each(Queue::close);
+        queues.retain(|queue| !queue.is_done());
+        queues
     }
 
     /// The queues of a scope.
@@ -224,78 +250,4 @@ fn lock(part: &Mutex<Map>) -> MutexGuard<'_, Map> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::limit::Limit;
-    use crate::config::plan::Registered;
-    use crate::config::upstream::Upstream;
-    use crate::counts::Counts;
-    use crate::ledger::Cause;
-    use crate::queue::process::Process;
-    use crate::store::MemoryStore;
-
-    fn queues() -> (Queues, impl Fn(u32, &Queues, Instant) -> Arc<Queue>) {
-        let process = Arc::new(Process::new(Arc::new(MemoryStore::new()), Duration::from_millis(250)).unwrap());
-        let up = Registered::new(0, Upstream::new("up").limit(Limit::per_second(1))).unwrap();
-        let get = move |scope: u32, queues: &Queues, now| {
-            let scope = Some(ScopeId::of(&scope.to_be_bytes()));
-            let scopes = Scopes::only(scope);
-            queues.get(up.key(scope), &scopes, now, || Queue::new(&process, &up, &scopes, [].into())).unwrap()
-        };
-        (Queues::default(), get)
-    }
-
-    fn kept(queues: &Queues) -> usize {
-        queues.parts.iter().map(|part| lock(part).queues.len()).sum()
-    }
-
-    #[test]
-    fn a_program_with_a_thousand_scopes_makes_each_line_once() {
-        let (queues, get) = queues();
-        let all =
-            |now| (0..1_000).map(|scope| get(scope, &queues, now)).map(|queue| Arc::as_ptr(&queue)).collect::<Vec<_>>();
-        let now = Instant::now();
-        let first = all(now);
-        for round in 1..5 {
-            assert_eq!(all(now + Duration::from_secs(60 * round)), first);
-        }
-    }
-
-    #[test]
-    fn a_pause_is_told_to_the_queue_of_its_scope_or_once_to_those_in_use() {
-        let (queues, get) = queues();
-        let (now, crowd) = (Instant::now(), Crowd::new(9, Counts::default()));
-        let in_use = get(0, &queues, now);
-        (1..100_000).for_each(|scope| drop(get(scope, &queues, now)));
-        let told = |scope: Option<u32>, secs, cause| {
-            let scope = scope.map(|scope| ScopeId::of(&scope.to_be_bytes()));
-            let until = now + Duration::from_secs(secs);
-            queues.told_at_once((0, scope), &crowd, until, Reason::new(cause, 0), now)
-        };
-        let (scope, refusal) = (in_use.scope(), Cause::Refusal);
-        let of = |told: Vec<Arc<Queue>>| told.iter().map(|queue| queue.scope()).collect::<Vec<_>>();
-        for _ in 0..1_000 {
-            assert_eq!(of(told(Some(0), 5, refusal)), [scope]);
-            assert_eq!(of(told(Some(100_000), 5, refusal)), [], "nobody has called for it");
-        }
-        assert_eq!(of(told(None, 5, refusal)), [], "nobody waits");
-        let _waits = crowd.enter();
-        assert_eq!(of(told(None, 6, refusal)), [], "it lasts already");
-        assert_eq!(of(told(None, 6, Cause::Ban)), [scope]);
-        assert_eq!(of(told(None, 7, Cause::Ban)), []);
-        assert_eq!(crowd.paused(now), Some((now + Duration::from_secs(7), Reason::new(Cause::Ban, 0))));
-    }
-
-    #[test]
-    fn lines_of_many_scopes_are_forgotten_when_all_have_fallen_silent() {
-        let (queues, get) = queues();
-        let now = Instant::now();
-        let used: Vec<_> = (0..100_000).map(|scope| get(scope, &queues, now)).collect();
-        assert_eq!(kept(&queues), 100_000, "they are in use");
-        drop(used);
-        for second in 1..30 {
-            get(0, &queues, now + Duration::from_secs(second));
-        }
-        assert!(kept(&queues) < 100, "{}", kept(&queues));
-    }
-}
+mod tests;

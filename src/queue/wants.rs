@@ -26,7 +26,12 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Queue {
     /// The line for the seats of one limit: a queue whose callers, each on behalf of another queue, need nothing else.
-    pub(crate) fn line(process: &Arc<Process>, registered: &Registered, scopes: &Scopes, rules: SeatRules) -> Self {
+    pub(crate) fn line(
+        process: &Arc<Process>,
+        registered: &Arc<Registered>,
+        scopes: &Scopes,
+        rules: SeatRules,
+    ) -> Result<Self, Error> {
         let of = scopes.narrowest.map_or_else(String::new, |scope| format!("-{scope}"));
         let settings = Settings {
             upstream: Arc::clone(&registered.upstream.name),
@@ -141,7 +146,7 @@ async fn one_of_each(lines: Arc<[Arc<Queue>]>, (priority, at_once): Want) -> Res
         } else {
             (Wish::Soon, None)
         };
-        line.slot([].into(), Patience { wish, until, priority }, now).await?;
+        line.slot([].into(), Patience { wish, until, priority }, &line.enter(now)?, now).await?;
         held.seats += 1;
     }
     held.seats = 0;

@@ -5,6 +5,8 @@
 mod beside;
 mod calling_back;
 mod cancelling;
+mod changed;
+mod changing;
 mod cold;
 mod costs;
 mod crowding;

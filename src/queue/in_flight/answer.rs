@@ -150,7 +150,7 @@ impl Engine {
         let units = slots.iter().map(Slot::units).sum();
         let unwanted = if self.closed { slots } else { self.waiters.give(slots, now) };
         // What is too late for those it was meant for would be granted again at once.
-        self.silent_until = (!unwanted.is_empty()).then(|| now + UNUSED_PAUSE);
+        self.silent_until = (!unwanted.is_empty() && !self.closed).then(|| now + UNUSED_PAUSE);
         self.put_back(unwanted, now);
         // Whoever looks whether a pause still holds has its slot by now.
         if let Some((until, reason)) = grant.paused {

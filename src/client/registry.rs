@@ -1,0 +1,95 @@
+//! The upstreams of a throttle, by their names and by what requests say. A change replaces all of it at once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use crate::client::router::Table;
+use crate::config::plan::Registered;
+use crate::config::request_head::RequestHead;
+use crate::error::ConfigError;
+use crate::ledger::ScopeHasher;
+
+/// The upstreams that are registered at some moment.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    /// In the order of registration.
+    pub(crate) upstreams: Vec<Arc<Registered>>,
+    by_name: HashMap<Arc<str>, Arc<Registered>, ScopeHasher>,
+    table: Table,
+}
+
+impl Registry {
+    /// These upstreams, or what is wrong with them together.
+    pub(crate) fn new(upstreams: Vec<Arc<Registered>>) -> Result<Self, ConfigError> {
+        let mut by_name = HashMap::default();
+        for registered in &upstreams {
+            let name = &registered.upstream.name;
+            if by_name.insert(Arc::clone(name), Arc::clone(registered)).is_some() {
+                return Err(ConfigError::new(name, "name", "two upstreams have this name"));
+            }
+        }
+        check_common_limits(&upstreams)?;
+        let table = Table::new(upstreams.iter().map(|registered| &registered.upstream));
+        Ok(Self { upstreams, by_name, table })
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Registered>> {
+        self.by_name.get(name)
+    }
+
+    /// The upstream that a request belongs to.
+    pub(crate) fn first_match(&self, request: &RequestHead<'_>) -> Option<&Arc<Registered>> {
+        let accepts = |index: usize| self.upstreams.get(index).is_some_and(|found| found.upstream.accepts(request));
+        self.table.find(request, accepts).and_then(|index| self.upstreams.get(index))
+    }
+}
+
+/// Upstreams that share limits say the same of them, and no upstream has the name that they share them under.
+fn check_common_limits(upstreams: &[Arc<Registered>]) -> Result<(), ConfigError> {
+    let mut shared = HashMap::new();
+    for upstream in upstreams.iter().map(|registered| &registered.upstream) {
+        let Some((name, limits)) = upstream.common_limits() else { continue };
+        let wrong = |reason| Err(ConfigError::new(&upstream.name, "shares", reason));
+        if upstreams.iter().any(|other| other.upstream.name == *name) {
+            return wrong(format!("{name:?} is the name of an upstream"));
+        }
+        if *shared.entry(name).or_insert_with(|| limits.clone()) != limits {
+            return wrong(format!("another upstream says other limits of {name:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// The registry of the moment.
+#[derive(Debug)]
+pub(crate) struct Current {
+    registry: RwLock<Arc<Registry>>,
+    /// How many times upstreams have been registered since: one change at a time.
+    changes: Mutex<u64>,
+}
+
+impl Current {
+    pub(crate) fn new(registry: Registry) -> Self {
+        let first_free = registry.upstreams.len() as u64;
+        Self { registry: RwLock::new(Arc::new(registry)), changes: Mutex::new(first_free) }
+    }
+
+    pub(crate) fn get(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Registered>> {
+        self.registry.read().unwrap_or_else(PoisonError::into_inner).find(name).map(Arc::clone)
+    }
+
+    /// Replaces it, where `change` makes another of it. That is given the next number of an upstream, and counts it up.
+    pub(crate) fn change<T, E>(
+        &self,
+        change: impl FnOnce(&Registry, &mut u64) -> Result<(Registry, T), E>,
+    ) -> Result<T, E> {
+        let mut changes: MutexGuard<'_, u64> = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (registry, made) = change(&self.get(), &mut changes)?;
+        *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
+        Ok(made)
+    }
+}

@@ -1,0 +1,174 @@
+//! Where a call belongs, what it costs and how long it waits.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Url;
+use tokio::time::Instant;
+
+use crate::client::auth_breaker::Pass;
+use crate::client::connections::InFlight;
+use crate::client::estimate::Estimate;
+use crate::client::estimated::Places;
+use crate::client::permit::Permit;
+use crate::config::call::Call;
+use crate::config::charges::{CALLS, Scopes};
+use crate::config::plan::Registered;
+use crate::config::priority::Priority;
+use crate::config::request_head::RequestHead;
+use crate::error::Error;
+use crate::ledger::ScopeId;
+use crate::queue::waiters::Wish;
+use crate::queue::{Patience, Queue};
+use crate::store::WithoutStore;
+
+/// How long a call for now or never waits for the store's answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where a call belongs, what it costs and how long it waits.
+pub(crate) struct Route {
+    pub(crate) registered: Arc<Registered>,
+    pub(crate) scopes: Scopes,
+    /// What it takes of each log, or why it can never go.
+    pub(super) charges: Result<Arc<[u32]>, Error>,
+    /// Which calls use about as much as it, and of which units it takes estimates.
+    kind: Option<Arc<str>>,
+    estimated: Places,
+    /// As how many calls it counts.
+    pub(super) cost: u32,
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) now_or_never: bool,
+    priority: Priority,
+    /// Whether its response will be seen: only then has a breaker a say.
+    pub(crate) is_seen: bool,
+    /// Since when it waits: a call made again has no more time than the first.
+    pub(crate) since: Instant,
+    retries_left: u32,
+}
+
+impl Route {
+    /// Of a call through the middleware, which also says by its `request` what the call leaves open; or of another.
+    pub(crate) fn new(registered: Arc<Registered>, call: &Call, request: Option<&RequestHead<'_>>) -> Self {
+        let max_wait = call.max_wait.or(registered.upstream.max_wait);
+        let now_or_never = max_wait == Some(Duration::ZERO);
+        let retries = if registered.observer.is_some() { 0 } else { registered.upstream.retries };
+        let scopes = registered.charges.scopes(call, request);
+        let mut call = Cow::Borrowed(call);
+        let estimated = registered.estimated.as_ref().map_or(0, |estimated| estimated.fill(call.to_mut()));
+        let charges = registered.charges.of(&registered.upstream, &call);
+        let (is_seen, retries_left, since) = (request.is_some(), retries, Instant::now());
+        let (cost, priority) = (call.cost_in(CALLS), call.priority);
+        let kind = call.kind.clone().filter(|_| registered.estimated.is_some());
+        Self {
+            registered,
+            scopes,
+            charges,
+            kind,
+            estimated,
+            cost,
+            max_wait,
+            now_or_never,
+            priority,
+            is_seen,
+            since,
+            retries_left,
+        }
+    }
+
+    /// Of a request that belongs to an upstream.
+    pub(crate) fn of_request(registered: Arc<Registered>, request: &RequestHead<'_>, call: Option<&Call>) -> Self {
+        let mut call = call.cloned().unwrap_or_default();
+        if let Some(costs) = registered.upstream.costs_of(request) {
+            call.or_costs_of(costs);
+        }
+        Self::new(registered, &call, Some(request))
+    }
+
+    /// The route of a call that has waited by another.
+    pub(crate) fn instead_of(self, before: &Self) -> Self {
+        Self { since: before.since, retries_left: before.retries_left, ..self }
+    }
+
+    /// What its call reserves by estimates, and tells about others once it is settled.
+    pub(crate) fn estimate(&self) -> Option<Arc<Estimate>> {
+        let of = self.registered.estimated.as_ref()?;
+        Some(Estimate::new(of, self.kind.clone(), self.estimated))
+    }
+
+    /// When its time is up; a wait too long for the clock is no bound.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.max_wait.and_then(|max_wait| self.since.checked_add(max_wait))
+    }
+
+    /// How long it waits in a queue that it comes to at `since`.
+    pub(crate) fn patience(&self, queue: &Queue, since: Instant) -> Patience {
+        if self.now_or_never {
+            return Patience {
+                wish: Wish::AtOnce { within: queue.ahead(since) },
+                until: Some(since + ANSWER_PATIENCE),
+                priority: self.priority,
+            };
+        }
+        let until = self.deadline();
+        Patience { wish: until.map_or(Wish::Soon, Wish::By), until, priority: self.priority }
+    }
+
+    /// Whether a call that is refused could be made again.
+    pub(crate) const fn may_retry(&self) -> bool {
+        self.retries_left > 0 && !self.now_or_never
+    }
+
+    /// Takes one of the retries, if one is left and the upstream's budget allows it.
+    pub(crate) fn take_retry(&mut self) -> bool {
+        let taken = self.may_retry() && self.registered.budget.take();
+        self.retries_left -= u32::from(taken);
+        if taken {
+            self.registered.counts.retried();
+        }
+        taken
+    }
+
+    /// The pass for its call, unless the upstream's breaker is open.
+    pub(crate) fn admit(&self, scope: Option<ScopeId>, pass: Pass) -> Result<Pass, Error> {
+        match &self.registered.breaker {
+            Some(breaker) if self.is_seen => breaker.admit(scope, pass, Instant::now()),
+            _ => Ok(pass),
+        }
+    }
+
+    /// Its call goes out: in flight until what this returns is dropped. One that probably opens a connection counts longer.
+    pub(crate) fn depart(&self, permit: &Permit, url: &Url) -> Option<InFlight> {
+        let in_flight = self.registered.connections.as_ref()?.begin(url, Instant::now());
+        if in_flight.is_cold() {
+            permit.tell_cold();
+        }
+        Some(in_flight)
+    }
+
+    /// Whether its seat is the call's until its response's body has ended; else until the headers come.
+    pub(crate) fn keeps_seat_for_body(&self) -> bool {
+        self.registered.upstream.in_flight.iter().any(|limit| !limit.ends_with_headers())
+    }
+
+    /// Whether it goes where the store cannot be asked.
+    pub(super) fn goes_without_store(&self) -> bool {
+        self.registered.contact.policy() == WithoutStore::SendUnthrottled
+    }
+
+    /// Its call gets an error.
+    pub(crate) fn told(&self, error: Error) -> Error {
+        self.registered.counts.failed(&error);
+        error
+    }
+
+    /// Whether an error says no more than that its upstream is replaced.
+    pub(crate) fn is_outdated_by(&self, error: &Error) -> bool {
+        matches!(error, Error::Closed) && self.registered.is_replaced()
+    }
+
+    /// What it takes of each log, where the limits can ever admit it.
+    pub(crate) fn charges(&self) -> Result<&Arc<[u32]>, Error> {
+        self.charges.as_ref().map_err(Clone::clone)
+    }
+}

@@ -1,0 +1,63 @@
+//! Answers that a store has at hand, for callers before whom nobody is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Queue;
+use super::glance::WaitsFor;
+use super::waiters::Slot;
+use crate::ledger::{Ask, Log, Message, MessageId, Run, Verdict};
+
+impl Queue {
+    /// A slot that starts now, or how long until there is one, where nobody is before the caller and the store has its answer at
+    /// hand.
+    pub(crate) fn at_hand(&self, charges: &Arc<[u32]>, now: Instant) -> Option<Result<Slot, Duration>> {
+        let is_paused = self.crowd.paused(now).is_some();
+        // What the boundaries of a calendar are depends on the store's clock.
+        if is_paused
+            || self.has_seats()
+            || !self.settings.calendars.is_empty()
+            || !self.process.answers_at_hand()
+            || self.registered().handover.look_at(now).is_some()
+            || !self.lock().is_quiet(now)
+        {
+            return None;
+        }
+        let answer = if Arc::ptr_eq(charges, &self.one) {
+            self.process.store.apply(&self.now_or_never).at_hand()
+        } else {
+            self.process.store.apply(&now_or_never(&self.settings.ledger, &self.settings.logs, charges)).at_hand()
+        };
+        if answer.is_none() {
+            self.process.answers_later();
+        }
+        let grant = answer?.ok()?.grant()?;
+        let answer = grant.answers(1).next()?;
+        match answer.verdict {
+            verdict if verdict.is_granted() => {
+                let (stamp, sender, looks) = (answer.start, self.process.id(), verdict == Verdict::Looks);
+                let costs = Arc::clone(charges);
+                Some(Ok(Slot {
+                    stamp,
+                    start: now,
+                    costs,
+                    excess: Duration::ZERO,
+                    sender,
+                    looks,
+                    waited_for: WaitsFor::Store,
+                }))
+            }
+            // Who is paused, or left what is free to others, is told so in the queue.
+            _ if grant.paused.is_some() || answer.start <= grant.now => None,
+            _ => Some(Err(answer.start.since(grant.now))),
+        }
+    }
+}
+
+/// An ask of one caller of these charges who does not wait.
+pub(super) fn now_or_never(ledger: &Arc<str>, logs: &Arc<[Log]>, charges: &Arc<[u32]>) -> Message {
+    let run = Run::new(1, Arc::clone(charges)).max_wait(Duration::ZERO);
+    Message::new(Arc::clone(ledger), MessageId::nobodys(), Ask::new(Arc::clone(logs), vec![run]))
+}

@@ -1,0 +1,104 @@
+//! From the limits of an upstream to those that take their place: what was booked by the former goes back first.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Queue;
+use super::engine::Engine;
+use super::events::Event;
+
+/// Nobody waits longer for the store to know.
+const LONGEST: Duration = Duration::from_millis(250);
+/// How often it is looked whether the store knows.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// So soon the store mostly knows what a call has given back.
+const KNOWN: Duration = Duration::from_millis(25);
+
+/// No queue of the new limits asks before it is over. Meanwhile callers come to them from those of the old limits, in whatever order,
+/// and take their old places.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    is_over: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    until: Instant,
+    /// The queues of before that have something left to tell the store; `None` until they are closed.
+    before: Option<Vec<Arc<Queue>>>,
+}
+
+impl Handover {
+    /// Of limits that took nobody's place.
+    pub(crate) fn none() -> Self {
+        Self { is_over: AtomicBool::new(true), ..Self::begun() }
+    }
+
+    /// From limits whose queues are about to be closed.
+    pub(crate) fn begun() -> Self {
+        let state = State { until: Instant::now() + LONGEST, before: None };
+        Self { is_over: AtomicBool::new(false), state: Mutex::new(state) }
+    }
+
+    /// These are closed now.
+    pub(crate) fn closed(&self, before: Vec<Arc<Queue>>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_over.load(Ordering::Acquire) {
+            state.before = Some(before);
+        }
+    }
+
+    /// When to look again whether it is over; `None` once it is.
+    pub(super) fn look_at(&self, now: Instant) -> Option<Instant> {
+        if self.is_over.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_late = state.until <= now;
+        let is_over = state.before.as_mut().is_some_and(|before| {
+            while before.pop_if(|queue| queue.is_done()).is_some() {}
+            before.is_empty()
+        });
+        if is_over || is_late {
+            state.before = None;
+            self.is_over.store(true, Ordering::Release);
+            return None;
+        }
+        Some(state.until.min(now + LOOK))
+    }
+}
+
+/// The queues to which the callers of a closed one went.
+#[derive(Debug, Default)]
+pub(super) struct Successors(Mutex<Vec<Weak<Queue>>>);
+
+impl Successors {
+    pub(super) fn add(&self, queue: &Arc<Queue>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|known| known.strong_count() > 0 && known.as_ptr() != Arc::as_ptr(queue));
+        all.push(Arc::downgrade(queue));
+    }
+
+    /// A call of the closed queue has made room: who waits asks before long.
+    pub(super) fn look(&self) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for queue in all.iter().filter_map(Weak::upgrade) {
+            queue.happen(|_| Some(Event::MadeRoom));
+            // Its limits may have been replaced as well.
+            queue.successors.look();
+        }
+    }
+}
+
+impl Engine {
+    /// A call of before has made room: the store knows by then.
+    pub(super) fn look_for_room(&mut self, now: Instant) {
+        self.unused_at = Some(now);
+        self.ask_at = self.ask_at.map(|at| at.min(now + KNOWN));
+    }
+}
