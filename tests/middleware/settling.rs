@@ -134,7 +134,13 @@ async fn estimates_that_nobody_settles_are_said_once() {
             assert!(observes || warnings() - before == usize::from(call >= 100), "after {call} calls");
             drop(throttle.try_acquire("up").cost(0).await.unwrap());
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        let said = async {
+            while warnings() == before {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        // Shadows are over when their turn has come.
+        tokio::time::timeout(Duration::from_secs(20), said).await.unwrap();
         assert_eq!(warnings() - before, 1, "observes: {observes}");
     }
     let traces = written.text();
