@@ -13,15 +13,15 @@
 --         4 latest    what log time is now at the latest, or 0
 --         5 horizon   µs
 --         6 ahead     µs: no start before that is of use, as the answer takes as long to arrive
---         7 insist    1: the first caller was put off before; 2 more: it tells cold calls; 4 more: debts; 8 more: it wants seats
+--         7 insist    1: the first was put off before; 2 more: it tells cold calls; 4: debts; 8: it wants seats; 16 * (its weight - 1)
 --         8 scopes    count of the ask's scopes
 --         9 widest    1: the first of them is the whole upstream
---        10 counted   for each scope: when the period ends that the sender was counted in, or 0; then for each log: place of its scope,
---           count of terms, quota and span (µs) of each; behind a span below 0 stand of a bucket 1, how long a unit takes to drain and
---           how long all that it holds (ns), of a calendar 2, guard (µs) and four boundaries (each from, to); where it tells cold calls,
---           first and last start, units by log, µs for which they count longer by each term; where it tells debts, units by log; where it
---           wants seats, lease (µs), seats that the stream keeps, those that no call uses, seats of each limit; then count of slots to
---           take out, of each: start, 1 where it was to look, units by log; then for each run: callers, longest wait or -1, units by log
+--        10 counted   for each scope: the period that it was counted in, or 0; then for each log: place of its scope, count of terms,
+--           quota and span (µs) of each; behind a span below 0 of a bucket 1, how long a unit and how long all drain (ns), of a calendar
+--           2, guard (µs) and four boundaries (each from, to); where it tells cold calls, first and last start, units by log, µs more for
+--           which they count by each term; where it tells debts, units by log; where it wants seats, lease (µs), seats kept, those that no
+--           call uses, seats of each limit; then count of slots to take out, of each: start, 1 where it was to look, units by log; then
+--           for each run: callers (of high priority less 2^32, of low more), longest wait or -1, units by log
 -- ARGV[2] clock    in tests only
 -- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
 --         number, now, flags (1: all start at `next`; 2: remembered), next: when the first caller that waits may start; and where not
@@ -30,7 +30,7 @@
 --         (0 refused, 1 granted, 2 waits, 3 granted and looks at a pause), start and callers of each answer
 -- Errors: OUTDATED a later message of this stream was seen; DUPLICATE another process has its name; GARBAGE a key makes no sense
 -- Cost: O(1) reads and one push where all start now, else O(callers)
-local MAX_CLAIMS, SLACK, RECOVERING = 8, 20000, 4
+local MAX_CLAIMS = 8
 
 -- Read.
 local horizon, ahead, insist, sender = a[5], a[6], a[7] % 2 == 1, KEYS[1]
@@ -47,80 +47,81 @@ if is_stale(upstream) then save(upstream, now) end
 for _, state in ipairs(states) do
   if state ~= upstream and is_stale(state) then save(state, now) end
 end
-local width, cold = #logs, at
-if is_colder then
-  at = at + 2 + width
-  for _, log in ipairs(logs) do log.cold_at, at = at, at + #log.terms end
-end
-local debts = at
-if has_debts then at = at + width end
-if wants_seats then at = open_seats(at, last_log + 1) end
-local back, first_slot, last_back = a[at], at + 1, now
-at = first_slot + back * (width + 2)
-
-local runs, total = {}, 0
-while a[at] do
-  local run = { callers = a[at], max_wait = a[at + 1] >= 0 and a[at + 1], charges = {} }
-  for i = 1, width do run.charges[i] = a[at + 1 + i] end
-  runs[#runs + 1], at, total = run, at + 2 + width, total + run.callers
-end
-
--- Take out. Remembered first, as if nobody were granted anything: an entry that is no time ends this halfway.
+local back, last_back, runs, total = 0, now, {}, 0
 do
-  local empty = (has_debts or back > 0) and string.rep('\0', 8 * (wants_seats and 7 + scopes or 5 + scopes))
-  if has_debts then
-    last_back = settle_slots(logs, states, first_slot, back, debts, empty)
-  elseif back > 0 then
-    local lapse_before = lapse
-    remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. empty)
-    lapse = lapse_before
-    for slot = first_slot, first_slot + (back - 1) * (width + 2), width + 2 do
-      last_back = max(last_back, a[slot])
-      for i, log in ipairs(logs) do hand_back(log, a[slot], a[slot + 1 + i]) end
-      if a[slot + 1] == 1 then not_looked(states, a[slot]) end
+  local width, cold = #logs, at
+  if is_colder then
+    at = at + 2 + width
+    for _, log in ipairs(logs) do log.cold_at, at = at, at + #log.terms end
+  end
+  local debts = at
+  if has_debts then at = at + width end
+  if wants_seats then at = open_seats(at, last_log + 1) end
+  back = a[at]
+  local first_slot = at + 1
+  at = first_slot + back * (width + 2)
+
+  while a[at] do
+    local priority = NORMAL + floor(a[at] / 4294967296)
+    local run = { callers = a[at] % 4294967296, max_wait = a[at + 1] >= 0 and a[at + 1], charges = {}, priority = priority }
+    for i = 1, width do run.charges[i] = a[at + 1 + i] end
+    runs[#runs + 1], at, total = run, at + 2 + width, total + run.callers
+  end
+
+  -- Take out. Remembered first, as if nobody were granted anything: an entry that is no time ends this halfway.
+  do
+    local empty = (has_debts or back > 0) and string.rep('\0', 8 * (wants_seats and 7 + scopes or 5 + scopes))
+    if has_debts then
+      last_back = settle_slots(logs, states, first_slot, back, debts, empty)
+    elseif back > 0 then
+      local lapse_before = lapse
+      remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. empty)
+      lapse = lapse_before
+      for slot = first_slot, first_slot + (back - 1) * (width + 2), width + 2 do
+        last_back = max(last_back, a[slot])
+        for i, log in ipairs(logs) do hand_back(log, a[slot], a[slot + 1 + i]) end
+        if a[slot + 1] == 1 then not_looked(states, a[slot]) end
+      end
     end
   end
-end
 
--- A state that is written twice does no harm: cold calls are few.
-for i = 1, is_colder and width or 0 do
-  if enter_cold(logs[i], a[cold], a[cold + 1], a[cold + 1 + i], logs[i].cold_at) then save(logs[i].state, now) end
+  -- A state that is written twice does no harm: cold calls are few.
+  for i = 1, is_colder and width or 0 do
+    if enter_cold(logs[i], a[cold], a[cold + 1], a[cold + 1 + i], logs[i].cold_at) then save(logs[i].state, now) end
+  end
 end
 
 -- Who waits, by periods. An entry of the one before counts until this one ends.
 local length = min(max(retention, 8 * horizon), MAX_SILENCE) + 2 * horizon
-local others, most = {}, 0
 for scope, state in ipairs(states) do
-  local all = waiting_now(state.contenders, length)
   state.waiting = { state.contenders, state.claims, state.reach }
-  state.contenders = all
-  others[scope] = all and all[2] + all[4] - (is_counted(all, a[9 + scope]) and 1 or 0) or 0
-  most = max(most, others[scope])
+  state.contenders = waiting_now(state.contenders, length)
+  state.counted_at = counted_at(state.contenders, a[9 + scope])
 end
 
-local turns, place, had_claim, claiming_in, far = claims_of(states, sender, insist)
-local claimants = {}
-for t, turn in ipairs(turns) do claimants[t] = turn.owner end
+-- Whoever has the highest priority is the first.
+local priority = runs[1] and runs[1].priority or 3
+local turns, place, had_claim, far = claims_of(states, sender, insist, priority)
 
 -- Decide.
 local soonest, slack = now + ahead, max(SLACK, ahead)
 -- Who is near books as far ahead as who is far: else the far would always be before them.
 local limit = now + max(ahead + horizon, far)
 -- Whoever has a slot by now does not hear of a refusal before it: while calls come slower after a pause let there be few.
-if is_after_pause(states) then limit = soonest + floor((limit - soonest) / RECOVERING) end
+limit = soonest + floor((limit - soonest) / slower_after_pause(states))
+local limits = {}
 local granted, next, first, is_foremost, is_near, waits_for, short, is_short, again = 0, now, nil, false, false, {}, 0, false, 0
 do
-  local shares, shared, seated = {}, false, math.huge
+  local shares, seated = {}, math.huge
   if wants_seats then
     limit = min(limit, soonest + slack)
     seated, again = seats_for(total)
   end
-  for scope = 1, scopes do
-    -- Nobody delays who claims: no share is left for that one.
-    local rivals = others[scope] - claiming_in[scope]
-    if rivals > 0 and total > 1 then
-      shares[scope] = share_of(scope, runs, rivals + 1, soonest, limit)
-      shared = shared or shares[scope].measure
+  limits = limits_of(states, soonest, slack, limit)
+  for scope = 1, total > 1 and scopes or 0 do
+    for of = 1, 3 do
+      local weights = rivals_of(states[scope], of) - claimed_in(states[scope], sender, of)
+      if weights > 0 then shares[#shares + 1] = share_of(scope, of, runs, weights, soonest, limits[of]) end
     end
   end
   settle(turns)
@@ -130,8 +131,9 @@ do
   local refused = {}
 
   -- Callers that wait, and are not among the answers yet; how large the last was for whom too little was left.
-  local passed, too_large = 0, math.huge
+  local passed, too_large, last = 0, math.huge, priority
   for _, run in ipairs(runs) do
+    if run.priority ~= last then last, before = run.priority, turns_before(turns, run.priority) end
     local charges, deadline, rest = run.charges, run.max_wait and now + max(run.max_wait, ahead), run.callers
     if size_of(charges) >= too_large then passed, rest = passed + rest, 0 end
     while rest > 0 do
@@ -150,10 +152,9 @@ do
       local start = earliest_of(soonest, charges)
       local turn = delayed(turns, before, start, charges)
       start = max(start, turn or start)
-      local kept = turn
-      for scope = 1, shared and scopes or 0 do kept = kept or is_spent(shares[scope]) end
-      local near = not kept and waits_for_fewer(soonest, slack, start, charges)
-      local withheld = kept or near or start > limit
+      local withheld = turn or is_spent(shares, run.priority)
+      local near = not withheld and waits_for_fewer(soonest, slack, start, charges)
+      withheld = withheld or near or start > limits[run.priority]
       local hopeless = deadline and (start > deadline or (withheld and deadline <= soonest))
       if first and (withheld or hopeless) then
         if withheld then too_large = size_of(charges) end
@@ -165,32 +166,35 @@ do
         rest = 0
       elseif withheld then
         for scope = 1, scopes do
-          waits_for[scope] = scopes == 1 or turn or is_spent(shares[scope]) or earliest_of(soonest, charges, scope) + slack >= start
+          waits_for[scope] = scopes == 1 or turn or is_spent(shares, run.priority, scope)
+            or earliest_of(soonest, charges, scope) + slack >= start
         end
-        first, is_foremost, is_near = { charges = charges, start = start }, granted == 0, near
+        first, is_foremost, is_near = { charges = charges, start = start, priority = last, behind = {} }, granted == 0, near
+        for t = 1, before do first.behind[t] = turns[t].owner end
         table.insert(turns, before + 1, first)
         settle(turns)
-        next, before, too_large, passed, rest = first.start, #turns, size_of(charges), rest, 0
+        next, before, too_large, passed, rest = first.start, turns_before(turns, run.priority), size_of(charges), rest, 0
       else
         local looks = look_at_pauses(states, charges, start)
-        local most = within_shares(shares, charges, min(rest, seated - granted))
+        local most = within_shares(shares, run, min(rest, seated - granted))
         local count = (looks or turns[1]) and 1 or as_many_as_start(charges, most, soonest, start)
         if passed > 0 then answer(2, next, passed) end
         for _, log in ipairs(logs) do log.ahead = min(2 * log.ahead, total, PIECE) end
         add(start, charges, count)
         answer(looks and 3 or 1, start, count)
-        for _, share in pairs(shares) do
-          if share.measure then share.spent = share.spent + count * charges[share.measure] end
-        end
-        granted, passed, rest, before = granted + count, 0, rest - count, #turns
+        for _, share in ipairs(shares) do share.spent = share.spent + count * charges[share.measure] end
+        granted, passed, rest, before = granted + count, 0, rest - count, turns_before(turns, run.priority)
       end
     end
     -- What is left within the horizon is left for somebody else.
-    if first and first.start <= limit then break end
+    if first and first.start <= limits[first.priority] then break end
   end
 
   if #refused > 0 then tell_times(refused, earliest_refused) end
 end
+
+local told, most = first and first.priority or priority, 0
+for _, state in ipairs(states) do most = max(most, rivals_of(state, told)) end
 
 -- Write.
 local long = {}
@@ -221,42 +225,32 @@ local changed = granted > 0 or back > 0 or is_colder or has_debts
 local counts = {}
 do
   local promised = min(next, now + MAX_SILENCE) + horizon
-  local claiming = insist and is_foremost and #claimants < MAX_CLAIMS
+  -- The first caller that waits has its turn among theirs.
+  local claiming = insist and is_foremost and #turns - 1 < MAX_CLAIMS
   for scope, state in ipairs(states) do
     counts[scope] = 0
     local differs = false
     if a[1] > 0 then
       -- Who was just served is probably back before long: what is left then is not all for those who are quicker.
-      local all = state.contenders or { now + length, 0, 0, 0, length }
-      local counted = is_counted(all, a[9 + scope]) and a[9 + scope] or 0
-      local waits = waits_for[scope] or (counted ~= 0 and granted > 0)
-      counts[scope] = waits and all[1] or 0
-      if counts[scope] ~= counted then
+      local all = state.contenders or { now + length, 0, length, 0, 0, 0, 0, 0, 0 }
+      local counted = state.counted_at
+      local waits = waits_for[scope] or (counted and granted > 0)
+      counts[scope] = waits and all[1] + priority - NORMAL or 0
+      if counts[scope] ~= (counted and a[9 + scope] or 0) then
         differs = true
-        if counted == all[1] then all[2] = all[2] - 1 elseif counted ~= 0 then all[4] = all[4] - 1 end
-        if waits then all[2] = all[2] + 1 end
-        state.contenders = all[2] + all[4] > 0 and all
+        if counted then all[counted] = max(all[counted] - weight, 0) end
+        if waits then all[3 + priority] = all[3 + priority] + weight end
+        state.contenders = max(unpack(all, 4, 9)) > 0 and all
       end
       if claiming or had_claim then
-        local claims, ours = {}, 1
-        for _, claim in ipairs(state.claims) do
-          differs = true
-          if claim[1] ~= sender then
-            claims[#claims + 1] = claim
-            for t = 1, place - 1 do
-              if claimants[t] == claim[1] then ours = ours + 1 end
-            end
-          end
-        end
-        if claiming and first then
-          local units = {}
+        local claim
+        if claiming then
+          claim = { sender, first.start, promised, {}, first.priority, weight }
           for i, log in ipairs(logs) do
-            if log.scope == scope then units[log.key] = first.charges[i] end
+            if log.scope == scope then claim[4][log.key] = first.charges[i] end
           end
-          table.insert(claims, ours, { sender, first.start, promised, units })
-          differs = true
         end
-        state.claims = claims
+        differs = enter_claim(state, sender, claim, first and first.behind) or differs
       end
       if ahead > 0 and far <= ahead + horizon and (granted > 0 or first) then
         state.reach, differs = { ahead + horizon, promised + ahead }, true
@@ -279,7 +273,7 @@ local keep, has_news = 0, false
 if wants_seats then keep, has_news = take_seats(granted, short, again) end
 changed = changed or has_news
 if short > 0 and not first then next = now + again end
-local body = { changed and 2 or 0, next, is_near and slack or limit - soonest, stop, max(cause, 0), status, most }
+local body = { changed and 2 or 0, next, is_near and slack or limits[told] - soonest, stop, max(cause, 0), status, most }
 local counted = 0
 for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
 if wants_seats then body[8 + scopes], body[9 + scopes] = keep, is_short and again or 0 end

@@ -4,7 +4,7 @@
 do
   local scopes, widest = a[8], a[9]
   local states, first_log, at = 1 + scopes - widest, 3 + scopes - widest, 10 + scopes
-  local plain = a[3] <= clock and a[4] == 0 and a[6] == 0 and a[7] < 2
+  local plain = a[3] <= clock and a[4] == 0 and a[6] == 0 and a[7] % 16 < 2
   -- A message that came before, that came late, or that another process sent under the same name is not common.
   local lapse = 0
   if plain and record then
@@ -14,8 +14,25 @@ do
     end
   end
 
-  -- Others who wait, in the scope where most do; in which period the sender is counted; and a pause of its scope.
-  local others, counted, pause, released = 0, 0, false, false
+  -- The logs, and behind them the only run: how many callers of which priority.
+  local logs, width, retention = {}, #KEYS - first_log + 1, 0
+  if plain then
+    for i = 1, width do
+      logs[i], plain = at, plain and a[at + 1] > 0
+      -- A bucket is left to the rest of the script.
+      for t = at + 3, plain and at + 1 + 2 * a[at + 1] or 0, 2 do plain = plain and a[t] >= 0 end
+      at = plain and at + 2 + 2 * a[at + 1] or at
+    end
+    plain = plain and a[at] == 0 and #a == at + 2 + width
+  end
+  local callers, priority = plain and a[at + 1] % 4294967296 or 0, plain and floor(a[at + 1] / 4294967296) or 0
+  local max_wait, charges, weight = a[at + 2], at + 2, floor(a[7] / 16) + 1
+  plain = plain and callers > 0
+
+  -- Others who wait, of this priority or of higher ones, in the scope where most do; how far ahead it books beside them; in which period
+  -- the sender is counted; and a pause of its scope.
+  local horizon, others, counted, pause, released = a[5], 0, 0, false, false
+  local within = horizon
   for i = 2, plain and 1 + states or 1 do
     local packed, scope = raw, i - 2 + widest
     if i > 2 then packed = call('GET', KEYS[i]) end
@@ -30,31 +47,23 @@ do
       end
       local all, known = plain and scope > 0 and parts[1], a[9 + scope]
       if all then
-        local has_ended, count = all[1] <= clock, all[2] + all[4]
-        plain = all[1] - all[5] <= clock
-        if has_ended then count = all[1] + all[5] > clock and all[2] or 0 end
-        if known == all[1] and all[2] > 0 and not has_ended and scopes == 1 and a[1] > 0 then
-          count, counted = count - 1, known
+        local has_ended, is_over, own, higher = all[1] <= clock, all[1] + all[3] <= clock, 5 + priority, 0
+        plain = all[1] - all[3] <= clock
+        local function count_at(of) return is_over and 0 or all[of] + (has_ended and 0 or all[of + 3]) end
+        for of = 4, own - 1 do higher = higher + count_at(of) end
+        if higher > 0 then within = min(horizon, SLACK) end
+        local equals = count_at(own)
+        if known == all[1] + priority and all[own] > 0 and not has_ended and scopes == 1 and a[1] > 0 then
+          equals, counted = equals - min(weight, all[own]), known
         else
-          plain = plain and (known == 0 or known ~= all[1] and known ~= all[3])
+          plain = plain and (known == 0 or math.abs(known - all[1]) > 1 and math.abs(known - all[2]) > 1)
         end
-        others = max(others, count)
+        others = max(others, higher + equals)
       end
     end
   end
   plain = plain and (not pause or counted > 0)
 
-  local logs, width, retention = {}, #KEYS - first_log + 1, 0
-  if plain then
-    for i = 1, width do
-      logs[i], plain = at, plain and a[at + 1] > 0
-      -- A bucket is left to the rest of the script.
-      for t = at + 3, plain and at + 1 + 2 * a[at + 1] or 0, 2 do plain = plain and a[t] >= 0 end
-      at = plain and at + 2 + 2 * a[at + 1] or at
-    end
-    plain = plain and a[at] == 0 and #a == at + 2 + width and a[at + 1] > 0
-  end
-  local callers, max_wait, charges = a[at + 1], a[at + 2], at + 2
   -- Of a process that is counted it matters when the first caller can start.
   local times, start, far = counted > 0 and 1 or callers, pause and pause[1] or clock, pause and pause[1] or 9e15
   for i = 1, plain and width or 0 do
@@ -78,10 +87,10 @@ do
     if plain and is_full and start == clock then plain = call('LLEN', key) + units <= 2 * quota + TRIM_SLACK end
   end
 
-  if plain and counted > 0 and start > clock + a[5] and a[7] == 0 and (max_wait < 0 or start <= clock + max_wait) then
+  if plain and counted > 0 and start > clock + within and a[7] % 16 == 0 and (max_wait < 0 or start <= clock + max_wait) then
     local stop, cause, status = 0, 0, 0
     if pause then stop, cause, status = pause[1], pause[4], pause[7] end
-    return struct.pack('<i8i8i8i8i8i8i8i8i8i8', a[1], clock, 0, start, a[5], stop, cause, status, others, counted)
+    return struct.pack('<i8i8i8i8i8i8i8i8i8i8', a[1], clock, 0, start, within, stop, cause, status, others, counted)
   end
 
   -- So are shares.
@@ -102,11 +111,11 @@ do
     end
     local body
     if others + counted > 0 then
-      body = struct.pack('<i8i8i8i8i8i8i8i8', 2, clock, a[5], 0, 0, 0, others, counted) .. string.rep('\0', 8 * (scopes - 1))
+      body = struct.pack('<i8i8i8i8i8i8i8i8', 2, clock, within, 0, 0, 0, others, counted) .. string.rep('\0', 8 * (scopes - 1))
         .. struct.pack('<i8i8i8', 1, clock, callers)
     end
     if a[1] > 0 then
-      lapse = max(min(lapse, clock + MAX_MEMORY + 1000 * LEAP), clock + min(retention + a[5], MAX_MEMORY) + 1000 * LEAP)
+      lapse = max(min(lapse, clock + MAX_MEMORY + 1000 * LEAP), clock + min(retention + horizon, MAX_MEMORY) + 1000 * LEAP)
       local ms = ticks and ceil((lapse - clock) / 1000) or LONGEST
       local replay = body and struct.pack('<i8i8', a[1], lapse) .. body or struct.pack('<i8i8i8i8', a[1], lapse, 3, clock)
       call('PSETEX', KEYS[1], format('%d', ms), replay)

@@ -38,7 +38,7 @@ function readable.state(record)
     or type(parts[12]) ~= 'table' then return false end
   for _, claim in ipairs(claims) do
     if type(claim) ~= 'table' or type(claim[1]) ~= 'string' or type(claim[4]) ~= 'table' then return false end
-    if not are_numbers(claim, 2, 3) then return false end
+    if not are_numbers(claim, 2, 3) or not are_numbers(claim, 5, 6) then return false end
     for _, units in pairs(claim[4]) do
       if type(units) ~= 'number' then return false end
     end
@@ -60,7 +60,7 @@ function readable.state(record)
   for i = 3, releases and #releases or 0, 2 do
     if type(releases[i]) ~= 'string' or not are_numbers(releases, i + 1, i + 1) then return false end
   end
-  return (not contenders or are_numbers(contenders, 1, 5)) and (not reach or are_numbers(reach, 1, 2))
+  return (not contenders or are_numbers(contenders, 1, 9)) and (not reach or are_numbers(reach, 1, 2))
     and (not pause or are_numbers(pause, 1, 10)) and (not rate or are_numbers(rate, 1, 11)) and (not slow or are_numbers(slow, 1, 3))
     and (not releases or are_numbers(releases, 1, 2))
 end

@@ -1,23 +1,6 @@
 -- Who gets a slot. `logs` are those of the ask, in its order; `charges` are units of each of them. Joined behind log.lua.
 local logs, scopes, has_widest = {}, a[8], a[9] == 1
 
--- Whether one is counted among those who wait that was told of the period that ended, or ends, then.
-local function is_counted(contenders, counted)
-  return contenders and counted ~= 0
-    and ((counted == contenders[1] and contenders[2] > 0) or (counted == contenders[3] and contenders[4] > 0))
-end
-
--- Those who wait, in a new period of some length where theirs has ended; false where nobody does.
-local function waiting_now(contenders, length)
-  local all = contenders
-  -- One that has not begun is of a leap of the clock that was taken back.
-  if all and (all[1] <= now or all[1] - all[5] > now) then
-    local over = all[1] + all[5] <= now or all[1] > now
-    all = { now + length, 0, over and 0 or all[1], over and 0 or all[2], length }
-  end
-  return all and all[2] + all[4] > 0 and all
-end
-
 -- The rule over all logs, or those of one scope: one common start. A log of which nothing is taken does not matter.
 local function earliest_of(start, charges, scope)
   local rounds, before = 1, nil
@@ -63,6 +46,13 @@ local function settle(turns)
       add(turn.start, turn.charges, 1)
     end
   end)
+end
+
+-- So many of the turns are of a priority, or of higher ones: those come first.
+local function turns_before(turns, priority)
+  local before = 0
+  for _, turn in ipairs(turns) do before = before + (turn.priority <= priority and 1 or 0) end
+  return before
 end
 
 -- The latest of the first turns, so many of them, that a call of these charges would delay. To see that takes as long as they have
@@ -122,29 +112,40 @@ local function at_rate(scope, charges, span)
   return most
 end
 
--- An equal share of what is free in a scope's logs until the limit, for one of so many processes; counted in units of one log.
+-- A share of what is free in a scope's logs until the limit, for callers of a priority, among those who wait and have it, or a higher one;
+-- `weights` are those of others. Counted in units of one log, of which callers of higher priority may have taken some. Nil where all
+-- is theirs. Half of it by its part of all weights, half as if it were so many processes, each with an equal part of what others left.
 --
--- Another unit may be taken as long as, if every process had as much, one more unit could start until then: together with all of
--- them, or one after another at the rate of the limits.
-local function share_of(scope, runs, processes, soonest, limit)
-  local all, measure, wanted = { units = math.huge }, nil, 0
-  local first = runs[1]
+-- Another unit may be taken as long as, if all had as much, one more unit could start until then: together with all of them, or one after
+-- another at the rate of the limits.
+local function share_of(scope, priority, runs, weights, soonest, limit)
+  local measure, wanted, first, last = nil, 0, nil, nil
+  for _, run in ipairs(runs) do
+    if run.priority == priority then first, last = first or run, run end
+  end
   for i = 1, first and #logs or 0 do
     if logs[i].scope == scope and first.charges[i] > 0 then
       measure = i
       break
     end
   end
-  if not measure then return all end
-  for _, run in ipairs(runs) do wanted = wanted + run.callers * run.charges[measure] end
-  local function may_take(spent)
-    return could_start(scope, first.charges, measure, spent * processes + 1, soonest, limit)
+  if not measure then return nil end
+  for _, run in ipairs(runs) do
+    if run.priority <= priority then wanted = wanted + run.callers * run.charges[measure] end
   end
-  local over = wanted - runs[#runs].charges[measure]
-  if over == 0 or may_take(over) then return all end
+  local part, whole, left = 1, weights + weight, 1000000
+  if weight > 1 then
+    for _ = 1, weight do left = floor(left * (whole - 1) / whole) end
+    part, whole = floor((1000000 - left + floor(1000000 * weight / whole)) / 2), 1000000
+  end
+  local function may_take(spent)
+    return could_start(scope, first.charges, measure, floor(spent * whole / part) + 1, soonest, limit)
+  end
+  local over = max(wanted - last.charges[measure], 0)
+  if over == 0 or may_take(over) then return nil end
   local start, units = earliest_of(soonest, first.charges, scope), 0
   if start <= limit then
-    units = ceil((at_rate(scope, first.charges, limit - start) + 1) * first.charges[measure] / processes)
+    units = ceil((at_rate(scope, first.charges, limit - start) + 1) * first.charges[measure] * part / whole)
   end
   -- Mostly it is a small part of what is wanted.
   local step = 1
@@ -152,7 +153,7 @@ local function share_of(scope, runs, processes, soonest, limit)
     local spent = min(units + step - 1, units + floor((over - units) / 2))
     if may_take(spent) then units, step = spent + 1, 2 * step else over = spent end
   end
-  return { units = units, measure = measure, spent = 0 }
+  return { scope = scope, priority = priority, units = units, measure = measure, spent = 0 }
 end
 
 -- As many callers of these charges, of so many, as can all start at the start of the first: not while a pause, or outside use, lets them
@@ -184,14 +185,14 @@ local function as_many_as_start(charges, callers, soonest, start)
   return count
 end
 
--- Whether a pause is over, and calls come slower now.
-local function is_after_pause(states)
+-- While a pause is over, and calls come slower, slots are booked so many times less far ahead.
+local function slower_after_pause(states)
   for _, state in ipairs(states) do
     for _, pause in ipairs(state.pauses) do
-      if pause[1] <= now and now < pause[1] + pause[2] then return true end
+      if pause[1] <= now and now < pause[1] + pause[2] then return 4 end
     end
   end
-  return false
+  return 1
 end
 
 -- The call that was to look at a pause then did not: another may look at once.
@@ -233,12 +234,18 @@ local function look_at_pauses(states, charges, start)
   return true
 end
 
-local function is_spent(share) return share and share.measure and share.spent >= share.units end
+-- Whether a share of callers of a priority is spent, in any scope or in one.
+local function is_spent(shares, priority, scope)
+  for _, share in ipairs(shares) do
+    if share.priority == priority and share.spent >= share.units and (not scope or share.scope == scope) then return true end
+  end
+  return false
+end
 
--- So many callers of these charges, that no share is spent before the last.
-local function within_shares(shares, charges, callers)
-  for _, share in pairs(shares) do
-    local one = share.measure and charges[share.measure] or 0
+-- So many callers of a run, that no share of theirs is spent before the last.
+local function within_shares(shares, run, callers)
+  for _, share in ipairs(shares) do
+    local one = share.priority == run.priority and run.charges[share.measure] or 0
     if one > 0 then callers = min(callers, ceil((share.units - share.spent) / one)) end
   end
   return callers

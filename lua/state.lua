@@ -1,7 +1,7 @@
 -- What is kept of a scope beside its logs: who waits, and what the upstream imposed. Joined in front of every script but for its head.
---   contenders  when their period ends, how many were counted in it; when the one before ended, how many of that have not come
---               back; how long a period is; false where nobody waits
---   claims      for each: whose, start, lapse, units by log
+--   contenders  when their period ends, when the one before ended, how long a period is; weights of those who were counted in it, of high,
+--               normal and low priority; the same of those of the one before who have not come back; false where nobody waits
+--   claims      for each: whose, start, lapse, units by log, priority (1 high, 2 normal, 3 low), weight
 --   reach       how far ahead the process books whose answers take longest, until when that counts; or false
 --   pause       no start before; µs after it in which calls come slower; refusals in a row; cause; when the row is forgotten; when it
 --               began; status of the first response; until when the upstream told to wait; µs for which it holds again after a call
@@ -96,7 +96,7 @@ local function save(state, now)
     end
   end
   local contenders = state.contenders
-  contenders = contenders and kept(contenders[1] + (contenders[2] > 0 and contenders[5] or 0)) and contenders
+  contenders = contenders and kept(contenders[1] + (max(unpack(contenders, 4, 6)) > 0 and contenders[3] or 0)) and contenders
   local reach = state.reach and kept(state.reach[2]) and state.reach
   local pause = state.pause and kept(state.pause[5]) and state.pause
   local rate = state.rate and kept(lapse_of_rate(state.rate)) and state.rate

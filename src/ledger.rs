@@ -35,6 +35,7 @@ mod logs;
 mod message;
 mod outside_use;
 mod pause;
+mod priority;
 mod rate;
 mod release;
 mod replay;
@@ -61,6 +62,7 @@ pub use self::log::SlidingLog;
 use self::log_time::LogTime;
 pub use self::message::{Ask, Body, Message, MessageId, NOBODY, Refused, Reply, Run};
 pub use self::pause::{Cause, Pause, PauseLeft, Reason};
+pub use self::priority::Priority;
 pub use self::release::Looked;
 use self::replay::Replays;
 pub use self::report::{Learned, Paused, QuotaReport, Report};
@@ -78,6 +80,8 @@ pub use self::usage::{LogUsage, PauseUsage, TermUsage};
 pub(crate) const MAX_CALLERS: usize = 1_000;
 /// Units that one ask carries at most, unless its first caller alone wants more.
 pub(crate) const MAX_UNITS: u32 = 10_000;
+/// The weight of a process at most.
+pub(crate) const MAX_WEIGHT: u32 = 100;
 /// The longest time for which a store remembers the answer to a message.
 pub(crate) const MAX_MEMORY: i64 = 60_000_000;
 /// The longest that a queue which waits for a slot says nothing to the store.

@@ -28,7 +28,7 @@
 //! | slot | one start time of a call in all its logs, past (sent) or booked ahead |
 //! | ask, grant | a process asks a [store](Store) for slots; the grant says how long until each |
 //! | queue | the callers of one process that need the same logs, first come first served |
-//! | [priority](Priority) | which callers of a queue go before others |
+//! | [priority](Priority) | which callers go before others |
 //! | contenders | others whose callers wait for the same logs |
 //! | [permit](Permit) | what a caller holds: a slot, and the duty to use it or hand it back |
 //! | horizon | how far ahead of now slots are booked |

@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use outgate::ledger::{Body, Ledger, Message, Reply, Stamp};
+use outgate::ledger::{Body, Ledger, Message, Priority, Reply, Run, Stamp};
 use outgate::store::Applying;
 use outgate::store::StoreErrorKind;
 use outgate::testing::ManualClock;
@@ -34,6 +35,9 @@ impl Store for Ledgers {
     }
 }
 
+/// How far ahead of now those book who leave the rest to others.
+const SLACK: Duration = Duration::from_millis(20);
+
 /// What happened in all histories, so that none of it is left out one day.
 #[derive(Debug, Default)]
 struct Seen {
@@ -44,6 +48,7 @@ struct Seen {
     crowded: usize,
     of_several_scopes: usize,
     near: usize,
+    below_others: usize,
     paused: usize,
     beside_cold: usize,
     short_of_seats: usize,
@@ -67,6 +72,10 @@ impl Seen {
                 self.crowded += usize::from(grant.contenders > 2);
                 self.of_several_scopes += usize::from(ask.logs.iter().any(|log| log.scope != ask.logs[0].scope));
                 self.near += usize::from(grant.within < ask.horizon);
+                let is_below = |run: &Run| run.priority != Priority::High && grant.within <= ask.ahead.max(SLACK);
+                let waits =
+                    answered < callers && grant.contenders > 0 && ask.horizon > 2 * SLACK && ask.seats.is_none();
+                self.below_others += usize::from(waits && ask.runs.iter().all(is_below));
                 self.paused += usize::from(grant.paused.is_some());
                 if let (Some(seats), Some(told)) = (&ask.seats, grant.seats) {
                     self.short_of_seats += usize::from(!told.again.is_zero());
@@ -130,8 +139,9 @@ async fn compare_all<S: Store>(forgets: bool, mut store: impl AsyncFnMut(ManualC
     assert!(sum(|seen| seen.messages) >= MESSAGES);
     let often: [fn(&Seen) -> usize; 5] =
         [|of| of.granted, |of| of.put_off, |of| of.behind_others, |of| of.crowded, |of| of.of_several_scopes];
-    let seldom: [fn(&Seen) -> usize; 9] = [
+    let seldom: [fn(&Seen) -> usize; 10] = [
         |of| of.near,
+        |of| of.below_others,
         |of| of.paused,
         |of| of.beside_cold,
         |of| of.short_of_seats,

@@ -72,7 +72,7 @@ impl Acquire {
         self
     }
 
-    /// Goes before calls of lower priority that wait in this process: see [`Call::priority`].
+    /// Goes before calls of lower priority: see [`Call::priority`].
     pub fn priority(mut self, priority: Priority) -> Self {
         self.call = self.call.priority(priority);
         self

@@ -21,7 +21,7 @@ use crate::config::plan::Registered;
 use crate::config::request_head::RequestHead;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error, StoreError};
-use crate::ledger::{Body, Message, MessageId, Reply};
+use crate::ledger::{Body, MAX_WEIGHT, Message, MessageId, Reply};
 use crate::queue::process::Process;
 use crate::queue::table::Queues;
 use crate::store::{MemoryStore, Store, WithoutStore};
@@ -75,6 +75,7 @@ struct Inner {
 ///
 /// * store: a [`MemoryStore`] of its own, for one process
 /// * horizon: 250 ms
+/// * weight: 1
 /// * unmatched: [`Unmatched::Warn`]
 /// * without store: [`WithoutStore::Wait`]
 #[derive(Debug, Default)]
@@ -83,6 +84,7 @@ pub struct ThrottleBuilder {
     store: Option<Arc<dyn Store>>,
     upstreams: Vec<Upstream>,
     horizon: Option<Duration>,
+    weight: Option<u32>,
     unmatched: Unmatched,
     without_store: WithoutStore,
 }
@@ -113,6 +115,20 @@ impl ThrottleBuilder {
         self
     }
 
+    /// For how many processes this one counts where those that share a store divide limits among themselves: 1 to 100. One of weight 4
+    /// gets four times as much as one of weight 1 while both want more than there is, as on a larger machine it should. Calls in flight
+    /// are the same for all.
+    ///
+    /// ```
+    /// # use outgate::Throttle;
+    /// let throttle = Throttle::builder().weight(4).build()?;
+    /// # Ok::<(), outgate::ConfigError>(())
+    /// ```
+    pub const fn weight(mut self, weight: u32) -> Self {
+        self.weight = Some(weight);
+        self
+    }
+
     /// What happens to a request that belongs to no upstream.
     pub const fn unmatched(mut self, unmatched: Unmatched) -> Self {
         self.unmatched = unmatched;
@@ -135,6 +151,10 @@ impl ThrottleBuilder {
         if horizon < Duration::from_millis(10) || horizon > Duration::from_secs(10) {
             return Err(ConfigError::new("", "horizon", format!("{horizon:?} is not between 10 ms and 10 s")));
         }
+        let weight = self.weight.unwrap_or(1);
+        if !(1..=MAX_WEIGHT).contains(&weight) {
+            return Err(ConfigError::new("", "weight", format!("{weight} is not between 1 and {MAX_WEIGHT}")));
+        }
         let upstreams = self
             .upstreams
             .into_iter()
@@ -151,7 +171,7 @@ impl ThrottleBuilder {
         let process = Process::new(store, horizon).map_err(|error| {
             ConfigError::new("", "sender", format!("the operating system gives no randomness for a name: {error}"))
         })?;
-        let process = Arc::new(process);
+        let process = Arc::new(process.weighing(weight));
         let throttle = Throttle(Arc::new(Inner {
             upstreams,
             without_store: self.without_store,

@@ -102,7 +102,7 @@ impl Call {
     }
 
     /// Goes before calls of lower priority that wait in this process for the same limits; calls of one priority go in the order in
-    /// which they came.
+    /// which they came. Other processes whose calls have a lower priority have what those of higher ones leave.
     ///
     /// Also before those that have a slot booked already: that is the first caller's, whoever it is then. How long calls of low
     /// priority may be kept waiting for others, [`Upstream::promote_low_after`](crate::Upstream::promote_low_after) says.

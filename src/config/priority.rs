@@ -4,34 +4,15 @@ use std::time::Duration;
 
 use crate::config::limit::Limit;
 use crate::config::upstream::Upstream;
-
-/// Which calls go first, of those that wait in one process for the same limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Priority {
-    /// Before all others.
-    High,
-    /// As most calls do.
-    #[default]
-    Normal,
-    /// When nobody else waits.
-    Low,
-}
-
-impl Priority {
-    /// Its place among all, the highest first.
-    pub(crate) const fn place(self) -> usize {
-        match self {
-            Self::High => 0,
-            Self::Normal => 1,
-            Self::Low => 2,
-        }
-    }
-}
+pub use crate::ledger::Priority;
 
 impl Upstream {
     /// Lets a call of low priority that has waited so long go before all others, so that it comes to its turn however many there
     /// are. Without this it waits until nobody of higher priority does.
+    ///
+    /// It goes before calls of its own process, and shares limits with others as if it had high priority. Where more calls of low priority
+    /// wait so long than the limits serve, none of high priority has more than a share beside them:
+    /// [`reserve`](Self::reserve) what those need.
     #[must_use]
     pub const fn promote_low_after(mut self, wait: Duration) -> Self {
         self.promote_low_after = Some(wait);

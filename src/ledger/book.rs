@@ -9,10 +9,11 @@ use super::in_force::{InForce, longer};
 use super::pause::Pausing;
 use super::scope::{Reach, Scope, Waiting};
 use super::seats::AskedSeats;
-use super::shares::{Bounds, Decision, Share, Turn, decide};
+use super::shares::{Bounds, Decision, Shares, Turn, decide};
 use super::view::View;
 use super::{
-    Answer, Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, NOBODY, Run, ScopeId, Stamp, Term, Verdict, micros,
+    Answer, Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, NOBODY, Priority, Run, ScopeId, Stamp, Term, Verdict,
+    micros,
 };
 
 /// A caller that a narrow log holds up may take a slot in a widely shared log at most so many microseconds later than that log
@@ -114,9 +115,8 @@ impl Ledger {
             .map(|&scope| self.scope(scope).map_or_else(Waiting::default, |of| of.waiting().at(now, period)))
             .collect();
         let counted = |at: usize| ask.counted.get(at).copied().unwrap_or(Stamp::NEVER);
-        let others = |at: usize, of: &Waiting| of.contenders.map_or(0, |contenders| contenders.others(counted(at)));
-        let (claimants, own) = claimants(now, id, ask, &waiting, &place_of);
-        let place = own.filter(|_| ask.insist).unwrap_or(claimants.len());
+        let others = |at: usize, priority| waiting[at].others(counted(at), ask.weight, priority);
+        let (claimants, place, had_claim) = claimants(now, id, ask, &waiting, &place_of);
         let soonest = now.plus(micros(ask.ahead));
         // A process far from the store books further ahead. All others book as far, or it would take every slot before they may ask
         // for it.
@@ -131,7 +131,13 @@ impl Ledger {
         // A seat that waits for a slot far ahead is of use to nobody meanwhile.
         limit = if seating.is_some() { limit.min(soonest.plus(slack)) } else { limit };
         let (seats, again) = seating.as_ref().map_or((u32::MAX, 0), |all| (all.callers, all.again));
-        let bounds = Bounds { now, soonest, limit, slack, seats, again };
+        // What lies further ahead than the next few milliseconds is left for those of others who have a higher priority.
+        let limits = Priority::ALL.map(|priority| {
+            let higher = priority.place().checked_sub(1).map(|place| Priority::ALL[place]);
+            let is_below = higher.is_some_and(|higher| (0..scopes.len()).any(|at| others(at, higher) > 0));
+            if is_below { limit.min(soonest.plus(slack)) } else { limit }
+        });
+        let bounds = Bounds { now, soonest, limits, slack, seats, again };
 
         // Decide.
         let page = |log| {
@@ -140,17 +146,13 @@ impl Ledger {
         };
         let mut view = View::new(ask.logs.iter().map(page));
         let owner = Owner::of(id);
-        let share = |(at, of): (usize, &Waiting)| {
-            // Who claims has its turn reserved: it is no rival for the rest.
-            let claiming = of.claims.iter().filter(|claim| claim.owner != owner).count();
-            let rivals = others(at, of).saturating_sub(u32::try_from(claiming).unwrap_or(u32::MAX));
-            if rivals > 0 { Share::of(&view, at, &ask.runs, bounds, rivals.saturating_add(1)) } else { Share::ALL }
-        };
-        let mut shares: Vec<Share> = waiting.iter().enumerate().map(share).collect();
+        let rivals = |at: usize, priority| others(at, priority).saturating_sub(waiting[at].claimed(&owner, priority));
+        let mut shares = Shares::of(&view, &ask.runs, &bounds, ask.weight, rivals);
         let turns = claimants.iter().map(|claimant| claimant.turn.clone()).collect();
         let decision = decide(&mut view, &ask.runs, bounds, &mut shares, turns, place);
         let paused = in_force.iter().filter_map(InForce::paused).reduce(longer);
-        let contenders = waiting.iter().enumerate().map(|(at, of)| others(at, of)).max().unwrap_or(0);
+        let told = decision.waiting.as_ref().map_or_else(|| ask.priority(), |turn| turn.priority);
+        let contenders = (0..scopes.len()).map(|at| others(at, told)).max().unwrap_or(0);
         let next = decision.waiting.as_ref().map_or(now, |turn| turn.start);
 
         // Write.
@@ -171,12 +173,12 @@ impl Ledger {
             }
         }
         let looked_at = self.enter_looks(now, &looked);
-        let entering = Entering { now, id, ask, decision: &decision, claimants: &claimants, own, place, period, far };
+        let entering = Entering { now, id, ask, decision: &decision, claimants: &claimants, had_claim, period, far };
         let mut changed = decision.granted > 0 || !ask.back.is_empty() || ask.cold.is_some() || !ask.debts.is_empty();
-        let mut told = Vec::with_capacity(scopes.len());
+        let mut receipts = Vec::with_capacity(scopes.len());
         for (at, (&scope, waiting)) in scopes.iter().zip(&mut waiting).enumerate() {
             let (counts, is_news) = entering.enter(waiting, at, scope, counted(at));
-            told.push(counts);
+            receipts.push(counts);
             changed |= is_news;
             if is_news || looked_at.contains(&scope) {
                 self.scope_mut(scope).set_waiting(std::mem::take(waiting));
@@ -188,18 +190,18 @@ impl Ledger {
         let last = ask.back.iter().map(|slots| micros(slots.start.since(now))).max().unwrap_or(0);
         let memory = retention.max(lease).saturating_add(last.max(limit.as_micros() - now.as_micros()));
         let memory = if changed { memory } else { 0 };
-        let within = if decision.is_near { bounds.slack } else { limit.as_micros() - soonest.as_micros() };
+        let within = if decision.is_near { bounds.slack } else { bounds.limit(told).as_micros() - soonest.as_micros() };
         let all_now = matches!(decision.answers.as_slice(), [Answer { callers, start, verdict: Verdict::Granted }]
             if *start == now && *callers == ask.callers());
         let is_plain = paused.is_none() && contenders == 0 && seated.is_none();
-        if all_now && is_plain && told.iter().all(|counts| *counts == Stamp::NEVER) {
+        if all_now && is_plain && receipts.iter().all(|counts| *counts == Stamp::NEVER) {
             return (Grant::all_now(now), memory);
         }
         let next =
             if decision.waiting.is_none() && decision.short.waiting > 0 { bounds.unseated_until() } else { next };
         let grant = Grant::new(now, decision.answers, next).within(within);
         let seats = seated.map(|(seated, _)| seated);
-        (Grant { paused, contenders, counted: told, seats, remembered: changed, ..grant }, memory)
+        (Grant { paused, contenders, counted: receipts, seats, remembered: changed, ..grant }, memory)
     }
 
     /// Enters pauses that a call is to look at, and says whose they are.
@@ -226,23 +228,30 @@ impl Ledger {
     }
 }
 
-/// Others that claim the logs of an ask, in their order; and, where its own queue claims as well, how many come before that.
+/// Others that claim the logs of an ask, by priority and in their order; how many of them come before its first caller, which keeps
+/// its place where it claimed and insists; and whether its own queue had claimed.
 fn claimants(
     now: Stamp,
     id: &MessageId,
     ask: &Ask,
     waiting: &[Waiting],
     place_of: &impl Fn(&Log) -> usize,
-) -> (Vec<Claimant>, Option<usize>) {
-    let (mut all, mut own, mine) = (Vec::<Claimant>::new(), None, Owner::of(id));
+) -> (Vec<Claimant>, usize, bool) {
+    let (mut all, mut equals, mut had_claim, mine) = (Vec::<Claimant>::new(), None, false, Owner::of(id));
+    let up_to = |all: &[Claimant], place: usize| all.partition_point(|one| one.turn.priority.place() < place);
+    let (place, next_place) = (ask.priority().place(), ask.priority().place() + 1);
     for claim in waiting.iter().flat_map(|of| &of.claims) {
         if claim.owner == mine {
-            own = own.or(Some(all.len()));
+            if !had_claim && ask.insist {
+                equals = Some(up_to(&all, next_place) - up_to(&all, place));
+            }
+            had_claim = true;
         } else if let Some(known) = all.iter_mut().find(|known| known.owner == claim.owner) {
             (known.turn.start, known.lapse) = (known.turn.start.max(claim.start), known.lapse.max(claim.lapse));
         } else {
-            let (start, charges) = (claim.start.max(now), [].into());
-            all.push(Claimant { owner: claim.owner.clone(), turn: Turn { charges, start }, lapse: claim.lapse });
+            let turn = Turn { charges: [].into(), start: claim.start.max(now), priority: claim.priority };
+            let at = up_to(&all, claim.priority.place() + 1);
+            all.insert(at, Claimant { owner: claim.owner.clone(), turn, lapse: claim.lapse });
         }
     }
     for claimant in &mut all {
@@ -252,7 +261,8 @@ fn claimants(
         };
         claimant.turn.charges = ask.logs.iter().map(units).collect();
     }
-    (all, own)
+    let before = equals.map_or_else(|| up_to(&all, next_place), |equals| up_to(&all, place) + equals);
+    (all, before, had_claim)
 }
 
 /// What is entered for each scope of an ask about who waits.
@@ -262,9 +272,8 @@ struct Entering<'a> {
     ask: &'a Ask,
     decision: &'a Decision,
     claimants: &'a [Claimant],
-    /// The place of the sender's claim among them, if it had one, and of the one that it makes now.
-    own: Option<usize>,
-    place: usize,
+    /// The sender claimed before.
+    had_claim: bool,
     period: i64,
     far: i64,
 }
@@ -286,23 +295,21 @@ impl Entering<'_> {
         let was_counted = contenders.counts(counted);
         let waits = decision.waits_for.get(at) == Some(&true) || (was_counted && decision.granted > 0);
         let before = if was_counted { counted } else { Stamp::NEVER };
-        let counts = contenders.count(before, waits);
+        let counts = contenders.count(before, ask.weight, waits.then(|| ask.priority()));
         changed |= counts != before;
         waiting.contenders = Some(contenders).filter(|contenders| !contenders.is_nobody());
 
         let is_claiming = ask.insist && decision.is_foremost && self.claimants.len() < MAX_CLAIMS;
-        let mine = Owner::of(self.id);
-        if is_claiming || self.own.is_some() {
-            changed |= !waiting.claims.is_empty();
-            waiting.claims.retain(|claim| claim.owner != mine);
-        }
-        if let Some(turn) = decision.waiting.as_ref().filter(|_| is_claiming) {
-            let earlier = &self.claimants[..self.place];
-            let place = waiting.claims.iter().filter(|claim| earlier.iter().any(|of| of.owner == claim.owner)).count();
-            let of_scope = ask.logs.iter().zip(turn.charges.iter()).filter(|(log, _)| log.scope == scope);
-            let units = of_scope.map(|(log, &units)| (log.unit.clone(), units)).collect();
-            waiting.claims.insert(place, Claim { owner: mine, start: turn.start, lapse: promised, units });
-            changed = true;
+        if is_claiming || self.had_claim {
+            let (mine, turn) = (Owner::of(self.id), decision.waiting.as_ref().filter(|_| is_claiming));
+            let claim = turn.map(|turn| {
+                let of_scope = ask.logs.iter().zip(turn.charges.iter()).filter(|(log, _)| log.scope == scope);
+                let units = of_scope.map(|(log, &units)| (log.unit.clone(), units)).collect();
+                let (start, lapse, priority, weight) = (turn.start, promised, turn.priority, ask.weight);
+                Claim { owner: mine.clone(), start, lapse, units, priority, weight }
+            });
+            let before: Vec<&Owner> = self.claimants[..decision.place].iter().map(|of| &of.owner).collect();
+            changed |= waiting.claim(&mine, &before, claim);
         }
         if !ask.ahead.is_zero() && self.far <= ask.reach() && (decision.granted > 0 || decision.waiting.is_some()) {
             waiting.reach = Some(Reach { micros: ask.reach(), lapse: promised.plus(micros(ask.ahead)) });

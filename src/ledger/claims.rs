@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{MessageId, Stamp};
+use super::{MessageId, Priority, Stamp};
 
 /// So many callers may claim a scope at once: each makes every decision dearer.
 pub(super) const MAX_CLAIMS: usize = 8;
@@ -15,6 +15,9 @@ pub(super) struct Claim {
     pub(super) lapse: Stamp,
     /// Units, by what they count.
     pub(super) units: Box<[(Arc<str>, u32)]>,
+    pub(super) priority: Priority,
+    /// Of its process.
+    pub(super) weight: u32,
 }
 
 /// The queue that a caller who claims is in.

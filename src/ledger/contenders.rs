@@ -1,24 +1,25 @@
-//! How many queues have callers that wait for a scope: counted by periods, so that who crashed is forgotten.
+//! Which queues have callers that wait for a scope: counted by periods, so that who crashed is forgotten.
 
-use super::{MAX_SILENCE, Stamp};
+use super::{MAX_SILENCE, Priority, Stamp};
 
-/// Queues whose callers wait: those that asked in this period, and those of the one before that have not come back yet.
+/// Queues whose callers wait, by priority and each with its weight: those that asked in this period, and those of the one before that
+/// have not come back yet.
 ///
-/// A queue is told the end of the period that it was counted in, and says it with its next ask; who says nothing for two
-/// periods is counted no more.
+/// A queue is told the end of the period that it was counted in, with a microsecond less or more for its priority, and says it with its
+/// next ask; who says nothing for two periods is counted no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Contenders {
     ends: Stamp,
-    count: u32,
+    weights: [u32; 3],
     ended: Stamp,
-    count_before: u32,
+    before: [u32; 3],
     length: i64,
 }
 
 impl Contenders {
     /// Nobody waits, in a period that begins now.
     pub(super) fn none(now: Stamp, length: i64) -> Self {
-        Self { ends: now.plus(length), count: 0, ended: Stamp::NEVER, count_before: 0, length }
+        Self { ends: now.plus(length), weights: [0; 3], ended: Stamp::NEVER, before: [0; 3], length }
     }
 
     /// How long a period is: nobody who waits is silent for as long.
@@ -35,42 +36,63 @@ impl Contenders {
         let next = Self::none(now, length);
         // One that has not begun is of a leap of the clock that was taken back.
         let over = self.ends.plus(self.length) <= now || now < began;
-        if over { next } else { Self { ended: self.ends, count_before: self.count, ..next } }
+        if over { next } else { Self { ended: self.ends, before: self.weights, ..next } }
     }
 
-    /// All of them, but for one that was counted in the period that ended, or ends, then.
-    pub(super) fn others(self, counted: Stamp) -> u32 {
-        let all = self.count.saturating_add(self.count_before);
-        all.saturating_sub(u32::from(self.counts(counted)))
+    /// The weights of a priority and of higher ones, but for one of so much that was told so.
+    pub(super) fn others(self, counted: Stamp, weight: u32, priority: Priority) -> u32 {
+        let rest = self.without(counted, weight);
+        let all = rest.weights.iter().zip(rest.before).take(priority.place() + 1);
+        all.fold(0, |sum, (now, before)| sum.saturating_add(*now).saturating_add(before))
     }
 
-    /// Whether one is counted that was told of the period that ended, or ends, then.
+    /// Whether one is counted that was told so.
     pub(super) fn counts(self, counted: Stamp) -> bool {
-        counted != Stamp::NEVER
-            && ((counted == self.ends && self.count > 0) || (counted == self.ended && self.count_before > 0))
+        self.find(counted).is_some()
     }
 
-    /// Counts one in this period, or no more, and says what it is told.
-    pub(super) fn count(&mut self, counted: Stamp, waits: bool) -> Stamp {
-        if self.counts(counted) {
-            if counted == self.ends {
-                self.count -= 1;
-            } else {
-                self.count_before -= 1;
-            }
+    /// Whether it is counted in this period, and by which priority.
+    fn find(self, counted: Stamp) -> Option<(bool, usize)> {
+        let place = |ends: Stamp, weights: [u32; 3]| {
+            let told = |priority: &&Priority| ends.plus(priority.below_normal()) == counted;
+            Priority::ALL.iter().filter(told).map(|priority| priority.place()).find(|&place| weights[place] > 0)
+        };
+        if counted == Stamp::NEVER {
+            return None;
         }
-        self.count += u32::from(waits);
-        if waits { self.ends } else { Stamp::NEVER }
+        let now = place(self.ends, self.weights).map(|place| (true, place));
+        now.or_else(|| place(self.ended, self.before).map(|place| (false, place)))
+    }
+
+    fn without(mut self, counted: Stamp, weight: u32) -> Self {
+        if let Some((is_now, place)) = self.find(counted) {
+            let of = if is_now { &mut self.weights[place] } else { &mut self.before[place] };
+            *of = of.saturating_sub(weight);
+        }
+        self
+    }
+
+    /// Counts one in this period by its priority, or no more, and says what it is told.
+    pub(super) fn count(&mut self, counted: Stamp, weight: u32, waits: Option<Priority>) -> Stamp {
+        let told = waits.map_or(Stamp::NEVER, |priority| self.ends.plus(priority.below_normal()));
+        if told == counted && self.counts(counted) {
+            return told;
+        }
+        *self = self.without(counted, weight);
+        if let Some(priority) = waits {
+            self.weights[priority.place()] = self.weights[priority.place()].saturating_add(weight);
+        }
+        told
     }
 
     /// Whether nobody waits.
     pub(super) fn is_nobody(self) -> bool {
-        self.count == 0 && self.count_before == 0
+        self.weights == [0; 3] && self.before == [0; 3]
     }
 
     /// When all of them are forgotten, unless they come back.
     pub(super) fn lapse(self) -> Stamp {
-        self.ends.plus(if self.count > 0 { self.length } else { 0 })
+        self.ends.plus(if self.weights == [0; 3] { 0 } else { self.length })
     }
 }
 
@@ -82,41 +104,64 @@ mod tests {
         Stamp::from_micros(micros)
     }
 
+    /// Of one that has the weight 1, and of normal priority.
+    fn others(contenders: Contenders, counted: Stamp) -> u32 {
+        contenders.others(counted, 1, Priority::Normal)
+    }
+
+    fn count(contenders: &mut Contenders, counted: Stamp, waits: bool) -> Stamp {
+        contenders.count(counted, 1, waits.then_some(Priority::Normal))
+    }
+
     #[test]
     fn who_waits_is_counted_once_in_each_period() {
         let mut contenders = Contenders::none(at(0), 100);
-        let first = contenders.count(Stamp::NEVER, true);
-        let second = contenders.count(Stamp::NEVER, true);
+        let first = count(&mut contenders, Stamp::NEVER, true);
+        let second = count(&mut contenders, Stamp::NEVER, true);
         assert_eq!(
-            (first, second, contenders.others(Stamp::NEVER), contenders.others(first)),
+            (first, second, others(contenders, Stamp::NEVER), others(contenders, first)),
             (at(100), at(100), 2, 1)
         );
-        assert_eq!(contenders.count(first, true), at(100), "it comes again");
-        assert_eq!(contenders.others(Stamp::NEVER), 2);
+        assert_eq!(count(&mut contenders, first, true), at(100), "it comes again");
+        assert_eq!(others(contenders, Stamp::NEVER), 2);
         let mut contenders = contenders.at(at(120), 100);
-        assert_eq!(contenders.others(first), 1, "they have not come back yet, and are counted");
-        assert_eq!(contenders.count(first, true), at(220));
-        assert_eq!(
-            (contenders.others(Stamp::NEVER), contenders.others(at(220)), contenders.others(at(100))),
-            (2, 1, 1)
-        );
-        assert_eq!(contenders.count(at(220), false), Stamp::NEVER, "it waits no more");
-        assert_eq!(contenders.at(at(219), 100).others(Stamp::NEVER), 1);
+        assert_eq!(others(contenders, first), 1, "they have not come back yet, and are counted");
+        assert_eq!(count(&mut contenders, first, true), at(220));
+        let of = |counted| others(contenders, counted);
+        assert_eq!((of(Stamp::NEVER), of(at(220)), of(at(100))), (2, 1, 1));
+        assert_eq!(count(&mut contenders, at(220), false), Stamp::NEVER, "it waits no more");
+        assert_eq!(others(contenders.at(at(219), 100), Stamp::NEVER), 1);
         assert!(contenders.at(at(220), 100).is_nobody(), "who has not come back for a period is forgotten");
+    }
+
+    #[test]
+    fn who_waits_is_counted_by_priority_and_weight() {
+        let mut contenders = Contenders::none(at(0), 100);
+        let mut of = |weight, priority| contenders.count(Stamp::NEVER, weight, Some(priority));
+        let told = [of(4, Priority::High), of(2, Priority::Normal), of(1, Priority::Low)];
+        assert_eq!(told, [at(99), at(100), at(101)]);
+        let seen = |contenders: Contenders, told, weight| Priority::ALL.map(|of| contenders.others(told, weight, of));
+        assert_eq!(seen(contenders, Stamp::NEVER, 1), [4, 6, 7]);
+        assert_eq!(seen(contenders, told[1], 2), [4, 4, 5], "but for itself");
+        assert_eq!(contenders.count(told[0], 4, Some(Priority::Low)), at(101), "its high callers are served");
+        assert_eq!(seen(contenders, Stamp::NEVER, 1), [0, 2, 7]);
+        let mut contenders = contenders.at(at(150), 100);
+        assert_eq!(contenders.count(at(101), 4, Some(Priority::High)), at(249));
+        assert_eq!(seen(contenders, Stamp::NEVER, 1), [4, 6, 7]);
     }
 
     #[test]
     fn who_was_counted_while_the_clock_had_leapt_is_forgotten_when_it_is_set_back() {
         let mut contenders = Contenders::none(at(1_000_000), 100);
-        let counted = contenders.count(Stamp::NEVER, true);
-        assert_eq!(contenders.at(at(1_000_050), 100).others(counted), 0);
+        let counted = count(&mut contenders, Stamp::NEVER, true);
+        assert_eq!(others(contenders.at(at(1_000_050), 100), counted), 0);
         assert!(contenders.at(at(10), 100).is_nobody(), "and not for as long as the leap was");
     }
 
     #[test]
     fn after_a_silence_nobody_is_counted() {
         let mut contenders = Contenders::none(at(0), 100);
-        let counted = contenders.count(Stamp::NEVER, true);
+        let counted = count(&mut contenders, Stamp::NEVER, true);
         assert_eq!(contenders.lapse(), at(200));
         assert!(contenders.at(at(200), 100).is_nobody());
         assert!(!contenders.at(at(200), 100).counts(counted));

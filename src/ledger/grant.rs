@@ -22,10 +22,11 @@ pub struct Grant {
     pub within: Duration,
     /// Until when nobody sends at all, and why.
     pub paused: Option<(Stamp, Reason)>,
-    /// How many other queues, of any process, have callers that wait, in the scope where most do.
+    /// How many other queues, of any process, have callers that wait, in the scope where most do; each with its weight. Of the priority
+    /// of the first caller that waits, or that asked, and of higher ones.
     pub contenders: u32,
     /// For each scope of the ask, a receipt: its queue is counted among those whose callers wait, in the period that ends
-    /// then. The next ask says it again, so that the queue is not counted twice.
+    /// about then. The next ask says it again, so that the queue is not counted twice.
     pub counted: Vec<Stamp>,
     /// What an ask that wants seats is told of them. Each caller that is granted a start has its seats, too.
     pub seats: Option<Seated>,

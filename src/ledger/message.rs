@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Cold, Grant, Learned, Log, LogUsage, Looked, Pause, Paused, Report, ScopeId, SeatLimit, Seats, Slots, Stamp, micros,
+    Cold, Grant, Learned, Log, LogUsage, Looked, MAX_WEIGHT, Pause, Paused, Priority, Report, ScopeId, SeatLimit,
+    Seats, Slots, Stamp, micros,
 };
 
 /// Whose messages a store does not remember: of those that book for nobody, or only look.
@@ -245,19 +246,28 @@ pub struct Run {
     /// Refuse a caller whose slot would be further away than this, or than [`Ask::ahead`] where that is more. `None`: it waits. Nobody
     /// knows when a seat is free: for want of one alone, only who waits for no longer than [`Ask::ahead`] is refused.
     pub max_wait: Option<Duration>,
+    /// Which goes first.
+    pub priority: Priority,
 }
 
 impl Run {
-    /// So many callers of these charges, who all wait as long as it takes.
+    /// So many callers of these charges and of normal priority, who all wait as long as it takes.
     #[must_use]
     pub fn new(callers: u32, charges: impl Into<Arc<[u32]>>) -> Self {
-        Self { callers, charges: charges.into(), max_wait: None }
+        Self { callers, charges: charges.into(), max_wait: None, priority: Priority::Normal }
     }
 
     /// The same callers, refused when their slot is further away than `max_wait`.
     #[must_use]
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);
+        self
+    }
+
+    /// The same callers, of a priority.
+    #[must_use]
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
         self
     }
 }
@@ -268,7 +278,7 @@ impl Run {
 pub struct Ask {
     /// The logs that callers are charged in: those of one scope next to each other, the whole upstream's first.
     pub logs: Arc<[Log]>,
-    /// The callers, first come first.
+    /// The callers, first come first, and those of the highest priority before all others.
     pub runs: Vec<Run>,
     /// How far ahead of the earliest start that is of use a slot may be booked.
     pub horizon: Duration,
@@ -292,6 +302,8 @@ pub struct Ask {
     /// starts more than 20 ms, or [`ahead`](Self::ahead), from the earliest start that is of use. An ask that names no log is for seats
     /// alone: no pause concerns it.
     pub seats: Option<Seats>,
+    /// For how many its process counts where limits are shared: 1 to 100, the same in all of its asks.
+    pub weight: u32,
 }
 
 impl Ask {
@@ -309,6 +321,7 @@ impl Ask {
             insist: false,
             counted: Vec::new(),
             seats: None,
+            weight: 1,
         }
     }
 
@@ -336,11 +349,17 @@ impl Ask {
             && self.cold.iter().all(|cold| cold.charges.len() == count)
             && self.seats.iter().all(Seats::is_sound)
             && (self.debts.is_empty() || self.debts.len() == count)
+            && (1..=MAX_WEIGHT).contains(&self.weight)
     }
 
     /// How far ahead of now it may book.
     pub(crate) fn reach(&self) -> i64 {
         micros(self.ahead).saturating_add(micros(self.horizon))
+    }
+
+    /// The priority of its first caller, which is the highest.
+    pub(crate) fn priority(&self) -> Priority {
+        self.runs.first().map_or(Priority::Low, |run| run.priority)
     }
 
     /// Callers in all runs.

@@ -1,11 +1,11 @@
 //! What a store keeps of one scope of an upstream, or of the whole of it.
 
-use super::claims::Claim;
+use super::claims::{Claim, Owner};
 use super::constraints::Constraints;
 use super::contenders::Contenders;
 use super::logs::Logs;
 use super::seats::Holders;
-use super::{Log, Stamp, Term};
+use super::{Log, Priority, Stamp, Term};
 
 /// The logs of a scope, what was imposed on it, and who waits. There are as many of them as scopes: what few need lies apart.
 #[derive(Debug, Default)]
@@ -42,6 +42,28 @@ impl Waiting {
         let contenders = self.contenders.map(|contenders| contenders.at(now, length)).filter(|all| !all.is_nobody());
         let claims = self.claims.iter().filter(|claim| claim.lapse > now).cloned().collect();
         Self { contenders, claims, reach: self.reach.filter(|reach| reach.lapse > now) }
+    }
+
+    /// The weights of others of a priority, and of higher ones, whose callers wait: but for one of so much that was told so.
+    pub(super) fn others(&self, counted: Stamp, weight: u32, priority: Priority) -> u32 {
+        self.contenders.map_or(0, |contenders| contenders.others(counted, weight, priority))
+    }
+
+    /// The weights of those of them, but for its own, who claim. Nobody delays these: no share is left for them.
+    pub(super) fn claimed(&self, owner: &Owner, priority: Priority) -> u32 {
+        let is_other = |claim: &&Claim| claim.owner != *owner && claim.priority.place() <= priority.place();
+        self.claims.iter().filter(is_other).map(|claim| claim.weight).sum()
+    }
+
+    /// Enters what a caller claims, or that it claims no more: behind the owners that come before it. Says whether anything has changed.
+    pub(super) fn claim(&mut self, owner: &Owner, before: &[&Owner], claim: Option<Claim>) -> bool {
+        let changed = claim.is_some() || !self.claims.is_empty();
+        self.claims.retain(|claim| claim.owner != *owner);
+        let place = self.claims.iter().rposition(|claim| before.contains(&&claim.owner)).map_or(0, |last| last + 1);
+        if let Some(claim) = claim {
+            self.claims.insert(place, claim);
+        }
+        changed
     }
 
     /// Whether nobody waits any more.

@@ -1,12 +1,14 @@
 //! Who gets a slot: the part of an ask that needs no clock, no key and no memory of earlier asks.
 
+mod share;
 mod unseated;
 
 use std::sync::Arc;
 
+pub(super) use self::share::Shares;
 use super::seats::Short;
 use super::view::View;
-use super::{Answer, Run, Stamp, Verdict, micros};
+use super::{Answer, Priority, Run, Stamp, Verdict, micros};
 
 /// To see whether a caller delays those who wait takes as long as they have units: once an ask has looked at so many, nobody goes
 /// before them.
@@ -18,8 +20,8 @@ pub(super) struct Bounds {
     pub(super) now: Stamp,
     /// The earliest start that is of use to who asks.
     pub(super) soonest: Stamp,
-    /// No slot is booked after.
-    pub(super) limit: Stamp,
+    /// No slot is booked after, for callers of each priority: the highest first.
+    pub(super) limits: [Stamp; 3],
     /// Nobody books later than so many microseconds after what the logs that more callers share would allow.
     pub(super) slack: i64,
     /// For so many callers there are seats.
@@ -28,13 +30,11 @@ pub(super) struct Bounds {
     pub(super) again: i64,
 }
 
-/// How much of a scope's logs a process may take, so that something is left for the others.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Share {
-    /// The log that it is counted in, by its place in the ask.
-    log: usize,
-    units: u64,
-    spent: u64,
+impl Bounds {
+    /// No slot is booked after, for callers of a priority.
+    pub(super) const fn limit(&self, priority: Priority) -> Stamp {
+        self.limits[priority.place()]
+    }
 }
 
 /// A caller that waits. Others may start before it, as long as it does not start later for it.
@@ -43,6 +43,7 @@ pub(super) struct Turn {
     /// Units of each log of the ask.
     pub(super) charges: Arc<[u32]>,
     pub(super) start: Stamp,
+    pub(super) priority: Priority,
 }
 
 /// What was decided.
@@ -54,6 +55,8 @@ pub(super) struct Decision {
     pub(super) waiting: Option<Turn>,
     /// Nobody before that one was granted.
     pub(super) is_foremost: bool,
+    /// So many who claim come before that one.
+    pub(super) place: usize,
     /// That one waits for a log which fewer callers share, and must not book far ahead in those that more share.
     pub(super) is_near: bool,
     /// Whether it waits for each scope's logs.
@@ -62,45 +65,6 @@ pub(super) struct Decision {
     pub(super) short: Short,
     /// Callers that wait, and are not among the answers yet.
     passed: u32,
-}
-
-impl Share {
-    /// As much as there is.
-    pub(super) const ALL: Self = Self { log: 0, units: u64::MAX, spent: 0 };
-
-    /// An equal share of what is free in the logs of a scope until the limit, for one of so many processes.
-    ///
-    /// Another unit may be taken as long as, if every process had as much, one more unit could start until then: together with
-    /// all of them, or one after another at the rate of the limits.
-    pub(super) fn of(view: &View<'_>, scope: usize, runs: &[Run], bounds: Bounds, processes: u32) -> Self {
-        let Some((log, first, last)) = view.measure(scope, runs) else { return Self::ALL };
-        let units_of = |run: &Run| u64::from(run.charges[log]);
-        let wanted = runs.iter().map(|run| u64::from(run.callers) * units_of(run)).sum::<u64>();
-        let (one, others) = (units_of(first), u64::from(processes));
-        let may_take = |spent: u64| view.could_start(scope, first, log, spent * others + 1, bounds);
-        let spent_before_last = wanted.saturating_sub(units_of(last));
-        if spent_before_last == 0 || may_take(spent_before_last) {
-            return Self::ALL;
-        }
-        let start = view.earliest_in(scope, bounds.soonest, &first.charges);
-        let at_rate = view.at_rate(scope, &first.charges, bounds.limit.since(start));
-        let at_rate = at_rate.saturating_add(1).saturating_mul(one).div_ceil(others);
-        let mut units = if start <= bounds.limit { at_rate } else { 0 };
-        let mut over = spent_before_last;
-        while units < over {
-            let spent = units + (over - units) / 2;
-            if may_take(spent) { units = spent + 1 } else { over = spent }
-        }
-        Self { log, units, spent: 0 }
-    }
-
-    const fn is_spent(&self) -> bool {
-        self.spent >= self.units
-    }
-
-    fn spend(&mut self, charges: &[u32]) {
-        self.spent += u64::from(charges[self.log]);
-    }
 }
 
 /// When a caller could start.
@@ -119,7 +83,8 @@ struct Start {
 struct Deciding<'a, 'b> {
     view: &'b mut View<'a>,
     bounds: Bounds,
-    shares: &'b mut [Share],
+    shares: &'b mut Shares,
+    /// Those of the highest priority first.
     turns: Vec<Turn>,
     /// How many of the turns come before the next caller.
     before: usize,
@@ -135,7 +100,7 @@ pub(super) fn decide(
     view: &mut View<'_>,
     runs: &[Run],
     bounds: Bounds,
-    shares: &mut [Share],
+    shares: &mut Shares,
     mut turns: Vec<Turn>,
     before: usize,
 ) -> Decision {
@@ -156,7 +121,11 @@ impl Deciding<'_, '_> {
     /// Answers every caller, and says which runs were refused after which answers: each is told its own time later.
     fn answer_all<'r>(&mut self, runs: &'r [Run]) -> Vec<(usize, &'r Run)> {
         let (mut refused, mut too_large) = (Vec::new(), u64::MAX);
+        let mut last = runs.first().map(|run| run.priority);
         for run in runs {
+            if last.replace(run.priority) != Some(run.priority) {
+                self.come_after_turns_of(run.priority);
+            }
             let size = size(&run.charges);
             // Who wants as much as one for whom too little was left waits as well.
             if size >= too_large {
@@ -171,7 +140,7 @@ impl Deciding<'_, '_> {
                     refused.extend(self.unseat(run, rest).map(|answer| (answer, run)));
                     break;
                 }
-                let begins = self.start_of(&run.charges);
+                let begins = self.start_of(run);
                 let Start { at: start, withheld, .. } = begins;
                 let is_hopeless = deadline.is_some_and(|by| start > by || (withheld && by <= self.bounds.soonest));
                 if self.decision.waiting.is_some() && (withheld || is_hopeless) {
@@ -186,7 +155,7 @@ impl Deciding<'_, '_> {
                 }
                 if withheld {
                     (self.decision.passed, too_large) = (rest, size);
-                    if self.wait(&run.charges, begins) {
+                    if self.wait(run, begins) {
                         // What is left within the horizon is left for somebody else.
                         return refused;
                     }
@@ -198,8 +167,14 @@ impl Deciding<'_, '_> {
         refused
     }
 
-    /// When a caller of these charges could start.
-    fn start_of(&mut self, charges: &[u32]) -> Start {
+    /// The next callers, of a priority, come after those who claim and have it, or a higher one.
+    fn come_after_turns_of(&mut self, priority: Priority) {
+        self.before = self.turns.partition_point(|turn| turn.priority.place() <= priority.place());
+    }
+
+    /// When a caller of a run could start.
+    fn start_of(&mut self, run: &Run) -> Start {
+        let charges = &run.charges;
         let earliest = self.view.earliest(self.bounds.soonest, charges);
         let before = &self.turns[..self.before];
         self.looked_at +=
@@ -210,28 +185,29 @@ impl Deciding<'_, '_> {
             self.view.delayed(before, earliest, charges)
         };
         let start = delayed.map_or(earliest, |turn| turn.max(earliest));
-        let is_kept = delayed.is_some() || self.shares.iter().any(Share::is_spent);
+        let is_kept = delayed.is_some() || self.shares.are_spent(run.priority);
         let is_near = !is_kept && self.view.waits_for_fewer(self.bounds, start, charges);
-        let withheld = is_kept || is_near || start > self.bounds.limit;
+        let withheld = is_kept || is_near || start > self.bounds.limit(run.priority);
         Start { at: start, withheld, is_near, is_delayed: delayed.is_some() }
     }
 
     /// The first caller that waits. Says whether it does so for something within the horizon.
-    fn wait(&mut self, charges: &Arc<[u32]>, begins: Start) -> bool {
+    fn wait(&mut self, run: &Run, begins: Start) -> bool {
         let Start { at: start, is_near, is_delayed, .. } = begins;
-        let waits_for = |(scope, share): (usize, &Share)| {
-            let alone = self.view.earliest_in(scope, self.bounds.soonest, charges);
-            is_delayed || share.is_spent() || alone.plus(self.bounds.slack) >= start
+        let waits_for = |scope: usize| {
+            let alone = self.view.earliest_in(scope, self.bounds.soonest, &run.charges);
+            let is_spent = || self.shares.is_spent(scope, run.priority);
+            is_delayed || is_spent() || alone.plus(self.bounds.slack) >= start
         };
-        self.decision.waits_for = self.shares.iter().enumerate().map(waits_for).collect();
+        self.decision.waits_for = (0..self.view.scopes()).map(waits_for).collect();
         let place = self.before;
-        self.turns.insert(place, Turn { charges: Arc::clone(charges), start });
+        self.turns.insert(place, Turn { charges: Arc::clone(&run.charges), start, priority: run.priority });
         self.view.settle(&mut self.turns);
         let first = self.turns[place].clone();
-        let is_within = first.start <= self.bounds.limit;
-        self.decision.is_foremost = self.decision.granted == 0;
+        let is_within = first.start <= self.bounds.limit(run.priority);
+        (self.decision.is_foremost, self.decision.place) = (self.decision.granted == 0, place);
         (self.decision.waiting, self.decision.is_near) = (Some(first), is_near);
-        self.before = self.turns.len();
+        self.come_after_turns_of(run.priority);
         is_within
     }
 
@@ -241,7 +217,7 @@ impl Deciding<'_, '_> {
             self.enter(1, run, start, Verdict::Looks);
             return 1;
         }
-        let has_all = self.shares.iter().all(|share| share.units == u64::MAX) && self.turns.is_empty();
+        let has_all = !self.shares.are_bounded(run.priority) && self.turns.is_empty();
         let together = rest > 1 && has_all && self.view.could_all_start(run, rest, start, self.bounds);
         let callers = if together { rest } else { 1 };
         self.enter(callers, run, start, Verdict::Granted);
@@ -252,8 +228,8 @@ impl Deciding<'_, '_> {
         for _ in 0..callers {
             self.view.add(start, &run.charges);
         }
-        self.shares.iter_mut().filter(|share| share.units < u64::MAX).for_each(|share| share.spend(&run.charges));
-        self.before = self.turns.len();
+        self.shares.spend(callers, &run.charges);
+        self.come_after_turns_of(run.priority);
         self.push(callers, start, verdict);
     }
 }

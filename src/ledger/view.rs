@@ -99,6 +99,11 @@ impl<'a> View<'a> {
         Self { pages, scopes, has_widest }
     }
 
+    /// How many scopes the logs are of.
+    pub(super) const fn scopes(&self) -> usize {
+        self.scopes
+    }
+
     /// The starts to enter into each log.
     pub(super) fn into_added(self) -> Vec<Vec<Stamp>> {
         self.pages.into_iter().map(|page| page.added).collect()
@@ -126,22 +131,27 @@ impl<'a> View<'a> {
         (0..self.scopes).any(|scope| start > of(scope).max(widest).plus(bounds.slack))
     }
 
-    /// The log of a scope that its shares are counted in, the first run that takes of it, and the last.
-    pub(super) fn measure<'r>(&self, scope: usize, runs: &'r [Run]) -> Option<(usize, &'r Run, &'r Run)> {
-        let (first, last) = (runs.first()?, runs.last()?);
-        let log = self.pages_of(scope).map(|(at, _)| at).find(|&at| first.charges[at] > 0)?;
-        Some((log, first, last))
+    /// The log of a scope that a share is counted in whose first callers are these.
+    pub(super) fn measure(&self, scope: usize, first: &Run) -> Option<usize> {
+        self.pages_of(scope).map(|(at, _)| at).find(|&at| first.charges[at] > 0)
     }
 
     /// Whether so many units of a log could start by the limit, each with as much of the scope's other logs as one of `run`.
-    pub(super) fn could_start(&self, scope: usize, run: &Run, log: usize, units: u64, bounds: Bounds) -> bool {
+    pub(super) fn could_start(
+        &self,
+        scope: usize,
+        run: &Run,
+        log: usize,
+        units: u64,
+        (soonest, limit): (Stamp, Stamp),
+    ) -> bool {
         let one = u64::from(run.charges[log]);
         let scaled = |at: usize| u32::try_from((u64::from(run.charges[at]) * units).div_ceil(one)).unwrap_or(u32::MAX);
         let mut charged = self.pages_of(scope).map(|(at, page)| (page, scaled(at))).filter(|(_, units)| *units > 0);
-        let start = charged.try_fold(bounds.soonest, |start, (page, units)| {
+        let start = charged.try_fold(soonest, |start, (page, units)| {
             (units <= page.largest_charge()).then(|| page.earliest(start, units))
         });
-        start.is_some_and(|start| start <= bounds.limit)
+        start.is_some_and(|start| start <= limit)
     }
 
     /// Whether so many callers of a run can all start then: not while a pause, or outside use, lets them come one after another,

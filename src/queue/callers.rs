@@ -83,6 +83,7 @@ impl Queue {
             without_store: registered.contact.policy(),
             warn_after: registered.upstream.warn_after,
             counts: registered.counts.clone(),
+            weight: process.weight,
         };
         Self::of(process, registered, settings, scopes.clone(), lines)
     }

@@ -26,7 +26,7 @@ use super::waited_for::WaitedFor;
 use super::waiters::{Slot, Waiter, Waiters};
 use super::without_store::Lost;
 use crate::error::Error;
-use crate::ledger::{Reason, Stamp};
+use crate::ledger::{Priority, Reason, Stamp};
 
 /// Everything that changes about a queue.
 #[derive(Debug)]
@@ -91,6 +91,8 @@ pub(super) struct Engine {
     pub(super) waited_for: WaitedFor,
     /// It was said that callers wait for long.
     pub(super) is_warned: bool,
+    /// For whose sake it is not asked before: callers of this priority, and of lower ones.
+    pub(super) rests_for: Priority,
     /// The first caller without a slot, when the store put it off, and how many times in a row.
     pub(super) put_off: Option<(u64, u32)>,
 }
@@ -131,6 +133,7 @@ impl Engine {
             next_slot: None,
             waited_for: WaitedFor::default(),
             is_warned: false,
+            rests_for: Priority::High,
             put_off: None,
         }
     }
@@ -255,11 +258,12 @@ impl Engine {
         }
         self.check_store(waiter.wish, now)?;
         self.check_seats(waiter.wish, now)?;
-        if !self.waiters.has_unslotted() {
+        if self.is_spared_the_wait(waiter, now) || self.goes_before_who_rests(waiter) {
+            (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
+            self.rests_for = Priority::High;
+        } else if !self.waiters.has_unslotted() {
             let rest = self.rest_until.filter(|&until| until > now && waiter.deadline(now).is_none_or(|by| by > until));
             (self.ask_at, self.next_slot, self.put_off) = (rest, None, None);
-        } else if self.is_spared_the_wait(waiter, now) {
-            (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
         } else if let Some(deadline) = waiter.deadline(now).filter(|_| !self.hands_back()) {
             let is_last = self.waiters.is_behind_all(waiter);
             let before = |waiter: &Waiter| self.waiters.units_before(waiter.priority, waiter.ticket);

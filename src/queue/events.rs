@@ -43,6 +43,8 @@ pub(super) struct Settings {
     /// How long callers wait before it is said.
     pub(super) warn_after: Option<Duration>,
     pub(super) counts: Counts,
+    /// For how many the process counts where limits are shared.
+    pub(super) weight: u32,
 }
 
 /// Something that has happened.

@@ -36,7 +36,7 @@ impl Settings {
     }
 
     /// What decides how long a queue rests whose first caller may start `next` from now at the earliest, while the callers of so
-    /// many other processes wait.
+    /// many other processes wait, each with its weight.
     fn rest(&self, next: Duration, contenders: u32, outlook: &Outlook) -> Rest {
         let interval_of = |term: &Term| term.time_of(1);
         let narrowest = self.terms().min_by_key(|term| term.span);
@@ -45,8 +45,8 @@ impl Settings {
         let is_faster = self.terms().any(|term| interval_of(term) > interval * 10 / 9);
         let span = narrowest.filter(|_| is_faster).map_or(Duration::MAX, |term| micros(1, term.span));
         // Of slots that come one by one, less than two in a horizon, none may pass while everybody rests.
-        let turns = if 2 * interval < self.horizon { contenders.saturating_add(1) } else { 0 };
-        let turn = interval.saturating_mul(turns);
+        let turns = if 2 * interval < self.horizon { contenders.saturating_add(self.weight) } else { 0 };
+        let turn = interval.saturating_mul(turns) / self.weight;
         let answer = outlook.round_trip.max(outlook.ahead + outlook.round_trip / 2);
         Rest { next, horizon: self.horizon(outlook), span, turn, answer }
     }
@@ -61,6 +61,11 @@ impl Engine {
             waiter.priority.place() < first.priority.place() && charges.any(|(own, other)| *own == 0 && *other > 0)
         };
         waiter.costs.contains(&0) && self.waiters.unslotted(now).next().is_some_and(waits_for_more)
+    }
+
+    /// Whether a caller has a higher priority than those for whom the queue rests, and none of their slots.
+    pub(super) fn goes_before_who_rests(&self, waiter: &Waiter) -> bool {
+        waiter.priority.place() < self.rests_for.place() && !self.waiters.has_slot_for(waiter)
     }
 
     /// How long until this queue asks again for a caller that may start `next` from now at the earliest.

@@ -148,8 +148,8 @@ impl Engine {
         let told_by = self.untold.as_ref().map(Untold::by).into_iter().chain(self.settle_by(now)).min();
         let seats_at = self.tell_of_seats_at(now);
         if is_unseated && self.waiters.has_unslotted() {
-            // It asks when it has a seat, and looks for one when its slot may be near.
-            let look_at = self.ask_at.filter(|&at| at > now);
+            // It asks when it has a seat, and looks for one when its slot may be near, and no pause lasts.
+            let look_at = self.ask_at.max(self.paused.map(|(until, _)| until)).filter(|&at| at > now);
             return match told_by {
                 Some(at) if at <= now => Ok(self.ask_for_nobody(header(), now)),
                 by => Err(look_at.into_iter().chain(by).min()),
@@ -208,10 +208,13 @@ impl Engine {
             // Further away than the horizon the queue decides by itself: only then do neighbours differ in nothing.
             let max_wait = waiter.deadline(now).map(|deadline| deadline.saturating_duration_since(now));
             let max_wait = max_wait.filter(|&wait| wait < self.settings.horizon);
+            let priority = self.waiters.rank(waiter);
+            let is_like =
+                |run: &Run| run.charges == waiter.costs && (run.max_wait, run.priority) == (max_wait, priority);
             match runs.last_mut() {
-                Some(run) if run.charges == waiter.costs && run.max_wait == max_wait => run.callers += 1,
+                Some(run) if is_like(run) => run.callers += 1,
                 _ => {
-                    let mut run = Run::new(1, Arc::clone(&waiter.costs));
+                    let mut run = Run::new(1, Arc::clone(&waiter.costs)).priority(priority);
                     run.max_wait = max_wait;
                     runs.push(run);
                 }
@@ -235,7 +238,8 @@ impl Engine {
         let seats = seats.or_else(|| self.borrowed.as_mut()?.state(ask.callers()));
         let (unused, debts) = self.take_corrections();
         let cold = self.untold.take().map(Untold::into_cold);
-        let mut ask = Ask { horizon, cold, debts, counted, seats, ..ask };
+        let weight = self.settings.weight;
+        let mut ask = Ask { horizon, cold, debts, counted, seats, weight, ..ask };
         ask.back.extend(unused);
         Message { said: message(&self.settings, id, ask, &header.outlook), tickets }
     }

@@ -17,6 +17,8 @@ pub(crate) struct Process {
     /// A name from the operating system's randomness, so that a process that starts anew is another one.
     id: AtomicU64,
     pub(crate) horizon: Duration,
+    /// For how many it counts where limits are shared.
+    pub(crate) weight: u32,
     numbers: AtomicU64,
     /// Whether the store answers before it is waited for, as far as is known.
     at_hand: AtomicBool,
@@ -25,14 +27,20 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// A process that is not mistaken for another: two with one name would get each other's slots.
+    /// A process of the weight 1, that is not mistaken for another: two with one name would get each other's slots.
     ///
     /// # Errors
     ///
     /// When the operating system gives no randomness.
     pub(crate) fn new(store: Arc<dyn Store>, horizon: Duration) -> Result<Self, getrandom::Error> {
         let (id, numbers) = (AtomicU64::new(getrandom::u64()?), AtomicU64::new(0));
-        Ok(Self { store, id, horizon, numbers, at_hand: AtomicBool::new(true), epoch: std::time::Instant::now() })
+        let (at_hand, epoch) = (AtomicBool::new(true), std::time::Instant::now());
+        Ok(Self { store, id, horizon, weight: 1, numbers, at_hand, epoch })
+    }
+
+    /// The same, which counts for so many.
+    pub(crate) fn weighing(self, weight: u32) -> Self {
+        Self { weight, ..self }
     }
 
     /// What the store calls it.

@@ -109,6 +109,12 @@ impl Waiters {
         self.slots.len() < self.waiting
     }
 
+    /// The priority by which a caller asks beside others: one of low priority that has waited for long enough goes first.
+    pub(crate) const fn rank(&self, waiter: &Waiter) -> Priority {
+        let is_aged = matches!(waiter.priority, Priority::Low) && waiter.ticket < self.aged_below;
+        if is_aged { Priority::High } else { waiter.priority }
+    }
+
     /// Units of the first log that the callers without a slot want.
     pub(crate) fn units_wanted(&self) -> u64 {
         self.parts.iter().map(Part::units).sum::<u64>().saturating_sub(self.slot_units)
@@ -116,16 +122,24 @@ impl Waiters {
 
     /// Units of the first log that the callers without a slot want who come before a caller that has none.
     pub(crate) fn units_before(&self, priority: Priority, ticket: u64) -> u64 {
+        self.all_units_before(priority, ticket).saturating_sub(self.slot_units)
+    }
+
+    fn all_units_before(&self, priority: Priority, ticket: u64) -> u64 {
         let [high, normal, low] = &self.parts;
         let is_aged = priority == Priority::Low && ticket < self.aged_below;
         let aged = if self.aged_below == 0 || low.is_empty() { 0 } else { low.units_before(self.aged_below) };
-        let units = match priority {
+        match priority {
             Priority::Low if is_aged => low.units_before(ticket),
             Priority::High => aged + high.units_before(ticket),
             Priority::Normal => aged + high.units() + normal.units_before(ticket),
             Priority::Low => high.units() + normal.units() + low.units_before(ticket),
-        };
-        units.saturating_sub(self.slot_units)
+        }
+    }
+
+    /// Whether one of the slots is that of a caller who comes.
+    pub(crate) fn has_slot_for(&self, waiter: &Waiter) -> bool {
+        self.all_units_before(waiter.priority, waiter.ticket) < self.slot_units
     }
 
     /// The priority of a caller.

@@ -19,6 +19,7 @@ use super::seats::SeatRules;
 use super::waiters::Wish;
 use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
+use crate::counts::Counts;
 use crate::error::Error;
 
 /// How long who wants a seat now or never waits for the store's answer.
@@ -47,7 +48,9 @@ impl Queue {
             promote_low_after: registered.upstream.promote_low_after,
             without_store: registered.contact.policy(),
             warn_after: None,
-            counts: registered.counts.clone(),
+            // Its callers are places of callers that are counted in their own queues.
+            counts: Counts::default(),
+            weight: process.weight,
         };
         Self::of(process, registered, settings, scopes.clone(), [].into())
     }
@@ -63,6 +66,11 @@ impl Queue {
             return self.give_back_seats(Back { free: 1, lost: 0 });
         }
         self.happen(|_| Some(Event::LeftSeats(1)));
+    }
+
+    /// Whether it is the line for the seats of one limit.
+    pub(crate) fn is_line(&self) -> bool {
+        self.settings.logs.is_empty()
     }
 
     /// Seats that were borrowed are for the next in their lines, else for others.

@@ -39,6 +39,9 @@ pub(crate) struct Desk<'a> {
     pub(crate) horizon: i64,
     pub(crate) ahead: i64,
     pub(crate) insist: bool,
+    /// How far the callers are below normal priority: -1 to 1.
+    pub(crate) below_normal: i64,
+    pub(crate) weight: i64,
     /// Units of each log that calls used beyond their charges, which the next message tells.
     pub(crate) debts: Vec<u32>,
     /// For how long after a pause calls come slower.
@@ -66,6 +69,8 @@ impl<'a> Desk<'a> {
             horizon: 250_000,
             ahead: 0,
             insist: false,
+            below_normal: 0,
+            weight: 1,
             debts: Vec::new(),
             recovery: 0,
             counted: BTreeMap::new(),
@@ -100,7 +105,7 @@ impl<'a> Desk<'a> {
         let numbers = [self.number, self.previous].map(|number| must(i64::try_from(number)));
         let mut integers = [&numbers[..], &[self.known, self.latest, self.horizon, self.ahead]].concat();
         let debts = std::mem::take(&mut self.debts);
-        integers.push(i64::from(self.insist) + 4 * i64::from(!debts.is_empty()));
+        integers.push(i64::from(self.insist) + 4 * i64::from(!debts.is_empty()) + 16 * (self.weight - 1));
         let mut keys = vec![self.key(&format!("replay:{:x}:asks", self.sender)), self.key("state")];
         let counted = self.counted.get(&self.sender).cloned().unwrap_or_default();
         self.logs(logs, &counted, &mut keys, &mut integers);
@@ -111,7 +116,7 @@ impl<'a> Desk<'a> {
             integers.extend(units.iter().map(|&units| i64::from(units)));
         }
         for (callers, max_wait, units) in runs {
-            integers.extend([i64::from(*callers), max_wait.unwrap_or(-1)]);
+            integers.extend([i64::from(*callers) + (self.below_normal << 32), max_wait.unwrap_or(-1)]);
             integers.extend(units.iter().map(|&units| i64::from(units)));
         }
         self.run("book", &keys, &integers)

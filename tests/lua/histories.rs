@@ -25,6 +25,8 @@ struct Step<'a> {
     pause: Option<i64>,
     horizon: i64,
     insist: bool,
+    below_normal: i64,
+    weight: i64,
 }
 
 const LOGS: [Log<'static>; 5] = [
@@ -81,6 +83,8 @@ fn step(rng: &mut Rng, manner: Manner) -> Step<'static> {
         pause: (wild && rng.u8(0..40) == 0).then(|| rng.i64(0..SECOND)),
         horizon: if rng.bool() { 250_000 } else { 0 },
         insist: wild && rng.u8(0..8) == 0,
+        below_normal: [-1, 0, 0, 1][rng.usize(0..4)],
+        weight: [1, 1, 4][rng.usize(0..3)],
         logs,
     }
 }
@@ -91,6 +95,7 @@ fn apply(desk: &mut Desk<'_>, step: &Step<'_>, last: u64) -> (Vec<i64>, String, 
     desk.number = last.saturating_add_signed(step.on).max(1);
     desk.previous = last.saturating_sub(step.knows);
     (desk.horizon, desk.insist) = (step.horizon, step.insist);
+    (desk.below_normal, desk.weight) = (step.below_normal, step.weight);
     let now = desk.now.unwrap_or_default() + step.by;
     desk.now = Some(now);
     if let Some(wait) = step.pause {

@@ -18,12 +18,13 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 22] = [
+const FILES: [(&str, &str); 23] = [
     ("book", include_str!("../../lua/book.lua")),
     ("boundaries", include_str!("../../lua/boundaries.lua")),
     ("bucket", include_str!("../../lua/bucket.lua")),
     ("calendar", include_str!("../../lua/calendar.lua")),
     ("claims", include_str!("../../lua/claims.lua")),
+    ("contenders", include_str!("../../lua/contenders.lua")),
     ("debt", include_str!("../../lua/debt.lua")),
     ("first_look", include_str!("../../lua/first_look.lua")),
     ("head", include_str!("../../lua/head.lua")),

@@ -24,6 +24,7 @@ mod paused;
 mod pausing;
 mod pools;
 mod priority;
+mod ranks;
 mod refusing;
 mod releasing;
 mod scopes;

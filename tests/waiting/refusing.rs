@@ -145,6 +145,8 @@ fn a_wrong_configuration_is_an_error_that_names_upstream_and_field() {
         (Throttle::builder().upstream(up().limit(Limit::per_second(0))).build(), "up", "limit.quota"),
         (Throttle::builder().upstream(up().limit(Limit::per_second(5).burst(6))).build(), "up", "limit.burst"),
         (Throttle::builder().horizon(Duration::ZERO).build(), "", "horizon"),
+        (Throttle::builder().weight(0).build(), "", "weight"),
+        (Throttle::builder().weight(101).build(), "", "weight"),
     ];
     for (built, upstream, field) in cases {
         let error = built.unwrap_err();

@@ -35,11 +35,51 @@ fn a_process_gets_an_equal_share_of_what_is_free() {
         let (terms, starts) = ([Term::new(100, 1_000)], vec![0; used]);
         let book = Book::new(&[(None, &terms, &starts)]);
         let (mut view, runs, bounds) = (book.view(), [run(callers, units)], within(horizon));
-        let mut shares = [if processes > 1 { Share::of(&view, 0, &runs, bounds, processes) } else { Share::ALL }];
+        let mut shares = Shares::of(&view, &runs, &bounds, 1, |_, _| processes - 1);
         let decision = decide(&mut view, &runs, bounds, &mut shares, Vec::new(), 0);
         assert_eq!(decision.granted, expected, "{used} used, {callers} of {units}, {processes} processes");
         let waits = decision.granted < callers;
         assert_eq!(decision.waits_for, vec![true; usize::from(waits)], "who gets less than it wants contends");
+    }
+}
+
+#[test]
+fn shares_are_by_weight_and_among_those_of_equal_or_higher_priority() {
+    // Of 100 in 1,000 µs; own weight, weights of others of high, normal and low priority; callers that are granted of each priority.
+    let cases = [
+        (1, [0, 0, 1], [100, 100, 50]),
+        (1, [0, 3, 0], [100, 25, 25]),
+        (1, [1, 0, 50], [50, 50, 2]),
+        (4, [0, 1, 0], [100, 70, 70]),
+        (1, [0, 4, 0], [100, 20, 20]),
+        (3, [0, 4, 0], [100, 40, 40]),
+        (100, [0, 1, 0], [100, 82, 82]),
+    ];
+    for (own, others, expected) in cases {
+        for (priority, expected) in Priority::ALL.into_iter().zip(expected) {
+            let terms = [Term::new(100, 1_000)];
+            let book = Book::new(&[(None, &terms, &[])]);
+            let (mut view, runs, bounds) = (book.view(), [run(200, 1).priority(priority)], within(0));
+            let weights = |_, priority: Priority| others[..=priority.place()].iter().sum();
+            let mut shares = Shares::of(&view, &runs, &bounds, own, weights);
+            let decision = decide(&mut view, &runs, bounds, &mut shares, Vec::new(), 0);
+            assert_eq!(decision.granted, expected, "{own} beside {others:?}, {priority:?}");
+        }
+    }
+}
+
+#[test]
+fn callers_of_a_lower_priority_have_what_their_own_process_leaves_of_their_share() {
+    // Of 100; a high run of so many, then 200 low ones, beside three low processes: who is granted.
+    for (high, expected) in [(10, 25), (25, 25), (40, 40), (200, 100)] {
+        let terms = [Term::new(100, 1_000)];
+        let book = Book::new(&[(None, &terms, &[])]);
+        let runs = [run(high, 1).priority(Priority::High), run(200, 1).priority(Priority::Low)];
+        let (mut view, bounds) = (book.view(), within(0));
+        let weights = |_, priority: Priority| if priority == Priority::Low { 3 } else { 0 };
+        let mut shares = Shares::of(&view, &runs, &bounds, 1, weights);
+        let decision = decide(&mut view, &runs, bounds, &mut shares, Vec::new(), 0);
+        assert_eq!(decision.granted, expected, "{high} high ones");
     }
 }
 
@@ -51,11 +91,7 @@ fn each_scope_has_shares_of_its_own() {
         let terms = [[Term::new(10, 1_000)], [Term::new(8, 1_000)]];
         let book = Book::new(&[(None, &terms[0], &[]), (Some("a"), &terms[1], &[])]);
         let (mut view, runs, bounds) = (book.view(), [Run::new(20, [1, 1])], within(0));
-        let mut shares = [of_all, of_merchant];
-        let mut shares = std::array::from_fn::<_, 2, _>(|scope| match std::mem::take(&mut shares[scope]) {
-            1 => Share::ALL,
-            processes => Share::of(&view, scope, &runs, bounds, processes),
-        });
+        let mut shares = Shares::of(&view, &runs, &bounds, 1, |scope, _| [of_all, of_merchant][scope] - 1);
         let decision = decide(&mut view, &runs, bounds, &mut shares, Vec::new(), 0);
         assert_eq!(decision.granted, expected, "{of_all} of all, {of_merchant} of the merchant");
     }
@@ -89,7 +125,7 @@ fn callers_are_answered_in_their_order_and_smaller_ones_go_into_what_a_larger_on
         let terms = [Term::new(4, 1_000)];
         let book = Book::new(&[(None, &terms, starts)]);
         let mut view = book.view();
-        let decision = decide(&mut view, &runs, within(100), &mut [Share::ALL], Vec::new(), 0);
+        let decision = decide(&mut view, &runs, within(100), &mut Shares::default(), Vec::new(), 0);
         assert_eq!(decision.answers, answers, "{starts:?} {runs:?}");
         assert_eq!(decision.waiting.map(|turn| turn.start), next.map(at), "{starts:?} {runs:?}");
     }
@@ -99,13 +135,13 @@ fn callers_are_answered_in_their_order_and_smaller_ones_go_into_what_a_larger_on
 fn nobody_delays_who_claims_whatever_log_they_share() {
     let terms = [[Term::new(10, 1_000)], [Term::new(4, 1_000)], [Term::new(4, 1_000)]];
     let book = Book::new(&[(None, &terms[0], &[0, 0]), (Some("a"), &terms[1], &[0]), (Some("b"), &terms[2], &[])]);
-    let claim = || vec![Turn { charges: [8, 4, 0].into(), start: at(0) }];
+    let claim = || vec![Turn { charges: [8, 4, 0].into(), start: at(0), priority: Priority::Normal }];
     // What is asked for beside a claim of eight of all and four of a, which waits for a until 1,000; and who is granted it now.
     let cases = [([1, 0, 1], 4, true), ([1, 1, 0], 3, true), ([2, 3, 0], 1, true), ([1, 4, 0], 1, false)];
     for (charges, callers, now) in cases {
         let mut view = book.view();
         let runs = [Run::new(callers, charges)];
-        let mut shares = [Share::ALL; 3];
+        let mut shares = Shares::default();
         let decision = decide(&mut view, &runs, within(0), &mut shares, claim(), 1);
         assert_eq!(decision.granted, if now { callers } else { 0 }, "{charges:?}");
     }
@@ -113,7 +149,7 @@ fn nobody_delays_who_claims_whatever_log_they_share() {
     let cases = [([1, 0, 1], 2, 2), ([3, 0, 1], 1, 0), ([1, 1, 0], 1, 0)];
     for (charges, callers, granted) in cases {
         let mut view = book.view();
-        let decision = decide(&mut view, &[Run::new(callers, charges)], later, &mut [Share::ALL; 3], claim(), 1);
+        let decision = decide(&mut view, &[Run::new(callers, charges)], later, &mut Shares::default(), claim(), 1);
         assert_eq!(decision.granted, granted, "{charges:?} at 500, which count when the claim's turn comes");
         assert_eq!(decision.waiting.is_some(), granted == 0);
     }

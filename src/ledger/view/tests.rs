@@ -1,6 +1,6 @@
 use super::*;
-use crate::ledger::ScopeId;
 use crate::ledger::constraints::Constraints;
+use crate::ledger::{Priority, ScopeId};
 
 const fn at(micros: i64) -> Stamp {
     Stamp::from_micros(micros)
@@ -40,7 +40,7 @@ impl Book {
 
 /// Within a horizon of so many microseconds of now, which is 0.
 pub(in crate::ledger) const fn within(horizon: i64) -> Bounds {
-    Bounds { now: at(0), soonest: at(0), limit: at(horizon), slack: 20, seats: u32::MAX, again: 0 }
+    Bounds { now: at(0), soonest: at(0), limits: [at(horizon); 3], slack: 20, seats: u32::MAX, again: 0 }
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_call_waits_for_fewer_where_it_would_start_later_than_those_who_share_more_n
 fn turns_come_one_after_another_and_leave_no_trace() {
     let book = Book::new(&[(None, &[Term::new(2, 100)], &[0, 10])]);
     let mut view = book.view();
-    let turn = |units: u32, start| Turn { charges: [units].into(), start: at(start) };
+    let turn = |units: u32, start| Turn { charges: [units].into(), start: at(start), priority: Priority::Normal };
     let mut turns = [turn(2, 0), turn(1, 0), turn(1, 500)];
     view.settle(&mut turns);
     assert_eq!(turns.each_ref().map(|turn| turn.start), [at(110), at(210), at(500)]);

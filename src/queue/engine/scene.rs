@@ -125,6 +125,7 @@ fn settings(log: Log, seats: Option<SeatRules>) -> Settings {
         without_store: WithoutStore::Wait,
         warn_after: None,
         counts: crate::counts::Counts::default(),
+        weight: 1,
     }
 }
 

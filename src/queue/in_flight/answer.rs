@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Message, Reply};
 use crate::error::StoreError;
-use crate::ledger::{Answer, Ask, Grant, Stamp, Verdict, micros};
+use crate::ledger::{Answer, Ask, Grant, Priority, Run, Stamp, Verdict, micros};
 use crate::queue::bounds::{Exchange, Placing};
 use crate::queue::engine::Engine;
 use crate::queue::events::{Effect, Effects, Settings, tell};
@@ -177,6 +177,8 @@ impl Engine {
         let times = |ticket| self.put_off.filter(|(before, _)| *before == ticket).map_or(1, |(_, times)| times + 1);
         self.put_off = tickets.get(before_waiting as usize).map(|&ticket| (ticket, times(ticket)));
         (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
+        let first = if waits { before_waiting } else { 0 };
+        self.rests_for = priority_at(ask, first);
         if grant.contenders > 0 && units > 0 {
             self.rest_until = Some(now + self.rest_after(units, grant.contenders, &outlook));
             self.ask_at = self.rest_until;
@@ -201,6 +203,11 @@ impl Engine {
             let rest = if ask.insist { rest.min(next + self.settings.horizon / 2) } else { rest };
             self.ask_at = Some(now + rest);
             self.refuse_late(now, effects);
+        }
+        // Who came meanwhile with a higher priority.
+        let first = self.waiters.unslotted(now).next().map(|waiter| self.waiters.rank(waiter));
+        if first.is_some_and(|rank| rank.place() < self.rests_for.place()) {
+            (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
         }
         self.pause_unknown = pause_unknown;
         if pause_unknown {
@@ -230,6 +237,16 @@ impl Engine {
         self.ask_at = self.ask_at.max(Some(until));
         self.refuse_late(now, effects);
     }
+}
+
+/// The priority of the caller of an ask behind so many others.
+fn priority_at(ask: &Ask, mut behind: u32) -> Priority {
+    let has_it = |run: &&Run| {
+        let has = behind < run.callers;
+        behind = behind.saturating_sub(run.callers);
+        has
+    };
+    ask.runs.iter().find(has_it).map_or(Priority::High, |run| run.priority)
 }
 
 /// The callers of an ask that have an answer, with what each takes of each log, in their order.

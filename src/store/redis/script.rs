@@ -56,7 +56,7 @@ macro_rules! script {
     };
 }
 
-script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "log", "shares", "debt", "holders", "seats", "claims", "book");
+script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "log", "contenders", "shares", "debt", "holders", "seats", "claims", "book");
 script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");

@@ -15,6 +15,9 @@ use crate::ledger::{
 /// The largest integer that Lua keeps exactly.
 const EXACT: i64 = 1 << 53;
 
+/// What callers are less of a higher priority, and more of a lower one.
+const OF_A_PRIORITY: i64 = 1 << 32;
+
 /// Writes keys and arguments, in the order that the scripts' headers give.
 #[derive(Clone, Copy)]
 pub(super) struct Wire<'a> {
@@ -181,10 +184,11 @@ impl Integers {
 
     fn ask(&mut self, ask: &Ask) {
         self.push(micros(ask.horizon)).push(micros(ask.ahead)).push(
-            u8::from(ask.insist)
-                + 2 * u8::from(ask.cold.is_some())
-                + 4 * u8::from(!ask.debts.is_empty())
-                + 8 * u8::from(ask.seats.is_some()),
+            u32::from(ask.insist)
+                + 2 * u32::from(ask.cold.is_some())
+                + 4 * u32::from(!ask.debts.is_empty())
+                + 8 * u32::from(ask.seats.is_some())
+                + 16 * ask.weight.saturating_sub(1),
         );
         self.logs(&ask.logs, &ask.counted);
         if let Some(Cold { first, last, charges, .. }) = &ask.cold {
@@ -205,7 +209,8 @@ impl Integers {
             }
         }
         for run in &ask.runs {
-            self.push(run.callers).push(run.max_wait.map_or(-1, micros));
+            self.push(i64::from(run.callers) + run.priority.below_normal() * OF_A_PRIORITY);
+            self.push(run.max_wait.map_or(-1, micros));
             for &units in run.charges.iter() {
                 self.push(units);
             }
@@ -297,7 +302,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::ledger::{Bucket, MessageId, Run, SeatLimit};
+    use crate::ledger::{Bucket, MessageId, Priority, Run, SeatLimit};
 
     fn words(message: &Message, clock: Option<Stamp>) -> (Vec<String>, Vec<i64>) {
         let mut cmd = redis::cmd("EVALSHA");
@@ -319,6 +324,7 @@ mod tests {
             Log::new("calls", [Term::new(4, 900).cold(200), Term::bucket(Bucket::new(40_000, 88_500))]).of(scope),
         ];
         let run = Run::new(3, [2, 1]).max_wait(Duration::from_millis(1));
+        let [high, low] = [Priority::High, Priority::Low].map(|priority| Run::new(5, [1, 1]).priority(priority));
         let ask = Ask {
             ahead: Duration::from_millis(40),
             back: vec![Slots::new(2, Stamp::from_micros(90), [2, 0])],
@@ -326,7 +332,8 @@ mod tests {
             debts: vec![0, 6],
             counted: vec![Stamp::from_micros(7_000), Stamp::NEVER],
             seats: Some(Seats::new([SeatLimit::new(scope, 9), SeatLimit::new(None, 25)]).keeping(3, 1)),
-            ..Ask::new(logs, vec![run])
+            weight: 4,
+            ..Ask::new(logs, vec![high, run, low])
         };
         let message = Message::new("up", MessageId::new(255, "ab", 7).after(3), ask);
         let message = Message { known: Some(Stamp::from_micros(80)), ..message };
@@ -338,11 +345,11 @@ mod tests {
         let expected = [&expected[..], &[&seats, ":seats"]].concat();
         assert_eq!(keys[0], "7");
         assert_eq!(keys[1..], expected.iter().map(|key| format!("outgate:v1:{{up}}{key}")).collect::<Vec<_>>());
-        let header = [7, 3, 80, 0, 250_000, 40_000, 14];
+        let header = [7, 3, 80, 0, 250_000, 40_000, 62];
         let scopes = [2, 1, 7_000, 0];
         let logs = [1, 1, 5, 1_000, 2, 2, 4, 900, 2, -89, 1, 40_000, 88_500];
         let (cold, debts, back) = ([70, 75, 3, 1, 0, 200, 0], [0, 6], [1, 90, 0, 4, 0]);
-        let runs = [3, 1_000, 2, 1];
+        let runs = [5 - (1 << 32), -1, 1, 1, 3, 1_000, 2, 1, 5 + (1 << 32), -1, 1, 1];
         let seats = [60_000_000, 3, 1, 9, 25];
         assert_eq!(integers, [&header[..], &scopes, &logs, &cold, &debts, &seats, &back, &runs].concat());
     }

@@ -16,6 +16,8 @@ pub(super) struct Queue {
     pub(super) sender: u64,
     pub(super) stream: Arc<str>,
     pub(super) logs: Arc<[Log]>,
+    /// For how many it counts.
+    pub(super) weight: u32,
     limits: Arc<[SeatLimit]>,
     /// Seats of each that it holds.
     held: u32,
@@ -44,6 +46,7 @@ impl Queue {
             sender: rng.u64(1..5),
             stream: stream.into(),
             logs,
+            weight: [1, 1, 2, 5][rng.usize(0..4)],
             limits,
             held: 0,
             previous: 0,

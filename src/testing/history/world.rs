@@ -7,8 +7,8 @@ use fastrand::Rng;
 
 use super::time::Times;
 use crate::ledger::{
-    Body, Boundary, Bucket, Calendar, Cause, Cold, Evidence, Log, Pause, QuotaReport, Report, Run, ScopeId, SeatLimit,
-    Shape, Stamp, Term,
+    Body, Boundary, Bucket, Calendar, Cause, Cold, Evidence, Log, Pause, Priority, QuotaReport, Report, Run, ScopeId,
+    SeatLimit, Shape, Stamp, Term,
 };
 
 /// What logs count.
@@ -113,7 +113,7 @@ impl World {
         if !logs.is_empty() && charges.iter().all(|&units| units == 0) {
             charges[rng.usize(..logs.len())] = 1;
         }
-        let run = Run::new(rng.u32(1..callers), charges);
+        let run = Run::new(rng.u32(1..callers), charges).priority(some_priority(rng));
         if rng.u8(0..3) == 0 { run.max_wait(Duration::from_micros(rng.u64(0..300_000))) } else { run }
     }
 
@@ -197,6 +197,11 @@ impl World {
         (report.started, report.late) = (started(rng, now), Duration::from_micros(rng.u64(0..60_000)));
         Body::Report { log, report }
     }
+}
+
+/// Mostly a normal one.
+fn some_priority(rng: &mut Rng) -> Priority {
+    [Priority::High, Priority::Normal, Priority::Normal, Priority::Low][rng.usize(0..4)]
 }
 
 /// When a call started, where that is said.

@@ -1,0 +1,43 @@
+-- Who waits, by priority: 1 high, 2 normal, 3 low; each with its weight. Joined in front of shares.lua.
+local NORMAL = 2
+local weight = floor(a[7] / 16) + 1
+
+-- Where one is counted among those who wait that was told so: its count of this period, or of the one before.
+local function counted_at(all, told)
+  for at = 4, all and told ~= 0 and 9 or 0 do
+    local ends = at < 7 and all[1] or all[2]
+    if told == ends + (at - 4) % 3 + 1 - NORMAL and all[at] > 0 then return at end
+  end
+end
+
+-- Those who wait, in a new period of some length where theirs has ended; false where nobody does.
+local function waiting_now(contenders, length)
+  local all = contenders
+  -- One that has not begun is of a leap of the clock that was taken back.
+  if all and (all[1] <= now or all[1] - all[3] > now) then
+    local over = all[1] + all[3] <= now or all[1] > now
+    all = { now + length, over and 0 or all[1], length, 0, 0, 0, 0, 0, 0 }
+    for at = 4, over and 0 or 6 do all[at + 3] = contenders[at] end
+  end
+  return all and max(unpack(all, 4, 9)) > 0 and all
+end
+
+-- The weights of others who wait for a scope, of a priority and of higher ones.
+local function rivals_of(state, priority)
+  local all, at, weights = state.contenders, state.counted_at, 0
+  for of = 1, all and priority or 0 do weights = weights + all[3 + of] + all[6 + of] end
+  if all and at and (at - 4) % 3 < priority then weights = weights - min(all[at], weight) end
+  return weights
+end
+
+-- How far ahead callers of each priority book. What lies further ahead than the next few milliseconds is left for those of others who
+-- have a higher one.
+local function limits_of(states, soonest, slack, limit)
+  local limits = { limit, limit, limit }
+  for _, state in ipairs(states) do
+    for priority = NORMAL, 3 do
+      if rivals_of(state, priority - 1) > 0 then limits[priority] = min(limit, soonest + slack) end
+    end
+  end
+  return limits
+end

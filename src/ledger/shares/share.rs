@@ -1,0 +1,132 @@
+//! How much of a scope's logs a process may take, so that something is left for the others.
+
+use super::Bounds;
+use crate::ledger::view::View;
+use crate::ledger::{Priority, Run};
+
+/// How much callers of a priority may take of a scope's logs; what callers of a higher one took counts.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ledger) struct Share {
+    scope: usize,
+    priority: Priority,
+    /// The log that it is counted in, by its place in the ask.
+    log: usize,
+    units: u64,
+    spent: u64,
+}
+
+/// The weight of who asks, and of the others that wait.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ledger) struct Weights {
+    pub(in crate::ledger) own: u32,
+    pub(in crate::ledger) others: u32,
+}
+
+/// A part of a million, where it is no simple one.
+const MILLION: u64 = 1_000_000;
+
+impl Weights {
+    /// The part of who asks, as a fraction: half of it by its weight among all, half as if it were as many processes as that says, and
+    /// each took an equal part of what those before it left.
+    ///
+    /// By the former alone who weighs less gets too little, who finds free what others left, time and again: one beside a process of
+    /// weight 4 a third less than its due. By the latter alone who weighs more does: a tenth less beside six of weight 1.
+    fn part(self) -> (u64, u64) {
+        let all = u64::from(self.own) + u64::from(self.others);
+        if self.own == 1 {
+            return (1, all);
+        }
+        let left = (0..self.own).fold(MILLION, |left, _| left * (all - 1) / all);
+        (u64::midpoint(MILLION - left, MILLION * u64::from(self.own) / all), MILLION)
+    }
+}
+
+/// The shares of a process, where it may not take all that there is.
+#[derive(Clone, Debug, Default)]
+pub(in crate::ledger) struct Shares(Vec<Share>);
+
+impl Share {
+    /// A share of what is free in the logs of a scope until the limit, for callers of a priority: by weight among those who wait and
+    /// have it, or a higher one. `None` where all is theirs.
+    ///
+    /// Another unit may be taken as long as, if every process had as much for its weight, one more unit could start until then: together
+    /// with all of them, or one after another at the rate of the limits.
+    fn of(
+        view: &View<'_>,
+        (scope, priority): (usize, Priority),
+        runs: &[Run],
+        bounds: &Bounds,
+        weights: Weights,
+    ) -> Option<Self> {
+        let of_priority = || runs.iter().filter(|run| run.priority == priority);
+        let (first, last) = (of_priority().next()?, of_priority().next_back()?);
+        let log = view.measure(scope, first)?;
+        let (soonest, limit) = (bounds.soonest, bounds.limit(priority));
+        let units_of = |run: &Run| u64::from(run.charges[log]);
+        let (part, whole) = weights.part();
+        let before = runs.iter().filter(|run| run.priority.place() <= priority.place());
+        let wanted = before.map(|run| u64::from(run.callers) * units_of(run)).sum::<u64>();
+        let may_take = |spent: u64| view.could_start(scope, first, log, spent * whole / part + 1, (soonest, limit));
+        let spent_before_last = wanted.saturating_sub(units_of(last));
+        if spent_before_last == 0 || may_take(spent_before_last) {
+            return None;
+        }
+        let start = view.earliest_in(scope, soonest, &first.charges);
+        let at_rate = view.at_rate(scope, &first.charges, limit.since(start));
+        let at_rate = at_rate.saturating_add(1).saturating_mul(units_of(first) * part).div_ceil(whole);
+        let mut units = if start <= limit { at_rate } else { 0 };
+        let mut over = spent_before_last;
+        while units < over {
+            let spent = units + (over - units) / 2;
+            if may_take(spent) { units = spent + 1 } else { over = spent }
+        }
+        Some(Self { scope, priority, log, units, spent: 0 })
+    }
+
+    const fn is_spent(&self) -> bool {
+        self.spent >= self.units
+    }
+}
+
+impl Shares {
+    /// The shares of an ask; `others` says of each scope and priority what weight others have that wait.
+    pub(in crate::ledger) fn of(
+        view: &View<'_>,
+        runs: &[Run],
+        bounds: &Bounds,
+        own: u32,
+        others: impl Fn(usize, Priority) -> u32,
+    ) -> Self {
+        let each = (0..view.scopes()).flat_map(|scope| Priority::ALL.map(|priority| (scope, priority)));
+        let share = |of: (usize, Priority)| {
+            let weights = Weights { own, others: others(of.0, of.1) };
+            if weights.others > 0 { Share::of(view, of, runs, bounds, weights) } else { None }
+        };
+        Self(each.filter_map(share).collect())
+    }
+
+    /// Whether callers of a priority may not take all.
+    pub(super) fn are_bounded(&self, priority: Priority) -> bool {
+        self.of_priority(priority).next().is_some()
+    }
+
+    /// Whether a share of callers of a priority is spent, in any scope.
+    pub(super) fn are_spent(&self, priority: Priority) -> bool {
+        self.of_priority(priority).any(Share::is_spent)
+    }
+
+    /// The same in one scope.
+    pub(super) fn is_spent(&self, scope: usize, priority: Priority) -> bool {
+        self.of_priority(priority).any(|share| share.scope == scope && share.is_spent())
+    }
+
+    pub(super) fn spend(&mut self, callers: u32, charges: &[u32]) {
+        for share in &mut self.0 {
+            share.spent += u64::from(charges[share.log]) * u64::from(callers);
+        }
+    }
+
+    fn of_priority(&self, priority: Priority) -> impl Iterator<Item = &Share> {
+        self.0.iter().filter(move |share| share.priority == priority)
+    }
+}
