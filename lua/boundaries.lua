@@ -22,7 +22,8 @@ local function read_calendar(at, state, key, span, names)
     end
   end
 
-  if names then
+  -- What is named by a wrong clock is not kept: nothing is granted by it.
+  if names and a[at + 1] + correction <= now and now < a[at + 2 * NAMED - 1] + correction then
     widen(0)
     for i = 1, NAMED do
       local from, to, kept, covered, known = calendar[i].from, calendar[i].to, {}, false, state.boundaries

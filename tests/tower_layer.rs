@@ -29,6 +29,11 @@ fn throttle(limit: Limit) -> Result<Throttle, outgate::ConfigError> {
     Throttle::builder().upstream(Upstream::new("up").host("api.example.com").limit(limit)).build()
 }
 
+/// A service that serves everybody with a body.
+async fn tells(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::from("a body")))
+}
+
 /// A service that serves everybody.
 async fn serves(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::new(Full::default()))
@@ -163,10 +168,13 @@ async fn a_refusal_in_the_trailers_of_a_grpc_call_pauses_everybody() -> Outcome 
 async fn a_seat_is_kept_until_the_body_has_ended_or_only_until_the_headers_came() -> Outcome {
     for (limit, free) in [(Limit::in_flight(1), false), (Limit::in_flight(1).until_headers(), true)] {
         let throttle = throttle(limit)?;
-        let response = throttle.layer().layer(service_fn(serves)).oneshot(get("https://api.example.com/")?).await?;
+        let response = throttle.layer().layer(service_fn(tells)).oneshot(get("https://api.example.com/")?).await?;
         assert_eq!(throttle.try_acquire("up").await.is_ok(), free);
         drop(response);
         assert!(throttle.try_acquire("up").await.is_ok());
+        let empty = throttle.layer().layer(service_fn(serves)).oneshot(get("https://api.example.com/")?).await?;
+        assert!(throttle.try_acquire("up").await.is_ok(), "nothing comes behind an empty response");
+        drop(empty);
     }
     Ok(())
 }

@@ -100,6 +100,8 @@ impl ThrottleLayer {
                     drop(permit.take_seat());
                 }
                 let ending = Ending::of(&self.throttle, permit, response.status(), response.headers());
+                // Nothing comes behind the head of an empty response.
+                let ending = if response.body().is_end_stream() { Ending::none() } else { ending };
                 Ok(response.map(|body| ThrottledBody::new(body, ending)))
             }
             Err(error) => {

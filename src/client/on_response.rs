@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use http::HeaderMap;
 use tokio::time::Instant;
 
 use crate::client::answer::Answer;
@@ -90,7 +91,7 @@ impl Throttle {
         }
         if refusal.is_some() {
             permit.tell_refused();
-        } else if !status.is_server_error() {
+        } else if !status.is_server_error() && !is_grpc_failure(answer.headers) {
             permit.tell_served();
         }
         if refusal.is_none() && !registered.upstream.learns {
@@ -103,6 +104,11 @@ impl Throttle {
         }
         feedback.not_executed() && refusal.is_some_and(is_safe_after) && answer.is_direct
     }
+}
+
+/// Whether a gRPC server says what a 500, 503 or 504 says: unknown, deadline exceeded, internal, unavailable, data loss.
+fn is_grpc_failure(headers: &HeaderMap) -> bool {
+    headers.get("grpc-status").is_some_and(|status| matches!(status.as_bytes(), b"2" | b"4" | b"13" | b"14" | b"15"))
 }
 
 /// Settles a call by what the head of its response says that it used.

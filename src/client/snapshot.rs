@@ -66,7 +66,7 @@ impl Throttle {
         let registry = self.upstreams().get();
         let all = &registry.upstreams;
         let mut upstreams: Vec<_> = all.iter().map(|of| UpstreamSnapshot::new(of, now)).collect();
-        for queue in self.queues().all(|_, _| true) {
+        for queue in self.queues().all(|_, _| true).into_iter().filter(|queue| !queue.is_line()) {
             let at = all.iter().position(|of| of.is_same(queue.registered()));
             if let Some((to, of)) = at.and_then(|at| upstreams.get_mut(at).zip(all.get(at)))
                 && let Some(seen) = queue.glance(now)

@@ -62,6 +62,11 @@ impl Boundaries {
     /// Takes note of the boundaries of a log that are not past by log time, which is ahead of the store's clock by `correction`. Says
     /// whether there was any news.
     fn enter(&mut self, now: Stamp, correction: i64, log: &Log, term: Term, calendar: Calendar) -> bool {
+        let [first, .., last] = calendar.boundaries.map(|boundary| boundary.from.plus(correction));
+        if now < first || last <= now {
+            // By a wrong clock: nothing is granted, and nothing kept.
+            return false;
+        }
         let (wide, mut is_news) = (self.widened(log, term, calendar), false);
         for boundary in wide.boundaries {
             let lapse = boundary.to.plus(correction).plus(calendar.guard);

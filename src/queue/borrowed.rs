@@ -116,13 +116,14 @@ impl Engine {
         let is_down = matches!(error, Error::StoreUnavailable { .. });
         let waits = self.settings.without_store == WithoutStore::Wait;
         let asked = self.unanswered.clone();
-        let is_told = |waiter: &Waiter| match waiter.wish {
+        let wants_to_know = |waiter: &Waiter| match waiter.wish {
             Wish::AtOnce { .. } => true,
             Wish::Soon => is_down && (!waits || waiter.joined + PATIENCE <= now),
             Wish::By(_) => is_down && !waits,
         };
-        let is_told =
-            |waiter: &Waiter| is_told(waiter) && !asked.as_ref().is_some_and(|message| message.asks_for(waiter.ticket));
+        let is_told = |waiter: &Waiter| {
+            wants_to_know(waiter) && !asked.as_ref().is_some_and(|message| message.asks_for(waiter.ticket))
+        };
         tell(effects, self.waiters.drop_hopeless(now, |waiter, _| is_told(waiter).then(|| error.clone())));
     }
 
@@ -142,7 +143,7 @@ impl Engine {
     }
 
     /// Whether its first caller may have a slot soon, as far as is known: only then a seat is of use.
-    fn may_ask(&self, now: Instant) -> bool {
+    pub(super) fn may_ask(&self, now: Instant) -> bool {
         let is_later = |at: Option<Instant>| at.is_some_and(|at| at > now);
         !self.closed
             && !is_later(self.paused.map(|(until, _)| until))

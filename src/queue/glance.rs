@@ -128,7 +128,7 @@ impl Engine {
             WaitsFor::Limit
         } else if self.resend.as_ref().is_some_and(Resend::has_failed) {
             WaitsFor::Store
-        } else if waits_for_seat() {
+        } else if waits_for_seat() || (self.is_unseated() && self.may_ask(now)) {
             WaitsFor::Seat
         } else if self.next_slot.is_some() || self.rest_until.is_some_and(|until| until > now) {
             WaitsFor::Limit

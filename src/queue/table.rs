@@ -207,7 +207,7 @@ impl Queues {
     /// Closes every queue, and waits until each has told the store what it hands back. Outside of a runtime nobody is told.
     pub(crate) async fn close(&self) {
         self.parts.iter().for_each(|part| lock(part).closed = true);
-        let queues = self.all(|_, _| true);
+        let mut queues = self.all(|_, _| true);
         for queue in &queues {
             queue.close();
         }
@@ -215,6 +215,8 @@ impl Queues {
             tracing::warn!("closed outside of a runtime: the store is not told");
             return;
         }
+        // Lines last: the others give them back the seats that they have borrowed.
+        queues.sort_by_key(|queue| queue.is_line());
         let all = async {
             for queue in &queues {
                 queue.idle().await;

@@ -9,7 +9,7 @@ use reqwest::{Request, Response};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next, Result};
 use tracing::field::{Field, Visit};
 use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Subscriber};
+use tracing::{Dispatch, Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 /// The warnings of this thread, word for word.
@@ -17,10 +17,11 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
-    fn on_this_thread() -> (Self, DefaultGuard) {
+    fn on_this_thread() -> (Self, (DefaultGuard, Dispatch)) {
         let warnings = Self::default();
         let guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(warnings.clone()));
-        (warnings, guard)
+        // A second subscriber: where there is but one, what another test's thread traces first is never asked of it.
+        (warnings, (guard, Dispatch::new(tracing_subscriber::registry())))
     }
 
     fn take(&self) -> Vec<String> {

@@ -257,3 +257,24 @@ async fn whatever_happens_no_more_are_in_flight_than_seats_and_none_is_lost() {
         confusion(seed).await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_seat_goes_on_when_a_pause_ends_though_nobody_else_comes() {
+    for elsewhere in [false, true] {
+        let store = Counting::default();
+        let (own, _) = process(&store, Limit::in_flight(1), 10);
+        let (other, _) = process(&store, Limit::in_flight(1), 10);
+        let first = acquire(&own, 1).await;
+        let waits = tokio::spawn({
+            let own = own.clone();
+            async move { acquire(&own, 1).await.waited() }
+        });
+        sleep(ms(300)).await;
+        let refused = Feedback::refused(2 * SECOND);
+        let who = if elsewhere { &other } else { &own };
+        who.report_in("up", "1", &refused).await.unwrap();
+        drop(first);
+        let waited = timeout(10 * SECOND, waits).await.unwrap_or_else(|_| panic!("elsewhere {elsewhere}")).unwrap();
+        assert!(waited >= 2 * SECOND && waited < 4 * SECOND, "{waited:?}, elsewhere {elsewhere}");
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use outgate::{Limit, Throttle, Upstream};
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Subscriber};
+use tracing::{Dispatch, Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 use crate::support::Counting;
@@ -33,6 +33,9 @@ impl Visit for Fields {
 
 impl Traces {
     fn on_this_thread() -> (Self, DefaultGuard) {
+        // Beside a single subscriber, what another test's thread traces first is never asked of it.
+        static SECOND: OnceLock<Dispatch> = OnceLock::new();
+        SECOND.get_or_init(|| Dispatch::new(tracing_subscriber::registry()));
         let traces = Self::default();
         let guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(traces.clone()));
         (traces, guard)

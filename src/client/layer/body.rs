@@ -56,11 +56,12 @@ impl<B: Body + Unpin> Body for ThrottledBody<B> {
     }
 }
 
-/// A permit that lasts as long as its call's body, and the status of a response that says only in its trailers whether it is a refusal.
+/// A permit that lasts as long as its call's body, and the head of a response that says only in its trailers whether it is a refusal:
+/// both are read together.
 #[derive(Default)]
 pub(super) struct Ending {
     permit: Option<Permit>,
-    unread: Option<(Throttle, StatusCode)>,
+    unread: Option<(Throttle, StatusCode, HeaderMap)>,
 }
 
 impl Ending {
@@ -76,12 +77,13 @@ impl Ending {
         if !says_later {
             throttle.answered(&permit, status, headers);
         }
-        Self { permit: Some(permit), unread: says_later.then(|| (throttle.clone(), status)) }
+        Self { permit: Some(permit), unread: says_later.then(|| (throttle.clone(), status, headers.clone())) }
     }
 
     fn read(&mut self, trailers: &HeaderMap) {
-        if let (Some(permit), Some((throttle, status))) = (&self.permit, self.unread.take()) {
-            throttle.answered(permit, status, trailers);
+        if let (Some(permit), Some((throttle, status, mut headers))) = (&self.permit, self.unread.take()) {
+            headers.extend(trailers.clone());
+            throttle.answered(permit, status, &headers);
         }
     }
 }
