@@ -52,6 +52,7 @@ pub mod what_happens {}
 #[doc = include_str!("../guide/without_store.md")]
 pub mod without_store {}
 
+#[cfg(feature = "tower")]
 #[doc = include_str!("../guide/clients.md")]
 pub mod clients {}
 
