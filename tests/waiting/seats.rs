@@ -292,6 +292,7 @@ async fn a_caller_that_gives_up_leaves_no_seat_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_in_memory_needs_no_round_trip() {
+    fastrand::seed(1);
     let upstream = Upstream::new("up").limit(Limit::in_flight(2));
     let throttle = Throttle::builder().store(MemoryStore::new()).upstream(upstream).build().unwrap();
     let gauge = Gauge::new();
