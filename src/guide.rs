@@ -11,6 +11,7 @@
 //! | `crawlers` | many hosts, each at its own pace |
 //! | `payments` | queue consumers; what is sent again, and why it is safe |
 //! | `testing` | tests of your own code: paused time, strict upstreams, faults |
+//! | `deploying` | what Redis needs and keeps, permissions, upgrades, the first day |
 //! | `watching` | who waits and why, what is counted, what is traced |
 //! | `trouble` | when it goes wrong: symptom, cause, remedy |
 //! | `coming_from` | governor, reqwest-ratelimit, bottleneck |
@@ -61,3 +62,6 @@ pub mod measured {}
 
 #[doc = include_str!("../guide/watching.md")]
 pub mod watching {}
+
+#[doc = include_str!("../guide/deploying.md")]
+pub mod deploying {}
