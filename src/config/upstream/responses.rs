@@ -1,0 +1,112 @@
+//! What the responses of an upstream mean: how long it is left alone, what is sent again, what is learned.
+
+use std::time::Duration;
+
+use super::Upstream;
+use crate::config::backoff::Backoff;
+use crate::feedback::Dialect;
+
+impl Upstream {
+    /// How its responses are read, where they differ from what their headers seem to say.
+    #[must_use]
+    pub const fn dialect(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
+        self
+    }
+
+    /// How long nobody sends after a 429, a ban or a spending limit that names no time. A 503 or a lock that names none holds
+    /// nobody. With the feature `backoff`, a policy of that crate will do.
+    #[must_use]
+    pub fn backoff(mut self, backoff: impl Into<Backoff>) -> Self {
+        self.backoff = backoff.into();
+        self
+    }
+
+    /// How long after a pause calls come slower than the limits allow: at first at a tenth of the rate. At most an hour.
+    ///
+    /// # Default
+    ///
+    /// 10 s after an overload (a 503 and its like). After refusals for a quota three windows, where several calls were refused
+    /// at once, else none. After what is no matter of pace, such as a lock or a ban, calls come at full
+    /// rate whatever is said here.
+    #[must_use]
+    pub const fn recovery(mut self, recovery: Duration) -> Self {
+        self.recovery = Some(recovery);
+        self
+    }
+
+    /// How long one response can silence an upstream or a scope: 1 ms to 31 days. Where it asks for more, one call in the
+    /// cluster goes after this, and looks whether the pause still holds: its answer decides for all. Where nothing comes of it, another
+    /// looks after as long again.
+    ///
+    /// # Default
+    ///
+    /// An hour, with three exceptions. A ban that names its end, and a spent quota that names its reset, are believed for
+    /// that long, a day at most. An overload (a 503 and its like) pauses for a minute at most; each that follows, for twice as
+    /// long as the one before. Waits of [`backoff`](Upstream::backoff), where no time is told, are as long as it says.
+    ///
+    /// A value given here cuts all of these.
+    #[must_use]
+    pub const fn max_pause(mut self, max_pause: Duration) -> Self {
+        self.max_pause = Some(max_pause);
+        self
+    }
+
+    /// Sends a call again that the upstream refused for its quota, up to `retries` times, whatever its method, where the
+    /// response says that the call was not executed: a 429, a 420, or an error whose header names throttling as its cause.
+    ///
+    /// A 429 that is read as a ban, a spending limit or a lock is not sent again: waiting does not cure those, or not in time.
+    /// Nothing else is sent again, not even beside a spent quota or a `Retry-After`; nor is a call that was redirected. A
+    /// redirect to the call's own URL cannot be told from none: before a payment, turn redirects off with
+    /// `redirect::Policy::none()`.
+    ///
+    /// Each time is a full call, which waits in the queue until the pause is over, within the longest wait of the first. The request is sent
+    /// as it was, an `Idempotency-Key` included; one whose body cannot be cloned is not sent again.
+    #[must_use]
+    pub const fn retry_refused(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// How many retries there may be for each thousand calls of a process; ten may be saved up.
+    #[must_use]
+    pub const fn retries_per_thousand(mut self, share: u32) -> Self {
+        self.retry_share = share;
+        self
+    }
+
+    /// Learns from what responses say of the quota, where others spend it too: the limits given here are never exceeded, but
+    /// fewer calls may be made.
+    ///
+    /// * Where the newest response tells fewer units left than our log allows, others use the difference. Until the reset no more
+    ///   calls start than it left; calls start at once as long as a tenth of the quota is left beside what the others use until
+    ///   then, and come further and further apart after that.
+    /// * Where the reset is always a window away, units come back one by one, as ours age: what others use is then missing from
+    ///   the quota. So it is for a window after a reset, until a response tells more. A wrong report costs two windows at most,
+    ///   or until the next response. More remaining than our log allows is ignored.
+    /// * Of a [bucket](Limit::bucket), what is missing beside our own calls is in it as theirs are: it counts as used, and drains.
+    /// * A response that took longer than a sixteenth of the window is held against all calls since, so that those in flight
+    ///   do not look like others'; one that took longer than the window reports nothing.
+    ///
+    /// A report belongs to the limit of its unit and window, else to the only one of its unit, else to the one with the least quota that is
+    /// no less than the limit reported. It costs a store call for each response that reports, one at a time. Where a report belongs to
+    /// none, or teaches nothing for another reason, an `info` event says so and why, once for each upstream and reason.
+    #[must_use]
+    pub const fn learn_from_responses(mut self) -> Self {
+        self.learns = true;
+        self
+    }
+
+    /// Refuses a scope's calls with [`Error::Unauthorized`](crate::Error::Unauthorized), at the cost of no slot, once its
+    /// last `in_a_row` responses were 401 or 403: some upstreams ban an address that goes on. After a pause one call is let
+    /// through to see. If it gets 401 or 403 as well, the next pause is longer, as those of [`backoff`](Upstream::backoff)
+    /// are; any other response below 500 lets all calls through again.
+    ///
+    /// A refusal for a limit, a 403 included, and a failure of the upstream's neither count nor end a row. Only calls through the middleware count and are
+    /// refused: of others nobody sees the response. Each process counts for itself, and forgets a row after an hour of silence.
+    #[must_use]
+    pub const fn break_after_unauthorized(mut self, in_a_row: u32) -> Self {
+        self.break_after = Some(in_a_row);
+        self
+    }
+}
