@@ -84,7 +84,7 @@ impl Upstream {
     /// * Where the reset is always a window away, units come back one by one, as ours age: what others use is then missing from
     ///   the quota. So it is for a window after a reset, until a response tells more. A wrong report costs two windows at most,
     ///   or until the next response. More remaining than our log allows is ignored.
-    /// * Of a [bucket](Limit::bucket), what is missing beside our own calls is in it as theirs are: it counts as used, and drains.
+    /// * Of a [bucket](crate::Limit::bucket), what is missing beside our own calls is in it as theirs are: it counts as used, and drains.
     /// * A response that took longer than a sixteenth of the window is held against all calls since, so that those in flight
     ///   do not look like others'; one that took longer than the window reports nothing.
     ///
