@@ -85,9 +85,9 @@ impl Acquire {
     }
 
     fn route(&self) -> Result<Route, Error> {
-        let registered = self.registered.clone().map_err(|name| Error::UnknownUpstream { name })?;
-        let registered = self.throttle.latest(&registered)?;
-        Ok(self.route_to(registered))
+        let unknown = |name: &Arc<str>| Error::UnknownUpstream { name: Arc::clone(name) };
+        let registered = self.registered.as_ref().map_err(unknown)?;
+        Ok(self.route_to(self.throttle.latest(registered)?))
     }
 
     fn route_to(&self, registered: Arc<Registered>) -> Route {

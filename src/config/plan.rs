@@ -164,14 +164,15 @@ impl Registered {
 
     /// The limits on calls in flight of the callers of some scopes.
     pub(crate) fn seats_of(&self, scopes: &Scopes) -> Option<SeatRules> {
-        let limits = self.charges.seats_of(scopes);
+        // Every call comes by here: where nothing limits calls in flight it takes no allocation.
         let lease = self.upstream.in_flight.iter().map(Limit::lease_or_default).max()?;
+        let limits = self.charges.seats_of(scopes);
         (!limits.is_empty() && !self.upstream.observes).then_some(SeatRules { limits, lease })
     }
 
     /// The lines for seats of the callers of some scopes, where other callers need the same seats: that which fewest share is the first.
     pub(crate) fn lines_of(&self, scopes: &Scopes) -> Vec<SeatRules> {
-        let Some(rules) = self.seats_of(scopes).filter(|_| self.charges.is_any_seat_shared()) else {
+        let Some(rules) = self.charges.is_any_seat_shared().then(|| self.seats_of(scopes)).flatten() else {
             return Vec::new();
         };
         let of = |limit: &SeatLimit| SeatRules { limits: [*limit].into(), lease: rules.lease };
