@@ -100,7 +100,7 @@ laws! {
 #[cfg(feature = "redis-cluster")]
 #[tokio::test]
 async fn all_laws_hold_in_a_redis_cluster() {
-    conformance::check_all(&redis_cluster::Redis::new().await).await;
+    conformance::check_all(&redis::Redis::in_cluster().await).await;
 }
 
 /// What a store in memory answers is there when it is asked for.

@@ -1,4 +1,4 @@
-//! A store in Redis, to be checked.
+//! A store in Redis, or in a Redis Cluster, to be checked.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -9,25 +9,43 @@ use outgate::testing::conformance::Subject;
 use outgate::testing::{ManualClock, RedisServer, Reply};
 use outgate::{RedisStore, Store};
 
-pub(super) struct Redis {
-    server: RedisServer,
+pub(super) struct Redis<S> {
+    servers: S,
     clock: ManualClock,
     store: RedisStore,
     running: RedisStore,
 }
 
-impl Redis {
+/// The servers that together keep a store's keys.
+pub(super) trait Servers: Send + Sync {
+    fn all(&self) -> &[RedisServer];
+}
+
+impl Servers for RedisServer {
+    fn all(&self) -> &[RedisServer] {
+        std::slice::from_ref(self)
+    }
+}
+
+impl Redis<RedisServer> {
     pub(super) async fn new() -> Self {
         let server = must(RedisServer::start());
-        let clock = ManualClock::new(Stamp::from_micros(0));
         let store = must(RedisStore::connect(&server.url()).await);
         let running = must(RedisStore::builder(&server.url()).prefix("running").connect().await);
-        Self { store: store.with_clock(clock.clone()), clock, running, server }
+        Self::of(server, store, running)
+    }
+}
+
+impl<S> Redis<S> {
+    /// With a store whose clock stands still, and one under the prefix `running`.
+    pub(super) fn of(servers: S, store: RedisStore, running: RedisStore) -> Self {
+        let clock = ManualClock::new(Stamp::from_micros(0));
+        Self { servers, store: store.with_clock(clock.clone()), clock, running }
     }
 }
 
 #[async_trait]
-impl Subject for Redis {
+impl<S: Servers> Subject for Redis<S> {
     fn store(&self) -> &dyn Store {
         &self.store
     }
@@ -41,10 +59,11 @@ impl Subject for Redis {
     }
 
     async fn kept(&self) -> Vec<String> {
-        match must(self.server.command(&["KEYS", "running:*"])) {
-            Reply::Array(keys) => keys.iter().map(|key| key.text().unwrap_or("?").to_owned()).collect(),
+        let keys_of = |server: &RedisServer| match must(server.command(&["KEYS", "running:*"])) {
+            Reply::Array(keys) => keys.iter().map(|key| key.text().unwrap_or("?").to_owned()).collect::<Vec<_>>(),
             reply => panic!("{reply:?}"),
-        }
+        };
+        self.servers.all().iter().flat_map(keys_of).collect()
     }
 
     /// While nothing is on its way: a paused clock would jump to the next timeout of the connection.
@@ -55,6 +74,6 @@ impl Subject for Redis {
     }
 }
 
-fn must<T, E: Debug>(result: Result<T, E>) -> T {
+pub(super) fn must<T, E: Debug>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{error:?}"))
 }

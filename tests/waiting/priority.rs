@@ -6,9 +6,9 @@ use std::time::Duration;
 use outgate::testing::oracle::assert_never_more_than;
 use outgate::{Error, Limit, Priority, Throttle, Upstream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
-use crate::support::{Counting, micros_since};
+use crate::support::{Counting, again_and_again, micros_since};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -130,17 +130,7 @@ const END: Duration = Duration::from_secs(35);
 /// Callers of a process that ask again as soon as they are served: when their calls went.
 fn saturate(throttle: &Throttle, priority: Priority, begin: Instant, tasks: &mut JoinSet<Vec<i64>>) {
     for _ in 0..32 {
-        let throttle = throttle.clone();
-        tasks.spawn(async move {
-            let mut starts = Vec::new();
-            while let Ok(permit) =
-                timeout_at(begin + END, throttle.acquire("up").priority(priority).into_future()).await
-            {
-                drop(permit.unwrap());
-                starts.push(micros_since(begin));
-            }
-            starts
-        });
+        tasks.spawn(again_and_again(throttle.clone(), priority, begin, begin + END));
     }
 }
 

@@ -7,7 +7,7 @@ use outgate::{Limit, Priority, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::support::{Counting, micros_since};
+use crate::support::{Counting, endless_of, micros_since};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// When counting begins, and how many seconds it lasts.
@@ -31,23 +31,7 @@ fn store_calls_per_call(store: &Counting, calls: usize) -> f64 {
 /// Callers that ask again as soon as they are served.
 fn saturate(throttle: &Throttle, callers: usize, priority: Priority, begin: Instant, tasks: &mut JoinSet<Vec<i64>>) {
     let throttle = throttle.clone();
-    tasks.spawn(async move {
-        let mut all = JoinSet::new();
-        for _ in 0..callers {
-            let throttle = throttle.clone();
-            all.spawn(async move {
-                let mut starts = Vec::new();
-                while let Ok(permit) =
-                    timeout_at(begin + END, throttle.acquire("up").priority(priority).into_future()).await
-                {
-                    drop(permit.unwrap());
-                    starts.push(micros_since(begin));
-                }
-                starts
-            });
-        }
-        all.join_all().await.concat()
-    });
+    tasks.spawn(async move { endless_of(&throttle, callers, priority, begin, begin + END).await });
 }
 
 /// Callers that come at an even pace and wait as long as it takes: when they went, and how long they waited, ascending.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use outgate::ledger::{Body, Message};
 use outgate::store::{Applied, Applying};
 use outgate::store::{StoreError, StoreErrorKind};
-use outgate::{Limit, MemoryStore, Store, Throttle, Upstream};
-use tokio::time::{Instant, sleep};
+use outgate::{Limit, MemoryStore, Priority, Store, Throttle, Upstream};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// How long the store takes to answer.
 const LATENCY: Duration = Duration::from_millis(1);
@@ -145,19 +145,32 @@ pub(crate) fn micros_since(begin: Instant) -> i64 {
     i64::try_from(begin.elapsed().as_micros()).unwrap()
 }
 
+/// A caller of a priority that asks again as soon as it is served, until `end`: when its calls went, since `begin`.
+pub(crate) async fn again_and_again(throttle: Throttle, priority: Priority, begin: Instant, end: Instant) -> Vec<i64> {
+    let mut starts = Vec::new();
+    while let Ok(permit) = timeout_at(end, throttle.acquire("up").priority(priority).into_future()).await {
+        drop(permit.unwrap());
+        starts.push(micros_since(begin));
+    }
+    starts
+}
+
 /// Callers of one process that ask again as soon as they are served, until `end`: when each call went.
 pub(crate) async fn endless(throttle: &Throttle, callers: usize, begin: Instant, end: Instant) -> Vec<i64> {
+    endless_of(throttle, callers, Priority::Normal, begin, end).await
+}
+
+/// The same of a priority.
+pub(crate) async fn endless_of(
+    throttle: &Throttle,
+    callers: usize,
+    priority: Priority,
+    begin: Instant,
+    end: Instant,
+) -> Vec<i64> {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..callers {
-        let throttle = throttle.clone();
-        tasks.spawn(async move {
-            let mut starts = Vec::new();
-            while let Ok(permit) = tokio::time::timeout_at(end, async { throttle.acquire("up").await }).await {
-                drop(permit.unwrap());
-                starts.push(micros_since(begin));
-            }
-            starts
-        });
+        tasks.spawn(again_and_again(throttle.clone(), priority, begin, end));
     }
     tasks.join_all().await.concat()
 }
