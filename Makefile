@@ -9,7 +9,7 @@ test: redis openssl
 
 # What a decision costs beside what people use today: writes benches/REPORT.md and the charts beside it.
 bench: redis
-	cargo bench --bench report
+	cargo bench --features metrics --bench report
 
 # The whole gate, as CI runs it.
 check:

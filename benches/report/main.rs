@@ -1,7 +1,7 @@
 //! What a decision costs, beside what people use today: every figure a ratio against a baseline of the same run.
 //!
 //! `make bench` writes `benches/REPORT.md` and the charts beside it. For a part of it, name sections:
-//! `cargo bench --bench report -- latency throughput --quick`.
+//! `cargo bench --features metrics --bench report -- latency throughput --quick`.
 
 mod allocations;
 mod baselines;
@@ -14,6 +14,7 @@ mod latency;
 mod lateness;
 mod length;
 mod memory;
+mod metrics;
 mod middleware;
 mod page;
 mod race;
@@ -37,7 +38,7 @@ use crate::server::{Failure, Server};
 
 type Section = fn(&mut Page) -> Result<(), Failure>;
 
-const SECTIONS: [(&str, Section); 14] = [
+const SECTIONS: [(&str, Section); 15] = [
     ("latency", latency::run),
     ("throughput", throughput::run),
     ("bytes", bytes::run),
@@ -48,6 +49,7 @@ const SECTIONS: [(&str, Section); 14] = [
     ("slow_paths", slow_paths::run),
     ("memory", memory::run),
     ("middleware", middleware::run),
+    ("metrics", metrics::run),
     ("scopes", scopes::run),
     ("allocations", allocations::run),
     ("growth", growth::run),
