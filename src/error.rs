@@ -16,6 +16,19 @@ use crate::config::limit::Limit;
 use crate::ledger::{Cause, PauseLeft};
 
 /// Why a call was not let through.
+///
+/// ```
+/// use outgate::Error;
+///
+/// fn decide(error: &Error) {
+///     match error {
+///         Error::Throttled { retry_after, .. } => println!("come back in {retry_after:?}"),
+///         Error::StoreUnavailable { .. } => println!("survive without the store, or fail"),
+///         other => println!("{other}: of {:?}, to be tried again in {:?}", other.upstream(), other.retry_after()),
+///     }
+/// }
+/// # decide(&Error::Closed);
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

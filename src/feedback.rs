@@ -119,6 +119,18 @@ impl Feedback {
     }
 
     /// What a response says, by the rules of one upstream.
+    ///
+    /// ```
+    /// use http::{HeaderMap, HeaderValue, StatusCode};
+    /// use outgate::feedback::{Dialect, Feedback, TimeUnit};
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let mut headers = HeaderMap::new();
+    /// headers.insert("retry-after", HeaderValue::from_static("1500"));
+    /// let dialect = Dialect::GENERAL.retry_after_in(TimeUnit::Millis);
+    /// let feedback = Feedback::read_as(&dialect, StatusCode::TOO_MANY_REQUESTS, &headers, SystemTime::now());
+    /// assert_eq!(feedback.wait(), Some(Duration::from_millis(1_500)));
+    /// ```
     #[must_use]
     pub fn read_as(dialect: &Dialect, status: StatusCode, headers: &HeaderMap, received_at: SystemTime) -> Self {
         reader::read(dialect, status, headers, received_at)
@@ -143,6 +155,14 @@ impl Feedback {
     }
 
     /// The same, with this wait instead of any other.
+    ///
+    /// ```
+    /// use outgate::Feedback;
+    /// use std::time::Duration;
+    ///
+    /// let again = Feedback::refused(Duration::from_secs(20)).with_wait(Duration::from_secs(5));
+    /// assert_eq!(again.wait(), Some(Duration::from_secs(5)));
+    /// ```
     #[must_use]
     pub fn with_wait(mut self, wait: Duration) -> Self {
         self.wait = Some(Wait::exactly(wait));
@@ -250,6 +270,26 @@ impl Feedback {
     }
 
     /// The quota of calls with the least left, whatever its name: the one that will bind first.
+    ///
+    /// ```
+    /// use outgate::Feedback;
+    ///
+    /// let response = http::Response::builder()
+    ///     .status(429)
+    ///     .header("retry-after", "7200")
+    ///     .header("ratelimit-policy", "\"burst\";q=100;w=60, \"day\";q=5000;w=86400")
+    ///     .header("ratelimit", "\"burst\";r=0;t=20, \"day\";r=4000;t=7200")
+    ///     .body(())?;
+    /// let feedback = Feedback::from(&response);
+    /// assert_eq!((feedback.quotas().len(), feedback.policies().count()), (2, 2));
+    /// assert_eq!(feedback.binding().and_then(|quota| quota.name()), Some("burst"));
+    /// assert_eq!(feedback.main().and_then(|quota| quota.remaining()), Some(0));
+    /// assert_eq!((feedback.over_cap(), feedback.told_wait(), feedback.not_executed()), (false, feedback.wait(), true));
+    /// assert!(feedback.refusal().is_some() && feedback.cost().is_none() && !feedback.near_limit());
+    /// assert!(feedback.invalid().is_empty() && feedback.malformed().is_empty());
+    /// println!("wait for {:?}, or up to {:?} longer", feedback.wait(), feedback.margin());
+    /// # Ok::<(), http::Error>(())
+    /// ```
     #[must_use]
     pub fn binding(&self) -> Option<&Quota> {
         let left = |quota: &&Quota| quota.unit == Unit::Calls && quota.remaining.is_some();

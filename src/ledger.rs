@@ -172,6 +172,20 @@ impl Ledger {
 
     /// Forgets what fell silent some seconds ago in the next sixteenth of all scopes, when the store's clock shows `clock`. A store
     /// calls this now and then.
+    ///
+    /// ```
+    /// use outgate::ledger::{Ask, Ledger, Log, Message, MessageId, Run, Stamp, Term};
+    ///
+    /// let (mut ledger, now) = (Ledger::new(), Stamp::from_micros(0));
+    /// let ask = Ask::new([Log::new("calls", [Term::new(2, 1_000_000)])], vec![Run::new(1, [1])]);
+    /// ledger.apply(now, &Message::new("gateway", MessageId::new(7, "", 1), ask))?;
+    /// assert_eq!(ledger.scopes_in_use(now), 1);
+    ///
+    /// let hours_later = Stamp::from_micros(9_000_000_000);
+    /// ledger.sweep(hours_later); // now and then: what fell silent is forgotten
+    /// assert_eq!(ledger.scopes_in_use(hours_later), 0);
+    /// # Ok::<(), outgate::ledger::Refused>(())
+    /// ```
     pub fn sweep(&mut self, clock: Stamp) {
         let now = self.time.at(clock).plus(-LEAP);
         let part = &mut self.scopes[self.next_part];

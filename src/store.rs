@@ -54,6 +54,25 @@ use crate::ledger::{Message, Reply};
 ///     longest.
 /// 18. True costs count from the moment they are known: what calls used beyond their charges delays every later call, beyond the quota
 ///     if need be, and none before; what they did not use is free.
+///
+/// ```
+/// use outgate::ledger::{Ledger, Message, Stamp};
+/// use outgate::store::{Applying, Store};
+/// use std::sync::Mutex;
+///
+/// /// One upstream, in memory.
+/// #[derive(Debug, Default)]
+/// struct One(Mutex<Ledger>);
+///
+/// impl Store for One {
+///     fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+///         let now = Stamp::from_micros(0); // read a clock here, under the lock
+///         let answer = self.0.lock().unwrap().apply(now, message);
+///         Applying::ready(answer.map_err(Into::into))
+///     }
+/// }
+/// # let _ = One::default();
+/// ```
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Applies a message, and says what it is answered. One that comes twice acts once.
     ///
@@ -74,6 +93,24 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 }
 
 /// A message on its way to a store, and its answer.
+///
+/// ```
+/// use outgate::Store;
+/// use outgate::ledger::Message;
+/// use outgate::store::{Applied, Applying, StoreError, StoreErrorKind};
+///
+/// /// A store that is never there.
+/// #[derive(Debug)]
+/// struct Gone;
+///
+/// impl Store for Gone {
+///     fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+///         let answer: Applied = Err(StoreError::new(StoreErrorKind::Unreachable, format!("not for {}", message.upstream)));
+///         if message.known.is_some() { Applying::ready(answer) } else { Applying::pending(async { answer }) }
+///     }
+/// }
+/// # let _ = Gone;
+/// ```
 #[must_use = "the store is told only when this is awaited: write `store.apply(&message).await`"]
 pub struct Applying<'a>(Stage<'a>);
 

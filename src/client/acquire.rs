@@ -26,6 +26,19 @@ use crate::error::Error;
 use crate::queue::Queue;
 
 /// Asks for a permit when awaited.
+///
+/// ```
+/// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::Priority;
+/// use std::time::Duration;
+///
+/// let asked = throttle.acquire("model").kind("small-model").cost(1).cost_of("tokens", 1_500);
+/// let asked = asked.scope("token-7").scope_of("x-merchant", "m-17").priority(Priority::High);
+/// let permit = asked.max_wait(Duration::from_secs(5)).await?; // now make the call
+/// # drop(permit);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing is asked for until this is awaited: write `throttle.acquire(\"up\").await?`"]
 pub struct Acquire {
@@ -107,6 +120,20 @@ impl IntoFuture for Acquire {
 }
 
 /// An [`Acquire`] that is awaited.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::{Limit, Throttle, Upstream};
+/// use std::future::IntoFuture;
+///
+/// let throttle = Throttle::builder().upstream(Upstream::new("mail").limit(Limit::per_second(5))).build()?;
+/// let acquiring = throttle.acquire("mail").into_future(); // asks when it is polled
+/// let permit = tokio::time::timeout(std::time::Duration::from_secs(1), acquiring).await??;
+/// # drop(permit);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing is asked for until this is awaited: write `.await?` behind it"]
 pub struct Acquiring(Stage);

@@ -44,6 +44,19 @@ impl Throttle {
 
     /// The same of several upstreams at once: those that [share](Upstream::shares) limits can only change them together.
     ///
+    /// ```
+    /// use outgate::{ConfigError, Limit, Throttle, Upstream};
+    ///
+    /// fn slower(throttle: &Throttle) -> Result<(), ConfigError> {
+    ///     let account = [Limit::per_second(50)];
+    ///     throttle.update_all([
+    ///         Upstream::new("files").host("files.example.com").shares("account", account.clone()),
+    ///         Upstream::new("mail").host("mail.example.com").shares("account", account),
+    ///     ])
+    /// }
+    /// # let _ = slower;
+    /// ```
+    ///
     /// # Errors
     ///
     /// As for [`Throttle::update`]: where one is wrong none has changed.
@@ -79,6 +92,15 @@ impl Throttle {
     }
 
     /// Adds an upstream, after all others: a request that matches one of those belongs to that.
+    ///
+    /// ```
+    /// use outgate::{Limit, Throttle, Upstream};
+    ///
+    /// let throttle = Throttle::builder().build()?;
+    /// throttle.add(Upstream::new("mail").host("mail.example.com").limit(Limit::per_second(5)))?;
+    /// throttle.remove("mail")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

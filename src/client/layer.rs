@@ -37,6 +37,18 @@ type NeverSent = dyn Fn(&(dyn StdError + 'static)) -> bool + Send + Sync;
 /// is read like one of the [middleware](crate::Middleware); of a gRPC call its trailers are read too, where `grpc-status: 8` is a refusal and
 /// `grpc-retry-pushback-ms` how long it lasts. No call is sent again. What happened to a call is in its response's extensions, as a
 /// [`Passage`](crate::Passage).
+///
+/// ```
+/// use outgate::{Limit, Throttle, Upstream};
+/// use tower::{ServiceBuilder, service_fn};
+///
+/// let search = Upstream::new("search").limit(Limit::per_second(50));
+/// let throttle = Throttle::builder().upstream(search).build()?;
+/// let transfer = |_: http::Request<String>| async { Ok::<_, std::io::Error>(http::Response::new(String::new())) };
+/// let client = ServiceBuilder::new().layer(throttle.layer().upstream("search")).service(service_fn(transfer));
+/// # drop(client);
+/// # Ok::<(), outgate::ConfigError>(())
+/// ```
 #[derive(Clone)]
 pub struct ThrottleLayer {
     throttle: Throttle,
@@ -129,6 +141,16 @@ impl<S> Layer<S> for ThrottleLayer {
 }
 
 /// A tower client whose requests are throttled.
+///
+/// ```
+/// use outgate::tower::Throttled;
+/// use tower::Layer as _;
+///
+/// fn throttled<S>(throttle: &outgate::Throttle, client: S) -> Throttled<S> {
+///     throttle.layer().layer(client)
+/// }
+/// # let _ = throttled::<()>;
+/// ```
 #[derive(Clone, Debug)]
 pub struct Throttled<S> {
     layer: ThrottleLayer,

@@ -36,6 +36,20 @@ use crate::error::Error;
 /// [`unmatched`](crate::ThrottleBuilder::unmatched) says otherwise. A request's own timeout bounds how long it waits. What
 /// happened to a call is in its response's extensions, as a [`Passage`](crate::Passage); what a call costs, how long it
 /// may wait, which upstream it belongs to can be said by `with_extension` of a [`Call`].
+///
+/// ```
+/// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {
+/// use reqwest::redirect::Policy;
+///
+/// let plain = reqwest::Client::builder().redirect(Policy::none()).build()?;
+/// let client = reqwest_middleware::ClientBuilder::new(plain)
+///     // a retry middleware stands here, outside of it
+///     .with(throttle.middleware())
+///     .build();
+/// # drop(client);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Middleware {
     throttle: Throttle,

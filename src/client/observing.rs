@@ -19,6 +19,21 @@ use crate::queue::waiters::Slot;
 
 /// What would have become of the calls to an upstream that is [observed](crate::Upstream::observe): of this process, all scopes
 /// together, since the throttle was built.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::{Limit, Throttle, Upstream};
+///
+/// let gateway = Upstream::new("gateway").limit(Limit::per_hour(1)).observe();
+/// let throttle = Throttle::builder().upstream(gateway).build()?;
+/// for _ in 0..2 {
+///     drop(throttle.acquire("gateway").await?); // neither waits
+/// }
+/// assert_eq!(throttle.usage("gateway").await?.observed.map(|observed| observed.calls), Some(2));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Observed {

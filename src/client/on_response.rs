@@ -30,6 +30,19 @@ impl Throttle {
     /// for calls made without the middleware. Returns when the store has been told. A wait is believed for
     /// [`max_pause`](crate::Upstream::max_pause) at most.
     ///
+    /// ```
+    /// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {
+    /// use outgate::Feedback;
+    /// use std::time::Duration;
+    ///
+    /// let permit = throttle.acquire("gateway").await?;
+    /// // the call was refused, for so long
+    /// throttle.report("gateway", &Feedback::refused(Duration::from_secs(20))).await?;
+    /// # drop(permit);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::UnknownUpstream`], [`Error::StoreUnavailable`].
@@ -39,6 +52,13 @@ impl Throttle {
     }
 
     /// The same for the calls of one scope value: a token, a merchant.
+    ///
+    /// ```
+    /// # async fn shown(throttle: outgate::Throttle, response: reqwest::Response) -> Result<(), Box<dyn std::error::Error>> {
+    /// throttle.report_in("gateway", "m-17", &outgate::Feedback::from(&response)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -30,6 +30,26 @@ use crate::queue::waiters::Slot;
 /// What a call used in truth is often known only when it is over: [`settle`](Self::settle) says so.
 ///
 /// Use it at once: what passes between here and the send is paid for by the limit's guard.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::{Limit, Throttle, Upstream};
+///
+/// let tokens = Limit::per_minute(10_000).of("tokens");
+/// let throttle = Throttle::builder().upstream(Upstream::new("model").limit(tokens)).build()?;
+/// let permit = throttle.acquire("model").cost_of("tokens", 1_500).await?;
+/// println!("{} after {:?}, {:?} late", permit.upstream(), permit.waited(), permit.late());
+/// assert!(!permit.went_without_store());
+/// // the call used less than it reserved, and was served
+/// permit.settle("tokens", 300);
+/// permit.served();
+///
+/// let unused = throttle.acquire("model").cost_of("tokens", 1_500).await?;
+/// unused.hand_back();
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a permit that is dropped counts as a call made: keep it by `let permit = …` while the call is made, or write `permit.hand_back()` \
               if there was none"]
 pub struct Permit {
@@ -218,6 +238,15 @@ impl Permit {
     }
 
     /// What happened to the call so far: clones of it can [settle](Passage::settle) the call, from another task and when this is gone.
+    ///
+    /// ```
+    /// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {
+    /// let permit = throttle.acquire("model").cost_of("tokens", 1_500).await?;
+    /// let passage = permit.passage();
+    /// tokio::spawn(async move { passage.settle("tokens", 300) }); // when the answer was read
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn passage(&self) -> Passage {
         let (upstream, settler) = (Arc::clone(self.queue.upstream()), self.settler());
@@ -250,6 +279,16 @@ impl fmt::Debug for Permit {
 /// What happened to a call on its way through the middleware: found in its response's extensions.
 ///
 /// Clones are of one call.
+///
+/// ```
+/// # async fn shown(client: reqwest_middleware::ClientWithMiddleware) -> Result<(), Box<dyn std::error::Error>> {
+/// let response = client.get("https://api.example.com/things").send().await?;
+/// if let Some(passage) = response.extensions().get::<outgate::Passage>() {
+///     println!("{} waited {:?}", passage.upstream, passage.waited);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Passage {

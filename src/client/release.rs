@@ -22,6 +22,14 @@ impl Throttle {
     /// Returns when the store knows. Who waits in another process goes on within two seconds. Refusals of calls that started
     /// before the release are ignored, even if they are reported later.
     ///
+    /// ```
+    /// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {
+    /// throttle.release("gateway").await?; // the provider said on the phone that it is over
+    /// throttle.release_in("gateway", "m-17").await?; // or of one merchant
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::UnknownUpstream`]; [`Error::StoreUnavailable`], after which it may or may not have happened: say it again.
@@ -44,6 +52,16 @@ impl Throttle {
     /// ends it.
     ///
     /// Returns when the store knows; slots that are booked already, up to a horizon ahead, stay.
+    ///
+    /// ```
+    /// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// throttle.slow_down("gateway", 0.5, Duration::from_secs(3_600)).await?; // while they repair it
+    /// throttle.slow_down_in("gateway", "m-17", 0.1, Duration::from_secs(60)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -34,6 +34,14 @@ use crate::ledger::PauseLeft;
 pub use crate::queue::glance::{QueueSnapshot, WaitsFor};
 
 /// What a process knows of its callers at one moment: made by [`Throttle::snapshot`].
+///
+/// ```
+/// fn waiting(throttle: &outgate::Throttle) -> usize {
+///     let snapshot = throttle.snapshot();
+///     snapshot.upstream("gateway").map_or(0, |gateway| gateway.callers)
+/// }
+/// # let _ = waiting;
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -42,6 +50,15 @@ pub struct Snapshot {
 }
 
 /// The callers of one upstream.
+///
+/// ```
+/// use outgate::snapshot::UpstreamSnapshot;
+///
+/// fn show(upstream: &UpstreamSnapshot) {
+///     println!("{}: {} callers wait in {} queues", upstream.name, upstream.callers, upstream.queues.len());
+/// }
+/// # let _ = show;
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UpstreamSnapshot {
@@ -60,6 +77,15 @@ impl Throttle {
     ///
     /// What other processes do shows only as far as the last answer told of it; [`usage`](Self::usage) asks. Each queue is looked at
     /// for itself, one after another, so that nobody waits for the look at all of them.
+    ///
+    /// ```
+    /// fn show(throttle: &outgate::Throttle) {
+    ///     for upstream in throttle.snapshot().upstreams {
+    ///         println!("{}: {} callers wait", upstream.name, upstream.callers);
+    ///     }
+    /// }
+    /// # let _ = show;
+    /// ```
     #[must_use]
     pub fn snapshot(&self) -> crate::snapshot::Snapshot {
         let now = Instant::now();

@@ -78,6 +78,25 @@ struct Inner {
 /// * weight: 1
 /// * unmatched: [`Unmatched::Warn`]
 /// * without store: [`WithoutStore::Wait`]
+///
+/// ```
+/// use outgate::store::WithoutStore;
+/// use outgate::{Limit, MemoryStore, Throttle, Unmatched, Upstream};
+/// use std::time::Duration;
+///
+/// let hosts = ["a.example.com", "b.example.com"];
+/// let throttle = Throttle::builder()
+///     .store(MemoryStore::new())
+///     .upstream(Upstream::new("gateway").host("api.gateway.example").limit(Limit::per_second(100)))
+///     .upstreams(hosts.map(|host| Upstream::new(host).host(host).limit(Limit::per_second(1))))
+///     .unmatched(Unmatched::Refuse)
+///     .without_store(WithoutStore::Refuse)
+///     .horizon(Duration::from_millis(100))
+///     .weight(2)
+///     .build()?;
+/// # drop(throttle);
+/// # Ok::<(), outgate::ConfigError>(())
+/// ```
 #[derive(Debug, Default)]
 #[must_use = "a builder does nothing until it is built: write `.build()?` behind it"]
 pub struct ThrottleBuilder {
@@ -194,6 +213,16 @@ impl Throttle {
     }
 
     /// The middleware that throttles every request of a client which belongs to one of the upstreams.
+    ///
+    /// ```
+    /// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {
+    /// let plain = reqwest::Client::new();
+    /// let client = reqwest_middleware::ClientBuilder::new(plain).with(throttle.middleware()).build();
+    /// let response = client.get("https://api.example.com/things").send().await?; // waits for its slot
+    /// # drop(response);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn middleware(&self) -> Middleware {
         Middleware::new(self.clone())
@@ -202,6 +231,17 @@ impl Throttle {
     /// Waits until the upstream may be called. Costs, scope and a longest wait can be said before `.await`.
     ///
     /// First come, first served. Dropped while waiting, its place goes to those behind.
+    ///
+    /// ```
+    /// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let permit = throttle.acquire("gateway").scope("m-17").max_wait(Duration::from_secs(5)).await?;
+    /// // make the call
+    /// permit.served();
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -218,6 +258,20 @@ impl Throttle {
     /// A permit for now, or in [`Error::Throttled`] how long until there is one. Waits for nothing but the store's answer, and for
     /// that no longer than a second. In a loop, sleep for what it tells.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use outgate::{Error, Limit, Throttle, Upstream};
+    ///
+    /// let throttle = Throttle::builder().upstream(Upstream::new("mail").limit(Limit::per_hour(1))).build()?;
+    /// let first = throttle.try_acquire("mail").await?;
+    /// let Err(Error::Throttled { retry_after, .. }) = throttle.try_acquire("mail").await else { panic!("a second call") };
+    /// assert!(retry_after.as_secs() >= 3_600);
+    /// # drop(first);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As for [`Throttle::acquire`].
@@ -228,6 +282,19 @@ impl Throttle {
     /// How much of an upstream's quota is used by callers without a scope; those of a scope are in
     /// [`usage_in`](Throttle::usage_in). Limits on calls in flight are shown, too: seats that are used and free, in all processes.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use outgate::{Limit, Throttle, Upstream};
+    ///
+    /// let throttle = Throttle::builder().upstream(Upstream::new("mail").limit(Limit::per_hour(5))).build()?;
+    /// drop(throttle.acquire("mail").await?);
+    /// let usage = throttle.usage("mail").await?;
+    /// assert_eq!((usage.limits[0].used, usage.limits[0].free, usage.waiting), (1, 4, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::UnknownUpstream`], [`Error::StoreUnavailable`].
@@ -236,6 +303,19 @@ impl Throttle {
     }
 
     /// How much of an upstream's quota is used by the callers of one scope value: a token, a merchant.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use outgate::{Limit, Scope, Throttle, Upstream};
+    ///
+    /// let each = Limit::per_second(10).each(Scope::header("x-merchant"));
+    /// let throttle = Throttle::builder().upstream(Upstream::new("pay").limit(each)).build()?;
+    /// drop(throttle.acquire("pay").scope("m-17").await?);
+    /// assert_eq!(throttle.usage_in("pay", "m-17").await?.limits[0].free, 9);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -246,6 +326,16 @@ impl Throttle {
 
     /// How much of an upstream's quota is used where a call would be charged that says so: by its
     /// [`scope`](Call::scope) and [`scope_of`](Call::scope_of).
+    ///
+    /// ```
+    /// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {
+    /// use outgate::Call;
+    ///
+    /// let of_both = Call::new().scope_of("x-merchant", "m-17").scope_of("host", "eu.example.com");
+    /// println!("{:?}", throttle.usage_of("pay", &of_both).await?.limits);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -276,6 +366,18 @@ impl Throttle {
     ///
     /// Returns when the store has been told, after 5 s at the latest; outside of a Tokio runtime it cannot be told. Permits
     /// already given stay valid.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use outgate::{Error, Limit, Throttle, Upstream};
+    ///
+    /// let throttle = Throttle::builder().upstream(Upstream::new("mail").limit(Limit::per_second(5))).build()?;
+    /// throttle.close().await;
+    /// assert!(matches!(throttle.acquire("mail").await, Err(Error::Closed)));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn close(&self) {
         self.0.queues.close().await;
     }

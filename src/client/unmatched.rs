@@ -15,6 +15,14 @@ const MOST_NAMED: usize = 1_000;
 
 /// What happens to a request that belongs to no upstream: set by
 /// [`ThrottleBuilder::unmatched`](crate::ThrottleBuilder::unmatched).
+///
+/// ```
+/// use outgate::{Throttle, Unmatched};
+///
+/// let strict = Throttle::builder().unmatched(Unmatched::Refuse).build()?;
+/// # drop(strict);
+/// # Ok::<(), outgate::ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unmatched {

@@ -9,6 +9,19 @@ use crate::config::limit::Limit;
 use crate::ledger::{LogUsage, PauseUsage};
 
 /// How much of an upstream's quota is used at this moment, in the whole cluster.
+///
+/// ```
+/// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {
+/// let usage = throttle.usage("gateway").await?;
+/// for of in &usage.limits {
+///     println!("{}: {} of {} used, the next in {:?}", of.limit, of.used, of.limit.quota(), of.next);
+/// }
+/// if let Some(paused) = usage.paused {
+///     println!("nobody sends for {:?}, because of {:?}", paused.left, paused.cause);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Usage {
@@ -29,6 +42,20 @@ pub struct Usage {
 }
 
 /// How much of one limit is used.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::{Limit, Throttle, Upstream};
+///
+/// let throttle = Throttle::builder().upstream(Upstream::new("mail").limit(Limit::in_flight(3))).build()?;
+/// let permit = throttle.acquire("mail").await?;
+/// let seats = throttle.usage("mail").await?.limits.remove(0);
+/// assert_eq!((seats.used, seats.free), (1, 2));
+/// # drop(permit);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitUsage {

@@ -26,7 +26,7 @@ const STEPS: usize = 32;
 /// use outgate::Backoff;
 /// use std::time::Duration;
 ///
-/// let patient = Backoff::new().min(Duration::from_secs(60)).max(Duration::from_secs(3_600));
+/// let patient = Backoff::new().min(Duration::from_secs(60)).max(Duration::from_secs(3_600)).factor(3.0).jitter(0.2);
 /// # let _ = patient;
 /// ```
 #[derive(Clone, Debug, PartialEq)]

@@ -95,6 +95,19 @@ impl Call {
 
     /// Uses about as many units as other calls of this kind, such as those of one model: what it reserves is
     /// [estimated](crate::Upstream::estimate) by what those used. Calls that say nothing are of one kind; 1,000 kinds are remembered.
+    ///
+    /// ```
+    /// use outgate::{Call, Priority};
+    ///
+    /// let call = Call::new()
+    ///     .upstream("model") // whatever the request looks like
+    ///     .scope("token-7")
+    ///     .scope_of("x-merchant", "m-17")
+    ///     .cost_of("tokens", 1_500)
+    ///     .kind("small-model")
+    ///     .priority(Priority::Low);
+    /// # let _ = call;
+    /// ```
     #[must_use]
     pub fn kind(mut self, kind: impl Into<Arc<str>>) -> Self {
         self.kind = Some(kind.into());

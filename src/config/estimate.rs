@@ -61,6 +61,13 @@ impl Upstream {
     /// but for units that are counted at the end. 1,000 is the most that any of the newest 300 used.
     ///
     /// The more, the more settlements it takes until there is an estimate: 200 for 990.
+    ///
+    /// ```
+    /// # use outgate::{Limit, Upstream};
+    /// let tokens = Limit::per_minute(200_000).of("tokens");
+    /// let models = Upstream::new("models").limit(tokens).estimate("tokens", 8_000).estimates_per_thousand(990);
+    /// # let _ = models;
+    /// ```
     #[must_use]
     pub const fn estimates_per_thousand(mut self, calls: u16) -> Self {
         self.estimates_per_thousand = Some(calls);

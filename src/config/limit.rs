@@ -164,6 +164,13 @@ impl Limit {
     }
 
     /// At most `quota` units in any 31 days.
+    ///
+    /// ```
+    /// use outgate::Limit;
+    ///
+    /// let plan = [Limit::per_day(1_000), Limit::per_week(5_000), Limit::per_month(15_000)]; // all of them hold
+    /// # let _ = plan;
+    /// ```
     #[must_use]
     pub const fn per_month(quota: u32) -> Self {
         Self::new(quota, Duration::from_secs(31 * 86_400))
@@ -181,6 +188,13 @@ impl Limit {
     /// # Default
     ///
     /// The guard is that of a window, though a minute at most. Outside use is not learned of such a limit.
+    ///
+    /// ```
+    /// use outgate::{Limit, Reset};
+    ///
+    /// let daily = Limit::per_day(10_000).resets(Reset::daily("UTC"));
+    /// # let _ = daily;
+    /// ```
     #[must_use]
     pub const fn resets(mut self, reset: Reset) -> Self {
         self.resets = Some(reset);
@@ -203,6 +217,12 @@ impl Limit {
 
     /// Even pacing: one unit after another, each a part of the window and its guard after the one before. The same as
     /// [`burst(1)`](Self::burst).
+    ///
+    /// ```
+    /// use outgate::Limit;
+    ///
+    /// assert_eq!(Limit::per_second(10).spread(), Limit::per_second(10).burst(1)); // one every tenth of a second
+    /// ```
     #[must_use]
     pub const fn spread(self) -> Self {
         self.burst(1)
@@ -232,6 +252,14 @@ impl Limit {
     /// Until then the charge counts from the start of the call on, for a window. So nothing is reserved any more for a call that lasts
     /// longer than the window. A call that is never settled counts from its start. Where several limits of an upstream count the same
     /// unit for the same callers, it is enough if one says so.
+    ///
+    /// ```
+    /// use outgate::Limit;
+    ///
+    /// let tokens = Limit::per_minute(200_000).of("tokens").counted_at_end();
+    /// assert!(tokens.is_counted_at_end());
+    /// assert_eq!((tokens.unit(), tokens.quota()), ("tokens", 200_000));
+    /// ```
     #[must_use]
     pub const fn counted_at_end(mut self) -> Self {
         self.at_end = true;
@@ -308,6 +336,13 @@ impl Limit {
     }
 
     /// The extra time for which a unit is counted: the one given, else the default.
+    ///
+    /// ```
+    /// use outgate::Limit;
+    /// use std::time::Duration;
+    ///
+    /// assert_eq!(Limit::per_minute(60).guard_or_default(), Duration::from_secs(1));
+    /// ```
     #[must_use]
     pub fn guard_or_default(&self) -> Duration {
         if let (None, Some((refill, per))) = (self.guard, self.refill) {

@@ -13,6 +13,13 @@ impl Upstream {
     /// It goes before calls of its own process, and shares limits with others as if it had high priority. Where more calls of low priority
     /// wait so long than the limits serve, none of high priority has more than a share beside them:
     /// [`reserve`](Self::reserve) what those need.
+    ///
+    /// ```
+    /// # use outgate::{Limit, Upstream};
+    /// # use std::time::Duration;
+    /// let bank = Upstream::new("bank").limit(Limit::per_second(100)).promote_low_after(Duration::from_secs(60));
+    /// # let _ = bank;
+    /// ```
     #[must_use]
     pub const fn promote_low_after(mut self, wait: Duration) -> Self {
         self.promote_low_after = Some(wait);

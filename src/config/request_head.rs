@@ -5,6 +5,15 @@ use reqwest::{Request, Url};
 
 /// Method, URL and headers of a request: what the closures of an [`Upstream`](crate::Upstream) and a [`Scope`](crate::Scope)
 /// see of it, whatever client makes the call.
+///
+/// ```
+/// use http::{HeaderMap, Method};
+/// use outgate::RequestHead;
+///
+/// let (url, headers) = ("https://api.example.com/things".parse().unwrap(), HeaderMap::new());
+/// let head = RequestHead::new(&Method::GET, &url, &headers);
+/// assert_eq!((head.method(), head.url().path(), head.headers().len()), (&Method::GET, "/things", 0));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
     method: &'a Method,

@@ -55,6 +55,14 @@ impl Reset {
     }
 
     /// Every week at midnight, on a weekday from 1, Monday, to 7, Sunday.
+    ///
+    /// ```
+    /// use outgate::{Limit, Reset};
+    ///
+    /// let sundays = Limit::per_week(5_000).resets(Reset::weekly("UTC", 7).at(23, 0));
+    /// let hourly = Limit::per_hour(100).resets(Reset::hourly());
+    /// # let _ = (sundays, hourly);
+    /// ```
     #[must_use]
     pub const fn weekly(zone: &'static str, weekday: u8) -> Self {
         Self::new(Every::Week(weekday), zone)

@@ -20,6 +20,21 @@ use crate::ledger::ScopeId;
 /// # Default
 ///
 /// The whole upstream shares one log.
+///
+/// ```
+/// use outgate::{Limit, Scope, Upstream};
+///
+/// let by_region = Scope::by(|request| request.url().host_str()?.split('.').next().map(str::to_owned));
+/// let upstream = Upstream::new("shop")
+///     .scope_by(Scope::bearer_token())
+///     .limit(Limit::per_second(40)) // of each token
+///     .limit(Limit::per_second(500).each(Scope::upstream())) // of everybody
+///     .limit(Limit::per_second(2).each(Scope::header("x-merchant")))
+///     .limit(Limit::per_minute(90).each(Scope::query("account")))
+///     .limit(Limit::per_second(90).each(Scope::host()))
+///     .limit(Limit::per_hour(9_000).each(by_region.named("region")));
+/// # let _ = upstream;
+/// ```
 #[derive(Clone)]
 pub struct Scope {
     kind: Kind,

@@ -175,6 +175,19 @@ impl Upstream {
     }
 
     /// Requests that a closure says yes to.
+    ///
+    /// ```
+    /// use http::Method;
+    /// use outgate::{Limit, Upstream};
+    ///
+    /// let writes = Upstream::new("writes")
+    ///     .host("api.example.com")
+    ///     .path("/v1")
+    ///     .method(Method::POST)
+    ///     .matching(|request| request.headers().contains_key("x-tenant"))
+    ///     .limit(Limit::per_second(5));
+    /// # let _ = writes;
+    /// ```
     #[must_use]
     pub fn matching(mut self, predicate: impl Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.predicate = Some(Arc::new(predicate));
@@ -282,6 +295,14 @@ impl Upstream {
 
     /// What becomes of its calls while the store cannot answer: by default what
     /// [the throttle says](crate::ThrottleBuilder::without_store).
+    ///
+    /// ```
+    /// use outgate::store::WithoutStore;
+    /// use outgate::{Limit, Upstream};
+    ///
+    /// let search = Upstream::new("search").limit(Limit::per_second(50)).without_store(WithoutStore::SendUnthrottled);
+    /// # let _ = search;
+    /// ```
     #[must_use]
     pub const fn without_store(mut self, policy: WithoutStore) -> Self {
         self.without_store = Some(policy);
@@ -312,6 +333,12 @@ impl Upstream {
 
     /// How many calls of a process may wait at once, those of all scopes together: 100,000 by default. One more is refused at
     /// once with [`Error::TooManyWaiting`](crate::Error::TooManyWaiting).
+    ///
+    /// ```
+    /// # use outgate::{Limit, Upstream};
+    /// let gateway = Upstream::new("gateway").limit(Limit::per_second(100)).max_waiting(1_000);
+    /// # let _ = gateway;
+    /// ```
     #[must_use]
     pub const fn max_waiting(mut self, calls: usize) -> Self {
         self.max_waiting = calls;
@@ -330,6 +357,12 @@ impl Upstream {
     /// shadows wait in them. The one that is to look whether a pause still holds does so by its call, if that went on in the pause and was
     /// served. Nothing is sent again, nobody is refused for 401 or 403, or because connects failed. Without the
     /// store, or outside of a Tokio runtime, calls go on as well. A throttle that is closed refuses them.
+    ///
+    /// ```
+    /// # use outgate::{Limit, Upstream};
+    /// let gateway = Upstream::new("gateway").limit(Limit::per_second(100)).observe(); // nobody waits
+    /// # let _ = gateway;
+    /// ```
     #[must_use]
     pub const fn observe(mut self) -> Self {
         self.observes = true;

@@ -1,6 +1,14 @@
 //! A mistake in the configuration.
 
 /// A mistake in the configuration, found when the throttle is built.
+///
+/// ```
+/// use outgate::{Limit, Throttle, Upstream};
+///
+/// let error = Throttle::builder().upstream(Upstream::new("mail").limit(Limit::per_hour(0))).build().unwrap_err();
+/// assert_eq!((error.upstream(), error.field()), ("mail", "limit.quota"));
+/// println!("{}", error.reason());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{field}: {reason}", whose(.upstream))]
 pub struct ConfigError {

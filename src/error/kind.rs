@@ -5,6 +5,14 @@ use std::fmt;
 use super::Error;
 
 /// Which variant an [`Error`] is, without what it carries: to count by, or to match on.
+///
+/// ```
+/// use outgate::Error;
+/// use outgate::error::ErrorKind;
+///
+/// assert_eq!(Error::Closed.kind(), ErrorKind::Closed);
+/// assert_eq!(ErrorKind::StoreUnavailable.as_str(), "store_unavailable");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

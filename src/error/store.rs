@@ -7,6 +7,14 @@ use std::sync::Arc;
 use crate::ledger::Refused;
 
 /// Why a store did not answer.
+///
+/// ```
+/// use outgate::store::{StoreError, StoreErrorKind};
+///
+/// let broken = std::io::Error::other("connection reset");
+/// let error = StoreError::new(StoreErrorKind::Unreachable, "no answer").caused_by(broken);
+/// assert_eq!((error.kind(), error.to_string()), (StoreErrorKind::Unreachable, "no answer: connection reset".to_owned()));
+/// ```
 #[derive(Clone)]
 pub struct StoreError {
     kind: StoreErrorKind,

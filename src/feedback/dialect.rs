@@ -60,6 +60,18 @@ impl Dialect {
     }
 
     /// Takes a 429 that gives no reason, and shows no spent quota, for `refusal`.
+    ///
+    /// ```
+    /// use outgate::feedback::{Dialect, Refusal, TimeUnit};
+    /// use std::time::Duration;
+    ///
+    /// let gateway = Dialect::GENERAL
+    ///     .reset_in(TimeUnit::EpochMillis)
+    ///     .retry_after_in(TimeUnit::Millis)
+    ///     .unexplained(Refusal::Overload)
+    ///     .penalty(Duration::from_secs(30));
+    /// # let _ = gateway;
+    /// ```
     #[must_use]
     pub const fn unexplained(mut self, refusal: Refusal) -> Self {
         self.unexplained = refusal;

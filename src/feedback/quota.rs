@@ -157,6 +157,25 @@ impl Quota {
     }
 
     /// The share that is used: 1 when nothing is left, more when the upstream let more through.
+    ///
+    /// ```
+    /// use outgate::feedback::{Quota, Refill, Unit};
+    /// use std::time::Duration;
+    ///
+    /// let minute = Duration::from_secs(60);
+    /// let tokens = Quota::new()
+    ///     .named("input")
+    ///     .counting(Unit::Tokens)
+    ///     .with_limit(1_000)
+    ///     .with_remaining(0)
+    ///     .with_window(minute)
+    ///     .with_reset_after(minute)
+    ///     .with_refill(Refill::new(100, Duration::from_secs(6)));
+    /// assert_eq!((tokens.name(), tokens.unit(), tokens.limit(), tokens.remaining()), (Some("input"), Unit::Tokens, Some(1_000), Some(0)));
+    /// assert_eq!((tokens.window(), tokens.reset_after(), tokens.utilization()), (Some(minute), Some(minute), None));
+    /// assert!(tokens.is_spent() && tokens.used().is_none() && tokens.reset_at().is_none() && tokens.header().is_none());
+    /// assert_eq!(tokens.refill().map(|refill| (refill.units(), refill.every())), Some((100, Duration::from_secs(6))));
+    /// ```
     #[must_use]
     pub fn utilization(&self) -> Option<f64> {
         self.utilization.map(|millionths| f64::from(millionths) / 1_000_000.0)

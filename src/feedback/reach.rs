@@ -1,6 +1,13 @@
 //! Whose calls a refusal is about.
 
 /// Whose calls a refusal is about: who has to wait; wider ones are greater.
+///
+/// ```
+/// use outgate::feedback::{Feedback, Reach, Refusal};
+///
+/// let banned = Feedback::default().with_refusal(Refusal::Ban).with_reach(Reach::Upstream);
+/// assert_eq!(banned.reach(), Some(Reach::Upstream));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Reach {

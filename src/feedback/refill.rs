@@ -5,6 +5,13 @@ use std::time::Duration;
 use super::number::Number;
 
 /// A rate at which a quota comes back: so many units every so often.
+///
+/// ```
+/// use outgate::feedback::Refill;
+/// use std::time::Duration;
+///
+/// assert_eq!(Refill::new(100, Duration::from_secs(4)).per_second(), 25.0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Refill {
     units: u32,

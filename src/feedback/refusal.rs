@@ -1,6 +1,13 @@
 //! Why an upstream refused a call.
 
 /// Why an upstream refused a call: one variant per different thing to do about it.
+///
+/// ```
+/// use outgate::feedback::Refusal;
+///
+/// assert!(Refusal::Quota.is_throttling());
+/// assert!(!Refusal::Lock.is_throttling()); // calling less often does not cure it
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {

@@ -9,6 +9,13 @@ use super::pause::{FAR, float, whole};
 const MOST: i64 = 9_000_000_000_000_000;
 
 /// A bucket that units drain out of one after another. In nanoseconds, since a unit may take a broken number of microseconds.
+///
+/// ```
+/// use outgate::ledger::Bucket;
+///
+/// let bucket = Bucket::new(500_000_000, 20_000_000_000);
+/// assert_eq!((bucket.units(), bucket.span()), (40, 20_000_000));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Bucket {

@@ -5,6 +5,17 @@ use std::sync::Arc;
 use super::{ScopeId, Shape, Term};
 
 /// A log that a call is charged in: the start times of one upstream, scope and unit, and the terms that it obeys.
+///
+/// ```
+/// use outgate::ledger::{Log, ScopeId, Term};
+///
+/// let merchant = Some(ScopeId::of(b"m-17"));
+/// let logs = [
+///     Log::new("calls", [Term::new(100, 1_050_000)]),                                        // everybody's
+///     Log::new("calls", [Term::new(10, 1_050_000), Term::new(90, 60_500_000)]).of(merchant), // one merchant's
+/// ];
+/// # let _ = logs;
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Log {

@@ -5,6 +5,16 @@ use std::time::Duration;
 use super::{Reason, Seated, Stamp};
 
 /// The store's answer to an ask.
+///
+/// ```
+/// use outgate::ledger::{Answer, Grant, Reply, Stamp, Verdict};
+///
+/// // What a store of one's own answers, where it does not leave it to a ledger.
+/// let (now, then) = (Stamp::from_micros(0), Stamp::from_micros(1_000_000));
+/// let some = Grant::new(now, vec![Answer::granted(2, now), Answer::refused(1, then), Answer::waiting(1, then)], then);
+/// assert_eq!(some.answers[0], Answer::new(2, now, Verdict::Granted));
+/// assert_eq!(Reply::Grant(Grant::all_now(now)).grant().map(|grant| grant.answered(5)), Some(5));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Grant {

@@ -202,6 +202,17 @@ impl SlidingLog {
     }
 
     /// Whether no entry counts any more.
+    ///
+    /// ```
+    /// use outgate::ledger::{SlidingLog, Stamp};
+    ///
+    /// let at = Stamp::from_micros;
+    /// let mut log = SlidingLog::new();
+    /// log.append(at(100), 2, 1_000); // two units, which count for 1,000 µs
+    /// log.hand_back(at(100), 1);
+    /// assert_eq!((log.nth_newest(1), log.used(at(200), 1_000)), (Some(at(100)), 1));
+    /// assert!(log.is_spent(at(1_100)));
+    /// ```
     #[must_use]
     pub fn is_spent(&self, now: Stamp) -> bool {
         self.nth_newest(1).is_none_or(|newest| newest.plus(self.retention) <= now)

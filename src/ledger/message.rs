@@ -12,6 +12,33 @@ use super::{
 pub const NOBODY: u64 = 0;
 
 /// Something that a process says to a store about one upstream.
+///
+/// ```
+/// use outgate::ledger::{Body, Ledger, Log, Message, MessageId, Pause, Refused, Stamp, Term};
+/// use std::time::Duration;
+///
+/// let (mut ledger, now) = (Ledger::new(), Stamp::from_micros(0));
+/// let pause = Body::Pause { scope: None, pause: Pause::new(Duration::from_secs(20)) };
+/// let message = Message::new("gateway", MessageId::new(7, "pauses", 2).after(1), pause);
+/// let paused = ledger.apply(now, &message)?.paused().expect("what a pause is answered by");
+/// assert_eq!((paused.wait(), paused.first), (Duration::from_secs(20), true));
+///
+/// // A number that is not larger than the last is of a message that was lost on its way.
+/// let mut late = message;
+/// late.id = MessageId::new(7, "pauses", 1);
+/// assert_eq!(ledger.apply(now, &late), Err(Refused::Outdated));
+///
+/// // What changes nothing needs no number.
+/// let logs = [Log::new("calls", [Term::new(10, 1_050_000)])];
+/// let usage = ledger.apply(now, &Message::new("gateway", MessageId::nobodys(), Body::usage(logs)))?.usage();
+/// assert_eq!(usage.and_then(|usage| usage[0].paused).map(|paused| paused.left), Some(Duration::from_secs(20)));
+///
+/// let release = Body::Release { scope: None, served: None };
+/// assert_eq!(ledger.apply(now, &Message::new("gateway", MessageId::new(7, "by hand", 1), release))?.done(), Some(now));
+/// let look = Body::Look { scopes: [].into(), since: now };
+/// assert!(ledger.apply(now, &Message::new("gateway", MessageId::nobodys(), look))?.looked().is_some());
+/// # Ok::<(), Refused>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Message {
@@ -273,6 +300,26 @@ impl Run {
 }
 
 /// May these callers send, and when? All charges of a caller get one common start, or none is made.
+///
+/// ```
+/// use outgate::ledger::{Ask, Cold, Ledger, Log, Message, MessageId, Priority, Run, Slots, Stamp, Term, Verdict};
+/// use std::time::Duration;
+///
+/// let (mut ledger, now) = (Ledger::new(), Stamp::from_micros(0));
+/// let logs = [Log::new("calls", [Term::new(10, 1_000_000)])];
+/// let runs = vec![Run::new(1, [8]).priority(Priority::High), Run::new(2, [1]), Run::new(1, [4]).max_wait(Duration::ZERO)];
+/// let ask = Ask::new(logs.clone(), runs);
+/// let grant = ledger.apply(now, &Message::new("gateway", MessageId::new(7, "", 1), ask))?.grant().unwrap();
+/// let answers: Vec<_> = grant.answers(4).map(|answer| (answer.callers, answer.verdict)).collect();
+/// assert_eq!(answers, [(3, Verdict::Granted), (1, Verdict::Refused)]);
+/// assert!(answers[0].1.is_granted() && grant.answered(4) == 4);
+///
+/// // One of them was not sent; and the first opened a connection, so that it counts for longer.
+/// let mut back = Ask::hand_back(logs, vec![Slots::new(1, now, [1])]);
+/// back.cold = Some(Cold::new(now, now, [8]));
+/// ledger.apply(now, &Message::new("gateway", MessageId::new(7, "", 2), back))?;
+/// # Ok::<(), outgate::ledger::Refused>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Ask {

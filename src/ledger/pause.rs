@@ -11,6 +11,24 @@ pub(crate) const RESUMED: f64 = 10.0;
 pub(super) const FAR: f64 = 1e15;
 
 /// What a process tells the store when an upstream refuses: nobody sends for a while.
+///
+/// ```
+/// use outgate::ledger::{Cause, Evidence, Log, Pause, PauseLeft, PauseUsage, Paused, Reason, Stamp, Term};
+/// use std::time::Duration;
+///
+/// let (second, term) = (Duration::from_secs(1), Term::new(40, 1_050_000));
+/// // A 429 that no header explains is evidence of how much the upstream allows.
+/// let evidence = Evidence::new(Log::new("calls", [term]), 1, vec![(term, second)]);
+/// let mut pause = Pause::new(2 * second);
+/// (pause.cause, pause.status, pause.evidence) = (Cause::Refusal, 429, Some(Box::new(evidence)));
+///
+/// // What a store says of it: to who reported it, and to whoever asks.
+/// let paused = Paused::new(Stamp::from_micros(0), Stamp::from_micros(2_000_000), true);
+/// assert_eq!(paused.wait(), pause.waits[0]);
+/// let left = PauseLeft::new(second, Reason::new(pause.cause, pause.status));
+/// let usage = PauseUsage::new(second, 2 * second, second, left.cause, left.status);
+/// assert_eq!((usage.left, usage.status), (left.left, Some(429)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pause {

@@ -4,6 +4,14 @@
 ///
 /// In a process callers of a higher priority come before all others. Between processes limits are shared among those whose callers
 /// wait and have the same priority, or a higher one: others have what these leave.
+///
+/// ```
+/// use outgate::{Call, Priority};
+///
+/// let refund = Call::new().priority(Priority::High);
+/// let export = Call::new().priority(Priority::Low);
+/// # let _ = (refund, export);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Priority {

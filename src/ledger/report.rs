@@ -5,6 +5,26 @@ use std::time::Duration;
 use super::{Stamp, Term};
 
 /// What an upstream reported of the quotas of one log.
+///
+/// ```
+/// use outgate::ledger::{Learned, QuotaReport, Reply, Report, Term};
+/// use std::time::Duration;
+///
+/// let minute = Duration::from_secs(60);
+/// let thirty_left = QuotaReport::new(Term::new(100, 60_500_000), minute, 30, minute);
+/// assert_eq!(thirty_left.remaining, 30);
+///
+/// // A store of one's own that learns nothing.
+/// fn learn(report: &Report) -> Reply {
+///     println!("{} quotas were told of", report.quotas.len());
+///     Reply::Learned(Learned::new(0))
+/// }
+///
+/// fn outside_use(reply: Reply) -> Option<u32> {
+///     reply.learned().map(|learned| learned.outside)
+/// }
+/// # let _ = (learn, outside_use);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {

@@ -7,6 +7,19 @@ use super::calendar::Calendar;
 use super::stamp::Stamp;
 
 /// One bound of the rule: no half-open interval of `span` holds more than `quota` units, or what its shape says.
+///
+/// ```
+/// use outgate::ledger::{Boundary, Bucket, Calendar, Shape, Stamp, Term};
+///
+/// let window = Term::new(10, 1_050_000).cold(250_000);
+/// let bucket = Term::bucket(Bucket::new(500_000_000, 20_000_000_000)); // one unit in half a second, 40 at once
+/// assert_eq!((window.shape, bucket.quota, bucket.span), (Shape::Window, 40, 20_000_000));
+///
+/// let hour = |number: i64| Stamp::from_micros(number * 3_600_000_000);
+/// let boundaries = [0, 1, 2, 3].map(|number| Boundary::new(hour(number), hour(number)));
+/// let hourly = Term::calendar(100, 3_601_000_000, Calendar::new(1_000_000, boundaries)); // between one and two o'clock
+/// # let _ = hourly;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Term {

@@ -6,6 +6,13 @@ use std::hash::{BuildHasher, Hasher};
 use sha2::{Digest as _, Sha256};
 
 /// A scope: the first 128 bits of the SHA-256 of a token, a merchant, a host. The value itself goes nowhere.
+///
+/// ```
+/// use outgate::ledger::ScopeId;
+///
+/// assert_eq!(ScopeId::of(b"m-17"), ScopeId::of(b"m-17")); // a hash: the value itself goes nowhere
+/// assert_ne!(ScopeId::of(b"m-17"), ScopeId::from_bits(17));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScopeId(u128);
 

@@ -43,6 +43,20 @@ impl SeatLimit {
 /// What an ask says of seats: each of its callers needs one of each limit, together with its slot.
 ///
 /// A sender's stream holds seats. What it says of them is all that it holds from then on: it takes nobody's word but the last.
+///
+/// ```
+/// use outgate::ledger::{Ask, Ledger, Message, MessageId, Run, SeatLimit, Seated, Seats, Stamp};
+///
+/// let (mut ledger, now) = (Ledger::new(), Stamp::from_micros(0));
+/// let two_at_once = Seats::new([SeatLimit::new(None, 2)]).keeping(1, 1); // one is held, and no call uses it
+/// let mut ask = Ask::new([], vec![Run::new(3, [])]);
+/// ask.seats = Some(two_at_once);
+/// let grant = ledger.apply(now, &Message::new("gateway", MessageId::new(7, "", 1), ask))?.grant().unwrap();
+/// let Some(Seated { again, .. }) = grant.seats else { panic!("it asked for seats") };
+/// assert_eq!((grant.answered(3), again.is_zero()), (2, false));
+/// # assert_eq!(Seated::new(1, again).keep, 1);
+/// # Ok::<(), outgate::ledger::Refused>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Seats {

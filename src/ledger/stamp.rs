@@ -6,6 +6,14 @@ use std::time::Duration;
 /// A start time on the store's clock, in microseconds.
 ///
 /// Only differences between stamps of one store mean anything.
+///
+/// ```
+/// use outgate::ledger::Stamp;
+/// use std::time::Duration;
+///
+/// let (earlier, later) = (Stamp::from_micros(5), Stamp::from_micros(12));
+/// assert_eq!((later.as_micros(), later.since(earlier)), (12, Duration::from_micros(7)));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(i64);
 

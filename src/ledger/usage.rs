@@ -8,6 +8,17 @@ use super::scope::Scope;
 use super::{Cause, Ledger, Log, SeatLimit, Shape, SlidingLog, Stamp, Term};
 
 /// What one log holds, term by term.
+///
+/// ```
+/// use outgate::ledger::{LogUsage, Looked, Stamp, TermUsage};
+/// use std::time::Duration;
+///
+/// // What a store of one's own answers, where it does not leave it to a ledger.
+/// let minute = Duration::from_secs(60);
+/// let term = TermUsage::new(100, 20, 70, Duration::ZERO).with_outside_for(Some(minute));
+/// assert_eq!((LogUsage::new(vec![term]).rate, term.outside_for), (1_000_000, Some(minute)));
+/// # let _ = Looked::new;
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogUsage {

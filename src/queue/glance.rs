@@ -13,6 +13,12 @@ use crate::counts::Counts;
 use crate::ledger::{PauseLeft, ScopeId};
 
 /// What keeps the first caller of a queue from going.
+///
+/// ```
+/// use outgate::snapshot::WaitsFor;
+///
+/// assert_eq!(WaitsFor::Limit.as_str(), "limit");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum WaitsFor {
@@ -40,6 +46,16 @@ impl WaitsFor {
 }
 
 /// One queue of this process: callers that need the same logs.
+///
+/// ```
+/// use outgate::snapshot::QueueSnapshot;
+///
+/// fn show(queue: &QueueSnapshot) {
+///     let scope = queue.scope_name.as_deref().unwrap_or("somebody");
+///     println!("{scope}: {} wait for {:?}, the next goes in {:?}", queue.callers, queue.waits_for, queue.next);
+/// }
+/// # let _ = show;
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueSnapshot {

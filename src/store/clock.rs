@@ -6,6 +6,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use crate::ledger::Stamp;
 
 /// A store's clock that stands still until a test moves it. Clones show the same time.
+///
+/// ```
+/// use outgate::MemoryStore;
+/// use outgate::ledger::Stamp;
+/// use outgate::testing::ManualClock;
+///
+/// let clock = ManualClock::new(Stamp::from_micros(0));
+/// let store = MemoryStore::with_clock(clock.clone());
+/// clock.set(Stamp::from_micros(1_000_000)); // a second later
+/// assert_eq!((clock.now(), store.scopes_in_use()), (Stamp::from_micros(1_000_000), 0));
+/// ```
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<AtomicI64>);
 

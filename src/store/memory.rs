@@ -21,6 +21,17 @@ const BUCKETS: usize = 64;
 /// Never unavailable. Its clock is tokio's, so that a paused clock in a test pauses the limits too. Scopes that have been
 /// silent for as long as their longest limit are forgotten within some 20 s, as long as calls of any other of their upstream
 /// come.
+///
+/// ```
+/// use outgate::{Limit, MemoryStore, Throttle, Upstream};
+///
+/// let store = MemoryStore::new();
+/// let mail = || Upstream::new("mail").limit(Limit::per_second(5));
+/// let first = Throttle::builder().store(store.clone()).upstream(mail()).build()?;
+/// let second = Throttle::builder().store(store).upstream(mail()).build()?; // both share the quota
+/// # drop((first, second));
+/// # Ok::<(), outgate::ConfigError>(())
+/// ```
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Memory>);
 
@@ -62,6 +73,14 @@ impl MemoryStore {
     }
 
     /// An empty store on tokio's clock, which shows this now.
+    ///
+    /// ```
+    /// use outgate::MemoryStore;
+    /// use outgate::ledger::Stamp;
+    ///
+    /// let since_1970 = MemoryStore::beginning_at(Stamp::from_micros(1_700_000_000_000_000));
+    /// # drop(since_1970);
+    /// ```
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn beginning_at(began: Stamp) -> Self {

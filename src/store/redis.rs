@@ -58,6 +58,18 @@ use crate::store::clock::ManualClock;
 /// # Permissions
 ///
 /// [`connect`](Self::connect) tries all that the scripts need.
+///
+/// ```
+/// # async fn shown() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::{Limit, RedisStore, Throttle, Upstream};
+///
+/// let store = RedisStore::connect("redis://127.0.0.1").await?;
+/// let mail = Upstream::new("mail").limit(Limit::per_second(5));
+/// let throttle = Throttle::builder().store(store).upstream(mail).build()?;
+/// # drop(throttle);
+/// # Ok(())
+/// # }
+/// ```
 #[doc = include_str!("../../lua/ACL.md")]
 #[derive(Clone)]
 pub struct RedisStore {
@@ -85,6 +97,17 @@ impl RedisStore {
     /// Sets up a store on a client of the `redis` crate, for settings that a URL cannot express.
     ///
     /// The one place where that crate's types show: it ties you to its version 1.
+    ///
+    /// ```
+    /// # async fn shown() -> Result<(), Box<dyn std::error::Error>> {
+    /// use outgate::RedisStore;
+    ///
+    /// let client = redis::Client::open("redis://127.0.0.1")?;
+    /// let store = RedisStore::builder_on(client).prefix("billing").connect().await?;
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder_on(client: Client) -> RedisStoreBuilder {
         RedisStoreBuilder::on(client)
     }
@@ -122,6 +145,14 @@ impl RedisStore {
 
     /// A store on the server of a `redis://` URL, which is connected to when first needed.
     ///
+    /// ```
+    /// use outgate::RedisStore;
+    ///
+    /// let store = RedisStore::open("redis://127.0.0.1")?; // calls wait until the server is there
+    /// # drop(store);
+    /// # Ok::<(), outgate::store::StoreError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// When the URL is none.
@@ -130,6 +161,17 @@ impl RedisStore {
     }
 
     /// The same server on a clock that the test moves; keys then expire never.
+    ///
+    /// ```
+    /// use outgate::RedisStore;
+    /// use outgate::ledger::Stamp;
+    /// use outgate::testing::ManualClock;
+    ///
+    /// let clock = ManualClock::new(Stamp::from_micros(0));
+    /// let store = RedisStore::open("redis://127.0.0.1")?.with_clock(clock);
+    /// # drop(store);
+    /// # Ok::<(), outgate::store::StoreError>(())
+    /// ```
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn with_clock(mut self, clock: ManualClock) -> Self {

@@ -2,7 +2,17 @@
 //!
 //! One function for each law. It panics when the store breaks the law, and says which law and how. [Histories](super::history)
 //! are random but always the same, so that a failure repeats. Every law uses upstreams of its own: one store may be checked
-//! many times.
+//! many times. [`check_all`] checks all of them; `examples/own_store.rs` has a [`Subject`] of its own.
+//!
+//! ```
+//! use outgate::testing::conformance::{Subject, check_all, law_1};
+//!
+//! async fn check(mine: &dyn Subject) {
+//!     law_1(mine).await; // one law
+//!     check_all(mine).await;
+//! }
+//! # let _ = check;
+//! ```
 
 mod bounds;
 mod desk;

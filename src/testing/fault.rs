@@ -34,6 +34,18 @@ pub enum Fault {
 }
 
 /// A server with a [`Fault`], until dropped.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::testing::{Fault, FaultyUpstream};
+///
+/// let upstream: FaultyUpstream = Fault::CloseAfterRequest.start()?;
+/// assert!(reqwest::get(upstream.url()).await.is_err(), "it may have been executed");
+/// assert!(upstream.requests() >= 1 && upstream.connections() >= 1 && upstream.addr().ip().is_loopback());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct FaultyUpstream {
     place: Place,

@@ -34,6 +34,27 @@ const SHORT: u64 = 60;
 pub type Heard = Result<Reply, StoreErrorKind>;
 
 /// Several processes that call one upstream, by chance.
+///
+/// ```
+/// use outgate::ledger::Ledger;
+/// use outgate::testing::history::{Breach, History, Record, plain};
+///
+/// let (mut ledger, mut twin) = (Ledger::new(), Ledger::new());
+/// let mut history = History::new("gateway", 17).ahead_by(1_000_000); // .calm() and .steady() leave out what clocks do
+/// let epoch = history.epoch();
+/// while let Some((clock, message)) = history.next_message() {
+///     let answers = [ledger.apply(clock, &message), twin.apply(clock, &message)];
+///     let [ours, theirs] = answers.clone().map(|answer| answer.map(|reply| plain(&message, reply, epoch)));
+///     assert_eq!(ours, theirs, "at {:?}", history.now());
+///     let [answer, _] = answers;
+///     history.hear(answer.map_err(|refused| outgate::store::StoreError::from(refused).kind()));
+/// }
+/// let record: &Record = history.record();
+/// let breaches: &[Breach] = record.breaches();
+/// assert!(breaches.is_empty(), "{breaches:?}");
+/// # let _ = History::calm;
+/// # let _ = History::steady;
+/// ```
 #[derive(Debug)]
 pub struct History {
     rng: Rng,

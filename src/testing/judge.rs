@@ -9,6 +9,21 @@ use super::{Shape, meter::Meter};
 /// # Default
 ///
 /// No limits: everything is admitted.
+///
+/// ```
+/// use outgate::testing::{Balance, Judge, Shape, Verdict};
+///
+/// let mut judge = Judge::new().limit(2, 1_000, Shape::SlidingLog);
+/// assert!(judge.ask(0, 2).admitted); // it would be
+/// let Verdict { admitted, retry_after, .. } = judge.admit(0, 1);
+/// assert_eq!((admitted, retry_after), (true, None));
+/// judge.count(100, 1);
+/// assert_eq!(judge.admit(200, 1).retry_after, Some(800));
+/// let Some(Balance { quota, left, .. }) = judge.balance(200) else { panic!("it has a limit") };
+/// assert_eq!((quota, left), (2, 0));
+/// judge.reset();
+/// assert!(judge.admit(300, 2).admitted);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Judge {
     meters: Vec<Meter>,

@@ -17,6 +17,14 @@ pub struct Worst {
 /// order.
 ///
 /// Of several equally full windows it is the earliest. A window of no length holds nothing.
+///
+/// ```
+/// use outgate::testing::oracle::{Worst, worst_window, worst_window_of_units};
+///
+/// let Worst { count, at, .. } = worst_window(&[0, 10, 1_000, 1_005, 1_009], 100);
+/// assert_eq!((count, at), (3, 1_000));
+/// assert_eq!(worst_window_of_units(&[(0, 7), (1_000, 2)], 100).count, 7);
+/// ```
 #[must_use]
 pub fn worst_window(stamps: &[i64], window: i64) -> Worst {
     worst_window_of_units(&one_unit_each(stamps), window)
@@ -47,6 +55,14 @@ pub fn worst_window_of_units(entries: &[(i64, u64)], window: i64) -> Worst {
 ///
 /// A debt, which is known only after calls that it should have delayed, makes windows before it too full. Those that end with a call
 /// which was granted later are held against it all the same.
+///
+/// ```
+/// use outgate::testing::oracle::{assert_never_more_units_than, window_of};
+///
+/// let entries = [(0, 3), (60, 2), (120, 1)];
+/// assert_eq!(window_of(&entries, 100, 120), 3); // the first is too old
+/// assert_never_more_units_than(5, 100, &entries);
+/// ```
 #[must_use]
 pub fn window_of(entries: &[(i64, u64)], window: i64, start: i64) -> u64 {
     let counts = |stamp: i64| stamp <= start && i128::from(start) - i128::from(stamp) < i128::from(window);
@@ -78,6 +94,12 @@ pub fn assert_never_more_units_than(quota: u64, window: i64, entries: &[(i64, u6
 /// everything.
 ///
 /// Nobody, or nobody getting anything, is fair.
+///
+/// ```
+/// use outgate::testing::oracle::jain;
+///
+/// assert_eq!((jain(&[25.0, 25.0]), jain(&[50.0, 0.0])), (1.0, 0.5)); // equal shares; one of two has all
+/// ```
 #[must_use]
 pub fn jain(shares: &[f64]) -> f64 {
     let parties: f64 = shares.iter().map(|_| 1.0).sum();

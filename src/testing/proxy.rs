@@ -62,6 +62,21 @@ pub enum Mode {
 ///
 /// A mode holds for all that is sent after [`set`](Self::set) returned, on old connections and new.
 /// What was delayed before comes when it is due, and nothing overtakes it.
+///
+/// ```
+/// # async fn shown() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::testing::{FlakyProxy, Mode, RedisServer};
+///
+/// let redis = RedisServer::start()?;
+/// let proxy = FlakyProxy::start(redis.addr())?;
+/// let url = proxy.url(); // for the store
+/// proxy.set(Mode::SwallowReplies); // Redis acts, and nobody hears of it
+/// assert_eq!((proxy.mode(), proxy.addr().ip().is_loopback()), (Mode::SwallowReplies, true));
+/// proxy.cut();
+/// println!("{} requests on {} connections of {url}", proxy.requests(), proxy.connections());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct FlakyProxy {
     server: Loopback,

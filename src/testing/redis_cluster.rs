@@ -17,6 +17,22 @@ const NODE_TIMEOUT: &str = "1000";
 ///
 /// It ends when this is dropped. A node is killed, frozen and started again as any [`RedisServer`] is; whom the others take it for
 /// is told by [`primary`](Self::primary).
+///
+/// ```
+/// # async fn shown() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::testing::RedisCluster;
+///
+/// let cluster = RedisCluster::start(3, 1)?; // or RedisCluster::start_with(3, 1, &["--save", ""])
+/// let slot = cluster.slot_of("outgate:v1:{gateway}")?;
+/// let from = cluster.primary(slot)?.ok_or("nobody has it")?;
+/// let to = (from + 1) % 3;
+/// cluster.begin_move(slot, from, to)?;
+/// println!("{} keys go to {}", cluster.move_keys(slot, from, to)?, cluster.urls()[to]);
+/// cluster.end_move(slot, to)?;
+/// cluster.nodes()[to].stop(); // a replica takes over
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,

@@ -28,6 +28,28 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// It ends, and its directory is removed, when this is dropped. It also does not survive this
 /// process being killed: a `sh` beside it watches for that.
+///
+/// ```
+/// # async fn shown() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::testing::{RedisServer, Reply};
+/// use std::time::Duration;
+///
+/// let redis = RedisServer::start()?; // RedisServer::start_with(&["--maxmemory", "2mb"]) has more arguments
+/// println!("{} is process {:?} on port {} of {}", redis.url(), redis.pid(), redis.port(), redis.addr().ip());
+/// assert_eq!(redis.command(&["DBSIZE"])?.int(), Some(0));
+///
+/// let mut client = redis.client()?;
+/// client.set_patience(Duration::from_millis(100))?;
+/// redis.pause()?; // frozen: it answers nothing
+/// client.send(&["PING"])?;
+/// redis.resume()?;
+/// assert!(matches!(client.receive()?, Reply::Simple(_)));
+///
+/// redis.restart()?; // its data is gone
+/// redis.stop();
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct RedisServer {
     port: u16,

@@ -43,6 +43,18 @@ impl Reply {
 
 /// A blocking connection to Redis that does exactly what it is told: no handshake, no retry, no
 /// reconnect.
+///
+/// ```
+/// # async fn shown() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::testing::{RedisServer, RespClient};
+/// use std::time::Duration;
+///
+/// let redis = RedisServer::start()?;
+/// let mut client = RespClient::connect(redis.addr(), Duration::from_secs(1))?;
+/// assert_eq!(client.command(&["ECHO", "a"])?.text(), Some("a"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct RespClient {
     stream: BufReader<TcpStream>,

@@ -30,6 +30,31 @@ use super::{
 /// A refusal carries `Retry-After` in whole seconds, rounded up, unless no wait would help.
 ///
 /// It runs on a thread of its own until dropped.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::testing::{Arrival, Shape, StrictUpstream, oracle};
+/// use std::time::Duration;
+///
+/// let second = Duration::from_secs(1);
+/// let upstream = StrictUpstream::builder().limit(1, second, Shape::SlidingLog).start()?;
+/// upstream.refuse_next(); // as if others had spent the quota
+/// let url = upstream.url();
+/// let statuses = [reqwest::get(&url).await?.status(), reqwest::get(&url).await?.status()];
+/// assert_eq!(statuses.map(|status| status.as_u16()), [429, 200]);
+/// assert_eq!((upstream.admitted(), upstream.refused()), (1, 1));
+///
+/// let arrivals: Vec<Arrival> = upstream.arrivals();
+/// assert!(arrivals[1].admitted && arrivals[1].at <= upstream.now());
+/// oracle::assert_never_more_than(2, 1_000_000, &upstream.stamps()); // refused ones too
+///
+/// upstream.set_limit(5, second, Shape::SlidingLog);
+/// upstream.reset();
+/// assert_eq!((upstream.arrivals().len(), upstream.addr().ip().is_loopback()), (0, true));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct StrictUpstream {
     server: Loopback,

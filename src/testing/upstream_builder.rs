@@ -17,6 +17,28 @@ use super::{
 /// * admitted calls get 200 and the body `ok`
 /// * each call costs 1
 /// * no response tells what is left
+///
+/// ```
+/// use hyper::body::Bytes;
+/// use http::Response;
+/// use outgate::testing::{Shape, StrictUpstream};
+/// use std::time::Duration;
+///
+/// let millis = Duration::from_millis;
+/// let model = StrictUpstream::builder()
+///     .limit(10_000, Duration::from_secs(60), Shape::TokenBucket)
+///     .cost_by(|request| if request.uri().path() == "/long" { 400 } else { 40 })
+///     .in_flight(8)
+///     .telling_balance()
+///     .opening_delay(millis(20)..millis(60)) // what a network and a server take
+///     .arrival_delay(millis(1)..millis(5))
+///     .response_delay(millis(50)..millis(200))
+///     .body_delay(millis(10)..millis(40))
+///     .handler(|_| Response::new(Bytes::from_static(b"{}")))
+///     .start()?;
+/// # drop(model);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug, Default)]
 #[must_use = "an upstream runs once it was started"]
 pub struct StrictUpstreamBuilder {

@@ -13,6 +13,16 @@ use crate::client::throttle::Throttle;
 
 /// The body of a throttled call's response. Its call keeps its seat, where calls in flight are limited, until the body has ended or is
 /// dropped.
+///
+/// ```
+/// use http_body_util::BodyExt as _;
+/// use outgate::tower::ThrottledBody;
+///
+/// async fn read<B: http_body::Body + Unpin>(body: ThrottledBody<B>) -> Result<usize, B::Error> {
+///     Ok(body.collect().await?.to_bytes().len()) // the seat is free from here on
+/// }
+/// # let _ = read::<String>;
+/// ```
 pub struct ThrottledBody<B> {
     body: B,
     ending: Ending,

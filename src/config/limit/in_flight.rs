@@ -50,6 +50,15 @@ impl Limit {
 
     /// Of a limit on calls in flight: a process that dies frees its seats after so long, 1 s to an hour; 60 s by default. It renews
     /// them after a third of it.
+    ///
+    /// ```
+    /// use outgate::Limit;
+    /// use std::time::Duration;
+    ///
+    /// let reports = Limit::in_flight(5).lease(Duration::from_secs(600));
+    /// let streams = Limit::in_flight(25).until_headers();
+    /// # let _ = (reports, streams);
+    /// ```
     #[must_use]
     pub const fn lease(mut self, lease: Duration) -> Self {
         let until_headers = self.ends_with_headers();

@@ -8,6 +8,14 @@ use crate::feedback::Dialect;
 
 impl Upstream {
     /// How its responses are read, where they differ from what their headers seem to say.
+    ///
+    /// ```
+    /// use outgate::Upstream;
+    /// use outgate::feedback::Dialect;
+    ///
+    /// let airtable = Upstream::new("airtable").host("api.airtable.com").dialect(Dialect::AIRTABLE);
+    /// # let _ = airtable;
+    /// ```
     #[must_use]
     pub const fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
@@ -16,6 +24,14 @@ impl Upstream {
 
     /// How long nobody sends after a 429, a ban or a spending limit that names no time. A 503 or a lock that names none holds
     /// nobody. With the feature `backoff`, a policy of that crate will do.
+    ///
+    /// ```
+    /// use outgate::{Backoff, Upstream};
+    /// use std::time::Duration;
+    ///
+    /// let gateway = Upstream::new("gateway").backoff(Backoff::new().min(Duration::from_secs(10)).factor(3.0).jitter(0.2));
+    /// # let _ = gateway;
+    /// ```
     #[must_use]
     pub fn backoff(mut self, backoff: impl Into<Backoff>) -> Self {
         self.backoff = backoff.into();
@@ -29,6 +45,13 @@ impl Upstream {
     /// 10 s after an overload (a 503 and its like). After refusals for a quota three windows, where several calls were refused
     /// at once, else none. After what is no matter of pace, such as a lock or a ban, calls come at full
     /// rate whatever is said here.
+    ///
+    /// ```
+    /// # use outgate::Upstream;
+    /// # use std::time::Duration;
+    /// let gateway = Upstream::new("gateway").recovery(Duration::from_secs(30)).max_pause(Duration::from_secs(600));
+    /// # let _ = gateway;
+    /// ```
     #[must_use]
     pub const fn recovery(mut self, recovery: Duration) -> Self {
         self.recovery = Some(recovery);
@@ -62,6 +85,12 @@ impl Upstream {
     ///
     /// Each time is a full call, which waits in the queue until the pause is over, within the longest wait of the first. The request is sent
     /// as it was, an `Idempotency-Key` included; one whose body cannot be cloned is not sent again.
+    ///
+    /// ```
+    /// # use outgate::{Limit, Upstream};
+    /// let gateway = Upstream::new("gateway").limit(Limit::per_second(10)).retry_refused(2).retries_per_thousand(50);
+    /// # let _ = gateway;
+    /// ```
     #[must_use]
     pub const fn retry_refused(mut self, retries: u32) -> Self {
         self.retries = retries;
@@ -91,6 +120,15 @@ impl Upstream {
     /// A report belongs to the limit of its unit and window, else to the only one of its unit, else to the one with the least quota that is
     /// no less than the limit reported. It costs a store call for each response that reports, one at a time. Where a report belongs to
     /// none, or teaches nothing for another reason, an `info` event says so and why, once for each upstream and reason.
+    ///
+    /// ```
+    /// # use outgate::{Limit, Scope, Upstream};
+    /// let github = Upstream::new("github")
+    ///     .host("api.github.com")
+    ///     .limit(Limit::per_hour(5_000).each(Scope::bearer_token()))
+    ///     .learn_from_responses(); // others use the same tokens
+    /// # let _ = github;
+    /// ```
     #[must_use]
     pub const fn learn_from_responses(mut self) -> Self {
         self.learns = true;
@@ -104,6 +142,12 @@ impl Upstream {
     ///
     /// A refusal for a limit, a 403 included, and a failure of the upstream's neither count nor end a row. Only calls through the middleware count and are
     /// refused: of others nobody sees the response. Each process counts for itself, and forgets a row after an hour of silence.
+    ///
+    /// ```
+    /// # use outgate::{Limit, Upstream};
+    /// let discord = Upstream::new("discord").limit(Limit::per_second(50)).break_after_unauthorized(5);
+    /// # let _ = discord;
+    /// ```
     #[must_use]
     pub const fn break_after_unauthorized(mut self, in_a_row: u32) -> Self {
         self.break_after = Some(in_a_row);

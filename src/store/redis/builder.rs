@@ -17,6 +17,16 @@ use crate::error::{StoreError, StoreErrorKind};
 ///
 /// * prefix: `outgate`
 /// * response timeout: 1 s
+///
+/// ```
+/// use outgate::RedisStore;
+/// use std::time::Duration;
+///
+/// let builder = RedisStore::builder("redis://127.0.0.1").prefix("billing");
+/// let store = builder.response_timeout(Duration::from_millis(500)).open()?;
+/// # drop(store);
+/// # Ok::<(), outgate::store::StoreError>(())
+/// ```
 #[must_use]
 pub struct RedisStoreBuilder {
     target: Result<Target, StoreError>,
