@@ -1,11 +1,13 @@
 //! The command line.
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 
 use crate::worker;
 
 /// Several processes call one upstream and share its quota of 100 calls a second.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(name = "cluster", args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 #[command(override_usage = "cluster [OPTIONS]")]
 pub(crate) struct Args {
@@ -27,10 +29,14 @@ pub(crate) struct Args {
     /// Let each process keep to the limit by itself, and see what comes of it
     #[arg(long, conflicts_with = "redis")]
     pub(crate) unshared: bool,
+
+    /// Run both, and draw into this file what came of it
+    #[arg(long, value_name = "FILE", conflicts_with = "unshared")]
+    pub(crate) chart: Option<PathBuf>,
 }
 
 /// What a process of the cluster does, where it is not the one that starts the others.
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Role {
     #[command(hide = true)]
     Worker(worker::Args),

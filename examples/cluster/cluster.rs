@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use outgate::testing::{Shape, StrictUpstream};
+use outgate::testing::{Arrival, Shape, StrictUpstream};
 
 use crate::args::Args;
 use crate::child::Child;
@@ -16,8 +16,8 @@ use crate::worker;
 /// Calls that the upstream answers in any second. It answers 429 to any other.
 pub(crate) const QUOTA: u32 = 100;
 
-/// Runs a cluster, and says what came of it.
-pub(crate) async fn run(args: &Args) -> Result<Report, Box<dyn Error>> {
+/// Runs a cluster, and says what came of it, and what arrived at the upstream.
+pub(crate) async fn run(args: &Args) -> Result<(Report, Vec<Arrival>), Box<dyn Error>> {
     let upstream = StrictUpstream::builder().limit(QUOTA.into(), Duration::from_secs(1), Shape::SlidingLog).start()?;
     let mut shared = if args.unshared { None } else { Some(Shared::open(args.redis.as_deref()).await?) };
     let mut children = start(args, &upstream, shared.as_ref())?;
@@ -29,7 +29,8 @@ pub(crate) async fn run(args: &Args) -> Result<Report, Box<dyn Error>> {
     let tallies = call(&mut children).await?;
     let after = script_calls(shared.as_mut()).await;
     let script_calls = before.zip(after).map(|(before, after)| after.saturating_sub(before));
-    Ok(Report::new(args, tallies, script_calls, stalls.longest(), &upstream.arrivals()))
+    let arrivals = upstream.arrivals();
+    Ok((Report::new(args, tallies, script_calls, stalls.longest(), &arrivals), arrivals))
 }
 
 fn start(args: &Args, upstream: &StrictUpstream, shared: Option<&Shared>) -> std::io::Result<Vec<Child>> {

@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 static TOLD: Once = Once::new();
 
 /// What a worker needs to know.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// How the upstream knows this process from the others
     #[arg(long)]

@@ -4,3 +4,4 @@
 
 mod examples;
 mod items;
+mod readme;
