@@ -1,7 +1,7 @@
 # Every target works on a Debian machine with nothing but Rust.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: test bench compare redis openssl check deny
+.PHONY: test bench compare redis openssl check deny package
 
 # All tests, against redis-servers that they start themselves on free ports and stop again.
 test: redis openssl
@@ -10,6 +10,13 @@ test: redis openssl
 # What a decision costs beside what people use today: writes benches/REPORT.md and the charts beside it.
 bench: redis
 	cargo bench --features metrics --bench report
+
+# Builds the crate from what would be published, and runs the examples of its docs and README there.
+package: openssl
+	rm -rf target/package
+	cargo package --locked --allow-dirty --no-verify
+	cd target/package && tar -xzf outgate-*.crate
+	cargo test --locked --all-features --doc --target-dir target --manifest-path target/package/outgate-*/Cargo.toml
 
 # The whole gate, as CI runs it.
 check:
