@@ -33,6 +33,8 @@ mod log;
 mod log_time;
 mod logs;
 mod message;
+#[cfg(test)]
+mod model;
 mod outside_use;
 mod pause;
 mod priority;
@@ -95,6 +97,7 @@ const PARTS: usize = 16;
 
 /// Everything that a store keeps of one upstream.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Ledger {
     time: LogTime,
     /// The whole upstream's.

@@ -7,7 +7,7 @@ use super::{Log, QuotaReport, Report, SlidingLog, Stamp, micros};
 type Named = (Arc<str>, SlidingLog);
 
 /// Nearly always one: it lies in place, so that finding it takes no further look into memory.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Logs {
     first: Option<Named>,
     more: Vec<Named>,

@@ -9,14 +9,14 @@ use super::{LEAP, MAX_MEMORY, Message, MessageId, NOBODY, Refused, Reply, ScopeH
 const MANY: usize = 64;
 
 /// The last message of each stream.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Replays {
     last: HashMap<(u64, Arc<str>), Replay, ScopeHasher>,
     sweep_at: usize,
 }
 
 /// A message and its answer, remembered for a while.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Replay {
     number: u64,
     until: Stamp,
@@ -61,6 +61,12 @@ impl Replays {
         self.last.retain(|_, last| last.until > now);
         self.last.shrink_to(self.last.len() * 2);
         self.sweep_at = self.last.len() * 2;
+    }
+
+    /// The last message of a stream, and what it was answered.
+    #[cfg(test)]
+    pub(super) fn last(&self, sender: u64, stream: &str) -> Option<(u64, &Reply)> {
+        self.last.get(&(sender, stream.into())).map(|last| (last.number, &last.reply))
     }
 
     /// Whether nothing is remembered.

@@ -8,7 +8,7 @@ use super::seats::Holders;
 use super::{Log, Priority, Stamp, Term};
 
 /// The logs of a scope, what was imposed on it, and who waits. There are as many of them as scopes: what few need lies apart.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Scope {
     pub(super) logs: Logs,
     constraints: Option<Box<Constraints>>,
