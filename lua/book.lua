@@ -11,22 +11,22 @@
 --         2 previous  number of the last message that the sender knows to be remembered, or 0
 --         3 known     the newest log time that the sender knows, or 0
 --         4 latest    what log time is now at the latest, or 0
---         5 horizon   µs
---         6 ahead     µs: no start before that is of use, as the answer takes as long to arrive
+--         5 horizon   µs; 6 ahead: µs before which no start is of use, as the answer takes as long to arrive
 --         7 insist    1: the first was put off before; 2 more: it tells cold calls; 4: debts; 8: it wants seats; 16 * (its weight - 1)
 --         8 scopes    count of the ask's scopes
 --         9 widest    1: the first of them is the whole upstream
 --        10 counted   for each scope: the period that it was counted in, or 0; then for each log: place of its scope, count of terms,
 --           quota and span (µs) of each; behind a span below 0 of a bucket 1, how long a unit and how long all drain (ns), of a calendar
---           2, guard (µs) and four boundaries (each from, to); where it tells cold calls, first and last start, units by log, µs more for
---           which they count by each term; where it tells debts, units by log; where it wants seats, lease (µs), seats kept, those that no
---           call uses, seats of each limit; then count of slots to take out, of each: start, 1 where it was to look, units by log; then
+--           2, guard (µs) and four boundaries (each from, to); then a message that the store must remember or 0, the log time told then,
+--           and for each log the newest entry that must be there or 0; where it tells cold calls, first and last start, units by log, µs
+--           more for which they count by each term; where it tells debts, units by log; where it wants seats, lease (µs), seats kept, those
+--           no call uses, seats of each limit; then count of slots to take out, of each: start, 1 where it was to look, units by log; then
 --           for each run: callers (of high priority less 2^32, of low more), longest wait or -1, units by log
 -- ARGV[2] clock    in tests only
 -- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
---         number, now, flags (1: all start at `next`; 2: remembered), next: when the first caller that waits may start; and where not
---         all start then: within (µs), end of a pause or 0, its cause, status of the response that began it, others that wait, for
---         each scope: counted; where it wants seats, seats that it may keep, µs after which it asks for more or 0; then verdict
+--         number, now, flags (1: all start at `next`; 2: remembered; 4: data was lost), next: when the first caller that waits may start;
+--         and where not all start then: within (µs), end of a pause or 0, its cause, status of the response that began it, others that
+--         wait, for each scope: counted; where it wants seats, seats that it may keep, µs after which it asks for more or 0; then verdict
 --         (0 refused, 1 granted, 2 waits, 3 granted and looks at a pause), start and callers of each answer
 -- Errors: OUTDATED a later message of this stream was seen; DUPLICATE another process has its name; GARBAGE a key makes no sense
 -- Cost: O(1) reads and one push where all start now, else O(callers)
@@ -49,6 +49,7 @@ for _, state in ipairs(states) do
 end
 local back, last_back, runs, total = 0, now, {}, 0
 do
+  at = lost.note(states, at)
   local width, cold = #logs, at
   if is_colder then
     at = at + 2 + width
@@ -273,7 +274,8 @@ local keep, has_news = 0, false
 if wants_seats then keep, has_news = take_seats(granted, short, again) end
 changed = changed or has_news
 if short > 0 and not first then next = now + again end
-local body = { changed and 2 or 0, next, is_near and slack or limits[told] - soonest, stop, max(cause, 0), status, most }
+local within = is_near and slack or limits[told] - soonest
+local body = { (changed and 2 or 0) + lost.flag(states), next, within, stop, max(cause, 0), status, most }
 local counted = 0
 for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
 if wants_seats then body[8 + scopes], body[9 + scopes] = keep, is_short and again or 0 end

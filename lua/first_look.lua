@@ -6,16 +6,16 @@ do
   local states, first_log, at = 1 + scopes - widest, 3 + scopes - widest, 10 + scopes
   local plain = a[3] <= clock and a[4] == 0 and a[6] == 0 and a[7] % 16 < 2
   -- A message that came before, that came late, or that another process sent under the same name is not common.
-  local lapse = 0
+  local lapse, survived = 0, 0
   if plain and record then
     local last, memory = struct.unpack('<i8i8', record)
     if memory > clock then
-      plain, lapse = last < a[1] and (a[2] == 0 or a[2] == last), memory
+      plain, lapse, survived = last < a[1] and (a[2] == 0 or a[2] == last), memory, last
     end
   end
 
   -- The logs, and behind them the only run: how many callers of which priority.
-  local logs, width, retention = {}, #KEYS - first_log + 1, 0
+  local logs, width, retention, newest_known = {}, #KEYS - first_log + 1, 0, 0
   if plain then
     for i = 1, width do
       logs[i], plain = at, plain and a[at + 1] > 0
@@ -23,6 +23,9 @@ do
       for t = at + 3, plain and at + 1 + 2 * a[at + 1] or 0, 2 do plain = plain and a[t] >= 0 end
       at = plain and at + 2 + 2 * a[at + 1] or at
     end
+    -- Where something that the sender remembers is missing, the rest of the script looks.
+    newest_known = at + 1
+    plain, at = plain and a[at] <= survived, at + 2 + width
     plain = plain and a[at] == 0 and #a == at + 2 + width
   end
   local callers, priority = plain and a[at + 1] % 4294967296 or 0, plain and floor(a[at + 1] / 4294967296) or 0
@@ -38,8 +41,9 @@ do
     if i > 2 then packed = call('GET', KEYS[i]) end
     if packed then
       local is_read, parts = pcall(cmsgpack.unpack, packed)
-      plain = plain and is_read and type(parts) == 'table' and #parts == 12
+      plain = plain and is_read and type(parts) == 'table' and #parts == 13
         and #parts[2] + #parts[5] + #parts[6] + #parts[11] + parts[7] == 0 and not (parts[3] or parts[8] or parts[9])
+        and not (parts[13] and parts[13][2] > clock)
       released = released or (i == 2 and plain and parts[10])
       if plain and parts[4] and parts[4][5] > clock then
         -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.
@@ -71,6 +75,7 @@ do
     local newest = call('LINDEX', key, '-1')
     local stamp = tonumber(newest or nil)
     plain = plain and units <= (pause and 1 or PIECE) and (not newest or stamp and stamp >= oldest and stamp < far)
+      and a[newest_known + i] <= (stamp or 0)
     if plain and stamp and units > 0 and stamp > start then start = stamp end
     for t = from + 2, plain and units > 0 and from + 2 * a[from + 1] or 0, 2 do
       local n, span = a[t] - units + 1, a[t + 1]

@@ -32,7 +32,7 @@ end
 
 function readable.state(record)
   local unpacked, parts = pcall(cmsgpack.unpack, record)
-  if not unpacked or type(parts) ~= 'table' or #parts ~= 12 or type(parts[7]) ~= 'number' then return false end
+  if not unpacked or type(parts) ~= 'table' or #parts ~= 13 or type(parts[7]) ~= 'number' then return false end
   local contenders, claims, reach, pause, cold, outside = unpack(parts)
   if type(claims) ~= 'table' or type(cold) ~= 'table' or type(outside) ~= 'table' or type(parts[11]) ~= 'table'
     or type(parts[12]) ~= 'table' then return false end
@@ -62,7 +62,7 @@ function readable.state(record)
   end
   return (not contenders or are_numbers(contenders, 1, 9)) and (not reach or are_numbers(reach, 1, 2))
     and (not pause or are_numbers(pause, 1, 10)) and (not rate or are_numbers(rate, 1, 11)) and (not slow or are_numbers(slow, 1, 3))
-    and (not releases or are_numbers(releases, 1, 2))
+    and (not releases or are_numbers(releases, 1, 2)) and (not parts[13] or are_numbers(parts[13], 1, 2))
 end
 
 for i, key in ipairs(KEYS) do

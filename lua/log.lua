@@ -22,7 +22,7 @@ end
 local function rates_of(state)
   local rates = {}
   local function add(of, since)
-    if of.rate and lapse_of_rate(of.rate) > now and of.rate[11] >= since then rates[#rates + 1] = { of.rate[2], factor_of(of.rate) } end
+    if of.rate and lapse_of.rate(of.rate) > now and of.rate[11] >= since then rates[#rates + 1] = { of.rate[2], factor_of(of.rate) } end
     if of.slow and of.slow[2] > now and of.slow[3] >= since then rates[#rates + 1] = { math.huge, of.slow[1] } end
   end
   add(state, released_above(state))
@@ -92,7 +92,8 @@ end
 -- Reads a log's terms from the arguments at `at`, the count of them first; an ask `names` the boundaries of its calendars. Its entries are
 -- read as they are needed, and `ahead` says how many at once; what is booked now is added to them.
 local function open_log(key, state, at, names)
-  local log = { key = key, state = state, terms = {}, retention = 0, quota = 0, interval = 0, least = math.huge }
+  local log = { key = key, state = state, terms = {}, retention = 0, counts = 0, quota = 0, interval = 0, least = math.huge }
+  log.settles = state.loss and state.loss[2] or 0
   local rates, from = rates_of(state), at + 1
   log.buckets = {}
   for t = 1, a[at] do
@@ -117,6 +118,7 @@ local function open_log(key, state, at, names)
     local term = { quota = quota, full = full, base = base, span = span, bucket = bucket, left = left, calendar = calendar }
     log.terms[t] = term
     if bucket then log.buckets[#log.buckets + 1] = term end
+    log.counts = max(log.counts, base)
     log.retention, log.quota, log.least = max(log.retention, span), max(log.quota, full), min(log.least, quota)
     log.widened = log.widened or span > base
     log.interval = max(log.interval, bucket and ceil(left.interval / 1000) or ceil(span / quota))
@@ -231,6 +233,7 @@ end
 local function earliest_once(log, start, units)
   local newest, terms = nth_newest(log, 1), log.terms
   if newest and newest > start then start = newest end
+  if log.settles > start then start = log.settles end
   for t = 1, #terms do
     local term = terms[t]
     -- What is more than a lowered quota starts when nothing else counts.

@@ -53,7 +53,7 @@ local lasts = forgotten
 if forgotten > now then state.pause = { stop, recovery, refusals, cause, forgotten, began, status, ends, again, 0 } end
 if rate then
   rate[3] = stop
-  state.rate, lasts = rate, max(lasts, lapse_of_rate(rate))
+  state.rate, lasts = rate, max(lasts, lapse_of.rate(rate))
 end
 if lasts <= now then return reply(body) end
 save(state, now)

@@ -13,7 +13,7 @@ local WINDOWS, LONG, PART, SLOW_WINDOWS, LEAST = 20, 600000000, 16, 3, floor(FUL
 -- From `at` on stand count of the windows, and for each quota, span and how long the upstream counts. One call alone that was refused is
 -- not believed, unless it happens again while the rate would last.
 local function rate_after(before, started, is_same, calls, units, log_key, at)
-  local active = before and lapse_of_rate(before) > now and before or nil
+  local active = before and lapse_of.rate(before) > now and before or nil
   local incident = is_same and active or nil
   local latest = incident and max(incident[8], started) or started
   if incident then calls, units = incident[6] + calls, incident[7] + units end

@@ -17,6 +17,7 @@
 --   boundaries  for each boundary of a calendar window that was named lately, as boundaries.lua writes it
 --   releases    when it was released by hand, or 0; start of the last call that looked at a pause and was served, or 0; then of a whole
 --               upstream, for each release lately: key of the scope's state, or '' for all, and when; or false
+--   loss        when data was seen to be lost last, and before when nobody starts for that; or false
 
 -- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR. For so many µs a release by
 -- hand voids what was told before; a call that looked, and was served, does; and a release is told to whoever looks.
@@ -32,24 +33,29 @@ local function read_state(packed, key)
   if not packed then
     return {
       contenders = false, claims = {}, reach = false, pause = false, cold = {}, outside = {}, correction = 0,
-      rate = false, slow = false, releases = false, levels = {}, boundaries = {}, key = key,
+      rate = false, slow = false, releases = false, levels = {}, boundaries = {}, loss = false, key = key,
     }
   end
   local is_read, parts = pcall(cmsgpack.unpack, packed)
-  if not is_read or type(parts) ~= 'table' or #parts ~= 12 or type(parts[7]) ~= 'number' then garbage(key) end
+  if not is_read or type(parts) ~= 'table' or #parts ~= 13 or type(parts[7]) ~= 'number' then garbage(key) end
   local contenders, claims, reach, pause, cold, outside = unpack(parts)
   return {
     contenders = contenders, claims = claims, reach = reach, pause = pause, cold = cold, outside = outside,
     correction = parts[7], rate = parts[8], slow = parts[9], releases = parts[10], levels = parts[11],
-    boundaries = parts[12], key = key,
+    boundaries = parts[12], loss = parts[13], key = key,
   }
 end
 
+local lapse_of = {}
+
 -- When nothing of a rate matters any more: it stays, and then rises for three quarters of the time again.
-local function lapse_of_rate(rate) return rate[3] + rate[4] + floor(rate[4] / 4) * 3 end
+function lapse_of.rate(rate) return rate[3] + rate[4] + floor(rate[4] / 4) * 3 end
 
 -- When a bucket is empty whatever was in it before.
-local function lapse_of_level(levels, i) return levels[i + 3] + ceil((levels[i + 4] + levels[i + 2]) / 1000) end
+function lapse_of.level(levels, i) return levels[i + 3] + ceil((levels[i + 4] + levels[i + 2]) / 1000) end
+
+-- When a loss of data matters no more: no sender says then of what was before it that the store must remember it.
+function lapse_of.loss(loss) return max(loss[1] + MAX_MEMORY + 1000 * LEAP, loss[2]) end
 
 -- What of the releases of a scope still matters.
 local function releases_at(releases, stamp)
@@ -86,7 +92,7 @@ local function save(state, now)
     end
   end
   for i = 1, #state.levels, LEVEL do
-    if kept(lapse_of_level(state.levels, i)) then
+    if kept(lapse_of.level(state.levels, i)) then
       for part = i, i + LEVEL - 1 do levels[#levels + 1] = state.levels[part] end
     end
   end
@@ -99,8 +105,9 @@ local function save(state, now)
   contenders = contenders and kept(contenders[1] + (max(unpack(contenders, 4, 6)) > 0 and contenders[3] or 0)) and contenders
   local reach = state.reach and kept(state.reach[2]) and state.reach
   local pause = state.pause and kept(state.pause[5]) and state.pause
-  local rate = state.rate and kept(lapse_of_rate(state.rate)) and state.rate
+  local rate = state.rate and kept(lapse_of.rate(state.rate)) and state.rate
   local slow = state.slow and kept(state.slow[2]) and state.slow
+  local loss = state.loss and kept(lapse_of.loss(state.loss)) and state.loss
   local releases = releases_at(state.releases, since)
   if releases then
     if releases[1] ~= 0 then kept(releases[1] + MARK_MEMORY) end
@@ -112,7 +119,7 @@ local function save(state, now)
     return
   end
   local packed = cmsgpack.pack({
-    contenders, claims, reach, pause, cold, outside, state.correction, rate, slow, releases, levels, boundaries,
+    contenders, claims, reach, pause, cold, outside, state.correction, rate, slow, releases, levels, boundaries, loss,
   })
   local ms = ceil((lapse - now) / 1000) + LEAP
   if not ticks or state.correction ~= 0 then ms = max(ms, LONGEST) end
@@ -141,12 +148,13 @@ local function is_stale(state)
     if state.outside[i + 7] + state.outside[i + 1] <= since then return true end
   end
   for i = 1, #state.levels, LEVEL do
-    if lapse_of_level(state.levels, i) <= since then return true end
+    if lapse_of.level(state.levels, i) <= since then return true end
   end
   for i = 5, #state.boundaries, BOUNDARY do
     if state.boundaries[i] <= since then return true end
   end
-  return (state.rate and lapse_of_rate(state.rate) <= since) or (state.slow and state.slow[2] <= since)
+  return (state.rate and lapse_of.rate(state.rate) <= since) or (state.slow and state.slow[2] <= since)
+    or (state.loss and lapse_of.loss(state.loss) <= since)
     or (state.reach and state.reach[2] <= since) or (#state.releases > 2 and state.releases[4] + RECENT <= since)
 end
 
@@ -172,14 +180,16 @@ local function remember(memory, body)
   return reply(body)
 end
 
--- A message that came before is answered alike; one that came late, or that another process sent under the same name, is not.
+-- A message that came before is answered alike; one that came late, or that another process sent under the same name, is not. Where the
+-- one that its sender knows of is not there, data was lost: what has `survived` is the last of the stream that is, by its number.
+local lost = { survived = 0 }
 if record then
   local last, memory = struct.unpack('<i8i8', record)
   if memory > now then
     if last > a[1] then return redis.error_reply('OUTDATED a later message of this sender has been seen') end
     if last == a[1] then return reply(string.sub(record, 17)) end
-    if a[2] > 0 and a[2] ~= last then return redis.error_reply('DUPLICATE another process sends under the same name') end
-    lapse = memory
+    if a[2] > 0 and a[2] < last then return redis.error_reply('DUPLICATE another process sends under the same name') end
+    lapse, lost.survived = memory, last
   end
 end
 

@@ -24,7 +24,7 @@ for i = next_key, last_log do
   body = body .. struct.pack('<i8i8i8i8i8i8', stop, max(longest[8] - now, stop), began, longest[4], longest[7], left)
   for _, term in ipairs(log.terms) do
     local alone = {
-      key = log.key, terms = { term }, pauses = state.pauses, state = state, has_calendar = term.calendar,
+      key = log.key, terms = { term }, pauses = state.pauses, state = state, settles = log.settles, has_calendar = term.calendar,
       interval = ceil(term.bucket and term.left.interval / 1000 or term.span / term.quota),
       has_outside = log.has_outside, has_cold = log.has_cold, read = {}, added = {}, count = 0, ahead = 1,
     }

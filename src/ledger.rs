@@ -32,6 +32,7 @@ mod in_force;
 mod log;
 mod log_time;
 mod logs;
+mod loss;
 mod message;
 #[cfg(test)]
 mod model;
@@ -62,6 +63,7 @@ pub use self::evidence::Evidence;
 pub use self::grant::{Answer, Grant, Verdict};
 pub use self::log::SlidingLog;
 use self::log_time::LogTime;
+pub use self::loss::Remembered;
 pub use self::message::{Ask, Body, Message, MessageId, NOBODY, Refused, Reply, Run};
 pub use self::pause::{Cause, Pause, PauseLeft, Reason};
 pub use self::priority::Priority;

@@ -18,6 +18,7 @@ pub(crate) mod handover;
 mod in_flight;
 pub(crate) mod log_time;
 pub(crate) mod looks;
+mod memory;
 pub(crate) mod news;
 pub(crate) mod pacing;
 mod pause;

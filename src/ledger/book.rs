@@ -33,6 +33,7 @@ struct Claimant {
 impl Ledger {
     /// Decides on an ask, and says for how long the message has to be remembered.
     pub(super) fn book(&mut self, now: Stamp, id: &MessageId, ask: &Ask) -> (Grant, i64) {
+        self.note_losses(now, id, ask);
         if let Some((run, start)) = self.start_at_a_glance(now, ask) {
             if start == now {
                 for (log, &units) in ask.logs.iter().zip(run.charges.iter()) {
@@ -201,7 +202,8 @@ impl Ledger {
             if decision.waiting.is_none() && decision.short.waiting > 0 { bounds.unseated_until() } else { next };
         let grant = Grant::new(now, decision.answers, next).within(within);
         let seats = seated.map(|(seated, _)| seated);
-        (Grant { paused, contenders, counted: receipts, seats, remembered: changed, ..grant }, memory)
+        let lost = scopes.iter().any(|&scope| self.scope(scope).is_some_and(|of| of.constraints().is_settling(now)));
+        (Grant { paused, contenders, counted: receipts, seats, remembered: changed, lost, ..grant }, memory)
     }
 
     /// Enters pauses that a call is to look at, and says whose they are.

@@ -3,6 +3,7 @@
 use super::boundaries::Boundaries;
 use super::cold::{Cold, ColdCalls};
 use super::in_force::InForce;
+use super::loss::Loss;
 use super::outside_use::{OutsideUse, Saying, grid, lapse};
 use super::pause::Pausing;
 use super::rate::{Rate, Refusal};
@@ -18,6 +19,7 @@ static NOTHING: Constraints = Constraints {
     slow: None,
     releases: Releases::none(),
     boundaries: Boundaries::none(),
+    loss: None,
 };
 
 /// What was imposed on a scope.
@@ -30,6 +32,8 @@ pub(super) struct Constraints {
     pub(super) slow: Option<Slow>,
     pub(super) releases: Releases,
     pub(super) boundaries: Boundaries,
+    /// The last loss of data that was seen.
+    pub(super) loss: Option<Loss>,
 }
 
 impl Constraints {
@@ -45,6 +49,7 @@ impl Constraints {
             && self.slow.is_none()
             && self.releases.is_nothing()
             && self.boundaries.is_empty()
+            && self.loss.is_none()
     }
 
     /// What of it still matters, or will again where the clock has leapt ahead and is set back.
@@ -58,12 +63,14 @@ impl Constraints {
             slow: self.slow.filter(|slow| slow.until > since),
             releases: self.releases.at(since),
             boundaries: self.boundaries.at(since),
+            loss: self.loss.filter(|loss| loss.lapse() > since),
         }
     }
 
     /// Whether nothing of it matters any more.
     pub(super) fn is_spent(&self, now: Stamp) -> bool {
-        self.is_idle(now) && self.releases.at(now).is_nothing() && self.boundaries.are_past(now)
+        let has_lost = self.loss.is_some_and(|loss| loss.lapse() > now);
+        self.is_idle(now) && self.releases.at(now).is_nothing() && self.boundaries.are_past(now) && !has_lost
     }
 
     /// Whether no call is delayed by it: a release delays none.
@@ -82,6 +89,12 @@ impl Constraints {
             && self.outside.is_spent(now)
             && self.rate.is_none_or(|rate| rate.lapse() <= now)
             && self.slow.is_none_or(|slow| slow.until <= now)
+            && !self.is_settling(now)
+    }
+
+    /// Whether nobody starts, as data was lost.
+    pub(super) fn is_settling(&self, now: Stamp) -> bool {
+        self.loss.is_some_and(|loss| loss.settles > now)
     }
 
     /// The calls that count for longer.

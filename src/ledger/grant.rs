@@ -42,6 +42,8 @@ pub struct Grant {
     pub seats: Option<Seated>,
     /// Whether the message has changed anything: only then is it remembered.
     pub remembered: bool,
+    /// The store has lost data: nobody starts until all counts no more that may be missing.
+    pub lost: bool,
 }
 
 /// What became of some callers next to each other.
@@ -120,6 +122,7 @@ impl Grant {
             counted,
             seats: None,
             remembered: true,
+            lost: false,
         }
     }
 

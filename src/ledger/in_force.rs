@@ -31,6 +31,8 @@ pub(super) struct InForce<'a> {
     cold: &'a ColdCalls,
     outside: &'a OutsideUse,
     boundaries: &'a Boundaries,
+    /// Nobody starts before: data was lost.
+    settles: Stamp,
 }
 
 impl<'a> InForce<'a> {
@@ -53,6 +55,7 @@ impl<'a> InForce<'a> {
             cold: own.cold(),
             outside: own.outside(),
             boundaries: &own.boundaries,
+            settles: own.loss.map_or(Stamp::NEVER, |loss| loss.settles),
         }
     }
 
@@ -166,6 +169,7 @@ impl<'a> InForce<'a> {
 
     fn earliest_once(&self, floor: Stamp, log: &Log, units: u64, entries: &impl Entries) -> Stamp {
         let (count, nth_newest) = (usize::try_from(units).unwrap_or(usize::MAX), |n| entries.nth_newest(n));
+        let floor = floor.max(self.settles);
         let mut start =
             earliest(self.now, floor, log.terms.iter().map(|term| (*term, self.term(log, *term))), count, entries);
         if self.own.get().is_some() || self.upstreams.get().is_some() {

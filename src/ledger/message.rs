@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Cold, Grant, Learned, Log, LogUsage, Looked, MAX_WEIGHT, Pause, Paused, Priority, Report, ScopeId, SeatLimit,
-    Seats, Slots, Stamp, micros,
+    Cold, Grant, Learned, Log, LogUsage, Looked, MAX_WEIGHT, Pause, Paused, Priority, Remembered, Report, ScopeId,
+    SeatLimit, Seats, Slots, Stamp, micros,
 };
 
 /// Whose messages a store does not remember: of those that book for nobody, or only look.
@@ -351,6 +351,9 @@ pub struct Ask {
     pub seats: Option<Seats>,
     /// For how many its process counts where limits are shared: 1 to 100, the same in all of its asks.
     pub weight: u32,
+    /// What the store must hold: where it does not, data was lost, and nobody starts until all counts no more that may be missing. Of logs
+    /// that count for longer than a minute it does not matter.
+    pub remembered: Remembered,
 }
 
 impl Ask {
@@ -369,6 +372,7 @@ impl Ask {
             counted: Vec::new(),
             seats: None,
             weight: 1,
+            remembered: Remembered::default(),
         }
     }
 
@@ -396,6 +400,7 @@ impl Ask {
             && self.cold.iter().all(|cold| cold.charges.len() == count)
             && self.seats.iter().all(Seats::is_sound)
             && (self.debts.is_empty() || self.debts.len() == count)
+            && (self.remembered.newest.is_empty() || self.remembered.newest.len() == count)
             && (1..=MAX_WEIGHT).contains(&self.weight)
     }
 

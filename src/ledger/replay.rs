@@ -33,9 +33,16 @@ impl Replays {
         match self.last.get(&(id.sender, Arc::clone(&id.stream))).filter(|last| last.until > now) {
             Some(last) if last.number > id.number => Err(Refused::Outdated),
             Some(last) if last.number == id.number => Ok(Some(&last.reply)),
-            Some(last) if id.previous > 0 && last.number != id.previous => Err(Refused::Duplicate),
+            // One that is less was remembered before what the sender knows of, which was lost.
+            Some(last) if id.previous > 0 && last.number > id.previous => Err(Refused::Duplicate),
             _ => Ok(None),
         }
+    }
+
+    /// The number of the last message of a stream; zero where none is remembered.
+    pub(super) fn last_of(&self, now: Stamp, id: &MessageId) -> u64 {
+        let last = self.last.get(&(id.sender, Arc::clone(&id.stream)));
+        last.filter(|last| last.until > now).map_or(0, |last| last.number)
     }
 
     /// Remembers a message and its answer for so many microseconds, a minute at most.

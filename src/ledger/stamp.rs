@@ -14,7 +14,7 @@ use std::time::Duration;
 /// let (earlier, later) = (Stamp::from_micros(5), Stamp::from_micros(12));
 /// assert_eq!((later.as_micros(), later.since(earlier)), (12, Duration::from_micros(7)));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(i64);
 
 impl Stamp {

@@ -11,6 +11,9 @@ use crate::error::StoreError;
 use crate::ledger::micros;
 use crate::store::WithoutStore;
 
+/// Who hears so soon again that data was lost hears of the same loss.
+const SAID: Duration = Duration::from_secs(60);
+
 /// What the queues of one upstream know of the store together.
 #[derive(Debug)]
 pub(crate) struct Contact {
@@ -30,6 +33,8 @@ struct State {
     cut_off: Option<(StoreError, Instant)>,
     /// Queues whose last message it refused.
     refused: usize,
+    /// When it was said last that it has lost data.
+    lost_data: Option<Instant>,
 }
 
 impl Contact {
@@ -82,6 +87,15 @@ impl Contact {
             let mut state = self.lock();
             state.cut_off = None;
             self.tell(&state, None);
+        }
+    }
+
+    /// It has lost data: said once for all queues that hear of it.
+    pub(super) fn lost_data(&self, now: Instant) {
+        let mut state = self.lock();
+        if state.lost_data.replace(now).is_none_or(|last| now.saturating_duration_since(last) > SAID) {
+            let upstream = &*self.upstream;
+            tracing::warn!(upstream, "store lost data: nobody sends until all that may be missing counts no more");
         }
     }
 

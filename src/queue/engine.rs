@@ -19,6 +19,7 @@ use super::borrowed::Borrowed;
 use super::cold::Untold;
 use super::events::{Effect, Effects, Event, Settings, tell};
 use super::in_flight::{Header, Message};
+use super::memory::Memory;
 use super::resend::Resend;
 use super::seats::Seats;
 use super::settling::Corrections;
@@ -62,6 +63,8 @@ pub(super) struct Engine {
     pub(super) closed: bool,
     /// The number of the last message that the store is known to remember; zero where none is known.
     pub(super) previous: u64,
+    /// What the store must hold.
+    pub(super) memory: Memory,
     /// In which period the store counted this queue among those whose callers wait, for each scope.
     pub(super) counted: Vec<Stamp>,
     /// The store has callers of this queue on record as waiting.
@@ -119,6 +122,7 @@ impl Engine {
             renamed: false,
             closed: false,
             previous: 0,
+            memory: Memory::default(),
             counted: Vec::new(),
             on_record: false,
             leave_at: None,
@@ -310,6 +314,7 @@ impl Engine {
         }
         self.forget_what_goes_back();
         (self.previous, self.on_record) = (0, false);
+        self.memory.rename();
         self.counted.clear();
         (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
     }

@@ -105,6 +105,8 @@ pub(super) enum Effect {
     CutOff(StoreError),
     /// Tell them that it has answered.
     Answered,
+    /// Note that it has lost data: nobody starts for a while.
+    LostData,
     /// Note that it refuses this queue.
     Refused(StoreError),
     /// Note that it does so no more.

@@ -241,6 +241,8 @@ impl Engine {
         let weight = self.settings.weight;
         let mut ask = Ask { horizon, cold, debts, counted, seats, weight, ..ask };
         ask.back.extend(unused);
+        ask.back.iter().for_each(|slots| self.memory.handed_back(slots));
+        ask.remembered = self.memory.remembered(&self.settings.logs, header.outlook.known, now);
         Message { said: message(&self.settings, id, ask, &header.outlook), tickets }
     }
 }

@@ -167,6 +167,7 @@ impl State {
                 }
                 Effect::CutOff(error) => queue.contact.lose(&error, now),
                 Effect::Answered => queue.contact.answered(),
+                Effect::LostData => queue.contact.lost_data(now),
                 Effect::Refused(error) => queue.contact.refuse(&error),
                 Effect::RefusedNoMore => queue.contact.refuse_no_more(),
                 Effect::Idle => out.idle = true,

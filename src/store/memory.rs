@@ -102,6 +102,12 @@ impl MemoryStore {
         self.0.all().map(|kept| kept.lock().scopes_in_use(now)).sum()
     }
 
+    /// Loses all data, as a server does that is flushed.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn lose_data(&self) {
+        self.0.all().for_each(|kept| *kept.lock() = Ledger::new());
+    }
+
     fn on(clock: Clock) -> Self {
         let buckets = std::array::from_fn(|_| Place::new());
         Self(Arc::new(Memory { buckets, hasher: ScopeHasher::default(), clock }))

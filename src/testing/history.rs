@@ -283,6 +283,7 @@ impl History {
         ask.counted.clone_from(queue.echo(&mut self.rng));
         ask.seats = queue.seats(&mut self.rng);
         ask.weight = queue.weight;
+        ask.remembered = queue.remembers(&mut self.rng, &ask.logs, self.times.now());
         let id = MessageId::new(queue.sender, Arc::clone(&queue.stream), number);
         let id = if self.rng.u8(0..8) == 0 { id } else { id.after(queue.previous) };
         let mut message = Message::new(Arc::clone(&self.upstream), id, ask);

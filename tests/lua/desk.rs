@@ -109,6 +109,8 @@ impl<'a> Desk<'a> {
         let mut keys = vec![self.key(&format!("replay:{:x}:asks", self.sender)), self.key("state")];
         let counted = self.counted.get(&self.sender).cloned().unwrap_or_default();
         self.logs(logs, &counted, &mut keys, &mut integers);
+        integers.extend([0, 0]);
+        integers.extend(logs.iter().map(|_| 0));
         integers.extend(debts.into_iter().map(i64::from));
         integers.push(must(back.len().try_into()));
         for (start, units) in back {

@@ -18,7 +18,7 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 23] = [
+const FILES: [(&str, &str); 24] = [
     ("book", include_str!("../../lua/book.lua")),
     ("boundaries", include_str!("../../lua/boundaries.lua")),
     ("bucket", include_str!("../../lua/bucket.lua")),
@@ -31,6 +31,7 @@ const FILES: [(&str, &str); 23] = [
     ("inspect", include_str!("../../lua/inspect.lua")),
     ("list", include_str!("../../lua/list.lua")),
     ("log", include_str!("../../lua/log.lua")),
+    ("loss", include_str!("../../lua/loss.lua")),
     ("look", include_str!("../../lua/look.lua")),
     ("pause", include_str!("../../lua/pause.lua")),
     ("rate", include_str!("../../lua/rate.lua")),

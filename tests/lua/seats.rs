@@ -16,7 +16,7 @@ fn try_ask(desk: &mut Desk<'_>, kept: i64, idle: i64, callers: i64) -> Reply {
     let number = must(i64::try_from(desk.number));
     desk.number += 1;
     let header = [number, 0, desk.known, 0, 250_000, 0, 8, 1, 1, 0];
-    let (log, seats) = ([1, 0], [LEASE, kept, idle, 3]);
+    let (log, seats) = ([1, 0, 0, 0, 0], [LEASE, kept, idle, 3]);
     let runs = if callers > 0 { vec![callers, -1, 1] } else { Vec::new() };
     desk.run("book", &keys, &[&header[..], &log, &seats, &[0], &runs].concat())
 }

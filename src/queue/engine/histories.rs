@@ -24,6 +24,10 @@ const SPAN: Duration = Duration::from_millis(300);
 struct Slots {
     /// Starts of slots that were told and not returned.
     starts: Vec<i64>,
+    /// The store loses its data now and then.
+    wipes: bool,
+    /// How many times it has.
+    wiped: u32,
 }
 
 impl Checks for Slots {
@@ -59,7 +63,7 @@ impl Run<Slots> {
             Process::new(scene, sender)
         };
         let processes = [1_000, 2_000].map(process).into();
-        Self::new(world, Rng::with_seed(seed), processes, Slots { starts: Vec::new() })
+        Self::new(world, Rng::with_seed(seed), processes, Slots { starts: Vec::new(), wipes: false, wiped: 0 })
     }
 
     /// Somebody does something.
@@ -110,6 +114,13 @@ impl Run<Slots> {
                 self.event(which, Event::Paused(until, Reason::new(cause, 0)));
             }
             63 => self.rename(which),
+            68 if self.checks.wipes => {
+                // Who remembers nothing is as good as new: a log that nobody remembers is taken for a new one.
+                if self.processes.iter().all(|process| process.scene.engine.memory.is_any(now)) {
+                    self.world.store.lose_data();
+                    self.checks.wiped += 1;
+                }
+            }
             64 => {
                 if process.sent.take().is_some() {
                     self.event(which, Event::Lost);
@@ -165,4 +176,22 @@ fn after_any_events_everybody_is_told_once_and_no_slot_is_lost() {
         });
         assert!(run.is_ok(), "seed {seed}");
     }
+}
+
+#[test]
+fn no_window_holds_more_than_the_quota_though_the_store_loses_its_data() {
+    let mut wiped = 0;
+    for seed in 0..400 {
+        let run = std::panic::catch_unwind(|| {
+            let mut history = Run::of_slots(seed);
+            history.checks.wipes = true;
+            (0..300).for_each(|_| history.step());
+            let wiped = history.checks.wiped;
+            history.end(seed % 2 == 0);
+            wiped
+        });
+        let Ok(times) = run else { panic!("seed {seed}") };
+        wiped += times;
+    }
+    assert!(wiped > 200, "{wiped}");
 }

@@ -114,6 +114,7 @@ impl Story {
             Effect::Look => "look".to_owned(),
             Effect::CutOff(_) => "cut off".to_owned(),
             Effect::Answered => "answered".to_owned(),
+            Effect::LostData => "lost data".to_owned(),
             Effect::Refused(_) => "refused".to_owned(),
             Effect::RefusedNoMore => "refused no more".to_owned(),
             Effect::Idle => "idle".to_owned(),

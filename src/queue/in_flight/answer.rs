@@ -85,6 +85,7 @@ impl Engine {
             }
             Ok(grant) => grant,
         };
+        let sent = self.resend.as_ref().map_or(now, |resend| resend.since);
         (self.resend, self.renamed) = (None, false);
         self.found(answered.took, effects);
         // What was booked under another name is nobody's.
@@ -94,6 +95,10 @@ impl Engine {
         self.previous = if grant.remembered { message.said.id.number } else { 0 };
         self.counted.clone_from(&grant.counted);
         let Some(ask) = message.ask() else { return };
+        effects.extend(grant.lost.then_some(Effect::LostData));
+        if grant.remembered {
+            self.memory.is_remembered(message.said.id.number, grant.now, &ask.logs, sent);
+        }
         let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
         let granted = granted.map(|answer| answer.callers).sum();
         if let Some(seats) = &mut self.seats {
@@ -136,6 +141,7 @@ impl Engine {
         let (mut slots, mut refused) = (Vec::new(), Vec::new());
         for (&ticket, (costs, answer)) in tickets.iter().zip(answers(ask, grant)) {
             if answer.verdict.is_granted() {
+                self.memory.granted(answer.start, 1, costs);
                 let (stamp, costs, looks) = (answer.start, Arc::clone(costs), answer.verdict == Verdict::Looks);
                 let (start, excess, waited_for) = (placing.place(stamp), placing.excess, WaitsFor::Store);
                 slots.push(Slot { stamp, start, costs, excess, sender, looks, waited_for });

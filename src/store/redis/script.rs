@@ -56,7 +56,7 @@ macro_rules! script {
     };
 }
 
-script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "log", "contenders", "shares", "debt", "holders", "seats", "claims", "book");
+script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "log", "contenders", "shares", "debt", "loss", "holders", "seats", "claims", "book");
 script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");
@@ -95,6 +95,7 @@ mod tests {
             include_str!("../../../lua/list.lua"),
             include_str!("../../../lua/log.lua"),
             include_str!("../../../lua/look.lua"),
+            include_str!("../../../lua/loss.lua"),
             include_str!("../../../lua/pause.lua"),
             include_str!("../../../lua/rate.lua"),
             include_str!("../../../lua/release.lua"),

@@ -191,6 +191,8 @@ impl Integers {
                 + 16 * ask.weight.saturating_sub(1),
         );
         self.logs(&ask.logs, &ask.counted);
+        self.push(ask.remembered.number).stamp(Some(ask.remembered.told));
+        (0..ask.logs.len()).for_each(|at| _ = self.stamp(ask.remembered.newest.get(at).copied()));
         if let Some(Cold { first, last, charges, .. }) = &ask.cold {
             self.push(first.as_micros()).push(last.as_micros());
             charges.iter().for_each(|&units| _ = self.push(units));
@@ -302,7 +304,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::ledger::{Bucket, MessageId, Priority, Run, SeatLimit};
+    use crate::ledger::{Bucket, MessageId, Priority, Remembered, Run, SeatLimit};
 
     fn words(message: &Message, clock: Option<Stamp>) -> (Vec<String>, Vec<i64>) {
         let mut cmd = redis::cmd("EVALSHA");
@@ -333,6 +335,7 @@ mod tests {
             counted: vec![Stamp::from_micros(7_000), Stamp::NEVER],
             seats: Some(Seats::new([SeatLimit::new(scope, 9), SeatLimit::new(None, 25)]).keeping(3, 1)),
             weight: 4,
+            remembered: Remembered::new(3, Stamp::from_micros(60), [Stamp::from_micros(55), Stamp::NEVER]),
             ..Ask::new(logs, vec![high, run, low])
         };
         let message = Message::new("up", MessageId::new(255, "ab", 7).after(3), ask);
@@ -348,10 +351,11 @@ mod tests {
         let header = [7, 3, 80, 0, 250_000, 40_000, 62];
         let scopes = [2, 1, 7_000, 0];
         let logs = [1, 1, 5, 1_000, 2, 2, 4, 900, 2, -89, 1, 40_000, 88_500];
+        let remembered = [3, 60, 55, 0];
         let (cold, debts, back) = ([70, 75, 3, 1, 0, 200, 0], [0, 6], [1, 90, 0, 4, 0]);
         let runs = [5 - (1 << 32), -1, 1, 1, 3, 1_000, 2, 1, 5 + (1 << 32), -1, 1, 1];
         let seats = [60_000_000, 3, 1, 9, 25];
-        assert_eq!(integers, [&header[..], &scopes, &logs, &cold, &debts, &seats, &back, &runs].concat());
+        assert_eq!(integers, [&header[..], &scopes, &logs, &remembered, &cold, &debts, &seats, &back, &runs].concat());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use super::Heard;
 use super::world::World;
-use crate::ledger::{Ask, Body, Grant, Log, Message, Reply, Run, SeatLimit, Seats, Stamp, Verdict};
+use crate::ledger::{Ask, Body, Grant, Log, Message, Remembered, Reply, Run, SeatLimit, Seats, Stamp, Verdict};
 use crate::store::StoreErrorKind;
 
 /// Callers that need the same logs. Two queues may have one name, as those of a process and its clone have.
@@ -27,6 +27,10 @@ pub(super) struct Queue {
     pub(super) known: Option<Stamp>,
     /// A message whose answer was lost.
     pub(super) unheard: Option<Message>,
+    /// Of the last answer that was remembered.
+    told: Stamp,
+    /// The newest entry of each log that it knows of.
+    newest: Vec<Stamp>,
     counted: Vec<Stamp>,
     /// What it said before that.
     stale: Vec<Stamp>,
@@ -52,6 +56,8 @@ impl Queue {
             previous: 0,
             known: None,
             unheard: None,
+            told: Stamp::from_micros(0),
+            newest: Vec::new(),
             counted: Vec::new(),
             stale: Vec::new(),
             nothing: Vec::new(),
@@ -79,6 +85,26 @@ impl Queue {
             1 => &self.nothing,
             _ => &self.counted,
         }
+    }
+
+    /// What it says that a store must hold: sometimes of what it was granted, though some of that may have been handed back; seldom
+    /// of what never was.
+    pub(super) fn remembers(&self, rng: &mut Rng, logs: &[Log], now: Stamp) -> Remembered {
+        let number = match rng.u8(0..64) {
+            0 => self.previous + rng.u64(0..3),
+            1..8 => self.previous,
+            _ => 0,
+        };
+        if rng.u8(0..32) > 0 || self.newest.len() != logs.len() {
+            let told = if rng.bool() { self.told } else { now.plus(-rng.i64(0..2_000_000)) };
+            return Remembered::new(number, told, []);
+        }
+        let newest = self.newest.iter().map(|&newest| match rng.u8(0..8) {
+            0 => Stamp::from_micros(0),
+            1 => now.plus(rng.i64(-1_000_000..500_000)),
+            _ => newest,
+        });
+        Remembered::new(number, self.told, newest.collect::<Vec<_>>())
     }
 
     /// What it says of seats: that it keeps all that it holds, or some of them; seldom that it holds others.
@@ -111,6 +137,11 @@ impl Queue {
                 self.stale = std::mem::replace(&mut self.counted, grant.counted.clone());
                 self.previous = if grant.remembered { message.id.number } else { 0 };
                 self.known = self.known.max(Some(grant.now));
+                self.told = if grant.remembered { grant.now } else { self.told };
+                let newest = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
+                if let Some(newest) = newest.map(|answer| answer.start).max() {
+                    self.newest = vec![newest; ask.logs.len()];
+                }
                 self.waiting = put_off(ask, grant);
                 if let Some(seats) = &ask.seats {
                     self.held = seats.kept + granted(ask, grant).saturating_sub(seats.idle);

@@ -15,6 +15,8 @@ const NUMBER_BITS: u32 = 12;
 /// Flags of a grant: everybody starts at one time and there is nothing else to say; and the message is remembered.
 const ALL_START: i64 = 1;
 const REMEMBERED: i64 = 2;
+/// And nobody starts, as data was lost.
+const LOST: i64 = 4;
 
 /// Reads the answer to a message. One that is another message's, after a lost reply, is none: what it says of the time would
 /// mislead for long.
@@ -88,6 +90,7 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
         counted: counted.iter().copied().map(Stamp::from_micros).collect(),
         seats,
         remembered: flags & REMEMBERED != 0,
+        lost: flags & LOST != 0,
         ..Grant::new(now, answers, next)
     };
     (answered <= u64::from(ask.callers())).then_some(grant)

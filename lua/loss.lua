@@ -1,0 +1,38 @@
+-- Lost data: what a sender remembers, and the store holds no more. Joined behind debt.lua.
+
+-- Notes what is missing of what an ask remembers, at `at` in the arguments. Nobody starts then until all counts no more that may be lost:
+-- what started before, and what was booked ahead. What a loss that is known explains is no news. Says where that part ends.
+function lost.note(states, at)
+  local number, told, reach = a[1] > 0 and a[at] or 0, a[at + 1], a[5] + a[6]
+  for i, log in ipairs(logs) do
+    local state, newest = states[log.scope], min(a[at + 1 + i], now + MAX_MEMORY)
+    if log.terms[1] and log.counts <= MAX_MEMORY then
+      local known, settles = state.loss and lapse_of.loss(state.loss) > now and state.loss, 0
+      local is_news = number > lost.survived and not (known and told <= known[1])
+      if newest > 0 and newest + log.counts > now and newest > (stamp_of(call('LINDEX', log.key, '-1'), log.key) or 0) then
+        is_news, settles = is_news or not (known and newest < known[2]), newest + log.retention
+      end
+      if is_news then settles = max(settles, now + reach + log.retention) end
+      if settles > 0 then
+        local noted = state.noted or known or { 0, 0 }
+        state.noted = { is_news and now or noted[1], max(noted[2], settles) }
+      end
+    end
+  end
+  for _, state in ipairs(states) do
+    if state.noted then
+      state.loss = state.noted
+      save(state, now)
+    end
+  end
+  for _, log in ipairs(logs) do log.settles = log.state.loss and log.state.loss[2] or 0 end
+  return at + 2 + #logs
+end
+
+-- What an answer says where nobody starts yet for that.
+function lost.flag(states)
+  for _, state in ipairs(states) do
+    if state.loss and state.loss[2] > now then return 4 end
+  end
+  return 0
+end

@@ -1,0 +1,168 @@
+//! Lost data: what a sender remembers, and the store holds no more.
+//!
+//! `lua/loss.lua` says the same in Redis.
+
+use super::{Ask, LEAP, Ledger, MAX_MEMORY, MessageId, NOBODY, ScopeId, Stamp};
+
+/// What a queue remembers that a store must hold, unless that has lost data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Remembered {
+    /// The number of the last message of the stream that the store is known to have remembered, and must still; zero where none is
+    /// known.
+    pub number: u64,
+    /// The log time that was told with the answer to it.
+    pub told: Stamp,
+    /// For each log of the ask its newest entry that was granted to the queue, and not handed back; zero where none counts any
+    /// more. Left out where there is none at all.
+    pub newest: Vec<Stamp>,
+}
+
+impl Remembered {
+    /// A queue that remembers a message and the answer to it, and the newest entry of each log.
+    #[must_use]
+    pub fn new(number: u64, told: Stamp, newest: impl Into<Vec<Stamp>>) -> Self {
+        Self { number, told, newest: newest.into() }
+    }
+}
+
+/// The last loss of data that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Loss {
+    /// When it was seen.
+    at: Stamp,
+    /// Nobody starts before: until then all may count that was lost.
+    pub(super) settles: Stamp,
+}
+
+impl Loss {
+    /// When it matters no more: no sender says then of what was before it that the store must remember it.
+    pub(super) fn lapse(self) -> Stamp {
+        self.at.plus(MAX_MEMORY + LEAP).max(self.settles)
+    }
+}
+
+impl Ledger {
+    /// Notes what is missing of what an ask remembers. Nobody starts then until all counts no more that may be lost: what started before,
+    /// and what was booked ahead. What a loss that is known explains is no news.
+    pub(super) fn note_losses(&mut self, now: Stamp, id: &MessageId, ask: &Ask) {
+        let remembered = &ask.remembered;
+        let number = if id.sender == NOBODY { 0 } else { remembered.number };
+        let is_forgotten = number > 0 && number > self.replays.last_of(now, id);
+        if !is_forgotten && remembered.newest.is_empty() {
+            return;
+        }
+        let mut losses: Vec<(Option<ScopeId>, Loss)> = Vec::new();
+        for (at, log) in ask.logs.iter().enumerate().filter(|(_, log)| !log.terms.is_empty()) {
+            let counts = log.retention();
+            if counts > MAX_MEMORY {
+                continue;
+            }
+            let newest = remembered.newest.get(at).copied().unwrap_or(Stamp::NEVER).min(now.plus(MAX_MEMORY));
+            let scope = self.scope(log.scope);
+            let known = scope.and_then(|scope| scope.constraints().loss).filter(|loss| loss.lapse() > now);
+            let tail = scope.and_then(|scope| scope.logs.get(&log.unit)).and_then(|entries| entries.nth_newest(1));
+            let is_missing =
+                newest > Stamp::NEVER && newest.plus(counts) > now && newest > tail.unwrap_or(Stamp::NEVER);
+            let is_news = (is_forgotten && known.is_none_or(|loss| remembered.told > loss.at))
+                || (is_missing && known.is_none_or(|loss| newest >= loss.settles));
+            if !is_news && !is_missing {
+                continue;
+            }
+            let retention = self.in_force(now, log.scope).retention(log);
+            let start = if is_missing { newest } else { Stamp::NEVER };
+            let settles = if is_news { start.max(now.plus(ask.reach())) } else { start }.plus(retention);
+            let of_scope = losses.iter().position(|(scope, _)| *scope == log.scope).unwrap_or_else(|| {
+                losses.push((log.scope, known.unwrap_or(Loss { at: Stamp::NEVER, settles: Stamp::NEVER })));
+                losses.len() - 1
+            });
+            let loss = &mut losses[of_scope].1;
+            *loss = Loss { at: if is_news { now } else { loss.at }, settles: loss.settles.max(settles) };
+        }
+        for (scope, loss) in losses {
+            self.scope_mut(scope).constrain(|of, _| of.loss = Some(loss));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ledger::{Grant, Log, Message, Reply, Run, Term};
+
+    const SPAN: i64 = 1_000_000;
+    const MS: i64 = 1_000;
+
+    const fn at(millis: i64) -> Stamp {
+        Stamp::from_micros(50_000_000 + millis * MS)
+    }
+
+    /// An ask of the process `sender` for one caller, which remembers these.
+    fn ask(ledger: &mut Ledger, now: Stamp, sender: u64, number: u64, remembered: Remembered) -> Grant {
+        let log = Log::new("calls", [Term::new(2, SPAN)]);
+        let ask = Ask { remembered, ..Ask::new([log], vec![Run::new(1, [1])]) };
+        match ledger.apply(now, &Message::new("up", MessageId::new(sender, "", number), ask)) {
+            Ok(Reply::Grant(grant)) => grant,
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    /// How many milliseconds after the first a caller may start, and whether it was told of a loss.
+    fn said(grant: &Grant) -> (i64, bool) {
+        let start = grant.answers(1).next().map_or(grant.next, |answer| answer.start);
+        ((start.as_micros() - at(0).as_micros()) / MS, grant.lost)
+    }
+
+    #[test]
+    fn what_is_missing_keeps_everybody_waiting_for_a_span_from_the_last_slot_that_may_be_booked() {
+        let none = Remembered::default;
+        for (name, remembered, start) in [
+            ("nothing is remembered", none(), 0),
+            ("a message is missing", Remembered::new(1, at(-10), []), 1_250),
+            ("an entry is missing", Remembered::new(0, at(0), [at(-10)]), 1_250),
+            ("an entry is missing that was booked ahead", Remembered::new(0, at(0), [at(400)]), 1_400),
+            ("an entry counts no more", Remembered::new(0, at(0), [at(-1_000)]), 0),
+        ] {
+            let mut ledger = Ledger::new();
+            assert_eq!(said(&ask(&mut ledger, at(0), 1, 2, remembered)), (start, start > 0), "{name}");
+            let other = said(&ask(&mut ledger, at(1), 2, 2, none()));
+            assert_eq!(other, (if start > 0 { start } else { 1 }, start > 0), "{name}, for others");
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_no_loss() {
+        let told = |remembered| {
+            let mut ledger = Ledger::new();
+            ask(&mut ledger, at(0), 1, 1, Remembered::default());
+            said(&ask(&mut ledger, at(5), 1, 2, remembered))
+        };
+        assert_eq!(told(Remembered::new(1, at(0), [at(0)])), (5, false));
+        assert_eq!(told(Remembered::new(1, at(0), [at(-1)])), (5, false), "others booked since");
+        assert!(told(Remembered::new(2, at(0), [at(0)])).1, "a later message is gone");
+        assert!(told(Remembered::new(1, at(0), [at(1)])).1, "a later entry is gone");
+    }
+
+    #[test]
+    fn each_process_finds_the_same_loss_and_none_makes_it_longer_than_it_must_be() {
+        let mut ledger = Ledger::new();
+        let mut finds = |now: i64, sender, remembered| said(&ask(&mut ledger, at(now), sender, 9, remembered));
+        assert_eq!(finds(0, 1, Remembered::new(1, at(-10), [at(-10)])), (1_250, true));
+        assert_eq!(finds(900, 2, Remembered::new(1, at(-20), [at(-20)])), (1_250, true));
+        assert_eq!(finds(910, 3, Remembered::new(1, at(-20), [at(300)])), (1_300, true), "booked further ahead");
+        assert_eq!(finds(1_301, 4, Remembered::new(1, at(-20), [])), (1_301, false), "who comes later");
+        assert_eq!(finds(1_302, 5, Remembered::new(1, at(1_301), [])).0, 2_552, "another loss");
+    }
+
+    #[test]
+    fn a_log_that_counts_for_longer_than_a_minute_is_not_held_back() {
+        let mut ledger = Ledger::new();
+        let log = Log::new("calls", [Term::new(2, MAX_MEMORY + 1)]);
+        let remembered = Remembered::new(1, at(0), [at(0)]);
+        let ask = Ask { remembered, horizon: Duration::ZERO, ..Ask::new([log], vec![Run::new(1, [1])]) };
+        let reply = ledger.apply(at(1), &Message::new("up", MessageId::new(1, "", 2), ask)).unwrap();
+        assert_eq!(said(&reply.grant().unwrap()), (1, false));
+    }
+}
