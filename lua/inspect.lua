@@ -3,11 +3,11 @@
 -- Atomic, because the type of a key and its content must be of one moment.
 --
 -- KEYS[1..] keys   of a call that failed
--- ARGV[1..] kinds  what each of them is to the other scripts: a replay, a state, a log, seats
+-- ARGV[1..] kinds  what each of them is to the other scripts: a replay, a state, a log, seats, processes
 -- Returns {place, type}: of that key, and what it holds in the server's words; 0 and nothing where all can be read
 -- Errors: none
--- Cost: O(1) for each key: logs are searched by the scripts that read them
-local TYPES = { log = 'list', state = 'string', replay = 'string', seats = 'string' }
+-- Cost: O(1) for each key: logs are searched by the scripts that read them; of processes O(these)
+local TYPES = { log = 'list', state = 'string', replay = 'string', seats = 'string', processes = 'hash' }
 
 local function are_numbers(parts, from, to)
   if type(parts) ~= 'table' then return false end
@@ -20,6 +20,13 @@ end
 local readable = {}
 
 function readable.replay(record) return #record >= 24 and #record % 8 == 0 end
+
+function readable.processes(all)
+  for i = 2, #all, 2 do
+    if #all[i] < (all[i - 1] == '' and 16 or 40) or #all[i] % 8 ~= 0 then return false end
+  end
+  return true
+end
 
 function readable.seats(record)
   local unpacked, holders = pcall(cmsgpack.unpack, record)
@@ -67,8 +74,8 @@ end
 
 for i, key in ipairs(KEYS) do
   local kind = ARGV[i]
-  local found = redis.call('TYPE', key).ok
-  if found ~= 'none' and (found ~= TYPES[kind] or (readable[kind] and not readable[kind](redis.call('GET', key)))) then
+  local found, read = redis.call('TYPE', key).ok, kind == 'processes' and 'HGETALL' or 'GET'
+  if found ~= 'none' and (found ~= TYPES[kind] or (readable[kind] and not readable[kind](redis.call(read, key)))) then
     return { i, found }
   end
 end

@@ -21,6 +21,7 @@ mod news;
 pub(crate) mod observing;
 mod on_response;
 pub(crate) mod permit;
+pub mod processes;
 mod reachability;
 mod refusal;
 mod registry;

@@ -39,6 +39,7 @@ mod model;
 mod outside_use;
 mod pause;
 mod priority;
+mod processes;
 mod rate;
 mod release;
 mod replay;
@@ -67,6 +68,8 @@ pub use self::loss::Remembered;
 pub use self::message::{Ask, Body, Message, MessageId, NOBODY, Refused, Reply, Run};
 pub use self::pause::{Cause, Pause, PauseLeft, Reason};
 pub use self::priority::Priority;
+use self::processes::Registry;
+pub use self::processes::{Presence, ProcessSeen, Processes, Renewal, ScopePresence};
 pub use self::release::Looked;
 use self::replay::Replays;
 pub use self::report::{Learned, Paused, QuotaReport, Report};
@@ -106,6 +109,8 @@ pub struct Ledger {
     upstream: Scope,
     scopes: [Scopes; PARTS],
     replays: Replays,
+    /// Which processes use it.
+    registry: Registry,
     next_part: usize,
 }
 
@@ -155,6 +160,8 @@ impl Ledger {
             Body::Usage { logs, seats } => {
                 (Reply::Usage { logs: self.usage(now, logs), seats: self.seats_taken(now, seats) }, 0)
             }
+            Body::Renew(renewal) => (Reply::Renewed(self.registry.renew(now, message.id.sender, renewal)), MAX_MEMORY),
+            Body::Processes { upstream } => (Reply::Processes(self.registry.processes(now, upstream)), 0),
         };
         if memory > 0 && message.id.sender != NOBODY {
             self.replays.remember(now, message, memory, reply.clone());
@@ -198,6 +205,7 @@ impl Ledger {
         part.shrink_to(part.len() * 2);
         self.next_part = (self.next_part + 1) % PARTS;
         self.replays.sweep(now);
+        self.registry.sweep(now);
     }
 
     /// How many scopes there are that anything is remembered of, the whole upstream's among them.
@@ -205,7 +213,8 @@ impl Ledger {
     pub fn scopes_in_use(&self, clock: Stamp) -> usize {
         let now = self.time.at(clock);
         let of_scopes = self.scopes.iter().flat_map(HashMap::values).filter(|scope| !scope.is_spent(now)).count();
-        of_scopes + usize::from(!self.upstream.is_spent(now) || !self.replays.is_spent(now))
+        let is_spent = self.upstream.is_spent(now) && self.replays.is_spent(now) && self.registry.is_spent(now);
+        of_scopes + usize::from(!is_spent)
     }
 
     /// How many scopes it has room for.

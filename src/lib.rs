@@ -90,6 +90,7 @@ pub use self::client::acquire::Acquire;
 pub use self::client::middleware::Middleware;
 pub use self::client::observing::Observed;
 pub use self::client::permit::{Passage, Permit};
+pub use self::client::processes;
 pub use self::client::snapshot;
 pub use self::client::throttle::{Throttle, ThrottleBuilder};
 pub use self::client::unmatched::Unmatched;

@@ -23,6 +23,7 @@ pub(crate) mod news;
 pub(crate) mod pacing;
 mod pause;
 mod places;
+pub(crate) mod presence;
 pub(crate) mod process;
 pub(crate) mod reports;
 pub(crate) mod resend;

@@ -93,6 +93,7 @@ laws! {
     law_16 a_rate_lowers_quotas_and_is_kept
     law_17 seats_in_use_never_exceed_the_limit
     law_18 true_costs_count_from_the_moment_they_are_known
+    law_19 a_process_is_told_of_until_it_lapses
     check_all all_laws_hold_one_after_another_on_the_same_store
 }
 

@@ -218,6 +218,7 @@ impl Throttle {
         let lines = lines.collect::<Result<Vec<_>, _>>()?;
         let new = || Queue::new(self.process(), registered, scopes, lines.into());
         let queue = self.queues().get(key(scopes), scopes, now, new)?;
+        registered.attendance.called(&queue, now);
         let pass = route.admit(queue.scope(), std::mem::take(pass))?;
         Ok(Asked::new(queue, route, pass, now))
     }

@@ -380,6 +380,9 @@ impl Throttle {
     /// ```
     pub async fn close(&self) {
         self.0.queues.close().await;
+        for registered in &self.0.upstreams.get().upstreams {
+            registered.attendance.leave().await;
+        }
     }
 
     /// Route: which upstream, scope and cost a request belongs to.

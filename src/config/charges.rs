@@ -244,6 +244,30 @@ impl Charges {
         self.logs.iter().zip(&self.places).map(of).collect()
     }
 
+    /// The scopes that not all callers share, each with its place among the kinds of [`kinds`](Self::kinds).
+    pub(crate) fn named_scopes(&self, scopes: &Scopes) -> impl Iterator<Item = (u32, ScopeId)> {
+        let of = |(at, sharers): (usize, &Sharers)| {
+            let scope = scopes.at(at).filter(|_| !sharers.scope.is_upstream())?;
+            Some((u32::try_from(at).unwrap_or(u32::MAX), scope))
+        };
+        self.scopes.iter().enumerate().filter_map(of).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The kinds of scopes: what each is called, whether all callers share it, and its salt.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (&Arc<str>, bool, Option<ScopeId>)> {
+        self.scopes.iter().map(|sharers| (sharers.scope.name(), sharers.scope.is_upstream(), sharers.salt))
+    }
+
+    /// Of each log, the place of its kind of scope.
+    pub(crate) fn kinds_of_logs(&self) -> impl Iterator<Item = usize> {
+        self.places.iter().map(|place| place.scope)
+    }
+
+    /// The limits on calls in flight: the place of its kind of scope, how many, and which of the upstream's limits says so.
+    pub(crate) fn seats(&self) -> &[(usize, u32, usize)] {
+        &self.seats
+    }
+
     /// The scope of all callers of the upstream.
     pub(crate) fn whole(&self, scopes: &Scopes) -> Option<ScopeId> {
         let own = self.scopes.iter().position(|sharers| sharers.scope.is_upstream() && !sharers.is_common);

@@ -15,6 +15,7 @@ use crate::client::retry::Budget;
 use crate::client::unlearned::Unlearned;
 use crate::config::call::Call;
 use crate::config::charges::{Charges, Scopes};
+use crate::config::description::Description;
 use crate::config::limit::Limit;
 use crate::config::name::shown;
 use crate::config::upstream::Upstream;
@@ -28,6 +29,7 @@ use crate::queue::handover::Handover;
 use crate::queue::log_time::LogTime;
 use crate::queue::looks::Looks;
 use crate::queue::pacing::{STALE_AT_MOST, stale_after_all};
+use crate::queue::presence::Attendance;
 use crate::queue::seats::SeatRules;
 use crate::queue::settling::Settling;
 use crate::queue::table::Key;
@@ -52,6 +54,8 @@ pub(crate) struct Registered {
     pub(crate) contact: Arc<Contact>,
     pub(crate) time: Arc<LogTime>,
     pub(crate) looks: Arc<Looks>,
+    /// Has others know who waits here.
+    pub(crate) attendance: Arc<Attendance>,
     pub(crate) settling: Arc<Settling>,
     /// None where nothing is estimated.
     pub(crate) estimated: Option<Arc<Estimated>>,
@@ -88,6 +92,7 @@ impl Registered {
         new.crowd = Arc::clone(&before.crowd);
         if before.ledger() == new.ledger() {
             (new.time, new.looks) = (Arc::clone(&before.time), Arc::clone(&before.looks));
+            new.attendance = Arc::clone(&before.attendance);
         }
         let estimates = |of: &Upstream| (of.estimates.clone(), of.estimates_per_thousand);
         if estimates(old) == estimates(now) {
@@ -150,6 +155,7 @@ impl Registered {
             contact,
             time,
             looks,
+            attendance: Arc::default(),
             settling,
             estimated,
             budget,
@@ -194,6 +200,13 @@ impl Registered {
     /// What the program calls a scope.
     pub(crate) fn name_of(&self, scope: ScopeId) -> Option<Arc<str>> {
         self.scope_names.get(&scope).map(Arc::clone)
+    }
+
+    /// How others are told of it: a hash, and the text.
+    pub(crate) fn description(&self) -> (u64, Arc<str>) {
+        let logs = self.calendars.around(self.charges.logs(), self.time.known());
+        let text = Description::of(&self.upstream, &self.charges, &logs, &self.scope_names).to_string();
+        (Description::hash(&text), text.into())
     }
 
     /// Whose logs its calls are charged in, as the store knows it.

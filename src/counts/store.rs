@@ -10,7 +10,7 @@ use crate::error::StoreErrorKind;
 use crate::ledger::{Body, Message};
 use crate::store::{Applied, Applying, Store};
 
-const MESSAGES: [&str; 7] = ["ask", "pause", "release", "slow_down", "look", "report", "usage"];
+const MESSAGES: [&str; 9] = ["ask", "pause", "release", "slow_down", "look", "report", "usage", "renew", "processes"];
 const FAILURES: [StoreErrorKind; 5] = [
     StoreErrorKind::Unreachable,
     StoreErrorKind::Refused,
@@ -29,7 +29,7 @@ pub(crate) fn counted(store: Arc<dyn Store>) -> Arc<dyn Store> {
 
 struct Counted {
     store: Arc<dyn Store>,
-    seconds: [Histogram; 7],
+    seconds: [Histogram; 9],
     failures: [Counter; 5],
 }
 
@@ -66,6 +66,8 @@ const fn place(body: &Body) -> usize {
         Body::Look { .. } => 4,
         Body::Report { .. } => 5,
         Body::Usage { .. } => 6,
+        Body::Renew(_) => 7,
+        Body::Processes { .. } => 8,
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Cold, Grant, Learned, Log, LogUsage, Looked, MAX_WEIGHT, Pause, Paused, Priority, Remembered, Report, ScopeId,
-    SeatLimit, Seats, Slots, Stamp, micros,
+    Cold, Grant, Learned, Log, LogUsage, Looked, MAX_WEIGHT, Pause, Paused, Priority, Processes, Remembered, Renewal,
+    Report, ScopeId, SeatLimit, Seats, Slots, Stamp, micros,
 };
 
 /// Whose messages a store does not remember: of those that book for nobody, or only look.
@@ -56,11 +56,13 @@ pub struct Message {
 }
 
 impl Message {
-    /// Refuses what cannot be decided: an ask that charges a caller in other logs than it names, or wants seats for nobody.
+    /// Refuses what cannot be decided: an ask that charges a caller in other logs than it names, or wants seats for nobody; and
+    /// nobody who is there.
     pub(crate) fn check(&self) -> Result<(), Refused> {
         match &self.body {
             Body::Ask(ask) if !ask.is_sound() => Err(Refused::Senseless),
             Body::Ask(ask) if ask.seats.is_some() && self.id.sender == NOBODY => Err(Refused::Senseless),
+            Body::Renew(_) if self.id.sender == NOBODY => Err(Refused::Senseless),
             _ => Ok(()),
         }
     }
@@ -160,6 +162,13 @@ pub enum Body {
         /// Limits on calls in flight.
         seats: Arc<[SeatLimit]>,
     },
+    /// The sender is there, with who waits in it, or it is gone. Answered by [`Reply::Renewed`].
+    Renew(Renewal),
+    /// Which processes use an upstream? Changes nothing. Answered by [`Reply::Processes`].
+    Processes {
+        /// The upstream, which has the ledger's name but where several share limits.
+        upstream: Arc<str>,
+    },
 }
 
 impl Body {
@@ -197,6 +206,10 @@ pub enum Reply {
         /// Seats that are held of each limit.
         seats: Vec<u32>,
     },
+    /// To a renewal: how many processes there are. Some that fell silent within the last seconds may be among them.
+    Renewed(u32),
+    /// To a question for the processes.
+    Processes(Processes),
 }
 
 impl Reply {
@@ -235,6 +248,18 @@ impl Reply {
     pub fn usage(self) -> Option<Vec<LogUsage>> {
         if let Self::Usage { logs, .. } = self { Some(logs) } else { None }
     }
+
+    /// How many processes there are: the answer to a renewal.
+    #[must_use]
+    pub fn renewed(self) -> Option<u32> {
+        if let Self::Renewed(processes) = self { Some(processes) } else { None }
+    }
+
+    /// The answer to a question for the processes.
+    #[must_use]
+    pub fn processes(self) -> Option<Processes> {
+        if let Self::Processes(processes) = self { Some(processes) } else { None }
+    }
 }
 
 impl Reply {
@@ -257,7 +282,7 @@ pub enum Refused {
     Outdated,
     /// Another process sends under the same name.
     Duplicate,
-    /// An ask that charges a caller in other logs than it names, or that wants seats for nobody.
+    /// An ask that charges a caller in other logs than it names, or that wants seats for nobody; a renewal of nobody.
     Senseless,
 }
 

@@ -35,6 +35,19 @@ impl ScopeId {
         Self(self.0 ^ scope.0)
     }
 
+    /// In parts of 32 bits, the first first.
+    #[cfg(feature = "redis")]
+    #[expect(clippy::cast_possible_truncation, reason = "one part after another")]
+    pub(crate) const fn parts(self) -> [u32; 4] {
+        [(self.0 >> 96) as u32, (self.0 >> 64) as u32, (self.0 >> 32) as u32, self.0 as u32]
+    }
+
+    /// The scope of these parts, where they are some.
+    #[cfg(feature = "redis")]
+    pub(crate) fn from_parts(parts: &[i64; 4]) -> Option<Self> {
+        parts.iter().try_fold(0, |bits, &part| Some(bits << 32 | u128::from(u32::try_from(part).ok()?))).map(Self)
+    }
+
     /// Its first 16 bits, spread evenly.
     pub(crate) const fn first_bits(self) -> u16 {
         (self.0 >> 112) as u16

@@ -1,7 +1,7 @@
 //! One queue: what happens to it goes to its engine, and what follows is done.
 
 use std::fmt;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     /// Permits that are given, and not dropped yet.
     pub(super) permits: AtomicUsize,
+    /// Used since the store was told last who uses the upstream.
+    pub(super) is_used: AtomicBool,
     /// Wakes the driver when something came up that it does not sleep for.
     pub(super) nudge: Notify,
     /// Tells that nothing is left to do.
@@ -118,6 +120,7 @@ impl Queue {
             state: Mutex::new(State::new(Engine::new(settings.clone(), process.id(), Rng::new()))),
             settings,
             permits: AtomicUsize::new(0),
+            is_used: AtomicBool::new(false),
             nudge: Notify::new(),
             idled: Notify::new(),
         })
@@ -146,7 +149,7 @@ impl Queue {
     }
 
     /// The upstream, as it was when the queue was made.
-    pub(crate) fn registered(&self) -> &Registered {
+    pub(crate) fn registered(&self) -> &Arc<Registered> {
         &self.registered
     }
 

@@ -160,7 +160,11 @@ impl Driver {
         state.duty.is_polled_in(self.runtime);
         state.turn(&self.queue, now, out);
         let is_told = state.engine.is_closed_and_told();
+        let waits = !state.engine.waiters.is_empty();
         drop(state);
+        if waits && !self.queue.is_line() {
+            self.queue.registered().attendance.waited_in(&self.queue, now);
+        }
         if let Some(message) = out.send.take() {
             self.send(message);
         }

@@ -101,6 +101,20 @@ impl Queue {
         self.permits.load(Ordering::Relaxed)
     }
 
+    /// It is used. Says whether that is news since it was [attended](Self::attended).
+    pub(super) fn note_use(&self) -> bool {
+        !self.is_used.load(Ordering::Relaxed) && !self.is_used.swap(true, Ordering::Relaxed)
+    }
+
+    /// Callers that wait, how long the one has waited who has waited longest, and whether it was used since this was asked last.
+    pub(super) fn attended(&self, now: Instant) -> (u32, Duration, bool) {
+        let is_used = self.is_used.swap(false, Ordering::Relaxed);
+        let state = self.lock();
+        let waiters = &state.engine.waiters;
+        let oldest = waiters.first_joined().map(|joined| now.saturating_duration_since(joined));
+        (u32::try_from(waiters.len()).unwrap_or(u32::MAX), oldest.unwrap_or_default(), is_used)
+    }
+
     /// What is to be seen of it; nothing where nobody waits, no call is in flight and nothing is paused.
     pub(crate) fn glance(&self, now: Instant) -> Option<QueueSnapshot> {
         let of_crowd = self.crowd.paused(now);

@@ -18,6 +18,7 @@ mod bounds;
 mod desk;
 mod law;
 mod order;
+mod processes;
 mod quota;
 mod release;
 mod seats;
@@ -34,6 +35,7 @@ use async_trait::async_trait;
 
 pub use self::bounds::{law_7, law_8, law_10};
 pub use self::order::{law_2, law_3};
+pub use self::processes::law_19;
 pub use self::quota::{law_1, law_12, law_14};
 pub use self::release::{law_15, law_16};
 pub use self::seats::law_17;
@@ -84,4 +86,5 @@ pub async fn check_all(subject: &dyn Subject) {
     law_16(subject).await;
     law_17(subject).await;
     law_18(subject).await;
+    law_19(subject).await;
 }

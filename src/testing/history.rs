@@ -222,6 +222,10 @@ impl History {
                 let what = [World::release, World::slow_down, World::look][self.rng.usize(0..3)];
                 new(self.told(what), None)
             }
+            28 => {
+                let what = [World::renew, World::renew, World::processes][self.rng.usize(0..3)];
+                new(self.told(what), None)
+            }
             _ => {
                 let usage = self.world.usage();
                 new(Message::new(Arc::clone(&self.upstream), MessageId::nobodys(), usage), None)

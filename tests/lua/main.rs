@@ -18,7 +18,7 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 24] = [
+const FILES: [(&str, &str); 26] = [
     ("book", include_str!("../../lua/book.lua")),
     ("boundaries", include_str!("../../lua/boundaries.lua")),
     ("bucket", include_str!("../../lua/bucket.lua")),
@@ -34,8 +34,10 @@ const FILES: [(&str, &str); 24] = [
     ("loss", include_str!("../../lua/loss.lua")),
     ("look", include_str!("../../lua/look.lua")),
     ("pause", include_str!("../../lua/pause.lua")),
+    ("processes", include_str!("../../lua/processes.lua")),
     ("rate", include_str!("../../lua/rate.lua")),
     ("release", include_str!("../../lua/release.lua")),
+    ("renew", include_str!("../../lua/renew.lua")),
     ("report", include_str!("../../lua/report.lua")),
     ("holders", include_str!("../../lua/holders.lua")),
     ("seats", include_str!("../../lua/seats.lua")),
@@ -45,7 +47,8 @@ const FILES: [(&str, &str); 24] = [
     ("usage", include_str!("../../lua/usage.lua")),
 ];
 /// The scripts, each by the last of its files.
-const SCRIPTS: [&str; 8] = ["book", "pause", "release", "slow_down", "look", "report", "usage", "inspect"];
+const SCRIPTS: [&str; 10] =
+    ["book", "pause", "release", "slow_down", "look", "report", "usage", "renew", "processes", "inspect"];
 /// Where it stands how they are joined.
 const JOINED: &str = include_str!("../../src/store/redis/script.rs");
 /// A supplied time with all the digits of a real one.

@@ -63,11 +63,13 @@ script!(slow_down: "head", "state", "slow_down");
 script!(look: "head", "state", "look");
 script!(report: "head", "state", "list", "bucket", "report");
 script!(usage: "head", "state", "list", "bucket", "calendar", "boundaries", "log", "holders", "usage");
+script!(renew: "head", "state", "renew");
+script!(processes: "head", "state", "processes");
 script!(inspect: "inspect");
 
 /// All scripts, to be loaded on every new connection.
-pub(super) fn all() -> [&'static Script; 8] {
-    [book(), pause(), release(), slow_down(), look(), report(), usage(), inspect()]
+pub(super) fn all() -> [&'static Script; 10] {
+    [book(), pause(), release(), slow_down(), look(), report(), usage(), renew(), processes(), inspect()]
 }
 
 #[cfg(test)]
@@ -97,8 +99,10 @@ mod tests {
             include_str!("../../../lua/look.lua"),
             include_str!("../../../lua/loss.lua"),
             include_str!("../../../lua/pause.lua"),
+            include_str!("../../../lua/processes.lua"),
             include_str!("../../../lua/rate.lua"),
             include_str!("../../../lua/release.lua"),
+            include_str!("../../../lua/renew.lua"),
             include_str!("../../../lua/report.lua"),
             include_str!("../../../lua/seats.lua"),
             include_str!("../../../lua/shares.lua"),

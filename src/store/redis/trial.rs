@@ -17,7 +17,7 @@ use super::wire::{self, Wire};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::Stamp;
 use crate::ledger::Term;
-use crate::ledger::{Ask, Body, Log, Message, MessageId, Pause, Report, Run, ScopeId, Slots};
+use crate::ledger::{Ask, Body, Log, Message, MessageId, Pause, Presence, Renewal, Report, Run, ScopeId, Slots};
 
 /// Fills a log so far that it is trimmed for whoever counts a few entries: more than the slack of a log.
 const MANY: u32 = 72;
@@ -181,6 +181,11 @@ impl<'a> Trial<'a> {
         calls.add_command(self.call(&self.message(MessageId::new(1, "", 3), hand_back)));
         calls.add_command(self.call(&self.message(MessageId::new(1, "!", 1), report)));
         calls.add_command(self.call(&self.message(MessageId::new(1, "!", 2), Self::pause())));
+        for (number, lasting) in [(1, Duration::from_secs(1)), (2, Duration::ZERO)] {
+            calls.add_command(self.call(&self.renewal(number, lasting)));
+        }
+        let processes = Body::Processes { upstream: Arc::clone(&self.upstream) };
+        calls.add_command(self.call(&self.message(MessageId::nobodys(), processes)));
         // By its body, as a server needs it that was made to forget the scripts.
         calls.add_command(script::inspect().by_body(&|cmd| inspect(cmd, &self.keys())));
         // Scripts read so where callers start one after another, which depends on how quick the server is.
@@ -219,11 +224,16 @@ impl<'a> Trial<'a> {
         Body::Pause { scope: Some(SCOPE), pause: Pause::new(Duration::from_millis(1)) }
     }
 
+    fn renewal(&self, number: u64, lasting: Duration) -> Message {
+        let renewal = Renewal::new(Arc::clone(&self.upstream), Presence::default(), lasting);
+        self.message(MessageId::new(1, "+", number), Body::Renew(renewal))
+    }
+
     /// Every key that the calls write.
     fn keys(&self) -> Vec<String> {
         let of = |sender| self.ask(sender, 1, Self::logs(MANY, SECOND), Vec::new());
         let paused = self.message(MessageId::new(1, "!", 1), Self::pause());
-        let messages = [of(1), of(2), paused];
+        let messages = [of(1), of(2), paused, self.renewal(1, Duration::ZERO)];
         let mut all: Vec<_> = messages.iter().flat_map(|message| keys(&|cmd| self.wire.write(cmd, message))).collect();
         all.sort_unstable();
         all.dedup();

@@ -81,13 +81,14 @@ pub(super) fn keys(encode: &(impl Fn(&mut Cmd) + Sync)) -> Vec<String> {
 /// What a key is to the scripts: `log` of `outgate:v1:{up}/5f3a:log:calls`.
 fn kind(key: &str) -> &str {
     let name = key.split_once('}').and_then(|(_, rest)| rest.split_once(':')).map_or("", |(_, name)| name);
-    name.split(':').next().unwrap_or_default()
+    name.split([':', '@']).next().unwrap_or_default()
 }
 
 /// What the server calls what the scripts keep there.
 fn type_of(kind: &str) -> &'static str {
     match kind {
         "log" => "list",
+        "processes" => "hash",
         _ => "string",
     }
 }
@@ -104,6 +105,8 @@ mod tests {
             ("outgate:v1:{up}/5f3a:state", "state"),
             ("outgate:v1:{up}/5f3a:seats", "seats"),
             ("outgate:v1:{up}:replay:ff:5f3a!", "replay"),
+            ("outgate:v1:{up}:processes", "processes"),
+            ("outgate:v1:{up}:processes@mail", "processes"),
             ("mine", ""),
         ] {
             assert_eq!(kind(key), expected);

@@ -1,5 +1,6 @@
 //! What goes over the wire to the scripts, and what comes back. Pure: decoding is total, whatever the server says.
 
+mod presence;
 mod reply;
 
 use std::fmt::Write as _;
@@ -9,7 +10,8 @@ use redis::Cmd;
 pub(super) use self::reply::reply;
 use super::script::{self, Script};
 use crate::ledger::{
-    Ask, Body, Cause, Cold, Log, Message, NOBODY, Pause, Report, ScopeId, Seats, Shape, Slots, Stamp, Term, micros,
+    Ask, Body, Cause, Cold, Log, Message, NOBODY, Pause, Renewal, Report, ScopeId, Seats, Shape, Slots, Stamp, Term,
+    micros,
 };
 
 /// The largest integer that Lua keeps exactly.
@@ -42,6 +44,8 @@ impl<'a> Wire<'a> {
             Body::Look { since, .. } => _ = integers.push(since.as_micros()),
             Body::Report { report, .. } => integers.report(report),
             Body::Usage { logs, .. } => integers.usage(logs),
+            Body::Renew(renewal) => presence::write(&mut integers, message.id.sender, renewal),
+            Body::Processes { .. } => {}
         }
         keys.write(cmd, message);
         cmd.arg(&integers.0);
@@ -66,6 +70,8 @@ pub(super) fn script(message: &Message) -> &'static Script {
         Body::Look { .. } => script::look(),
         Body::Report { .. } => script::report(),
         Body::Usage { .. } => script::usage(),
+        Body::Renew(_) => script::renew(),
+        Body::Processes { .. } => script::processes(),
     }
 }
 
@@ -105,6 +111,11 @@ impl Keys {
                 cmd.arg(2 + scopes.len());
                 return self.replay_and_states(cmd, message, scopes);
             }
+            Body::Renew(Renewal { upstream, .. }) | Body::Processes { upstream } => {
+                cmd.arg(3);
+                self.replay_and_states(cmd, message, &[]);
+                return self.processes(cmd, message, upstream);
+            }
         };
         let scopes = || Log::scopes(logs).flatten();
         let seats = match &message.body {
@@ -136,6 +147,16 @@ impl Keys {
         for &scope in scopes {
             self.state(cmd, Some(scope));
         }
+    }
+
+    /// The processes of an upstream: of several, where they share limits.
+    fn processes(&mut self, cmd: &mut Cmd, message: &Message, upstream: &str) {
+        self.key.truncate(self.stem);
+        self.key.push_str(":processes");
+        if *upstream != *message.upstream {
+            let _ = write!(self.key, "@{upstream}");
+        }
+        cmd.arg(&self.key);
     }
 
     fn log(&mut self, cmd: &mut Cmd, scope: Option<ScopeId>, log: &Log) {

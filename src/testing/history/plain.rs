@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ledger::{Answer, Body, Grant, Looked, Message, Paused, Reply, Stamp};
+use crate::ledger::{Answer, Body, Grant, Looked, Message, Paused, ProcessSeen, Processes, Reply, Stamp};
 
 /// An answer to a message, in one form: every answer is told, equal neighbours together, nobody waits until before `now`, nothing
 /// is said of how long nobody waits, and every stamp is so much after `epoch`.
@@ -31,6 +31,11 @@ pub fn plain(message: &Message, reply: Reply, epoch: Stamp) -> Reply {
             paused: looked.paused.iter().map(|paused| paused.map(|(until, cause)| (since(until), cause))).collect(),
             ..looked
         }),
+        Reply::Processes(processes) => {
+            let all = processes.all.into_iter().map(|of| ProcessSeen { seen: since(of.seen), ..of });
+            let descriptions = processes.descriptions.into_iter().map(|(hash, seen, text)| (hash, since(seen), text));
+            Reply::Processes(Processes::new(since(processes.now), all.collect(), descriptions.collect()))
+        }
         other => other,
     }
 }

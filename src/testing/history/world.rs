@@ -7,8 +7,8 @@ use fastrand::Rng;
 
 use super::time::Times;
 use crate::ledger::{
-    Body, Boundary, Bucket, Calendar, Cause, Cold, Evidence, Log, Pause, Priority, QuotaReport, Report, Run, ScopeId,
-    SeatLimit, Shape, Stamp, Term,
+    Body, Boundary, Bucket, Calendar, Cause, Cold, Evidence, Log, Pause, Presence, Priority, QuotaReport, Renewal,
+    Report, Run, ScopeId, ScopePresence, SeatLimit, Shape, Stamp, Term,
 };
 
 /// What logs count.
@@ -179,6 +179,31 @@ impl World {
     pub(super) fn look(&self, rng: &mut Rng, now: Stamp) -> Body {
         let since = now.plus(-rng.i64(0..8_000_000));
         Body::Look { scopes: self.scopes.iter().flatten().copied().take(rng.usize(0..4)).collect(), since }
+    }
+
+    /// A process is there, or gone.
+    pub(super) fn renew(&self, rng: &mut Rng, _: Stamp) -> Body {
+        let scopes = self.scopes.iter().flatten().take(rng.usize(0..4));
+        let scopes = scopes.map(|&scope| ScopePresence {
+            callers: rng.u32(0..9),
+            oldest: Duration::from_micros(rng.u64(0..99_000_000)),
+            ..ScopePresence::new(0, scope)
+        });
+        let presence = Presence { scopes: scopes.collect(), described: rng.u64(1..4), ..Presence::default() };
+        let presence = Presence { weight: rng.u32(1..9), callers: rng.u32(0..9), ..presence };
+        let lasting = Duration::from_micros(rng.u64(0..3_000_000)) * u32::from(rng.u8(0..4) > 0);
+        let renewal = Renewal::new(Self::whose(rng), presence, lasting);
+        Body::Renew(if rng.bool() { renewal.about(["", "100/s", "25 in flight"][rng.usize(0..3)]) } else { renewal })
+    }
+
+    /// Somebody asks who is there.
+    pub(super) fn processes(&self, rng: &mut Rng, _: Stamp) -> Body {
+        Body::Processes { upstream: Self::whose(rng).into() }
+    }
+
+    /// Upstreams that share limits.
+    fn whose(rng: &mut Rng) -> &'static str {
+        if rng.u8(0..4) == 0 { "files" } else { "mail" }
     }
 
     /// An upstream reports how much is left: true or not.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::presence;
 use crate::error::StoreError;
 use crate::ledger::{
     Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, Looked, MAX_MEMORY, Message, NOBODY, PauseUsage, Paused,
@@ -38,6 +39,8 @@ pub(crate) fn reply(message: &Message, value: &Value) -> Result<Reply, StoreErro
         Body::Look { scopes, .. } => looked(now, 1 + scopes.len(), rest).map(Reply::Looked),
         Body::Report { .. } => learned(rest).map(Reply::Learned),
         Body::Usage { logs, seats } => usage(logs, seats.len(), rest),
+        Body::Renew(_) => renewed(rest),
+        Body::Processes { .. } => presence::read(now, rest).map(Reply::Processes),
     };
     read.ok_or_else(StoreError::senseless)
 }
@@ -123,11 +126,17 @@ fn looked(now: Stamp, count: usize, rest: &[i64]) -> Option<Looked> {
         if parts == &[-1; 4] {
             return Some(None);
         }
-        let bits = parts.iter().try_fold(0, |bits, &part| Some(bits << 32 | u128::from(u32::try_from(part).ok()?)))?;
-        Some(Some(ScopeId::from_bits(bits)))
+        ScopeId::from_parts(parts).map(Some)
     };
     let released = released.iter().map(scope).collect::<Option<_>>()?;
     rest.is_empty().then_some(Looked::new(now, released, paused.collect::<Option<_>>()?))
+}
+
+fn renewed(rest: &[i64]) -> Option<Reply> {
+    match *rest {
+        [processes] => Some(Reply::Renewed(u32::try_from(processes).ok()?)),
+        _ => None,
+    }
 }
 
 fn learned(rest: &[i64]) -> Option<Learned> {

@@ -1,0 +1,242 @@
+//! Has the store know that this process uses an upstream, and who waits here: a message every 5 s while anybody does, one a minute as
+//! calls come. A process that says nothing more is forgotten.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Queue;
+use crate::ledger::{Body, Message, Presence, Renewal, ScopeHasher, ScopeId, ScopePresence, micros};
+
+/// How often the store is told, while callers wait.
+const WAITING: Duration = Duration::from_secs(5);
+/// How often it is told otherwise, and how the upstream is described.
+const AS_CALLS_COME: Duration = Duration::from_secs(60);
+/// Who waits for less long, or calls for less long, is not worth a message.
+const FIRST: Duration = Duration::from_secs(1);
+/// For how long the process is known of while callers wait, and otherwise: three messages may be lost.
+const LAPSES: [Duration; 2] = [Duration::from_secs(20), Duration::from_secs(180)];
+/// So many scopes are named.
+const MOST_SCOPES: usize = 64;
+/// For so long nothing else is waited for when a throttle is closed.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// That of one upstream in this process.
+#[derive(Debug)]
+pub(crate) struct Attendance {
+    epoch: Instant,
+    /// When the next call has the store told, in microseconds since then.
+    due: AtomicI64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By their streams: who was used within the last minute, and when.
+    queues: HashMap<Arc<str>, (Weak<Queue>, Instant), ScopeHasher>,
+    /// Somebody looks who waits.
+    runs: bool,
+    /// When the store was told last, and whether anybody waited then.
+    told: Option<(Instant, bool)>,
+    /// Which description of the upstream it was told, and when.
+    described: Option<(u64, Instant)>,
+    /// The throttle is closed.
+    closed: bool,
+}
+
+impl Default for Attendance {
+    fn default() -> Self {
+        Self { epoch: Instant::now(), due: AtomicI64::new(i64::MIN), state: Mutex::default() }
+    }
+}
+
+impl Attendance {
+    /// A call goes by a queue. Mostly there is nothing to do.
+    pub(crate) fn called(self: &Arc<Self>, queue: &Arc<Queue>, now: Instant) {
+        if queue.note_use() {
+            self.enter(queue, now);
+        }
+        let (due, now_micros) = (self.due.load(Ordering::Relaxed), micros(now.saturating_duration_since(self.epoch)));
+        if now_micros < due {
+            return;
+        }
+        let next = now_micros + micros(if due == i64::MIN { FIRST } else { AS_CALLS_COME });
+        let is_mine = self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_mine
+            && due != i64::MIN
+            && !self.lock().runs
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let attendance = Arc::clone(self);
+            runtime.spawn(async move { attendance.tell().await });
+        }
+    }
+
+    /// Callers wait in a queue: the store is told now and then, as long as any do.
+    pub(super) fn waited_in(self: &Arc<Self>, queue: &Arc<Queue>, now: Instant) {
+        if queue.note_use() {
+            self.enter(queue, now);
+        }
+        let mut state = self.lock();
+        if state.runs || state.closed {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        state.runs = true;
+        let at = (now + FIRST).max(state.told.map_or(now, |(told, _)| told + WAITING));
+        drop(state);
+        runtime.spawn(Runs { attendance: Arc::clone(self), ended: false }.run(at));
+    }
+
+    /// Has the store know now, where there is anything to know. Says how many processes there are, and whether callers wait.
+    pub(crate) async fn tell(&self) -> (Option<u32>, bool) {
+        let Some((queue, renewal)) = self.renewal(Instant::now()) else { return (None, false) };
+        let is_waiting = renewal.presence.callers > 0;
+        (send(&queue, renewal).await, is_waiting)
+    }
+
+    /// This process is gone.
+    pub(crate) async fn leave(&self) {
+        let queue = {
+            let mut state = self.lock();
+            state.closed = true;
+            let mut queues = state.queues.values().filter_map(|(queue, _)| queue.upgrade());
+            queues.next().filter(|_| state.told.is_some())
+        };
+        if let Some(queue) = queue {
+            let upstream = Arc::clone(queue.upstream());
+            let _ = timeout(FAREWELL, send(&queue, Renewal::new(upstream, Presence::default(), Duration::ZERO))).await;
+        }
+    }
+
+    fn enter(&self, queue: &Arc<Queue>, now: Instant) {
+        self.lock().queues.insert(Arc::clone(&queue.settings.stream), (Arc::downgrade(queue), now));
+    }
+
+    /// What is to be said now.
+    fn renewal(&self, now: Instant) -> Option<(Arc<Queue>, Renewal)> {
+        let mut state = self.lock();
+        if state.closed {
+            return None;
+        }
+        let (mut any, mut queues) = (None, Vec::with_capacity(state.queues.len()));
+        state.queues.retain(|_, (queue, used)| {
+            let Some(queue) = queue.upgrade() else { return false };
+            let (callers, oldest, is_used) = queue.attended(now);
+            *used = if is_used || callers > 0 { now } else { *used };
+            let is_recent = now.saturating_duration_since(*used) < AS_CALLS_COME;
+            any = Some(Arc::clone(&queue));
+            queues.extend(is_recent.then_some((Attended { callers, oldest, used: *used }, queue)));
+            is_recent
+        });
+        let queue = any?;
+        let registered = queue.registered();
+        let (described, about) = registered.description();
+        let is_known = |(hash, at): (u64, Instant)| hash == described && now < at + AS_CALLS_COME;
+        let about = (!state.described.is_some_and(is_known)).then_some(about);
+        let callers = queues.iter().map(|(of, _)| of.callers).sum();
+        let presence = Presence {
+            weight: queue.settings.weight,
+            callers,
+            oldest: queues.iter().map(|(of, _)| of.oldest).max().unwrap_or_default(),
+            described,
+            scopes: scopes(&queues),
+        };
+        let lasting = LAPSES[usize::from(callers == 0)];
+        state.told = Some((now, callers > 0));
+        if about.is_some() {
+            state.described = Some((described, now));
+        }
+        drop(state);
+        let next = micros(now.saturating_duration_since(self.epoch) + AS_CALLS_COME);
+        self.due.store(next, Ordering::Relaxed);
+        let renewal = Renewal { about, ..Renewal::new(Arc::clone(queue.upstream()), presence, lasting) };
+        Some((queue, renewal))
+    }
+
+    /// Whether the store is to be told: of callers who wait, or that none do any more.
+    fn is_worth_it(&self) -> bool {
+        let state = self.lock();
+        let mut queues = state.queues.values().filter_map(|(queue, _)| queue.upgrade());
+        state.told.is_some_and(|(_, waited)| waited) || queues.any(|queue| queue.waiting() > 0)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who waits in a queue, and when it was used last.
+#[derive(Clone, Copy)]
+struct Attended {
+    callers: u32,
+    oldest: Duration,
+    used: Instant,
+}
+
+/// The scopes of some queues: where callers have waited longest first, and then what was used last.
+fn scopes(queues: &[(Attended, Arc<Queue>)]) -> Vec<ScopePresence> {
+    let mut all: HashMap<(u32, ScopeId), (Attended, ScopePresence)> = HashMap::new();
+    for (of, queue) in queues {
+        for (kind, scope) in queue.registered().charges.named_scopes(queue.scopes()) {
+            let new = || (*of, ScopePresence::new(kind, scope));
+            let (used, seen) = all.entry((kind, scope)).or_insert_with(new);
+            used.used = used.used.max(of.used);
+            seen.callers += of.callers;
+            seen.oldest = seen.oldest.max(of.oldest);
+        }
+    }
+    let mut all: Vec<_> = all.into_values().collect();
+    all.sort_by_key(|(of, seen)| (Reverse((seen.oldest, of.used)), seen.scope));
+    all.truncate(MOST_SCOPES);
+    all.into_iter().map(|(_, seen)| seen).collect()
+}
+
+async fn send(queue: &Arc<Queue>, renewal: Renewal) -> Option<u32> {
+    let upstream = Arc::clone(queue.upstream());
+    let id = queue.process.next_message(format!("+{upstream}").into());
+    let message = Message::new(Arc::clone(queue.ledger()), id, Body::Renew(renewal));
+    let message = Message { known: queue.time.known(), ..message };
+    match queue.process.store.apply(&message).await {
+        Ok(reply) => reply.renewed(),
+        Err(error) => {
+            tracing::debug!(upstream = &*upstream, %error, "the others do not know who waits here");
+            None
+        }
+    }
+}
+
+/// Whoever tells the store while callers wait: there is one at most. Dropped with its runtime, it lets another begin.
+struct Runs {
+    attendance: Arc<Attendance>,
+    ended: bool,
+}
+
+impl Runs {
+    async fn run(mut self, mut at: Instant) {
+        loop {
+            sleep_until(at).await;
+            let is_worth_it = self.attendance.is_worth_it();
+            let is_waiting = is_worth_it && self.attendance.tell().await.1;
+            if !is_waiting {
+                self.ended = true;
+                self.attendance.lock().runs = false;
+                return;
+            }
+            at = Instant::now() + WAITING;
+        }
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.attendance.lock().runs = false;
+        }
+    }
+}

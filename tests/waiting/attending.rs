@@ -1,0 +1,161 @@
+//! What a process has others know of who waits in it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use outgate::ledger::{Body, Message, Renewal};
+use outgate::store::Applying;
+use outgate::{Limit, MemoryStore, Scope, Store, Throttle, Upstream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+/// A memory store that shows when it is told of processes.
+#[derive(Clone, Debug)]
+struct Told {
+    store: MemoryStore,
+    begin: Instant,
+    said: Arc<Mutex<Vec<(u64, Renewal)>>>,
+}
+
+impl Told {
+    fn new() -> Self {
+        Self { store: MemoryStore::new(), begin: Instant::now(), said: Arc::default() }
+    }
+
+    /// In seconds since the beginning: callers that wait, how long the first has, and whether the upstream was described.
+    fn said(&self) -> Vec<(u64, u32, u64, bool)> {
+        let of = |(at, said): &(u64, Renewal)| {
+            (*at, said.presence.callers, said.presence.oldest.as_secs(), said.about.is_some())
+        };
+        self.said.lock().unwrap().iter().map(of).collect()
+    }
+
+    fn process(&self, upstream: Upstream) -> Throttle {
+        Throttle::builder().store(self.clone()).upstream(upstream).build().unwrap()
+    }
+}
+
+impl Store for Told {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        Applying::pending(async move {
+            if let Body::Renew(renewal) = &message.body {
+                self.said.lock().unwrap().push((self.begin.elapsed().as_secs(), renewal.clone()));
+            }
+            self.store.apply(message).await
+        })
+    }
+}
+
+fn minutely() -> Upstream {
+    Upstream::new("up").limit(Limit::per_minute(1).guard(Duration::from_secs(1)))
+}
+
+/// How many callers wait in each process, as the store says.
+async fn callers(throttle: &Throttle) -> Vec<u32> {
+    let mut callers: Vec<_> =
+        throttle.processes("up").await.unwrap().all.iter().map(|process| process.presence.callers).collect();
+    callers.sort_unstable();
+    callers
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_is_told_every_five_seconds_while_callers_wait_and_once_when_none_do_any_more() {
+    let store = Told::new();
+    let throttle = store.process(minutely());
+    drop(throttle.acquire("up").await.unwrap());
+    drop(throttle.acquire("up").await.unwrap());
+    // It waits for a minute and its guard; once a minute the upstream is described.
+    let waited = (0..13).map(|turn| (1 + 5 * turn, 1, 1 + 5 * turn, turn % 12 == 0));
+    let expected: Vec<_> = waited.chain([(66, 0, 0, false)]).collect();
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(store.said(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nobody_waits_it_is_told_once_a_minute_as_calls_come() {
+    let store = Told::new();
+    let throttle = store.process(Upstream::new("up").limit(Limit::per_second(100)));
+    for _ in 0..100 {
+        drop(throttle.acquire("up").await.unwrap());
+        sleep(Duration::from_millis(1_500)).await;
+    }
+    assert_eq!(store.said(), [(1, 0, 0, true), (61, 0, 0, true), (121, 0, 0, true)]);
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(store.said().len(), 3, "and not when none come");
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_who_wait_for_less_than_a_second_are_worth_no_message() {
+    let store = Told::new();
+    let throttle = store.process(Upstream::new("up").limit(Limit::new(10, Duration::from_millis(500))));
+    let mut calls = JoinSet::new();
+    for _ in 0..15 {
+        let call = throttle.acquire("up");
+        calls.spawn(async move { drop(call.await) });
+    }
+    calls.join_all().await;
+    sleep(Duration::from_secs(90)).await;
+    assert_eq!(store.said(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_process_sees_who_waits_in_all_of_them_until_they_close_or_fall_silent() {
+    let store = Told::new();
+    let [here, there, dies] = [(); 3].map(|()| store.process(minutely()));
+    drop(here.acquire("up").await.unwrap());
+    let mut waiting = JoinSet::new();
+    for (throttle, count) in [(&there, 2), (&dies, 3)] {
+        for _ in 0..count {
+            let call = throttle.acquire("up");
+            waiting.spawn(async move { drop(call.await) });
+        }
+    }
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(callers(&here).await, [0, 2, 3]);
+    there.close().await;
+    assert_eq!(callers(&here).await, [0, 3], "who closes is gone");
+    drop((waiting, dies));
+    sleep(Duration::from_secs(15)).await;
+    assert_eq!(callers(&here).await, [0, 3]);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(callers(&here).await, [0], "who says nothing any more is forgotten");
+}
+
+#[tokio::test(start_paused = true)]
+async fn scopes_in_use_are_told_as_hashes_and_by_the_names_that_the_program_gives() {
+    let store = Told::new();
+    let up = || {
+        let up = Upstream::new("up").limit(Limit::per_minute(1).each(Scope::bearer_token()));
+        up.limit(Limit::per_second(100)).name_scope("token-b", "release-bot")
+    };
+    let [here, there] = [(); 2].map(|()| store.process(up()));
+    for token in ["token-a", "token-b"] {
+        drop(here.acquire("up").scope(token).await.unwrap());
+    }
+    let waits = tokio::spawn({
+        let call = there.acquire("up").scope("token-b");
+        async move { drop(call.await) }
+    });
+    sleep(Duration::from_secs(7)).await;
+    let seen = here.scopes("up").await.unwrap();
+    let seen: Vec<_> = seen
+        .iter()
+        .map(|scope| (scope.name.as_deref(), &*scope.kind, scope.processes, scope.callers, scope.oldest.as_secs()))
+        .collect();
+    assert_eq!(seen, [(Some("release-bot"), "bearer_token", 2, 1, 6), (None, "bearer_token", 1, 0, 0)]);
+    let all = format!("{:?}", store.said.lock().unwrap());
+    assert!(!all.contains("token-a") && !all.contains("token-b"), "{all}");
+    waits.abort();
+    sleep(Duration::from_secs(200)).await;
+    assert_eq!(here.scopes("up").await.unwrap(), [], "those of before");
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_of_upstreams_that_share_limits_are_told_apart() {
+    let account = [Limit::per_minute(1)];
+    let up = |name: &'static str| Upstream::new(name).shares("account", account.clone());
+    let throttle = Throttle::builder().store(Told::new()).upstream(up("files")).upstream(up("mail")).build().unwrap();
+    drop(throttle.acquire("files").await.unwrap());
+    let count = async |name| throttle.processes(name).await.unwrap().all.len();
+    assert_eq!((count("files").await, count("mail").await), (1, 0));
+}
