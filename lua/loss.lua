@@ -4,9 +4,11 @@
 -- what started before, and what was booked ahead. What a loss that is known explains is no news. Says where that part ends.
 function lost.note(states, at)
   local number, told, reach = a[1] > 0 and a[at] or 0, a[at + 1], a[5] + a[6]
+  -- A log whose entries count for longer is not kept waiting where all data was lost, but only where it was evicted: the message is there.
+  local longest = (number > 0 and number <= lost.survived and 62 or 10) * SECOND
   for i, log in ipairs(logs) do
     local state, newest = states[log.scope], min(a[at + 1 + i], now + MAX_MEMORY)
-    if log.terms[1] and log.counts <= MAX_MEMORY then
+    if log.terms[1] and log.counts <= longest then
       local known, settles = state.loss and lapse_of.loss(state.loss) > now and state.loss, 0
       local is_news = number > lost.survived and not (known and told <= known[1])
       if newest > 0 and newest + log.counts > now and newest > (stamp_of(call('LINDEX', log.key, '-1'), log.key) or 0) then

@@ -54,6 +54,7 @@ struct Seen {
     short_of_seats: usize,
     to_give_seats_back: usize,
     behind_debts: usize,
+    lost: usize,
     of_others: usize,
     outdated: usize,
     duplicates: usize,
@@ -76,6 +77,7 @@ impl Seen {
                 let waits =
                     answered < callers && grant.contenders > 0 && ask.horizon > 2 * SLACK && ask.seats.is_none();
                 self.below_others += usize::from(waits && ask.runs.iter().all(is_below));
+                self.lost += usize::from(grant.lost);
                 self.paused += usize::from(grant.paused.is_some());
                 if let (Some(seats), Some(told)) = (&ask.seats, grant.seats) {
                     self.short_of_seats += usize::from(!told.again.is_zero());
@@ -139,7 +141,7 @@ async fn compare_all<S: Store>(forgets: bool, mut store: impl AsyncFnMut(ManualC
     assert!(sum(|seen| seen.messages) >= MESSAGES);
     let often: [fn(&Seen) -> usize; 5] =
         [|of| of.granted, |of| of.put_off, |of| of.behind_others, |of| of.crowded, |of| of.of_several_scopes];
-    let seldom: [fn(&Seen) -> usize; 10] = [
+    let seldom: [fn(&Seen) -> usize; 11] = [
         |of| of.near,
         |of| of.below_others,
         |of| of.paused,
@@ -147,6 +149,7 @@ async fn compare_all<S: Store>(forgets: bool, mut store: impl AsyncFnMut(ManualC
         |of| of.short_of_seats,
         |of| of.to_give_seats_back,
         |of| of.behind_debts,
+        |of| of.lost,
         |of| of.of_others,
         |of| of.outdated,
         |of| of.duplicates,

@@ -202,8 +202,8 @@ impl Ledger {
             if decision.waiting.is_none() && decision.short.waiting > 0 { bounds.unseated_until() } else { next };
         let grant = Grant::new(now, decision.answers, next).within(within);
         let seats = seated.map(|(seated, _)| seated);
-        let lost = scopes.iter().any(|&scope| self.scope(scope).is_some_and(|of| of.constraints().is_settling(now)));
-        (Grant { paused, contenders, counted: receipts, seats, remembered: changed, lost, ..grant }, memory)
+        let is_lost = scopes.iter().any(|&scope| self.scope(scope).is_some_and(|of| of.constraints().is_settling(now)));
+        (Grant { paused, contenders, counted: receipts, seats, remembered: changed, lost: is_lost, ..grant }, memory)
     }
 
     /// Enters pauses that a call is to look at, and says whose they are.

@@ -4,6 +4,11 @@
 
 use super::{Ask, LEAP, Ledger, MAX_MEMORY, MessageId, NOBODY, ScopeId, Stamp};
 
+/// A log whose entries count for longer is not kept waiting where all data was lost, but only where its entries alone are missing.
+const SHORT: i64 = 10_000_000;
+/// Nor is any that counts for longer than a minute and its guard.
+const LONG: i64 = 62_000_000;
+
 /// What a queue remembers that a store must hold, unless that has lost data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -48,14 +53,17 @@ impl Ledger {
     pub(super) fn note_losses(&mut self, now: Stamp, id: &MessageId, ask: &Ask) {
         let remembered = &ask.remembered;
         let number = if id.sender == NOBODY { 0 } else { remembered.number };
-        let is_forgotten = number > 0 && number > self.replays.last_of(now, id);
+        let survived = if number > 0 { self.replays.last_of(now, id) } else { 0 };
+        let is_forgotten = number > survived;
+        // Where the message is there, and the log is not, that was evicted.
+        let longest = if number > 0 && !is_forgotten { LONG } else { SHORT };
         if !is_forgotten && remembered.newest.is_empty() {
             return;
         }
         let mut losses: Vec<(Option<ScopeId>, Loss)> = Vec::new();
         for (at, log) in ask.logs.iter().enumerate().filter(|(_, log)| !log.terms.is_empty()) {
             let counts = log.retention();
-            if counts > MAX_MEMORY {
+            if counts > longest {
                 continue;
             }
             let newest = remembered.newest.get(at).copied().unwrap_or(Stamp::NEVER).min(now.plus(MAX_MEMORY));
@@ -157,12 +165,20 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_counts_for_longer_than_a_minute_is_not_held_back() {
-        let mut ledger = Ledger::new();
-        let log = Log::new("calls", [Term::new(2, MAX_MEMORY + 1)]);
-        let remembered = Remembered::new(1, at(0), [at(0)]);
-        let ask = Ask { remembered, horizon: Duration::ZERO, ..Ask::new([log], vec![Run::new(1, [1])]) };
-        let reply = ledger.apply(at(1), &Message::new("up", MessageId::new(1, "", 2), ask)).unwrap();
-        assert_eq!(said(&reply.grant().unwrap()), (1, false));
+    fn a_log_that_counts_for_long_is_kept_waiting_only_where_its_entries_alone_are_missing() {
+        let is_told_of_a_loss = |span, is_evicted| {
+            let (mut ledger, run) = (Ledger::new(), vec![Run::new(1, [1])]);
+            let [before, log] = ["others", "calls"].map(|unit| Log::new(unit, [Term::new(2, span)]));
+            if is_evicted {
+                let ask = Ask::new([before], run.clone());
+                ledger.apply(at(0), &Message::new("up", MessageId::new(1, "", 1), ask)).unwrap();
+            }
+            let remembered = Remembered::new(1, at(0), [at(0)]);
+            let ask = Ask { remembered, horizon: Duration::ZERO, ..Ask::new([log], run) };
+            let reply = ledger.apply(at(1), &Message::new("up", MessageId::new(1, "", 2), ask)).unwrap();
+            reply.grant().unwrap().lost
+        };
+        assert!(is_told_of_a_loss(SHORT, false) && !is_told_of_a_loss(SHORT + 1, false));
+        assert!(is_told_of_a_loss(LONG, true) && !is_told_of_a_loss(LONG + 1, true));
     }
 }

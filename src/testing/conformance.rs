@@ -17,6 +17,7 @@
 mod bounds;
 mod desk;
 mod law;
+mod loss;
 mod order;
 mod processes;
 mod quota;
@@ -34,6 +35,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::bounds::{law_7, law_8, law_10};
+pub use self::loss::law_20;
 pub use self::order::{law_2, law_3};
 pub use self::processes::law_19;
 pub use self::quota::{law_1, law_12, law_14};
@@ -87,4 +89,5 @@ pub async fn check_all(subject: &dyn Subject) {
     law_17(subject).await;
     law_18(subject).await;
     law_19(subject).await;
+    law_20(subject).await;
 }

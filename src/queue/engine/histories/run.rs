@@ -80,8 +80,12 @@ impl<C: Checks> Run<C> {
                     assert_eq!(sender, process.names);
                     self.rename(which);
                 }
-                Effect::Look | Effect::CutOff(_) | Effect::Answered | Effect::LostData => {}
-                Effect::Refused(_) | Effect::RefusedNoMore => {}
+                Effect::Look
+                | Effect::CutOff(_)
+                | Effect::Answered
+                | Effect::LostData
+                | Effect::Refused(_)
+                | Effect::RefusedNoMore => {}
                 Effect::Idle => {
                     assert!(process.waiting.is_empty() && process.sent.is_none(), "nobody is forgotten");
                     C::idle(process);
