@@ -5,6 +5,7 @@ mod builder;
 mod cluster;
 mod complaints;
 mod fault;
+mod format;
 mod link;
 mod script;
 mod server;

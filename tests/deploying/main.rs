@@ -4,6 +4,7 @@ mod encryption;
 mod permissions;
 #[path = "../outages/recorder.rs"]
 mod recorder;
+mod releases;
 mod urls;
 mod warnings;
 

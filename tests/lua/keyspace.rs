@@ -74,6 +74,8 @@ async fn all_keys_of_one_upstream_share_a_hash_slot_but_not_all_upstreams_do() {
     ];
     let of_upstream = |upstream: &str| names.map(|name| format!("mine:v1:{{{upstream}}}{}", name.replace('/', &scope)));
     let mut expected = [of_upstream("api.example"), of_upstream("other")].concat();
+    // In which format the prefix is kept.
+    expected.push("mine:v1:{~format}".to_owned());
     expected.sort();
     assert_eq!(found.keys().cloned().collect::<Vec<_>>(), expected);
     for (key, (_, expires)) in &found {

@@ -8,11 +8,11 @@ use outgate::{Limit, RedisStore, Scope, Throttle, Upstream};
 
 use crate::{Failure, Outcome};
 
-/// The upstreams of which a node has keys.
+/// The upstreams of which a node has keys: one says in which format all are kept, and is none.
 fn upstreams_on(cluster: &RedisCluster, node: usize) -> Result<BTreeSet<String>, Failure> {
     let Reply::Array(keys) = cluster.nodes()[node].command(&["KEYS", "*"])? else { return Err("no keys".into()) };
     let tag = |key: &Reply| Some(key.text()?.split_once('{')?.1.split_once('}')?.0.to_owned());
-    Ok(keys.iter().filter_map(tag).collect())
+    Ok(keys.iter().filter_map(tag).filter(|name| name != "~format").collect())
 }
 
 #[tokio::test]

@@ -63,7 +63,8 @@ impl<S: Servers> Subject for Redis<S> {
             Reply::Array(keys) => keys.iter().map(|key| key.text().unwrap_or("?").to_owned()).collect::<Vec<_>>(),
             reply => panic!("{reply:?}"),
         };
-        self.servers.all().iter().flat_map(keys_of).collect()
+        // In which format the prefix is kept, is no upstream's.
+        self.servers.all().iter().flat_map(keys_of).filter(|key| !key.ends_with("{~format}")).collect()
     }
 
     /// While nothing is on its way: a paused clock would jump to the next timeout of the connection.
