@@ -23,6 +23,7 @@
 //! | [limit](Limit) | how many, of what, in what window, and for whom, optionally a burst and a guard; or a bucket, or a calendar window |
 //! | unit | what a limit counts: calls, tokens, points |
 //! | [scope](Scope) | who shares a limit: the whole upstream, one token, one merchant |
+//! | [shard](Upstream::shards) | a part of the store in which some scopes of an upstream lie; mostly there is one |
 //! | [log](ledger::SlidingLog) | the ascending start times of one upstream, scope and unit, one entry for each unit |
 //! | charge | units taken from one log; a call is a list of charges |
 //! | slot | one start time of a call in all its logs, past (sent) or booked ahead |
@@ -60,7 +61,7 @@
 //!
 //! * `redis` (default): `RedisStore`, the store shared by a cluster
 //! * `redis-rustls`, `redis-native-tls`: encrypted connections to it, `rediss://`
-//! * `redis-cluster`: `RedisStore::cluster`, a Redis Cluster, over whose nodes upstreams are spread
+//! * `redis-cluster`: `RedisStore::cluster`, a Redis Cluster, over whose nodes upstreams, and shards of one upstream, are spread
 //! * `serde`: limits and upstreams from a file, `examples/upstreams.toml`
 //! * `backoff`: policies of the crate `backoff`, which is unmaintained, are taken for a [`Backoff`]
 //! * `jiff`: calendar windows in any time zone, not in UTC alone

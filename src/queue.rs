@@ -30,6 +30,7 @@ pub(crate) mod resend;
 pub(crate) mod seats;
 mod served;
 pub(crate) mod settling;
+pub(crate) mod shard;
 pub(crate) mod skew;
 mod state;
 pub(crate) mod table;

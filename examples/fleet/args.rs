@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS", default_value_t = 2_000, value_parser = value_parser!(u32).range(1..=60_000))]
     pub(crate) max_wait_ms: u32,
 
-    /// Virtual seconds that are counted, after two that are not
+    /// Virtual seconds that are counted, after two that are not; of several numbers of nodes, after one
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u32).range(1..=3_600))]
     pub(crate) seconds: u32,
 
@@ -47,9 +47,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Redis nodes, with the scopes spread over them
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=1_000))]
-    pub(crate) nodes: u32,
+    /// Redis nodes, over which the upstream's shards are spread, eight for each node; of several, as 1,3,10,30, what each carries
+    #[arg(long, value_name = "N,…", default_value = "1", value_delimiter = ',', value_parser = value_parser!(u32).range(1..=64))]
+    pub(crate) nodes: Vec<u32>,
 
     /// The network's part of a store call, there and back, in microseconds
     #[arg(long, value_name = "US", default_value_t = 1_000, value_parser = value_parser!(u32).range(0..=1_000_000))]
@@ -69,12 +69,31 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) service: Service,
+
+    /// How many scopes are wanted equally
+    #[arg(skip = 1_u32)]
+    pub(crate) alike: u32,
+
+    /// Nothing is counted before: at first every quota is unused, and every process a stranger
+    #[arg(skip = Duration::from_secs(2))]
+    pub(crate) warm_up: Duration,
 }
 
 impl Args {
     /// The limit of every scope.
     pub(crate) const fn limit(&self) -> Limit {
         Limit::per_second(self.quota)
+    }
+
+    /// Redis nodes of this run.
+    pub(crate) fn nodes(&self) -> u32 {
+        self.nodes.first().copied().unwrap_or(1)
+    }
+
+    /// A fleet of the same processes that calls as many times as much as there are nodes: each brings scopes of its own.
+    pub(crate) fn on(&self, nodes: u32, demand_each: f64) -> Self {
+        let (scopes, demand) = (self.scopes.saturating_mul(nodes), demand_each * f64::from(nodes));
+        Self { nodes: vec![nodes], scopes, demand, alike: nodes, warm_up: Duration::from_secs(1), ..self.clone() }
     }
 
     pub(crate) fn max_wait(&self) -> Duration {

@@ -26,7 +26,7 @@ impl Demand {
         Self {
             random: Rng::with_seed(args.seed),
             per_second: args.demand,
-            scopes: Weights::new((1..=args.scopes).map(|rank| f64::from(rank).powf(-args.zipf))),
+            scopes: Weights::new((0..args.scopes).map(|scope| f64::from(scope / args.alike + 1).powf(-args.zipf))),
             processes: Weights::new((0..args.processes).map(appetite)),
         }
     }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use outgate::{Throttle, Upstream};
+use outgate::{Scope, Throttle, Upstream};
 use tokio::runtime::Builder;
 
 use crate::agenda::Agenda;
@@ -15,8 +15,6 @@ use crate::ledger::Verdict;
 use crate::modelled::Modelled;
 use crate::tally::Tally;
 
-/// Nothing is counted before: at first every quota is unused, and every process a stranger.
-pub(crate) const WARM_UP: Duration = Duration::from_secs(2);
 /// What a call that was wanted at the end may take beyond its longest wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -29,6 +27,9 @@ pub(crate) struct Outcome {
     /// No call was wanted after this.
     pub(crate) end: Duration,
 }
+
+/// Shards for each node.
+const SHARDS_EACH: u32 = 8;
 
 type Calls = Arc<Mutex<Vec<Call>>>;
 
@@ -43,14 +44,16 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Box<dyn Error>> {
 
 async fn simulate(args: &Args) -> Result<Outcome, Box<dyn Error>> {
     let agenda = Agenda::new();
-    let store = Modelled::new(agenda.clone(), args.network(), args.service, usize::try_from(args.nodes)?);
-    let upstream = Upstream::new("api").limit(args.limit()).max_wait(args.max_wait());
+    let store = Modelled::new(agenda.clone(), args.network(), args.service, usize::try_from(args.nodes())?);
+    let upstream =
+        Upstream::new("api").scope_by(Scope::header("x-merchant")).limit(args.limit()).max_wait(args.max_wait());
+    let upstream = upstream.shards(SHARDS_EACH * args.nodes());
     let throttle = |_| Throttle::builder().store(store.clone()).upstream(upstream.clone()).build();
     let throttles = (0..args.processes).map(throttle).collect::<Result<Vec<_>, _>>()?;
-    let end = WARM_UP + Duration::from_secs(args.seconds.into());
+    let end = args.warm_up + Duration::from_secs(args.seconds.into());
     let calls = Calls::default();
     tokio::spawn(call(throttles, Demand::new(args), agenda.clone(), Arc::clone(&calls), end));
-    agenda.run_until(WARM_UP).await;
+    agenda.run_until(args.warm_up).await;
     store.take_tally();
     agenda.run_until(end).await;
     let tally = store.take_tally();

@@ -4,6 +4,7 @@
 //! ```text
 //! cargo run --release --example fleet
 //! cargo run --release --example fleet -- --nodes 4 --demand 40000
+//! cargo run --release --example fleet -- --nodes 1,3,10,30
 //! cargo run --release --example fleet -- --measure
 //! ```
 //!
@@ -27,6 +28,7 @@ mod measure;
 mod modelled;
 mod quantiles;
 mod report;
+mod scale;
 mod service;
 mod summary;
 mod sweep;
@@ -43,6 +45,7 @@ use clap::Parser as _;
 use self::args::Args;
 use self::explain::explain;
 use self::report::Report;
+use self::scale::Scale;
 use self::summary::Summary;
 use self::sweep::Sweep;
 
@@ -64,6 +67,12 @@ fn run(mut args: Args) -> Result<ExitCode, Box<dyn Error>> {
         let measured = measure::run()?;
         let _ = writeln!(out, "{measured}");
         args.service = measured.service();
+    }
+    if args.nodes.len() > 1 {
+        let scale = Scale::run(&args)?;
+        let _ = write!(out, "{scale}");
+        eprintln!("({:.1?} of real time)", begin.elapsed());
+        return Ok(ExitCode::from(u8::from(scale.violations() > 0)));
     }
     let summary = Summary::new(&args, fleet::run(&args)?);
     let _ = writeln!(out, "{}", Report { args: &args, summary: &summary });

@@ -1,11 +1,11 @@
 //! The store of the model: the real logs, behind a network and servers that take their time.
 
 use std::fmt;
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crc16::{State, XMODEM};
 use outgate::ledger::{Ask, Body, Message, Reply};
 use outgate::store::{Applied, Applying};
 use outgate::{MemoryStore, Store};
@@ -15,7 +15,10 @@ use crate::ledger::{Ledger, Verdict};
 use crate::service::Service;
 use crate::tally::Tally;
 
-/// Redis nodes with the scopes spread over them, each of which does one thing at a time. Clones are one store.
+/// Slots of a Redis Cluster.
+const SLOTS: u16 = 16_384;
+
+/// Redis nodes with the shards of an upstream spread over them, each of which does one thing at a time. Clones are one store.
 #[derive(Clone)]
 pub(crate) struct Modelled(Arc<Inner>);
 
@@ -54,24 +57,23 @@ impl Modelled {
         lock(&self.0.ledger).judge()
     }
 
-    /// The server of a scope: always the same, in every run.
-    fn server(&self, ask: &Ask) -> usize {
-        let scope = ask.logs.first().and_then(|log| log.scope);
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(scope);
-        usize::try_from(hash % self.0.turns.len() as u64).unwrap_or(0)
+    /// The server that has a shard: each has as many slots of the Cluster as the others, side by side.
+    fn server(&self, message: &Message) -> usize {
+        let slot = State::<XMODEM>::calculate(message.upstream.as_bytes()) % SLOTS;
+        usize::from(slot) * self.0.turns.len() / usize::from(SLOTS)
     }
 
-    /// Goes to the server of a scope, waits for its turn, and comes back when the server has decided.
+    /// Goes to the server of a shard, waits for its turn, and comes back when the server has decided.
     async fn call(&self, message: &Message, ask: &Ask) -> Applied {
         let Inner { agenda, way, service, logs, turns, tally, ledger } = &*self.0;
-        let (sent, server) = (agenda.now(), self.server(ask));
+        let (sent, server) = (agenda.now(), self.server(message));
         agenda.sleep(*way).await;
         let turn = turns[server].lock().await;
         let reply = logs.apply(message).await;
         let mut time = Duration::ZERO;
         if let Ok(Reply::Grant(grant)) = &reply {
             time = service.of(ask, grant);
-            lock(tally).ask(ask, grant);
+            lock(tally).ask(server, ask, grant);
             lock(ledger).book(ask, grant);
         }
         agenda.sleep(time).await;

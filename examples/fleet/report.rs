@@ -6,7 +6,6 @@ use indicatif::HumanCount;
 
 use crate::args::Args;
 use crate::demand::GREEDY_EVERY;
-use crate::fleet::WARM_UP;
 use crate::full::Fair;
 use crate::quantiles::Quantiles;
 use crate::summary::{Summary, ratio};
@@ -22,16 +21,17 @@ pub(crate) struct Report<'a> {
 
 impl Report<'_> {
     fn setting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Args { processes, scopes, quota, demand, zipf, greedy, nodes, network_us, seconds, seed, .. } = self.args;
+        let Args { processes, scopes, quota, demand, zipf, greedy, network_us, seconds, seed, .. } = self.args;
+        let nodes = self.args.nodes();
         let (processes, scopes) = (count(*processes), count(*scopes));
         writeln!(f, "{processes} processes want {demand} calls/s of {scopes} scopes, which may have {quota}/s each.")?;
         writeln!(
             f,
             "The n-th scope is wanted one time in n^{zipf}; one process in {GREEDY_EVERY} wants {greedy} times as much as the others."
         )?;
-        let redis = if *nodes == 1 { "One Redis".to_owned() } else { format!("{nodes} Redis nodes") };
+        let redis = if nodes == 1 { "One Redis".to_owned() } else { format!("{nodes} Redis nodes") };
         writeln!(f, "{redis}, {network_us} µs away, busy for {}.", self.args.service)?;
-        writeln!(f, "{seconds} s of virtual time, after {} s of warm-up; seed {seed}.\n", WARM_UP.as_secs())
+        writeln!(f, "{seconds} s of virtual time, after {} s of warm-up; seed {seed}.\n", self.args.warm_up.as_secs())
     }
 
     fn calls(&self) -> Vec<Row> {
@@ -51,7 +51,7 @@ impl Report<'_> {
         let share = |part| format!("{:.0} %", 100.0 * ratio(part, calls));
         let kinds =
             format!("{} after which somebody waits, {} with hand-backs", share(tally.waiting), share(tally.hand_backs));
-        let of_busiest = if self.args.nodes > 1 { "the busiest node" } else { "the node" };
+        let of_busiest = if self.args.nodes() > 1 { "the busiest node" } else { "the node" };
         vec![
             ("store calls", format!("{}/s", count(calls / self.args.seconds.max(1))), kinds),
             ("per start", format!("{:.2}", ratio(calls, *started)), callers(ratio(tally.callers, tally.asks))),

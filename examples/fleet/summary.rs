@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::args::Args;
 use crate::call::{Call, End};
 use crate::fair;
-use crate::fleet::{Outcome, WARM_UP};
+use crate::fleet::Outcome;
 use crate::full::Full;
 use crate::ledger::Verdict;
 use crate::quantiles::Quantiles;
@@ -37,7 +37,7 @@ pub(crate) struct Summary {
 impl Summary {
     pub(crate) fn new(args: &Args, outcome: Outcome) -> Self {
         let Outcome { calls, tally, verdict, end } = outcome;
-        let counted = |time: Duration| (WARM_UP..end).contains(&time);
+        let counted = |time: Duration| (args.warm_up..end).contains(&time);
         let ended = |how: End| count(calls.iter().filter(|call| counted(call.wanted) && call.end == how));
         let mut scopes: Vec<Vec<&Call>> = vec![Vec::new(); args.scopes as usize];
         for call in &calls {

@@ -16,6 +16,8 @@ pub(crate) struct Tally {
     pub(crate) hand_backs: u32,
     /// Callers that were asked for.
     pub(crate) callers: u32,
+    /// Asks of each server.
+    pub(crate) asks_of: Vec<u32>,
     /// For how long each server was busy.
     pub(crate) busy: Vec<Duration>,
     /// How long each call took, as the process saw it.
@@ -25,10 +27,11 @@ pub(crate) struct Tally {
 impl Tally {
     /// Nothing yet.
     pub(crate) fn of(servers: usize) -> Self {
-        Self { busy: vec![Duration::ZERO; servers], ..Self::default() }
+        Self { asks_of: vec![0; servers], busy: vec![Duration::ZERO; servers], ..Self::default() }
     }
 
-    pub(crate) fn ask(&mut self, ask: &Ask, grant: &Grant) {
+    pub(crate) fn ask(&mut self, server: usize, ask: &Ask, grant: &Grant) {
+        self.asks_of.get_mut(server).into_iter().for_each(|asks| *asks += 1);
         let callers = callers(ask);
         self.asks += 1;
         self.callers += callers;

@@ -11,7 +11,8 @@ use crate::config::plan::Registered;
 
 /// Learns the upstream's clock from the head of a response to a permit's call, where calls count by a calendar. It arrived before `now`.
 pub(crate) fn hear_clock(registered: &Registered, permit: &Permit, headers: &HeaderMap, now: Instant) {
-    if registered.calendars.is_empty() {
+    let shard = registered.shard(permit.scope());
+    if shard.calendars.is_empty() {
         return;
     }
     let upstream = permit.upstream();
@@ -19,13 +20,13 @@ pub(crate) fn hear_clock(registered: &Registered, permit: &Permit, headers: &Hea
         tracing::debug!(upstream, "the response's date makes no sense, or is a cache's: ignored");
         return;
     };
-    let Some(((seconds, start), (earliest, latest))) = seconds.zip(permit.stamp()).zip(registered.time.bounds_at(now))
+    let Some(((seconds, start), (earliest, latest))) = seconds.zip(permit.stamp()).zip(shard.time.bounds_at(now))
     else {
         return;
     };
     // It was sent after its start, which was placed by what was known of the store's clock.
     let sent = start.plus(earliest.as_micros() - latest.as_micros());
-    if registered.calendars.skew().shown(seconds, sent, latest) {
+    if shard.calendars.skew().shown(seconds, sent, latest) {
         tracing::warn!(
             upstream,
             "the upstream's clock and the store's differ by more than a minute, which is all that is kept quiet at its resets; said once"

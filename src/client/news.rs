@@ -17,7 +17,7 @@ use crate::queue::log_time::Outlook;
 use crate::queue::news::{Effect, Event, News, Next, Said, Whom};
 use crate::queue::resend::PATIENCE;
 
-/// How many messages may be under way at once: where many scopes are refused, callers of others do not wait behind all of them.
+/// How many messages about scopes may be under way at once: where many are refused, callers of others do not wait behind all of them.
 const AT_ONCE: usize = 16;
 
 type Outcome = Result<(), StoreError>;
@@ -82,8 +82,11 @@ impl Throttle {
 
     /// What is known of an upstream's log time.
     fn outlook(&self, whom: &Whom) -> Outlook {
-        let registered = self.find(whom.upstream());
-        registered.map(|of| of.time.outlook(of.stale_after, Instant::now())).unwrap_or_default()
+        let outlook = self.find(whom.upstream()).and_then(|registered| {
+            let shard = registered.shards().iter().find(|shard| shard.ledger == *whom.ledger())?;
+            Some(shard.time.outlook(registered.stale_after, Instant::now()))
+        });
+        outlook.unwrap_or_default()
     }
 
     fn take_in(&self, event: Event, now: Instant) {
@@ -139,8 +142,9 @@ impl Sender {
             };
             match next {
                 Next::Send(message) => {
-                    // It is never closed.
-                    let _turn = throttle.outgoing().under_way.acquire().await;
+                    let outgoing = throttle.outgoing();
+                    // It is never closed. Of whole upstreams there are few: nobody is to wait until all shards know.
+                    let _turn = if self.whom.is_scope() { outgoing.under_way.acquire().await.ok() } else { None };
                     let answer = message.send(&self.whom, throttle.outlook(&self.whom), throttle.store()).await;
                     throttle.take_in(Event::Answered(self.whom.clone(), answer), Instant::now());
                 }

@@ -13,6 +13,7 @@ use crate::client::permit::Permit;
 use crate::client::refusal;
 use crate::client::retry::is_safe_after;
 use crate::client::throttle::Throttle;
+use crate::client::together::all;
 use crate::config::call::Call;
 use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
@@ -21,6 +22,7 @@ use crate::feedback::{Feedback, Quota, Refusal};
 use crate::ledger::{Evidence, Log, Pause, Report, Stamp};
 use crate::queue::news::{Said, Whom};
 use crate::queue::reports::{reports, told_by};
+use crate::queue::shard::Shard;
 
 impl Throttle {
     /// Takes note of what an upstream said: after a refusal nobody in the cluster sends for a while, then slowly; and what
@@ -80,10 +82,8 @@ impl Throttle {
             registered.counts.refusal_reported();
         }
         let answered = Answered { scopes: &scopes, charges: &[], started: None, status: 0 };
-        for said in said(registered, feedback, answered) {
-            self.take_note(said).await.map_err(unavailable)?;
-        }
-        Ok(())
+        let said = said(registered, feedback, answered).into_iter();
+        all(said.map(|said| self.take_note(said))).await.map_err(unavailable)
     }
 
     /// Settle: takes note of a response, in the background where the store has to be told. Says whether the same call may be
@@ -150,10 +150,16 @@ struct Answered<'a> {
     status: u16,
 }
 
-/// What a response said: of the scope that few share, and of each further log that it reports of.
+/// What a response said: of the scope that few share, and of each further log that it reports of; where it pauses the whole upstream, to each
+/// shard of it.
 fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec<Said> {
     let (upstream, charges, scope) = (&registered.upstream, &registered.charges, call.scopes.narrowest);
-    let whom = |scope| Whom::new(Arc::clone(&upstream.name), registered.key(scope)).within(registered.ledger());
+    let (home, shards) = (registered.shard(scope), registered.shards());
+    let whom_in = |shard: &Shard, scope| {
+        let whom = Whom::new(Arc::clone(&upstream.name), registered.key(scope));
+        whom.within(&shard.ledger, shard.ledger == registered.home().ledger)
+    };
+    let whom = |scope| whom_in(home, scope);
     let is_quota = feedback.refusal() == Some(Refusal::Quota);
     let logs = charges.logs_of(call.scopes);
     let unlearned = |quota: &Quota, why| registered.unlearned.tell(&upstream.name, quota, why);
@@ -181,10 +187,21 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     if let Some(header) = told_by(&upstream.limits, feedback).filter(|_| has_reports) {
         registered.learn_from(header);
     }
+    let elsewhere: Vec<Said> = pause
+        .iter()
+        .filter(|(paused, _)| !paused.is_scope())
+        .flat_map(|(_, pause)| {
+            shards.iter().filter(|shard| shard.ledger != home.ledger).map(|shard| {
+                let started = call.started.and_then(|started| home.time.of_other(&shard.time, started, Instant::now()));
+                let (whom, pause) = (whom_in(shard, None), Pause { started, evidence: None, ..pause.clone() });
+                Said { whom: whom.clone(), ticket: None, pause: Some((whom, pause)), report: None }
+            })
+        })
+        .collect();
     let first = Said { whom: whom(scope), ticket: None, pause, report: first };
     let further = reported.into_iter().map(|(log, quotas)| {
         let (log, report) = report(log, quotas);
         Said { whom: whom(log.scope).about(&log.unit), ticket: None, pause: None, report: Some((log, report)) }
     });
-    std::iter::once(first).chain(further).collect()
+    std::iter::once(first).chain(further).chain(elsewhere).collect()
 }

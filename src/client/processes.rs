@@ -103,8 +103,8 @@ impl Throttle {
         let upstream = &registered.upstream.name;
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };
         let body = Body::Processes { upstream: Arc::clone(upstream) };
-        let message = Message::new(Arc::clone(registered.ledger()), MessageId::nobodys(), body);
-        let message = Message { known: registered.time.known(), ..message };
+        let message = Message::new(Arc::clone(&registered.home().ledger), MessageId::nobodys(), body);
+        let message = Message { known: registered.home().time.known(), ..message };
         let reply = self.store().apply(&message).await.map_err(unavailable)?;
         reply.processes().ok_or_else(|| unavailable(StoreError::senseless()))
     }

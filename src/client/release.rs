@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::throttle::Throttle;
+use crate::client::together::all;
 use crate::config::plan::Registered;
 use crate::error::{Error, StoreError};
 use crate::ledger::{Body, Message, ScopeId};
+use crate::queue::shard::Shard;
 
 /// Millionths of a quota.
 const FULL: f64 = 1_000_000.0;
@@ -101,24 +103,32 @@ impl Throttle {
         let factor = (factor.max(LEAST) * FULL).ceil() as u32;
         let lasting = lasting.min(LONGEST);
         tracing::warn!(upstream = &**upstream, factor, ?lasting, "slowed down by hand, in millionths of the quotas");
-        self.tell_store(registered, Body::SlowDown { scope, factor, lasting }).await
+        self.tell_store(registered, scope, &Body::SlowDown { scope, factor, lasting }).await
     }
 
     async fn release_of(&self, registered: &Registered, scope: Option<ScopeId>) -> Result<(), Error> {
-        self.tell_store(registered, Body::Release { scope, served: None }).await?;
+        self.tell_store(registered, scope, &Body::Release { scope, served: None }).await?;
         tracing::info!(upstream = &*registered.upstream.name, "pauses are over, by hand");
         self.queues().release(registered.key(scope), &registered.crowd);
         Ok(())
     }
 
-    /// Tells the store something that acts once; each message has a stream of its own.
-    async fn tell_store(&self, registered: &Registered, body: Body) -> Result<(), Error> {
-        let upstream = &registered.upstream.name;
+    /// Tells the store something of a scope, in its shard, or of the whole upstream, in all of them.
+    async fn tell_store(&self, registered: &Registered, scope: Option<ScopeId>, body: &Body) -> Result<(), Error> {
+        let shards = match scope {
+            Some(_) => std::slice::from_ref(registered.shard(scope)),
+            None => registered.shards(),
+        };
+        all(shards.iter().map(|shard| self.tell_shard(&registered.upstream.name, shard, body.clone()))).await
+    }
+
+    /// Tells a shard something that acts once; each message has a stream of its own.
+    async fn tell_shard(&self, upstream: &Arc<str>, shard: &Shard, body: Body) -> Result<(), Error> {
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };
         let mut id = self.process().next_message("".into());
         id.stream = format!("{}!", id.number).into();
-        let message = Message::new(Arc::clone(registered.ledger()), id, body);
-        let message = Message { known: registered.time.known(), ..message };
+        let message = Message::new(Arc::clone(&shard.ledger), id, body);
+        let message = Message { known: shard.time.known(), ..message };
         let reply = self.store().apply(&message).await.map_err(unavailable)?;
         reply.done().ok_or_else(StoreError::senseless).map_err(unavailable)?;
         Ok(())

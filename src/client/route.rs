@@ -153,7 +153,7 @@ impl Route {
 
     /// Whether it goes where the store cannot be asked.
     pub(super) fn goes_without_store(&self) -> bool {
-        self.registered.contact.policy() == WithoutStore::SendUnthrottled
+        self.registered.policy() == WithoutStore::SendUnthrottled
     }
 
     /// Its call gets an error.

@@ -347,11 +347,12 @@ impl Throttle {
         let queue = self.0.queues.find((registered.key(scopes.narrowest), registered.edition()), &scopes);
         let waiting = queue.map_or(0, |queue| queue.waiting());
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(&registered.upstream.name), source };
-        let known = registered.time.outlook(registered.stale_after, Instant::now()).known;
-        let logs = registered.calendars.around(&registered.charges.logs_of(&scopes), known);
+        let shard = registered.shard(scopes.narrowest);
+        let known = shard.time.outlook(registered.stale_after, Instant::now()).known;
+        let logs = shard.calendars.around(&registered.charges.logs_of(&scopes), known);
         let body = Body::Usage { logs, seats: registered.charges.seats_of(&scopes) };
-        let message = Message::new(Arc::clone(registered.ledger()), MessageId::nobodys(), body);
-        let message = Message { known: registered.time.known(), ..message };
+        let message = Message::new(Arc::clone(&shard.ledger), MessageId::nobodys(), body);
+        let message = Message { known: shard.time.known(), ..message };
         let reply = self.0.process.store.apply(&message).await.map_err(unavailable)?;
         let Reply::Usage { logs, seats } = reply else { return Err(unavailable(StoreError::senseless())) };
         let observed = registered.observer.as_deref().map(Observer::observed);

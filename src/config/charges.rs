@@ -200,6 +200,11 @@ impl Charges {
         Ok(Self { logs: logs.into(), places, scopes, narrowest, limits, seats, ones, rests })
     }
 
+    /// Who shares the limits.
+    pub(crate) fn sharers(&self) -> impl Iterator<Item = &Scope> {
+        self.scopes.iter().map(|sharers| &sharers.scope)
+    }
+
     /// The logs, none of any scope yet.
     pub(crate) const fn logs(&self) -> &Arc<[Log]> {
         &self.logs

@@ -30,6 +30,7 @@ struct File {
     methods: Vec<Text<Method>>,
     scope: Option<Text<Scope>>,
     limits: Vec<Limit>,
+    shards: Option<u32>,
     max_wait: Option<Text<Duration>>,
     max_waiting: Option<usize>,
     without_store: Option<Text<WithoutStore>>,
@@ -203,6 +204,7 @@ impl From<File> for Upstream {
         if let Some(Text(dialect)) = file.dialect {
             up = up.dialect(dialect);
         }
+        up.shards = file.shards;
         up.max_wait = file.max_wait.map(|Text(max_wait)| max_wait);
         up.without_store = file.without_store.map(|Text(policy)| policy);
         up.max_pause = file.max_pause.map(|Text(max_pause)| max_pause);
@@ -240,6 +242,7 @@ mod tests {
         assert_eq!(github.limits, [Limit::per_hour(5_000), Limit::per_minute(900).guard(Duration::from_secs(2))]);
         assert_eq!(github.scope, Scope::bearer_token());
         assert_eq!((github.hosts().len(), github.learns, github.break_after), (2, true, Some(5)));
+        assert_eq!(github.shards, Some(12));
         assert_eq!((prices.paths().len(), prices.observes, prices.max_waiting), (2, true, 1_000));
         assert_eq!(prices.without_store, Some(WithoutStore::SendUnthrottled));
         assert_eq!((prices.max_pause, prices.recovery), (Some(Duration::from_secs(600)), Some(Duration::from_secs(5))));

@@ -19,20 +19,19 @@ use crate::config::description::Description;
 use crate::config::limit::Limit;
 use crate::config::name::shown;
 use crate::config::upstream::Upstream;
+use crate::config::upstream::shards::shard_of;
 use crate::counts::Counts;
 use crate::error::ConfigError;
 use crate::ledger::{Log, ScopeId, SeatLimit};
-use crate::queue::calendars::Calendars;
-use crate::queue::contact::Contact;
 use crate::queue::crowd::Crowd;
 use crate::queue::handover::Handover;
-use crate::queue::log_time::LogTime;
-use crate::queue::looks::Looks;
 use crate::queue::pacing::{STALE_AT_MOST, stale_after_all};
 use crate::queue::presence::Attendance;
 use crate::queue::seats::SeatRules;
 use crate::queue::settling::Settling;
+use crate::queue::shard::Shard;
 use crate::queue::table::Key;
+use crate::store::WithoutStore;
 
 /// An upstream, checked. Where it is changed while its calls wait, another takes its place.
 #[derive(Debug)]
@@ -47,13 +46,11 @@ pub(crate) struct Registered {
     pub(crate) handover: Arc<Handover>,
     pub(crate) upstream: Upstream,
     pub(crate) charges: Charges,
-    pub(crate) calendars: Calendars,
     pub(crate) stale_after: Duration,
     pub(crate) counts: Counts,
     pub(crate) crowd: Arc<Crowd>,
-    pub(crate) contact: Arc<Contact>,
-    pub(crate) time: Arc<LogTime>,
-    pub(crate) looks: Arc<Looks>,
+    /// Where its scopes lie, one at least.
+    shards: Vec<Shard>,
     /// Has others know who waits here.
     pub(crate) attendance: Arc<Attendance>,
     pub(crate) settling: Arc<Settling>,
@@ -90,8 +87,8 @@ impl Registered {
         (new.edition, new.handover) = (edition, Arc::new(Handover::begun()));
         let (old, now) = (&before.upstream, &new.upstream);
         new.crowd = Arc::clone(&before.crowd);
-        if before.ledger() == new.ledger() {
-            (new.time, new.looks) = (Arc::clone(&before.time), Arc::clone(&before.looks));
+        new.shards.iter_mut().zip(&before.shards).for_each(|(new, before)| new.follow(before));
+        if before.home().ledger == new.home().ledger {
             new.attendance = Arc::clone(&before.attendance);
         }
         let estimates = |of: &Upstream| (of.estimates.clone(), of.estimates_per_thousand);
@@ -117,8 +114,10 @@ impl Registered {
     fn checked(index: usize, upstream: Upstream) -> Result<Self, ConfigError> {
         upstream.check(index)?;
         let charges = Charges::new(&upstream)?;
+        upstream.check_shards(&charges)?;
         let policy = upstream.without_store.unwrap_or_default();
-        let contact = Arc::new(Contact::new(Arc::clone(&upstream.name), policy));
+        let shard = |ledger| Shard::new(ledger, &upstream.name, policy, charges.calendars(&upstream));
+        let shards = upstream.ledgers().into_iter().map(shard).collect();
         let counts = Counts::of(&upstream, &charges);
         let crowd = Arc::new(Crowd::new(upstream.max_waiting, counts.clone()));
         // Where nobody is counted by windows no slot comes late.
@@ -134,7 +133,6 @@ impl Registered {
         let new = |limit| Arc::new(Breaker::new(Arc::clone(&upstream.name), limit, upstream.backoff.clone()));
         let breaker = upstream.break_after.filter(|_| !upstream.observes).map(new);
         let observer = upstream.observes.then(Arc::default);
-        let (time, looks) = (Arc::new(LogTime::new()), Arc::new(Looks::default()));
         let connections = charges.logs().iter().any(Log::minds_cold).then(|| Arc::new(Connections::new()));
         let of_value = |&(value, ref name): &(ScopeId, Arc<str>)| {
             let scope = charges.scopes(&Call::new().of_scope(value), None).narrowest?;
@@ -146,15 +144,12 @@ impl Registered {
             edition: 0,
             is_replaced: AtomicBool::new(false),
             handover: Arc::new(Handover::none()),
-            calendars: charges.calendars(&upstream),
             upstream,
             charges,
             stale_after,
             counts,
             crowd,
-            contact,
-            time,
-            looks,
+            shards,
             attendance: Arc::default(),
             settling,
             estimated,
@@ -204,21 +199,37 @@ impl Registered {
 
     /// How others are told of it: a hash, and the text.
     pub(crate) fn description(&self) -> (u64, Arc<str>) {
-        let logs = self.calendars.around(self.charges.logs(), self.time.known());
+        let home = self.home();
+        let logs = home.calendars.around(self.charges.logs(), home.time.known());
         let text = Description::of(&self.upstream, &self.charges, &logs, &self.scope_names).to_string();
         (Description::hash(&text), text.into())
     }
 
-    /// Whose logs its calls are charged in, as the store knows it.
-    pub(crate) fn ledger(&self) -> &Arc<str> {
-        self.upstream.ledger()
+    /// Where the logs of a scope lie, by the one that few share.
+    pub(crate) fn shard(&self, scope: Option<ScopeId>) -> &Shard {
+        &self.shards[shard_of(scope, self.shards.len())]
+    }
+
+    /// Where callers without a scope lie, and what others say of the whole upstream.
+    pub(crate) fn home(&self) -> &Shard {
+        self.shard(None)
+    }
+
+    /// All of them, the home first.
+    pub(crate) fn shards(&self) -> &[Shard] {
+        &self.shards
+    }
+
+    /// What becomes of calls while the store cannot answer.
+    pub(crate) fn policy(&self) -> WithoutStore {
+        self.upstream.without_store.unwrap_or_default()
     }
 
     /// The stream of messages about some of its scopes: those of upstreams that share limits differ, and those of what took the place of
     /// another.
     pub(crate) fn stream(&self, scopes: &str) -> Arc<str> {
         let name = &self.upstream.name;
-        match (self.ledger() == name, self.edition) {
+        match (self.upstream.ledger() == name, self.edition) {
             (true, 0) => scopes.into(),
             (false, 0) => format!("{scopes}@{name}").into(),
             (true, edition) => format!("{scopes}~{edition}").into(),

@@ -2,6 +2,7 @@
 
 mod check;
 mod responses;
+pub(crate) mod shards;
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ type CostBy = Arc<dyn Fn(&RequestHead<'_>) -> Call + Send + Sync>;
 ///
 /// # Default
 ///
-/// * scope: the whole upstream shares one log
+/// * scope: the whole upstream shares one log; all scopes lie in one shard
 /// * max wait: none, a call waits as long as it takes; max waiting: 100,000 calls of a process
 /// * while the store cannot answer, calls do what the throttle says
 /// * dialect: the general one; backoff: that of [`Backoff`]; max pause: an hour
@@ -83,6 +84,8 @@ pub struct Upstream {
     pub(crate) observes: bool,
     /// Under which name others share some of its limits.
     shared: Option<Arc<str>>,
+    /// Over how many parts of the store its scopes are spread.
+    pub(crate) shards: Option<u32>,
     pub(crate) settles: Vec<SettleBy>,
     /// What the program calls some scopes.
     pub(crate) scope_names: Vec<(ScopeId, Arc<str>)>,
@@ -125,6 +128,7 @@ impl Upstream {
             break_after: None,
             observes: false,
             shared: None,
+            shards: None,
             settles: Vec::new(),
             scope_names: Vec::new(),
             estimates: Vec::new(),

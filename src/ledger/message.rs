@@ -42,7 +42,7 @@ pub const NOBODY: u64 = 0;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Message {
-    /// Whose logs, limits and pauses.
+    /// Whose logs, limits and pauses: an upstream's, those of upstreams that share limits, or those of one shard of an upstream.
     pub upstream: Arc<str>,
     /// Which message it is: one that comes twice acts once.
     pub id: MessageId,

@@ -48,6 +48,11 @@ impl ScopeId {
         parts.iter().try_fold(0, |bits, &part| Some(bits << 32 | u128::from(u32::try_from(part).ok()?))).map(Self)
     }
 
+    /// Its first 64 bits, spread evenly.
+    pub(crate) const fn first_half(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
     /// Its first 16 bits, spread evenly.
     pub(crate) const fn first_bits(self) -> u16 {
         (self.0 >> 112) as u16

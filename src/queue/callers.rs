@@ -70,19 +70,20 @@ impl Queue {
         scopes: &Scopes,
         lines: Arc<[Arc<Self>]>,
     ) -> Result<Self, Error> {
+        let shard = registered.shard(scopes.narrowest);
         let settings = Settings {
             upstream: Arc::clone(&registered.upstream.name),
-            ledger: Arc::clone(registered.ledger()),
+            ledger: Arc::clone(&shard.ledger),
             key: registered.key(scopes.narrowest),
             stream: registered.stream(&scopes.stream()),
             logs: registered.charges.logs_of(scopes),
             seats: registered.seats_of(scopes).filter(|_| lines.is_empty()),
             borrows: !lines.is_empty(),
-            calendars: registered.calendars.clone(),
+            calendars: shard.calendars.clone(),
             stale_after: registered.stale_after,
             horizon: process.horizon,
             promote_low_after: registered.upstream.promote_low_after,
-            without_store: registered.contact.policy(),
+            without_store: registered.policy(),
             warn_after: registered.upstream.warn_after,
             counts: registered.counts.clone(),
             weight: process.weight,
@@ -100,7 +101,7 @@ impl Queue {
         if registered.is_replaced() {
             return Err(Error::Closed);
         }
-        let one = Arc::clone(registered.charges.one());
+        let (one, shard) = (Arc::clone(registered.charges.one()), registered.shard(scopes.narrowest));
         // Who is in a line for seats waits in its queue, and is counted there.
         let nobodys = || Crowd::new(usize::MAX, Counts::default()).into();
         let crowd = if settings.logs.is_empty() { nobodys() } else { Arc::clone(&registered.crowd) };
@@ -112,10 +113,10 @@ impl Queue {
             scopes,
             process: Arc::clone(process),
             crowd,
-            contact: Arc::clone(&registered.contact),
+            contact: Arc::clone(&shard.contact),
             lines,
-            time: Arc::clone(&registered.time),
-            looks: Arc::clone(&registered.looks),
+            time: Arc::clone(&shard.time),
+            looks: Arc::clone(&shard.looks),
             settling: Arc::clone(&registered.settling),
             state: Mutex::new(State::new(Engine::new(settings.clone(), process.id(), Rng::new()))),
             settings,

@@ -49,10 +49,6 @@ impl Contact {
         }
     }
 
-    pub(crate) const fn policy(&self) -> WithoutStore {
-        self.policy
-    }
-
     /// Why the store cannot be reached by any queue of the upstream.
     pub(super) fn cut_off(&self, now: Instant) -> Option<StoreError> {
         if !self.is_lost.load(Ordering::Relaxed) {

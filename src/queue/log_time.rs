@@ -78,6 +78,12 @@ impl LogTime {
         Some((bounds.earliest(now)?, bounds.latest(now)))
     }
 
+    /// What another log time was at the earliest when this one was `stamp`, by what is known at `now` of both.
+    pub(crate) fn of_other(&self, other: &Self, stamp: Stamp, now: Instant) -> Option<Stamp> {
+        let ((_, latest), (earliest, _)) = (self.bounds_at(now)?, other.bounds_at(now)?);
+        Some(earliest.plus(stamp.as_micros() - latest.as_micros()))
+    }
+
     /// The newest log time that is known.
     pub(crate) fn known(&self) -> Option<Stamp> {
         let known = self.known.load(Ordering::Relaxed);

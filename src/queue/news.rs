@@ -27,8 +27,10 @@ use crate::store::{Applied, Store};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Whom {
     upstream: Arc<str>,
-    /// Whose logs its calls are charged in, as the store knows it.
+    /// Whose logs its calls are charged in, as the store knows it: of a whole upstream, each of its shards.
     ledger: Arc<str>,
+    /// Another shard is told the same.
+    is_echo: bool,
     key: Key,
     /// Of which of their logs, where it is not the one that pauses speak of: each has reports of its own.
     log: Option<Arc<str>>,
@@ -36,12 +38,13 @@ pub(crate) struct Whom {
 
 impl Whom {
     pub(crate) fn new(upstream: Arc<str>, key: Key) -> Self {
-        Self { ledger: Arc::clone(&upstream), upstream, key, log: None }
+        Self { ledger: Arc::clone(&upstream), is_echo: false, upstream, key, log: None }
     }
 
-    /// The same, where other upstreams share limits under this name.
-    pub(crate) fn within(self, ledger: &Arc<str>) -> Self {
-        Self { ledger: Arc::clone(ledger), ..self }
+    /// The same, where the store calls it so: other upstreams share limits with it, or it has several shards, of which this is the first or
+    /// not.
+    pub(crate) fn within(self, ledger: &Arc<str>, is_first: bool) -> Self {
+        Self { ledger: Arc::clone(ledger), is_echo: !is_first && self.key.1.is_none(), ..self }
     }
 
     /// The same, where something is said of a log of theirs that counts this.
@@ -51,6 +54,15 @@ impl Whom {
 
     pub(crate) fn upstream(&self) -> &str {
         &self.upstream
+    }
+
+    pub(crate) const fn ledger(&self) -> &Arc<str> {
+        &self.ledger
+    }
+
+    /// Whether it is a scope, and not the whole upstream.
+    pub(crate) const fn is_scope(&self) -> bool {
+        self.key.1.is_some()
     }
 
     pub(crate) const fn key(&self) -> Key {
@@ -257,7 +269,9 @@ impl News {
             }
             (What::Pausing(pausing), Ok(Reply::Paused(paused))) => {
                 let (wait, reason) = (paused.wait(), pausing.reason());
-                tracing::warn!(upstream, ?wait, cause = reason.cause.words(), "refused, nobody sends");
+                if !whom.is_echo {
+                    tracing::warn!(upstream, ?wait, cause = reason.cause.words(), "refused, nobody sends");
+                }
                 effects.push(Effect::Pause(whom.clone(), wait, reason));
                 let known = pausing.known(now, now + wait);
                 self.known.enter(whom, known, now);

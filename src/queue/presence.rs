@@ -198,10 +198,10 @@ fn scopes(queues: &[(Attended, Arc<Queue>)]) -> Vec<ScopePresence> {
 }
 
 async fn send(queue: &Arc<Queue>, renewal: Renewal) -> Option<u32> {
-    let upstream = Arc::clone(queue.upstream());
+    let (upstream, home) = (Arc::clone(queue.upstream()), queue.registered().home());
     let id = queue.process.next_message(format!("+{upstream}").into());
-    let message = Message::new(Arc::clone(queue.ledger()), id, Body::Renew(renewal));
-    let message = Message { known: queue.time.known(), ..message };
+    let message = Message::new(Arc::clone(&home.ledger), id, Body::Renew(renewal));
+    let message = Message { known: home.time.known(), ..message };
     match queue.process.store.apply(&message).await {
         Ok(reply) => reply.renewed(),
         Err(error) => {

@@ -36,7 +36,7 @@ impl Queue {
         let of = scopes.narrowest.map_or_else(String::new, |scope| format!("-{scope}"));
         let settings = Settings {
             upstream: Arc::clone(&registered.upstream.name),
-            ledger: Arc::clone(registered.ledger()),
+            ledger: Arc::clone(&registered.shard(scopes.narrowest).ledger),
             key: registered.key(scopes.narrowest),
             stream: registered.stream(&format!("line{of}")),
             logs: [].into(),
@@ -46,7 +46,7 @@ impl Queue {
             stale_after: STALE_AT_MOST,
             horizon: process.horizon,
             promote_low_after: registered.upstream.promote_low_after,
-            without_store: registered.contact.policy(),
+            without_store: registered.policy(),
             warn_after: None,
             // Its callers are places of callers that are counted in their own queues.
             counts: Counts::default(),

@@ -117,7 +117,7 @@ impl RedisStore {
     /// [`open`](RedisStoreBuilder::open).
     ///
     /// All keys of an upstream lie on one node, and so do those of upstreams that [share limits](crate::Upstream::shares);
-    /// different upstreams are spread over the nodes. What the first URL says of user, password and encryption goes for all nodes.
+    /// different upstreams are spread over the nodes, and so are the [shards](crate::Upstream::shards) of one that is too large for a node. What the first URL says of user, password and encryption goes for all nodes.
     ///
     /// Calls go on while slots are moved and when a replica takes over, as soon as it has. What a primary had not told its
     /// replica by then is lost: at most what was granted in its last moments is granted again.

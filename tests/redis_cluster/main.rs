@@ -7,6 +7,7 @@ mod moving;
 mod once;
 #[path = "../outages/recorder.rs"]
 mod recorder;
+mod shards;
 mod spreading;
 
 use std::error::Error as StdError;

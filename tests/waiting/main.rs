@@ -31,6 +31,7 @@ mod releasing;
 mod scopes;
 mod seats;
 mod settling;
+mod shards;
 mod sharing;
 mod snapshot;
 mod stepping;

@@ -1,0 +1,35 @@
+//! A part of the store in which some scopes of an upstream lie: mostly there is one for all.
+
+use std::sync::Arc;
+
+use super::calendars::Calendars;
+use super::contact::Contact;
+use super::log_time::LogTime;
+use super::looks::Looks;
+use crate::store::WithoutStore;
+
+/// A part of the store, and what a process knows of it: it may lie on a server of its own, with a clock of its own.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    /// What the store calls it.
+    pub(crate) ledger: Arc<str>,
+    pub(crate) calendars: Calendars,
+    pub(crate) contact: Arc<Contact>,
+    pub(crate) time: Arc<LogTime>,
+    pub(crate) looks: Arc<Looks>,
+}
+
+impl Shard {
+    /// The shard of a name, of which nothing is known yet.
+    pub(crate) fn new(ledger: Arc<str>, upstream: &Arc<str>, policy: WithoutStore, calendars: Calendars) -> Self {
+        let contact = Arc::new(Contact::new(Arc::clone(upstream), policy));
+        Self { ledger, calendars, contact, time: Arc::new(LogTime::new()), looks: Arc::default() }
+    }
+
+    /// Goes on with what was known before, where it is the same.
+    pub(crate) fn follow(&mut self, before: &Self) {
+        if self.ledger == before.ledger {
+            (self.time, self.looks) = (Arc::clone(&before.time), Arc::clone(&before.looks));
+        }
+    }
+}
