@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 
 pub use self::memory::MemoryStore;
 #[cfg(feature = "redis")]
-pub use self::redis::{RedisStore, RedisStoreBuilder};
+pub use self::redis::{RedisStore, RedisStoreBuilder, UpstreamFound};
 pub use self::without_store::WithoutStore;
 pub use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::{Message, Reply};

@@ -32,6 +32,18 @@ use crate::ledger::{Body, Message, MessageId, ScopeId};
 pub use crate::ledger::{Presence, ProcessSeen, Processes, ScopePresence};
 
 /// A scope that processes use.
+///
+/// ```
+/// use outgate::ledger::{ScopeId, Stamp};
+/// use outgate::processes::{Presence, ProcessSeen, Processes, ScopeInUse, ScopePresence};
+///
+/// let (now, scope) = (Stamp::from_micros(5_000_000), ScopeId::of(b"merchant"));
+/// let mut presence = Presence::default();
+/// presence.scopes = vec![ScopePresence::new(0, scope)];
+/// let all = [1, 2].map(|sender| ProcessSeen::new(sender, now, presence.clone()));
+/// let seen = ScopeInUse::of(&Processes::new(now, all.into(), Vec::new()));
+/// assert_eq!((seen.len(), seen[0].scope, seen[0].processes), (1, scope, 2));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScopeInUse {
@@ -84,6 +96,19 @@ impl ScopeInUse {
 impl Throttle {
     /// The scopes of an upstream that are in use, in all processes that share the store: those where callers have waited longest first.
     /// Each process names 64 at most, of those that it used within a minute.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use outgate::{Limit, Scope, Throttle, Upstream};
+    /// let gateway = Upstream::new("gateway").limit(Limit::per_second(10).each(Scope::header("x-merchant")));
+    /// let throttle = Throttle::builder().upstream(gateway).build()?;
+    /// drop(throttle.acquire("gateway").scope("m-1").await?);
+    /// assert_eq!(throttle.scopes("gateway").await?.len(), 1);
+    /// assert_eq!(throttle.processes("gateway").await?.all[0].presence.callers, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -17,6 +17,27 @@ use crate::ledger::{Boundary, Bucket, Calendar, Log, ScopeId, SeatLimit, Shape, 
 const MOST_NAMES: usize = 100;
 
 /// How a process describes an upstream, for whoever looks from outside: shown as JSON, and [read](Self::read) from it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::processes::Description;
+/// use outgate::{Limit, Scope, Throttle, Upstream};
+///
+/// let github = Upstream::new("github").limit(Limit::per_hour(5_000).each(Scope::bearer_token()));
+/// let throttle = Throttle::builder().upstream(github.name_scope("s3cret", "release-bot")).build()?;
+/// drop(throttle.acquire("github").scope("s3cret").await?);
+///
+/// let (_hash, _seen, text) = &throttle.processes("github").await?.descriptions[0];
+/// let description = Description::read(text).ok_or("of another version")?;
+/// assert_eq!(&*description.limits[0].text, "5000/h each bearer_token");
+/// let scope = description.kinds[0].scope_of(b"s3cret");
+/// assert_eq!(description.name_of(scope).map(|name| &**name), Some("release-bot"));
+/// let (logs, seats) = description.of_scope(0, Some(scope)); // for `Body::Usage`
+/// assert_eq!((logs.len(), seats.len()), (1, 0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
@@ -31,6 +52,15 @@ pub struct Description {
 }
 
 /// Who shares a limit.
+///
+/// ```
+/// use outgate::ledger::ScopeId;
+/// use outgate::processes::Description;
+///
+/// let text = r#"{"kinds":[{"name":"x-merchant","everybody":false,"salt":null}],"limits":[],"logs":[],"names":[]}"#;
+/// let kind = &Description::read(text).unwrap().kinds[0];
+/// assert_eq!((kind.scope_of(b"m1"), kind.of_everybody()), (ScopeId::of(b"m1"), None));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Kind {
@@ -42,6 +72,14 @@ pub struct Kind {
 }
 
 /// A limit.
+///
+/// ```
+/// use outgate::processes::{Counted, Description};
+///
+/// let text = r#"{"kinds":[],"limits":[{"text":"25 in flight","kind":0,"quota":25}],"logs":[],"names":[]}"#;
+/// let limit = &Description::read(text).unwrap().limits[0];
+/// assert_eq!((&*limit.text, limit.quota, limit.counted), ("25 in flight", 25, Counted::InFlight));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DescribedLimit {
@@ -56,6 +94,15 @@ pub struct DescribedLimit {
 }
 
 /// Where a limit is counted.
+///
+/// ```
+/// use outgate::processes::{Counted, Description};
+///
+/// let limit = r#"{"text":"100/s","kind":0,"quota":100,"in_log":[0,0,1]}"#;
+/// let text = format!(r#"{{"kinds":[],"limits":[{limit}],"logs":[],"names":[]}}"#);
+/// let counted = Description::read(&text).unwrap().limits[0].counted;
+/// assert!(matches!(counted, Counted::InLog { log: 0, term: 0, units: 1, .. }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Counted {

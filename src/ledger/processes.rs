@@ -14,6 +14,25 @@ const KEPT: i64 = 180_000_000;
 const SWEEP: i64 = 5_000_000;
 
 /// What a process says to a store of itself, for one upstream. Answered by [`Reply::Renewed`](super::Reply::Renewed).
+///
+/// ```
+/// use outgate::ledger::{Body, Ledger, Message, MessageId, Presence, ProcessSeen, Processes, Renewal};
+/// use outgate::ledger::{ScopeId, ScopePresence, Stamp};
+/// use std::time::Duration;
+///
+/// let (mut ledger, now) = (Ledger::new(), Stamp::from_micros(5_000_000));
+/// let mut presence = Presence::default();
+/// presence.callers = 3;
+/// presence.scopes = vec![ScopePresence::new(0, ScopeId::of(b"merchant"))];
+/// let renewal = Renewal::new("gateway", presence.clone(), Duration::from_secs(20)).about("100/s");
+/// let says = Message::new("gateway", MessageId::new(7, "there", 1), Body::Renew(renewal));
+/// assert_eq!(ledger.apply(now, &says).unwrap().renewed(), Some(1)); // there is one process
+///
+/// let asks = Message::new("gateway", MessageId::nobodys(), Body::Processes { upstream: "gateway".into() });
+/// let descriptions = vec![(presence.described, now, "100/s".into())];
+/// let there = Processes::new(now, vec![ProcessSeen::new(7, now, presence)], descriptions);
+/// assert_eq!(ledger.apply(now, &asks).unwrap().processes(), Some(there));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Renewal {

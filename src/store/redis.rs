@@ -12,6 +12,7 @@ mod server;
 mod tls;
 mod trial;
 mod unreadable;
+mod upstreams;
 mod wire;
 
 use std::fmt;
@@ -24,6 +25,7 @@ pub use self::builder::RedisStoreBuilder;
 use self::cluster::Cluster;
 use self::link::{Failure, Link};
 use self::script::Script;
+pub use self::upstreams::UpstreamFound;
 use super::{Applied, Applying, Store};
 use crate::error::StoreError;
 use crate::ledger::Message;

@@ -143,6 +143,12 @@ impl Cluster {
         Ok(())
     }
 
+    /// The nodes that have slots.
+    pub(super) async fn masters(&self) -> Result<Vec<Arc<Node>>, StoreError> {
+        self.look().await?;
+        Ok(self.nodes().all())
+    }
+
     fn has(&self, node: &Arc<Node>, upstream: &str) -> bool {
         self.nodes().owner(slot_of(upstream)).is_some_and(|owner| Arc::ptr_eq(&owner, node))
     }

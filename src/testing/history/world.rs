@@ -197,7 +197,7 @@ impl World {
     }
 
     /// Somebody asks who is there.
-    pub(super) fn processes(&self, rng: &mut Rng, _: Stamp) -> Body {
+    pub(super) fn processes(_: &Self, rng: &mut Rng, _: Stamp) -> Body {
         Body::Processes { upstream: Self::whose(rng).into() }
     }
 

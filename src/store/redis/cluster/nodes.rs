@@ -12,9 +12,9 @@ use crate::error::StoreError;
 use crate::store::redis::link::Link;
 
 /// A node that has slots, or is to have some.
-pub(super) struct Node {
+pub(in crate::store::redis) struct Node {
     pub(super) address: Address,
-    pub(super) link: Link,
+    pub(in crate::store::redis) link: Link,
 }
 
 impl Node {

@@ -1,0 +1,98 @@
+//! What people decide: pauses, lowered quotas, and their end.
+
+use std::error::Error;
+use std::io::Read as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outgate::ledger::{Body, Message, MessageId, Pause, ScopeId};
+use outgate::{RedisStore, Store};
+
+use crate::Whom;
+use crate::seen::{self, Seen};
+use crate::show::{name, rough};
+
+type Said = Result<String, Box<dyn Error>>;
+
+/// Nobody sends for so long.
+pub(crate) async fn pause(store: &RedisStore, whom: &Whom, lasting: Duration) -> Said {
+    let (seen, scope) = found(store, whom).await?;
+    tell(store, &seen, Body::Pause { scope, pause: Pause::new(lasting) }).await?;
+    Ok(format!("{} is paused for {}\n", words(whom, scope), rough(lasting)))
+}
+
+/// So many millionths of the quotas are left.
+pub(crate) async fn slow(store: &RedisStore, whom: &Whom, factor: u32, lasting: Duration) -> Said {
+    let (seen, scope) = found(store, whom).await?;
+    tell(store, &seen, Body::SlowDown { scope, factor, lasting }).await?;
+    let percent = f64::from(factor) / 10_000.0;
+    Ok(format!("{} is slowed down to {percent}% for {}\n", words(whom, scope), rough(lasting)))
+}
+
+/// Pauses and lowered quotas are over.
+pub(crate) async fn release(store: &RedisStore, whom: &Whom) -> Said {
+    let (seen, scope) = found(store, whom).await?;
+    tell(store, &seen, Body::Release { scope, served: None }).await?;
+    Ok(format!("{} is released\n", words(whom, scope)))
+}
+
+fn words(whom: &Whom, scope: Option<ScopeId>) -> String {
+    scope.map_or_else(|| whom.name.clone(), |scope| format!("{} for the scope {scope}", whom.name))
+}
+
+/// The upstream and the scope that somebody names.
+async fn found(store: &RedisStore, whom: &Whom) -> Result<(Seen, Option<ScopeId>), Box<dyn Error>> {
+    let seen = seen::one(store, &whom.name).await?;
+    let scope = match (&whom.scope, &whom.value) {
+        (Some(scope), _) => Some(by_name(&seen, scope)?),
+        (None, Some(value)) => Some(by_value(&seen, value, whom.kind.as_deref())?),
+        (None, None) => None,
+    };
+    Ok((seen, scope))
+}
+
+fn by_name(seen: &Seen, said: &str) -> Result<ScopeId, String> {
+    let is_named = |scope: &&outgate::processes::ScopeInUse| scope.name.as_deref() == Some(said);
+    let begins = |scope: &&outgate::processes::ScopeInUse| scope.scope.to_string().starts_with(said);
+    let mut found: Vec<_> = seen.scopes.iter().filter(is_named).collect();
+    if found.is_empty() && said.len() >= 4 {
+        found = seen.scopes.iter().filter(begins).collect();
+    }
+    match found[..] {
+        [scope] => Ok(scope.scope),
+        [] if said.len() == 32 && u128::from_str_radix(said, 16).is_ok() => {
+            Ok(ScopeId::from_bits(u128::from_str_radix(said, 16).unwrap_or_default()))
+        }
+        [] => {
+            let names: Vec<_> = seen.scopes.iter().take(8).map(name).collect();
+            let used = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            Err(format!("no scope {said:?} is in use; in use: {used}; any other is named by --value or its whole hash"))
+        }
+        _ => Err(format!("several scopes are called {said:?}: say more digits of the hash")),
+    }
+}
+
+fn by_value(seen: &Seen, value: &str, kind: Option<&str>) -> Result<ScopeId, Box<dyn Error>> {
+    let description = seen.description.as_ref().ok_or("its processes do not describe their scopes")?;
+    let kinds: Vec<_> = description.kinds.iter().filter(|of| !of.is_everybody).collect();
+    let names = kinds.iter().map(|of| &*of.name).collect::<Vec<_>>().join(", ");
+    let fitting: Vec<_> = kinds.iter().filter(|of| kind.is_none_or(|kind| *of.name == *kind)).collect();
+    let [of] = fitting[..] else {
+        let names = if names.is_empty() { "none".to_owned() } else { names };
+        return Err(format!("say of which kind the value is, by --kind; there are: {names}").into());
+    };
+    if value != "-" {
+        return Ok(of.scope_of(value.as_bytes()));
+    }
+    let mut input = String::new();
+    std::io::stdin().read_to_string(&mut input)?;
+    Ok(of.scope_of(input.trim().as_bytes()))
+}
+
+/// Tells the store something that acts once.
+async fn tell(store: &RedisStore, seen: &Seen, body: Body) -> Result<(), Box<dyn Error>> {
+    let sender = getrandom::u64()?.max(1);
+    let message = Message::new(Arc::clone(&seen.found.ledger), MessageId::new(sender, "hand!", 1), body);
+    store.apply(&message).await?;
+    Ok(())
+}

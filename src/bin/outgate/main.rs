@@ -1,0 +1,152 @@
+//! The command `outgate`: what the processes of a cluster use of their upstreams' quotas, who waits, and pauses by hand.
+
+mod change;
+mod seen;
+mod show;
+mod watch;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use outgate::RedisStore;
+
+/// Looks at upstreams that Outgate throttles, and pauses them by hand.
+#[derive(Parser)]
+#[command(name = "outgate", version)]
+struct Args {
+    /// Where the logs are kept: redis://…, rediss://… or unix://… [default: redis://127.0.0.1]
+    #[arg(long, global = true, env = "OUTGATE_REDIS", hide_env_values = true, value_name = "URL")]
+    redis: Option<String>,
+    /// It is a node of a Redis Cluster
+    #[arg(long, global = true)]
+    cluster: bool,
+    /// What the keys begin with
+    #[arg(long, global = true, default_value = "outgate")]
+    prefix: String,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Shows what is used of all limits, pauses, and who waits
+    Status {
+        /// Show only this upstream
+        name: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// How many scopes of each kind are shown
+        #[arg(long, default_value_t = 5)]
+        scopes: usize,
+    },
+    /// Shows the same as a live screen
+    Watch {
+        /// Show only this upstream
+        name: Option<String>,
+        /// How many scopes of each kind are shown
+        #[arg(long, default_value_t = 5)]
+        scopes: usize,
+    },
+    /// Shows the limits of all upstreams, as their processes describe them
+    Limits,
+    /// Lets nobody send for a while
+    Pause {
+        #[command(flatten)]
+        whom: Whom,
+        /// For how long: 30s, 5m, 1h30m
+        #[arg(value_parser = span)]
+        lasting: Duration,
+    },
+    /// Lowers all quotas for a while
+    Slow {
+        #[command(flatten)]
+        whom: Whom,
+        /// How much of the quotas is left: 50%
+        #[arg(value_parser = part)]
+        left: u32,
+        /// For how long: 30s, 5m, 1h30m
+        #[arg(value_parser = span)]
+        lasting: Duration,
+    },
+    /// Ends pauses and lowered quotas, in all processes within 2 s
+    Release {
+        #[command(flatten)]
+        whom: Whom,
+    },
+}
+
+/// Of whom a command speaks.
+#[derive(clap::Args)]
+struct Whom {
+    /// The upstream
+    name: String,
+    /// One scope alone: the name that the program gives it, or the first digits of its hash
+    #[arg(long, conflicts_with = "value")]
+    scope: Option<String>,
+    /// One scope alone, by its value: a merchant; of a token say --value -, and it is read from the input
+    #[arg(long)]
+    value: Option<String>,
+    /// Of which kind the value is, where there are several: bearer_token, the name of a header
+    #[arg(long, requires = "value")]
+    kind: Option<String>,
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    const LONGEST: Duration = Duration::from_secs(31 * 86_400);
+    let span = humantime::parse_duration(text).map_err(|error| format!("no length of time such as 5m: {error}"))?;
+    if span.is_zero() || span > LONGEST {
+        return Err("not between a moment and 31 days".to_owned());
+    }
+    Ok(span)
+}
+
+/// Millionths, of a percentage.
+fn part(text: &str) -> Result<u32, String> {
+    let wrong = || "no part between 0.1% and 100%".to_owned();
+    let percent: f64 = text.strip_suffix('%').and_then(|number| number.trim().parse().ok()).ok_or_else(wrong)?;
+    if !(0.1..=100.0).contains(&percent) {
+        return Err(wrong());
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between a thousand and a million")]
+    Ok((percent * 10_000.0).round() as u32)
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(run(args)),
+        Err(error) => Err(error.into()),
+    };
+    match done {
+        Ok(said) => {
+            print!("{said}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("outgate: {}", show::chain(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Does what is asked for, and says what there is to be said.
+async fn run(args: Args) -> Result<String, Box<dyn Error>> {
+    let url = args.redis.as_deref().unwrap_or("redis://127.0.0.1");
+    let store = if args.cluster { RedisStore::cluster([url]) } else { RedisStore::builder(url) };
+    let store = store.prefix(&args.prefix).open()?;
+    match args.command {
+        Command::Status { name, json, scopes } => {
+            let all = seen::all(&store, name.as_deref(), scopes).await?;
+            Ok(if json { format!("{:#}\n", show::json(&all)) } else { show::status(&all, &args.prefix) })
+        }
+        Command::Watch { name, scopes } => watch::watch(&store, name.as_deref(), scopes).await.map(|()| String::new()),
+        Command::Limits => Ok(show::limits(&seen::all(&store, None, 0).await?, &args.prefix)),
+        Command::Pause { whom, lasting } => change::pause(&store, &whom, lasting).await,
+        Command::Slow { whom, left, lasting } => change::slow(&store, &whom, left, lasting).await,
+        Command::Release { whom } => change::release(&store, &whom).await,
+    }
+}

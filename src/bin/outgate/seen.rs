@@ -1,0 +1,218 @@
+//! What is to be seen of the upstreams of a store.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outgate::ledger::{Body, Log, LogUsage, Message, MessageId, PauseUsage, Reply, ScopeId, SeatLimit, Term};
+use outgate::processes::{Counted, Description, Processes, ScopeInUse};
+use outgate::store::{StoreError, StoreErrorKind, UpstreamFound};
+use outgate::{RedisStore, Store};
+
+/// What limits count that say nothing of it.
+const CALLS: &str = "calls";
+/// In microseconds.
+const SECOND: i64 = 1_000_000;
+/// More than ever start within a second.
+const MANY: u32 = 1_000_000;
+/// Scopes whose calls are counted.
+const MOST_LOGS: usize = 100;
+
+/// An upstream.
+pub(crate) struct Seen {
+    pub(crate) found: UpstreamFound,
+    pub(crate) processes: Processes,
+    /// How its processes describe it; of several as most do.
+    pub(crate) description: Option<Description>,
+    /// How many of them describe it otherwise.
+    pub(crate) others: usize,
+    /// The pause of the whole upstream.
+    pub(crate) paused: Option<PauseUsage>,
+    /// Millionths of the quotas of the whole upstream that are left.
+    pub(crate) rate: u32,
+    pub(crate) limits: Vec<LimitSeen>,
+    /// Scopes that are in use.
+    pub(crate) scopes: Vec<ScopeInUse>,
+    /// Calls that started within the last second, or are booked: of all scopes that are shown, where not all callers share a limit on calls.
+    pub(crate) calls: u64,
+}
+
+/// How much of a limit is used, by everybody or in one scope.
+pub(crate) struct LimitSeen {
+    pub(crate) text: Arc<str>,
+    pub(crate) scope: Option<ScopeInUse>,
+    pub(crate) used: u64,
+    /// What is allowed now.
+    pub(crate) quota: u64,
+    pub(crate) outside: u64,
+    /// How long until the next unit, where that is known.
+    pub(crate) next: Option<Duration>,
+    /// The pause of its scope.
+    pub(crate) paused: Option<PauseUsage>,
+    pub(crate) rate: u32,
+}
+
+impl Seen {
+    /// Callers that wait.
+    pub(crate) fn callers(&self) -> u64 {
+        self.processes.all.iter().map(|process| u64::from(process.presence.callers)).sum()
+    }
+
+    /// How long the one has waited who has waited longest: since then he has waited on.
+    pub(crate) fn oldest(&self) -> Option<Duration> {
+        let waiting = self.processes.all.iter().filter(|process| process.presence.callers > 0);
+        waiting.map(|process| process.presence.oldest + self.processes.now.since(process.seen)).max()
+    }
+}
+
+/// Every upstream, or one, with so many scopes of each kind.
+pub(crate) async fn all(store: &RedisStore, name: Option<&str>, scopes: usize) -> Result<Vec<Seen>, Box<dyn Error>> {
+    let mut all = Vec::new();
+    for upstream in store.upstreams().await? {
+        if name.is_none_or(|name| *upstream.name == *name)
+            && let Some(seen) = of(store, upstream, scopes).await?
+        {
+            all.push(seen);
+        }
+    }
+    match name {
+        Some(name) if all.is_empty() => Err(unknown(name, &store.upstreams().await?).into()),
+        _ => Ok(all),
+    }
+}
+
+/// An upstream that somebody names.
+pub(crate) async fn one(store: &RedisStore, name: &str) -> Result<Seen, Box<dyn Error>> {
+    let seen = all(store, Some(name), 0).await?;
+    seen.into_iter().next().ok_or_else(|| unknown(name, &[]).into())
+}
+
+fn unknown(name: &str, found: &[UpstreamFound]) -> String {
+    let names: Vec<_> = found.iter().map(|found| &*found.name).collect();
+    let used = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    format!("no process has used an upstream {name:?} lately; in use: {used}")
+}
+
+/// One upstream; nothing where nobody uses it any more.
+async fn of(store: &RedisStore, found: UpstreamFound, most: usize) -> Result<Option<Seen>, StoreError> {
+    let body = Body::Processes { upstream: Arc::clone(&found.name) };
+    let reply = store.apply(&Message::new(Arc::clone(&found.ledger), MessageId::nobodys(), body)).await?;
+    let processes = reply.processes().ok_or_else(senseless)?;
+    if processes.all.is_empty() {
+        return Ok(None);
+    }
+    let users = |hash: u64| processes.all.iter().filter(|process| process.presence.described == hash).count();
+    let by = processes.descriptions.iter().max_by_key(|(hash, seen, _)| (users(*hash), *seen));
+    let others = by.map_or(0, |(hash, ..)| processes.all.len() - users(*hash));
+    let description = by.and_then(|(.., text)| Description::read(text));
+    let scopes = ScopeInUse::of(&processes);
+    // Nothing limits this log but what the whole upstream is told.
+    let (whole, _) = usage(store, &found.ledger, vec![Log::new("calls", [])], Vec::new()).await?;
+    let whole = whole.into_iter().next().ok_or_else(senseless)?;
+    let (mut limits, mut calls) = (Vec::new(), 0);
+    if let Some(description) = &description {
+        calls = calls_of(store, &found, description, &scopes).await?;
+        for (kind, of) in description.kinds.iter().enumerate() {
+            if of.is_everybody {
+                limits.extend(used(store, &found, description, kind, of.of_everybody(), None).await?);
+                continue;
+            }
+            for scope in scopes.iter().filter(|scope| scope.kind == of.name).take(most) {
+                let seen = used(store, &found, description, kind, Some(scope.scope), Some(scope)).await?;
+                limits.extend(seen);
+            }
+        }
+    }
+    let (paused, rate) = (whole.paused, whole.rate);
+    Ok(Some(Seen { found, processes, description, others, paused, rate, limits, scopes, calls }))
+}
+
+/// Calls of the last second.
+async fn calls_of(
+    store: &RedisStore,
+    found: &UpstreamFound,
+    description: &Description,
+    scopes: &[ScopeInUse],
+) -> Result<u64, StoreError> {
+    let mut of_calls = description.logs.iter().filter(|(_, log)| *log.unit == *CALLS && !log.terms.is_empty());
+    let is_everybody = |kind: usize| description.kinds.get(kind).filter(|kind| kind.is_everybody);
+    let counting = |log: &Log, scope| {
+        // What counts no more may be gone.
+        let kept = log.terms.iter().map(|term| term.span).max().unwrap_or(SECOND).clamp(1, SECOND);
+        (Log::new(CALLS, [Term::new(MANY, kept)]).of(scope), SECOND / kept)
+    };
+    let whole = of_calls.clone().find_map(|(kind, log)| Some(counting(log, is_everybody(*kind)?.of_everybody())));
+    let logs = match (whole, of_calls.next()) {
+        (Some(whole), _) => vec![whole],
+        (None, Some((kind, log))) => {
+            let kind = description.kinds.get(*kind).map(|kind| &kind.name);
+            let scopes = scopes.iter().filter(|scope| Some(&scope.kind) == kind).take(MOST_LOGS);
+            scopes.map(|scope| counting(log, Some(scope.scope))).collect()
+        }
+        (None, None) => return Ok(0),
+    };
+    let (logs, times): (Vec<_>, Vec<_>) = logs.into_iter().unzip();
+    let (used, _) = usage(store, &found.ledger, logs, Vec::new()).await?;
+    let of_log = |(log, times): (&LogUsage, i64)| {
+        let used = log.terms.first().map_or(0, |term| term.used);
+        u64::from(used) * times.unsigned_abs()
+    };
+    Ok(used.iter().zip(times).map(of_log).sum())
+}
+
+/// How much is used of the limits of one kind.
+async fn used(
+    store: &RedisStore,
+    found: &UpstreamFound,
+    description: &Description,
+    kind: usize,
+    scope: Option<ScopeId>,
+    of: Option<&ScopeInUse>,
+) -> Result<Vec<LimitSeen>, StoreError> {
+    let (logs, seats) = description.of_scope(kind, scope);
+    let (logs, taken) = usage(store, &found.ledger, logs, seats).await?;
+    let mut taken = taken.into_iter();
+    let mut limits = Vec::new();
+    for limit in description.limits.iter().filter(|limit| limit.kind == kind) {
+        let (paused, rate) = logs.first().map_or((None, 1_000_000), |log| (log.paused, log.rate));
+        let mut seen = LimitSeen {
+            text: Arc::clone(&limit.text),
+            scope: of.cloned(),
+            used: 0,
+            quota: limit.quota.into(),
+            outside: 0,
+            next: None,
+            paused,
+            rate,
+        };
+        if let Counted::InLog { log, term, units } = limit.counted {
+            // Those of other kinds are not among the logs.
+            let before = description.logs.iter().take(log).filter(|(of, _)| *of == kind).count();
+            let term = logs.get(before).and_then(|log| log.terms.get(term)).ok_or_else(senseless)?;
+            let units = u64::from(units);
+            (seen.used, seen.quota) = (units * u64::from(term.used), units * u64::from(term.quota));
+            (seen.outside, seen.next) = (units * u64::from(term.outside), Some(term.next));
+        } else {
+            seen.used = taken.next().ok_or_else(senseless)?.into();
+        }
+        limits.push(seen);
+    }
+    Ok(limits)
+}
+
+async fn usage(
+    store: &RedisStore,
+    ledger: &Arc<str>,
+    logs: Vec<Log>,
+    seats: Vec<SeatLimit>,
+) -> Result<(Vec<LogUsage>, Vec<u32>), StoreError> {
+    let body = Body::Usage { logs: logs.into(), seats: seats.into() };
+    match store.apply(&Message::new(Arc::clone(ledger), MessageId::nobodys(), body)).await? {
+        Reply::Usage { logs, seats } => Ok((logs, seats)),
+        _ => Err(senseless()),
+    }
+}
+
+fn senseless() -> StoreError {
+    StoreError::new(StoreErrorKind::Malformed, "the store's answer makes no sense")
+}

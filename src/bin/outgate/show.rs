@@ -1,0 +1,184 @@
+//! What is to be seen, as text and as JSON.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use outgate::ledger::{Cause, PauseUsage};
+use outgate::processes::ScopeInUse;
+use serde_json::{Value, json};
+
+use crate::seen::{LimitSeen, Seen};
+
+/// All upstreams, one after another.
+pub(crate) fn status(all: &[Seen], prefix: &str) -> String {
+    let mut text = String::new();
+    for upstream in all {
+        let _ = writeln!(text, "{}", headline(upstream));
+        if let Some(paused) = &upstream.paused {
+            let _ = writeln!(text, "  {}", pause(paused));
+        }
+        if upstream.rate < 1_000_000 {
+            let _ = writeln!(text, "  slowed down to {}", percent(upstream.rate));
+        }
+        if upstream.others > 0 {
+            let _ = writeln!(text, "  {} describe it otherwise", count(upstream.others as u64, "process", "processes"));
+        }
+        for limit in &upstream.limits {
+            let _ = writeln!(text, "  {}", line(limit));
+        }
+    }
+    if all.is_empty() { nobody(prefix) } else { text }
+}
+
+fn nobody(prefix: &str) -> String {
+    format!("no process with the prefix {prefix} has used an upstream lately\n")
+}
+
+/// Who uses an upstream, and who waits.
+pub(crate) fn headline(upstream: &Seen) -> String {
+    let mut text = format!("{}", upstream.found.name);
+    if upstream.found.ledger != upstream.found.name {
+        let _ = write!(text, " (shares {})", upstream.found.ledger);
+    }
+    let _ = write!(text, ": {}", count(upstream.processes.all.len() as u64, "process", "processes"));
+    match upstream.oldest() {
+        Some(oldest) => {
+            let waiting = count(upstream.callers(), "caller waits", "callers wait");
+            let _ = write!(text, ", {waiting}, the first for {}", rough(oldest));
+        }
+        None => text.push_str(", nobody waits"),
+    }
+    text
+}
+
+/// How much is used of a limit.
+pub(crate) fn line(limit: &LimitSeen) -> String {
+    let mut text = format!("{:<32} {:>7} of {}", limit.text, limit.used, limit.quota);
+    if limit.outside > 0 {
+        let _ = write!(text, ", {} used by others", limit.outside);
+    }
+    if let Some(next) = limit.next.filter(|next| !next.is_zero()) {
+        let _ = write!(text, ", next in {}", rough(next));
+    }
+    if let Some(scope) = &limit.scope {
+        let _ = write!(text, ", {}", name(scope));
+        if scope.callers > 0 {
+            let _ = write!(text, ": {}", count(scope.callers.into(), "caller waits", "callers wait"));
+        }
+        if let Some(paused) = &limit.paused {
+            let _ = write!(text, ", {}", pause(paused));
+        }
+        if limit.rate < 1_000_000 {
+            let _ = write!(text, ", slowed down to {}", percent(limit.rate));
+        }
+    }
+    text
+}
+
+/// The limits of each upstream, one a line.
+pub(crate) fn limits(all: &[Seen], prefix: &str) -> String {
+    let mut text = String::new();
+    for upstream in all {
+        let limits = upstream.description.iter().flat_map(|description| &description.limits);
+        for limit in limits {
+            let _ = writeln!(text, "{}: {}", upstream.found.name, limit.text);
+        }
+    }
+    if text.is_empty() { nobody(prefix) } else { text }
+}
+
+/// The name of a scope, or its first digits.
+pub(crate) fn name(scope: &ScopeInUse) -> String {
+    scope.name.as_ref().map_or_else(|| scope.scope.to_string().chars().take(8).collect(), |name| name.to_string())
+}
+
+/// How long a pause lasts, and why.
+pub(crate) fn pause(paused: &PauseUsage) -> String {
+    let why = match (paused.cause, paused.status) {
+        (Cause::Spend, _) => "a spending limit".to_owned(),
+        (Cause::Ban, _) => "a ban".to_owned(),
+        (_, Some(status)) => format!("a refusal ({status})"),
+        (_, None) => "by a program, or by hand".to_owned(),
+    };
+    format!("paused for {}: {why}", rough(paused.left))
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let (mut words, mut source) = (error.to_string(), error.source());
+    while let Some(error) = source {
+        words = format!("{words}: {error}");
+        source = error.source();
+    }
+    words
+}
+
+fn count(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// Of millionths.
+pub(crate) fn percent(millionths: u32) -> String {
+    format!("{}%", f64::from(millionths) / 10_000.0)
+}
+
+/// A length of time: whole seconds, or milliseconds below one.
+pub(crate) fn rough(time: Duration) -> String {
+    let whole = if time < Duration::from_secs(1) {
+        Duration::from_millis(u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX))
+    } else {
+        Duration::from_secs(time.as_secs())
+    };
+    humantime::format_duration(whole).to_string()
+}
+
+/// All upstreams as JSON: lengths of time in milliseconds.
+pub(crate) fn json(all: &[Seen]) -> Value {
+    Value::Array(all.iter().map(upstream).collect())
+}
+
+fn upstream(seen: &Seen) -> Value {
+    let process = |process: &outgate::processes::ProcessSeen| {
+        json!({
+            "process": format!("{:016x}", process.sender),
+            "seen_ms": ms(seen.processes.now.since(process.seen)),
+            "weight": process.presence.weight,
+            "callers": process.presence.callers,
+            "oldest_ms": ms(process.presence.oldest),
+        })
+    };
+    let scope = |scope: &ScopeInUse| {
+        json!({
+            "scope": scope.scope.to_string(), "name": scope.name.as_deref(), "kind": *scope.kind,
+            "processes": scope.processes, "callers": scope.callers, "oldest_ms": ms(scope.oldest),
+        })
+    };
+    let limit = |limit: &LimitSeen| {
+        json!({
+            "limit": *limit.text,
+            "scope": limit.scope.as_ref().map(|scope| scope.scope.to_string()),
+            "used": limit.used, "quota": limit.quota, "outside": limit.outside,
+            "next_ms": limit.next.map(ms),
+            "paused_ms": limit.paused.map_or(0, |paused| ms(paused.left)),
+            "rate": f64::from(limit.rate) / 1e6,
+        })
+    };
+    json!({
+        "upstream": *seen.found.name,
+        "shares": (seen.found.ledger != seen.found.name).then_some(&*seen.found.ledger),
+        "calls_per_second": seen.calls,
+        "callers": seen.callers(),
+        "oldest_ms": seen.oldest().map(ms),
+        "paused_ms": seen.paused.map_or(0, |paused| ms(paused.left)),
+        "rate": f64::from(seen.rate) / 1e6,
+        "described_otherwise": seen.others,
+        "processes": seen.processes.all.iter().map(process).collect::<Vec<_>>(),
+        "scopes": seen.scopes.iter().map(scope).collect::<Vec<_>>(),
+        "limits": seen.limits.iter().map(limit).collect::<Vec<_>>(),
+    })
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,159 @@
+//! The same as a live screen.
+
+use std::collections::{HashMap, VecDeque};
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use outgate::RedisStore;
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style, Stylize as _};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Borders, LineGauge, Paragraph, Sparkline};
+
+use crate::seen::{self, LimitSeen, Seen};
+use crate::show;
+
+/// How often it looks.
+const EVERY: Duration = Duration::from_secs(1);
+/// For how many seconds calls are shown.
+const SHOWN: usize = 120;
+
+/// What was seen last, and calls per second of before.
+#[derive(Default)]
+pub(crate) struct Screen {
+    all: Vec<Seen>,
+    calls: HashMap<String, VecDeque<u64>>,
+    /// Why nothing could be seen this time.
+    wrong: Option<String>,
+}
+
+/// Shows what is to be seen, until somebody presses `q`.
+pub(crate) async fn watch(store: &RedisStore, name: Option<&str>, scopes: usize) -> Result<(), Box<dyn Error>> {
+    // What is wrong from the beginning is said without a screen.
+    let mut screen = Screen::default();
+    screen.take(Ok(seen::all(store, name, scopes).await?));
+    let mut terminal = ratatui::try_init()?;
+    let ended = loop {
+        if let Err(error) = terminal.draw(|frame| screen.draw(frame)) {
+            break Err(error.into());
+        }
+        match is_over(EVERY) {
+            Ok(false) => {}
+            Ok(true) => break Ok(()),
+            Err(error) => break Err(error.into()),
+        }
+        screen.take(seen::all(store, name, scopes).await);
+    };
+    ratatui::restore();
+    ended
+}
+
+/// Waits for so long, and says whether somebody wants to leave.
+fn is_over(patience: Duration) -> std::io::Result<bool> {
+    let until = Instant::now() + patience;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || !event::poll(left)? {
+            return Ok(false);
+        }
+        match event::read()? {
+            Event::Key(key) => {
+                let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+                if is_interrupt || [KeyCode::Char('q'), KeyCode::Esc].contains(&key.code) {
+                    return Ok(true);
+                }
+            }
+            Event::Resize(..) => return Ok(false),
+            _ => {}
+        }
+    }
+}
+
+impl Screen {
+    /// Takes in what was seen; what was seen before stays where nothing could be.
+    fn take(&mut self, seen: Result<Vec<Seen>, Box<dyn Error>>) {
+        match seen {
+            Ok(all) => {
+                self.calls.retain(|name, _| all.iter().any(|seen| *seen.found.name == **name));
+                for seen in &all {
+                    let calls = self.calls.entry(seen.found.name.to_string()).or_default();
+                    calls.push_back(seen.calls);
+                    while calls.len() > SHOWN {
+                        calls.pop_front();
+                    }
+                }
+                (self.all, self.wrong) = (all, None);
+            }
+            Err(error) => self.wrong = Some(show::chain(&*error)),
+        }
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        let heights = self.all.iter().map(|seen| Constraint::Length(height(seen)));
+        let [body, foot] = Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
+        let foot_line = match &self.wrong {
+            Some(wrong) => Line::from(wrong.as_str()).red(),
+            None => Line::from("q: leave").dim(),
+        };
+        frame.render_widget(Paragraph::new(foot_line), foot);
+        if self.all.is_empty() {
+            frame.render_widget(Paragraph::new("nobody has used an upstream lately"), body);
+        }
+        let areas = Layout::vertical(heights.chain([Constraint::Min(0)])).split(body);
+        for (seen, area) in self.all.iter().zip(areas.iter()) {
+            self.draw_upstream(frame, seen, *area);
+        }
+    }
+
+    fn draw_upstream(&self, frame: &mut Frame<'_>, seen: &Seen, area: Rect) {
+        let block = Block::new().borders(Borders::TOP).title(format!(" {} ", show::headline(seen)).bold());
+        let inner = block.inner(area);
+        frame.render_widget(block, area);
+        let rows = Layout::vertical(vec![Constraint::Length(1); usize::from(height(seen)) - 1]).split(inner);
+        let mut rows = rows.iter().copied();
+        let mut row = || rows.next().unwrap_or_default();
+        if let Some(paused) = &seen.paused {
+            frame.render_widget(Paragraph::new(show::pause(paused)).red(), row());
+        }
+        if seen.rate < 1_000_000 {
+            let text = format!("slowed down to {}", show::percent(seen.rate));
+            frame.render_widget(Paragraph::new(text).yellow(), row());
+        }
+        let [label, line] = Layout::horizontal([Constraint::Length(18), Constraint::Min(0)]).areas(row());
+        frame.render_widget(Paragraph::new(format!("{} calls/s", seen.calls)), label);
+        let calls = self.calls.get(&*seen.found.name).into_iter().flatten().rev().take(usize::from(line.width));
+        let mut calls: Vec<u64> = calls.copied().collect();
+        calls.reverse();
+        frame.render_widget(Sparkline::default().data(&calls).style(Style::new().fg(Color::Cyan)), line);
+        for limit in &seen.limits {
+            draw_limit(frame, limit, row());
+        }
+    }
+}
+
+/// Lines that an upstream takes.
+fn height(seen: &Seen) -> u16 {
+    let special = usize::from(seen.paused.is_some()) + usize::from(seen.rate < 1_000_000);
+    u16::try_from(2 + special + seen.limits.len()).unwrap_or(u16::MAX)
+}
+
+/// A bar, and what it means.
+fn draw_limit(frame: &mut Frame<'_>, limit: &LimitSeen, area: Rect) {
+    let [bar, text] = Layout::horizontal([Constraint::Length(24), Constraint::Min(0)]).areas(area);
+    #[expect(clippy::cast_precision_loss, reason = "a bar of some characters")]
+    let part = ((limit.used + limit.outside) as f64 / limit.quota.max(1) as f64).clamp(0.0, 1.0);
+    let color = if part < 0.7 {
+        Color::Green
+    } else if part < 1.0 {
+        Color::Yellow
+    } else {
+        Color::Red
+    };
+    frame.render_widget(LineGauge::default().ratio(part).filled_style(Style::new().fg(color)), bar);
+    frame.render_widget(Paragraph::new(format!(" {}", show::line(limit))), text);
+}
+
+#[cfg(test)]
+mod tests;

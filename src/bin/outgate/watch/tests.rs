@@ -1,0 +1,92 @@
+use outgate::ledger::{Cause, PauseUsage, Stamp};
+use outgate::processes::{Presence, ProcessSeen, Processes};
+use outgate::store::UpstreamFound;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::*;
+
+fn limit(text: &str, used: u64, quota: u64) -> LimitSeen {
+    LimitSeen {
+        text: text.into(),
+        scope: None,
+        used,
+        quota,
+        outside: 0,
+        next: (used >= quota).then_some(Duration::from_millis(12)),
+        paused: None,
+        rate: 1_000_000,
+    }
+}
+
+fn seen(name: &str, callers: u32, calls: u64, limits: Vec<LimitSeen>) -> Seen {
+    let at = Stamp::from_micros(1_000_000);
+    let mut presence = Presence::default();
+    (presence.callers, presence.oldest) = (callers, Duration::from_secs(8));
+    let processes = Processes::new(at, vec![ProcessSeen::new(1, at, presence)], Vec::new());
+    Seen {
+        found: UpstreamFound::new(name, name),
+        processes,
+        description: None,
+        others: 0,
+        paused: None,
+        rate: 1_000_000,
+        limits,
+        scopes: Vec::new(),
+        calls,
+    }
+}
+
+fn lines(screen: &Screen) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(78, 12)).unwrap();
+    terminal.draw(|frame| screen.draw(frame)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let row = |y| (0..78).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+    (0..12).map(row).collect()
+}
+
+#[test]
+fn the_screen_shows_a_bar_for_each_limit_calls_per_second_pauses_and_who_waits() {
+    let mut screen = Screen::default();
+    let limits = || vec![limit("100/s burst 20", 100, 100), limit("5000/h", 2_500, 5_000)];
+    for calls in [1, 4, 8] {
+        let mut stripe = seen("stripe", 0, 0, vec![limit("25/s", 0, 25)]);
+        let left = Duration::from_secs(298);
+        stripe.paused = Some(PauseUsage::new(left, left, Duration::ZERO, Cause::Refusal, Some(429)));
+        stripe.rate = 500_000;
+        screen.take(Ok(vec![seen("github", 12, calls, limits()), stripe]));
+    }
+    let lines = lines(&screen);
+    assert!(lines[0].starts_with(" github: 1 process, 12 callers wait, the first for 8s ─"), "{lines:#?}");
+    assert!(lines[1].starts_with("8 calls/s         ▁▄█"), "{lines:#?}");
+    assert!(lines[2].starts_with("100% ─") && lines[2].contains("100/s burst 20"), "{lines:#?}");
+    assert!(lines[2].ends_with("100 of 100, next in 12ms"), "{lines:#?}");
+    assert!(lines[3].starts_with("50% ─") || lines[3].starts_with(" 50% ─"), "{lines:#?}");
+    assert!(lines[4].starts_with(" stripe: 1 process, nobody waits ─"), "{lines:#?}");
+    assert_eq!(lines[5], "paused for 4m 58s: a refusal (429)");
+    assert_eq!(lines[6], "slowed down to 50%");
+    assert!(lines[8].ends_with("0 of 25"), "{lines:#?}");
+    assert_eq!(lines[11], "q: leave");
+}
+
+#[test]
+fn what_was_seen_last_stays_while_nothing_can_be_seen() {
+    let mut screen = Screen::default();
+    screen.take(Ok(vec![seen("github", 0, 5, Vec::new())]));
+    screen.take(Err("the store cannot be connected to".into()));
+    let lines = lines(&screen);
+    assert!(lines[0].starts_with(" github: 1 process, nobody waits"), "{lines:#?}");
+    assert_eq!(lines[11], "the store cannot be connected to");
+    screen.take(Ok(Vec::new()));
+    assert_eq!(self::lines(&screen)[0], "nobody has used an upstream lately");
+}
+
+#[test]
+fn calls_are_kept_for_as_long_as_they_are_shown() {
+    let mut screen = Screen::default();
+    for calls in 0..500 {
+        screen.take(Ok(vec![seen("github", 0, calls, Vec::new())]));
+    }
+    assert_eq!(screen.calls["github"].len(), SHOWN);
+    assert_eq!(screen.calls["github"].back(), Some(&499));
+}

@@ -1,0 +1,132 @@
+//! Which upstreams processes use, by the names of the keys in which they say so.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use redis::{RedisError, Value};
+
+use super::fault::Said;
+use super::link::Link;
+use super::{Reach, RedisStore};
+use crate::error::{StoreError, StoreErrorKind};
+
+/// Keys that one step of the search looks at.
+const AT_ONCE: u32 = 1_000;
+
+/// An upstream that processes use.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct UpstreamFound {
+    /// What its processes call it.
+    pub name: Arc<str>,
+    /// Whose logs its calls are charged in: its own name, or that under which several upstreams [share limits](crate::Upstream::shares).
+    pub ledger: Arc<str>,
+}
+
+impl UpstreamFound {
+    /// The upstream of this name.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>, ledger: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), ledger: ledger.into() }
+    }
+}
+
+impl RedisStore {
+    /// The upstreams that processes use which share the prefix, those of the last three minutes: what `outgate status` lists. Looks at the
+    /// names of all keys, of every master of a Cluster, in small steps: for people who look, not for each call. Its user needs `+scan`.
+    ///
+    /// ```no_run
+    /// # async fn who() -> Result<(), Box<dyn std::error::Error>> {
+    /// use outgate::store::{RedisStore, UpstreamFound};
+    ///
+    /// let store = RedisStore::connect("redis://127.0.0.1").await?;
+    /// let found = store.upstreams().await?;
+    /// assert!(found.contains(&UpstreamFound::new("github", "github")));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be reached, or refuses it.
+    pub async fn upstreams(&self) -> Result<Vec<UpstreamFound>, StoreError> {
+        let mut found = BTreeSet::new();
+        match &self.reach {
+            Reach::Server(link) => scan(link, &self.prefix, &mut found).await?,
+            #[cfg(feature = "redis-cluster")]
+            Reach::Cluster(cluster) => {
+                for node in cluster.masters().await? {
+                    scan(&node.link, &self.prefix, &mut found).await?;
+                }
+            }
+        }
+        Ok(found.into_iter().collect())
+    }
+}
+
+async fn scan(link: &Link, prefix: &str, found: &mut BTreeSet<UpstreamFound>) -> Result<(), StoreError> {
+    let (mut connection, _) = link.connection().await?;
+    let front = format!("{prefix}:v1:{{");
+    let pattern = format!("{}*}}:processes*", escaped(&front));
+    let refused = |error: RedisError| {
+        StoreError::new(StoreErrorKind::Refused, "the store does not tell which upstreams there are")
+            .caused_by(Said(error))
+    };
+    let mut cursor = "0".to_owned();
+    loop {
+        let mut step = redis::cmd("SCAN");
+        step.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(AT_ONCE);
+        let answer: Value = step.query_async(&mut connection).await.map_err(refused)?;
+        let (next, keys): (String, Vec<String>) =
+            redis::from_redis_value(answer).map_err(|_| StoreError::senseless())?;
+        found.extend(keys.iter().filter_map(|key| named_by(key.strip_prefix(&front)?)));
+        if next == "0" {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}
+
+/// The upstream of a key, of which the prefix and a brace were taken away. No user can name one with a tilde.
+fn named_by(rest: &str) -> Option<UpstreamFound> {
+    let (ledger, kept) = rest.split_once('}')?;
+    let name = match kept.strip_prefix(":processes")? {
+        "" => ledger,
+        of => of.strip_prefix('@')?,
+    };
+    (!ledger.starts_with('~')).then(|| UpstreamFound::new(name, ledger))
+}
+
+/// A text as a pattern that matches it alone.
+fn escaped(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if "*?[]\\^-".contains(letter) {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_names_its_upstream() {
+        let found = |name: &str, ledger: &str| Some(UpstreamFound::new(name, ledger));
+        let cases = [
+            ("up}:processes", found("up", "up")),
+            ("account}:processes@mail", found("mail", "account")),
+            ("up}:processesx", None),
+            ("up}:state", None),
+            ("~try-1}:processes", None),
+            ("up", None),
+        ];
+        for (rest, expected) in cases {
+            assert_eq!(named_by(rest), expected, "{rest}");
+        }
+        assert_eq!(escaped("a*[b]:v1:{"), "a\\*\\[b\\]:v1:{");
+    }
+}

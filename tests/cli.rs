@@ -1,0 +1,200 @@
+//! The command `outgate`, against a Redis that throttles use.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use outgate::testing::RedisServer;
+use outgate::{Limit, RedisStore, Scope, Throttle, Upstream};
+use serde_json::Value;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// What a command said, and how it ended.
+struct Ended {
+    code: Option<i32>,
+    said: String,
+    wrong: String,
+}
+
+/// Runs the command against a server.
+async fn outgate(server: &RedisServer, args: &[&str]) -> Ended {
+    run(&server.url(), args, "").await
+}
+
+async fn run(url: &str, args: &[&str], input: &str) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outgate"));
+    command.args(args).env("OUTGATE_REDIS", url).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // Whoever does not read it has ended.
+    let _ = stdin.write_all(input.as_bytes()).await;
+    drop(stdin);
+    let output = timeout(Duration::from_secs(60), child.wait_with_output()).await.expect("it ends").unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ended { code: output.status.code(), said: text(output.stdout), wrong: text(output.stderr) }
+}
+
+impl Ended {
+    /// What it said where it went well.
+    #[track_caller]
+    fn well(self) -> String {
+        assert_eq!((self.code, &*self.wrong), (Some(0), ""), "{}", self.said);
+        self.said
+    }
+
+    /// What it complained of where it did not.
+    #[track_caller]
+    fn wrong(self) -> String {
+        assert!(self.code.is_some_and(|code| code > 0) && self.said.is_empty(), "{:?} {}", self.code, self.said);
+        self.wrong
+    }
+}
+
+/// A process, by a store of its own.
+async fn process(server: &RedisServer, upstream: Upstream) -> Throttle {
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    Throttle::builder().store(store).upstream(upstream).build().unwrap()
+}
+
+fn github() -> Upstream {
+    Upstream::new("github")
+        .limit(Limit::per_hour(3))
+        .limit(Limit::per_hour(2).each(Scope::bearer_token()))
+        .limit(Limit::in_flight(10))
+        .name_scope("s3cret", "release-bot")
+}
+
+/// Callers that wait for a scope: what aborts them when it is dropped.
+async fn waiting(throttle: &Throttle, scope: &str, count: usize) -> JoinSet<()> {
+    let mut callers = JoinSet::new();
+    for _ in 0..count {
+        let call = throttle.acquire("github").scope(scope);
+        callers.spawn(async move { drop(call.await) });
+    }
+    while throttle.snapshot().upstream("github").unwrap().callers < count {
+        sleep(Duration::from_millis(5)).await;
+    }
+    callers
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[tokio::test]
+async fn status_shows_what_is_used_and_who_waits_in_all_processes() {
+    let server = RedisServer::start().unwrap();
+    let (here, there) = (process(&server, github()).await, process(&server, github()).await);
+    for token in ["s3cret", "s3cret", "other"] {
+        drop(here.acquire("github").scope(token).await.unwrap());
+    }
+    let _callers = waiting(&there, "s3cret", 3).await;
+    for throttle in [&here, &there] {
+        throttle.processes("github").await.unwrap();
+    }
+
+    let text = outgate(&server, &["status"]).await.well();
+    let first = "github: 2 processes, 3 callers wait, the first for ";
+    assert!(text.starts_with(first), "{text}");
+    let lines: Vec<_> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let has = |begin: &str| assert!(lines.iter().any(|line| line.starts_with(begin)), "{begin}: {text}");
+    has("3/h 3 of 3, next in ");
+    has("2/h each bearer_token 2 of 2, next in ");
+    has("2/h each bearer_token 1 of 2");
+    // A process keeps seats for its next calls.
+    has("10 in flight ");
+    assert!(text.contains("release-bot: 3 callers wait"), "{text}");
+    assert!(!text.contains("s3cret"), "{text}");
+
+    let all = json(&outgate(&server, &["status", "github", "--json"]).await.well());
+    let up = &all[0];
+    assert_eq!((&up["upstream"], &up["callers"], &up["paused_ms"]), (&"github".into(), &3.into(), &0.into()));
+    assert_eq!(up["processes"].as_array().unwrap().len(), 2);
+    let scopes = up["scopes"].as_array().unwrap();
+    assert_eq!((scopes.len(), &scopes[0]["name"], &scopes[0]["processes"]), (2, &"release-bot".into(), &2.into()));
+    assert_eq!((&up["limits"][0]["used"], &up["limits"][0]["quota"]), (&3.into(), &3.into()));
+
+    let limits = outgate(&server, &["limits"]).await.well();
+    assert_eq!(limits, "github: 3/h\ngithub: 2/h each bearer_token\ngithub: 10 in flight\n");
+    let wrong = outgate(&server, &["status", "gitlab"]).await.wrong();
+    assert_eq!(wrong, "outgate: no process has used an upstream \"gitlab\" lately; in use: github\n");
+}
+
+#[tokio::test]
+async fn a_pause_by_hand_holds_everybody_up_until_it_is_released() {
+    let server = RedisServer::start().unwrap();
+    let up = || Upstream::new("github").limit(Limit::per_second(100));
+    let (here, there) = (process(&server, up()).await, process(&server, up()).await);
+    for throttle in [&here, &there] {
+        drop(throttle.acquire("github").await.unwrap());
+        throttle.processes("github").await.unwrap();
+    }
+    let said = outgate(&server, &["pause", "github", "10m"]).await.well();
+    assert_eq!(said, "github is paused for 10m\n");
+    let text = outgate(&server, &["status"]).await.well();
+    assert!(text.contains("paused for 9m"), "{text}");
+    for throttle in [&here, &there] {
+        assert!(throttle.try_acquire("github").await.is_err(), "nobody sends");
+    }
+    let waits = [&here, &there].map(|throttle| tokio::spawn(throttle.acquire("github").into_future()));
+    let said = outgate(&server, &["release", "github"]).await.well();
+    assert_eq!(said, "github is released\n");
+    for waits in waits {
+        let permit = timeout(Duration::from_secs(30), waits).await.expect("not for ten minutes");
+        drop(permit.unwrap().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn one_scope_is_slowed_down_by_its_name_its_hash_or_its_value() {
+    let server = RedisServer::start().unwrap();
+    let throttle = process(&server, github()).await;
+    for token in ["s3cret", "other"] {
+        drop(throttle.acquire("github").scope(token).await.unwrap());
+    }
+    let scopes = throttle.scopes("github").await.unwrap();
+    let hash = |name: Option<&str>| scopes.iter().find(|scope| scope.name.as_deref() == name).unwrap().scope;
+    let rate = async |token| throttle.usage_in("github", token).await.unwrap().rate;
+    let (bot, other) = (hash(Some("release-bot")), hash(None).to_string());
+
+    let said = outgate(&server, &["slow", "github", "50%", "10m", "--scope", "release-bot"]).await.well();
+    assert_eq!(said, format!("github for the scope {bot} is slowed down to 50% for 10m\n"));
+    assert_eq!((rate("s3cret").await, rate("other").await), (0.5, 1.0));
+    outgate(&server, &["slow", "github", "25%", "10m", "--scope", &other[..8]]).await.well();
+    assert_eq!((rate("s3cret").await, rate("other").await), (0.5, 0.25));
+    outgate(&server, &["release", "github", "--value", "other"]).await.well();
+    assert_eq!((rate("s3cret").await, rate("other").await), (0.5, 1.0));
+    run(&server.url(), &["release", "github", "--value", "-"], "s3cret\n").await.well();
+    assert_eq!((rate("s3cret").await, rate("other").await), (1.0, 1.0));
+    let wrong = outgate(&server, &["release", "github", "--scope", "nobody"]).await.wrong();
+    assert!(wrong.starts_with("outgate: no scope \"nobody\" is in use; in use: "), "{wrong}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named_and_a_password_is_not() {
+    let server = RedisServer::start().unwrap();
+    let said = outgate(&server, &["status"]).await.well();
+    assert_eq!(said, "no process with the prefix outgate has used an upstream lately\n");
+    for (args, words) in [
+        (&["pause", "github", "soon"][..], "no length of time such as 5m"),
+        (&["pause", "github", "0s"], "not between a moment and 31 days"),
+        (&["slow", "github", "150%", "5m"], "no part between 0.1% and 100%"),
+        (&["pause", "github", "5m"], "no process has used an upstream \"github\" lately; in use: none"),
+        (&["status", "--prefix", "a b"], "a prefix must not be empty"),
+    ] {
+        let wrong = outgate(&server, args).await.wrong();
+        assert!(wrong.contains(words), "{args:?}: {wrong}");
+    }
+    let addr = server.addr();
+    for url in [format!("redis://nobody:pa55word@{addr}"), "redis://:pa55word@127.0.0.1:1".into(), "pa55word".into()] {
+        let wrong = run(&url, &["status"], "").await.wrong();
+        assert!(!wrong.contains("pa55word") && wrong.starts_with("outgate: "), "{wrong}");
+    }
+    let help = run("redis://:pa55word@127.0.0.1:1", &["--help"], "").await.well();
+    assert!(help.contains("OUTGATE_REDIS") && !help.contains("pa55word"), "{help}");
+}
