@@ -142,10 +142,10 @@ impl Processes {
 }
 
 /// Those of each upstream that has its logs in one ledger.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Registry(HashMap<Arc<str>, Kept, ScopeHasher>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Kept {
     processes: BTreeMap<u64, Entry<Presence>>,
     descriptions: BTreeMap<u64, Entry<Arc<str>>>,
@@ -154,7 +154,7 @@ struct Kept {
     until: Stamp,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry<T> {
     seen: Stamp,
     lapse: Stamp,
