@@ -79,7 +79,13 @@ fn the_model_finds_what_breaks_law_1() {
 }
 
 #[test]
-fn a_window_in_which_the_store_lost_its_memory_holds_two_quotas_at_most() {
+fn a_process_alone_overruns_nothing_when_its_store_loses_its_memory() {
+    always(Rules { processes: 1, messages: 3, wipes: 1, ..RULES }, &[law_1]);
+}
+
+/// One that remembers nothing, or less, may ask before those that remember.
+#[test]
+fn a_window_in_which_the_store_of_several_lost_its_memory_holds_two_quotas_at_most() {
     let rules = Rules { wipes: 1, copies: 0, ticks: 2, ..RULES };
     not_always(rules, law_1);
     always(rules, &[law_beside_loss]);

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::rules::{Flaw, Rules};
 use super::{HORIZON, LATE, QUOTA, SPAN, WINDOW};
-use crate::ledger::{Ask, Ledger, Log, Message, MessageId, Refused, Reply, Run, SlidingLog, Slots, Stamp, Term};
+use crate::ledger::{
+    Ask, Ledger, Log, Message, MessageId, Refused, Remembered, Reply, Run, SlidingLog, Slots, Stamp, Term,
+};
 
 /// Microseconds of a tick.
 const TICK: i64 = 100_000;
@@ -18,12 +20,14 @@ const NEXT_NAME: u64 = 100;
 const MANY: u32 = 9;
 
 /// A queue, as far as a store can tell.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Process {
     pub(super) sender: u64,
     pub(super) number: u64,
     pub(super) previous: u64,
     pub(super) counted: Vec<Stamp>,
+    /// The last message that a store has remembered, and the log time that was told with its answer.
+    remembers: (u64, Stamp),
     /// The message that is not answered.
     pub(super) said: Option<Said>,
     /// What a store has answered to it, and when.
@@ -46,23 +50,44 @@ pub(super) struct Said {
     pub(super) callers: u32,
     pub(super) back: Vec<i64>,
     pub(super) counted: Vec<Stamp>,
+    remembers: (u64, Stamp),
+    /// The newest slot that it was granted and has not handed back; none: zero.
+    newest: Stamp,
 }
 
 #[derive(Clone, Hash)]
 pub(super) enum Answer {
-    Granted { starts: Vec<i64>, counted: Vec<Stamp>, is_remembered: bool },
+    Granted { starts: Vec<i64>, counted: Vec<Stamp>, told: Stamp, is_remembered: bool },
     AnotherName,
 }
 
 impl Process {
+    /// One that has said nothing, of this name.
+    pub(super) const fn new(sender: u64) -> Self {
+        Self {
+            sender,
+            number: 0,
+            previous: 0,
+            counted: Vec::new(),
+            remembers: (0, Stamp::NEVER),
+            said: None,
+            answer: None,
+            held: Vec::new(),
+            surplus: Vec::new(),
+            used: Vec::new(),
+            store: 0,
+        }
+    }
+
     /// The next message, for so many callers. One who waits for its slot gives up where it is for none.
     pub(super) fn say(&mut self, callers: u32) -> Said {
         self.number += 1;
         self.surplus.extend(self.held.pop_if(|_| callers == 0));
         let mut back = mem::take(&mut self.surplus);
         back.sort_unstable();
-        let Self { sender, number, previous, ref counted, .. } = *self;
-        let said = Said { sender, number, previous, callers, back, counted: counted.clone() };
+        let newest = self.held.iter().chain(&self.used).max().map_or(Stamp::NEVER, |&start| stamp(start));
+        let Self { sender, number, previous, remembers, ref counted, .. } = *self;
+        let said = Said { sender, number, previous, callers, back, counted: counted.clone(), remembers, newest };
         self.said = Some(said.clone());
         said
     }
@@ -99,8 +124,8 @@ impl Process {
 
     /// Puts all that is so of it into a hash, but for how it is called.
     pub(super) fn hash<H: Hasher>(&self, stores: &[Ledger], state: &mut H) {
-        let Self { sender, number, previous, counted, said, answer, held, surplus, used, store } = self;
-        (sender / NEXT_NAME, number, previous, counted, said, answer, held).hash(state);
+        let Self { sender, number, previous, counted, remembers, said, answer, held, surplus, used, store } = self;
+        (sender / NEXT_NAME, number, previous, counted, remembers, said, answer, held).hash(state);
         (surplus, used, store).hash(state);
         for (store, name) in stores.iter().flat_map(|store| [(store, *sender), (store, sender % NEXT_NAME)]) {
             let last = store.replays.last(name, "");
@@ -121,17 +146,20 @@ impl Process {
     pub(super) fn hear(&mut self, now: i64) {
         let (said, answer) = (self.said.take(), self.answer.take());
         match answer.unwrap().0 {
-            Answer::Granted { starts, counted, is_remembered } => {
+            Answer::Granted { starts, counted, told, is_remembered } => {
                 self.held.extend(starts);
                 self.held.sort_unstable();
                 self.counted = counted;
                 self.previous = said.filter(|_| is_remembered).map_or(0, |said| said.number);
+                if is_remembered {
+                    self.remembers = (self.previous, told);
+                }
                 self.put_back_late(now);
             }
             // What it had booked is nobody's.
             Answer::AnotherName => {
                 self.sender += NEXT_NAME;
-                self.previous = 0;
+                (self.previous, self.remembers) = (0, (0, Stamp::NEVER));
                 self.held.clear();
                 self.surplus.clear();
                 self.counted.clear();
@@ -157,6 +185,15 @@ impl Said {
         ask.horizon = Duration::from_micros(HORIZON.unsigned_abs() * TICK.unsigned_abs());
         ask.back = self.back.iter().map(|&start| Slots::new(1, stamp(start), [1])).collect();
         ask.counted.clone_from(&self.counted);
+        let newest = Some(self.newest).filter(|newest| *newest > Stamp::NEVER);
+        let (number, told) = self.remembers;
+        // A store that forgets messages would be found out by what processes remember.
+        let is_silent = matches!(rules.flaw, Some(Flaw::ActsAgain | Flaw::ActsLate));
+        ask.remembered = if is_silent {
+            Remembered::default()
+        } else {
+            Remembered::new(number, told, newest.into_iter().collect::<Vec<_>>())
+        };
         Message::new("up", self.id(), ask)
     }
 }
@@ -166,7 +203,7 @@ impl Answer {
         let Ok(reply) = reply else { return Self::AnotherName };
         let starts = starts(&reply, callers);
         let grant = reply.grant().unwrap();
-        Self::Granted { starts, counted: grant.counted, is_remembered: grant.remembered }
+        Self::Granted { starts, counted: grant.counted, told: grant.now, is_remembered: grant.remembered }
     }
 }
 
@@ -192,7 +229,7 @@ pub(super) fn ticks(stamp: Stamp) -> i64 {
 
 impl Hash for Said {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { sender, number, previous, callers, back, counted } = self;
-        (sender / NEXT_NAME, number, previous, callers, back, counted).hash(state);
+        let Self { sender, number, previous, callers, back, counted, remembers, newest } = self;
+        (sender / NEXT_NAME, number, previous, callers, back, counted, remembers, newest).hash(state);
     }
 }

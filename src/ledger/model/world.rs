@@ -37,7 +37,7 @@ struct Sent {
 impl World {
     /// Nobody has said anything.
     pub(super) fn new(rules: &Rules) -> Self {
-        let processes = (1..).take(rules.processes).map(|sender| Process { sender, ..Process::default() });
+        let processes = (1..).take(rules.processes).map(Process::new);
         Self {
             now: 0,
             stores: vec![Ledger::new()],
@@ -198,6 +198,9 @@ impl Hash for World {
         (now, calls, wasted, copies, wipes, is_split).hash(state);
         for store in stores {
             store.upstream.logs.iter().for_each(|log| entries(log).for_each(|start| start.hash(state)));
+            if let Some(loss) = store.upstream.constraints().loss {
+                format!("{loss:?}").hash(state);
+            }
             if let waiting @ Waiting { contenders: Some(_), .. } = store.upstream.waiting() {
                 format!("{waiting:?}").hash(state);
             }
