@@ -82,6 +82,25 @@ fn the_connection_is_cut_in_place_of_the_next_replies_and_then_it_passes() -> io
 }
 
 #[test]
+fn replies_are_garbled_and_doubled() -> io::Result<()> {
+    let scene = Scene::new()?;
+    let mut client = scene.client()?;
+    scene.proxy.set(Mode::DoubleReplies);
+    assert_eq!(client.command(&["INCR", "n"])?, Reply::Int(1));
+    assert_eq!(client.receive()?, Reply::Int(1));
+    scene.proxy.set(Mode::GarbleReplies);
+    let kind = client.command(&["INCR", "n"]).map_err(|error| error.kind());
+    assert!(
+        matches!(kind, Err(io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::WouldBlock)),
+        "{kind:?}"
+    );
+    assert_eq!(scene.n_in_redis()?, Some(2));
+    scene.proxy.set(Mode::Pass);
+    assert_eq!(scene.client()?.command(&["INCR", "n"])?, Reply::Int(3));
+    Ok(())
+}
+
+#[test]
 fn refusing_closes_old_and_new_connections_and_passes_nothing() -> io::Result<()> {
     let scene = Scene::new()?;
     let mut old = scene.client()?;

@@ -51,6 +51,10 @@ pub enum Mode {
     ///
     /// The server has acted by then, since what is lost is its reply.
     CutBeforeReply(usize),
+    /// Passes replies on with the lowest bit of each byte flipped.
+    GarbleReplies,
+    /// Passes each reply on twice, one copy behind the other. What comes behind them answers the wrong requests, in any mode.
+    DoubleReplies,
     /// Closes all connections, and each new one at once.
     Refuse,
     /// Accepts connections, reads nothing and answers nothing. What was sent meanwhile passes
@@ -234,6 +238,11 @@ async fn relay(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
                 let bytes = some_of(&reply, read?)?;
                 match mode {
                     Mode::SwallowReplies => swallowed = true,
+                    Mode::GarbleReplies => {
+                        let garbled: Vec<u8> = bytes.iter().map(|byte| byte ^ 1).collect();
+                        replies.push(Duration::ZERO, &garbled);
+                    }
+                    Mode::DoubleReplies => replies.push(Duration::ZERO, &bytes.repeat(2)),
                     Mode::CutBeforeReply(_) if shared.cuts_reply() => return Ok(()),
                     _ => replies.push(mode.reply_delay(), bytes),
                 }

@@ -24,7 +24,7 @@ const MS: Duration = Duration::from_millis(1);
 const POLICIES: [WithoutStore; 3] = [WithoutStore::Wait, WithoutStore::Refuse, WithoutStore::SendUnthrottled];
 
 /// What the connection does, in words, and in the proxy's.
-const FAULTS: [(&str, Mode); 9] = [
+const FAULTS: [(&str, Mode); 11] = [
     ("works", Mode::Pass),
     ("delays replies by 30 ms", Mode::Delay(Duration::from_millis(30))),
     (
@@ -35,6 +35,8 @@ const FAULTS: [(&str, Mode); 9] = [
         "delays each reply by another time, up to 40 ms",
         Mode::Jitter { from: Duration::ZERO, to: Duration::from_millis(40) },
     ),
+    ("doubles replies", Mode::DoubleReplies),
+    ("garbles replies", Mode::GarbleReplies),
     ("is cut before a reply, once", Mode::CutBeforeReply(1)),
     ("is cut before every reply", Mode::CutBeforeReply(usize::MAX)),
     ("is closed as soon as it is made", Mode::Refuse),
