@@ -99,6 +99,32 @@ fn processes_that_stand_still_now_and_then_use_the_whole_quota() -> Outcome {
 }
 
 #[test]
+fn a_process_that_stands_still_for_2_s_wastes_at_most_its_horizon() -> Outcome {
+    const STOPPED: Duration = Duration::from_secs(2);
+    const HORIZON: Duration = ms(250);
+    let _alone = alone();
+    undisturbed(Quiet::FOR_50_MS, || {
+        let (manner, demands) = (Manner { burst: 5, ..Manner::default() }, vec![Demand::Endless { tasks: 16 }; 4]);
+        let (name, limits) = ("one of 4 processes stands still for 2 s".to_owned(), vec![LIMIT]);
+        let (shape, delay, place) = (Shape::SlidingLog, ms(0)..ms(0), Place::Redis);
+        let mut cluster = Cluster::start(Plan { name, limits, insists: false, shape, delay, place, demands, manner })?;
+        cluster.begin()?;
+        let from = cluster.run_until(2 * SPAN);
+        cluster.suspend(0, STOPPED)?;
+        let to = cluster.run_until(2 * SPAN + STOPPED);
+        let outcome = cluster.finish()?;
+        table::print(&[&outcome], 2 * SPAN + STOPPED);
+        let calls = |time: Duration| LIMIT.quota() * u32::try_from(time.as_millis()).unwrap_or(0) / 1_050;
+        let time = Duration::from_micros(to.abs_diff(from));
+        let (sent, whole) = (outcome.between(from, to).count(), calls(time));
+        println!("{sent} of the {whole} calls of {time:?}");
+        // A burst may lie on either side of the beginning and of the end.
+        let wasted = (whole as usize).saturating_sub(sent + 2 * 5);
+        demand(wasted <= calls(HORIZON) as usize, || format!("{wasted} slots were wasted"))
+    })
+}
+
+#[test]
 fn with_a_guard_longer_than_processes_stand_still_nobody_is_refused() -> Outcome {
     let _alone = alone();
     undisturbed(Quiet::FOR_50_MS, || {

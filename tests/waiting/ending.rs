@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outgate::{Error, Limit};
+use outgate::{Error, Limit, Throttle, Upstream};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
@@ -32,6 +32,30 @@ async fn closing_refuses_who_waits_and_hands_back_what_is_booked() {
     assert_eq!(throttle.usage("up").await.unwrap().limits[0].used, 5);
     assert!(matches!(throttle.acquire("up").await, Err(Error::Closed)));
     throttle.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_panics_leaves_no_seat_and_no_slot_behind() {
+    let up = Upstream::new("up").limit(Limit::per_hour(100)).limit(Limit::in_flight(1));
+    let throttle = Throttle::builder().upstream(up).build().unwrap();
+    for _ in 0..20 {
+        let (holding, waiting) = (throttle.clone(), throttle.clone());
+        let holding = tokio::spawn(async move {
+            let _permit = holding.acquire("up").await.unwrap();
+            sleep(Duration::from_millis(10)).await;
+            panic!("a caller panics that holds a permit");
+        });
+        let waiting = tokio::spawn(async move {
+            let panics = async {
+                sleep(Duration::from_millis(5)).await;
+                panic!("a caller panics that waits");
+            };
+            tokio::join!(async { waiting.acquire("up").await.map(drop) }, panics)
+        });
+        assert!(holding.await.is_err() && waiting.await.is_err());
+    }
+    assert_eq!(throttle.usage("up").await.unwrap().limits[0].used, 20, "those that held a permit may have called");
+    drop(timeout(Duration::from_secs(1), async { throttle.acquire("up").await }).await.unwrap().unwrap());
 }
 
 #[test]
