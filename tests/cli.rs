@@ -151,6 +151,29 @@ async fn a_pause_by_hand_holds_everybody_up_until_it_is_released() {
 }
 
 #[tokio::test]
+async fn an_upstream_of_several_shards_is_paused_and_shown_in_all_of_them() {
+    let server = RedisServer::start().unwrap();
+    let up = Upstream::new("shop").scope_by(Scope::header("x-merchant")).limit(Limit::per_hour(100)).shards(8);
+    let throttle = process(&server, up).await;
+    let merchants: Vec<String> = (0..20).map(|merchant| format!("m-{merchant}")).collect();
+    for merchant in &merchants {
+        drop(throttle.acquire("shop").scope(merchant).await.unwrap());
+    }
+    throttle.processes("shop").await.unwrap();
+    let all = json(&outgate(&server, &["status", "--json", "--scopes", "20"]).await.well());
+    let limits = all[0]["limits"].as_array().unwrap();
+    assert_eq!((limits.len(), limits.iter().map(|limit| limit["used"].as_u64().unwrap()).sum::<u64>()), (20, 20));
+    outgate(&server, &["pause", "shop", "10m"]).await.well();
+    for merchant in &merchants {
+        assert!(throttle.usage_in("shop", merchant).await.unwrap().paused.is_some(), "{merchant}");
+    }
+    outgate(&server, &["release", "shop"]).await.well();
+    for merchant in &merchants {
+        assert!(throttle.usage_in("shop", merchant).await.unwrap().paused.is_none(), "{merchant}");
+    }
+}
+
+#[tokio::test]
 async fn one_scope_is_slowed_down_by_its_name_its_hash_or_its_value() {
     let server = RedisServer::start().unwrap();
     let throttle = process(&server, github()).await;

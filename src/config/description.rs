@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::config::charges::Charges;
 use crate::config::limit::Limit;
 use crate::config::upstream::Upstream;
+use crate::config::upstream::shards::shard_of;
 use crate::ledger::{Boundary, Bucket, Calendar, Log, ScopeId, SeatLimit, Shape, Stamp, Term};
 
 /// So many scopes are described by their names.
@@ -33,6 +34,7 @@ const MOST_NAMES: usize = 100;
 /// assert_eq!(&*description.limits[0].text, "5000/h each bearer_token");
 /// let scope = description.kinds[0].scope_of(b"s3cret");
 /// assert_eq!(description.name_of(scope).map(|name| &**name), Some("release-bot"));
+/// assert_eq!(description.shard_of(Some(scope)), None); // it is not spread over any
 /// let (logs, seats) = description.of_scope(0, Some(scope)); // for `Body::Usage`
 /// assert_eq!((logs.len(), seats.len()), (1, 0));
 /// # Ok(())
@@ -49,6 +51,8 @@ pub struct Description {
     pub logs: Vec<(usize, Log)>,
     /// What the program calls some scopes.
     pub names: Vec<(ScopeId, Arc<str>)>,
+    /// Where its scopes lie, where they are spread over [shards](Upstream::shards): what the store calls these. Else there is none.
+    pub shards: Vec<Arc<str>>,
 }
 
 /// Who shares a limit.
@@ -156,7 +160,8 @@ impl Description {
         let mut names: Vec<_> = names.iter().map(|(scope, name)| (*scope, Arc::clone(name))).collect();
         names.sort_unstable();
         names.truncate(MOST_NAMES);
-        Self { kinds, limits, logs, names }
+        let shards = if upstream.shards.is_some() { upstream.ledgers() } else { Vec::new() };
+        Self { kinds, limits, logs, names, shards }
     }
 
     /// The logs and the seats of a kind of scope, for one scope of it; `None` for the whole upstream.
@@ -165,6 +170,12 @@ impl Description {
         let logs = self.logs.iter().filter(|(of, _)| *of == kind).map(|(_, log)| log.clone().of(scope));
         let seats = self.limits.iter().filter(|limit| limit.kind == kind && limit.counted == Counted::InFlight);
         (logs.collect(), seats.map(|limit| SeatLimit::new(scope, limit.quota)).collect())
+    }
+
+    /// The shard in which a scope lies, where there are several.
+    #[must_use]
+    pub fn shard_of(&self, scope: Option<ScopeId>) -> Option<&Arc<str>> {
+        self.shards.get(shard_of(scope, self.shards.len()))
     }
 
     /// What a scope is called.
@@ -207,11 +218,13 @@ impl Description {
             Some((size(log.get("kind")?)?, Log::new(log.get("unit")?.as_str()?, terms)))
         };
         let of_name = |name: &Value| Some((scope(name.get(0)?)?, name.get(1)?.as_str()?.into()));
+        let of_shard = |shard: &Value| Some(shard.as_str()?.into());
         Some(Self {
             kinds: list("kinds")?.iter().map(of_kind).collect::<Option<_>>()?,
             limits: list("limits")?.iter().map(of_limit).collect::<Option<_>>()?,
             logs: list("logs")?.iter().map(of_log).collect::<Option<_>>()?,
             names: list("names")?.iter().map(of_name).collect::<Option<_>>()?,
+            shards: list("shards").into_iter().flatten().map(of_shard).collect::<Option<_>>()?,
         })
     }
 
@@ -229,12 +242,16 @@ impl Description {
         };
         let log = |(kind, log): &(usize, Log)| json!({ "kind": kind, "unit": *log.unit, "terms": log.terms.iter().map(numbers).collect::<Vec<_>>() });
         let names = self.names.iter().map(|(scope, name)| json!([scope.to_string(), **name]));
-        json!({
+        let mut whole = json!({
             "kinds": self.kinds.iter().map(kind).collect::<Vec<_>>(),
             "limits": self.limits.iter().map(limit).collect::<Vec<_>>(),
             "logs": self.logs.iter().map(log).collect::<Vec<_>>(),
             "names": names.collect::<Vec<_>>(),
-        })
+        });
+        if !self.shards.is_empty() {
+            whole["shards"] = self.shards.iter().map(|shard| json!(**shard)).collect();
+        }
+        whole
     }
 }
 
@@ -339,6 +356,17 @@ mod tests {
         assert_eq!(seats, [SeatLimit::new(Some(scope), 25)]);
         let Counted::InLog { log, term, units } = read.limits[0].counted else { panic!("in a log") };
         assert_eq!((read.logs[log].1.terms[term].quota, units), (100, 1));
+    }
+
+    #[test]
+    fn shards_are_read_with_the_scopes_that_lie_there() {
+        let up = Upstream::new("shop").scope_by(Scope::header("x-merchant")).limit(Limit::per_second(10)).shards(24);
+        let (registered, read) = (Registered::new(0, up.clone()).unwrap(), described(up));
+        for merchant in 0..100_u32 {
+            let scope = registered.scope_of(&merchant.to_be_bytes());
+            assert_eq!(read.shard_of(scope), Some(&registered.shard(scope).ledger));
+        }
+        assert_eq!((read.shards.len(), read.shard_of(None)), (24, Some(&"shop".into())));
     }
 
     #[test]

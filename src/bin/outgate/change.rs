@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io::Read as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use outgate::ledger::{Body, Message, MessageId, Pause, ScopeId};
@@ -17,14 +16,14 @@ type Said = Result<String, Box<dyn Error>>;
 /// Nobody sends for so long.
 pub(crate) async fn pause(store: &RedisStore, whom: &Whom, lasting: Duration) -> Said {
     let (seen, scope) = found(store, whom).await?;
-    tell(store, &seen, Body::Pause { scope, pause: Pause::new(lasting) }).await?;
+    tell(store, &seen, scope, &Body::Pause { scope, pause: Pause::new(lasting) }).await?;
     Ok(format!("{} is paused for {}\n", words(whom, scope), rough(lasting)))
 }
 
 /// So many millionths of the quotas are left.
 pub(crate) async fn slow(store: &RedisStore, whom: &Whom, factor: u32, lasting: Duration) -> Said {
     let (seen, scope) = found(store, whom).await?;
-    tell(store, &seen, Body::SlowDown { scope, factor, lasting }).await?;
+    tell(store, &seen, scope, &Body::SlowDown { scope, factor, lasting }).await?;
     let percent = f64::from(factor) / 10_000.0;
     Ok(format!("{} is slowed down to {percent}% for {}\n", words(whom, scope), rough(lasting)))
 }
@@ -32,7 +31,7 @@ pub(crate) async fn slow(store: &RedisStore, whom: &Whom, factor: u32, lasting: 
 /// Pauses and lowered quotas are over.
 pub(crate) async fn release(store: &RedisStore, whom: &Whom) -> Said {
     let (seen, scope) = found(store, whom).await?;
-    tell(store, &seen, Body::Release { scope, served: None }).await?;
+    tell(store, &seen, scope, &Body::Release { scope, served: None }).await?;
     Ok(format!("{} is released\n", words(whom, scope)))
 }
 
@@ -89,10 +88,12 @@ fn by_value(seen: &Seen, value: &str, kind: Option<&str>) -> Result<ScopeId, Box
     Ok(of.scope_of(input.trim().as_bytes()))
 }
 
-/// Tells the store something that acts once.
-async fn tell(store: &RedisStore, seen: &Seen, body: Body) -> Result<(), Box<dyn Error>> {
+/// Tells the store something that acts once: of the whole upstream every shard.
+async fn tell(store: &RedisStore, seen: &Seen, scope: Option<ScopeId>, body: &Body) -> Result<(), Box<dyn Error>> {
     let sender = getrandom::u64()?.max(1);
-    let message = Message::new(Arc::clone(&seen.found.ledger), MessageId::new(sender, "hand!", 1), body);
-    store.apply(&message).await?;
+    for ledger in seen.ledgers(scope) {
+        let message = Message::new(ledger, MessageId::new(sender, "hand!", 1), body.clone());
+        store.apply(&message).await?;
+    }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! What is to be seen of the upstreams of a store.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,11 +59,24 @@ impl Seen {
         self.processes.all.iter().map(|process| u64::from(process.presence.callers)).sum()
     }
 
+    /// Where the store keeps a scope; or all that is said of the whole upstream.
+    pub(crate) fn ledgers(&self, scope: Option<ScopeId>) -> Vec<Arc<str>> {
+        let shards = self.description.as_ref().map_or(&[][..], |description| &description.shards);
+        match scope {
+            None if !shards.is_empty() => shards.to_vec(),
+            _ => vec![ledger_of(&self.found, self.description.as_ref(), scope)],
+        }
+    }
+
     /// How long the one has waited who has waited longest: since then he has waited on.
     pub(crate) fn oldest(&self) -> Option<Duration> {
         let waiting = self.processes.all.iter().filter(|process| process.presence.callers > 0);
         waiting.map(|process| process.presence.oldest + self.processes.now.since(process.seen)).max()
     }
+}
+
+fn ledger_of(found: &UpstreamFound, description: Option<&Description>, scope: Option<ScopeId>) -> Arc<str> {
+    Arc::clone(description.and_then(|description| description.shard_of(scope)).unwrap_or(&found.ledger))
 }
 
 /// Every upstream, or one, with so many scopes of each kind.
@@ -151,13 +165,23 @@ async fn calls_of(
         }
         (None, None) => return Ok(0),
     };
-    let (logs, times): (Vec<_>, Vec<_>) = logs.into_iter().unzip();
-    let (used, _) = usage(store, &found.ledger, logs, Vec::new()).await?;
-    let of_log = |(log, times): (&LogUsage, i64)| {
-        let used = log.terms.first().map_or(0, |term| term.used);
-        u64::from(used) * times.unsigned_abs()
-    };
-    Ok(used.iter().zip(times).map(of_log).sum())
+    // Those of one shard together.
+    let mut by_shard: BTreeMap<Arc<str>, (Vec<Log>, Vec<i64>)> = BTreeMap::new();
+    for (log, times) in logs {
+        let (logs, all) = by_shard.entry(ledger_of(found, Some(description), log.scope)).or_default();
+        logs.push(log);
+        all.push(times);
+    }
+    let mut calls = 0;
+    for (ledger, (logs, times)) in by_shard {
+        let (used, _) = usage(store, &ledger, logs, Vec::new()).await?;
+        let of_log = |(log, times): (&LogUsage, i64)| {
+            let used = log.terms.first().map_or(0, |term| term.used);
+            u64::from(used) * times.unsigned_abs()
+        };
+        calls += used.iter().zip(times).map(of_log).sum::<u64>();
+    }
+    Ok(calls)
 }
 
 /// How much is used of the limits of one kind.
@@ -170,7 +194,7 @@ async fn used(
     of: Option<&ScopeInUse>,
 ) -> Result<Vec<LimitSeen>, StoreError> {
     let (logs, seats) = description.of_scope(kind, scope);
-    let (logs, taken) = usage(store, &found.ledger, logs, seats).await?;
+    let (logs, taken) = usage(store, &ledger_of(found, Some(description), scope), logs, seats).await?;
     let mut taken = taken.into_iter();
     let mut limits = Vec::new();
     for limit in description.limits.iter().filter(|limit| limit.kind == kind) {

@@ -38,10 +38,10 @@ fn seen(name: &str, callers: u32, calls: u64, limits: Vec<LimitSeen>) -> Seen {
 }
 
 fn lines(screen: &Screen) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(78, 12)).unwrap();
+    let mut terminal = Terminal::new(TestBackend::new(100, 12)).unwrap();
     terminal.draw(|frame| screen.draw(frame)).unwrap();
     let buffer = terminal.backend().buffer();
-    let row = |y| (0..78).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+    let row = |y| (0..100).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
     (0..12).map(row).collect()
 }
 
