@@ -10,6 +10,17 @@ const SHORT: i64 = 10_000_000;
 const LONG: i64 = 62_000_000;
 
 /// What a queue remembers that a store must hold, unless that has lost data.
+///
+/// ```
+/// use outgate::ledger::{Ask, Ledger, Log, Message, MessageId, Remembered, Run, Stamp, Term};
+///
+/// let mut ledger = Ledger::new(); // what it held is lost
+/// let mut ask = Ask::new([Log::new("calls", [Term::new(5, 1_000_000)])], vec![Run::new(1, [1])]);
+/// ask.remembered = Remembered::new(0, Stamp::from_micros(0), [Stamp::from_micros(9_000_000)]);
+/// let now = Stamp::from_micros(9_100_000);
+/// let grant = ledger.apply(now, &Message::new("up", MessageId::new(1, "", 1), ask)).unwrap().grant().unwrap();
+/// assert!(grant.lost && grant.answered(1) == 0); // nobody starts for a second and what may have been booked ahead
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Remembered {

@@ -103,6 +103,12 @@ impl MemoryStore {
     }
 
     /// Loses all data, as a server does that is flushed.
+    ///
+    /// ```
+    /// let store = outgate::MemoryStore::new();
+    /// store.lose_data();
+    /// assert_eq!(store.scopes_in_use(), 0);
+    /// ```
     #[cfg(any(test, feature = "testing"))]
     pub fn lose_data(&self) {
         self.0.all().for_each(|kept| *kept.lock() = Ledger::new());
