@@ -24,10 +24,10 @@
 --           for each run: callers (of high priority less 2^32, of low more), longest wait or -1, units by log
 -- ARGV[2] clock    in tests only
 -- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
---         number, now, flags (1: all start at `next`; 2: remembered; 4: data was lost), next: when the first caller that waits may start;
---         and where not all start then: within (µs), end of a pause or 0, its cause, status of the response that began it, others that
---         wait, for each scope: counted; where it wants seats, seats that it may keep, µs after which it asks for more or 0; then verdict
---         (0 refused, 1 granted, 2 waits, 3 granted and looks at a pause), start and callers of each answer
+--         number, now, flags (1: all start at `next`; 2: remembered; 4: data was lost; 8: others name other terms), next: when the first
+--         that waits may start; where not all start then: within (µs), end of a pause or 0, its cause, status that began it, others that
+--         wait, for each scope: counted; where it wants seats, seats to keep, µs after which it asks for more or 0; by flag 8 place of the
+--         log, quota and span of the strictest; then verdict (0 refused, 1 granted, 2 waits, 3 granted and looks), start, callers of each
 -- Errors: OUTDATED a later message of this stream was seen; DUPLICATE another process has its name; GARBAGE a key makes no sense
 -- Cost: O(1) reads and one push where all start now, else O(callers)
 local MAX_CLAIMS = 8
@@ -53,7 +53,7 @@ do
   local width, cold = #logs, at
   if is_colder then
     at = at + 2 + width
-    for _, log in ipairs(logs) do log.cold_at, at = at, at + #log.terms end
+    for _, log in ipairs(logs) do log.cold_at, at = at, at + log.own end
   end
   local debts = at
   if has_debts then at = at + width end
@@ -198,7 +198,8 @@ local told, most = first and first.priority or priority, 0
 for _, state in ipairs(states) do most = max(most, rivals_of(state, told)) end
 
 -- Write.
-local long = {}
+local all, long = granted == total and total > 0 and #answers == 3 and answers[1] == 1 and answers[2] == now, {}
+if a[1] > 0 and runs[1] then named_terms.name(logs, runs, length, not all) end
 for _, log in ipairs(logs) do
   if log.count > 0 and log.terms[1] then
     for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term), term.left.interval) end
@@ -274,14 +275,17 @@ local keep, has_news = 0, false
 if wants_seats then keep, has_news = take_seats(granted, short, again) end
 changed = changed or has_news
 if short > 0 and not first then next = now + again end
-local within = is_near and slack or limits[told] - soonest
-local body = { (changed and 2 or 0) + lost.flag(states), next, within, stop, max(cause, 0), status, most }
-local counted = 0
-for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
-if wants_seats then body[8 + scopes], body[9 + scopes] = keep, is_short and again or 0 end
-for i = 1, #answers do body[#body + 1] = answers[i] end
-local all = granted == total and total > 0 and #answers == 3 and answers[1] == 1 and answers[2] == now
-if all and stop + most + counted == 0 and not wants_seats then body = { 3, now } end
+local body
+do
+  local named, counted = named_terms.strictest(logs), 0
+  local flags, within = (changed and 2 or 0) + lost.flag(states) + (named[1] and 8 or 0), is_near and slack or limits[told] - soonest
+  body = { flags, next, within, stop, max(cause, 0), status, most }
+  for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
+  if wants_seats then body[8 + scopes], body[9 + scopes] = keep, is_short and again or 0 end
+  for i = 1, #named do body[#body + 1] = named[i] end
+  for i = 1, #answers do body[#body + 1] = answers[i] end
+  if all and stop + most + counted == 0 and not (wants_seats or named[1]) then body = { 3, now } end
+end
 body = struct.pack('<' .. string.rep('i8', #body), unpack(body))
 local said
 if changed then said = remember(max(retention, lease) + max(limit - now, last_back - now), body) else said = reply(body) end

@@ -2,17 +2,17 @@
 -- later. A state keeps of each: log, span of the term, from and to by the server's clock, and when it is past for everybody. Joined behind
 -- calendar.lua.
 
--- Reads a calendar of a log from the arguments at `at`: each boundary as wide as others named it, and by log time. Takes note of those that
+-- Reads a calendar of a log from some integers at `at`: each boundary as wide as others named it, and by log time. Takes note of those that
 -- are not past where an ask `names` them.
-local function read_calendar(at, state, key, span, names)
-  local calendar = { guard = a[at] }
+local function read_calendar(list, at, state, key, span, names)
+  local calendar = { guard = list[at] }
   local function is_of(known, k) return known[k] == key and known[k + 1] == span end
 
   local function widen(by)
     local known = state.boundaries
     for i = 1, NAMED do
-      local from, to, next = a[at + 2 * i - 1], a[at + 2 * i], at + 2 * min(i, NAMED - 1)
-      local length = a[next + 1] - a[next - 1]
+      local from, to, next = list[at + 2 * i - 1], list[at + 2 * i], at + 2 * min(i, NAMED - 1)
+      local length = list[next + 1] - list[next - 1]
       for k = 1, #known, BOUNDARY do
         local first, last = min(from, known[k + 2]), max(to, known[k + 3])
         -- Taken to be one where both together are shorter than half a window.
@@ -23,7 +23,7 @@ local function read_calendar(at, state, key, span, names)
   end
 
   -- What is named by a wrong clock is not kept: nothing is granted by it.
-  if names and a[at + 1] + correction <= now and now < a[at + 2 * NAMED - 1] + correction then
+  if names and list[at + 1] + correction <= now and now < list[at + 2 * NAMED - 1] + correction then
     widen(0)
     for i = 1, NAMED do
       local from, to, kept, covered, known = calendar[i].from, calendar[i].to, {}, false, state.boundaries

@@ -28,11 +28,11 @@ local function after_boundary(calendar, start, entry)
   return start
 end
 
--- Units of a log that count in a calendar window now; where it is past all boundaries, in the longest window.
-local function used_since_boundary(calendar, key, span)
-  local since
+-- Units that started before this count no more in a calendar window now, as far as is known from the boundaries that are named.
+local function since_boundary(calendar)
+  local since = -9e15
   for i = 1, NAMED do
-    if calendar[i].to + calendar.guard <= now then since = max(since or -9e15, calendar[i].from - calendar.guard) end
+    if calendar[i].to + calendar.guard <= now then since = max(since, calendar[i].from - calendar.guard) end
   end
-  return newer_than(key, max(since and since - 1 or -9e15, now - span))
+  return since
 end

@@ -41,9 +41,16 @@ do
     if i > 2 then packed = call('GET', KEYS[i]) end
     if packed then
       local is_read, parts = pcall(cmsgpack.unpack, packed)
-      plain = plain and is_read and type(parts) == 'table' and #parts == 13
+      plain = plain and is_read and type(parts) == 'table' and (#parts == 13 or #parts == 14)
         and #parts[2] + #parts[5] + #parts[6] + #parts[11] + parts[7] == 0 and not (parts[3] or parts[8] or parts[9])
         and not (parts[13] and parts[13][2] > clock)
+      -- Terms that nobody names but those who ask by the same change nothing.
+      for _, list in ipairs(plain and parts[14] or {}) do
+        for n = 1, list[2] > clock and width or 0 do
+          local from = list[1] == KEYS[first_log + n - 1] and logs[n] + 1
+          for k = 0, from and 2 * a[from] or -1 do plain = plain and list[4 + k] == a[from + k] end
+        end
+      end
       released = released or (i == 2 and plain and parts[10])
       if plain and parts[4] and parts[4][5] > clock then
         -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.
@@ -69,7 +76,7 @@ do
   plain = plain and (not pause or counted > 0)
 
   -- Of a process that is counted it matters when the first caller can start.
-  local times, start, far = counted > 0 and 1 or callers, pause and pause[1] or clock, pause and pause[1] or 9e15
+  local times, start, far, overfull = counted > 0 and 1 or callers, pause and pause[1] or clock, pause and pause[1] or 9e15, false
   for i = 1, plain and width or 0 do
     local key, from, units, quota, is_full = KEYS[first_log + i - 1], logs[i], a[charges + i] * times, 0, false
     local newest = call('LINDEX', key, '-1')
@@ -79,9 +86,18 @@ do
     if plain and stamp and units > 0 and stamp > start then start = stamp end
     for t = from + 2, plain and units > 0 and from + 2 * a[from + 1] or 0, 2 do
       local n, span = a[t] - units + 1, a[t + 1]
-      local entry = n == 1 and stamp or n > 1 and stamp and call('LINDEX', key, format('%d', -n))
+      local entry, before = n == 1 and stamp, nil
+      if n > 1 and stamp and units == 1 and counted > 0 then
+        local two = call('LRANGE', key, format('%d', -n - 1), format('%d', -n))
+        entry, before = two[#two], two[2] and two[1]
+      elseif n > 1 and stamp then
+        entry = call('LINDEX', key, format('%d', -n))
+      end
       local time = entry and tonumber(entry)
       plain = plain and n > 0 and (not entry or time and time >= oldest and time < 9e15)
+      -- Where more counts than its terms ever let start somebody may ask by others, and is to be told.
+      if entry and counted > 0 and (n == 1 or units > 1) then before = call('LINDEX', key, format('%d', -a[t] - 1)) end
+      overfull = overfull or before and (tonumber(before) or 9e15) + span > max(stamp, clock)
       if plain and entry and time + span > start then start = time + span end
       if a[t] > quota then quota = a[t] end
       is_full = is_full or entry
@@ -92,7 +108,8 @@ do
     if plain and is_full and start == clock then plain = call('LLEN', key) + units <= 2 * quota + TRIM_SLACK end
   end
 
-  if plain and counted > 0 and start > clock + within and a[7] % 16 == 0 and (max_wait < 0 or start <= clock + max_wait) then
+  if plain and counted > 0 and not overfull and start > clock + within and a[7] % 16 == 0
+    and (max_wait < 0 or start <= clock + max_wait) then
     local stop, cause, status = 0, 0, 0
     if pause then stop, cause, status = pause[1], pause[4], pause[7] end
     return struct.pack('<i8i8i8i8i8i8i8i8i8i8', a[1], clock, 0, start, within, stop, cause, status, others, counted)

@@ -30,19 +30,52 @@ local function rates_of(state)
   return rates
 end
 
--- A bucket with a factor on its rate: it drains more slowly, and holds what drains in the same time.
-local function lowered_bucket(bucket, factor)
-  if factor >= FULL then return bucket end
-  local interval = min(ceil(bucket.interval * (FULL / max(factor, 1))), FAR)
-  return { interval = interval, depth = max(bucket.depth, interval) }
-end
+local add_term
+do
+  -- A bucket with a factor on its rate: it drains more slowly, and holds what drains in the same time.
+  local function lowered_bucket(bucket, factor)
+    if factor >= FULL then return bucket end
+    local interval = min(ceil(bucket.interval * (FULL / max(factor, 1))), FAR)
+    return { interval = interval, depth = max(bucket.depth, interval) }
+  end
 
--- A quota and its span with a factor on the quota. What a quota cannot be lowered by, since units are whole, makes the span longer.
-local function lowered(quota, span, factor)
-  if factor >= FULL then return quota, span end
-  local scaled = quota * max(factor, 1)
-  local units = floor((scaled + FULL - 1) / FULL)
-  return units, span + min(ceil(span * ((units * FULL - scaled) / scaled)), FAR)
+  -- A quota and its span with a factor on the quota. What a quota cannot be lowered by, since units are whole, makes the span longer.
+  local function lowered(quota, span, factor)
+    if factor >= FULL then return quota, span end
+    local scaled = quota * max(factor, 1)
+    local units = floor((scaled + FULL - 1) / FULL)
+    return units, span + min(ceil(span * ((units * FULL - scaled) / scaled)), FAR)
+  end
+
+  -- Reads a term of a log from some integers. Says where it ends.
+  function add_term(log, list, from, rates, names)
+    local full, base, bucket, calendar, factor = list[from], list[from + 1], nil, nil, FULL
+    from = from + 2
+    if base < 0 and list[from] == 1 then
+      base, bucket, from = -base, { interval = list[from + 1], depth = list[from + 2] }, from + 3
+    elseif base < 0 then
+      base, log.has_calendar = -base, true
+      calendar, from = read_calendar(list, from + 1, log.state, log.key, base, names)
+    end
+    for _, rate in ipairs(rates) do
+      if base <= rate[1] then factor = min(factor, rate[2]) end
+    end
+    local quota, span, left
+    if bucket then
+      left = lowered_bucket(bucket, factor)
+      quota, span = floor(left.depth / left.interval), ceil(left.depth / 1000)
+    else
+      quota, span = lowered(full, base, factor)
+    end
+    local term = { quota = quota, full = full, base = base, span = span, bucket = bucket, left = left, calendar = calendar }
+    log.terms[#log.terms + 1] = term
+    if bucket then log.buckets[#log.buckets + 1] = term end
+    log.counts = list == a and max(log.counts, base) or log.counts
+    log.retention, log.quota, log.least = max(log.retention, span), max(log.quota, full), min(log.least, quota)
+    log.widened = log.widened or span > base
+    log.interval = max(log.interval, bucket and ceil(left.interval / 1000) or ceil(span / quota))
+    return from
+  end
 end
 
 -- Cold calls probably opened a connection first, and arrived later than others. Their units stand in the log as all others do, and count
@@ -71,8 +104,9 @@ local function enter_cold(log, first, last, units, at)
   local steps, is_news = log.state.cold, false
   last = min(last, now)
   first = min(first, last)
-  for t, term in ipairs(log.terms) do
-    local longer, lapse, step = a[at + t - 1], last + term.base + a[at + t - 1], #steps + 1
+  for t = 1, log.own do
+    local term, longer = log.terms[t], a[at + t - 1]
+    local lapse, step = last + term.base + longer, #steps + 1
     if term.bucket then
       is_news = (longer > 0 and units > 0 and arrive(log, term, first, last + longer)) or is_news
     elseif longer > 0 and units > 0 and not term.calendar then
@@ -89,40 +123,17 @@ local function enter_cold(log, first, last, units, at)
   return is_news
 end
 
--- Reads a log's terms from the arguments at `at`, the count of them first; an ask `names` the boundaries of its calendars. Its entries are
--- read as they are needed, and `ahead` says how many at once; what is booked now is added to them.
+-- Reads a log's terms from the arguments at `at`, the count of them first; an ask `names` the boundaries of its calendars, and obeys what
+-- others name beside its own. Its entries are read as they are needed, and `ahead` says how many at once; what is booked now is added to
+-- them.
 local function open_log(key, state, at, names)
   local log = { key = key, state = state, terms = {}, retention = 0, counts = 0, quota = 0, interval = 0, least = math.huge }
   log.settles = state.loss and state.loss[2] or 0
   local rates, from = rates_of(state), at + 1
-  log.buckets = {}
-  for t = 1, a[at] do
-    local full, base, bucket, calendar, factor = a[from], a[from + 1], nil, nil, FULL
-    from = from + 2
-    if base < 0 and a[from] == 1 then
-      base, bucket, from = -base, { interval = a[from + 1], depth = a[from + 2] }, from + 3
-    elseif base < 0 then
-      base, log.has_calendar = -base, true
-      calendar, from = read_calendar(from + 1, state, key, base, names)
-    end
-    for _, rate in ipairs(rates) do
-      if base <= rate[1] then factor = min(factor, rate[2]) end
-    end
-    local quota, span, left
-    if bucket then
-      left = lowered_bucket(bucket, factor)
-      quota, span = floor(left.depth / left.interval), ceil(left.depth / 1000)
-    else
-      quota, span = lowered(full, base, factor)
-    end
-    local term = { quota = quota, full = full, base = base, span = span, bucket = bucket, left = left, calendar = calendar }
-    log.terms[t] = term
-    if bucket then log.buckets[#log.buckets + 1] = term end
-    log.counts = max(log.counts, base)
-    log.retention, log.quota, log.least = max(log.retention, span), max(log.quota, full), min(log.least, quota)
-    log.widened = log.widened or span > base
-    log.interval = max(log.interval, bucket and ceil(left.interval / 1000) or ceil(span / quota))
-  end
+  log.buckets, log.at, log.own = {}, at, a[at]
+  for _ = 1, log.own do from = add_term(log, a, from, rates, names) end
+  log.own_retention, log.named = log.retention, named_terms.beside(log, at)
+  for _, of in ipairs(names and log.named or {}) do add_term(log, of[1], of[2], rates) end
   for i = 1, #state.outside, TOLD do
     local own, base, started, left, units, most, since, lapse, slides = unpack(state.outside, i, i + TOLD - 1)
     for _, term in ipairs(log.terms) do

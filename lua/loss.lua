@@ -12,9 +12,9 @@ function lost.note(states, at)
       local known, settles = state.loss and lapse_of.loss(state.loss) > now and state.loss, 0
       local is_news = number > lost.survived and not (known and told <= known[1])
       if newest > 0 and newest + log.counts > now and newest > (stamp_of(call('LINDEX', log.key, '-1'), log.key) or 0) then
-        is_news, settles = is_news or not (known and newest < known[2]), newest + log.retention
+        is_news, settles = is_news or not (known and newest < known[2]), newest + log.own_retention
       end
-      if is_news then settles = max(settles, now + reach + log.retention) end
+      if is_news then settles = max(settles, now + reach + log.own_retention) end
       if settles > 0 then
         local noted = state.noted or known or { 0, 0 }
         state.noted = { is_news and now or noted[1], max(noted[2], settles) }

@@ -18,6 +18,7 @@
 --   releases    when it was released by hand, or 0; start of the last call that looked at a pause and was served, or 0; then of a whole
 --               upstream, for each release lately: key of the scope's state, or '' for all, and when; or false
 --   loss        when data was seen to be lost last, and before when nobody starts for that; or false
+--   named       for each list of terms that a process names of a log beside others, as named_terms.lua writes it; left out where none is
 
 -- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR. For so many µs a release by
 -- hand voids what was told before; a call that looked, and was served, does; and a release is told to whoever looks.
@@ -33,16 +34,16 @@ local function read_state(packed, key)
   if not packed then
     return {
       contenders = false, claims = {}, reach = false, pause = false, cold = {}, outside = {}, correction = 0,
-      rate = false, slow = false, releases = false, levels = {}, boundaries = {}, loss = false, key = key,
+      rate = false, slow = false, releases = false, levels = {}, boundaries = {}, loss = false, named = {}, key = key,
     }
   end
   local is_read, parts = pcall(cmsgpack.unpack, packed)
-  if not is_read or type(parts) ~= 'table' or #parts ~= 13 or type(parts[7]) ~= 'number' then garbage(key) end
+  if not is_read or type(parts) ~= 'table' or #parts < 13 or #parts > 14 or type(parts[7]) ~= 'number' then garbage(key) end
   local contenders, claims, reach, pause, cold, outside = unpack(parts)
   return {
     contenders = contenders, claims = claims, reach = reach, pause = pause, cold = cold, outside = outside,
     correction = parts[7], rate = parts[8], slow = parts[9], releases = parts[10], levels = parts[11],
-    boundaries = parts[12], loss = parts[13], key = key,
+    boundaries = parts[12], loss = parts[13], named = parts[14] or {}, key = key,
   }
 end
 
@@ -71,7 +72,7 @@ end
 -- Writes what is left of a state, until none of it matters any more: what lapsed but now will matter again where the clock has leapt ahead
 -- and is set back.
 local function save(state, now)
-  local claims, cold, outside, levels, boundaries = {}, {}, {}, {}, {}
+  local claims, cold, outside, levels, boundaries, named = {}, {}, {}, {}, {}, {}
   local lapse, since, is_empty = now, now - 1000 * LEAP, state.correction == 0
   local function kept(stamp)
     if stamp <= since then return false end
@@ -101,6 +102,9 @@ local function save(state, now)
       for part = i, i + BOUNDARY - 1 do boundaries[#boundaries + 1] = state.boundaries[part] end
     end
   end
+  for _, list in ipairs(state.named) do
+    if kept(list[2]) then named[#named + 1] = list end
+  end
   local contenders = state.contenders
   contenders = contenders and kept(contenders[1] + (max(unpack(contenders, 4, 6)) > 0 and contenders[3] or 0)) and contenders
   local reach = state.reach and kept(state.reach[2]) and state.reach
@@ -120,6 +124,7 @@ local function save(state, now)
   end
   local packed = cmsgpack.pack({
     contenders, claims, reach, pause, cold, outside, state.correction, rate, slow, releases, levels, boundaries, loss,
+    named[1] and named or nil,
   })
   local ms = ceil((lapse - now) / 1000) + LEAP
   if not ticks or state.correction ~= 0 then ms = max(ms, LONGEST) end
@@ -152,6 +157,9 @@ local function is_stale(state)
   end
   for i = 5, #state.boundaries, BOUNDARY do
     if state.boundaries[i] <= since then return true end
+  end
+  for _, list in ipairs(state.named) do
+    if list[2] <= since then return true end
   end
   return (state.rate and lapse_of.rate(state.rate) <= since) or (state.slow and state.slow[2] <= since)
     or (state.loss and lapse_of.loss(state.loss) <= since)

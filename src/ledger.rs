@@ -36,6 +36,7 @@ mod loss;
 mod message;
 #[cfg(test)]
 mod model;
+mod named_terms;
 mod outside_use;
 mod pause;
 mod priority;

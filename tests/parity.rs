@@ -56,6 +56,7 @@ struct Seen {
     behind_debts: usize,
     lost: usize,
     of_others: usize,
+    beside_other_terms: usize,
     outdated: usize,
     duplicates: usize,
 }
@@ -79,6 +80,7 @@ impl Seen {
                 self.below_others += usize::from(waits && ask.runs.iter().all(is_below));
                 self.lost += usize::from(grant.lost);
                 self.paused += usize::from(grant.paused.is_some());
+                self.beside_other_terms += usize::from(grant.other_term.is_some());
                 if let (Some(seats), Some(told)) = (&ask.seats, grant.seats) {
                     self.short_of_seats += usize::from(!told.again.is_zero());
                     self.to_give_seats_back += usize::from(told.keep < seats.kept);
@@ -151,6 +153,7 @@ async fn compare_all<S: Store>(forgets: bool, mut store: impl AsyncFnMut(ManualC
         |of| of.behind_debts,
         |of| of.lost,
         |of| of.of_others,
+        |of| of.beside_other_terms,
         |of| of.outdated,
         |of| of.duplicates,
     ];

@@ -71,6 +71,9 @@ pub struct LimitUsage {
     pub outside_use_for: Option<Duration>,
     /// Units that are left, of the quota and of the burst, or of what the rate leaves of them.
     pub free: u32,
+    /// Other processes give the same units other limits, as while a release is rolled out, and those of all hold: the strictest that this
+    /// process does not have, as so many units in so long, its guard included. `None` where all give the same, or gave lately.
+    pub other_limit: Option<(u32, Duration)>,
     /// How long until this limit, or a pause, lets the next unit start. Nobody knows when a seat is free: of calls in flight, how long a pause
     /// lasts.
     pub next: Duration,
@@ -85,6 +88,7 @@ impl Usage {
         learned_from: Option<HeaderName>,
     ) -> Self {
         let of_limit = |(limit, (log, term, quantum)): (&Limit, (usize, usize, u32))| {
+            let other = logs.get(log)?.other_term;
             let mut terms = logs.get(log)?.terms.iter().skip(term);
             let (window, units) = (terms.next()?, |entries: u32| entries.saturating_mul(quantum));
             let mut usage = LimitUsage {
@@ -93,6 +97,7 @@ impl Usage {
                 outside_use: units(window.outside),
                 outside_use_for: window.outside_for,
                 free: units(window.quota.saturating_sub(window.used).saturating_sub(window.outside)),
+                other_limit: other.map(|of| (units(of.quota), Duration::from_micros(of.span.unsigned_abs()))),
                 next: window.next,
             };
             if limit.burst_or_none().is_some() {
@@ -116,6 +121,7 @@ impl Usage {
             used,
             outside_use: 0,
             outside_use_for: None,
+            other_limit: None,
             free: limit.quota().saturating_sub(used),
             next,
         }));

@@ -42,7 +42,8 @@ impl Ledger {
                 }
                 return (Grant::all_now(now), ask.retention().saturating_add(micros(ask.horizon)));
             }
-            if run.callers == 1 && run.max_wait.is_some_and(|wait| start > now.plus(micros(wait))) {
+            let is_refused = run.callers == 1 && run.max_wait.is_some_and(|wait| start > now.plus(micros(wait)));
+            if is_refused && !self.overfull(now, id, ask).contains(&true) {
                 let refused = Grant::new(now, vec![Answer::refused(1, start)], now).within(ask.reach());
                 let counted = vec![Stamp::NEVER; ask.scopes().count()];
                 return (Grant { counted, remembered: false, ..refused }, 0);
@@ -59,6 +60,9 @@ impl Ledger {
             }
         }
         self.enter_boundaries(now, ask);
+        let wide = self.beside_others(now, id.sender, ask);
+        let own = (ask, wide.as_ref().map(|(_, term)| *term));
+        let ask = wide.as_ref().map_or(ask, |(wide, _)| wide);
         self.enter_debts(now, ask);
         if let Some(cold) = &ask.cold {
             for (log, &units) in ask.logs.iter().zip(cold.charges.iter()) {
@@ -69,7 +73,7 @@ impl Ledger {
                 }
             }
         }
-        self.decide(now, id, ask)
+        self.decide(now, id, ask, own)
     }
 
     /// The common case: one kind of callers, nobody waits, and nothing is in force but cold calls beside one caller. When all of them
@@ -101,7 +105,14 @@ impl Ledger {
         start.map(|start| (run, start))
     }
 
-    fn decide(&mut self, now: Stamp, id: &MessageId, ask: &Ask) -> (Grant, i64) {
+    /// Decides on an ask, to which `own` was widened beside what others name: the strictest of that is told.
+    fn decide(
+        &mut self,
+        now: Stamp,
+        id: &MessageId,
+        ask: &Ask,
+        (own, other_term): (&Ask, Option<(usize, Term)>),
+    ) -> (Grant, i64) {
         // Read.
         let horizon = micros(ask.horizon);
         let scopes: Vec<Option<ScopeId>> = ask.scopes().collect();
@@ -155,6 +166,9 @@ impl Ledger {
         let told = decision.waiting.as_ref().map_or_else(|| ask.priority(), |turn| turn.priority);
         let contenders = (0..scopes.len()).map(|at| others(at, told)).max().unwrap_or(0);
         let next = decision.waiting.as_ref().map_or(now, |turn| turn.start);
+        let all_now = matches!(decision.answers.as_slice(), [Answer { callers, start, verdict: Verdict::Granted }]
+            if *start == now && *callers == ask.callers());
+        let overfull = if all_now { Vec::new() } else { self.overfull(now, id, own) };
 
         // Write.
         let added = view.into_added();
@@ -192,9 +206,8 @@ impl Ledger {
         let memory = retention.max(lease).saturating_add(last.max(limit.as_micros() - now.as_micros()));
         let memory = if changed { memory } else { 0 };
         let within = if decision.is_near { bounds.slack } else { bounds.limit(told).as_micros() - soonest.as_micros() };
-        let all_now = matches!(decision.answers.as_slice(), [Answer { callers, start, verdict: Verdict::Granted }]
-            if *start == now && *callers == ask.callers());
-        let is_plain = paused.is_none() && contenders == 0 && seated.is_none();
+        self.name_terms(now, id, own, &overfull, period);
+        let is_plain = paused.is_none() && contenders == 0 && seated.is_none() && other_term.is_none();
         if all_now && is_plain && receipts.iter().all(|counts| *counts == Stamp::NEVER) {
             return (Grant::all_now(now), memory);
         }
@@ -203,7 +216,8 @@ impl Ledger {
         let grant = Grant::new(now, decision.answers, next).within(within);
         let seats = seated.map(|(seated, _)| seated);
         let is_lost = scopes.iter().any(|&scope| self.scope(scope).is_some_and(|of| of.constraints().is_settling(now)));
-        (Grant { paused, contenders, counted: receipts, seats, remembered: changed, lost: is_lost, ..grant }, memory)
+        let grant = Grant { paused, contenders, counted: receipts, seats, other_term, lost: is_lost, ..grant };
+        (Grant { remembered: changed, ..grant }, memory)
     }
 
     /// Enters pauses that a call is to look at, and says whose they are.

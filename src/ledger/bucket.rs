@@ -95,6 +95,11 @@ impl Level {
         Self { unexplained: self.at, ..self }
     }
 
+    /// Whether it is higher than a bucket is deep, of which some is left.
+    pub(super) fn is_above(self, bucket: Bucket, now: Stamp) -> bool {
+        self.nanos > bucket.depth && self.left(now) > 0
+    }
+
     /// Nanoseconds until it is empty.
     fn left(self, now: Stamp) -> i64 {
         self.nanos.saturating_sub(nanos_between(self.at, now)).max(0)

@@ -4,6 +4,7 @@ use super::boundaries::Boundaries;
 use super::cold::{Cold, ColdCalls};
 use super::in_force::InForce;
 use super::loss::Loss;
+use super::named_terms::NamedTerms;
 use super::outside_use::{OutsideUse, Saying, grid, lapse};
 use super::pause::Pausing;
 use super::rate::{Rate, Refusal};
@@ -20,6 +21,7 @@ static NOTHING: Constraints = Constraints {
     releases: Releases::none(),
     boundaries: Boundaries::none(),
     loss: None,
+    named: NamedTerms::none(),
 };
 
 /// What was imposed on a scope.
@@ -34,6 +36,7 @@ pub(super) struct Constraints {
     pub(super) boundaries: Boundaries,
     /// The last loss of data that was seen.
     pub(super) loss: Option<Loss>,
+    pub(super) named: NamedTerms,
 }
 
 impl Constraints {
@@ -50,6 +53,7 @@ impl Constraints {
             && self.releases.is_nothing()
             && self.boundaries.is_empty()
             && self.loss.is_none()
+            && self.named.is_empty()
     }
 
     /// What of it still matters, or will again where the clock has leapt ahead and is set back.
@@ -64,6 +68,7 @@ impl Constraints {
             releases: self.releases.at(since),
             boundaries: self.boundaries.at(since),
             loss: self.loss.filter(|loss| loss.lapse() > since),
+            named: self.named.at(since),
         }
     }
 
@@ -90,6 +95,7 @@ impl Constraints {
             && self.rate.is_none_or(|rate| rate.lapse() <= now)
             && self.slow.is_none_or(|slow| slow.until <= now)
             && !self.is_settling(now)
+            && self.named.are_spent(now)
     }
 
     /// Whether nobody starts, as data was lost.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Reason, Seated, Stamp};
+use super::{Reason, Seated, Stamp, Term};
 
 /// The store's answer to an ask.
 ///
@@ -40,6 +40,9 @@ pub struct Grant {
     pub counted: Vec<Stamp>,
     /// What an ask that wants seats is told of them. Each caller that is granted a start has its seats, too.
     pub seats: Option<Seated>,
+    /// Others name other terms of a log of the ask, as while a release is rolled out: the strictest that the ask does not name, as a
+    /// window, behind the place of its log. It held for this answer, too.
+    pub other_term: Option<(usize, Term)>,
     /// Whether the message has changed anything: only then is it remembered.
     pub remembered: bool,
     /// The store has lost data: nobody starts until all counts no more that may be missing.
@@ -121,6 +124,7 @@ impl Grant {
             contenders: 0,
             counted,
             seats: None,
+            other_term: None,
             remembered: true,
             lost: false,
         }

@@ -129,9 +129,12 @@ impl SlidingLog {
 
     /// Fills the buckets among these terms with units that calls used beyond their charges, and that the log does not hold.
     pub(super) fn owe(&mut self, terms: &[Term], left: &[Term], units: u32) {
-        for (bucket, left) in terms.iter().zip(left).filter_map(|(given, left)| given.as_bucket().zip(left.as_bucket()))
-        {
-            let level = self.level(bucket).owing(units as usize, left.interval);
+        let buckets = terms.iter().zip(left).filter_map(|(given, left)| given.as_bucket().zip(left.as_bucket()));
+        let owing =
+            |(bucket, left): (Bucket, Bucket)| (bucket, self.level(bucket).owing(units as usize, left.interval));
+        // Two that drain as fast have one level.
+        let owing: Vec<_> = buckets.map(owing).collect();
+        for (bucket, level) in owing {
             self.levels.get_or_insert_default().set(bucket, level);
         }
     }

@@ -28,6 +28,9 @@ pub struct LogUsage {
     pub paused: Option<PauseUsage>,
     /// Millionths of the quotas that refusals, or somebody by hand, have left.
     pub rate: u32,
+    /// Others name other terms of the log, as while a release is rolled out: the strictest that is not among these, as a window. It
+    /// holds for all who ask.
+    pub other_term: Option<Term>,
 }
 
 /// A pause, as it is at this moment.
@@ -74,7 +77,7 @@ impl LogUsage {
     /// What each term of a log allows, where nothing is paused and no rate lowered.
     #[must_use]
     pub const fn new(terms: Vec<TermUsage>) -> Self {
-        Self { terms, paused: None, rate: 1_000_000 }
+        Self { terms, paused: None, rate: 1_000_000, other_term: None }
     }
 }
 
@@ -127,7 +130,12 @@ impl Ledger {
                 }
             };
             let terms = log.terms.iter().map(of_term).collect();
-            LogUsage { paused: in_force.longest_pause(), rate: in_force.rate(), ..LogUsage::new(terms) }
+            LogUsage {
+                paused: in_force.longest_pause(),
+                rate: in_force.rate(),
+                other_term: self.named_beside(now, log),
+                ..LogUsage::new(terms)
+            }
         };
         logs.iter().map(of_log).collect()
     }

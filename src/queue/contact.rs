@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::resend::MEMORY;
 use crate::error::StoreError;
-use crate::ledger::micros;
+use crate::ledger::{Term, micros};
 use crate::store::WithoutStore;
 
 /// Who hears so soon again that data was lost hears of the same loss.
@@ -25,6 +25,8 @@ pub(crate) struct Contact {
     /// When it was last heard of, but for answers to messages: microseconds since `epoch`; zero where it never was.
     heard: AtomicU64,
     epoch: Instant,
+    /// It was said that others name other limits.
+    told_other_limit: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +48,7 @@ impl Contact {
             is_lost: AtomicBool::new(false),
             heard: AtomicU64::new(0),
             epoch: Instant::now(),
+            told_other_limit: AtomicBool::new(false),
         }
     }
 
@@ -107,6 +110,21 @@ impl Contact {
         let mut state = self.lock();
         state.refused = state.refused.saturating_sub(1);
         self.tell(&state, None);
+    }
+
+    /// Other processes name other limits of a log, and these hold as well: the strictest of them.
+    pub(super) fn other_limit(&self, log: &str, term: Term) {
+        if self.told_other_limit.load(Ordering::Relaxed) || self.told_other_limit.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (upstream, units, span) = (&*self.upstream, term.quota, Duration::from_micros(term.span.unsigned_abs()));
+        tracing::warn!(
+            upstream,
+            log,
+            units,
+            ?span,
+            "other processes give it other limits, and those of all hold; said once"
+        );
     }
 
     /// Says what is new: once, not for each queue.

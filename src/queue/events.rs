@@ -13,7 +13,7 @@ use super::table::Key;
 use super::waiters::{Slot, Waiter};
 use crate::counts::Counts;
 use crate::error::{Error, StoreError};
-use crate::ledger::{Log, Reason, Stamp};
+use crate::ledger::{Log, Reason, Stamp, Term};
 use crate::store::WithoutStore;
 
 /// What never changes about a queue.
@@ -111,6 +111,8 @@ pub(super) enum Effect {
     Refused(StoreError),
     /// Note that it does so no more.
     RefusedNoMore,
+    /// Others name other limits of this log, and they hold: the strictest of them.
+    OtherLimit(Arc<str>, Term),
     /// Nothing, until something happens.
     Idle,
 }

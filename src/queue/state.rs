@@ -170,6 +170,7 @@ impl State {
                 Effect::LostData => queue.contact.lost_data(now),
                 Effect::Refused(error) => queue.contact.refuse(&error),
                 Effect::RefusedNoMore => queue.contact.refuse_no_more(),
+                Effect::OtherLimit(log, term) => queue.contact.other_limit(&log, term),
                 Effect::Idle => out.idle = true,
             }
         }

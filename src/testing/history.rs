@@ -115,7 +115,7 @@ impl History {
     /// The same, but that log time never runs backwards and no span is widened: what the logs hold can be told from the answers.
     #[must_use]
     pub fn calm(mut self) -> Self {
-        (self.steady, self.calm, self.world.lowers) = (true, true, false);
+        (self.steady, self.calm, self.world.lowers, self.world.is_calm) = (true, true, false, true);
         self
     }
 

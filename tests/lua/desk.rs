@@ -303,7 +303,7 @@ fn integers(reply: &Reply) -> Vec<i64> {
 fn terms(mut integers: &[i64], logs: &[Log<'_>]) -> Vec<[i64; 5]> {
     let mut all = Vec::new();
     for (_, terms) in logs {
-        let (of_log, rest) = integers[6..].split_at(5 * terms.len());
+        let (of_log, rest) = integers[8..].split_at(5 * terms.len());
         all.extend(of_log.chunks_exact(5).map(|term| must(<[i64; 5]>::try_from(term))));
         integers = rest;
     }

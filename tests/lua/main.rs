@@ -18,7 +18,7 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 26] = [
+const FILES: [(&str, &str); 27] = [
     ("book", include_str!("../../lua/book.lua")),
     ("boundaries", include_str!("../../lua/boundaries.lua")),
     ("bucket", include_str!("../../lua/bucket.lua")),
@@ -33,6 +33,7 @@ const FILES: [(&str, &str); 26] = [
     ("log", include_str!("../../lua/log.lua")),
     ("loss", include_str!("../../lua/loss.lua")),
     ("look", include_str!("../../lua/look.lua")),
+    ("named_terms", include_str!("../../lua/named_terms.lua")),
     ("pause", include_str!("../../lua/pause.lua")),
     ("processes", include_str!("../../lua/processes.lua")),
     ("rate", include_str!("../../lua/rate.lua")),

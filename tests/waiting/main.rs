@@ -27,6 +27,7 @@ mod pools;
 mod priority;
 mod ranks;
 mod refusing;
+mod releases;
 mod releasing;
 mod scopes;
 mod seats;

@@ -134,6 +134,23 @@ async fn a_call_that_was_held_up_by_a_pause_or_a_seat_says_so() {
     assert_eq!(traces.of("record waits_for"), waited_for);
 }
 
+#[tokio::test(start_paused = true)]
+async fn that_another_release_has_other_limits_is_said_once_in_each_process() {
+    let (traces, _guard) = Traces::on_this_thread();
+    let store = Counting::default();
+    let [lax, strict] = [10, 2].map(|calls| store.limited(Limit::per_second(calls)));
+    let mut waiting = callers(&lax, 40);
+    let mut others = callers(&strict, 10);
+    while waiting.join_next().await.is_some() || others.join_next().await.is_some() {}
+    let mut said = traces.of("WARN");
+    said.sort_unstable();
+    let line = |units| {
+        let message = "other processes give it other limits, and those of all hold; said once";
+        format!("WARN message={message} upstream=\"up\" log=\"calls\" units={units} span=1.05s")
+    };
+    assert_eq!(said, [line(10), line(2)]);
+}
+
 /// Levels and messages of all events in the files of a folder.
 fn traced(folder: &Path, found: &mut BTreeSet<(String, String)>) {
     for entry in fs::read_dir(folder).unwrap() {

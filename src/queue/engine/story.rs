@@ -117,6 +117,7 @@ impl Story {
             Effect::LostData => "lost data".to_owned(),
             Effect::Refused(_) => "refused".to_owned(),
             Effect::RefusedNoMore => "refused no more".to_owned(),
+            Effect::OtherLimit(..) => "other limit".to_owned(),
             Effect::Idle => "idle".to_owned(),
         });
         shown.collect::<Vec<_>>().join(", ")

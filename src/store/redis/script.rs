@@ -56,13 +56,13 @@ macro_rules! script {
     };
 }
 
-script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "log", "contenders", "shares", "debt", "loss", "holders", "seats", "claims", "book");
+script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "named_terms", "log", "contenders", "shares", "debt", "loss", "holders", "seats", "claims", "book");
 script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");
 script!(look: "head", "state", "look");
 script!(report: "head", "state", "list", "bucket", "report");
-script!(usage: "head", "state", "list", "bucket", "calendar", "boundaries", "log", "holders", "usage");
+script!(usage: "head", "state", "list", "bucket", "calendar", "boundaries", "named_terms", "log", "holders", "usage");
 script!(renew: "head", "state", "renew");
 script!(processes: "head", "state", "processes");
 script!(inspect: "inspect");
@@ -98,6 +98,7 @@ mod tests {
             include_str!("../../../lua/log.lua"),
             include_str!("../../../lua/look.lua"),
             include_str!("../../../lua/loss.lua"),
+            include_str!("../../../lua/named_terms.lua"),
             include_str!("../../../lua/pause.lua"),
             include_str!("../../../lua/processes.lua"),
             include_str!("../../../lua/rate.lua"),

@@ -13,13 +13,15 @@ const HISTORIES: u64 = 60;
 /// No half-open interval of a term's span ever holds more than its quota.
 ///
 /// Random histories; every start that was granted and not handed back is judged under every term of its log. And by table: where
-/// processes name different boundaries for a calendar window, none starts from before the earlier to after the later.
+/// processes name different boundaries for a calendar window, none starts from before the earlier to after the later; and where they name
+/// different terms for a log those of all hold, once who names the stricter has had to wait, and as long as both ask.
 pub async fn law_1(subject: &dyn Subject) {
     let law = Law::new(1, "no half-open interval of a term's span ever holds more than its quota");
     for seed in 0..HISTORIES {
         Telling::new(law, subject, seed).tell(async || ()).await;
     }
     it_is_quiet_between_boundaries_that_differ(law, subject).await;
+    where_processes_name_different_terms_those_of_all_hold(law, subject).await;
 }
 
 /// Charges on several logs: all or none, with one common start.
@@ -70,6 +72,32 @@ async fn it_is_quiet_between_boundaries_that_differ(law: Law, subject: &dyn Subj
             );
         }
     }
+}
+
+async fn where_processes_name_different_terms_those_of_all_hold(law: Law, subject: &dyn Subject) {
+    let upstream = fresh_upstream(law);
+    let desk = |quota| {
+        let mut desk = Desk::at(law, subject.store(), upstream.clone(), [log("calls", quota, 1_000_000)]);
+        desk.horizon = Duration::from_millis(10);
+        desk
+    };
+    subject.clock().set(at(0));
+    let (mut lax, mut strict) = (desk(10), desk(2));
+    let sum = |granting: &super::desk::Granting| granting.answers.iter().map(|answer| answer.callers).sum::<u32>();
+    let first = lax.book(1, Run::new(9, [1])).await;
+    law.equal(&sum(&first), &9, "nobody knows of the stricter yet");
+    law.equal(&strict.book(2, Run::new(9, [1])).await.next, &at(1_000_000), "it waits");
+    for second in 1..9 {
+        subject.clock().set(at(second * 1_000_000));
+        let one = sum(&lax.book(1, Run::new(9, [1])).await);
+        let other = sum(&strict.book(2, Run::new(9, [1])).await);
+        law.equal(&(one + other), &2, "the stricter quota is that of both");
+        subject.clock().set(at(second * 1_000_000 + 500_000));
+        let told = [lax.book(1, Run::new(9, [1])).await, strict.book(2, Run::new(9, [1])).await];
+        law.equal(&told.map(|told| told.next), &[at((second + 1) * 1_000_000); 2], "whoever asks");
+    }
+    subject.clock().set(at(12_000_000));
+    law.equal(&sum(&lax.book(1, Run::new(9, [1])).await), &9, "once nobody names the stricter any more");
 }
 
 fn merchant(name: &str, quota: u32, span: i64) -> Log {

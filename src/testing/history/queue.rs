@@ -43,6 +43,7 @@ impl Queue {
     pub(super) fn random(rng: &mut Rng, world: &World) -> Self {
         let stream = ["", "scope", "2f/scope"][rng.usize(0..3)];
         let some = world.some_logs(rng);
+        let some = if world.two_releases && rng.bool() { World::stricter(rng, &some) } else { some };
         let (logs, limits) = world.some_seats(rng, some);
         let borrows = !limits.is_empty() && !logs.is_empty() && rng.u8(0..4) == 0;
         Self {

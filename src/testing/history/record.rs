@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use super::Heard;
-use crate::ledger::{Ask, Bucket, Calendar, Grant, Log, LogUsage, Message, Reply, Shape, Slots, Stamp};
+use crate::ledger::{Ask, Bucket, Calendar, Grant, Log, LogUsage, Message, Reply, Shape, Slots, Stamp, Term};
 use crate::testing::oracle::{window_of, worst_window_of_units};
 
 /// A law that a store has broken, and how.
@@ -31,6 +31,8 @@ pub struct Record {
     granted: Vec<u64>,
     /// How far ahead of now anybody has booked who asks ahead, by log, in microseconds.
     reach: Vec<i64>,
+    /// Windows by which anybody asked, of each log.
+    windows: Vec<HashSet<Term>>,
     breaches: Vec<Breach>,
 }
 
@@ -43,6 +45,7 @@ impl Record {
             starts: HashSet::new(),
             granted: vec![0; logs.len()],
             reach: vec![0; logs.len()],
+            windows: vec![HashSet::new(); logs.len()],
             breaches: Vec::new(),
         }
     }
@@ -146,6 +149,10 @@ impl Record {
         self.owed(now, ask);
         let places: Vec<usize> =
             ask.logs.iter().filter_map(|log| self.logs.iter().position(|of| is_same(of, log))).collect();
+        for (log, &at) in ask.logs.iter().zip(&places).filter(|_| places.len() == ask.logs.len()) {
+            let windows = log.terms.iter().filter(|term| term.shape == Shape::Window);
+            self.windows[at].extend(windows.map(|term| term.cold(0)));
+        }
         let same_scope = |at: &usize| ask.logs.iter().any(|log| log.scope == self.logs[*at].scope);
         let concerned: Vec<usize> = (0..self.logs.len()).filter(same_scope).collect();
         let furthest = concerned.iter().map(|&at| self.reach[at]).max().unwrap_or(0).max(ask.reach());
@@ -207,6 +214,15 @@ impl Record {
                     let units = window_of(&entries, term.span, slots.start.as_micros());
                     if units > u64::from(term.quota) {
                         self.broken(18, format!("{units} of {term:?} in {log:?} up to {:?}", slots.start));
+                    }
+                }
+                // What others name holds as well; what is more than they ever let start does so when nothing else counts.
+                let named = |&(of, term): &(usize, Term)| of == place && self.windows[at].contains(&term);
+                if let Some((_, term)) = grant.other_term.filter(named) {
+                    let units = window_of(&entries, term.span, slots.start.as_micros());
+                    if units > u64::from(term.quota.max(slots.charges[place])) {
+                        let what = format!("{units} of {term:?}, which others name, up to {:?}", slots.start);
+                        self.broken(1, what);
                     }
                 }
             }

@@ -25,6 +25,10 @@ pub(super) struct World {
     /// Refusals that nothing explains widen the spans. Then little is granted, so that no log is trimmed: by which of two
     /// spans, a store may decide for itself.
     pub(super) lowers: bool,
+    /// Some queues name stricter terms than others.
+    pub(super) two_releases: bool,
+    /// What the logs hold can be told from the answers: no debt is more than is entered of it by all whose terms hold.
+    pub(super) is_calm: bool,
 }
 
 impl World {
@@ -45,7 +49,7 @@ impl World {
             let some = scopes.iter().filter(|_| rng.bool()).copied().collect::<Vec<_>>();
             seats.extend(some.into_iter().map(|scope| SeatLimit::new(scope, 1 << rng.u32(0..6))));
         }
-        Self { logs, scopes, seats, lowers }
+        Self { logs, scopes, seats, lowers, two_releases: rng.u8(0..3) == 0, is_calm: false }
     }
 
     /// A question for all that there is.
@@ -96,6 +100,28 @@ impl World {
         if some.is_empty() { self.logs.clone().into() } else { some.into() }
     }
 
+    /// The same logs, as a release names them that was given stricter limits: of some fewer units, and some limited by one term more.
+    pub(super) fn stricter(rng: &mut Rng, logs: &[Log]) -> Arc<[Log]> {
+        let of_log = |log: &Log| {
+            let mut terms: Vec<Term> = log.terms.to_vec();
+            for term in &mut terms {
+                if rng.bool() {
+                    continue;
+                }
+                if let Shape::Bucket(bucket) = term.shape {
+                    *term = Term::bucket(Bucket::new(bucket.interval, bucket.depth / rng.i64(1..4))).cold(term.cold);
+                } else {
+                    term.quota = rng.u32(1..=term.quota);
+                }
+            }
+            if let Some(&term) = terms.last().filter(|term| term.shape == Shape::Window && rng.u8(0..3) == 0) {
+                terms.push(Term::new(rng.u32(1..=term.quota), rng.i64(term.span / 2..term.span)));
+            }
+            Log { terms: terms.into(), ..log.clone() }
+        };
+        logs.iter().map(of_log).collect()
+    }
+
     /// Some logs, or one that nothing limits but pauses, or none; and limits on calls in flight, in some worlds.
     pub(super) fn some_seats(&self, rng: &mut Rng, logs: Arc<[Log]>) -> (Arc<[Log]>, Arc<[SeatLimit]>) {
         let some: Arc<[SeatLimit]> = self.seats.iter().filter(|_| rng.u8(0..4) > 0).copied().collect();
@@ -133,7 +159,11 @@ impl World {
             2 | 3 => 50,
             _ => 6,
         };
-        logs.iter().map(|_| rng.u32(0..most)).collect()
+        let of_log = |log: &Log| {
+            let debt = rng.u32(0..most);
+            if self.is_calm && self.two_releases { debt.min(log.largest_quota()) } else { debt }
+        };
+        logs.iter().map(of_log).collect()
     }
 
     fn scope(&self, rng: &mut Rng) -> Option<ScopeId> {

@@ -85,7 +85,8 @@ impl<C: Checks> Run<C> {
                 | Effect::Answered
                 | Effect::LostData
                 | Effect::Refused(_)
-                | Effect::RefusedNoMore => {}
+                | Effect::RefusedNoMore
+                | Effect::OtherLimit(..) => {}
                 Effect::Idle => {
                     assert!(process.waiting.is_empty() && process.sent.is_none(), "nobody is forgotten");
                     C::idle(process);

@@ -8,7 +8,7 @@ use super::presence;
 use crate::error::StoreError;
 use crate::ledger::{
     Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, Looked, MAX_MEMORY, Message, NOBODY, PauseUsage, Paused,
-    Reason, Reply, ScopeId, Seated, Stamp, TermUsage, Verdict,
+    Reason, Reply, ScopeId, Seated, Stamp, Term, TermUsage, Verdict,
 };
 
 /// Of a short reply, so many bits are the message's number.
@@ -18,6 +18,8 @@ const ALL_START: i64 = 1;
 const REMEMBERED: i64 = 2;
 /// And nobody starts, as data was lost.
 const LOST: i64 = 4;
+/// And others name other terms.
+const BESIDE_OTHERS: i64 = 8;
 
 /// Reads the answer to a message. One that is another message's, after a lost reply, is none: what it says of the time would
 /// mislead for long.
@@ -69,6 +71,14 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
         [keep, again] => Some(Seated::new(u32::try_from(keep).ok()?, time(again)?)),
         _ => None,
     };
+    let (other_term, answers) = answers.split_at_checked(if flags & BESIDE_OTHERS == 0 { 0 } else { 3 })?;
+    let other_term = match *other_term {
+        [place, quota, span] => {
+            let place = usize::try_from(place).ok().filter(|place| (1..=ask.logs.len()).contains(place))?;
+            Some((place - 1, other_term_of(quota, span)?))
+        }
+        _ => None,
+    };
     let answer = |part: &[i64]| match *part {
         [verdict, start, callers] => {
             let (callers, start) = (u32::try_from(callers).ok()?, Stamp::from_micros(start));
@@ -92,11 +102,17 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
         contenders: u32::try_from(contenders).ok()?,
         counted: counted.iter().copied().map(Stamp::from_micros).collect(),
         seats,
+        other_term,
         remembered: flags & REMEMBERED != 0,
         lost: flags & LOST != 0,
         ..Grant::new(now, answers, next)
     };
     (answered <= u64::from(ask.callers())).then_some(grant)
+}
+
+/// A term that others name: at most so many units in any so many microseconds.
+fn other_term_of(quota: i64, span: i64) -> Option<Term> {
+    Some(Term::new(u32::try_from(quota).ok().filter(|quota| *quota > 0)?, Some(span).filter(|span| *span >= 0)?))
 }
 
 fn cause_of(code: i64) -> Option<Cause> {
@@ -149,14 +165,15 @@ fn learned(rest: &[i64]) -> Option<Learned> {
 fn usage(logs: &[Log], seats: usize, rest: &[i64]) -> Option<Reply> {
     let mut rest = rest;
     let mut of_log = |log: &Log| {
-        let (&[left, told, since, cause, status, rate], terms) = rest.split_first_chunk::<6>()?;
+        let (&[left, told, since, cause, status, rate, quota, span], terms) = rest.split_first_chunk::<8>()?;
         let (terms, after) = terms.split_at_checked(5 * log.terms.len())?;
         rest = after;
         let status = Some(u16::try_from(status).ok()?).filter(|status| *status > 0);
         let pause = PauseUsage::new(time(left)?, time(told)?, time(since)?, cause_of(cause)?, status);
         let terms = terms.chunks_exact(5).map(term_usage).collect::<Option<_>>()?;
         let paused = (left > 0).then_some(pause);
-        Some(LogUsage { paused, rate: u32::try_from(rate).ok()?, ..LogUsage::new(terms) })
+        let other_term = if quota == 0 { None } else { Some(other_term_of(quota, span)?) };
+        Some(LogUsage { paused, rate: u32::try_from(rate).ok()?, other_term, ..LogUsage::new(terms) })
     };
     let logs = logs.iter().map(&mut of_log).collect::<Option<_>>()?;
     let seats_taken: Vec<u32> = rest.iter().map(|&taken| u32::try_from(taken).ok()).collect::<Option<_>>()?;
@@ -288,7 +305,7 @@ mod tests {
             Reply::Usage { logs, seats: Vec::new() }
         };
         let told = |pause: [i64; 5], rate: i64, known: i64| {
-            ints(&[&[5_000, 7], &pause[..], &[rate, 5, 9, 1, 4, known]].concat())
+            ints(&[&[5_000, 7], &pause[..], &[rate, 0, 0, 5, 9, 1, 4, known]].concat())
         };
         let read = |pause, rate, known| reply(&usage, &told(pause, rate, known));
         assert_eq!(read([0; 5], 1_000_000, -1).unwrap(), used(None));
