@@ -128,7 +128,8 @@ do
   settle(turns)
   local before = place - 1
   -- Who is refused comes after those before it, too.
-  local earliest_refused = before > 0 and max(soonest, turns[before].start) or soonest
+  local earliest_refused = soonest
+  for t = 1, before do earliest_refused = max(earliest_refused, turns[t].start) end
   local refused = {}
 
   -- Callers that wait, and are not among the answers yet; how large the last was for whom too little was left.
@@ -170,7 +171,8 @@ do
           waits_for[scope] = scopes == 1 or turn or is_spent(shares, run.priority, scope)
             or earliest_of(soonest, charges, scope) + slack >= start
         end
-        first, is_foremost, is_near = { charges = charges, start = start, priority = last, behind = {} }, granted == 0, near
+        first = { charges = charges, start = start_beside(turns, before, soonest, charges), priority = last, behind = {} }
+        is_foremost, is_near = granted == 0, near
         for t = 1, before do first.behind[t] = turns[t].owner end
         table.insert(turns, before + 1, first)
         settle(turns)

@@ -37,45 +37,6 @@ local function tentatively(attempt)
   return outcome
 end
 
--- Lets each turn start after those before it.
-local function settle(turns)
-  if not turns[1] then return end
-  tentatively(function()
-    for _, turn in ipairs(turns) do
-      turn.start = earliest_of(turn.start, turn.charges)
-      add(turn.start, turn.charges, 1)
-    end
-  end)
-end
-
--- So many of the turns are of a priority, or of higher ones: those come first.
-local function turns_before(turns, priority)
-  local before = 0
-  for _, turn in ipairs(turns) do before = before + (turn.priority <= priority and 1 or 0) end
-  return before
-end
-
--- The latest of the first turns, so many of them, that a call of these charges would delay. To see that takes as long as they have
--- units: once an ask has looked at so many, nobody goes before them.
-local MAX_LOOKED_AT, looked_at = 200000, 0
-local function delayed(turns, before, start, charges)
-  if before == 0 then return nil end
-  for t = 1, before do
-    for _, units in ipairs(turns[t].charges) do looked_at = looked_at + units end
-  end
-  if looked_at > MAX_LOOKED_AT then return turns[before].start end
-  return tentatively(function()
-    local latest
-    add(start, charges, 1)
-    for t = 1, before do
-      local delayed_start = earliest_of(turns[t].start, turns[t].charges)
-      if delayed_start > turns[t].start then latest = turns[t].start end
-      add(delayed_start, turns[t].charges, 1)
-    end
-    return latest
-  end)
-end
-
 -- Whether a call that could start then waits for a log that fewer callers share than another of its logs: booked far ahead there, it
 -- would keep the others from what they could use before.
 local function waits_for_fewer(soonest, slack, start, charges)

@@ -1,11 +1,14 @@
 //! Who gets a slot: the part of an ask that needs no clock, no key and no memory of earlier asks.
 
 mod share;
+mod turn;
 mod unseated;
 
 use std::sync::Arc;
 
 pub(super) use self::share::Shares;
+pub(super) use self::turn::{Turn, in_time};
+use self::turn::{latest, units_of};
 use super::seats::Short;
 use super::view::View;
 use super::{Answer, Priority, Run, Stamp, Verdict, micros};
@@ -35,15 +38,6 @@ impl Bounds {
     pub(super) const fn limit(&self, priority: Priority) -> Stamp {
         self.limits[priority.place()]
     }
-}
-
-/// A caller that waits. Others may start before it, as long as it does not start later for it.
-#[derive(Clone, Debug)]
-pub(super) struct Turn {
-    /// Units of each log of the ask.
-    pub(super) charges: Arc<[u32]>,
-    pub(super) start: Stamp,
-    pub(super) priority: Priority,
 }
 
 /// What was decided.
@@ -105,7 +99,7 @@ pub(super) fn decide(
     before: usize,
 ) -> Decision {
     view.settle(&mut turns);
-    let floor = turns[..before].last().map_or(bounds.soonest, |turn| turn.start.max(bounds.soonest));
+    let floor = latest(&turns[..before]).map_or(bounds.soonest, |turn| turn.max(bounds.soonest));
     let decision = Decision::default();
     let mut deciding = Deciding { view, bounds, shares, turns, before, looked_at: 0, decision };
     let refused = deciding.answer_all(runs);
@@ -177,18 +171,30 @@ impl Deciding<'_, '_> {
         let charges = &run.charges;
         let earliest = self.view.earliest(self.bounds.soonest, charges);
         let before = &self.turns[..self.before];
-        self.looked_at +=
-            before.iter().flat_map(|turn| turn.charges.iter()).map(|&units| u64::from(units)).sum::<u64>();
-        let delayed = if self.looked_at > MAX_LOOKED_AT {
-            before.last().map(|turn| turn.start)
-        } else {
-            self.view.delayed(before, earliest, charges)
-        };
+        self.looked_at += units_of(before);
+        let delayed =
+            if self.looked_at > MAX_LOOKED_AT { latest(before) } else { self.view.delayed(before, earliest, charges) };
         let start = delayed.map_or(earliest, |turn| turn.max(earliest));
         let is_kept = delayed.is_some() || self.shares.are_spent(run.priority);
         let is_near = !is_kept && self.view.waits_for_fewer(self.bounds, start, charges);
         let withheld = is_kept || is_near || start > self.bounds.limit(run.priority);
         Start { at: start, withheld, is_near, is_delayed: delayed.is_some() }
+    }
+
+    /// The earliest start of a caller that waits, of which none of those who come before it hears: a place among theirs that they leave.
+    fn start_beside(&mut self, charges: &[u32]) -> Stamp {
+        let alone = self.view.earliest(self.bounds.soonest, charges);
+        let before = &self.turns[..self.before];
+        let (turns, units) = (in_time(before), units_of(before));
+        let mut at = turns.partition_point(|turn| turn.start <= alone);
+        loop {
+            self.looked_at += units;
+            at = if self.looked_at > MAX_LOOKED_AT { turns.len() } else { at };
+            if let Some(start) = self.view.between(turns.split_at(at), alone, charges) {
+                return start;
+            }
+            at += 1;
+        }
     }
 
     /// The first caller that waits. Says whether it does so for something within the horizon.
@@ -200,7 +206,7 @@ impl Deciding<'_, '_> {
             is_delayed || is_spent() || alone.plus(self.bounds.slack) >= start
         };
         self.decision.waits_for = (0..self.view.scopes()).map(waits_for).collect();
-        let place = self.before;
+        let (place, start) = (self.before, self.start_beside(&run.charges));
         self.turns.insert(place, Turn { charges: Arc::clone(&run.charges), start, priority: run.priority });
         self.view.settle(&mut self.turns);
         let first = self.turns[place].clone();

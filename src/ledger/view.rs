@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::bucket::{Bucket, Level};
 use super::in_force::{InForce, until_nothing_moves};
 use super::rule::Entries;
-use super::shares::{Bounds, Turn};
+use super::shares::{Bounds, Turn, in_time};
 use super::{Log, Run, SlidingLog, Stamp, Term};
 
 /// The logs of an ask, in its order.
@@ -186,13 +186,15 @@ impl<'a> View<'a> {
         self.pages_of(scope).filter(|(at, _)| charges[*at] > 0).map(of_page).min().unwrap_or(0)
     }
 
-    /// Lets each turn start after those before it.
+    /// Lets each turn start no sooner than those of higher priority, and those of its own that start before it.
     pub(super) fn settle(&mut self, turns: &mut [Turn]) {
         if turns.is_empty() {
             return;
         }
+        let mut in_time: Vec<&mut Turn> = turns.iter_mut().collect();
+        in_time.sort_by_key(|turn| turn.place_in_time());
         self.tentatively(|view| {
-            for turn in turns {
+            for turn in in_time {
                 turn.start = view.earliest(turn.start, &turn.charges);
                 view.add(turn.start, &turn.charges);
             }
@@ -207,12 +209,33 @@ impl<'a> View<'a> {
         self.tentatively(|view| {
             let mut latest = None;
             view.add(start, charges);
-            for turn in turns {
+            for turn in in_time(turns) {
                 let start = view.earliest(turn.start, &turn.charges);
                 latest = if start > turn.start { Some(turn.start) } else { latest };
                 view.add(start, &turn.charges);
             }
             latest
+        })
+    }
+
+    /// When a call of these charges starts between turns that are settled, in the order of time, if it delays none of those behind.
+    pub(super) fn between(
+        &mut self,
+        (before, behind): (&[&Turn], &[&Turn]),
+        floor: Stamp,
+        charges: &[u32],
+    ) -> Option<Stamp> {
+        self.tentatively(|view| {
+            before.iter().for_each(|turn| view.add(turn.start, &turn.charges));
+            let start = view.earliest(floor, charges);
+            view.add(start, charges);
+            for turn in behind {
+                if view.earliest(turn.start, &turn.charges) > turn.start {
+                    return None;
+                }
+                view.add(turn.start, &turn.charges);
+            }
+            Some(start)
         })
     }
 

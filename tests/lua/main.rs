@@ -18,7 +18,7 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 27] = [
+const FILES: [(&str, &str); 28] = [
     ("book", include_str!("../../lua/book.lua")),
     ("boundaries", include_str!("../../lua/boundaries.lua")),
     ("bucket", include_str!("../../lua/bucket.lua")),
@@ -43,6 +43,7 @@ const FILES: [(&str, &str); 27] = [
     ("holders", include_str!("../../lua/holders.lua")),
     ("seats", include_str!("../../lua/seats.lua")),
     ("shares", include_str!("../../lua/shares.lua")),
+    ("turns", include_str!("../../lua/turns.lua")),
     ("slow_down", include_str!("../../lua/slow_down.lua")),
     ("state", include_str!("../../lua/state.lua")),
     ("usage", include_str!("../../lua/usage.lua")),

@@ -154,3 +154,24 @@ fn nobody_delays_who_claims_whatever_log_they_share() {
         assert_eq!(decision.waiting.is_some(), granted == 0);
     }
 }
+
+#[test]
+fn a_caller_that_waits_is_told_the_place_that_those_before_it_leave() {
+    // All ten come back at 1,000. A claim of four waits for another log until 1,500.
+    let (terms, starts) = ([Term::new(10, 1_000)], [0; 10]);
+    let book = Book::new(&[(None, &terms, &starts)]);
+    for (units, start) in [(6, 1_000), (7, 2_500)] {
+        let claims = vec![Turn { charges: [4].into(), start: at(1_500), priority: Priority::Normal }];
+        let decision = decide(&mut book.view(), &[run(1, units)], within(100), &mut Shares::default(), claims, 1);
+        assert_eq!(decision.waiting.map(|turn| turn.start), Some(at(start)), "{units} beside a claim of four");
+    }
+    // Two that claim, and the later one starts before the earlier: neither is held up by the other.
+    let claim = |units, start| Turn { charges: [units].into(), start: at(start), priority: Priority::Normal };
+    let mut turns = vec![claim(4, 1_500), claim(5, 1_000), claim(9, 2_000)];
+    book.view().settle(&mut turns);
+    assert_eq!(
+        turns.iter().map(|turn| turn.start.as_micros()).collect::<Vec<_>>(),
+        [1_500, 1_000, 2_500],
+        "nine have to wait for the four"
+    );
+}

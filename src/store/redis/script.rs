@@ -56,7 +56,7 @@ macro_rules! script {
     };
 }
 
-script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "named_terms", "log", "contenders", "shares", "debt", "loss", "holders", "seats", "claims", "book");
+script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "named_terms", "log", "contenders", "shares", "turns", "debt", "loss", "holders", "seats", "claims", "book");
 script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");
@@ -109,6 +109,7 @@ mod tests {
             include_str!("../../../lua/shares.lua"),
             include_str!("../../../lua/slow_down.lua"),
             include_str!("../../../lua/state.lua"),
+            include_str!("../../../lua/turns.lua"),
             include_str!("../../../lua/usage.lua"),
         ] {
             for line in script.lines().map(|line| line.split("--").next().unwrap_or_default()) {
