@@ -62,6 +62,7 @@
 //! * `redis` (default): `RedisStore`, the store shared by a cluster
 //! * `redis-rustls`, `redis-native-tls`: encrypted connections to it, `rediss://`
 //! * `redis-cluster`: `RedisStore::cluster`, a Redis Cluster, over whose nodes upstreams, and shards of one upstream, are spread
+//! * `redis-sentinel`: `RedisStore::sentinel`, a primary that Sentinels name, and which is replaced by one of its replicas when it fails
 //! * `cli`: the command `outgate`, which shows who waits and what is used, and pauses by hand
 //! * `serde`: limits and upstreams from a file, `examples/upstreams.toml`
 //! * `backoff`: policies of the crate `backoff`, which is unmaintained, are taken for a [`Backoff`]

@@ -55,6 +55,10 @@ mod redis;
 #[path = "stores/redis_cluster.rs"]
 mod redis_cluster;
 
+#[cfg(feature = "redis-sentinel")]
+#[path = "stores/redis_sentinel.rs"]
+mod redis_sentinel;
+
 macro_rules! laws {
     ($($law:ident $sentence:ident)*) => {
         mod in_memory {
@@ -103,6 +107,17 @@ laws! {
 #[tokio::test]
 async fn all_laws_hold_in_a_redis_cluster() {
     conformance::check_all(&redis::Redis::in_cluster().await).await;
+}
+
+/// Some of them: the same scripts decide.
+#[cfg(feature = "redis-sentinel")]
+#[tokio::test]
+async fn some_laws_hold_in_a_primary_that_sentinels_name() {
+    let redis = redis::Redis::by_sentinels().await;
+    conformance::law_4(&redis).await;
+    conformance::law_5(&redis).await;
+    conformance::law_15(&redis).await;
+    conformance::law_16(&redis).await;
 }
 
 /// What a store in memory answers is there when it is asked for.

@@ -1,5 +1,7 @@
 //! Logs in Redis, shared by a cluster.
 
+#[cfg(any(feature = "redis-cluster", feature = "redis-sentinel"))]
+mod address;
 mod builder;
 #[cfg(feature = "redis-cluster")]
 mod cluster;
@@ -8,6 +10,8 @@ mod fault;
 mod format;
 mod link;
 mod script;
+#[cfg(feature = "redis-sentinel")]
+mod sentinel;
 mod server;
 mod tls;
 mod trial;
@@ -25,6 +29,8 @@ pub use self::builder::RedisStoreBuilder;
 use self::cluster::Cluster;
 use self::link::{Failure, Link};
 use self::script::Script;
+#[cfg(feature = "redis-sentinel")]
+use self::sentinel::Sentinel;
 pub use self::upstreams::UpstreamFound;
 use super::{Applied, Applying, Store};
 use crate::error::StoreError;
@@ -39,7 +45,7 @@ use crate::store::clock::ManualClock;
 /// call makes a new connection. Going down and coming up are traced once. What does not pass by itself, a missing permission or
 /// a key that somebody else wrote to, is a warning at once and every minute, and the error of each call says what to do.
 ///
-/// One server, or with the feature `redis-cluster` a Cluster; one whose `maxmemory-policy` is `noeviction`, as a log that is evicted
+/// One server, with the feature `redis-cluster` a Cluster, or with the feature `redis-sentinel` a primary that Sentinels name; one whose `maxmemory-policy` is `noeviction`, as a log that is evicted
 /// is forgotten.
 ///
 /// # URLs
@@ -88,6 +94,8 @@ enum Reach {
     Server(Arc<Link>),
     #[cfg(feature = "redis-cluster")]
     Cluster(Arc<Cluster>),
+    #[cfg(feature = "redis-sentinel")]
+    Sentinel(Arc<Sentinel>),
 }
 
 impl RedisStore {
@@ -134,6 +142,37 @@ impl RedisStore {
     #[cfg(feature = "redis-cluster")]
     pub fn cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> RedisStoreBuilder {
         RedisStoreBuilder::of_cluster(urls)
+    }
+
+    /// Sets up a store on the primary of this name, by the Sentinels at these URLs; ends in [`connect`](RedisStoreBuilder::connect) or
+    /// [`open`](RedisStoreBuilder::open).
+    ///
+    /// What a URL says of user, password and encryption goes for that Sentinel, and its port is 26379 where it says none; for the
+    /// servers that is said by [`servers`](RedisStoreBuilder::servers).
+    ///
+    /// An answer counts once every replica that may be made primary has what was written: so a failover forgets nothing, and
+    /// an old primary that still accepts what is written grants nothing. Each message takes as much longer as the slowest replica takes to
+    /// say that it has it, and those of a process come one after another. A replica that has stopped or that has no data yet is not
+    /// waited for; of one that is only silent it is until the Sentinels give it up as well, or for 4 s. Going on without a replica is
+    /// a warning: what is granted until it follows again is lost, should it be made primary nevertheless. `min-replicas-to-write 1`
+    /// on the servers forbids that: calls then wait.
+    ///
+    /// Calls go on as soon as the Sentinels name the new primary. As long as none can be reached, they go on with the one that is known, if
+    /// its replicas follow it.
+    ///
+    /// ```no_run
+    /// # async fn by_sentinels() -> Result<(), Box<dyn std::error::Error>> {
+    /// use outgate::RedisStore;
+    ///
+    /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
+    /// let store = RedisStore::sentinel("mymaster", sentinels).servers("redis://user:word@any/2").connect().await?;
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "redis-sentinel")]
+    pub fn sentinel<U: AsRef<str>>(name: &str, urls: impl IntoIterator<Item = U>) -> RedisStoreBuilder {
+        RedisStoreBuilder::by_sentinels(name, urls)
     }
 
     /// A store on the server of a `redis://` URL, once the server has answered and everything that the store needs of it
@@ -212,7 +251,10 @@ const fn may_repeat(message: &Message) -> bool {
 }
 
 impl Reach {
-    #[cfg_attr(not(feature = "redis-cluster"), expect(unused_variables, reason = "one server has all upstreams"))]
+    #[cfg_attr(
+        not(any(feature = "redis-cluster", feature = "redis-sentinel")),
+        expect(unused_variables, reason = "there is one server")
+    )]
     async fn call(
         &self,
         message: &Message,
@@ -223,6 +265,8 @@ impl Reach {
             Self::Server(link) => link.call(script, encode).await,
             #[cfg(feature = "redis-cluster")]
             Self::Cluster(cluster) => cluster.call(&message.upstream, script, encode, may_repeat(message)).await,
+            #[cfg(feature = "redis-sentinel")]
+            Self::Sentinel(sentinel) => sentinel.call(script, encode, may_repeat(message)).await,
         }
     }
 }

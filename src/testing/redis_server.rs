@@ -18,6 +18,8 @@ use super::{
 const PROGRAM: &str = "redis-server";
 /// Names another program that is started instead, such as that of a Valkey.
 const OTHER: &str = "OUTGATE_TEST_SERVER";
+/// The configuration of a Sentinel.
+const CONFIG: &str = "sentinel.conf";
 /// Stands for a free port among the arguments.
 const FREE: &str = "{free}";
 /// How long a server may take to answer its first PING.
@@ -57,6 +59,8 @@ pub struct RedisServer {
     port: u16,
     dir: PathBuf,
     extra: Vec<String>,
+    /// Of a Sentinel, which keeps what it knows in it.
+    config: Option<String>,
     state: Mutex<State>,
 }
 
@@ -87,11 +91,20 @@ impl RedisServer {
     ///
     /// As for [`start`](Self::start).
     pub fn start_with(extra: &[&str]) -> io::Result<Self> {
+        Self::start_as(extra, None)
+    }
+
+    /// A Sentinel with these lines in its configuration.
+    pub(super) fn start_sentinel(config: &str) -> io::Result<Self> {
+        Self::start_as(&[], Some(config))
+    }
+
+    fn start_as(extra: &[&str], config: Option<&str>) -> io::Result<Self> {
         const ATTEMPTS: usize = 10;
         let mut attempts = 0;
         loop {
             attempts += 1;
-            match Self::attempt(&program(), extra) {
+            match Self::attempt(&program(), extra, config) {
                 // Somebody else took the port in between.
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts < ATTEMPTS => {}
                 outcome => return outcome,
@@ -99,7 +112,7 @@ impl RedisServer {
         }
     }
 
-    fn attempt(program: &str, extra: &[&str]) -> io::Result<Self> {
+    fn attempt(program: &str, extra: &[&str], config: Option<&str>) -> io::Result<Self> {
         let mut ports = free_ports(1 + extra.iter().filter(|word| **word == FREE).count())?.into_iter();
         let port = ports.next().unwrap_or_default();
         let dir = env::temp_dir().join(format!("outgate-redis-{}-{:016x}", process::id(), fastrand::u64(..)));
@@ -109,7 +122,11 @@ impl RedisServer {
             word => word.to_owned(),
         });
         let extra = words.collect();
-        let server = Self { port, dir, extra, state: Mutex::new(State::Stopped(None)) };
+        let config = config.map(str::to_owned);
+        let server = Self { port, dir, extra, config, state: Mutex::new(State::Stopped(None)) };
+        if let Some(lines) = &server.config {
+            fs::write(server.dir.join(CONFIG), lines)?;
+        }
         *server.state() = State::Running(server.launch(program)?);
         Ok(server)
     }
@@ -224,6 +241,12 @@ impl RedisServer {
     fn args(&self) -> Vec<String> {
         let (port, dir) = (self.port.to_string(), self.dir.to_string_lossy());
         let mut args: Vec<String> = ["--bind", "127.0.0.1", "--port", &port, "--dir", &dir].map(str::to_owned).into();
+        if self.config.is_some() {
+            // It is written to, and comes first.
+            args.insert(0, self.dir.join(CONFIG).to_string_lossy().into_owned());
+            args.push("--sentinel".to_owned());
+            return args;
+        }
         args.extend(["--save", "", "--appendonly", "no", "--daemonize", "no"].map(str::to_owned));
         // For tests of failover and of slow scripts: replicas attach at once, and DEBUG works.
         args.extend(["--repl-diskless-sync-delay", "0", "--enable-debug-command", "local"].map(str::to_owned));
@@ -287,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_missing_redis_is_an_error_that_says_what_to_do() {
-        let error = RedisServer::attempt("redis-server-that-nobody-has", &[])
+        let error = RedisServer::attempt("redis-server-that-nobody-has", &[], None)
             .map(|server| server.port())
             .map_err(|e| e.to_string());
         assert!(error.as_ref().is_err_and(|text| text.contains("install") && text.contains("make test")), "{error:?}");

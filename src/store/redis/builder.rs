@@ -5,11 +5,19 @@ use std::time::Duration;
 
 use redis::{Client, RedisError};
 
+#[cfg(feature = "redis-sentinel")]
+use super::address::Address;
 #[cfg(feature = "redis-cluster")]
 use super::cluster::Cluster;
 use super::link::Link;
+#[cfg(feature = "redis-sentinel")]
+use super::sentinel::Sentinel;
 use super::{Reach, RedisStore, tls, trial};
 use crate::error::{StoreError, StoreErrorKind};
+
+/// Where a Sentinel listens, unless its URL says otherwise.
+#[cfg(feature = "redis-sentinel")]
+const SENTINEL_PORT: u16 = 26_379;
 
 /// Sets a [`RedisStore`] up; [`RedisStore::builder`] begins.
 ///
@@ -39,6 +47,16 @@ enum Target {
     Server(Box<Client>),
     #[cfg(feature = "redis-cluster")]
     Cluster(Vec<Client>),
+    #[cfg(feature = "redis-sentinel")]
+    Sentinel(Box<Sentinels>),
+}
+
+/// Which primary is meant, who names it, and how its servers are connected to.
+#[cfg(feature = "redis-sentinel")]
+struct Sentinels {
+    name: String,
+    clients: Vec<Client>,
+    servers: Client,
 }
 
 impl Target {
@@ -63,6 +81,38 @@ impl RedisStoreBuilder {
         Self::to(seeds.and_then(|seeds| if seeds.is_empty() { refused() } else { Ok(Target::Cluster(seeds)) }))
     }
 
+    #[cfg(feature = "redis-sentinel")]
+    pub(super) fn by_sentinels<U: AsRef<str>>(name: &str, urls: impl IntoIterator<Item = U>) -> Self {
+        let clients: Result<Vec<_>, _> = urls.into_iter().map(|url| sentinel(url.as_ref())).collect();
+        let target = || {
+            let refused = |words| Err(StoreError::new(StoreErrorKind::Refused, words));
+            let (clients, servers) = (clients?, client("redis://127.0.0.1")?);
+            match (clients.is_empty(), name.is_empty() || name.contains(char::is_whitespace)) {
+                (true, _) => refused("the URL of a Sentinel is needed at least"),
+                (_, true) => refused("the name of a primary must not be empty, nor hold blanks"),
+                _ => Ok(Target::Sentinel(Box::new(Sentinels { name: name.to_owned(), clients, servers }))),
+            }
+        };
+        Self::to(target())
+    }
+
+    /// How the servers are connected to that Sentinels name: what this URL says of user, password, database and encryption. Its host and
+    /// its port say nothing.
+    ///
+    /// # Default
+    ///
+    /// `redis://any/0`: without a user, without encryption
+    #[cfg(feature = "redis-sentinel")]
+    pub fn servers(mut self, url: &str) -> Self {
+        self.target = match self.target {
+            Ok(Target::Sentinel(sentinels)) => over_network(url, "the servers are")
+                .map(|servers| Target::Sentinel(Box::new(Sentinels { servers, ..*sentinels }))),
+            Ok(_) => Err(StoreError::new(StoreErrorKind::Refused, "no Sentinel names the server of this store")),
+            Err(error) => Err(error),
+        };
+        self
+    }
+
     fn to(target: Result<Target, StoreError>) -> Self {
         Self { target, prefix: "outgate".to_owned(), response_timeout: Duration::from_secs(1) }
     }
@@ -75,7 +125,8 @@ impl RedisStoreBuilder {
 
     /// For how long an answer is awaited.
     ///
-    /// A message is sent twice before its call fails, so that a call ends within two timeouts and two seconds, in a Cluster four.
+    /// A message is sent twice before its call fails, so that a call ends within two timeouts and two seconds, in a Cluster four; by Sentinels within one and
+    /// two seconds, and each message waits for replicas for a quarter of it at most.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
@@ -94,6 +145,8 @@ impl RedisStoreBuilder {
             Reach::Server(link) => trial::run(link, &store.prefix).await?,
             #[cfg(feature = "redis-cluster")]
             Reach::Cluster(cluster) => cluster.tried(&store.prefix).await?,
+            #[cfg(feature = "redis-sentinel")]
+            Reach::Sentinel(sentinel) => sentinel.tried(&store.prefix).await?,
         }
         Ok(store)
     }
@@ -116,6 +169,11 @@ impl RedisStoreBuilder {
             Target::Server(client) => Reach::Server(Link::new(*client, response_timeout).into()),
             #[cfg(feature = "redis-cluster")]
             Target::Cluster(seeds) => Reach::Cluster(Cluster::new(seeds, response_timeout).into()),
+            #[cfg(feature = "redis-sentinel")]
+            Target::Sentinel(sentinels) => {
+                let Sentinels { name, clients, servers } = *sentinels;
+                Reach::Sentinel(Sentinel::new(&name, clients, servers, response_timeout).into())
+            }
         };
         Ok(RedisStore {
             reach,
@@ -139,16 +197,36 @@ fn client(url: &str) -> Result<Client, StoreError> {
 /// A node of a Cluster, as one may be.
 #[cfg(feature = "redis-cluster")]
 fn node(url: &str) -> Result<Client, StoreError> {
-    let client = client(url)?;
+    let client = over_network(url, "a Cluster is")?;
+    if client.get_connection_info().redis_settings().db() != 0 {
+        return Err(StoreError::new(StoreErrorKind::Refused, "a Cluster has no database but 0"));
+    }
+    Ok(client)
+}
+
+/// A Sentinel, which listens on a port of its own.
+#[cfg(feature = "redis-sentinel")]
+fn sentinel(url: &str) -> Result<Client, StoreError> {
+    let client = over_network(url, "a Sentinel is")?;
     let info = client.get_connection_info();
-    let words = if matches!(info.addr(), redis::ConnectionAddr::Unix(_)) {
-        "a Cluster is not reached by a socket of this machine"
-    } else if info.redis_settings().db() != 0 {
-        "a Cluster has no database but 0"
-    } else {
-        return Ok(client);
-    };
-    Err(StoreError::new(StoreErrorKind::Refused, words))
+    let names_port = reqwest::Url::parse(url).is_ok_and(|url| url.port().is_some());
+    match info.addr() {
+        redis::ConnectionAddr::Tcp(host, _) | redis::ConnectionAddr::TcpTls { host, .. } if !names_port => {
+            Address::new(host, SENTINEL_PORT).client(&client)
+        }
+        _ => Ok(client),
+    }
+}
+
+/// A server that is not reached by a socket of this machine, as what `is` not.
+#[cfg(any(feature = "redis-cluster", feature = "redis-sentinel"))]
+fn over_network(url: &str, is: &str) -> Result<Client, StoreError> {
+    let client = client(url)?;
+    if matches!(client.get_connection_info().addr(), redis::ConnectionAddr::Unix(_)) {
+        let words = format!("{is} not reached by a socket of this machine");
+        return Err(StoreError::new(StoreErrorKind::Refused, words));
+    }
+    Ok(client)
 }
 
 impl fmt::Debug for RedisStoreBuilder {

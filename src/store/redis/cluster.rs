@@ -19,8 +19,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::nodes::{Node, Nodes};
-use self::redirect::{Address, Redirect};
+use self::redirect::Redirect;
 use self::slots::{Range, ranges, slot_of};
+use super::address::Address;
 use super::fault::Said;
 use super::link::{CONNECT_TIMEOUT, Failure, Missed, connect, in_runtime, tuned, unreachable};
 use super::script::Script;
@@ -175,20 +176,8 @@ impl Cluster {
 
     /// A node to which everything is as to the first that was known, but for where it is.
     fn made(&self, address: &Address) -> Result<Node, StoreError> {
-        let Address { host, port } = address;
-        let (host, port) = (host.to_string(), *port);
-        let refused = |words: &str| StoreError::new(StoreErrorKind::Refused, words);
-        let seed = self.seeds.first().ok_or_else(|| refused("no node of the Cluster is known"))?;
-        let info = seed.get_connection_info().clone();
-        let addr = match info.addr() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        let client = Client::open(info.set_addr(addr));
-        let client =
-            client.map_err(|error| refused("a node of the Cluster cannot be reached").caused_by(Said(error)))?;
+        let refused = || StoreError::new(StoreErrorKind::Refused, "no node of the Cluster is known");
+        let client = address.client(self.seeds.first().ok_or_else(refused)?)?;
         Ok(Node::new(address.clone(), client, self.response_timeout))
     }
 

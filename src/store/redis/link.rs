@@ -1,8 +1,12 @@
 //! The connection to the server: made when needed, replaced when it is no longer to be trusted.
 
 mod connecting;
-#[cfg(feature = "redis-cluster")]
+#[cfg(any(feature = "redis-cluster", feature = "redis-sentinel"))]
 mod node;
+#[cfg(feature = "redis-cluster")]
+mod redirected;
+#[cfg(feature = "redis-sentinel")]
+mod witnessed;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +18,9 @@ use tokio::time::{Instant, timeout};
 
 pub(super) use self::connecting::{connect, in_runtime, tuned};
 #[cfg(feature = "redis-cluster")]
-pub(super) use self::node::Missed;
+pub(super) use self::redirected::Missed;
+#[cfg(feature = "redis-sentinel")]
+pub(super) use self::witnessed::Witnessed;
 use super::complaints::Complaints;
 use super::fault::{Fault, Said};
 use super::script::{self, Script};
@@ -34,7 +40,7 @@ pub(super) struct Link {
     connecting: tokio::sync::Mutex<()>,
     down: AtomicBool,
     complaints: Mutex<Complaints>,
-    /// Which node of a Cluster this is, and whether another one serves in its place.
+    /// Which of several servers this is, and whether another one serves in its place.
     node: Option<Box<str>>,
     retired: AtomicBool,
 }
@@ -53,11 +59,14 @@ struct Current {
 pub(super) struct Failure {
     pub(super) error: StoreError,
     pub(super) heals_by_connecting: bool,
+    /// It may pass by itself, or where another server takes over.
+    #[cfg_attr(not(feature = "redis-sentinel"), expect(dead_code, reason = "there is no other server"))]
+    pub(super) passes: bool,
 }
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self { error, heals_by_connecting: false }
+        Self { passes: error.kind() == StoreErrorKind::Unreachable, error, heals_by_connecting: false }
     }
 }
 
@@ -99,7 +108,7 @@ impl Link {
             Err(error) if error.code() == Some("DUPLICATE") => Err(StoreError::from(Refused::Duplicate).into()),
             Err(error) if Fault::of(&error) == Fault::Lasting => {
                 let unreadable = Unreadable::find(&error, &mut connection, encode).await;
-                Err(Failure { error: self.refused(error, unreadable), heals_by_connecting: false })
+                Err(Failure { error: self.refused(error, unreadable), heals_by_connecting: false, passes: false })
             }
             Err(error) => Err(self.failed(error, generation)),
         }
@@ -236,7 +245,7 @@ impl Link {
             refusal("the store cannot be used now", error)
         };
         self.is_down(&error);
-        Failure { error, heals_by_connecting: lost || demoted }
+        Failure { error, heals_by_connecting: lost || demoted, passes: true }
     }
 
     fn is_down(&self, error: &StoreError) {

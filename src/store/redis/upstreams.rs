@@ -59,6 +59,8 @@ impl RedisStore {
                     scan(&node.link, &self.prefix, &mut found).await?;
                 }
             }
+            #[cfg(feature = "redis-sentinel")]
+            Reach::Sentinel(sentinel) => scan(&sentinel.reached().await?.link, &self.prefix, &mut found).await?,
         }
         Ok(found.into_iter().collect())
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use redis::Client;
 use tokio::time::Instant;
 
-use super::redirect::Address;
 use super::slots::{Owners, Range};
 use crate::error::StoreError;
+use crate::store::redis::address::Address;
 use crate::store::redis::link::Link;
 
 /// A node that has slots, or is to have some.

@@ -1,31 +1,15 @@
 //! Where a node of a Cluster sends a call that is not its own. Pure.
 
-use std::fmt;
 use std::sync::Arc;
 
 use redis::RedisError;
 
-/// A node, by where it listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store::redis) struct Address {
-    pub(super) host: Arc<str>,
-    pub(super) port: u16,
-}
+use crate::store::redis::address::Address;
 
 impl Address {
-    pub(super) fn new(host: &str, port: u16) -> Self {
-        Self { host: host.into(), port }
-    }
-
     /// A node that this one names; without a host it is on the same one.
     pub(super) fn beside(&self, host: &str, port: u16) -> Self {
         if host.is_empty() { Self { host: Arc::clone(&self.host), port } } else { Self::new(host, port) }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
     }
 }
 

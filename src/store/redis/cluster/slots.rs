@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::redirect::Address;
+use crate::store::redis::address::Address;
 
 /// Slots of a Cluster, by which keys are spread over its nodes.
 const SLOTS: usize = 16_384;

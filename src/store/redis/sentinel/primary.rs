@@ -1,0 +1,178 @@
+//! A server that Sentinels name as the primary.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::{Client, Cmd, Value};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::followers::Followers;
+use super::news::News;
+use super::role::{Contact, Follower, Role};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::address::Address;
+use crate::store::redis::link::{CONNECT_TIMEOUT, Failure, Link, Witnessed, connect, refusal, unreachable};
+use crate::store::redis::script::Script;
+
+/// For how long nothing counts that is not with a replica of which nothing is known: it may have been made primary, and Sentinels take a
+/// second to notice that, and two more to tell each other.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// A server that Sentinels name as the primary.
+pub(in crate::store::redis) struct Primary {
+    pub(super) address: Address,
+    pub(in crate::store::redis) link: Link,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    followers: Followers,
+    /// Since when nothing has counted.
+    in_vain_since: Option<Instant>,
+}
+
+/// Why a primary gave no answer.
+pub(super) enum Missed {
+    /// It acted, but not all who may take its place have what was written.
+    Alone,
+    Failed(Failure),
+}
+
+impl From<Failure> for Missed {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// What a replica was found to be, of which it was not known that it follows.
+enum Found {
+    /// It is a primary itself.
+    Leads,
+    Follows,
+    /// It runs no more, or has no data yet: it does not take over.
+    Harmless,
+    Unknown,
+}
+
+impl Primary {
+    pub(super) fn new(address: Address, client: Client, response_timeout: Duration) -> Self {
+        let link = Link::to_node(client, response_timeout, &address.to_string());
+        Self { address, link, state: Mutex::default() }
+    }
+
+    /// Calls a script; the answer counts only if all who may take the primary's place have what was written.
+    pub(super) async fn call(
+        &self,
+        script: &Script,
+        encode: &(impl Fn(&mut Cmd) + Sync),
+        patience: Duration,
+    ) -> Result<Value, Missed> {
+        let replicas = self.state().followers.count();
+        let Witnessed { answer, before, after } = self.link.call_witnessed(script, encode, replicas, patience).await?;
+        let leads = |said: &Value| Role::of(said).and_then(Role::into_lead);
+        let (Some(before), Some(after)) = (leads(&before), leads(&after)) else { return Err(Missed::Alone) };
+        let mut state = self.state();
+        if state.followers.have(before.written, &after) {
+            state.in_vain_since = None;
+            return Ok(answer);
+        }
+        state.in_vain_since.get_or_insert_with(Instant::now);
+        Err(Missed::Alone)
+    }
+
+    /// Whether it is to be believed: it is a primary, and of no replica that may have been made one in its place it is unknown whether
+    /// it was. Says which of them are not waited for from now on.
+    pub(super) async fn review(
+        &self,
+        like: &Client,
+        news: Option<&News>,
+        patience: Duration,
+    ) -> Result<Vec<Address>, StoreError> {
+        let said = self.link.ask(&redis::cmd("ROLE")).await?;
+        let Some(said) = Role::of(&said).and_then(Role::into_lead) else {
+            return Err(unreachable("the store is no primary, and the Sentinels name no other one yet"));
+        };
+        let known = news.map(News::candidates).unwrap_or_default();
+        let in_doubt = self.state().followers.in_doubt(&said, &known);
+        // Replicas may be named otherwise by the primary than by the Sentinels.
+        let is_accounted = |one: &&Follower| known.contains(&one.address) && !in_doubt.contains(&one.address);
+        let unaccounted = said.replicas.iter().filter(|one| !is_accounted(one)).count();
+        let (is_sure, mut asked) = (in_doubt.is_empty(), JoinSet::new());
+        for address in in_doubt {
+            let is_lost = news.is_some_and(|news| news.is_lost(&address));
+            let client = address.client(like)?;
+            asked.spawn(async move {
+                // One that was just made primary may be lost to Sentinels for a moment, but answers.
+                let found = found(&client, patience).await;
+                (address, if is_lost && matches!(found, Found::Unknown) { Found::Harmless } else { found })
+            });
+        }
+        let (mut excused, mut unknown, mut follow) = (Vec::new(), Vec::new(), 0);
+        while let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok((_, Found::Leads)) => {
+                    return Err(unreachable("another server was made primary, which the Sentinels do not name yet"));
+                }
+                Ok((_, Found::Follows)) => follow += 1,
+                Ok((address, Found::Harmless)) => excused.push(address),
+                Ok((address, Found::Unknown)) => unknown.push(address),
+                Err(_) => {}
+            }
+        }
+        let mut state = self.state();
+        let is_late = state.in_vain_since.is_some_and(|since| since.elapsed() >= PATIENCE);
+        if !unknown.is_empty() || follow > unaccounted {
+            // Without a Sentinel nobody says that no other server was made primary.
+            if news.is_none() || !is_late {
+                state.in_vain_since.get_or_insert_with(Instant::now);
+                return Err(unreachable("a replica does not answer, which may have been made primary"));
+            }
+            excused.append(&mut unknown);
+        }
+        if is_late {
+            // They follow, and never have what was written.
+            excused.extend(state.followers.lacking().iter().cloned());
+        }
+        if is_sure {
+            state.in_vain_since = None;
+        }
+        state.followers.settle(&said, &excused);
+        Ok(excused)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a replica is that may have been made primary.
+async fn found(client: &Client, patience: Duration) -> Found {
+    let asked = async {
+        let mut connection = connect(client, patience).await?;
+        redis::cmd("ROLE").query_async::<Value>(&mut connection).await
+    };
+    match timeout(patience, asked).await {
+        Ok(Ok(said)) => match Role::of(&said) {
+            Some(Role::Primary(_)) => Found::Leads,
+            Some(Role::Replica(Contact::Follows)) => Found::Follows,
+            Some(Role::Replica(Contact::Begins)) => Found::Harmless,
+            _ => Found::Unknown,
+        },
+        Ok(Err(error)) if error.is_connection_refusal() || error.code() == Some("LOADING") => Found::Harmless,
+        _ => Found::Unknown,
+    }
+}
+
+/// Tries what is asked of a primary beside the scripts.
+pub(super) async fn tried(link: &Link) -> Result<(), StoreError> {
+    let (mut connection, _) = link.connection().await?;
+    let mut wait = redis::cmd("WAIT");
+    wait.arg(0).arg(1);
+    match timeout(CONNECT_TIMEOUT, wait.query_async::<Value>(&mut connection)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(refusal("the store refuses what is needed beside the scripts", error)),
+        Err(_) => Err(StoreError::new(StoreErrorKind::Unreachable, "the store did not answer")),
+    }
+}

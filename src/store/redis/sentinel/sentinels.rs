@@ -1,0 +1,157 @@
+//! The Sentinels: who is asked which server is the primary.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, ErrorKind, ProtocolVersion, PushInfo, RedisError, Value};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::news::News;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::fault::{Fault, Said};
+use crate::store::redis::link::{connect, refusal, tuned, unreachable};
+use crate::store::redis::tls;
+
+/// How long a Sentinel may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How much longer the others may take, once one has answered.
+const GRACE: Duration = Duration::from_millis(100);
+/// What is published when the primary is another, or is about to be.
+const EVENTS: [&str; 2] = ["+switch-master", "+promoted-slave"];
+
+/// The Sentinels that watch a primary of this name.
+pub(super) struct Sentinels {
+    name: Arc<str>,
+    all: Vec<Arc<Sentinel>>,
+}
+
+struct Sentinel {
+    client: Client,
+    connection: Mutex<Option<MultiplexedConnection>>,
+}
+
+impl Sentinels {
+    pub(super) fn new(name: &str, clients: Vec<Client>) -> Self {
+        let sentinel = |client| Arc::new(Sentinel { client: tuned(client), connection: Mutex::default() });
+        Self { name: name.into(), all: clients.into_iter().map(sentinel).collect() }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The latest that any of them knows.
+    pub(super) async fn news(&self) -> Result<News, StoreError> {
+        let mut asked = JoinSet::new();
+        for sentinel in &self.all {
+            let (sentinel, name) = (Arc::clone(sentinel), Arc::clone(&self.name));
+            asked.spawn(async move { sentinel.news(&name).await });
+        }
+        let (mut news, mut failure) = (Vec::new(), unreachable("no Sentinel answers"));
+        let mut deadline = Instant::now() + PATIENCE;
+        while let Ok(Some(said)) = timeout_at(deadline, asked.join_next()).await {
+            match said {
+                Ok(Ok(said)) => {
+                    deadline = deadline.min(Instant::now() + GRACE);
+                    news.push(said);
+                }
+                // What waiting does not heal tells more than that somebody else does not run.
+                Ok(Err(error)) if failure.kind() != StoreErrorKind::Refused => failure = error,
+                _ => {}
+            }
+        }
+        News::latest(news).ok_or(failure)
+    }
+
+    /// Subscribes to one of them, counted round and round.
+    pub(super) async fn subscribe(&self, n: usize) -> Result<Subscription, StoreError> {
+        let sentinel = self.all.get(n % self.all.len().max(1)).ok_or_else(|| unreachable("no Sentinel is known"))?;
+        let (sender, events) = unbounded_channel();
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE))
+            .set_push_sender(sender);
+        let info = sentinel.client.get_connection_info().clone();
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let failed = |error| unreachable("a Sentinel cannot be subscribed to").caused_by(Said(error));
+        let client = Client::open(info.set_redis_settings(settings)).map_err(failed)?;
+        tls::choose_provider();
+        let connecting = timeout(2 * PATIENCE, client.get_multiplexed_async_connection_with_config(&config)).await;
+        let mut connection =
+            connecting.map_err(|_| unreachable("a Sentinel does not answer")).and_then(|made| made.map_err(failed))?;
+        connection.subscribe(EVENTS.as_slice()).await.map_err(failed)?;
+        Ok(Subscription { connection, events, name: Arc::clone(&self.name) })
+    }
+}
+
+impl Sentinel {
+    async fn news(&self, name: &str) -> Result<News, StoreError> {
+        let kept = self.kept().clone();
+        let mut connection = match kept {
+            Some(connection) => connection,
+            None => connect(&self.client, PATIENCE).await.map_err(|error| self.failed(error))?,
+        };
+        let mut all = redis::pipe();
+        for about in ["GET-MASTER-ADDR-BY-NAME", "MASTER", "REPLICAS"] {
+            all.cmd("SENTINEL").arg(about).arg(name);
+        }
+        all.ignore_errors();
+        let said: Result<Vec<Result<Value, RedisError>>, RedisError> = all.query_async(&mut connection).await;
+        let said = said.map_err(|error| self.failed(error))?;
+        *self.kept() = Some(connection);
+        if let [Ok(Value::Nil), ..] = said.as_slice() {
+            let words = format!("the Sentinels watch no primary of the name {name:?}");
+            return Err(StoreError::new(StoreErrorKind::Refused, words));
+        }
+        let said = said.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| self.failed(error))?;
+        let [primary, itself, replicas] = said.as_slice() else { return Err(StoreError::senseless()) };
+        News::of(primary, itself, replicas).ok_or_else(StoreError::senseless)
+    }
+
+    fn failed(&self, error: RedisError) -> StoreError {
+        *self.kept() = None;
+        if Fault::of(&error) == Fault::Lasting || error.kind() == ErrorKind::AuthenticationFailed {
+            return refusal("a Sentinel refuses to answer", error);
+        }
+        unreachable("a Sentinel does not answer").caused_by(Said(error))
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Option<MultiplexedConnection>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one Sentinel publishes.
+pub(super) struct Subscription {
+    connection: MultiplexedConnection,
+    events: UnboundedReceiver<PushInfo>,
+    name: Arc<str>,
+}
+
+impl Subscription {
+    /// Waits for a change of the primary for so long; `false` when there was none. Fails once nothing more is to be heard.
+    pub(super) async fn changed(&mut self, within: Duration) -> Result<bool, StoreError> {
+        let deadline = Instant::now() + within;
+        while let Ok(event) = timeout_at(deadline, self.events.recv()).await {
+            let ended = || unreachable("a subscription to a Sentinel has ended");
+            let PushInfo { kind, data } = event.ok_or_else(ended)?;
+            match kind {
+                redis::PushKind::Disconnection => return Err(ended()),
+                redis::PushKind::Message if self.concerns_us(&data) => return Ok(true),
+                _ => {}
+            }
+        }
+        // One that stands still would say nothing either.
+        let answer: Result<Value, RedisError> = redis::cmd("PING").query_async(&mut self.connection).await;
+        let failed = |error| unreachable("a Sentinel does not answer").caused_by(Said(error));
+        answer.map(|_| false).map_err(failed)
+    }
+
+    fn concerns_us(&self, data: &[Value]) -> bool {
+        let words: Option<String> = data.last().and_then(|text| redis::from_redis_value_ref(text).ok());
+        words.is_some_and(|words| words.split(' ').any(|word| *word == *self.name))
+    }
+}

@@ -1,0 +1,72 @@
+//! Calls go on without a replica, and without Sentinels, and that is traced.
+
+use std::time::{Duration, Instant};
+
+use outgate::testing::RedisSentinel;
+use outgate::{Limit, RedisStore, Throttle, Upstream};
+
+use crate::recorder::Recorder;
+use crate::{Failure, Outcome};
+
+const SOON: Duration = Duration::from_secs(4);
+
+async fn throttle(redis: &RedisSentinel) -> Result<Throttle, Failure> {
+    let store = RedisStore::sentinel(RedisSentinel::NAME, redis.urls()).connect().await?;
+    let up = Upstream::new("up").limit(Limit::per_minute(1_000));
+    let throttle = Throttle::builder().store(store).upstream(up).build()?;
+    drop(throttle.acquire("up").await?);
+    Ok(throttle)
+}
+
+fn warned(recorder: &Recorder, of: &str) -> usize {
+    recorder.news().iter().filter(|news| news.contains(of)).count()
+}
+
+#[tokio::test]
+async fn a_replica_that_is_killed_or_stands_still_is_not_waited_for_and_that_is_traced_once() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
+    let redis = RedisSentinel::start(2)?;
+    let throttle = throttle(&redis).await?;
+    assert_eq!(warned(&recorder, "without a replica"), 0);
+    redis.servers()[1].stop();
+    let killed = Instant::now();
+    drop(throttle.acquire("up").await?);
+    println!("a replica was killed: a call took {:?}", killed.elapsed());
+    assert!(killed.elapsed() < SOON, "{:?}", killed.elapsed());
+    assert_eq!(warned(&recorder, "without a replica"), 1);
+    redis.servers()[2].pause()?;
+    let paused = Instant::now();
+    drop(throttle.acquire("up").await?);
+    println!("a replica stands still: a call took {:?}", paused.elapsed());
+    assert!(paused.elapsed() < SOON, "{:?}", paused.elapsed());
+    for _ in 0..10 {
+        drop(throttle.acquire("up").await?);
+    }
+    assert_eq!(warned(&recorder, "without a replica"), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_sentinels_calls_go_on_with_a_primary_whose_replicas_follow() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
+    let redis = RedisSentinel::start(1)?;
+    let throttle = throttle(&redis).await?;
+    redis.sentinels().iter().for_each(outgate::testing::RedisServer::stop);
+    for _ in 0..10 {
+        drop(throttle.acquire("up").await?);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(warned(&recorder, "a Sentinel cannot be heard any more"), 1);
+    // Its connections break: it is looked up again.
+    redis.servers()[0].command(&["CLIENT", "KILL", "TYPE", "normal"])?;
+    for _ in 0..3 {
+        drop(throttle.acquire("up").await?);
+    }
+    assert_eq!(warned(&recorder, "no Sentinel answers"), 1);
+    // The only one that could take over stands still: nobody says whether it has.
+    redis.servers()[1].pause()?;
+    assert!(throttle.acquire("up").max_wait(Duration::from_secs(1)).await.is_err());
+    redis.servers()[1].resume()?;
+    drop(throttle.acquire("up").await?);
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! A primary that Sentinels name: nobody is refused when it is replaced, and calls go on soon.
+
+mod connecting;
+mod failing_over;
+mod fleet;
+mod lacking;
+#[path = "../outages/recorder.rs"]
+mod recorder;
+
+use std::error::Error as StdError;
+use std::time::{Duration, Instant};
+
+type Failure = Box<dyn StdError + Send + Sync>;
+type Outcome = Result<(), Failure>;
+
+/// Waits until it holds, for as long as it takes servers to agree on a busy machine.
+async fn until(what: &str, mut holds: impl FnMut() -> Result<bool, Failure>) -> Outcome {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !holds()? {
+        if Instant::now() > deadline {
+            return Err(format!("{what}: it never came").into());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
