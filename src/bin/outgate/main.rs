@@ -16,7 +16,7 @@ use outgate::RedisStore;
 #[derive(Parser)]
 #[command(name = "outgate", version)]
 struct Args {
-    /// Where the logs are kept: redis://…, rediss://… or unix://… [default: redis://127.0.0.1]
+    /// Where the logs are kept: a URL such as `redis://10.0.0.1` [default: `redis://127.0.0.1`]
     #[arg(long, global = true, env = "OUTGATE_REDIS", hide_env_values = true, value_name = "URL")]
     redis: Option<String>,
     /// It is a node of a Redis Cluster
@@ -89,7 +89,7 @@ struct Whom {
     /// One scope alone, by its value: a merchant; of a token say --value -, and it is read from the input
     #[arg(long)]
     value: Option<String>,
-    /// Of which kind the value is, where there are several: bearer_token, the name of a header
+    /// Of which kind the value is, where there are several: `bearer_token`, the name of a header
     #[arg(long, requires = "value")]
     kind: Option<String>,
 }

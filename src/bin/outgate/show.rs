@@ -90,7 +90,7 @@ pub(crate) fn limits(all: &[Seen], prefix: &str) -> String {
 
 /// The name of a scope, or its first digits.
 pub(crate) fn name(scope: &ScopeInUse) -> String {
-    scope.name.as_ref().map_or_else(|| scope.scope.to_string().chars().take(8).collect(), |name| name.to_string())
+    scope.name.as_ref().map_or_else(|| scope.scope.to_string().chars().take(8).collect(), ToString::to_string)
 }
 
 /// How long a pause lasts, and why.
