@@ -143,7 +143,7 @@ async fn compare_all<S: Store>(forgets: bool, mut store: impl AsyncFnMut(ManualC
     assert!(sum(|seen| seen.messages) >= MESSAGES);
     let often: [fn(&Seen) -> usize; 5] =
         [|of| of.granted, |of| of.put_off, |of| of.behind_others, |of| of.crowded, |of| of.of_several_scopes];
-    let seldom: [fn(&Seen) -> usize; 11] = [
+    let seldom: [fn(&Seen) -> usize; 12] = [
         |of| of.near,
         |of| of.below_others,
         |of| of.paused,

@@ -61,7 +61,7 @@ impl Ledger {
         }
         self.enter_boundaries(now, ask);
         let wide = self.beside_others(now, id.sender, ask);
-        let own = (ask, wide.as_ref().map(|(_, term)| *term));
+        let own = (ask, wide.as_ref().map(|(_, term)| Box::new(*term)));
         let ask = wide.as_ref().map_or(ask, |(wide, _)| wide);
         self.enter_debts(now, ask);
         if let Some(cold) = &ask.cold {
@@ -111,7 +111,7 @@ impl Ledger {
         now: Stamp,
         id: &MessageId,
         ask: &Ask,
-        (own, other_term): (&Ask, Option<(usize, Term)>),
+        (own, other_term): (&Ask, Option<Box<(usize, Term)>>),
     ) -> (Grant, i64) {
         // Read.
         let horizon = micros(ask.horizon);

@@ -42,7 +42,7 @@ pub struct Grant {
     pub seats: Option<Seated>,
     /// Others name other terms of a log of the ask, as while a release is rolled out: the strictest that the ask does not name, as a
     /// window, behind the place of its log. It held for this answer, too.
-    pub other_term: Option<(usize, Term)>,
+    pub other_term: Option<Box<(usize, Term)>>,
     /// Whether the message has changed anything: only then is it remembered.
     pub remembered: bool,
     /// The store has lost data: nobody starts until all counts no more that may be missing.

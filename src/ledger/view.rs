@@ -226,7 +226,9 @@ impl<'a> View<'a> {
         charges: &[u32],
     ) -> Option<Stamp> {
         self.tentatively(|view| {
-            before.iter().for_each(|turn| view.add(turn.start, &turn.charges));
+            for turn in before {
+                view.add(turn.start, &turn.charges);
+            }
             let start = view.earliest(floor, charges);
             view.add(start, charges);
             for turn in behind {

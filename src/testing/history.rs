@@ -27,8 +27,8 @@ use crate::store::StoreErrorKind;
 const LENGTH: usize = 150;
 /// Messages of before that may come again.
 const COPIES: usize = 8;
-/// So many units are granted in a log whose span is widened.
-const SHORT: u64 = 60;
+/// So many units are granted in a log whose span is widened: fewer than any log has when it is trimmed.
+const SHORT: u64 = 40;
 
 /// What a store answered, or why it did not.
 pub type Heard = Result<Reply, StoreErrorKind>;

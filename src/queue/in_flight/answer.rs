@@ -138,7 +138,9 @@ impl Engine {
         let (sender, tickets) = (message.sender(), &message.tickets);
         let View { placing, outlook, now } = *view;
         let from_now = |stamp| placing.place(stamp).saturating_duration_since(now);
-        if let Some((log, term)) = grant.other_term.and_then(|(place, term)| Some((ask.logs.get(place)?, term))) {
+        if let Some((log, term)) =
+            grant.other_term.as_deref().and_then(|(place, term)| Some((ask.logs.get(*place)?, *term)))
+        {
             effects.push(Effect::OtherLimit(Arc::clone(&log.unit), term));
         }
         let (mut slots, mut refused) = (Vec::new(), Vec::new());

@@ -217,8 +217,8 @@ impl Record {
                     }
                 }
                 // What others name holds as well; what is more than they ever let start does so when nothing else counts.
-                let named = |&(of, term): &(usize, Term)| of == place && self.windows[at].contains(&term);
-                if let Some((_, term)) = grant.other_term.filter(named) {
+                let named = |&&(of, term): &&(usize, Term)| of == place && self.windows[at].contains(&term);
+                if let Some(&(_, term)) = grant.other_term.as_deref().filter(named) {
                     let units = window_of(&entries, term.span, slots.start.as_micros());
                     if units > u64::from(term.quota.max(slots.charges[place])) {
                         let what = format!("{units} of {term:?}, which others name, up to {:?}", slots.start);

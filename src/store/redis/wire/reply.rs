@@ -75,7 +75,7 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
     let other_term = match *other_term {
         [place, quota, span] => {
             let place = usize::try_from(place).ok().filter(|place| (1..=ask.logs.len()).contains(place))?;
-            Some((place - 1, other_term_of(quota, span)?))
+            Some(Box::new((place - 1, other_term_of(quota, span)?)))
         }
         _ => None,
     };
