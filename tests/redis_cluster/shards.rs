@@ -14,8 +14,8 @@ use crate::{Failure, Outcome, until};
 const QUOTA: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(2);
 const MERCHANTS: usize = 24;
-/// Two on each node.
-const SHARDS: u32 = 6;
+/// Two or three on each node.
+const SHARDS: u32 = 8;
 const HORIZON: Duration = Duration::from_millis(250);
 
 async fn process(cluster: &RedisCluster) -> Result<Throttle, Failure> {
@@ -71,7 +71,7 @@ async fn scopes_of_one_upstream_lie_on_all_nodes_and_a_pause_of_it_holds_on_all_
     for node in 0..3 {
         let logs = logs_on(&cluster, node)?;
         let tags: BTreeSet<_> = logs.iter().map(|(tag, ..)| tag.clone()).collect();
-        assert_eq!(tags.len(), 2, "two shards of six: {tags:?}");
+        assert!((1..=3).contains(&tags.len()), "of eight shards: {tags:?}");
         for (tag, scope, entries) in logs {
             // What the log counts for, with its guard.
             oracle::assert_never_more_than(QUOTA.into(), 2_100_000, &entries);
