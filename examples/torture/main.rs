@@ -32,7 +32,7 @@ use self::args::Args;
 
 fn main() -> ExitCode {
     let outcome = match worker::Args::take() {
-        Some(args) => worker::run(args).map(|()| true),
+        Some(args) => worker::run(&args).map(|()| true),
         None => torture(&Args::parse()),
     };
     match outcome {
@@ -65,6 +65,6 @@ mod tests {
     #[test]
     #[ignore = "a worker process: the test above starts it"]
     fn worker() -> Result<(), Box<dyn Error>> {
-        worker::Args::take().map_or(Ok(()), worker::run)
+        worker::Args::take().map_or(Ok(()), |args| worker::run(&args))
     }
 }

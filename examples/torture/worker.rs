@@ -71,7 +71,7 @@ impl Middleware for LetGo {
 }
 
 /// Calls until it is killed, or whoever started it has gone.
-pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let limit = Limit::per_second(QUOTA).guard(GUARD);
     let upstream = Upstream::new("torture").host("127.0.0.1").limit(limit);

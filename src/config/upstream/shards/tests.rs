@@ -3,8 +3,8 @@ use crate::config::limit::Limit;
 use crate::config::scope::Scope;
 use crate::{Throttle, ThrottleBuilder};
 
-fn scope(n: u32) -> Option<ScopeId> {
-    Some(ScopeId::of(&n.to_be_bytes()))
+fn scope(n: u32) -> ScopeId {
+    ScopeId::of(&n.to_be_bytes())
 }
 
 fn by_token() -> Upstream {
@@ -31,10 +31,10 @@ fn shards_are_spread_evenly_over_the_slots_and_keep_their_names() {
 
 #[test]
 fn a_scope_lies_always_in_the_same_shard_and_each_has_its_part() {
-    assert_eq!([1, 2, 3, 8, 100].map(|shards| shard_of(scope(7), shards)), [0, 0, 0, 3, 49]);
+    assert_eq!([1, 2, 3, 8, 100].map(|shards| shard_of(Some(scope(7)), shards)), [0, 0, 0, 3, 49]);
     let mut counts = [0_u32; 12];
     for n in 0..12_000 {
-        counts[shard_of(scope(n), 12)] += 1;
+        counts[shard_of(Some(scope(n)), 12)] += 1;
     }
     assert!(counts.iter().all(|count| count.abs_diff(1_000) < 120), "{counts:?}");
     assert_eq!([1, 12, 512].map(|shards| shard_of(None, shards)), [0; 3], "callers without a value");
@@ -44,7 +44,7 @@ fn a_scope_lies_always_in_the_same_shard_and_each_has_its_part() {
 fn where_shards_are_added_only_scopes_go_that_go_to_those() {
     let mut moved = 0;
     for n in 0..10_000 {
-        let (before, after) = (shard_of(scope(n), 12), shard_of(scope(n), 16));
+        let (before, after) = (shard_of(Some(scope(n)), 12), shard_of(Some(scope(n)), 16));
         assert!(before == after || after >= 12, "{n}: from {before} to {after}");
         moved += u32::from(before != after);
     }
