@@ -14,6 +14,19 @@ const SENTINELS: usize = 3;
 ///
 /// They end when this is dropped. Each is killed, frozen and started again as any [`RedisServer`] is. The Sentinels give up a server that
 /// is silent for half a second.
+///
+/// ```
+/// # fn shown() -> Result<(), Box<dyn std::error::Error>> {
+/// use outgate::testing::RedisSentinel;
+///
+/// let all = RedisSentinel::start(2)?; // or RedisSentinel::start_with(2, &["--save", ""], &[])
+/// let primary = all.primary()?.ok_or("the Sentinels do not agree")?;
+/// println!("{} knows who leads: {}", all.urls()[0], all.servers()[primary].url());
+/// all.sentinels()[2].stop(); // the other two are enough
+/// all.fail_over()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct RedisSentinel {
     servers: Vec<RedisServer>,
