@@ -273,11 +273,10 @@ if upstream.looked and not has_widest then save(upstream, now) end
 
 local stop, cause, status = 0, -1, 0
 for _, state in ipairs(states) do stop, cause, status = paused_by(state.pauses, stop, cause, status) end
-local keep, has_news = 0, false
+local keep, has_news, body = 0, false, nil
 if wants_seats then keep, has_news = take_seats(granted, short, again) end
 changed = changed or has_news
 if short > 0 and not first then next = now + again end
-local body
 do
   local named, counted = named_terms.strictest(logs), 0
   local flags, within = (changed and 2 or 0) + lost.flag(states) + (named[1] and 8 or 0), is_near and slack or limits[told] - soonest

@@ -92,7 +92,7 @@ impl History {
     pub fn new(upstream: impl Into<Arc<str>>, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let lowers = seed.is_multiple_of(3);
-        let world = World::random(&mut rng, lowers);
+        let world = World::random(&mut rng, lowers, seed % 5 == 1);
         let queues = (0..rng.usize(3..8)).map(|_| Queue::random(&mut rng, &world)).collect();
         let record = Record::new(&world.logs);
         Self {

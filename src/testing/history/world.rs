@@ -32,7 +32,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn random(rng: &mut Rng, lowers: bool) -> Self {
+    pub(super) fn random(rng: &mut Rng, lowers: bool, two_releases: bool) -> Self {
         let mut logs = Vec::new();
         let of_all = [0, 1, 1, 2][rng.usize(0..4)];
         add_logs(rng, None, of_all, &mut logs);
@@ -49,7 +49,7 @@ impl World {
             let some = scopes.iter().filter(|_| rng.bool()).copied().collect::<Vec<_>>();
             seats.extend(some.into_iter().map(|scope| SeatLimit::new(scope, 1 << rng.u32(0..6))));
         }
-        Self { logs, scopes, seats, lowers, two_releases: rng.u8(0..3) == 0, is_calm: false }
+        Self { logs, scopes, seats, lowers, two_releases, is_calm: false }
     }
 
     /// A question for all that there is.
