@@ -9,7 +9,9 @@ use super::{RedisServer, Reply};
 /// Slots of a Cluster.
 const SLOTS: usize = 16_384;
 /// How long the nodes may take to agree.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often they are begun anew: of nodes that a busy machine keeps from shaking hands in time none tries again.
+const ATTEMPTS: usize = 4;
 /// After how long nodes give up one that is silent, in milliseconds.
 const NODE_TIMEOUT: &str = "1000";
 
@@ -57,10 +59,17 @@ impl RedisCluster {
         let words = ["--cluster-enabled", "yes", "--cluster-port", "{free}", "--cluster-node-timeout", NODE_TIMEOUT];
         // What one primary lacks must not keep the others from serving.
         let words = [&words[..], &["--cluster-require-full-coverage", "no"], extra].concat();
-        let nodes = (0..primaries + replicas).map(|_| RedisServer::start_with(&words)).collect::<io::Result<_>>()?;
-        let cluster = Self { nodes };
-        cluster.join(primaries)?;
-        Ok(cluster)
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let nodes =
+                (0..primaries + replicas).map(|_| RedisServer::start_with(&words)).collect::<io::Result<_>>()?;
+            let cluster = Self { nodes };
+            match cluster.join(primaries) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut && attempts < ATTEMPTS => {}
+                outcome => return outcome.map(|()| cluster),
+            }
+        }
     }
 
     /// Its nodes: first those that began as primaries, then the replicas, in the order of their primaries.
