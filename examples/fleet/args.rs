@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Redis nodes, over which the upstream's shards are spread, eight for each node; of several, as 1,3,10,30, what each carries
+    /// Redis nodes, over which an upstream's shards are spread, eight for each where there is more than one; of several numbers, as 1,3,10,30, what each carries
     #[arg(long, value_name = "N,…", default_value = "1", value_delimiter = ',', value_parser = value_parser!(u32).range(1..=64))]
     pub(crate) nodes: Vec<u32>,
 

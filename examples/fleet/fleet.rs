@@ -28,7 +28,7 @@ pub(crate) struct Outcome {
     pub(crate) end: Duration,
 }
 
-/// Shards for each node.
+/// Shards for each node, where there are several.
 const SHARDS_EACH: u32 = 8;
 
 type Calls = Arc<Mutex<Vec<Call>>>;
@@ -47,7 +47,7 @@ async fn simulate(args: &Args) -> Result<Outcome, Box<dyn Error>> {
     let store = Modelled::new(agenda.clone(), args.network(), args.service, usize::try_from(args.nodes())?);
     let upstream =
         Upstream::new("api").scope_by(Scope::header("x-merchant")).limit(args.limit()).max_wait(args.max_wait());
-    let upstream = upstream.shards(SHARDS_EACH * args.nodes());
+    let upstream = if args.nodes() > 1 { upstream.shards(SHARDS_EACH * args.nodes()) } else { upstream };
     let throttle = |_| Throttle::builder().store(store.clone()).upstream(upstream.clone()).build();
     let throttles = (0..args.processes).map(throttle).collect::<Result<Vec<_>, _>>()?;
     let end = args.warm_up + Duration::from_secs(args.seconds.into());
