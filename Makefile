@@ -1,7 +1,7 @@
 # Every target works on a Debian machine with nothing but Rust.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: test test-valkey torture bench compare redis openssl check deny package
+.PHONY: test test-valkey torture bench compare picture redis openssl check deny package
 
 # All tests, against redis-servers that they start themselves on free ports and stop again.
 test: redis openssl
@@ -24,6 +24,10 @@ torture: redis
 # What a decision costs beside what people use today: writes benches/REPORT.md and the charts beside it.
 bench: redis
 	cargo bench --features metrics --bench report
+
+# The live screen of `outgate watch`, as the guide shows it: writes guide/watch.svg, in a minute and a half.
+picture: redis
+	cargo test --features cli --test cli -- --ignored --exact picture::draw
 
 # Builds the crate from what would be published, and runs the examples of its docs and README there.
 package: openssl

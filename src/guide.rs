@@ -60,6 +60,8 @@ pub mod clients {}
 #[doc = include_str!("../guide/measured.md")]
 pub mod measured {}
 
+// Its picture is no file beside the page here: the first to say where it is is believed.
+#[doc = concat!("[screen]: ", include_str!("../guide/watch.uri"), "\n\n")]
 #[doc = include_str!("../guide/watching.md")]
 pub mod watching {}
 

@@ -42,7 +42,10 @@ pub(crate) struct Seen {
 pub(crate) struct LimitSeen {
     pub(crate) text: Arc<str>,
     pub(crate) scope: Option<ScopeInUse>,
+    /// Units that have started, and count.
     pub(crate) used: u64,
+    /// Units that start soon: they are booked.
+    pub(crate) booked: u64,
     /// What is allowed now.
     pub(crate) quota: u64,
     pub(crate) outside: u64,
@@ -193,7 +196,11 @@ async fn used(
     scope: Option<ScopeId>,
     of: Option<&ScopeInUse>,
 ) -> Result<Vec<LimitSeen>, StoreError> {
-    let (logs, seats) = description.of_scope(kind, scope);
+    let (mut logs, seats) = description.of_scope(kind, scope);
+    // What counts within this very moment is booked.
+    for log in &mut logs {
+        log.terms = log.terms.iter().cloned().chain([Term::new(MANY, 1)]).collect();
+    }
     let (logs, taken) = usage(store, &ledger_of(found, Some(description), scope), logs, seats).await?;
     let mut taken = taken.into_iter();
     let mut limits = Vec::new();
@@ -203,6 +210,7 @@ async fn used(
             text: Arc::clone(&limit.text),
             scope: of.cloned(),
             used: 0,
+            booked: 0,
             quota: limit.quota.into(),
             outside: 0,
             next: None,
@@ -212,9 +220,11 @@ async fn used(
         if let Counted::InLog { log, term, units } = limit.counted {
             // Those of other kinds are not among the logs.
             let before = description.logs.iter().take(log).filter(|(of, _)| *of == kind).count();
-            let term = logs.get(before).and_then(|log| log.terms.get(term)).ok_or_else(senseless)?;
-            let units = u64::from(units);
-            (seen.used, seen.quota) = (units * u64::from(term.used), units * u64::from(term.quota));
+            let terms = &logs.get(before).ok_or_else(senseless)?.terms;
+            let (Some(term), Some(ahead)) = (terms.get(term), terms.last()) else { return Err(senseless()) };
+            let (units, booked) = (u64::from(units), ahead.used.min(term.used));
+            (seen.used, seen.booked) = (units * u64::from(term.used - booked), units * u64::from(booked));
+            seen.quota = units * u64::from(term.quota);
             (seen.outside, seen.next) = (units * u64::from(term.outside), Some(term.next));
         } else {
             seen.used = taken.next().ok_or_else(senseless)?.into();

@@ -55,6 +55,9 @@ pub(crate) fn headline(upstream: &Seen) -> String {
 /// How much is used of a limit.
 pub(crate) fn line(limit: &LimitSeen) -> String {
     let mut text = format!("{:<32} {:>7} of {}", limit.text, limit.used, limit.quota);
+    if limit.booked > 0 {
+        let _ = write!(text, ", {} booked", limit.booked);
+    }
     if limit.outside > 0 {
         let _ = write!(text, ", {} used by others", limit.outside);
     }
@@ -158,7 +161,7 @@ fn upstream(seen: &Seen) -> Value {
         json!({
             "limit": *limit.text,
             "scope": limit.scope.as_ref().map(|scope| scope.scope.to_string()),
-            "used": limit.used, "quota": limit.quota, "outside": limit.outside,
+            "used": limit.used, "booked": limit.booked, "quota": limit.quota, "outside": limit.outside,
             "next_ms": limit.next.map(ms),
             "paused_ms": limit.paused.map_or(0, |paused| ms(paused.left)),
             "rate": f64::from(limit.rate) / 1e6,

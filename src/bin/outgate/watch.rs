@@ -143,7 +143,7 @@ fn height(seen: &Seen) -> u16 {
 fn draw_limit(frame: &mut Frame<'_>, limit: &LimitSeen, area: Rect) {
     let [bar, text] = Layout::horizontal([Constraint::Length(24), Constraint::Min(0)]).areas(area);
     #[expect(clippy::cast_precision_loss, reason = "a bar of some characters")]
-    let part = ((limit.used + limit.outside) as f64 / limit.quota.max(1) as f64).clamp(0.0, 1.0);
+    let part = ((limit.used + limit.booked + limit.outside) as f64 / limit.quota.max(1) as f64).clamp(0.0, 1.0);
     let color = if part < 0.7 {
         Color::Green
     } else if part < 1.0 {
@@ -151,7 +151,8 @@ fn draw_limit(frame: &mut Frame<'_>, limit: &LimitSeen, area: Rect) {
     } else {
         Color::Red
     };
-    frame.render_widget(LineGauge::default().ratio(part).filled_style(Style::new().fg(color)), bar);
+    let gauge = LineGauge::default().ratio(part);
+    frame.render_widget(gauge.filled_style(Style::new().fg(color)).unfilled_style(Style::new().dim()), bar);
     frame.render_widget(Paragraph::new(format!(" {}", show::line(limit))), text);
 }
 

@@ -11,6 +11,7 @@ fn limit(text: &str, used: u64, quota: u64) -> LimitSeen {
         text: text.into(),
         scope: None,
         used,
+        booked: 0,
         quota,
         outside: 0,
         next: (used >= quota).then_some(Duration::from_millis(12)),
@@ -48,7 +49,8 @@ fn lines(screen: &Screen) -> Vec<String> {
 #[test]
 fn the_screen_shows_a_bar_for_each_limit_calls_per_second_pauses_and_who_waits() {
     let mut screen = Screen::default();
-    let limits = || vec![limit("100/s burst 20", 100, 100), limit("5000/h", 2_500, 5_000)];
+    let booked = || LimitSeen { booked: 7, ..limit("100/s burst 20", 100, 100) };
+    let limits = || vec![booked(), limit("5000/h", 2_500, 5_000)];
     for calls in [1, 4, 8] {
         let mut stripe = seen("stripe", 0, 0, vec![limit("25/s", 0, 25)]);
         let left = Duration::from_secs(298);
@@ -60,7 +62,7 @@ fn the_screen_shows_a_bar_for_each_limit_calls_per_second_pauses_and_who_waits()
     assert!(lines[0].starts_with(" github: 1 process, 12 callers wait, the first for 8s ─"), "{lines:#?}");
     assert!(lines[1].starts_with("8 calls/s         ▁▄█"), "{lines:#?}");
     assert!(lines[2].starts_with("100% ─") && lines[2].contains("100/s burst 20"), "{lines:#?}");
-    assert!(lines[2].ends_with("100 of 100, next in 12ms"), "{lines:#?}");
+    assert!(lines[2].ends_with("100 of 100, 7 booked, next in 12ms"), "{lines:#?}");
     assert!(lines[3].starts_with("50% ─") || lines[3].starts_with(" 50% ─"), "{lines:#?}");
     assert!(lines[4].starts_with(" stripe: 1 process, nobody waits ─"), "{lines:#?}");
     assert_eq!(lines[5], "paused for 4m 58s: a refusal (429)");

@@ -1,59 +1,13 @@
-//! The command `outgate`, against a Redis that throttles use.
+//! What is seen and done by hand, while throttles of this process use the Redis.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
-use std::process::Stdio;
 use std::time::Duration;
 
 use outgate::testing::RedisServer;
 use outgate::{Limit, RedisStore, Scope, Throttle, Upstream};
-use serde_json::Value;
-use tokio::io::AsyncWriteExt as _;
-use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// What a command said, and how it ended.
-struct Ended {
-    code: Option<i32>,
-    said: String,
-    wrong: String,
-}
-
-/// Runs the command against a server.
-async fn outgate(server: &RedisServer, args: &[&str]) -> Ended {
-    run(&server.url(), args, "").await
-}
-
-async fn run(url: &str, args: &[&str], input: &str) -> Ended {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_outgate"));
-    command.args(args).env("OUTGATE_REDIS", url).kill_on_drop(true);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    // Whoever does not read it has ended.
-    let _ = stdin.write_all(input.as_bytes()).await;
-    drop(stdin);
-    let output = timeout(Duration::from_secs(60), child.wait_with_output()).await.expect("it ends").unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Ended { code: output.status.code(), said: text(output.stdout), wrong: text(output.stderr) }
-}
-
-impl Ended {
-    /// What it said where it went well.
-    #[track_caller]
-    fn well(self) -> String {
-        assert_eq!((self.code, &*self.wrong), (Some(0), ""), "{}", self.said);
-        self.said
-    }
-
-    /// What it complained of where it did not.
-    #[track_caller]
-    fn wrong(self) -> String {
-        assert!(self.code.is_some_and(|code| code > 0) && self.said.is_empty(), "{:?} {}", self.code, self.said);
-        self.wrong
-    }
-}
+use crate::{json, outgate, run};
 
 /// A process, by a store of its own.
 async fn process(server: &RedisServer, upstream: Upstream) -> Throttle {
@@ -80,10 +34,6 @@ async fn waiting(throttle: &Throttle, scope: &str, count: usize) -> JoinSet<()> 
         sleep(Duration::from_millis(5)).await;
     }
     callers
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 #[tokio::test]
