@@ -5,6 +5,7 @@
 mod hand;
 mod picture;
 mod processes;
+mod several;
 mod terminal;
 
 use std::process::Stdio;

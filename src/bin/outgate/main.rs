@@ -22,6 +22,12 @@ struct Args {
     /// It is a node of a Redis Cluster
     #[arg(long, global = true)]
     cluster: bool,
+    /// It is a Sentinel: follow the primary of this name, such as `mymaster`
+    #[arg(long, global = true, value_name = "NAME", conflicts_with = "cluster")]
+    sentinel: Option<String>,
+    /// How the servers are that Sentinels name, as `redis://user:word@any/2`
+    #[arg(long, global = true, env = "OUTGATE_SERVERS", hide_env_values = true, value_name = "URL")]
+    servers: Option<String>,
     /// What the keys begin with
     #[arg(long, global = true, default_value = "outgate")]
     prefix: String,
@@ -136,7 +142,12 @@ fn main() -> ExitCode {
 /// Does what is asked for, and says what there is to be said.
 async fn run(args: Args) -> Result<String, Box<dyn Error>> {
     let url = args.redis.as_deref().unwrap_or("redis://127.0.0.1");
-    let store = if args.cluster { RedisStore::cluster([url]) } else { RedisStore::builder(url) };
+    let store = match (&args.sentinel, &args.servers) {
+        (Some(name), Some(servers)) => RedisStore::sentinel(name, [url]).servers(servers),
+        (Some(name), None) => RedisStore::sentinel(name, [url]),
+        (None, _) if args.cluster => RedisStore::cluster([url]),
+        (None, _) => RedisStore::builder(url),
+    };
     let store = store.prefix(&args.prefix).open()?;
     match args.command {
         Command::Status { name, json, scopes } => {

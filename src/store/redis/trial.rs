@@ -77,6 +77,12 @@ async fn run_any<'a>(connection: &mut MultiplexedConnection, new: &impl Fn() -> 
     }
 }
 
+/// Fails where this is one of several masters of a Cluster, if the server says so.
+pub(super) async fn has_all(connection: &mut MultiplexedConnection) -> Result<(), StoreError> {
+    let said = redis::cmd("CLUSTER").arg("INFO").query_async(connection).await;
+    masters(Some(said)).map_or(Ok(()), |masters| Err(Refusal::OneOf(masters).into_error()))
+}
+
 /// Why a server cannot be used.
 enum Refusal {
     /// It is one of so many masters.
@@ -99,7 +105,8 @@ impl Refusal {
         let refused = |words: &str| StoreError::new(StoreErrorKind::Refused, words);
         match self {
             Self::OneOf(masters) => refused(&format!(
-                "this is one of {masters} masters of a Redis Cluster, which `RedisStore::cluster` reaches (feature `redis-cluster`)"
+                "this is one of {masters} masters of a Redis Cluster, which `RedisStore::cluster` reaches (feature `redis-cluster`), and \
+                 the command by `--cluster`"
             )),
             Self::Senseless(error) => error,
             Self::TooOld(error) => {
@@ -139,8 +146,8 @@ impl<'a> Trial<'a> {
         let first = self.ask(1, 1, Self::logs(MANY, SECOND), vec![Run::new(MANY, [1, 1])]);
         let answers = self.first_calls(&first).query_async::<Vec<Result<Value, RedisError>>>(connection).await?;
         let mut answers = answers.into_iter();
-        let masters = text(answers.next()).and_then(|info| number(&info, "cluster_size:"));
-        if let Some(masters) = masters.filter(|&masters| masters > 1 && self.is_alone) {
+        let masters = masters(answers.next());
+        if let Some(masters) = masters.filter(|_| self.is_alone) {
             return Err(Refusal::OneOf(masters));
         }
         match answers.next() {
@@ -250,6 +257,11 @@ impl<'a> Trial<'a> {
         all.dedup();
         all
     }
+}
+
+/// How many masters a Cluster has, where there are several.
+fn masters(said: Option<Result<Value, RedisError>>) -> Option<u32> {
+    text(said).and_then(|info| number(&info, "cluster_size:")).filter(|&masters| masters > 1)
 }
 
 fn text(answer: Option<Result<Value, RedisError>>) -> Option<String> {

@@ -7,7 +7,7 @@ use redis::{RedisError, Value};
 
 use super::fault::Said;
 use super::link::Link;
-use super::{Reach, RedisStore};
+use super::{Reach, RedisStore, trial};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Keys that one step of the search looks at.
@@ -48,11 +48,15 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// When the store cannot be reached, or refuses it.
+    /// When the store cannot be reached, refuses it, or is one node of a Cluster and not set up as one.
     pub async fn upstreams(&self) -> Result<Vec<UpstreamFound>, StoreError> {
         let mut found = BTreeSet::new();
         match &self.reach {
-            Reach::Server(link) => scan(link, &self.prefix, &mut found).await?,
+            Reach::Server(link) => {
+                // One that has not all slots would show some upstreams, as if there were no more.
+                trial::has_all(&mut link.connection().await?.0).await?;
+                scan(link, &self.prefix, &mut found).await?;
+            }
             #[cfg(feature = "redis-cluster")]
             Reach::Cluster(cluster) => {
                 for node in cluster.masters().await? {
