@@ -1,10 +1,13 @@
 //! Two releases that share one Redis: they understand each other, or the one that connects later says so.
 
-use outgate::RedisStore;
+use outgate::ledger::{Ask, Log, Message, MessageId, Run, Term};
 use outgate::store::StoreErrorKind;
-use outgate::testing::RedisServer;
+#[cfg(feature = "redis-cluster")]
+use outgate::testing::RedisCluster;
+use outgate::testing::{RedisServer, Reply};
+use outgate::{RedisStore, Store};
 
-use crate::{Outcome, told, used};
+use crate::{Failure, Outcome, told, used};
 
 const KEY: &str = "outgate:v1:{~format}";
 
@@ -34,5 +37,60 @@ async fn a_release_of_another_format_is_refused_by_name_and_changes_nothing() ->
     assert_eq!(told(&server, &["GET", KEY])?.text(), Some("2 0.3.0"));
     // Under a prefix of its own it may.
     used(RedisStore::builder(&server.url()).prefix("newer").connect().await?).await?;
+    Ok(())
+}
+
+/// What a store says of an upstream while another format is kept.
+async fn refused(store: &RedisStore, upstream: &str) -> Result<String, Failure> {
+    let logs = [Log::new("calls", [Term::new(9, 1_000_000)])];
+    let ask = Message::new(upstream, MessageId::new(1, "", 1), Ask::new(logs, vec![Run::new(1, [1])]));
+    let error = store.apply(&ask).await.err().ok_or("it was used")?;
+    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
+    Ok(error.to_string())
+}
+
+#[tokio::test]
+async fn a_store_that_connects_when_it_is_needed_is_refused_by_name_too_and_changes_nothing() -> Outcome {
+    let server = RedisServer::start()?;
+    told(&server, &["SET", KEY, "2 0.3.0"])?;
+    let words = refused(&RedisStore::open(&server.url())?, "up").await?;
+    assert!(words.contains("format 2 of Outgate 0.3.0"), "{words}");
+    assert_eq!(told(&server, &["KEYS", "*"])?, Reply::Array(vec![Reply::Bulk(KEY.into())]));
+    // Once that is gone it may.
+    told(&server, &["DEL", KEY])?;
+    used(RedisStore::open(&server.url())?).await?;
+    assert_eq!(told(&server, &["GET", KEY])?.text(), Some(&*format!("1 {}", env!("CARGO_PKG_VERSION"))));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_process_that_runs_is_refused_when_the_server_comes_back_with_another_format() -> Outcome {
+    let server = RedisServer::start()?;
+    let store = RedisStore::connect(&server.url()).await?;
+    used(store.clone()).await?;
+    // As long as it runs the newer release cannot come in: it finds the old format, as above. But this one is empty.
+    server.restart()?;
+    told(&server, &["SET", KEY, "2 0.3.0"])?;
+    // The first call finds that its connection is gone.
+    let _ = refused(&store, "up").await;
+    let words = refused(&store, "up").await?;
+    assert!(words.contains("format 2 of Outgate 0.3.0"), "{words}");
+    assert_eq!(told(&server, &["KEYS", "*"])?, Reply::Array(vec![Reply::Bulk(KEY.into())]));
+    Ok(())
+}
+
+#[cfg(feature = "redis-cluster")]
+#[tokio::test]
+async fn whatever_node_of_a_cluster_has_the_upstream_the_format_is_looked_at() -> Outcome {
+    let cluster = RedisCluster::start(3, 0)?;
+    let owner = cluster.primary(cluster.slot_of(KEY)?)?.ok_or("nobody has it")?;
+    told(&cluster.nodes()[owner], &["SET", KEY, "2 0.3.0"])?;
+    for name in ["a", "b", "c", "d"] {
+        let store = RedisStore::cluster(cluster.urls()).open()?;
+        for _ in 0..2 {
+            let words = refused(&store, name).await?;
+            assert!(words.contains("format 2 of Outgate 0.3.0"), "{words}");
+        }
+    }
     Ok(())
 }

@@ -6,6 +6,7 @@ mod expiry;
 mod first_look;
 mod garbage;
 mod histories;
+mod kept;
 mod keyspace;
 mod replies;
 mod seats;

@@ -166,13 +166,13 @@ impl RedisStoreBuilder {
             ));
         }
         let reach = match target {
-            Target::Server(client) => Reach::Server(Link::new(*client, response_timeout).into()),
+            Target::Server(client) => Reach::Server(Link::new(*client, &prefix, response_timeout).into()),
             #[cfg(feature = "redis-cluster")]
-            Target::Cluster(seeds) => Reach::Cluster(Cluster::new(seeds, response_timeout).into()),
+            Target::Cluster(seeds) => Reach::Cluster(Cluster::new(seeds, &prefix, response_timeout).into()),
             #[cfg(feature = "redis-sentinel")]
             Target::Sentinel(sentinels) => {
                 let Sentinels { name, clients, servers } = *sentinels;
-                Reach::Sentinel(Sentinel::new(&name, clients, servers, response_timeout).into())
+                Reach::Sentinel(Sentinel::new(&name, clients, servers, &prefix, response_timeout).into())
             }
         };
         Ok(RedisStore {

@@ -11,6 +11,7 @@ pub(super) mod redirect;
 mod slots;
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use self::redirect::Redirect;
 use self::slots::{Range, ranges, slot_of};
 use super::address::Address;
 use super::fault::Said;
+use super::format;
 use super::link::{CONNECT_TIMEOUT, Failure, Missed, connect, in_runtime, tuned, unreachable};
 use super::script::Script;
 use super::trial;
@@ -40,7 +42,10 @@ const FRESH: Duration = Duration::from_millis(50);
 /// A Cluster, for all clones of a store.
 pub(super) struct Cluster {
     seeds: Vec<Client>,
+    prefix: Box<str>,
     response_timeout: Duration,
+    /// No other release keeps another format under the prefix.
+    is_ours: AtomicBool,
     nodes: Mutex<Nodes>,
     /// Held by the one call that looks up who has which slots; the others wait for its outcome.
     looking: tokio::sync::Mutex<()>,
@@ -48,9 +53,15 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// A Cluster that some of its nodes are known of.
-    pub(super) fn new(seeds: Vec<Client>, response_timeout: Duration) -> Self {
-        let seeds = seeds.into_iter().map(tuned).collect();
-        Self { seeds, response_timeout, nodes: Mutex::default(), looking: tokio::sync::Mutex::default() }
+    pub(super) fn new(seeds: Vec<Client>, prefix: &str, response_timeout: Duration) -> Self {
+        Self {
+            seeds: seeds.into_iter().map(tuned).collect(),
+            prefix: prefix.into(),
+            response_timeout,
+            is_ours: AtomicBool::new(false),
+            nodes: Mutex::default(),
+            looking: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Calls a script on the node that has an upstream's keys. What may not be repeated later is sent elsewhere only by who has it
@@ -77,6 +88,9 @@ impl Cluster {
         encode: &(impl Fn(&mut Cmd) + Sync),
         may_repeat: bool,
     ) -> Result<Value, Failure> {
+        if !self.is_ours.load(Ordering::Relaxed) {
+            self.claim().await?;
+        }
         let slot = slot_of(upstream);
         let (mut node, mut asking) = (self.owner(slot).await?, false);
         for _ in 0..MOST_REDIRECTS {
@@ -105,6 +119,18 @@ impl Cluster {
         let error = StoreError::new(StoreErrorKind::Refused, words);
         node.link.complain("moving", "", &error);
         Err(error.into())
+    }
+
+    /// Fails where another release keeps another format. While the node is silent that knows, calls on other nodes go on.
+    async fn claim(&self) -> Result<(), StoreError> {
+        let Ok(node) = self.owner(slot_of(format::NAME)).await else { return Ok(()) };
+        match timeout(SILENCE, node.link.ask(&format::claim(&self.prefix))).await {
+            Ok(Ok(kept)) => format::judge(&self.prefix, &kept)?,
+            Ok(Err(error)) if error.kind() == StoreErrorKind::Refused => return Err(error),
+            _ => return Ok(()),
+        }
+        self.is_ours.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The answer to a call, unless another node has the slot before it comes.
@@ -178,7 +204,7 @@ impl Cluster {
     fn made(&self, address: &Address) -> Result<Node, StoreError> {
         let refused = || StoreError::new(StoreErrorKind::Refused, "no node of the Cluster is known");
         let client = address.client(self.seeds.first().ok_or_else(refused)?)?;
-        Ok(Node::new(address.clone(), client, self.response_timeout))
+        Ok(Node::new(address.clone(), client, &self.prefix, self.response_timeout))
     }
 
     /// Looks up who has which slots, unless somebody has just done that.

@@ -3,8 +3,7 @@
 //! Scripts are called by their hashes, so each release calls its own. They share what is kept: logs, states, and the messages that
 //! are remembered.
 
-use redis::aio::MultiplexedConnection;
-use redis::{RedisError, cmd};
+use redis::{Cmd, Value, cmd};
 
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -21,16 +20,17 @@ const CLAIM: &str = "\
     redis.call('psetex', KEYS[1], ARGV[2], ARGV[1])
     return ARGV[1]";
 
-/// The format of this release, or why it cannot share what another keeps. The server's own errors are the outer ones.
-pub(super) async fn claim(
-    connection: &mut MultiplexedConnection,
-    prefix: &str,
-) -> Result<Result<(), StoreError>, RedisError> {
+/// Has this release's format known, where no other is kept.
+pub(super) fn claim(prefix: &str) -> Cmd {
     let own = format!("{FORMAT} {}", env!("CARGO_PKG_VERSION"));
     let mut claim = cmd("EVAL");
     claim.arg(CLAIM).arg(1).arg(key(prefix)).arg(own).arg(KEPT_FOR);
-    let kept: Vec<u8> = claim.query_async(connection).await?;
-    Ok(judge(prefix, &kept))
+    claim
+}
+
+/// What the answer to that means: why this release cannot share what another keeps.
+pub(super) fn judge(prefix: &str, answer: &Value) -> Result<(), StoreError> {
+    judge_kept(prefix, if let Value::BulkString(kept) = answer { kept } else { &[] })
 }
 
 fn key(prefix: &str) -> String {
@@ -38,7 +38,7 @@ fn key(prefix: &str) -> String {
 }
 
 /// What was kept: a format, and by which release.
-fn judge(prefix: &str, kept: &[u8]) -> Result<(), StoreError> {
+fn judge_kept(prefix: &str, kept: &[u8]) -> Result<(), StoreError> {
     let (format, release) = read(kept).unwrap_or_default();
     if format == FORMAT {
         return Ok(());
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_format_is_shared_by_its_releases_alone() {
         for shared in ["1 0.1.0", "1 0.9.12", "1 ?"] {
-            assert!(judge("mine", shared.as_bytes()).is_ok(), "{shared}");
+            assert!(judge_kept("mine", shared.as_bytes()).is_ok(), "{shared}");
         }
         for (kept, named) in [
             ("2 0.3.0", "format 2 of Outgate 0.3.0,"),
@@ -79,7 +79,7 @@ mod tests {
             ("0 0.1.0", "something that is no format,"),
             ("s3cret", "something that is no format,"),
         ] {
-            let words = judge("mine", kept.as_bytes()).unwrap_err().to_string();
+            let words = judge_kept("mine", kept.as_bytes()).unwrap_err().to_string();
             assert!(words.contains(named) && words.contains("keeps format 1") && !words.contains("s3cret"), "{words}");
         }
     }

@@ -23,8 +23,7 @@ pub(super) use self::redirected::Missed;
 pub(super) use self::witnessed::Witnessed;
 use super::complaints::Complaints;
 use super::fault::{Fault, Said};
-use super::script::{self, Script};
-use super::server::Server;
+use super::script::Script;
 use super::unreadable::Unreadable;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::Refused;
@@ -34,6 +33,8 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// One connection for all clones of a store.
 pub(super) struct Link {
     client: Client,
+    /// Of the keys, which are of one format.
+    prefix: Box<str>,
     response_timeout: Duration,
     current: Mutex<Current>,
     /// Held by the one call that connects; the others wait for its outcome.
@@ -71,9 +72,10 @@ impl From<StoreError> for Failure {
 }
 
 impl Link {
-    pub(super) fn new(client: Client, response_timeout: Duration) -> Self {
+    pub(super) fn new(client: Client, prefix: &str, response_timeout: Duration) -> Self {
         Self {
             client: tuned(client),
+            prefix: prefix.into(),
             response_timeout,
             current: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
@@ -139,7 +141,7 @@ impl Link {
             }
         }
         let made = match timeout(CONNECT_TIMEOUT, self.connect()).await {
-            Ok(Ok(connection)) => Ok(connection),
+            Ok(Ok(connection)) => connection.inspect_err(|error| self.complain("format", "", error)),
             Ok(Err(error)) => Err(self.not_connected(error)),
             Err(_) => {
                 let error = unreachable("the store cannot be connected to: it does not answer");
@@ -159,44 +161,6 @@ impl Link {
             Err(error) => {
                 current.failure = Some(error.clone());
                 Err(error)
-            }
-        }
-    }
-
-    async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
-        let mut connection = connect(&self.client, self.response_timeout).await?;
-        // Asked first and alone: a server that wants a password hangs up on who sends it whole scripts without one.
-        let greeted: Result<Value, RedisError> = redis::cmd("PING").query_async(&mut connection).await;
-        if let Err(error) = greeted
-            && (error.is_io_error() || error.code() == Some("NOAUTH"))
-        {
-            return Err(error);
-        }
-        let mut load = redis::pipe();
-        load.cmd("INFO");
-        for script in script::all() {
-            load.cmd("SCRIPT").arg("LOAD").arg(&script.body);
-        }
-        load.ignore_errors();
-        let loaded: Result<Vec<Result<Value, RedisError>>, RedisError> = load.query_async(&mut connection).await;
-        match loaded {
-            Err(error) if error.is_io_error() => Err(error),
-            // Where loading is forbidden, or the server still reads its data, the calls themselves will say so.
-            answers => {
-                self.doubt(answers.unwrap_or_default().into_iter().next());
-                Ok(connection)
-            }
-        }
-    }
-
-    /// Warns of what a server says of itself, if it is allowed to.
-    fn doubt(&self, report: Option<Result<Value, RedisError>>) {
-        let report: Option<String> =
-            report.and_then(Result::ok).and_then(|report| redis::from_redis_value(report).ok());
-        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        for doubt in Server(&report.unwrap_or_default()).doubts() {
-            if complaints.is_due(doubt.name(), "", Instant::now()) {
-                doubt.warn();
             }
         }
     }

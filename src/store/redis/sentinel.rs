@@ -44,6 +44,7 @@ pub(super) struct Sentinel {
     sentinels: Sentinels,
     /// To each server everything is as to this, but for where it is.
     like: Client,
+    prefix: Box<str>,
     response_timeout: Duration,
     known: Mutex<Known>,
     /// Held by the one call that looks up who is the primary; the others wait for its outcome.
@@ -56,10 +57,17 @@ pub(super) struct Sentinel {
 
 impl Sentinel {
     /// The primary of a name.
-    pub(super) fn new(name: &str, sentinels: Vec<Client>, like: Client, response_timeout: Duration) -> Self {
+    pub(super) fn new(
+        name: &str,
+        sentinels: Vec<Client>,
+        like: Client,
+        prefix: &str,
+        response_timeout: Duration,
+    ) -> Self {
         Self {
             sentinels: Sentinels::new(name, sentinels),
             like,
+            prefix: prefix.into(),
             response_timeout,
             known: Mutex::default(),
             looking: tokio::sync::Mutex::default(),
@@ -224,7 +232,7 @@ impl Sentinel {
             return Ok(Arc::clone(primary));
         }
         let client = address.client(&self.like)?;
-        let primary = Arc::new(Primary::new(address.clone(), client, self.response_timeout));
+        let primary = Arc::new(Primary::new(address.clone(), client, &self.prefix, self.response_timeout));
         if let Some(before) = known.primary.replace(Arc::clone(&primary)) {
             before.link.retire();
             tracing::info!(primary = %address, before = %before.address, "store has another primary");

@@ -63,7 +63,8 @@ pub(super) async fn on_node(link: &Link, prefix: &str, has: &impl Fn(&str) -> bo
 
 /// Fails where another release keeps another format under this prefix.
 async fn claim(connection: &mut MultiplexedConnection, prefix: &str) -> Result<(), Refusal> {
-    format::claim(connection, prefix).await?.map_err(Refusal::Senseless)
+    let kept = format::claim(prefix).query_async(connection).await?;
+    format::judge(prefix, &kept).map_err(Refusal::Senseless)
 }
 
 /// By the scripts' hashes, or by their bodies.

@@ -18,8 +18,8 @@ pub(in crate::store::redis) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(address: Address, client: Client, response_timeout: Duration) -> Self {
-        let link = Link::to_node(client, response_timeout, &address.to_string());
+    pub(super) fn new(address: Address, client: Client, prefix: &str, response_timeout: Duration) -> Self {
+        let link = Link::to_node(client, prefix, response_timeout, &address.to_string());
         Self { address, link }
     }
 }

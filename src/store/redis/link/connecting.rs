@@ -1,15 +1,67 @@
 //! How a connection is made.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, RedisError};
+use redis::{AsyncConnectionConfig, Client, RedisError, Value};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
-use super::CONNECT_TIMEOUT;
+use super::{CONNECT_TIMEOUT, Link};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::tls;
+use crate::store::redis::server::Server;
+use crate::store::redis::{format, script, tls};
+
+impl Link {
+    /// A new connection, or that another release keeps another format here; or why there is none.
+    pub(super) async fn connect(&self) -> Result<Result<MultiplexedConnection, StoreError>, RedisError> {
+        let mut connection = connect(&self.client, self.response_timeout).await?;
+        // Asked first and alone: a server that wants a password hangs up on who sends it whole scripts without one.
+        let mut greet = redis::pipe();
+        greet.cmd("PING").add_command(format::claim(&self.prefix)).ignore_errors();
+        let greeted: Vec<Result<Value, RedisError>> = greet.query_async(&mut connection).await?;
+        let mut greeted = greeted.into_iter();
+        if let Some(Err(error)) =
+            greeted.next().filter(|pong| pong.as_ref().is_err_and(|error| error.code() == Some("NOAUTH")))
+        {
+            return Err(error);
+        }
+        if let Some(Ok(kept)) = greeted.next()
+            && let Err(error) = format::judge(&self.prefix, &kept)
+        {
+            return Ok(Err(error));
+        }
+        let mut load = redis::pipe();
+        load.cmd("INFO");
+        for script in script::all() {
+            load.cmd("SCRIPT").arg("LOAD").arg(&script.body);
+        }
+        load.ignore_errors();
+        let loaded: Result<Vec<Result<Value, RedisError>>, RedisError> = load.query_async(&mut connection).await;
+        match loaded {
+            Err(error) if error.is_io_error() => Err(error),
+            // Where loading is forbidden, or the server still reads its data, the calls themselves will say so.
+            answers => {
+                self.doubt(answers.unwrap_or_default().into_iter().next());
+                Ok(Ok(connection))
+            }
+        }
+    }
+
+    /// Warns of what a server says of itself, if it is allowed to.
+    fn doubt(&self, report: Option<Result<Value, RedisError>>) {
+        let report: Option<String> =
+            report.and_then(Result::ok).and_then(|report| redis::from_redis_value(report).ok());
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        for doubt in Server(&report.unwrap_or_default()).doubts() {
+            if complaints.is_due(doubt.name(), "", Instant::now()) {
+                doubt.warn();
+            }
+        }
+    }
+}
 
 /// A new connection.
 pub(in crate::store::redis) async fn connect(

@@ -11,8 +11,13 @@ use crate::store::redis::fault::Fault;
 
 impl Link {
     /// A link to one of several servers, which traces name.
-    pub(in crate::store::redis) fn to_node(client: Client, response_timeout: Duration, node: &str) -> Self {
-        Self { node: Some(node.into()), ..Self::new(client, response_timeout) }
+    pub(in crate::store::redis) fn to_node(
+        client: Client,
+        prefix: &str,
+        response_timeout: Duration,
+        node: &str,
+    ) -> Self {
+        Self { node: Some(node.into()), ..Self::new(client, prefix, response_timeout) }
     }
 
     /// Asks it something.
