@@ -218,6 +218,13 @@ impl Ledger {
         of_scopes + usize::from(!is_spent)
     }
 
+    /// Loses the logs alone.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn lose_logs(&mut self) {
+        let scopes = self.scopes.iter_mut().flat_map(HashMap::values_mut).map(Box::as_mut);
+        scopes.chain([&mut self.upstream]).for_each(|scope| scope.logs = logs::Logs::new());
+    }
+
     /// How many scopes it has room for.
     #[cfg(test)]
     pub(crate) fn room(&self) -> usize {

@@ -114,6 +114,17 @@ impl MemoryStore {
         self.0.all().for_each(|kept| *kept.lock() = Ledger::new());
     }
 
+    /// Loses its logs alone, as a server does that evicts them.
+    ///
+    /// ```
+    /// let store = outgate::MemoryStore::new();
+    /// store.lose_logs(); // what was told of pauses, and by whom, is kept
+    /// ```
+    #[cfg(any(test, feature = "testing"))]
+    pub fn lose_logs(&self) {
+        self.0.all().for_each(|kept| kept.lock().lose_logs());
+    }
+
     fn on(clock: Clock) -> Self {
         let buckets = std::array::from_fn(|_| Place::new());
         Self(Arc::new(Memory { buckets, hasher: ScopeHasher::default(), clock }))

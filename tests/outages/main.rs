@@ -7,6 +7,7 @@ mod distance;
 mod faults;
 mod faults_that_last;
 mod healing;
+mod losing;
 mod lost_replies;
 mod names;
 mod once;

@@ -18,6 +18,7 @@ mod evidence;
 mod gauge;
 mod learning;
 mod leases;
+mod losing;
 mod names;
 mod observing;
 mod order;

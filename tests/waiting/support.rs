@@ -81,6 +81,11 @@ impl Counting {
         *self.inner.lock().unwrap() = MemoryStore::new();
     }
 
+    /// Loses its logs alone.
+    pub(crate) fn lose_logs(&self) {
+        self.inner().lose_logs();
+    }
+
     pub(crate) fn asks(&self) -> u64 {
         self.asks.load(Ordering::Relaxed)
     }
