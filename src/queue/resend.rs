@@ -16,6 +16,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) const MEMORY: Duration = Duration::from_secs(30);
 /// A new caller has a silent store tried again at once, but no more often than this.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause between two tries, less the jitter, which is as much again: a store that is back is found within a second.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The time since a message was first sent.
 #[derive(Debug)]
@@ -40,13 +42,12 @@ impl Resend {
         Self { since, failure: None, hurried: false }
     }
 
-    /// Takes note of a failure: the message goes out again after a pause that doubles, up to a second, with jitter that grows
-    /// from `seed`.
+    /// Takes note of a failure: the message goes out again after a pause that doubles, with jitter that grows from
+    /// `seed`: up to a second.
     pub(super) fn failed(&mut self, error: StoreError, now: Instant, seed: u64) {
         let mut backoff = self.failure.take().map_or_else(
             || {
-                let pauses =
-                    ExponentialBuilder::new().with_min_delay(RETRY_PAUSE).with_max_delay(Duration::from_secs(1));
+                let pauses = ExponentialBuilder::new().with_min_delay(RETRY_PAUSE).with_max_delay(LONGEST_PAUSE);
                 pauses.without_max_times().with_jitter().with_jitter_seed(seed).build()
             },
             |failure| failure.backoff,
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_a_second_or_two_and_a_new_caller_cuts_them_short() {
+    fn pauses_grow_to_a_second_at_most_and_a_new_caller_cuts_them_short() {
         let start = Instant::now();
         let mut resend = Resend::new(start);
         assert!(resend.retry_at().is_none() && !resend.has_failed());
@@ -150,7 +151,7 @@ mod tests {
             resend.failed(StoreError::late(), start, 7);
         }
         let pause = resend.retry_at().unwrap() - start;
-        assert!(pause >= Duration::from_secs(1) && pause <= Duration::from_secs(2), "{pause:?}");
+        assert!(pause >= LONGEST_PAUSE && pause <= 2 * LONGEST_PAUSE, "{pause:?}");
         resend.hurry(start + Duration::from_millis(10));
         assert_eq!(resend.retry_at().unwrap(), start + RETRY_PAUSE);
         resend.hurry(start + Duration::from_millis(70));
@@ -158,6 +159,6 @@ mod tests {
         resend.failed(StoreError::late(), start, 7);
         assert_eq!(resend.retry_at().unwrap(), start + RETRY_PAUSE, "a try that he may have come too late for");
         resend.failed(StoreError::late(), start, 7);
-        assert!(resend.retry_at().unwrap() >= start + Duration::from_secs(1));
+        assert!(resend.retry_at().unwrap() >= start + LONGEST_PAUSE);
     }
 }
