@@ -3,6 +3,7 @@
 #[cfg(any(feature = "redis-cluster", feature = "redis-sentinel"))]
 mod address;
 mod builder;
+mod call;
 #[cfg(feature = "redis-cluster")]
 mod cluster;
 mod complaints;
@@ -22,19 +23,19 @@ mod wire;
 use std::fmt;
 use std::sync::Arc;
 
-use ::redis::{Client, Cmd, Value};
+use ::redis::Client;
 
 pub use self::builder::RedisStoreBuilder;
+use self::call::Call;
 #[cfg(feature = "redis-cluster")]
 use self::cluster::Cluster;
 use self::link::{Failure, Link};
-use self::script::Script;
 #[cfg(feature = "redis-sentinel")]
 use self::sentinel::Sentinel;
 pub use self::upstreams::UpstreamFound;
 use super::{Applied, Applying, Store};
 use crate::error::StoreError;
-use crate::ledger::Message;
+use crate::ledger::{Message, Reply};
 #[cfg(any(test, feature = "testing"))]
 use crate::store::clock::ManualClock;
 
@@ -221,19 +222,15 @@ impl RedisStore {
         self
     }
 
-    /// Calls the script of a message. A call whose outcome is unknown is made once more where it may be: every message acts once
-    /// however often it comes.
+    /// Calls the script of a message. A call whose outcome is unknown is made once more where it may be.
     async fn call(&self, message: &Message) -> Applied {
         message.check()?;
-        let (wire, script) = (self.wire(), wire::script(message));
-        let encode = |cmd: &mut Cmd| wire.write(cmd, message);
-        let answer = match self.reach.call(message, script, &encode).await {
-            Err(failure) if failure.heals_by_connecting && may_repeat(message) => {
-                self.reach.call(message, script, &encode).await
-            }
+        let call = Call::new(message, self.wire());
+        let answer = match self.reach.call(call).await {
+            Err(failure) if failure.heals_by_connecting && call.may_repeat() => self.reach.call(call).await,
             answer => answer,
         };
-        wire::reply(message, &answer.map_err(|failure| failure.error)?)
+        answer.map_err(|failure| failure.error)
     }
 
     fn wire(&self) -> wire::Wire<'_> {
@@ -245,28 +242,14 @@ impl RedisStore {
     }
 }
 
-/// What a message says of the latest time holds for now, and not for a second try.
-const fn may_repeat(message: &Message) -> bool {
-    message.latest.is_none()
-}
-
 impl Reach {
-    #[cfg_attr(
-        not(any(feature = "redis-cluster", feature = "redis-sentinel")),
-        expect(unused_variables, reason = "there is one server")
-    )]
-    async fn call(
-        &self,
-        message: &Message,
-        script: &Script,
-        encode: &(impl Fn(&mut Cmd) + Sync),
-    ) -> Result<Value, Failure> {
+    async fn call(&self, call: Call<'_>) -> Result<Reply, Failure> {
         match self {
-            Self::Server(link) => link.call(script, encode).await,
+            Self::Server(link) => link.call(call).await,
             #[cfg(feature = "redis-cluster")]
-            Self::Cluster(cluster) => cluster.call(&message.upstream, script, encode, may_repeat(message)).await,
+            Self::Cluster(cluster) => cluster.call(call).await,
             #[cfg(feature = "redis-sentinel")]
-            Self::Sentinel(sentinel) => sentinel.call(script, encode, may_repeat(message)).await,
+            Self::Sentinel(sentinel) => sentinel.call(call).await,
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use outgate::RedisStore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::doubled::heals;
 use crate::scene::{AT_ONCE, Metronome, Outage, Outcome, Scene, plenty, timed, unavailable};
 
 /// Long enough for several failures in a row: the pauses between them have grown by then.
@@ -129,4 +131,10 @@ async fn a_silent_server_is_not_left_with_a_pile_of_connections() -> Outcome {
     // That of the throttle, and the one that asks.
     assert_eq!(clients.text().map(|list| list.lines().count()), Some(2), "{clients:?}");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn once_replies_are_no_longer_doubled_every_answer_is_its_own() -> Outcome {
+    let scene = Scene::new()?;
+    heals(RedisStore::open(&scene.proxy.url())?, &[scene.proxy]).await
 }

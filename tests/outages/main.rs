@@ -4,6 +4,7 @@ mod bounds;
 mod cancelling;
 mod connecting;
 mod distance;
+mod doubled;
 mod faults;
 mod faults_that_last;
 mod healing;

@@ -1,6 +1,8 @@
 //! A Redis Cluster: upstreams are spread over its nodes, and calls go on while it changes.
 
 mod connecting;
+#[path = "../outages/doubled.rs"]
+mod doubled;
 mod failing_over;
 mod fleet;
 mod moving;

@@ -81,3 +81,10 @@ async fn asks_and_hand_backs_act_once_however_often_replies_of_a_node_are_lost()
     }
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn once_replies_of_nodes_are_no_longer_doubled_every_answer_is_its_own() -> Outcome {
+    let proxied = Proxied::start().await?;
+    let seed = proxied.proxies[0].url();
+    crate::doubled::heals(RedisStore::cluster([seed]).connect().await?, &proxied.proxies).await
+}

@@ -1,6 +1,9 @@
 //! A primary that Sentinels name: nobody is refused when it is replaced, and calls go on soon.
 
 mod connecting;
+#[path = "../outages/doubled.rs"]
+mod doubled;
+mod doubling;
 mod failing_over;
 mod fleet;
 mod lacking;

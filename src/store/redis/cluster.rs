@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{Client, Cmd, ConnectionAddr, Value};
+use redis::{Client, Cmd, ConnectionAddr};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -23,12 +23,13 @@ use self::nodes::{Node, Nodes};
 use self::redirect::Redirect;
 use self::slots::{Range, ranges, slot_of};
 use super::address::Address;
+use super::call::Call;
 use super::fault::Said;
 use super::format;
 use super::link::{CONNECT_TIMEOUT, Failure, Missed, connect, in_runtime, tuned, unreachable};
-use super::script::Script;
 use super::trial;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::ledger::Reply;
 
 /// How often one call is sent elsewhere, or told to come again.
 const MOST_REDIRECTS: u32 = 8;
@@ -66,38 +67,26 @@ impl Cluster {
 
     /// Calls a script on the node that has an upstream's keys. What may not be repeated later is sent elsewhere only by who has it
     /// from a node that it did not act.
-    pub(super) async fn call(
-        &self,
-        upstream: &str,
-        script: &Script,
-        encode: &(impl Fn(&mut Cmd) + Sync),
-        may_repeat: bool,
-    ) -> Result<Value, Failure> {
+    pub(super) async fn call(&self, call: Call<'_>) -> Result<Reply, Failure> {
         in_runtime()?;
-        let answer = self.answer(upstream, script, encode, may_repeat);
-        timeout(CONNECT_TIMEOUT + self.response_timeout, answer).await.unwrap_or_else(|_| {
+        timeout(CONNECT_TIMEOUT + self.response_timeout, self.answer(call)).await.unwrap_or_else(|_| {
             self.nodes().doubt();
             Err(StoreError::late().into())
         })
     }
 
-    async fn answer(
-        &self,
-        upstream: &str,
-        script: &Script,
-        encode: &(impl Fn(&mut Cmd) + Sync),
-        may_repeat: bool,
-    ) -> Result<Value, Failure> {
+    async fn answer(&self, call: Call<'_>) -> Result<Reply, Failure> {
         if !self.is_ours.load(Ordering::Relaxed) {
             self.claim().await?;
         }
-        let slot = slot_of(upstream);
+        let (slot, may_repeat) = (slot_of(call.upstream()), call.may_repeat());
         let (mut node, mut asking) = (self.owner(slot).await?, false);
         for _ in 0..MOST_REDIRECTS {
-            let call = node.link.call_node(script, encode, asking);
-            let missed = if asking || !may_repeat { call.await } else { self.unless_moved(slot, &node, call).await };
-            (node, asking) = match missed {
-                Ok(value) => return Ok(value),
+            let answer = node.link.call_node(call, asking);
+            let answer =
+                if asking || !may_repeat { answer.await } else { self.unless_moved(slot, &node, answer).await };
+            (node, asking) = match answer {
+                Ok(reply) => return Ok(reply),
                 Err(Missed::Failed(failure)) => {
                     // It may be that another node has taken over.
                     self.nodes().doubt();
@@ -124,7 +113,7 @@ impl Cluster {
     /// Fails where another release keeps another format. While the node is silent that knows, calls on other nodes go on.
     async fn claim(&self) -> Result<(), StoreError> {
         let Ok(node) = self.owner(slot_of(format::NAME)).await else { return Ok(()) };
-        match timeout(SILENCE, node.link.ask(&format::claim(&self.prefix))).await {
+        match timeout(SILENCE, node.link.ask(&format::claim(&self.prefix), |kept| Some(kept.clone()))).await {
             Ok(Ok(kept)) => format::judge(&self.prefix, &kept)?,
             Ok(Err(error)) if error.kind() == StoreErrorKind::Refused => return Err(error),
             _ => return Ok(()),
@@ -138,8 +127,8 @@ impl Cluster {
         &self,
         slot: usize,
         node: &Arc<Node>,
-        call: impl Future<Output = Result<Value, Missed>>,
-    ) -> Result<Value, Missed> {
+        call: impl Future<Output = Result<Reply, Missed>>,
+    ) -> Result<Reply, Missed> {
         let mut call = pin!(call);
         loop {
             if let Ok(answer) = timeout(SILENCE, call.as_mut()).await {
@@ -229,10 +218,7 @@ impl Cluster {
         let known = self.nodes().all();
         let pause = if known.is_empty() { Duration::ZERO } else { SILENCE };
         for node in known {
-            asked.spawn(async move {
-                let answer = node.link.ask(&who_has_what()).await?;
-                ranges(&answer, &node.address).ok_or_else(StoreError::senseless)
-            });
+            asked.spawn(async move { node.link.ask(&who_has_what(), |answer| ranges(answer, &node.address)).await });
         }
         for seed in self.seeds.clone() {
             let response_timeout = self.response_timeout;

@@ -21,12 +21,13 @@ pub(super) use self::connecting::{connect, in_runtime, tuned};
 pub(super) use self::redirected::Missed;
 #[cfg(feature = "redis-sentinel")]
 pub(super) use self::witnessed::Witnessed;
+use super::call::Call;
 use super::complaints::Complaints;
 use super::fault::{Fault, Said};
 use super::script::Script;
 use super::unreadable::Unreadable;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::ledger::Refused;
+use crate::ledger::{Refused, Reply};
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -87,10 +88,10 @@ impl Link {
     }
 
     /// Calls a script.
-    pub(super) async fn call(&self, script: &Script, encode: &(impl Fn(&mut Cmd) + Sync)) -> Result<Value, Failure> {
+    pub(super) async fn call(&self, call: Call<'_>) -> Result<Reply, Failure> {
         let (mut connection, generation) = self.connection().await.map_err(Failure::from)?;
-        let answer = run(&mut connection, script, encode).await;
-        self.judged(answer, connection, generation, encode).await
+        let answer = run(&mut connection, call.script(), &|cmd| call.write(cmd)).await;
+        self.judged(answer, connection, generation, call).await
     }
 
     /// What an answer means.
@@ -99,21 +100,28 @@ impl Link {
         answer: Result<Value, RedisError>,
         mut connection: MultiplexedConnection,
         generation: u64,
-        encode: &(impl Fn(&mut Cmd) + Sync),
-    ) -> Result<Value, Failure> {
+        call: Call<'_>,
+    ) -> Result<Reply, Failure> {
         match answer {
-            Ok(value) => {
-                self.is_up();
-                Ok(value)
-            }
+            Ok(answer) => self.read(generation, || call.read(&answer)),
             Err(error) if error.code() == Some("OUTDATED") => Err(StoreError::from(Refused::Outdated).into()),
             Err(error) if error.code() == Some("DUPLICATE") => Err(StoreError::from(Refused::Duplicate).into()),
             Err(error) if Fault::of(&error) == Fault::Lasting => {
-                let unreadable = Unreadable::find(&error, &mut connection, encode).await;
+                let unreadable = Unreadable::find(&error, &mut connection, &|cmd| call.write(cmd)).await;
                 Err(Failure { error: self.refused(error, unreadable), heals_by_connecting: false, passes: false })
             }
             Err(error) => Err(self.failed(error, generation)),
         }
+    }
+
+    /// What is read of an answer, unless it is one to something else.
+    fn read<T>(&self, generation: u64, read: impl FnOnce() -> Result<T, StoreError>) -> Result<T, Failure> {
+        read().inspect(|_| self.is_up()).map_err(|error| {
+            if self.disconnect(generation) {
+                self.is_down(&error);
+            }
+            Failure { error, heals_by_connecting: true, passes: true }
+        })
     }
 
     /// The connection in use, or a new one, and its generation.
@@ -197,11 +205,7 @@ impl Link {
         let lost = Fault::of(&error) == Fault::Lost;
         let demoted = error.code() == Some("READONLY");
         if lost || demoted {
-            // After a swallowed reply the next ones may answer the wrong calls: never use this connection again.
-            let mut current = self.current();
-            if current.generation == generation {
-                current.connection = None;
-            }
+            self.disconnect(generation);
         }
         let error = if lost {
             unreachable("the store did not answer").caused_by(Said(error))
@@ -210,6 +214,13 @@ impl Link {
         };
         self.is_down(&error);
         Failure { error, heals_by_connecting: lost || demoted, passes: true }
+    }
+
+    /// After a reply that was swallowed or doubled the next ones may answer the wrong calls: never uses this connection again. Says
+    /// whether it was in use.
+    fn disconnect(&self, generation: u64) -> bool {
+        let mut current = self.current();
+        current.generation == generation && current.connection.take().is_some()
     }
 
     fn is_down(&self, error: &StoreError) {

@@ -12,13 +12,13 @@ mod known;
 mod listen;
 mod news;
 mod primary;
-mod role;
+pub(super) mod role;
 mod sentinels;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{Client, Cmd, Value};
+use redis::Client;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -28,11 +28,12 @@ use self::news::News;
 use self::primary::{Missed, Primary};
 use self::sentinels::Sentinels;
 use super::address::Address;
+use super::call::Call;
 use super::complaints::Complaints;
 use super::link::{CONNECT_TIMEOUT, Failure, in_runtime, unreachable};
-use super::script::Script;
 use super::trial;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::ledger::Reply;
 
 /// How long a call waits until it is tried again.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -78,16 +79,11 @@ impl Sentinel {
     }
 
     /// Calls a script on the primary, and on the next one if that is replaced meanwhile.
-    pub(super) async fn call(
-        self: &Arc<Self>,
-        script: &Script,
-        encode: &(impl Fn(&mut Cmd) + Sync),
-        may_repeat: bool,
-    ) -> Result<Value, Failure> {
+    pub(super) async fn call(self: &Arc<Self>, call: Call<'_>) -> Result<Reply, Failure> {
         in_runtime()?;
         self.listen();
         let mut failure = None;
-        let answer = self.answer(script, encode, may_repeat, &mut failure);
+        let answer = self.answer(call, &mut failure);
         let answer = timeout(CONNECT_TIMEOUT + self.response_timeout, answer).await;
         answer.unwrap_or_else(|_| {
             self.doubt();
@@ -95,22 +91,16 @@ impl Sentinel {
         })
     }
 
-    async fn answer(
-        &self,
-        script: &Script,
-        encode: &(impl Fn(&mut Cmd) + Sync),
-        may_repeat: bool,
-        failure: &mut Option<StoreError>,
-    ) -> Result<Value, Failure> {
+    async fn answer(&self, call: Call<'_>, failure: &mut Option<StoreError>) -> Result<Reply, Failure> {
         loop {
             let error = match self.primary().await {
-                Ok(primary) => match self.asked(&primary, script, encode).await {
+                Ok(primary) => match self.asked(&primary, call).await {
                     Ok(answer) => return Ok(answer),
                     Err(Missed::Failed(failure)) if !failure.passes => return Err(failure),
                     Err(missed) => {
                         self.doubt();
                         let error = missed.into_error();
-                        if !may_repeat {
+                        if !call.may_repeat() {
                             return Err(error.into());
                         }
                         error
@@ -125,17 +115,12 @@ impl Sentinel {
     }
 
     /// The answer of a primary, unless another one may have taken its place before it comes.
-    async fn asked(
-        &self,
-        primary: &Primary,
-        script: &Script,
-        encode: &(impl Fn(&mut Cmd) + Sync),
-    ) -> Result<Value, Missed> {
+    async fn asked(&self, primary: &Primary, call: Call<'_>) -> Result<Reply, Missed> {
         let mut alarm = self.alarm.subscribe();
         let patience = self.response_timeout / 4;
         tokio::select! {
             biased;
-            answer = primary.call(script, encode, patience) => answer,
+            answer = primary.call(call, patience) => answer,
             _ = alarm.changed() => Err(Missed::Alone),
         }
     }

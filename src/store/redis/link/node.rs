@@ -20,13 +20,17 @@ impl Link {
         Self { node: Some(node.into()), ..Self::new(client, prefix, response_timeout) }
     }
 
-    /// Asks it something.
-    pub(in crate::store::redis) async fn ask(&self, command: &Cmd) -> Result<Value, StoreError> {
+    /// Asks it something, and reads the answer.
+    pub(in crate::store::redis) async fn ask<T>(
+        &self,
+        command: &Cmd,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, StoreError> {
         let (mut connection, generation) = self.connection().await?;
         match command.query_async(&mut connection).await {
-            Ok(value) => {
-                self.is_up();
-                Ok(value)
+            Ok(answer) => {
+                let answer = self.read(generation, || read(&answer).ok_or_else(StoreError::senseless));
+                answer.map_err(|failure| failure.error)
             }
             Err(error) if Fault::of(&error) == Fault::Lasting => Err(self.refused(error, None)),
             Err(error) => Err(self.failed(error, generation).error),

@@ -4,8 +4,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
 
 use super::{Failure, Link, is_unknown_script, run};
+use crate::ledger::Reply;
+use crate::store::redis::call::Call;
 use crate::store::redis::cluster::redirect::Redirect;
-use crate::store::redis::script::Script;
 
 /// Why a node of a Cluster gave no answer.
 pub(in crate::store::redis) enum Missed {
@@ -22,38 +23,30 @@ impl From<Failure> for Missed {
 
 impl Link {
     /// Calls a script on a node of a Cluster; one that does not have the slot yet serves it only if it is told so, by `asking`.
-    pub(in crate::store::redis) async fn call_node(
-        &self,
-        script: &Script,
-        encode: &(impl Fn(&mut Cmd) + Sync),
-        asking: bool,
-    ) -> Result<Value, Missed> {
+    pub(in crate::store::redis) async fn call_node(&self, call: Call<'_>, asking: bool) -> Result<Reply, Missed> {
         let (mut connection, generation) = self.connection().await.map_err(Failure::from)?;
         let answer = if asking {
-            run_asking(&mut connection, script, encode).await
+            run_asking(&mut connection, call).await
         } else {
-            run(&mut connection, script, encode).await
+            run(&mut connection, call.script(), &|cmd| call.write(cmd)).await
         };
         if let Some(redirect) = answer.as_ref().err().and_then(Redirect::of) {
             self.is_up();
             return Err(Missed::Redirected(redirect));
         }
-        Ok(self.judged(answer, connection, generation, encode).await?)
+        Ok(self.judged(answer, connection, generation, call).await?)
     }
 }
 
 /// The same on a node that a slot is on its way to.
-async fn run_asking(
-    connection: &mut MultiplexedConnection,
-    script: &Script,
-    encode: &(impl Fn(&mut Cmd) + Sync),
-) -> Result<Value, RedisError> {
+async fn run_asking(connection: &mut MultiplexedConnection, call: Call<'_>) -> Result<Value, RedisError> {
+    let (script, encode) = (call.script(), |cmd: &mut Cmd| call.write(cmd));
     let asking = |cmd: Cmd| {
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(cmd).ignore_errors();
         both
     };
-    for cmd in [script.by_hash(encode), script.by_body(encode)] {
+    for cmd in [script.by_hash(&encode), script.by_body(&encode)] {
         let answers: Vec<Result<Value, RedisError>> = asking(cmd).query_async(connection).await?;
         match answers.into_iter().next_back().unwrap_or(Ok(Value::Nil)) {
             Err(error) if is_unknown_script(&error) => {}

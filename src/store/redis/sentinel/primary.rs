@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{Client, Cmd, Value};
+use redis::{Client, Value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -11,9 +11,10 @@ use super::followers::Followers;
 use super::news::News;
 use super::role::{Contact, Follower, Role};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::ledger::Reply;
 use crate::store::redis::address::Address;
+use crate::store::redis::call::Call;
 use crate::store::redis::link::{CONNECT_TIMEOUT, Failure, Link, Witnessed, connect, refusal, unreachable};
-use crate::store::redis::script::Script;
 
 /// For how long nothing counts that is not with a replica of which nothing is known: it may have been made primary, and Sentinels take a
 /// second to notice that, and two more to tell each other.
@@ -63,16 +64,10 @@ impl Primary {
     }
 
     /// Calls a script; the answer counts only if all who may take the primary's place have what was written.
-    pub(super) async fn call(
-        &self,
-        script: &Script,
-        encode: &(impl Fn(&mut Cmd) + Sync),
-        patience: Duration,
-    ) -> Result<Value, Missed> {
+    pub(super) async fn call(&self, call: Call<'_>, patience: Duration) -> Result<Reply, Missed> {
         let replicas = self.state().followers.count();
-        let Witnessed { answer, before, after } = self.link.call_witnessed(script, encode, replicas, patience).await?;
-        let leads = |said: &Value| Role::of(said).and_then(Role::into_lead);
-        let (Some(before), Some(after)) = (leads(&before), leads(&after)) else { return Err(Missed::Alone) };
+        let Witnessed { answer, before, after } = self.link.call_witnessed(call, replicas, patience).await?;
+        let (Some(before), Some(after)) = (before.into_lead(), after.into_lead()) else { return Err(Missed::Alone) };
         let mut state = self.state();
         if state.followers.have(before.written, &after) {
             state.in_vain_since = None;
@@ -90,8 +85,8 @@ impl Primary {
         news: Option<&News>,
         patience: Duration,
     ) -> Result<Vec<Address>, StoreError> {
-        let said = self.link.ask(&redis::cmd("ROLE")).await?;
-        let Some(said) = Role::of(&said).and_then(Role::into_lead) else {
+        let said = self.link.ask(&redis::cmd("ROLE"), Role::of).await?;
+        let Some(said) = said.into_lead() else {
             return Err(unreachable("the store is no primary, and the Sentinels name no other one yet"));
         };
         let known = news.map(News::candidates).unwrap_or_default();

@@ -6,7 +6,7 @@ use crate::store::redis::address::Address;
 
 /// What a server takes itself for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(in crate::store::redis) enum Role {
     Primary(Lead),
     /// Of another, and what it has to do with that at present.
     Replica(Contact),
@@ -14,7 +14,7 @@ pub(super) enum Role {
 
 /// What a primary says of itself.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Lead {
+pub(in crate::store::redis) struct Lead {
     /// How much was written there.
     pub(super) written: i64,
     /// Who follows it.
@@ -23,14 +23,14 @@ pub(super) struct Lead {
 
 /// A replica, and how much of what was written it is known to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Follower {
+pub(in crate::store::redis) struct Follower {
     pub(super) address: Address,
     pub(super) has: i64,
 }
 
 /// What a replica has to do with its primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Contact {
+pub(in crate::store::redis) enum Contact {
     /// It gets what is written.
     Follows,
     /// It is in touch with it, and lacks all data yet.
@@ -39,7 +39,7 @@ pub(super) enum Contact {
 }
 
 impl Role {
-    pub(super) fn of(answer: &Value) -> Option<Self> {
+    pub(in crate::store::redis) fn of(answer: &Value) -> Option<Self> {
         match items(answer)? {
             [name, written, replicas] if text(name)? == "master" => {
                 let replicas = items(replicas)?.iter().map(follower).collect::<Option<_>>()?;
