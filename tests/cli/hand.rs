@@ -171,3 +171,14 @@ async fn what_is_wrong_is_named_and_a_password_is_not() {
     let help = run("redis://:pa55word@127.0.0.1:1", &["--help"], "").await.well();
     assert!(help.contains("OUTGATE_REDIS") && !help.contains("pa55word"), "{help}");
 }
+
+#[tokio::test]
+async fn whoever_reads_may_have_seen_enough() {
+    let server = RedisServer::start().unwrap();
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_outgate"));
+    command.arg("status").env("OUTGATE_REDIS", server.url()).kill_on_drop(true);
+    let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = timeout(Duration::from_secs(60), child.wait_with_output()).await.expect("it ends").unwrap();
+    assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(0), ""));
+}

@@ -6,6 +6,7 @@ mod show;
 mod watch;
 
 use std::error::Error;
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -124,18 +125,23 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = match runtime {
-        Ok(runtime) => runtime.block_on(run(args)),
+        Ok(runtime) => runtime.block_on(run(args)).and_then(|said| print(&said)),
         Err(error) => Err(error.into()),
     };
     match done {
-        Ok(said) => {
-            print!("{said}");
-            ExitCode::SUCCESS
-        }
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("outgate: {}", show::chain(&*error));
             ExitCode::FAILURE
         }
+    }
+}
+
+fn print(said: &str) -> Result<(), Box<dyn Error>> {
+    match std::io::stdout().write_all(said.as_bytes()) {
+        // Whoever reads it has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => Ok(done?),
     }
 }
 
