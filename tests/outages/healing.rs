@@ -138,3 +138,15 @@ async fn once_replies_are_no_longer_doubled_every_answer_is_its_own() -> Outcome
     let scene = Scene::new()?;
     heals(RedisStore::open(&scene.proxy.url())?, &[scene.proxy]).await
 }
+
+#[tokio::test]
+async fn which_upstreams_there_are_is_told_again_after_a_connection_was_lost() -> Outcome {
+    let scene = Scene::new()?;
+    let store = RedisStore::connect(&scene.proxy.url()).await?;
+    assert_eq!(store.upstreams().await?, []);
+    scene.proxy.cut();
+    // Whoever asks first may find that out.
+    let _lost = store.upstreams().await;
+    assert_eq!(store.upstreams().await?, []);
+    Ok(())
+}

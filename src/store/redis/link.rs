@@ -94,6 +94,19 @@ impl Link {
         self.judged(answer, connection, generation, call).await
     }
 
+    /// Asks it something, and reads the answer.
+    pub(super) async fn ask<T>(&self, command: &Cmd, read: impl FnOnce(&Value) -> Option<T>) -> Result<T, StoreError> {
+        let (mut connection, generation) = self.connection().await?;
+        match command.query_async(&mut connection).await {
+            Ok(answer) => {
+                let answer = self.read(generation, || read(&answer).ok_or_else(StoreError::senseless));
+                answer.map_err(|failure| failure.error)
+            }
+            Err(error) if Fault::of(&error) == Fault::Lasting => Err(self.refused(error, None)),
+            Err(error) => Err(self.failed(error, generation).error),
+        }
+    }
+
     /// What an answer means.
     async fn judged(
         &self,

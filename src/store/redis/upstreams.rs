@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use redis::{RedisError, Value};
+use redis::Value;
 
-use super::fault::Said;
 use super::link::Link;
 use super::{Reach, RedisStore, trial};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 
 /// Keys that one step of the search looks at.
 const AT_ONCE: u32 = 1_000;
@@ -71,20 +70,14 @@ impl RedisStore {
 }
 
 async fn scan(link: &Link, prefix: &str, found: &mut BTreeSet<UpstreamFound>) -> Result<(), StoreError> {
-    let (mut connection, _) = link.connection().await?;
     let front = format!("{prefix}:v1:{{");
     let pattern = format!("{}*}}:processes*", escaped(&front));
-    let refused = |error: RedisError| {
-        StoreError::new(StoreErrorKind::Refused, "the store does not tell which upstreams there are")
-            .caused_by(Said(error))
-    };
     let mut cursor = "0".to_owned();
     loop {
         let mut step = redis::cmd("SCAN");
         step.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(AT_ONCE);
-        let answer: Value = step.query_async(&mut connection).await.map_err(refused)?;
-        let (next, keys): (String, Vec<String>) =
-            redis::from_redis_value(answer).map_err(|_| StoreError::senseless())?;
+        let read = |answer: &Value| redis::from_redis_value_ref::<(String, Vec<String>)>(answer).ok();
+        let (next, keys) = link.ask(&step, read).await?;
         found.extend(keys.iter().filter_map(|key| named_by(key.strip_prefix(&front)?)));
         if next == "0" {
             return Ok(());
