@@ -6,6 +6,7 @@ mod doubled;
 mod doubling;
 mod failing_over;
 mod fleet;
+mod forgetting;
 mod lacking;
 #[path = "../outages/recorder.rs"]
 mod recorder;

@@ -89,10 +89,11 @@ impl Sentinels {
 
 impl Sentinel {
     async fn news(&self, name: &str) -> Result<News, StoreError> {
-        let kept = self.kept().clone();
+        // While it is used nobody keeps it: who is not heard in time is asked over another one.
+        let kept = self.kept().take();
         let mut connection = match kept {
             Some(connection) => connection,
-            None => connect(&self.client, PATIENCE).await.map_err(|error| self.failed(error))?,
+            None => connect(&self.client, PATIENCE).await.map_err(failed)?,
         };
         let mut all = redis::pipe();
         for about in ["GET-MASTER-ADDR-BY-NAME", "MASTER", "REPLICAS"] {
@@ -100,28 +101,28 @@ impl Sentinel {
         }
         all.ignore_errors();
         let said: Result<Vec<Result<Value, RedisError>>, RedisError> = all.query_async(&mut connection).await;
-        let said = said.map_err(|error| self.failed(error))?;
-        *self.kept() = Some(connection);
+        let said = said.map_err(failed)?;
         if let [Ok(Value::Nil), ..] = said.as_slice() {
             let words = format!("the Sentinels watch no primary of the name {name:?}");
             return Err(StoreError::new(StoreErrorKind::Refused, words));
         }
-        let said = said.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| self.failed(error))?;
+        let said = said.into_iter().collect::<Result<Vec<_>, _>>().map_err(failed)?;
         let [primary, itself, replicas] = said.as_slice() else { return Err(StoreError::senseless()) };
-        News::of(primary, itself, replicas).ok_or_else(StoreError::senseless)
-    }
-
-    fn failed(&self, error: RedisError) -> StoreError {
-        *self.kept() = None;
-        if Fault::of(&error) == Fault::Lasting || error.kind() == ErrorKind::AuthenticationFailed {
-            return refusal("a Sentinel refuses to answer", error);
-        }
-        unreachable("a Sentinel does not answer").caused_by(Said(error))
+        let news = News::of(primary, itself, replicas).ok_or_else(StoreError::senseless)?;
+        *self.kept() = Some(connection);
+        Ok(news)
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Option<MultiplexedConnection>> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn failed(error: RedisError) -> StoreError {
+    if Fault::of(&error) == Fault::Lasting || error.kind() == ErrorKind::AuthenticationFailed {
+        return refusal("a Sentinel refuses to answer", error);
+    }
+    unreachable("a Sentinel does not answer").caused_by(Said(error))
 }
 
 /// What one Sentinel publishes.
