@@ -70,3 +70,20 @@ async fn without_sentinels_calls_go_on_with_a_primary_whose_replicas_follow() ->
     drop(throttle.acquire("up").await?);
     Ok(())
 }
+
+/// What a minority says holds on the one side of a network that is cut in two, while a replica is made primary on the other.
+#[tokio::test]
+async fn a_replica_that_is_silent_is_waited_for_as_long_as_most_of_the_sentinels_do_not_say_that_it_is_given_up()
+-> Outcome {
+    let redis = RedisSentinel::start(1)?;
+    let throttle = throttle(&redis).await?;
+    redis.sentinels()[1..].iter().for_each(outgate::testing::RedisServer::stop);
+    drop(throttle.acquire("up").await?);
+    redis.servers()[1].pause()?;
+    // The one Sentinel gives it up after half a second.
+    let alone = throttle.acquire("up").max_wait(Duration::from_secs(3)).await;
+    assert!(alone.is_err(), "{alone:?}");
+    redis.sentinels()[1].restart()?;
+    drop(throttle.acquire("up").max_wait(Duration::from_secs(30)).await?);
+    Ok(())
+}

@@ -14,6 +14,8 @@ pub(super) struct News {
     /// Which change of the primary this is: the highest is the latest.
     epoch: u64,
     replicas: Vec<Seen>,
+    /// Most of the Sentinels say so: no other primary was named without any of them.
+    pub(super) is_of_most: bool,
 }
 
 /// A replica, as Sentinels see it.
@@ -37,16 +39,17 @@ impl News {
             // While a replica is made primary, these are still those of the old one.
             replicas.clear();
         }
-        Some(Self { primary, epoch, replicas })
+        Some(Self { primary, epoch, replicas, is_of_most: false })
     }
 
-    /// The latest that any of them says; a replica that one of them has not given up is not.
-    pub(super) fn latest(all: impl IntoIterator<Item = Self>) -> Option<Self> {
+    /// The latest that any of so many Sentinels says; a replica that one of them has not given up is not.
+    pub(super) fn latest(all: impl IntoIterator<Item = Self>, of: usize) -> Option<Self> {
         let mut all: Vec<Self> = all.into_iter().collect();
         let at = (0..all.len()).max_by_key(|&at| all[at].epoch)?;
         let mut latest = all.swap_remove(at);
         // Whoever names another one has not heard of the change, and its replicas are those of that one.
         all.retain(|news| news.primary == latest.primary);
+        latest.is_of_most = 2 * (1 + all.len()) > of;
         for Seen { address, is_lost, follows } in all.into_iter().flat_map(|news| news.replicas) {
             match latest.replicas.iter_mut().find(|one| one.address == address) {
                 Some(one) => (one.is_lost, one.follows) = (one.is_lost && is_lost, one.follows || follows),
@@ -121,7 +124,8 @@ mod tests {
     fn the_latest_counts_and_who_is_given_up_by_all_is_lost() {
         let lost = "ip h port 2 flags s_down,slave master-link-status err";
         let of = |all: &[(&str, &str, &str)]| {
-            News::latest(all.iter().map(|(primary, epoch, replica)| news(primary, epoch, &[replica]).unwrap())).unwrap()
+            let all = all.iter().map(|(primary, epoch, replica)| news(primary, epoch, &[replica]).unwrap());
+            News::latest(all, 3).unwrap()
         };
         let said = of(&[("h 1", "7", lost), ("h 1", "7", FOLLOWS)]);
         assert_eq!(said.candidates(), [Address::new("h", 2)]);
@@ -129,7 +133,20 @@ mod tests {
         assert_eq!((said.primary.port, said.candidates()), (2, vec![]));
         let said = of(&[("h 1", "7", "ip h port 3 flags slave master-link-status ok"), ("h 2", "8", lost)]);
         assert_eq!((said.primary.port, said.candidates()), (2, vec![]), "that is one of the old primary's");
-        assert_eq!(News::latest([]), None);
+        assert_eq!(News::latest([], 3), None);
+    }
+
+    #[test]
+    fn most_of_the_sentinels_have_to_name_the_same_primary() {
+        let is_of_most = |primaries: &[(&str, &str)], of| {
+            let all = primaries.iter().map(|(primary, epoch)| news(primary, epoch, &[]).unwrap());
+            News::latest(all, of).map(|news| news.is_of_most)
+        };
+        let (old, new) = (("h 1", "7"), ("h 2", "8"));
+        assert_eq!([1, 2, 3].map(|of| is_of_most(&[old], of)), [Some(true), Some(false), Some(false)]);
+        assert_eq!([3, 4].map(|of| is_of_most(&[old, old], of)), [Some(true), Some(false)]);
+        assert_eq!(is_of_most(&[old, old, new], 3), Some(false), "the others have not heard of it");
+        assert_eq!(is_of_most(&[old, new, new], 3), Some(true));
     }
 
     #[test]

@@ -94,9 +94,11 @@ impl Primary {
         // Replicas may be named otherwise by the primary than by the Sentinels.
         let is_accounted = |one: &&Follower| known.contains(&one.address) && !in_doubt.contains(&one.address);
         let unaccounted = said.replicas.iter().filter(|one| !is_accounted(one)).count();
+        // A minority may be cut off with an old primary: it cannot say that no other server was made primary.
+        let of_most = news.filter(|news| news.is_of_most);
         let (is_sure, mut asked) = (in_doubt.is_empty(), JoinSet::new());
         for address in in_doubt {
-            let is_lost = news.is_some_and(|news| news.is_lost(&address));
+            let is_lost = of_most.is_some_and(|news| news.is_lost(&address));
             let client = address.client(like)?;
             asked.spawn(async move {
                 // One that was just made primary may be lost to Sentinels for a moment, but answers.
@@ -119,8 +121,7 @@ impl Primary {
         let mut state = self.state();
         let is_late = state.in_vain_since.is_some_and(|since| since.elapsed() >= PATIENCE);
         if !unknown.is_empty() || follow > unaccounted {
-            // Without a Sentinel nobody says that no other server was made primary.
-            if news.is_none() || !is_late {
+            if of_most.is_none() || !is_late {
                 state.in_vain_since.get_or_insert_with(Instant::now);
                 return Err(unreachable("a replica does not answer, which may have been made primary"));
             }

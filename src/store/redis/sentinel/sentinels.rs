@@ -63,7 +63,7 @@ impl Sentinels {
                 _ => {}
             }
         }
-        News::latest(news).ok_or(failure)
+        News::latest(news, self.all.len()).ok_or(failure)
     }
 
     /// Subscribes to one of them, counted round and round.
