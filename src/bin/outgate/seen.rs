@@ -199,7 +199,7 @@ async fn used(
     let (mut logs, seats) = description.of_scope(kind, scope);
     // What counts within this very moment is booked.
     for log in &mut logs {
-        log.terms = log.terms.iter().cloned().chain([Term::new(MANY, 1)]).collect();
+        log.terms = log.terms.iter().copied().chain([Term::new(MANY, 1)]).collect();
     }
     let (logs, taken) = usage(store, &ledger_of(found, Some(description), scope), logs, seats).await?;
     let mut taken = taken.into_iter();
