@@ -1,7 +1,7 @@
 # Every target works on a Debian machine with nothing but Rust.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: test test-valkey torture bench compare picture redis openssl check deny package
+.PHONY: test test-valkey torture bench compare picture redis openssl check deny package semver
 
 # All tests, against redis-servers that they start themselves on free ports and stop again.
 test: redis openssl
@@ -35,6 +35,17 @@ package: openssl
 	cargo package --locked --allow-dirty --no-verify
 	cd target/package && tar -xzf outgate-*.crate
 	cargo test --locked --all-features --doc --target-dir target --manifest-path target/package/outgate-*/Cargo.toml
+
+# What a program that was written for the last release would find broken.
+semver:
+	@tag=$$(git describe --tags --abbrev=0 --match 'v*' HEAD^ 2>/dev/null); \
+	if [ -z "$$tag" ]; then \
+		echo "public API not compared: no release before this commit has a tag v*"; \
+	elif ! command -v cargo-semver-checks >/dev/null; then \
+		echo "public API not compared with $$tag: cargo install --locked cargo-semver-checks"; \
+	else \
+		cargo semver-checks --all-features --baseline-rev "$$tag"; \
+	fi
 
 # The whole gate, as CI runs it.
 check:
