@@ -8,6 +8,7 @@ mod garbage;
 mod histories;
 mod kept;
 mod keyspace;
+mod presence;
 mod replies;
 mod seats;
 mod size;
