@@ -1,4 +1,4 @@
--- Says which scopes were released lately, and what is paused, without changing anything.
+-- Says which scopes were released lately, and what is or was paused, without changing anything.
 --
 -- Atomic, because a release between two of its reads would be told to nobody.
 --
@@ -7,16 +7,18 @@
 -- KEYS[3..] states of scopes that are looked at
 -- ARGV[1] integers of 8 bytes: number, previous, known, latest, as for book.lua; since (log time of the last look)
 -- ARGV[2] clock    in tests only
--- Returns integers of 8 bytes: number, now; for the whole upstream, and for each scope: end of its pause, or 0, and its cause; then for
---         each release since: its scope, in four integers of 32 bits; each -1 for the whole upstream and all its scopes
+-- Returns integers of 8 bytes: number, now; for the whole upstream, and for each scope: end of its last pause that is remembered, or 0,
+--         and its cause; then for each release since: its scope, in four integers of 32 bits; each -1 for the whole upstream and all its
+--         scopes
 -- Errors: OUTDATED, DUPLICATE, GARBAGE, as for book.lua
 -- Cost: O(scopes)
 local since, body = a[5], {}
 for i = 2, #KEYS do
   local state = upstream
   if i > 2 then state = read_state(call('GET', KEYS[i]), KEYS[i]) end
-  local stop, cause = paused_by(pauses_of(state), 0, -1, 0)
-  body[#body + 1] = struct.pack('<i8i8', stop, max(cause, 0))
+  local stop, cause = 0, 0
+  for _, pause in ipairs(pauses_of(state)) do stop, cause = max(stop, pause[1]), max(cause, pause[4]) end
+  body[#body + 1] = struct.pack('<i8i8', stop, cause)
 end
 local releases = upstream.releases or { 0, 0 }
 if since + RECENT <= now then

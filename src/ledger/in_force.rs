@@ -120,6 +120,11 @@ impl<'a> InForce<'a> {
         lasting.reduce(longer)
     }
 
+    /// The end of the last pause that is remembered, whether it lasts or not, and the gravest reason.
+    pub(super) fn last_pause(&self) -> Option<(Stamp, Reason)> {
+        self.pauses().map(|pause| (pause.until, pause.reason())).reduce(longer)
+    }
+
     /// The pause that lasts longest, for whoever asks.
     pub(super) fn longest_pause(&self) -> Option<PauseUsage> {
         let pause = self

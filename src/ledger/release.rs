@@ -77,7 +77,8 @@ pub struct Looked {
     pub now: Stamp,
     /// Scopes whose pauses were ended since the last look; `None` is all of them. Whoever waits there asks again.
     pub released: Vec<Option<ScopeId>>,
-    /// For the whole upstream, and then for each scope that was looked at: until when nobody sends, and why.
+    /// For the whole upstream, and then for each scope that was looked at: until when nobody sends, or sent as far as is remembered, and
+    /// why. `None`: the store knows of no pause.
     pub paused: Vec<Option<(Stamp, Cause)>>,
 }
 
@@ -127,7 +128,7 @@ impl Ledger {
         });
     }
 
-    /// What was released since `since`, and what is paused of the whole upstream and of some scopes.
+    /// What was released since `since`, and what is, or was, paused of the whole upstream and of some scopes.
     pub(super) fn look(&self, now: Stamp, since: Stamp, scopes: &[ScopeId]) -> Looked {
         let lately = self.upstream.constraints().releases.at(now).recent;
         let released = if since.plus(RECENT) <= now {
@@ -136,7 +137,7 @@ impl Ledger {
             lately.iter().filter(|(_, at)| *at >= since).map(|(scope, _)| *scope).collect()
         };
         let all = std::iter::once(None).chain(scopes.iter().copied().map(Some));
-        let paused = |scope| self.in_force(now, scope).paused().map(|(until, reason)| (until, reason.cause));
+        let paused = |scope| self.in_force(now, scope).last_pause().map(|(until, reason)| (until, reason.cause));
         Looked::new(now, released, all.map(paused).collect())
     }
 }

@@ -174,12 +174,12 @@ impl Queue {
         self.happen(|_| Some(Event::Released(until)));
     }
 
-    /// Since when and until when nobody here sends; and whether anybody waits, or has come since this was asked for last.
-    pub(super) fn paused_until(&self, now: Instant) -> Option<(Instant, Instant, bool)> {
+    /// Since when nobody here sends, until when and why; and whether anybody waits, or has come since this was asked for last.
+    pub(super) fn paused_since(&self, now: Instant) -> Option<(Instant, (Instant, Reason), bool)> {
         let engine = &mut self.lock().engine;
         let came = std::mem::take(&mut engine.came) || !engine.waiters.is_empty();
         let since = engine.paused_at.unwrap_or(now);
-        engine.paused.filter(|(until, _)| *until > now).map(|(until, _)| (since, until, came))
+        engine.paused.filter(|(until, _)| *until > now).map(|pause| (since, pause, came))
     }
 
     /// Lets go of everybody who waits, and of every slot.

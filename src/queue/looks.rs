@@ -1,27 +1,41 @@
-//! Looks whether pauses still hold: one message a second and upstream at most, for all scopes that are paused.
+//! Looks whether pauses still hold: one message a second and upstream at most, for all scopes that are paused. What the store has lost of them
+//! it is told again.
+
+mod lost;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::select;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use self::lost::LostPauses;
 use super::Queue;
-use crate::ledger::{Body, Looked, Message, MessageId, ScopeHasher, ScopeId, Stamp};
+use crate::ledger::{Body, Looked, Message, MessageId, Reason, ScopeHasher, ScopeId, Stamp, micros};
 
-/// How often a process looks.
+/// How often a process looks, where callers wait or come.
 const EVERY: Duration = Duration::from_secs(1);
+/// How often it does otherwise: often enough to be told of each release, and to miss what the store has lost.
+const IDLE: Duration = Duration::from_secs(3);
 /// So many scopes are looked at in one message, in turns. Of all others it tells which were released.
 const AT_ONCE: usize = 64;
 /// A pause that is no older may not be known to the store yet.
 const FRESH: Duration = Duration::from_secs(5);
 /// A pause that ends sooner by so much is another one.
 const SOONER: Duration = Duration::from_millis(100);
+/// Who looks after so long is told that everything was released, as the store does not know any more what was.
+const LONG_AGO: Duration = Duration::from_secs(5);
 
 /// The queues of one upstream that are paused, as far as this process knows.
 #[derive(Debug, Default)]
-pub(crate) struct Looks(Mutex<State>);
+pub(crate) struct Looks {
+    state: Mutex<State>,
+    /// Whoever looks is to look now.
+    hurry: Notify,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -29,10 +43,16 @@ struct State {
     queues: HashMap<Arc<str>, Weak<Queue>, ScopeHasher>,
     /// Somebody looks.
     runs: bool,
+    /// When the last look was.
+    looked_at: Option<Instant>,
     /// The log time of the last look, or of the first pause.
     since: Option<Stamp>,
     /// Whose turn it is to be looked at.
     turn: usize,
+    /// Whose pauses the store has known. `None` is the whole upstream.
+    seen: HashSet<Option<ScopeId>>,
+    /// When the store was last seen to have lost data, and whether nobody has looked since.
+    lost_data: Option<(Instant, bool)>,
 }
 
 /// What is looked at.
@@ -43,6 +63,8 @@ struct Look {
     scopes: Arc<[ScopeId]>,
     /// `None` where nothing was known of the store's time yet.
     since: Option<Stamp>,
+    /// The store has lost data.
+    is_after_loss: bool,
 }
 
 /// A queue, and its pause.
@@ -50,6 +72,17 @@ struct Paused {
     queue: Arc<Queue>,
     since: Instant,
     until: Instant,
+    reason: Reason,
+}
+
+/// What the store says of a pause that is known here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Holds,
+    /// It is over, or ends sooner.
+    Ends,
+    /// The store knows of none.
+    Lost,
 }
 
 impl Looks {
@@ -62,7 +95,7 @@ impl Looks {
             return;
         }
         state.runs = true;
-        state.since = queue.time.known();
+        (state.since, state.looked_at) = (queue.time.known(), Some(Instant::now()));
         drop(state);
         runtime.spawn(Runs { looks: Arc::clone(self), ended: false }.run());
     }
@@ -73,30 +106,43 @@ impl Looks {
         queues.iter().for_each(Queue::release);
     }
 
-    /// What is to be looked at now, and whether anybody waits for it; `None` where nothing is paused any more.
+    /// The store has lost data: whoever looks is to look at once. Who hears so soon again hears of the same loss.
+    pub(super) fn lost_data(&self, now: Instant) {
+        let mut state = self.lock();
+        if state.runs && state.lost_data.is_none_or(|(at, _)| at + FRESH <= now) {
+            state.lost_data = Some((now, true));
+            self.hurry.notify_one();
+        }
+    }
+
+    /// What is to be looked at now, and whether it is time for that; `None` where nothing is paused any more.
     fn next(&self, now: Instant) -> Option<(Look, bool)> {
         let mut state = self.lock();
+        let is_after_loss = state.lost_data.as_mut().is_some_and(|(_, is_news)| std::mem::take(is_news));
         let (mut queues, mut came) = (Vec::with_capacity(state.queues.len()), false);
         state.queues.retain(|_, queue| {
             let Some(queue) = queue.upgrade() else { return false };
-            let Some((since, until, is_wanted)) = queue.paused_until(now) else { return false };
+            let Some((since, (until, reason), is_wanted)) = queue.paused_since(now) else { return false };
             came |= is_wanted;
-            queues.push(Paused { queue, since, until });
+            queues.push(Paused { queue, since, until, reason });
             true
         });
         if queues.is_empty() {
             (state.runs, state.since) = (false, None);
+            state.seen.clear();
             return None;
         }
         let first = state.turn % queues.len();
         state.turn = first + AT_ONCE;
         let in_turn = queues.iter().cycle().skip(first).take(queues.len().min(AT_ONCE));
         let scopes = in_turn.filter_map(|paused| paused.queue.scope()).collect();
-        Some((Look { queues, scopes, since: state.since }, came))
+        let is_due = came || is_after_loss || state.looked_at.is_none_or(|at| at + IDLE <= now);
+        state.looked_at = if is_due { Some(now) } else { state.looked_at };
+        Some((Look { queues, scopes, since: state.since, is_after_loss }, is_due))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -117,31 +163,49 @@ impl Look {
         }
     }
 
-    /// Has those ask again whose pause has ended, or ends sooner than was known.
-    fn tell(&self, looked: &Looked, now: Instant) {
-        let released: HashSet<_> = looked.released.iter().filter(|_| self.since.is_some()).copied().collect();
+    /// Has those ask again whose pause has ended, or ends sooner than was known. Says which pauses the store has lost: those that it has known.
+    fn tell(&self, looked: &Looked, seen: &mut HashSet<Option<ScopeId>>, now: Instant) -> LostPauses {
+        let is_old = self.since.is_none_or(|since| since.plus(micros(LONG_AGO)) <= looked.now);
+        let knows_releases = self.since.is_some() && !(is_old && self.is_after_loss);
+        let released: HashSet<_> = looked.released.iter().filter(|_| knows_releases).copied().collect();
         let scopes = std::iter::once(None).chain(self.scopes.iter().copied().map(Some));
         let paused: HashMap<_, _> = scopes.zip(&looked.paused).collect();
-        let ends_before = |scope: Option<ScopeId>, until: Instant| {
-            paused.get(&scope).is_some_and(|paused| {
-                let left = paused.map_or(Duration::ZERO, |(until, _)| until.since(looked.now));
-                now + left + SOONER < until
-            })
-        };
         let all = released.contains(&None);
+        let is_paused: HashSet<_> = self.queues.iter().map(|paused| paused.queue.scope()).chain([None]).collect();
+        seen.retain(|scope| !all && !released.contains(scope) && is_paused.contains(scope));
+        seen.extend(paused.iter().filter(|(_, known)| known.is_some()).map(|(scope, _)| *scope));
+        let fate = |scope: Option<ScopeId>, since: Instant, until: Instant| {
+            let ends_sooner = match paused.get(&scope) {
+                _ if all || released.contains(&scope) => return Fate::Ends,
+                Some(None) if seen.contains(&scope) => return Fate::Lost,
+                // What it was told, and did not take, it never knew.
+                Some(None) => true,
+                Some(Some((end, _))) => now + end.since(looked.now) + SOONER < until,
+                None => false,
+            };
+            if ends_sooner && since + FRESH <= now { Fate::Ends } else { Fate::Holds }
+        };
+        let mut lost = LostPauses::new(looked.now, now);
         if let Some(Paused { queue, since, .. }) = self.queues.iter().min_by_key(|paused| paused.since)
-            && let Some((until, _)) = queue.crowd.paused(now)
-            && (all || (*since + FRESH <= now && ends_before(None, until)))
+            && let Some(pause) = queue.crowd.paused(now)
         {
-            queue.crowd.release();
-        }
-        for Paused { queue, since, until } in &self.queues {
-            let ends_sooner = *since + FRESH <= now && ends_before(queue.scope(), *until);
-            if all || released.contains(&queue.scope()) || ends_sooner {
-                tracing::debug!(upstream = &**queue.upstream(), "the pause has ended");
-                queue.release_until(*until);
+            match fate(None, *since, pause.0) {
+                Fate::Holds => {}
+                Fate::Ends => queue.crowd.release(),
+                Fate::Lost => lost.add(None, queue, *since, pause),
             }
         }
+        for Paused { queue, since, until, reason } in &self.queues {
+            match fate(queue.scope(), *since, *until) {
+                Fate::Holds => {}
+                Fate::Ends => {
+                    tracing::debug!(upstream = &**queue.upstream(), "the pause has ended");
+                    queue.release_until(*until);
+                }
+                Fate::Lost => lost.add(queue.scope(), queue, *since, (*until, *reason)),
+            }
+        }
+        lost
     }
 }
 
@@ -155,16 +219,25 @@ impl Runs {
     async fn run(mut self) {
         let mut at = Instant::now() + EVERY;
         loop {
-            sleep_until(at).await;
-            let Some((look, is_wanted)) = self.looks.next(Instant::now()) else {
+            select! {
+                () = sleep_until(at) => {}
+                () = self.looks.hurry.notified() => {}
+            }
+            let Some((look, is_due)) = self.looks.next(Instant::now()) else {
                 self.ended = true;
                 return;
             };
             at = Instant::now() + EVERY;
-            let looked = if is_wanted { look.ask().await } else { None };
+            let looked = if is_due { look.ask().await } else { None };
             let Some(looked) = looked else { continue };
-            self.looks.lock().since = Some(looked.now);
-            look.tell(&looked, Instant::now());
+            let mut seen = {
+                let mut state = self.looks.lock();
+                state.since = Some(looked.now);
+                std::mem::take(&mut state.seen)
+            };
+            let lost = look.tell(&looked, &mut seen, Instant::now());
+            self.looks.lock().seen = seen;
+            lost.tell_again(at).await;
         }
     }
 }

@@ -67,6 +67,8 @@ pub(super) struct Outbox {
     pub(super) idle: bool,
     /// Somebody is to look now and then whether the pause still holds.
     looks: bool,
+    /// The store has lost data.
+    lost_data: bool,
     /// A driver whose duty has ended.
     former: Option<Driver>,
 }
@@ -84,6 +86,9 @@ impl Outbox {
         queue.give_back_seats(std::mem::take(&mut self.seats_back));
         if std::mem::take(&mut self.looks) {
             queue.looks.add(queue);
+        }
+        if std::mem::take(&mut self.lost_data) {
+            queue.looks.lost_data(Instant::now());
         }
     }
 }
@@ -167,7 +172,10 @@ impl State {
                 }
                 Effect::CutOff(error) => queue.contact.lose(&error, now),
                 Effect::Answered => queue.contact.answered(),
-                Effect::LostData => queue.contact.lost_data(now),
+                Effect::LostData => {
+                    queue.contact.lost_data(now);
+                    out.lost_data = true;
+                }
                 Effect::Refused(error) => queue.contact.refuse(&error),
                 Effect::RefusedNoMore => queue.contact.refuse_no_more(),
                 Effect::OtherLimit(log, term) => queue.contact.other_limit(&log, term),

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use outgate::Limit;
+use outgate::feedback::{Feedback, Reach, Refusal};
+use outgate::ledger::{Body, Cause, Message, Stamp};
+use outgate::store::Applying;
 use outgate::testing::oracle::{assert_never_more_than, worst_window};
+use outgate::{Error, Limit, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -54,4 +57,121 @@ async fn no_window_of_up_to_9_s_is_overrun_when_all_data_is_lost_nor_one_of_a_mi
         assert_never_more_than(40, window_micros, &starts);
         assert!(starts.iter().any(|&start| start > 3 * window_micros), "{window} s: calls go on");
     }
+}
+
+/// How long a call waits from now on, of the whole upstream or of a scope.
+fn waits(throttle: &Throttle, scope: Option<&'static str>) -> tokio::task::JoinHandle<Duration> {
+    let acquire = throttle.acquire("up");
+    let acquire = if let Some(scope) = scope { acquire.scope(scope) } else { acquire };
+    tokio::spawn(async move {
+        let begin = Instant::now();
+        drop(acquire.await.unwrap());
+        begin.elapsed()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_the_store_has_lost_is_told_again_and_holds_for_processes_that_start_later() {
+    for scope in [None, Some("a")] {
+        let store = Counting::default();
+        let [one, other] = [(); 2].map(|()| store.limited(Limit::per_second(10)));
+        match scope {
+            None => one.report("up", &Feedback::refused(secs(600))).await.unwrap(),
+            Some(scope) => one.report_in("up", scope, &Feedback::refused(secs(600))).await.unwrap(),
+        }
+        let begin = Instant::now();
+        let [one, other] = [&one, &other].map(|throttle| waits(throttle, scope));
+        sleep(secs(10)).await;
+        for _ in 0..3 {
+            store.lose_data();
+            sleep(secs(2)).await;
+        }
+        let told = store.told();
+        println!("{scope:?}: {told} pauses were told, {} looks", store.looks());
+        // Once at first, and by one of the processes or both after each loss.
+        assert!((4..=7).contains(&told), "{told}");
+        let late = waits(&store.limited(Limit::per_second(10)), scope).await.unwrap() + secs(16);
+        for waited in [one.await.unwrap(), other.await.unwrap(), late] {
+            assert!(waited >= Duration::from_millis(599_900) && waited < secs(602), "{scope:?}: {waited:?}");
+        }
+        assert!(begin.elapsed() < secs(602));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sees_a_loss_has_the_pauses_of_other_scopes_told_again_at_once() {
+    let store = Counting::default();
+    let [one, other] = [(); 2].map(|()| store.limited(Limit::per_second(10)));
+    drop(one.acquire("up").scope("b").await.unwrap());
+    one.report_in("up", "a", &Feedback::refused(secs(600))).await.unwrap();
+    let paused = waits(&one, Some("a"));
+    sleep(secs(2)).await;
+    store.lose_data();
+    // It asks for another scope, and hears of it.
+    let goes_on = waits(&one, Some("b"));
+    sleep(Duration::from_millis(50)).await;
+    let late = waits(&other, Some("a"));
+    assert!(goes_on.await.unwrap() < secs(2));
+    sleep(secs(10)).await;
+    assert!(!paused.is_finished() && !late.is_finished());
+    assert_eq!(store.told(), 2, "by whom it is known, and once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ban_that_the_store_has_lost_is_told_again_as_a_ban() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::per_second(10));
+    let ban = Feedback::default().with_refusal(Refusal::Ban).with_wait(secs(600)).with_reach(Reach::Upstream);
+    throttle.report("up", &ban).await.unwrap();
+    assert!(throttle.acquire("up").await.is_err());
+    sleep(secs(10)).await;
+    store.lose_data();
+    // It looks now and then although nobody calls any more.
+    sleep(secs(4)).await;
+    let told = store.limited(Limit::per_second(10)).acquire("up").await;
+    assert!(matches!(told, Err(Error::Barred { cause: Cause::Ban, .. })), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_was_released_is_not_told_again() {
+    let store = Counting::default();
+    let [one, other] = [(); 2].map(|()| store.limited(Limit::per_second(10)));
+    one.report("up", &Feedback::refused(secs(600))).await.unwrap();
+    let calls = [&one, &other].map(|throttle| waits(throttle, None));
+    sleep(secs(10)).await;
+    one.release("up").await.unwrap();
+    sleep(secs(2)).await;
+    assert!(calls.iter().all(tokio::task::JoinHandle::is_finished));
+    store.lose_data();
+    sleep(secs(10)).await;
+    assert!(waits(&other, None).await.unwrap() < secs(2));
+    assert_eq!(store.told(), 1);
+}
+
+/// A store that hears of each pause as of a call from long ago.
+#[derive(Clone, Debug)]
+struct Late(Counting);
+
+impl Store for Late {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        let mut message = message.clone();
+        if let Body::Pause { pause, .. } = &mut message.body {
+            pause.started = Some(Stamp::from_micros(1));
+        }
+        Applying::pending(async move { self.0.apply(&message).await })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_the_store_never_took_is_not_told_again() {
+    let store = Counting::default();
+    let upstream = Upstream::new("up").limit(Limit::per_second(10));
+    let throttle = Throttle::builder().store(Late(store.clone())).upstream(upstream).build().unwrap();
+    drop(throttle.acquire("up").await.unwrap());
+    throttle.release("up").await.unwrap();
+    sleep(secs(10)).await;
+    throttle.report("up", &Feedback::refused(secs(600))).await.unwrap();
+    let waited = waits(&throttle, None).await.unwrap();
+    assert!(waited < secs(8), "the call that was refused had started before the release: {waited:?}");
+    assert_eq!(store.told(), 1);
 }

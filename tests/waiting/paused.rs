@@ -200,22 +200,6 @@ async fn a_ban_during_a_longer_pause_is_a_ban() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_that_the_store_has_lost_is_over_without_asking_all_the_time() {
-    let store = Counting::default();
-    let throttle = store.process(upstream);
-    throttle.report("up", &Feedback::refused(Duration::from_secs(60))).await.unwrap();
-    let waiter = {
-        let throttle = throttle.clone();
-        tokio::spawn(async move { throttle.acquire("up").await.unwrap().waited() })
-    };
-    sleep(Duration::from_secs(1)).await;
-    store.lose_data();
-    let time = waiter.await.unwrap();
-    assert!(time <= Duration::from_secs(7), "{time:?}: it looks each second");
-    assert!(store.calls() < 12, "{} store calls", store.calls());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_pause_ends_quietly_when_answers_take_now_more_now_less() {
     fastrand::seed(23);
     let store = Counting::answering(|_| Way { delay: Duration::from_millis(fastrand::u64(1..4)), lost: false });

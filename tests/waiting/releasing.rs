@@ -126,21 +126,6 @@ async fn processes_look_once_a_second_for_all_their_scopes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_has_lost_its_pauses_is_believed() {
-    let store = Counting::default();
-    let throttle = store.process(upstream);
-    refuse(&throttle, 600 * SECOND).await;
-    let call = tokio::spawn({
-        let throttle = throttle.clone();
-        async move { wait(&throttle, None).await }
-    });
-    sleep(5 * SECOND).await;
-    store.lose_data();
-    let waited = call.await.unwrap();
-    assert!(waited <= 7 * SECOND, "{waited:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn after_the_longest_pause_one_call_looks_and_all_others_wait_for_it() {
     let store = Counting::default();
     let up = |up: Upstream| upstream(up).max_pause(60 * SECOND);

@@ -52,6 +52,7 @@ pub(crate) struct Counting {
     hand_backs: Arc<AtomicU64>,
     reports: Arc<AtomicU64>,
     looks: Arc<AtomicU64>,
+    pauses: Arc<AtomicU64>,
     /// How far ahead the last ask was, in microseconds.
     ahead: Arc<AtomicU64>,
     ways: Ways,
@@ -78,7 +79,7 @@ impl Counting {
 
     /// Loses everything it has kept.
     pub(crate) fn lose_data(&self) {
-        *self.inner.lock().unwrap() = MemoryStore::new();
+        self.inner().lose_data();
     }
 
     /// Loses its logs alone.
@@ -100,6 +101,11 @@ impl Counting {
 
     pub(crate) fn looks(&self) -> u64 {
         self.looks.load(Ordering::Relaxed)
+    }
+
+    /// How many pauses it was told.
+    pub(crate) fn told(&self) -> u64 {
+        self.pauses.load(Ordering::Relaxed)
     }
 
     pub(crate) fn calls(&self) -> u64 {
@@ -126,6 +132,7 @@ impl Store for Counting {
         Applying::pending(async move {
             let Body::Ask(ask) = &message.body else {
                 self.looks.fetch_add(u64::from(matches!(message.body, Body::Look { .. })), Ordering::Relaxed);
+                self.pauses.fetch_add(u64::from(matches!(message.body, Body::Pause { .. })), Ordering::Relaxed);
                 self.reports.fetch_add(u64::from(matches!(message.body, Body::Report { .. })), Ordering::Relaxed);
                 return self.inner().apply(message).await;
             };

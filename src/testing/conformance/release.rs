@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Subject;
 use super::desk::{Desk, at, granted, log};
 use super::law::Law;
-use crate::ledger::{Answer, Body, Evidence, Log, Pause, Reply, Run, ScopeId, Stamp, Verdict};
+use crate::ledger::{Answer, Body, Cause, Evidence, Log, Pause, Reply, Run, ScopeId, Stamp, Verdict};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -34,6 +34,24 @@ pub async fn law_15(subject: &dyn Subject) {
         law.equal(&desk.paused(&next).await.until, &at(1_001_000), "one that started after it does");
     }
     one_call_looks(law, subject).await;
+    what_is_over_is_remembered(law, subject).await;
+}
+
+/// Who looks can tell a pause that is over from one that was lost.
+async fn what_is_over_is_remembered(law: Law, subject: &dyn Subject) {
+    let scopes = [ScopeId::of(b"a"), ScopeId::of(b"b")];
+    subject.clock().set(at(0));
+    let mut desk = Desk::new(law, subject.store(), [log("calls", 9, 100_000)]);
+    let pause = Pause { memory: 10 * SECOND, ..Pause::new(SECOND) };
+    let pause = desk.pausing(1, Some(scopes[0]), pause);
+    desk.paused(&pause).await;
+    for (now, of_a) in [(1, true), (2_000_000, true), (11_000_000, false)] {
+        subject.clock().set(at(now));
+        let look = desk.message(7, "look", Body::Look { scopes: scopes.into(), since: at(now) });
+        let looked = desk.apply(&look).await.looked();
+        let of_a = of_a.then_some((at(1_000_000), Cause::Refusal));
+        law.equal(&looked.map(|looked| looked.paused), &Some(vec![None, of_a, None]), "what is known of pauses");
+    }
 }
 
 async fn one_call_looks(law: Law, subject: &dyn Subject) {

@@ -135,7 +135,7 @@ fn looked(now: Stamp, count: usize, rest: &[i64]) -> Option<Looked> {
     let (paused, released) = rest.split_at_checked(2 * count)?;
     let paused = paused.chunks_exact(2).map(|part| {
         let (stop, cause) = (Stamp::from_micros(part[0]), cause_of(part[1])?);
-        Some((stop > now).then_some((stop, cause)))
+        Some((stop > Stamp::NEVER).then_some((stop, cause)))
     });
     let (released, rest) = released.as_chunks::<4>();
     let scope = |parts: &[i64; 4]| {
