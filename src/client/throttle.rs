@@ -22,8 +22,9 @@ use crate::config::request_head::RequestHead;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error, StoreError};
 use crate::ledger::{Body, MAX_WEIGHT, Message, MessageId, Reply};
+use crate::queue::presence::Attendance;
 use crate::queue::process::Process;
-use crate::queue::table::Queues;
+use crate::queue::table::{CLOSE_PATIENCE, Queues};
 use crate::store::{MemoryStore, Store, WithoutStore};
 
 /// Throttles calls to upstreams: for requests by its [`middleware`](Throttle::middleware), for anything else by
@@ -380,10 +381,11 @@ impl Throttle {
     /// # }
     /// ```
     pub async fn close(&self) {
+        let begun = Instant::now();
         self.0.queues.close().await;
-        for registered in &self.0.upstreams.get().upstreams {
-            registered.attendance.leave().await;
-        }
+        let registry = self.0.upstreams.get();
+        let all = registry.upstreams.iter().map(|registered| &registered.attendance);
+        Attendance::leave(all, CLOSE_PATIENCE.saturating_sub(begun.elapsed())).await;
     }
 
     /// Route: which upstream, scope and cost a request belongs to.

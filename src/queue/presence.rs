@@ -3,11 +3,12 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Queue;
@@ -32,17 +33,21 @@ pub(crate) struct Attendance {
     epoch: Instant,
     /// When the next call has the store told, in microseconds since then.
     due: AtomicI64,
-    state: Mutex<State>,
+    /// Somebody looks who waits.
+    runs: AtomicBool,
+    /// Whoever has the store told takes them meanwhile: there may be as many as scopes, and no caller is to wait for that.
+    used: Mutex<Used>,
+    told: Mutex<Told>,
 }
 
+/// By their streams: the queues that were used within the last minute, and when.
+type Used = HashMap<Arc<str>, (Weak<Queue>, Instant), ScopeHasher>;
+
+/// What the store was told.
 #[derive(Debug, Default)]
-struct State {
-    /// By their streams: who was used within the last minute, and when.
-    queues: HashMap<Arc<str>, (Weak<Queue>, Instant), ScopeHasher>,
-    /// Somebody looks who waits.
-    runs: bool,
+struct Told {
     /// When the store was told last, and whether anybody waited then.
-    told: Option<(Instant, bool)>,
+    last: Option<(Instant, bool)>,
     /// Which description of the upstream it was told, and when.
     described: Option<(u64, Instant)>,
     /// The throttle is closed.
@@ -51,7 +56,8 @@ struct State {
 
 impl Default for Attendance {
     fn default() -> Self {
-        Self { epoch: Instant::now(), due: AtomicI64::new(i64::MIN), state: Mutex::default() }
+        let (due, runs) = (AtomicI64::new(i64::MIN), AtomicBool::new(false));
+        Self { epoch: Instant::now(), due, runs, used: Mutex::default(), told: Mutex::default() }
     }
 }
 
@@ -69,7 +75,7 @@ impl Attendance {
         let is_mine = self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_mine
             && due != i64::MIN
-            && !self.lock().runs
+            && !self.runs.load(Ordering::Relaxed)
             && let Ok(runtime) = Handle::try_current()
         {
             let attendance = Arc::clone(self);
@@ -82,14 +88,16 @@ impl Attendance {
         if queue.note_use() {
             self.enter(queue, now);
         }
-        let mut state = self.lock();
-        if state.runs || state.closed {
+        if self.runs.load(Ordering::Relaxed) {
             return;
         }
+        let told = lock(&self.told);
         let Ok(runtime) = Handle::try_current() else { return };
-        state.runs = true;
-        let at = (now + FIRST).max(state.told.map_or(now, |(told, _)| told + WAITING));
-        drop(state);
+        if told.closed || self.runs.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let at = (now + FIRST).max(told.last.map_or(now, |(last, _)| last + WAITING));
+        drop(told);
         runtime.spawn(Runs { attendance: Arc::clone(self), ended: false }.run(at));
     }
 
@@ -100,32 +108,43 @@ impl Attendance {
         (send(&queue, renewal).await, is_waiting)
     }
 
-    /// This process is gone.
-    pub(crate) async fn leave(&self) {
-        let queue = {
-            let mut state = self.lock();
-            state.closed = true;
-            let mut queues = state.queues.values().filter_map(|(queue, _)| queue.upgrade());
-            queues.next().filter(|_| state.told.is_some())
-        };
-        if let Some(queue) = queue {
-            let upstream = Arc::clone(queue.upstream());
-            let _ = timeout(FAREWELL, send(&queue, Renewal::new(upstream, Presence::default(), Duration::ZERO))).await;
+    /// This process is gone from all of these. Nothing is waited for any longer than so.
+    pub(crate) async fn leave(all: impl Iterator<Item = &Arc<Self>>, patience: Duration) {
+        let queues: Vec<_> = all.filter_map(|attendance| attendance.close()).collect();
+        // Outside of a runtime nobody is told.
+        if Handle::try_current().is_err() {
+            return;
         }
+        let mut farewells = JoinSet::new();
+        for queue in queues {
+            let renewal = Renewal::new(Arc::clone(queue.upstream()), Presence::default(), Duration::ZERO);
+            farewells.spawn(async move { send(&queue, renewal).await });
+        }
+        let all_told = async { while farewells.join_next().await.is_some() {} };
+        let _ = timeout(patience.min(FAREWELL), all_told).await;
+    }
+
+    /// Nothing is said any more, but that the process is gone: by this queue, where the store knows that it was there.
+    fn close(&self) -> Option<Arc<Queue>> {
+        let mut told = lock(&self.told);
+        told.closed = true;
+        told.last?;
+        lock(&self.used).values().find_map(|(queue, _)| queue.upgrade())
     }
 
     fn enter(&self, queue: &Arc<Queue>, now: Instant) {
-        self.lock().queues.insert(Arc::clone(&queue.settings.stream), (Arc::downgrade(queue), now));
+        lock(&self.used).insert(Arc::clone(&queue.settings.stream), (Arc::downgrade(queue), now));
     }
 
     /// What is to be said now.
     fn renewal(&self, now: Instant) -> Option<(Arc<Queue>, Renewal)> {
-        let mut state = self.lock();
-        if state.closed {
+        let mut told = lock(&self.told);
+        if told.closed {
             return None;
         }
-        let (mut any, mut queues) = (None, Vec::with_capacity(state.queues.len()));
-        state.queues.retain(|_, (queue, used)| {
+        let mut all = std::mem::take(&mut *lock(&self.used));
+        let (mut any, mut queues) = (None, Vec::with_capacity(all.len()));
+        all.retain(|_, (queue, used)| {
             let Some(queue) = queue.upgrade() else { return false };
             let (callers, oldest, is_used) = queue.attended(now);
             *used = if is_used || callers > 0 { now } else { *used };
@@ -134,11 +153,16 @@ impl Attendance {
             queues.extend(is_recent.then_some((Attended { callers, oldest, used: *used }, queue)));
             is_recent
         });
+        all.shrink_to(all.len() * 2);
+        let mut used = lock(&self.used);
+        all.extend(used.drain());
+        *used = all;
+        drop(used);
         let queue = any?;
         let registered = queue.registered();
         let (described, about) = registered.description();
         let is_known = |(hash, at): (u64, Instant)| hash == described && now < at + AS_CALLS_COME;
-        let about = (!state.described.is_some_and(is_known)).then_some(about);
+        let about = (!told.described.is_some_and(is_known)).then_some(about);
         let callers = queues.iter().map(|(of, _)| of.callers).sum();
         let presence = Presence {
             weight: queue.settings.weight,
@@ -148,11 +172,11 @@ impl Attendance {
             scopes: scopes(&queues),
         };
         let lasting = LAPSES[usize::from(callers == 0)];
-        state.told = Some((now, callers > 0));
+        told.last = Some((now, callers > 0));
         if about.is_some() {
-            state.described = Some((described, now));
+            told.described = Some((described, now));
         }
-        drop(state);
+        drop(told);
         let next = micros(now.saturating_duration_since(self.epoch) + AS_CALLS_COME);
         self.due.store(next, Ordering::Relaxed);
         let renewal = Renewal { about, ..Renewal::new(Arc::clone(queue.upstream()), presence, lasting) };
@@ -161,13 +185,10 @@ impl Attendance {
 
     /// Whether the store is to be told: of callers who wait, or that none do any more.
     fn is_worth_it(&self) -> bool {
-        let state = self.lock();
-        let mut queues = state.queues.values().filter_map(|(queue, _)| queue.upgrade());
-        state.told.is_some_and(|(_, waited)| waited) || queues.any(|queue| queue.waiting() > 0)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let has_waited = lock(&self.told).last.is_some_and(|(_, waited)| waited);
+        let is_waited_in =
+            |(queue, _): &(Weak<Queue>, Instant)| queue.upgrade().is_some_and(|queue| queue.waiting() > 0);
+        has_waited || lock(&self.used).values().any(is_waited_in)
     }
 }
 
@@ -225,7 +246,7 @@ impl Runs {
             let is_waiting = is_worth_it && self.attendance.tell().await.1;
             if !is_waiting {
                 self.ended = true;
-                self.attendance.lock().runs = false;
+                self.attendance.runs.store(false, Ordering::Relaxed);
                 return;
             }
             at = Instant::now() + WAITING;
@@ -236,7 +257,11 @@ impl Runs {
 impl Drop for Runs {
     fn drop(&mut self) {
         if !self.ended {
-            self.attendance.lock().runs = false;
+            self.attendance.runs.store(false, Ordering::Relaxed);
         }
     }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

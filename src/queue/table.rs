@@ -17,8 +17,8 @@ use crate::queue::Queue;
 use crate::queue::crowd::Crowd;
 use crate::store::turns::Turns;
 
-/// How long [`Queues::close`] waits for the store.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long closing waits for the store.
+pub(crate) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How many queues a part has at least before idle ones are looked for: to make one anew costs more than to keep it.
 const FEW: usize = 1_024;

@@ -1,11 +1,15 @@
 //! What a process has others know of who waits in it.
 
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use outgate::ledger::{Body, Message, Renewal};
 use outgate::store::Applying;
 use outgate::{Limit, MemoryStore, Scope, Store, Throttle, Upstream};
+use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -15,11 +19,13 @@ struct Told {
     store: MemoryStore,
     begin: Instant,
     said: Arc<Mutex<Vec<(u64, Renewal)>>>,
+    /// It does not answer any more.
+    is_silent: Arc<AtomicBool>,
 }
 
 impl Told {
     fn new() -> Self {
-        Self { store: MemoryStore::new(), begin: Instant::now(), said: Arc::default() }
+        Self { store: MemoryStore::new(), begin: Instant::now(), said: Arc::default(), is_silent: Arc::default() }
     }
 
     /// In seconds since the beginning: callers that wait, how long the first has, and whether the upstream was described.
@@ -40,6 +46,9 @@ impl Store for Told {
         Applying::pending(async move {
             if let Body::Renew(renewal) = &message.body {
                 self.said.lock().unwrap().push((self.begin.elapsed().as_secs(), renewal.clone()));
+            }
+            if self.is_silent.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
             }
             self.store.apply(message).await
         })
@@ -158,4 +167,36 @@ async fn processes_of_upstreams_that_share_limits_are_told_apart() {
     drop(throttle.acquire("files").await.unwrap());
     let count = async |name| throttle.processes(name).await.unwrap().all.len();
     assert_eq!((count("files").await, count("mail").await), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_no_longer_where_many_upstreams_have_to_be_told() {
+    let store = Told::new();
+    let names: Vec<_> = (0..20).map(|number| format!("up-{number}")).collect();
+    let upstreams = names.iter().map(|name| Upstream::new(&**name).limit(Limit::per_second(100)));
+    let throttle = Throttle::builder().store(store.clone()).upstreams(upstreams).build().unwrap();
+    for _ in 0..2 {
+        for name in &names {
+            drop(throttle.acquire(name).await.unwrap());
+        }
+        sleep(Duration::from_millis(1_500)).await;
+    }
+    assert_eq!(store.said().len(), names.len());
+    store.is_silent.store(true, Ordering::Relaxed);
+    let begun = Instant::now();
+    throttle.close().await;
+    assert!(begun.elapsed() <= Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(store.said().len(), 2 * names.len(), "each is told all the same");
+}
+
+#[test]
+fn closing_outside_of_a_runtime_waits_for_nobody() {
+    let throttle = Told::new().process(Upstream::new("up").limit(Limit::per_second(100)));
+    Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
+        for _ in 0..2 {
+            drop(throttle.acquire("up").await.unwrap());
+            sleep(Duration::from_millis(1_500)).await;
+        }
+    });
+    assert!(pin!(throttle.close()).poll(&mut Context::from_waker(Waker::noop())).is_ready());
 }
