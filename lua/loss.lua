@@ -3,7 +3,11 @@
 -- Notes what is missing of what an ask remembers, at `at` in the arguments. Nobody starts then until all counts no more that may be lost:
 -- what started before, and what was booked ahead. What a loss that is known explains is no news. Says where that part ends.
 function lost.note(states, at)
-  local number, told, reach = a[1] > 0 and a[at] or 0, a[at + 1], a[5] + a[6]
+  local number, told, reach, memory = a[1] > 0 and a[at] or 0, a[at + 1], a[5] + a[6], 0
+  -- Who was cut off or suspended says late what need not be remembered any more. So does whoever asks first when the clock has leapt: a
+  -- loss of that time would last until then. Of the 11 s for which an answer is kept longer than it must be 5 are counted on.
+  for _, log in ipairs(logs) do memory = max(memory, log.counts) end
+  if number > lost.survived and told + min(memory, MAX_MEMORY) + 5 * SECOND <= now then number = 0 end
   -- A log whose entries count for longer is not kept waiting where all data was lost, but only where it was evicted: the message is there.
   local longest = (number > 0 and number <= lost.survived and 62 or 10) * SECOND
   for i, log in ipairs(logs) do

@@ -65,6 +65,7 @@ pub use self::evidence::Evidence;
 pub use self::grant::{Answer, Grant, Verdict};
 pub use self::log::SlidingLog;
 use self::log_time::LogTime;
+pub(crate) use self::loss::BEYOND;
 pub use self::loss::Remembered;
 pub use self::message::{Ask, Body, Message, MessageId, NOBODY, Refused, Reply, Run};
 pub use self::pause::{Cause, Pause, PauseLeft, Reason};

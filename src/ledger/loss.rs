@@ -8,6 +8,8 @@ use super::{Ask, LEAP, Ledger, MAX_MEMORY, MessageId, NOBODY, ScopeId, Stamp};
 const SHORT: i64 = 10_000_000;
 /// Nor is any that counts for longer than a minute and its guard.
 const LONG: i64 = 62_000_000;
+/// A store keeps the answer to a message for longer than it must, as its clock may leap ahead: so much of that is counted on.
+pub(crate) const BEYOND: i64 = 5_000_000;
 
 /// What a queue remembers that a store must hold, unless that has lost data.
 ///
@@ -65,6 +67,10 @@ impl Ledger {
         let remembered = &ask.remembered;
         let number = if id.sender == NOBODY { 0 } else { remembered.number };
         let survived = if number > 0 { self.replays.last_of(now, id) } else { 0 };
+        // Who was cut off or suspended says late what need not be remembered any more. So does whoever asks first when the clock has leapt:
+        // a loss of that time would last until then.
+        let is_due = remembered.told.plus(ask.retention().min(MAX_MEMORY) + BEYOND) > now;
+        let number = if number > survived && !is_due { 0 } else { number };
         let is_forgotten = number > survived;
         // Where the message is there, and the log is not, that was evicted.
         let longest = if number > 0 && !is_forgotten { LONG } else { SHORT };
@@ -109,7 +115,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::ledger::{Grant, Log, Message, Reply, Run, Term};
+    use crate::ledger::{Grant, Log, Message, Reply, Run, Slots, Term};
 
     const SPAN: i64 = 1_000_000;
     const MS: i64 = 1_000;
@@ -173,6 +179,30 @@ mod tests {
         assert_eq!(finds(910, 3, Remembered::new(1, at(-20), [at(300)])), (1_300, true), "booked further ahead");
         assert_eq!(finds(1_301, 4, Remembered::new(1, at(-20), [])), (1_301, false), "who comes later");
         assert_eq!(finds(1_302, 5, Remembered::new(1, at(1_301), [])).0, 2_552, "another loss");
+    }
+
+    #[test]
+    fn what_a_store_may_have_forgotten_by_now_is_no_loss() {
+        let finds = |after: i64| {
+            let told = at(-after);
+            said(&ask(&mut Ledger::new(), at(0), 1, 9, Remembered::new(1, told, [told]))).1
+        };
+        assert!(finds(5_999), "a span and 5 s ago");
+        assert!(!finds(6_000), "its sender was cut off, or suspended");
+    }
+
+    #[test]
+    fn a_clock_that_leaps_ahead_and_is_taken_back_keeps_nobody_waiting_for_so_long() {
+        const HOUR: i64 = 3_600_000;
+        let mut ledger = Ledger::new();
+        ask(&mut ledger, at(0), 1, 1, Remembered::default());
+        ask(&mut ledger, at(HOUR), 1, 2, Remembered::new(1, at(0), [at(0)]));
+        let log = Log::new("calls", [Term::new(2, SPAN)]);
+        let (remembered, back) = (Remembered::new(1, at(0), [at(0)]), vec![Slots::new(1, at(HOUR), [1])]);
+        let next = Ask { remembered, back, ..Ask::new([log], vec![Run::new(1, [1])]) };
+        let next = Message { latest: Some(at(5)), ..Message::new("up", MessageId::new(1, "", 3), next) };
+        let grant = ledger.apply(at(HOUR + 5), &next).unwrap().grant().unwrap();
+        assert_eq!(said(&grant), (5, false));
     }
 
     #[test]

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::ledger::{Log, MAX_MEMORY, Remembered, Slots, Stamp};
+use crate::ledger::{self, Log, MAX_MEMORY, Remembered, Slots, Stamp};
 
 /// So many starts are remembered at most: the newest are told.
 const MOST: usize = 256;
-/// A store keeps the answer to a message for longer than it must, as its clock may leap ahead: so much of that is counted on.
-const BEYOND: Duration = Duration::from_secs(5);
+/// The store is told of a message for so much longer than it must remember that.
+const BEYOND: Duration = Duration::from_micros(ledger::BEYOND.unsigned_abs());
 
 /// What the store must hold of a queue.
 #[derive(Debug, Default)]

@@ -96,3 +96,13 @@ async fn a_clock_that_steps_silences_nobody_and_fills_no_window() {
         println!("{step}: {used} calls, the longest gap {gap:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_leaps_by_more_than_anything_is_remembered_for_silences_nobody() {
+    for step in [20_000_000, 3_600_000_000] {
+        let went = calls(Limit::per_second(100), step).await;
+        let gap = went.windows(2).map(|pair| pair[1] - pair[0]).max();
+        // What is forgotten then may be taken for lost.
+        assert!(gap <= Some(1_500_000), "{step}: nobody went for {gap:?} µs");
+    }
+}

@@ -3,7 +3,7 @@
 use super::Subject;
 use super::desk::{Desk, at, granted, log};
 use super::law::Law;
-use crate::ledger::{Ask, Remembered, Run, Stamp};
+use crate::ledger::{Ask, BEYOND, Remembered, Run, Stamp};
 
 const SPAN: i64 = 300_000;
 /// The most that is booked ahead.
@@ -37,6 +37,9 @@ async fn what_is_held_costs_no_wait(law: Law, subject: &dyn Subject) {
     subject.clock().set(at(600_000));
     let ask = desk.asking(2, vec![Run::new(1, [1])], remembering(0, at(0), [at(300_000)]));
     law.equal(&desk.send(&ask).await.answers, &vec![granted(1, at(600_000))], "it counts no more");
+    subject.clock().set(at(7_000_000));
+    let ask = desk.asking(3, vec![Run::new(1, [1])], remembering(1, at(7_000_000 - SPAN - BEYOND), []));
+    law.equal(&desk.send(&ask).await.answers, &vec![granted(1, at(7_000_000))], "it may be forgotten by now");
 }
 
 async fn what_is_missing_delays_everybody_by_a_span(law: Law, subject: &dyn Subject) {

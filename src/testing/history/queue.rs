@@ -97,7 +97,7 @@ impl Queue {
             _ => 0,
         };
         if rng.u8(0..32) > 0 || self.newest.len() != logs.len() {
-            let told = if rng.bool() { self.told } else { now.plus(-rng.i64(0..2_000_000)) };
+            let told = if rng.bool() { self.told } else { now.plus(-rng.i64(0..8_000_000)) };
             return Remembered::new(number, told, []);
         }
         let newest = self.newest.iter().map(|&newest| match rng.u8(0..8) {
