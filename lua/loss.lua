@@ -8,17 +8,21 @@ function lost.note(states, at)
   -- loss of that time would last until then. Of the 11 s for which an answer is kept longer than it must be 5 are counted on.
   for _, log in ipairs(logs) do memory = max(memory, log.counts) end
   if number > lost.survived and told + min(memory, MAX_MEMORY) + 5 * SECOND <= now then number = 0 end
-  -- A log whose entries count for longer is not kept waiting where all data was lost, but only where it was evicted: the message is there.
+  -- No longer window is waited for where all data was lost, nor one beyond a minute where only the log was evicted: the message is there.
   local longest = (number > 0 and number <= lost.survived and 62 or 10) * SECOND
   for i, log in ipairs(logs) do
-    local state, newest = states[log.scope], min(a[at + 1 + i], now + MAX_MEMORY)
-    if log.terms[1] and log.counts <= longest then
+    local state, newest, counts, retention = states[log.scope], min(a[at + 1 + i], now + MAX_MEMORY), 0, 0
+    for t = 1, log.own do
+      local term = log.terms[t]
+      if term.base <= longest then counts, retention = max(counts, term.base), max(retention, term.span) end
+    end
+    if counts > 0 then
       local known, settles = state.loss and lapse_of.loss(state.loss) > now and state.loss, 0
       local is_news = number > lost.survived and not (known and told <= known[1])
-      if newest > 0 and newest + log.counts > now and newest > (stamp_of(call('LINDEX', log.key, '-1'), log.key) or 0) then
-        is_news, settles = is_news or not (known and newest < known[2]), newest + log.own_retention
+      if newest > 0 and newest + counts > now and newest > (stamp_of(call('LINDEX', log.key, '-1'), log.key) or 0) then
+        is_news, settles = is_news or not (known and newest < known[2]), newest + retention
       end
-      if is_news then settles = max(settles, now + reach + log.own_retention) end
+      if is_news then settles = max(settles, now + reach + retention) end
       if settles > 0 then
         local noted = state.noted or known or { 0, 0 }
         state.noted = { is_news and now or noted[1], max(noted[2], settles) }

@@ -4,10 +4,10 @@
 
 use super::{Ask, LEAP, Ledger, MAX_MEMORY, MessageId, NOBODY, ScopeId, Stamp};
 
-/// A log whose entries count for longer is not kept waiting where all data was lost, but only where its entries alone are missing.
+/// No longer window is waited for where all data was lost, but only where the entries of its log alone are missing.
 const SHORT: i64 = 10_000_000;
-/// Nor is any that counts for longer than a minute and its guard.
-const LONG: i64 = 62_000_000;
+/// Nor is any that is longer than a minute and its guard.
+pub(crate) const LONG: i64 = 62_000_000;
 /// A store keeps the answer to a message for longer than it must, as its clock may leap ahead: so much of that is counted on.
 pub(crate) const BEYOND: i64 = 5_000_000;
 
@@ -78,11 +78,9 @@ impl Ledger {
             return;
         }
         let mut losses: Vec<(Option<ScopeId>, Loss)> = Vec::new();
-        for (at, log) in ask.logs.iter().enumerate().filter(|(_, log)| !log.terms.is_empty()) {
-            let counts = log.retention();
-            if counts > longest {
-                continue;
-            }
+        for (at, log) in ask.logs.iter().enumerate() {
+            let waited_for = || log.terms.iter().filter(|term| term.span <= longest);
+            let Some(counts) = waited_for().map(|term| term.span).max() else { continue };
             let newest = remembered.newest.get(at).copied().unwrap_or(Stamp::NEVER).min(now.plus(MAX_MEMORY));
             let scope = self.scope(log.scope);
             let known = scope.and_then(|scope| scope.constraints().loss).filter(|loss| loss.lapse() > now);
@@ -94,7 +92,8 @@ impl Ledger {
             if !is_news && !is_missing {
                 continue;
             }
-            let retention = self.in_force(now, log.scope).retention(log);
+            let in_force = self.in_force(now, log.scope);
+            let retention = waited_for().map(|term| in_force.term(log, *term).span).max().unwrap_or(0);
             let start = if is_missing { newest } else { Stamp::NEVER };
             let settles = if is_news { start.max(now.plus(ask.reach())) } else { start }.plus(retention);
             let of_scope = losses.iter().position(|(scope, _)| *scope == log.scope).unwrap_or_else(|| {
@@ -203,6 +202,21 @@ mod tests {
         let next = Message { latest: Some(at(5)), ..Message::new("up", MessageId::new(1, "", 3), next) };
         let grant = ledger.apply(at(HOUR + 5), &next).unwrap().grant().unwrap();
         assert_eq!(said(&grant), (5, false));
+    }
+
+    #[test]
+    fn the_short_window_of_a_log_is_waited_for_that_has_a_long_one_too() {
+        let log = Log::new("calls", [Term::new(500, 60 * SHORT), Term::new(2, SPAN)]);
+        let mut ledger = Ledger::new();
+        for (what, remembered) in [
+            ("a message is missing", Remembered::new(1, at(-10), [])),
+            ("an entry is missing", Remembered::new(0, at(0), [at(-10)])),
+        ] {
+            let ask = Ask { remembered, ..Ask::new([log.clone()], vec![Run::new(1, [1])]) };
+            let grant = ledger.apply(at(0), &Message::new(what, MessageId::new(1, "", 2), ask));
+            assert_eq!(said(&grant.unwrap().grant().unwrap()), (1_250, true), "{what}");
+            ledger = Ledger::new();
+        }
     }
 
     #[test]

@@ -376,8 +376,8 @@ pub struct Ask {
     pub seats: Option<Seats>,
     /// For how many its process counts where limits are shared: 1 to 100, the same in all of its asks.
     pub weight: u32,
-    /// What the store must hold: where it does not, data was lost, and nobody starts until all counts no more that may be missing. Of logs
-    /// that count for longer than 10 s it matters only where they alone are missing, and never beyond a minute and its guard.
+    /// What the store must hold: where it does not, data was lost, and nobody starts until all counts no more that may be missing. Windows
+    /// longer than 10 s are waited for only where their log alone is missing, and none beyond a minute and its guard.
     pub remembered: Remembered,
 }
 

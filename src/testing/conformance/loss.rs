@@ -3,7 +3,7 @@
 use super::Subject;
 use super::desk::{Desk, at, granted, log};
 use super::law::Law;
-use crate::ledger::{Ask, BEYOND, Remembered, Run, Stamp};
+use crate::ledger::{Ask, BEYOND, Log, Remembered, Run, Stamp, Term};
 
 const SPAN: i64 = 300_000;
 /// The most that is booked ahead.
@@ -16,6 +16,7 @@ pub async fn law_20(subject: &dyn Subject) {
     let law = Law::new(20, "nobody starts until all that may be missing counts no more");
     what_is_held_costs_no_wait(law, subject).await;
     what_is_missing_delays_everybody_by_a_span(law, subject).await;
+    only_short_windows_are_waited_for(law, subject).await;
 }
 
 fn remembering(number: u64, told: Stamp, newest: impl Into<Vec<Stamp>>) -> impl FnOnce(&mut Ask) {
@@ -61,5 +62,17 @@ async fn what_is_missing_delays_everybody_by_a_span(law: Law, subject: &dyn Subj
         subject.clock().set(until);
         let told = desk.book(2, Run::new(1, [1])).await;
         law.equal(&told.answers, &vec![granted(1, until)], "then calls go on");
+    }
+}
+
+async fn only_short_windows_are_waited_for(law: Law, subject: &dyn Subject) {
+    for (what, number, newest) in [("a message", 1, vec![]), ("an entry", 0, vec![at(-1)])] {
+        subject.clock().set(at(0));
+        let log = Log::new("calls", [Term::new(500, 3_600_000_000), Term::new(5, SPAN)]);
+        let mut desk = Desk::new(law, subject.store(), [log]);
+        let ask = desk.asking(1, vec![Run::new(1, [1])], remembering(number, at(-1), newest));
+        let told = desk.send(&ask).await;
+        let expected = (vec![], at(HORIZON + SPAN));
+        law.equal(&(told.answers, told.next), &expected, &format!("{what} is missing of a log with two windows"));
     }
 }
