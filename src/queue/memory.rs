@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::ledger::{self, Log, MAX_MEMORY, Remembered, Slots, Stamp};
+use crate::ledger::{self, LONG, Log, MAX_MEMORY, Remembered, Slots, Stamp};
 
 /// So many starts are remembered at most: the newest are told.
 const MOST: usize = 256;
@@ -77,7 +77,8 @@ impl Memory {
     /// What an ask says of it: nothing of what counts no more by the log time that is known.
     pub(super) fn remembered(&mut self, logs: &[Log], known: Option<Stamp>, now: Instant) -> Remembered {
         let (width, known) = (logs.len(), known.unwrap_or(Stamp::NEVER));
-        let longest = logs.iter().map(Log::retention).max().unwrap_or(0);
+        // What is older no store looks for.
+        let longest = logs.iter().map(Log::retention).max().unwrap_or(0).min(LONG);
         while self.starts.front().is_some_and(|start| start.plus(longest) <= known) {
             self.forget_first(width);
         }
@@ -153,6 +154,17 @@ mod tests {
             memory.granted(at(10_000 + start), 1, &[1, 1]);
         }
         assert_eq!((memory.starts.len(), memory.units.len()), (MOST, 2 * MOST));
+    }
+
+    #[test]
+    fn what_no_store_looks_for_any_more_takes_no_room() {
+        let (mut memory, logs) = (Memory::default(), [Log::new("calls", [Term::new(5_000, 3_600_000_000)])]);
+        for second in 0..600 {
+            let now = at(second * 1_000_000);
+            memory.granted(now, 1, &[1]);
+            assert_eq!(memory.remembered(&logs, Some(now), Instant::now()).newest, [now]);
+        }
+        assert_eq!((memory.starts.len(), memory.units.len()), (62, 62));
     }
 
     #[test]
