@@ -16,7 +16,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, timeout};
 
-pub(super) use self::connecting::{connect, in_runtime, tuned};
+#[cfg(any(feature = "redis-cluster", feature = "redis-sentinel"))]
+pub(super) use self::connecting::connect;
+pub(super) use self::connecting::{in_runtime, tuned};
 #[cfg(feature = "redis-cluster")]
 pub(super) use self::redirected::Missed;
 #[cfg(feature = "redis-sentinel")]
