@@ -57,3 +57,25 @@ async fn upstreams_that_share_limits_lie_together() -> Outcome {
     assert_eq!(all, ["account"]);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_node_that_cannot_keep_in_which_format_all_is_kept_holds_up_no_other() -> Outcome {
+    let cluster = RedisCluster::start(3, 0)?;
+    let node_of = |key: &str| -> Result<usize, Failure> {
+        Ok(cluster.primary(cluster.slot_of(key)?)?.ok_or("nobody has the slot")?)
+    };
+    let full = node_of("outgate:v1:{~format}")?;
+    cluster.nodes()[full].command(&["CONFIG", "SET", "maxmemory", "1"])?;
+    let mut elsewhere = None;
+    for name in (0..100).map(|n| format!("up-{n}")) {
+        if node_of(&format!("outgate:v1:{{{name}}}:state"))? != full {
+            elsewhere = Some(name);
+            break;
+        }
+    }
+    let name = elsewhere.ok_or("all lie on one node")?;
+    let upstream = Upstream::new(name.as_str()).limit(Limit::per_second(10)).max_wait(Duration::from_secs(10));
+    let throttle = Throttle::builder().store(RedisStore::cluster(cluster.urls()).open()?).upstream(upstream).build()?;
+    drop(throttle.acquire(&name).await?);
+    Ok(())
+}

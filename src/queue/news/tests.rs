@@ -165,7 +165,7 @@ fn a_pause_is_sent_again_until_the_store_knows_or_it_is_over() {
                 Next::Idle => break,
                 Next::Send(message) => panic!("{message:?}"),
             };
-            assert!(desk.now - at <= 3 * SECOND);
+            assert!(desk.now - at <= SECOND);
             (at, sent) = (desk.now, sent + 1);
             let message = desk.sent();
             assert_eq!(message.id, first, "the same message");
@@ -177,8 +177,8 @@ fn a_pause_is_sent_again_until_the_store_knows_or_it_is_over() {
                 break;
             }
         }
-        assert!(knows || (30..80).contains(&sent), "{sent} times");
-        assert!(knows || desk.now > begin + 57 * SECOND && desk.news.entries.is_empty());
+        assert!(knows || (60..130).contains(&sent), "{sent} times");
+        assert!(knows || desk.now > begin + 59 * SECOND && desk.news.entries.is_empty());
     }
 }
 

@@ -10,6 +10,7 @@ mod nodes;
 pub(super) mod redirect;
 mod slots;
 
+use std::error::Error as _;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -110,12 +111,14 @@ impl Cluster {
         Err(error.into())
     }
 
-    /// Fails where another release keeps another format. While the node is silent that knows, calls on other nodes go on.
+    /// Fails where another release keeps another format. While the node that knows does not say, calls go on.
     async fn claim(&self) -> Result<(), StoreError> {
         let Ok(node) = self.owner(slot_of(format::NAME)).await else { return Ok(()) };
-        match timeout(SILENCE, node.link.ask(&format::claim(&self.prefix), |kept| Some(kept.clone()))).await {
+        let claim = format::claim(&self.prefix);
+        match timeout(SILENCE, node.link.ask(&claim, |kept| Some(kept.clone()))).await {
             Ok(Ok(kept)) => format::judge(&self.prefix, &kept)?,
-            Ok(Err(error)) if error.kind() == StoreErrorKind::Refused => return Err(error),
+            // Found as it was connected to. What a server says comes with its words.
+            Ok(Err(error)) if error.kind() == StoreErrorKind::Refused && error.source().is_none() => return Err(error),
             _ => return Ok(()),
         }
         self.is_ours.store(true, Ordering::Relaxed);
