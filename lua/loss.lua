@@ -19,13 +19,14 @@ function lost.note(states, at)
     if counts > 0 then
       local known, settles = state.loss and lapse_of.loss(state.loss) > now and state.loss, 0
       local is_news = number > lost.survived and not (known and told <= known[1])
-      if newest > 0 and newest + counts > now and newest > (stamp_of(call('LINDEX', log.key, '-1'), log.key) or 0) then
+      local there = max(stamp_of(call('LINDEX', log.key, '-1'), log.key) or 0, known and known[3] or 0)
+      if newest > 0 and newest + counts > now and newest > there then
         is_news, settles = is_news or not (known and newest < known[2]), newest + retention
       end
       if is_news then settles = max(settles, now + reach + retention) end
       if settles > 0 then
-        local noted = state.noted or known or { 0, 0 }
-        state.noted = { is_news and now or noted[1], max(noted[2], settles) }
+        local noted = state.noted or known or { 0, 0, 0 }
+        state.noted = { is_news and now or noted[1], max(noted[2], settles), noted[3] or 0 }
       end
     end
   end

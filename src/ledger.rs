@@ -45,6 +45,7 @@ mod rate;
 mod release;
 mod replay;
 mod report;
+mod reset;
 mod rule;
 mod scope;
 mod scope_id;
@@ -155,6 +156,10 @@ impl Ledger {
             }
             Body::SlowDown { scope, factor, lasting } => {
                 self.slow_down(now, *scope, i64::from(*factor), micros(*lasting));
+                (Reply::Done(now), MAX_MEMORY)
+            }
+            Body::Reset { scope, units } => {
+                self.reset(now, *scope, units);
                 (Reply::Done(now), MAX_MEMORY)
             }
             Body::Look { scopes, since } => (Reply::Looked(self.look(now, *since, scopes)), 0),

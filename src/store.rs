@@ -30,7 +30,8 @@ use crate::ledger::{Message, Reply};
 ///
 /// `outgate::testing::conformance` checks them on any store.
 ///
-/// 1. No half-open interval of a term's span (a limit's window and guard) ever holds more than its quota.
+/// 1. No half-open interval of a term's span (a limit's window and guard) ever holds more than its quota, but for what a reset (21) has had
+///    forgotten.
 /// 2. Slots are given in the order asked, among calls of equal charges.
 /// 3. One ask for many callers gives what one ask for each of them would.
 /// 4. A slot handed back can be given again.
@@ -58,6 +59,8 @@ use crate::ledger::{Message, Reply};
 /// 19. A process that says that it is there is told of until it says that it is gone, or lapses, and nothing is decided by it.
 /// 20. Where a store does not hold what an ask says that it must, data was lost, and nobody starts until all that may be missing counts no
 ///     more, in logs that count for 10 s at most, or for a minute where they alone are missing; a log that nobody remembers costs no wait.
+/// 21. What counted in the logs that a reset names counts no more, nor what was learned of them; all else stays, and nobody takes it for lost.
+///     Nothing else has a log forgotten.
 ///
 /// ```
 /// use outgate::ledger::{Ledger, Message, Stamp};

@@ -1,4 +1,4 @@
-//! What people decide about an upstream: that a pause is over, or that calls come slower for a while.
+//! What people decide about an upstream: that a pause is over, that calls come slower for a while, or that what counted counts no more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,6 +86,70 @@ impl Throttle {
     ) -> Result<(), Error> {
         let registered = self.registered(upstream)?;
         self.slow_down_of(&registered, registered.scope_of(scope.as_ref()), factor, lasting).await
+    }
+
+    /// Forgets what counts of an upstream as a whole, in every process that shares the store: its logs begin empty, as those of an upstream
+    /// that nobody has called. For when the provider has set its own counter back, or what is entered is wrong: **as much as
+    /// is allowed starts at once, whatever was sent before**. Nothing else has a log forgotten.
+    ///
+    /// Forgotten are the slots of before, true costs beyond charges, and what was learned of the scope: what others use, and rates
+    /// that refusals lowered. Pauses and [`slow_down`](Self::slow_down) stay until [`release`](Self::release), and calls in flight
+    /// keep their seats. The logs of single scopes stay: [`reset_in`](Self::reset_in) forgets those of one. Limits that other upstreams
+    /// [share](crate::Upstream::shares) begin anew for them, too.
+    ///
+    /// Callers who have a slot by now, booked up to a horizon ahead, go at its time, and it counts no more: the limit may be exceeded
+    /// by as many. What responses and calls of before tell later counts.
+    ///
+    /// Returns when the store knows. Who waits in this process asks again at once, in another one when it would anyhow: within 30 s.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use outgate::{Limit, Throttle, Upstream};
+    ///
+    /// let throttle = Throttle::builder().upstream(Upstream::new("mail").limit(Limit::per_day(1))).build()?;
+    /// drop(throttle.acquire("mail").await?);
+    /// assert!(throttle.try_acquire("mail").await.is_err());
+    /// throttle.reset("mail").await?; // the provider has given us today's quota once more
+    /// assert!(throttle.try_acquire("mail").await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownUpstream`]; [`Error::StoreUnavailable`], after which it may or may not have happened: say it again.
+    pub async fn reset(&self, upstream: &str) -> Result<(), Error> {
+        let registered = self.registered(upstream)?;
+        for scope in registered.charges.of_everybody() {
+            self.reset_of(&registered, scope).await?;
+        }
+        Ok(())
+    }
+
+    /// The same for one scope value alone: a token, a merchant. What it shares with others stays.
+    ///
+    /// ```
+    /// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {
+    /// throttle.reset_in("gateway", "m-17").await?; // a merchant's quota was raised, and begins anew
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`Throttle::reset`].
+    pub async fn reset_in(&self, upstream: &str, scope: impl AsRef<[u8]>) -> Result<(), Error> {
+        let registered = self.registered(upstream)?;
+        self.reset_of(&registered, registered.scope_of(scope.as_ref())).await
+    }
+
+    async fn reset_of(&self, registered: &Registered, scope: Option<ScopeId>) -> Result<(), Error> {
+        let units = registered.charges.logs().iter().map(|log| Arc::clone(&log.unit)).collect();
+        self.tell_store(registered, scope, &Body::Reset { scope, units }).await?;
+        tracing::warn!(upstream = &*registered.upstream.name, "what counted is forgotten, by hand");
+        self.queues().reset(registered.key(None).0);
+        Ok(())
     }
 
     async fn slow_down_of(

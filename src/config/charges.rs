@@ -263,6 +263,14 @@ impl Charges {
         self.scopes.iter().map(|sharers| (sharers.scope.name(), sharers.scope.is_upstream(), sharers.salt))
     }
 
+    /// The scopes that all callers share: the whole upstream, and what of its limits is its own where it shares others.
+    pub(crate) fn of_everybody(&self) -> Vec<Option<ScopeId>> {
+        let salts = self.scopes.iter().filter(|sharers| sharers.scope.is_upstream()).map(|sharers| sharers.salt);
+        let mut all: Vec<_> = std::iter::once(None).chain(salts).collect();
+        all.dedup();
+        all
+    }
+
     /// Of each log, the place of its kind of scope.
     pub(crate) fn kinds_of_logs(&self) -> impl Iterator<Item = usize> {
         self.places.iter().map(|place| place.scope)

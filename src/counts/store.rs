@@ -10,7 +10,8 @@ use crate::error::StoreErrorKind;
 use crate::ledger::{Body, Message};
 use crate::store::{Applied, Applying, Store};
 
-const MESSAGES: [&str; 9] = ["ask", "pause", "release", "slow_down", "look", "report", "usage", "renew", "processes"];
+const MESSAGES: [&str; 10] =
+    ["ask", "pause", "release", "slow_down", "look", "report", "usage", "renew", "processes", "reset"];
 const FAILURES: [StoreErrorKind; 5] = [
     StoreErrorKind::Unreachable,
     StoreErrorKind::Refused,
@@ -29,7 +30,7 @@ pub(crate) fn counted(store: Arc<dyn Store>) -> Arc<dyn Store> {
 
 struct Counted {
     store: Arc<dyn Store>,
-    seconds: [Histogram; 9],
+    seconds: [Histogram; 10],
     failures: [Counter; 5],
 }
 
@@ -68,6 +69,7 @@ const fn place(body: &Body) -> usize {
         Body::Usage { .. } => 6,
         Body::Renew(_) => 7,
         Body::Processes { .. } => 8,
+        Body::Reset { .. } => 9,
     }
 }
 

@@ -63,6 +63,12 @@ impl ColdCalls {
         Self(self.0.iter().filter(|step| step.lapse > now).cloned().collect())
     }
 
+    /// What of it is of other logs than these.
+    pub(super) fn but_for(mut self, units: &[Arc<str>]) -> Self {
+        self.0.retain(|step| !units.contains(&step.log));
+        self
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,5 +1,7 @@
 //! What was imposed on a scope: by what its upstream answered, or by hand.
 
+use std::sync::Arc;
+
 use super::boundaries::Boundaries;
 use super::cold::{Cold, ColdCalls};
 use super::in_force::InForce;
@@ -70,6 +72,11 @@ impl Constraints {
             loss: self.loss.filter(|loss| loss.lapse() > since),
             named: self.named.at(since),
         }
+    }
+
+    /// All of it but what counts beside these logs.
+    pub(super) fn but_for(self, units: &[Arc<str>]) -> Self {
+        Self { cold: self.cold.but_for(units), outside: self.outside.but_for(units), ..self }
     }
 
     /// Whether nothing of it matters any more.

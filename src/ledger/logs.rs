@@ -76,6 +76,16 @@ impl Logs {
         }
     }
 
+    /// Forgets the log of this name. Says which was its newest entry.
+    pub(super) fn forget(&mut self, name: &Arc<str>) -> Option<Stamp> {
+        let (_, log) = if self.first.as_ref().is_some_and(|(of, _)| of == name) {
+            std::mem::replace(&mut self.first, self.more.pop())?
+        } else {
+            self.more.swap_remove(self.more.iter().position(|(of, _)| of == name)?)
+        };
+        log.nth_newest(1)
+    }
+
     /// Forgets what nobody counts any more in the log of this name, once it is long.
     pub(super) fn trim(&mut self, name: &Arc<str>, now: Stamp, quota: u32) {
         if let Some((_, log)) = self.first.iter_mut().chain(&mut self.more).find(|(of, _)| of == name) {
@@ -111,5 +121,9 @@ mod tests {
         }
         assert_eq!(logs.iter().filter_map(|log| log.nth_newest(1)).count(), 3, "one of two is left in each");
         assert!(logs.get(&"calls of others".into()).is_none());
+        for (name, left) in names.iter().zip([2, 1, 0]) {
+            assert!(logs.forget(name).is_some() && logs.get(name).is_none() && logs.forget(name).is_none(), "{name}");
+            assert_eq!(logs.iter().count(), left);
+        }
     }
 }

@@ -51,12 +51,22 @@ pub(super) struct Loss {
     at: Stamp,
     /// Nobody starts before: until then all may count that was lost.
     pub(super) settles: Stamp,
+    /// The newest entry that somebody had forgotten: none up to then is missing.
+    forgotten: Stamp,
 }
 
 impl Loss {
+    const NONE: Self = Self { at: Stamp::NEVER, settles: Stamp::NEVER, forgotten: Stamp::NEVER };
+
+    /// Not lost, but forgotten by hand, as all that may have been lost `before` is now; `newest` was the last entry.
+    pub(super) fn forgotten(before: Option<Self>, now: Stamp, newest: Stamp) -> Self {
+        let before = before.unwrap_or(Self::NONE);
+        Self { at: now, settles: now, forgotten: now.max(newest).max(before.settles).max(before.forgotten) }
+    }
+
     /// When it matters no more: no sender says then of what was before it that the store must remember it.
     pub(super) fn lapse(self) -> Stamp {
-        self.at.plus(MAX_MEMORY + LEAP).max(self.settles)
+        self.at.plus(MAX_MEMORY + LEAP).max(self.settles).max(self.forgotten.plus(LONG))
     }
 }
 
@@ -85,8 +95,8 @@ impl Ledger {
             let scope = self.scope(log.scope);
             let known = scope.and_then(|scope| scope.constraints().loss).filter(|loss| loss.lapse() > now);
             let tail = scope.and_then(|scope| scope.logs.get(&log.unit)).and_then(|entries| entries.nth_newest(1));
-            let is_missing =
-                newest > Stamp::NEVER && newest.plus(counts) > now && newest > tail.unwrap_or(Stamp::NEVER);
+            let there = known.map_or(Stamp::NEVER, |loss| loss.forgotten).max(tail.unwrap_or(Stamp::NEVER));
+            let is_missing = newest > Stamp::NEVER && newest.plus(counts) > now && newest > there;
             let is_news = (is_forgotten && known.is_none_or(|loss| remembered.told > loss.at))
                 || (is_missing && known.is_none_or(|loss| newest >= loss.settles));
             if !is_news && !is_missing {
@@ -97,11 +107,11 @@ impl Ledger {
             let start = if is_missing { newest } else { Stamp::NEVER };
             let settles = if is_news { start.max(now.plus(ask.reach())) } else { start }.plus(retention);
             let of_scope = losses.iter().position(|(scope, _)| *scope == log.scope).unwrap_or_else(|| {
-                losses.push((log.scope, known.unwrap_or(Loss { at: Stamp::NEVER, settles: Stamp::NEVER })));
+                losses.push((log.scope, known.unwrap_or(Loss::NONE)));
                 losses.len() - 1
             });
             let loss = &mut losses[of_scope].1;
-            *loss = Loss { at: if is_news { now } else { loss.at }, settles: loss.settles.max(settles) };
+            *loss = Loss { at: if is_news { now } else { loss.at }, settles: loss.settles.max(settles), ..*loss };
         }
         for (scope, loss) in losses {
             self.scope_mut(scope).constrain(|of, _| of.loss = Some(loss));

@@ -141,6 +141,14 @@ pub enum Body {
         /// For how long.
         lasting: Duration,
     },
+    /// What counts in some logs is forgotten by hand, with what was learned of their scope: whoever asks next finds them empty. Answered by
+    /// [`Reply::Done`].
+    Reset {
+        /// Whose logs: `None` are the whole upstream's own.
+        scope: Option<ScopeId>,
+        /// Which of them, by what they count.
+        units: Arc<[Arc<str>]>,
+    },
     /// Does anybody still have to wait for a pause? Changes nothing. Answered by [`Reply::Looked`].
     Look {
         /// Scopes that the process knows to be paused, beside the whole upstream: as many as one likes to look at.
@@ -193,7 +201,7 @@ pub enum Reply {
     Grant(Grant),
     /// To a pause.
     Paused(Paused),
-    /// To a release, or a rate by hand: done, at this log time.
+    /// To a release, a rate by hand, or a reset: done, at this log time.
     Done(Stamp),
     /// To a look.
     Looked(Looked),
@@ -225,7 +233,7 @@ impl Reply {
         if let Self::Paused(paused) = self { Some(paused) } else { None }
     }
 
-    /// Since when it is done: the answer to a release, or to a rate by hand.
+    /// Since when it is done: the answer to a release, to a rate by hand, or to a reset.
     #[must_use]
     pub fn done(self) -> Option<Stamp> {
         if let Self::Done(now) = self { Some(now) } else { None }

@@ -55,6 +55,12 @@ impl OutsideUse {
         Self(self.0.iter().filter(|other| other.forgotten() > now).cloned().collect())
     }
 
+    /// What of it is of other logs than these.
+    pub(super) fn but_for(mut self, units: &[Arc<str>]) -> Self {
+        self.0.retain(|other| !units.contains(&other.log));
+        self
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -174,6 +174,11 @@ impl Queue {
         self.happen(|_| Some(Event::Released(until)));
     }
 
+    /// What counted was forgotten by hand: whoever waits asks again.
+    pub(crate) fn reset(self: &Arc<Self>) {
+        self.happen(|_| Some(Event::Reset));
+    }
+
     /// Since when nobody here sends, until when and why; and whether anybody waits, or has come since this was asked for last.
     pub(super) fn paused_since(&self, now: Instant) -> Option<(Instant, (Instant, Reason), bool)> {
         let engine = &mut self.lock().engine;

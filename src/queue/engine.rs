@@ -77,6 +77,8 @@ pub(super) struct Engine {
     pub(super) paused: Option<(Instant, Reason)>,
     /// When that began.
     pub(super) paused_at: Option<Instant>,
+    /// What counted was forgotten by hand, and the answer under way may not know it.
+    pub(super) is_reset: bool,
     /// Somebody came since the pause was last looked at.
     pub(super) came: bool,
     /// The store granted slots inside of the pause: it does not know of it yet.
@@ -129,6 +131,7 @@ impl Engine {
             leapt_at: None,
             paused: None,
             paused_at: None,
+            is_reset: false,
             came: false,
             pause_unknown: false,
             ask_at: None,
@@ -190,6 +193,7 @@ impl Engine {
                 return;
             }
             Event::MadeRoom => self.look_for_room(now),
+            Event::Reset => self.reset(),
             Event::Paused(until, reason) => self.pause(until, reason, now, effects),
             Event::Released(until) => self.release(until),
             Event::Answered(answered) => {

@@ -74,6 +74,8 @@ pub(super) enum Event {
     Settled(Correction),
     /// A call that was charged by limits of before has made room.
     MadeRoom,
+    /// What counted was forgotten by hand.
+    Reset,
     /// Nobody sends before then.
     Paused(Instant, Reason),
     /// A pause that was to last until then has ended before, or may have.

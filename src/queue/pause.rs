@@ -57,6 +57,17 @@ impl Engine {
             return;
         }
         (self.paused, self.pause_unknown) = (None, false);
+        self.ask_anew();
+    }
+
+    /// What counted was forgotten by hand: whoever waits asks again.
+    pub(super) const fn reset(&mut self) {
+        self.is_reset = self.unanswered.is_some();
+        self.ask_anew();
+    }
+
+    /// What the last answer said of the next slot holds no more.
+    pub(super) const fn ask_anew(&mut self) {
         (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
     }
 

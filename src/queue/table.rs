@@ -204,6 +204,11 @@ impl Queues {
         }
     }
 
+    /// What counted in some logs of an upstream, by its place, was forgotten by hand: whoever waits asks again.
+    pub(crate) fn reset(&self, upstream: usize) {
+        self.all(|key, _| key.0 == upstream).iter().for_each(Queue::reset);
+    }
+
     /// Closes every queue, and waits until each has told the store what it hands back. Outside of a runtime nobody is told.
     pub(crate) async fn close(&self) {
         self.parts.iter().for_each(|part| lock(part).closed = true);

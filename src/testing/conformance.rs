@@ -22,6 +22,7 @@ mod order;
 mod processes;
 mod quota;
 mod release;
+mod reset;
 mod seats;
 mod settling;
 mod silence;
@@ -40,6 +41,7 @@ pub use self::order::{law_2, law_3};
 pub use self::processes::law_19;
 pub use self::quota::{law_1, law_12, law_14};
 pub use self::release::{law_15, law_16};
+pub use self::reset::law_21;
 pub use self::seats::law_17;
 pub use self::settling::law_18;
 pub use self::silence::law_9;
@@ -90,4 +92,5 @@ pub async fn check_all(subject: &dyn Subject) {
     law_18(subject).await;
     law_19(subject).await;
     law_20(subject).await;
+    law_21(subject).await;
 }

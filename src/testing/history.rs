@@ -6,6 +6,7 @@
 mod plain;
 mod queue;
 mod record;
+mod reset;
 mod time;
 mod world;
 
@@ -92,7 +93,7 @@ impl History {
     pub fn new(upstream: impl Into<Arc<str>>, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let lowers = seed.is_multiple_of(3);
-        let world = World::random(&mut rng, lowers, seed % 5 == 1);
+        let world = World::random(&mut rng, lowers, seed % 5 == 1, seed % 4 == 3);
         let queues = (0..rng.usize(3..8)).map(|_| Queue::random(&mut rng, &world)).collect();
         let record = Record::new(&world.logs);
         Self {
@@ -184,6 +185,12 @@ impl History {
             }
             // It did not act: what it hands back is still there.
             (Body::Ask(ask), Err(_)) if sent.before.is_none() => self.record.keep(ask),
+            (Body::Reset { scope, units }, Ok(_)) => {
+                if self.calm {
+                    self.record.judge();
+                }
+                self.record.forget(*scope, units);
+            }
             (Body::Usage { logs, .. }, Ok(Reply::Usage { logs: usage, .. })) if self.calm => {
                 self.record.compare(now, logs, usage);
             }
@@ -193,7 +200,9 @@ impl History {
             let is_lost = heard.is_ok() && self.rng.u8(0..16) == 0;
             self.queues[at].hear(&sent.message, &heard, is_lost, &mut self.rng);
         }
-        if heard.is_err() || !is_news || sent.message.id == MessageId::nobodys() {
+        // Of a reset nobody could tell whether its copy has acted.
+        let is_told_once = sent.message.id == MessageId::nobodys() || matches!(sent.message.body, Body::Reset { .. });
+        if heard.is_err() || !is_news || is_told_once {
             return;
         }
         // A copy of what was not remembered may act, and is then.
@@ -218,6 +227,8 @@ impl History {
             22..24 => new(self.told(World::pause), None),
             24..26 => new(self.told(World::report), None),
             26 => new(self.now_or_never(), None),
+            // Told by the seed, so that all other histories stay as they are.
+            27 if self.world.resets && self.rng.bool() => new(self.told(World::reset), None),
             27 => {
                 let what = [World::release, World::slow_down, World::look][self.rng.usize(0..3)];
                 new(self.told(what), None)

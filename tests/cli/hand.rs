@@ -149,6 +149,51 @@ async fn one_scope_is_slowed_down_by_its_name_its_hash_or_its_value() {
 }
 
 #[tokio::test]
+async fn what_counted_is_forgotten_by_hand_where_somebody_is_sure() {
+    let server = RedisServer::start().unwrap();
+    let (here, there) = (process(&server, github()).await, process(&server, github()).await);
+    for (throttle, token) in [(&here, "s3cret"), (&here, "s3cret"), (&there, "other")] {
+        drop(throttle.acquire("github").scope(token).await.unwrap());
+    }
+    here.processes("github").await.unwrap();
+    let used = async |token| {
+        let limits = here.usage_in("github", token).await.unwrap().limits;
+        limits[..2].iter().map(|limit| limit.used).collect::<Vec<_>>()
+    };
+    for typed in ["", "github\nreally\n"] {
+        let wrong = run(&server.url(), &["reset", "github"], typed).await.wrong();
+        assert_eq!(wrong, "outgate: nobody is at a terminal to be asked whether they are sure: say --yes\n");
+    }
+    assert_eq!((used("s3cret").await, used("other").await), (vec![3, 2], vec![3, 1]));
+    let said = outgate(&server, &["reset", "github", "--yes"]).await.well();
+    assert_eq!(said, "github is reset: what counted is forgotten\n");
+    assert_eq!((used("s3cret").await, used("other").await), (vec![0, 2], vec![0, 1]));
+    let said = outgate(&server, &["reset", "github", "--scope", "release-bot", "--yes"]).await.well();
+    assert!(
+        said.starts_with("github for the scope ") && said.ends_with(" is reset: what counted is forgotten\n"),
+        "{said}"
+    );
+    assert_eq!((used("s3cret").await, used("other").await), (vec![0, 0], vec![0, 1]));
+    for throttle in [&here, &there] {
+        let call = timeout(Duration::from_secs(30), throttle.acquire("github").scope("s3cret"));
+        drop(call.await.expect("not in an hour").unwrap());
+    }
+}
+
+#[tokio::test]
+async fn limits_that_upstreams_share_are_reset_with_those_of_the_one_alone() {
+    let server = RedisServer::start().unwrap();
+    let up = Upstream::new("files").limit(Limit::per_hour(5)).shares("drive", [Limit::per_hour(9)]);
+    let throttle = process(&server, up).await;
+    drop(throttle.acquire("files").await.unwrap());
+    throttle.processes("files").await.unwrap();
+    let used = async || throttle.usage("files").await.unwrap().limits.iter().map(|limit| limit.used).sum::<u32>();
+    assert_eq!(used().await, 2);
+    outgate(&server, &["reset", "files", "--yes"]).await.well();
+    assert_eq!(used().await, 0);
+}
+
+#[tokio::test]
 async fn what_is_wrong_is_named_and_a_password_is_not() {
     let server = RedisServer::start().unwrap();
     let said = outgate(&server, &["status"]).await.well();

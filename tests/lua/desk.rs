@@ -199,6 +199,15 @@ impl<'a> Desk<'a> {
         vec![now, (rest[0] - now).max(0), rest[1]]
     }
 
+    /// Has a log of the whole upstream forgotten.
+    pub(crate) fn reset(&mut self, log: &str) {
+        let (mut keys, mut integers) = self.message(None);
+        keys.push(self.key(&named(log)));
+        integers.push(0);
+        let reply = self.run("reset", &keys, &integers);
+        assert!(self.of_told(&reply).1.is_empty());
+    }
+
     pub(crate) fn try_report(&mut self, log: &str, quotas: &[i64]) -> Reply {
         let (mut keys, mut integers) = self.message(log.split_once('/').map(|(scope, _)| scope));
         keys.push(self.key(&named(log)));

@@ -52,6 +52,21 @@ fn an_entry_that_is_no_time_is_an_error_wherever_it_is_looked_at() {
 }
 
 #[test]
+fn a_log_that_makes_no_sense_is_forgotten_like_any_other() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "forgotten", Some(NOW));
+    for garbage in GARBAGE.into_iter().chain(["1e300", "99999999999999999999"]) {
+        log_with(&mut desk, 4, 1, garbage);
+        desk.reset("calls");
+        assert_eq!(desk.book(&FOUR, &[(4, None, &[1])]), [NOW, 0, 1, 0, 4], "{garbage:?}");
+        desk.of("DEL", "log:calls", &[]);
+        desk.of("SET", "log:calls", &[garbage]);
+        desk.reset("calls");
+        assert_eq!(desk.book(&FOUR, &[(4, None, &[1])]), [NOW, 0, 1, 0, 4], "{garbage:?} is no list");
+    }
+}
+
+#[test]
 fn a_message_is_not_taken_for_answered_because_its_memory_was_garbage() {
     let server = must(RedisServer::start());
     for supplied in [Some(NOW), None] {

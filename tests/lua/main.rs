@@ -20,7 +20,7 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 28] = [
+const FILES: [(&str, &str); 29] = [
     ("book", include_str!("../../lua/book.lua")),
     ("boundaries", include_str!("../../lua/boundaries.lua")),
     ("bucket", include_str!("../../lua/bucket.lua")),
@@ -42,6 +42,7 @@ const FILES: [(&str, &str); 28] = [
     ("release", include_str!("../../lua/release.lua")),
     ("renew", include_str!("../../lua/renew.lua")),
     ("report", include_str!("../../lua/report.lua")),
+    ("reset", include_str!("../../lua/reset.lua")),
     ("holders", include_str!("../../lua/holders.lua")),
     ("seats", include_str!("../../lua/seats.lua")),
     ("shares", include_str!("../../lua/shares.lua")),
@@ -51,8 +52,8 @@ const FILES: [(&str, &str); 28] = [
     ("usage", include_str!("../../lua/usage.lua")),
 ];
 /// The scripts, each by the last of its files.
-const SCRIPTS: [&str; 10] =
-    ["book", "pause", "release", "slow_down", "look", "report", "usage", "renew", "processes", "inspect"];
+const SCRIPTS: [&str; 11] =
+    ["book", "pause", "release", "slow_down", "reset", "look", "report", "usage", "renew", "processes", "inspect"];
 /// Where it stands how they are joined.
 const JOINED: &str = include_str!("../../src/store/redis/script.rs");
 /// A supplied time with all the digits of a real one.

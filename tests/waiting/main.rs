@@ -30,6 +30,7 @@ mod ranks;
 mod refusing;
 mod releases;
 mod releasing;
+mod resetting;
 mod scopes;
 mod seats;
 mod settling;

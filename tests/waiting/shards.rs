@@ -63,6 +63,7 @@ impl Store for Servers {
                 Body::Pause { .. } => "pause",
                 Body::Release { .. } => "release",
                 Body::SlowDown { .. } => "slow_down",
+                Body::Reset { .. } => "reset",
                 Body::Look { .. } => "look",
                 _ => "other",
             };
@@ -196,6 +197,22 @@ async fn slowed_down_every_shard_sends_less() {
         let usage = other.usage_in("up", &scope).await.unwrap();
         assert_eq!((usage.limits[0].free, usage.rate), (5, 0.5), "{scope}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_of_one_scope_concerns_its_shard_alone_and_one_of_the_upstream_all() {
+    let servers = Servers::default();
+    let throttle = servers.process(|up| up);
+    for scope in ["token-1", "token-2"] {
+        drop(throttle.try_acquire("up").scope(scope).await.unwrap());
+    }
+    throttle.reset_in("up", "token-1").await.unwrap();
+    assert_eq!(servers.told("reset"), [1]);
+    let used = async |scope| throttle.usage_in("up", scope).await.unwrap().limits[0].used;
+    assert_eq!((used("token-1").await, used("token-2").await), (0, 1));
+    throttle.reset("up").await.unwrap();
+    assert_eq!(servers.told("reset"), [1; 5]);
+    assert_eq!(used("token-2").await, 1, "the logs of scopes stay");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,15 +1,19 @@
-//! What people decide: pauses, lowered quotas, and their end.
+//! What people decide: pauses, lowered quotas, and their end; that what counted is forgotten.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::Read as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use outgate::ledger::{Body, Message, MessageId, Pause, ScopeId};
+use outgate::processes::{Description, Kind};
 use outgate::{RedisStore, Store};
 
 use crate::Whom;
 use crate::seen::{self, Seen};
-use crate::show::{name, rough};
+use crate::show::{line, name, rough};
+use crate::sure;
 
 type Said = Result<String, Box<dyn Error>>;
 
@@ -33,6 +37,30 @@ pub(crate) async fn release(store: &RedisStore, whom: &Whom) -> Said {
     let (seen, scope) = found(store, whom).await?;
     tell(store, &seen, scope, &Body::Release { scope, served: None }).await?;
     Ok(format!("{} is released\n", words(whom, scope)))
+}
+
+/// What counted counts no more.
+pub(crate) async fn reset(store: &RedisStore, whom: &Whom, is_sure: bool) -> Said {
+    let (seen, scope) = found(store, whom).await?;
+    let description = seen.description.as_ref().ok_or("its processes do not describe their limits")?;
+    let words = words(whom, scope);
+    if !is_sure {
+        let shared = if seen.found.ledger == seen.found.name { "" } else { ", also for those that share its limits" };
+        let limits = seen::limits_of(store, &seen, scope).await?;
+        let what = format!("{words} forgets what counts{shared}, and as much as is allowed may start at once:");
+        let what = limits.iter().fold(what, |text, limit| text + "\n  " + &line(limit));
+        sure::ask(&whom.name, &what)?;
+    }
+    // Of all releases that are there.
+    let described = seen.processes.descriptions.iter().filter_map(|(.., text)| Description::read(text));
+    let units: BTreeSet<_> = described.flat_map(|of| of.logs).map(|(_, log)| log.unit).collect();
+    let units: Arc<[_]> = units.into_iter().collect();
+    let everybody = description.kinds.iter().filter(|kind| scope.is_none() && kind.is_everybody);
+    let own = everybody.filter_map(Kind::of_everybody).map(Some);
+    for scope in std::iter::once(scope).chain(own) {
+        tell(store, &seen, scope, &Body::Reset { scope, units: Arc::clone(&units) }).await?;
+    }
+    Ok(format!("{words} is reset: what counted is forgotten\n"))
 }
 
 fn words(whom: &Whom, scope: Option<ScopeId>) -> String {

@@ -3,6 +3,7 @@
 mod change;
 mod seen;
 mod show;
+mod sure;
 mod watch;
 
 use std::error::Error;
@@ -82,6 +83,14 @@ enum Command {
     Release {
         #[command(flatten)]
         whom: Whom,
+    },
+    /// Forgets what counts, so that as much as is allowed starts at once: where the upstream's own count began anew. Asks twice
+    Reset {
+        #[command(flatten)]
+        whom: Whom,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -165,5 +174,6 @@ async fn run(args: Args) -> Result<String, Box<dyn Error>> {
         Command::Pause { whom, lasting } => change::pause(&store, &whom, lasting).await,
         Command::Slow { whom, left, lasting } => change::slow(&store, &whom, left, lasting).await,
         Command::Release { whom } => change::release(&store, &whom).await,
+        Command::Reset { whom, yes } => change::reset(&store, &whom, yes).await,
     }
 }

@@ -187,6 +187,25 @@ async fn calls_of(
     Ok(calls)
 }
 
+/// How much is used of the limits of one scope, or of those that all callers share.
+pub(crate) async fn limits_of(
+    store: &RedisStore,
+    seen: &Seen,
+    scope: Option<ScopeId>,
+) -> Result<Vec<LimitSeen>, StoreError> {
+    let Some(description) = &seen.description else { return Ok(Vec::new()) };
+    let known = seen.scopes.iter().find(|known| Some(known.scope) == scope);
+    let mut limits = Vec::new();
+    for (kind, of) in description.kinds.iter().enumerate() {
+        let is_meant = scope.is_none() == of.is_everybody && known.is_none_or(|known| known.kind == of.name);
+        if is_meant {
+            let scope = if of.is_everybody { of.of_everybody() } else { scope };
+            limits.extend(used(store, &seen.found, description, kind, scope, known).await?);
+        }
+    }
+    Ok(limits)
+}
+
 /// How much is used of the limits of one kind.
 async fn used(
     store: &RedisStore,

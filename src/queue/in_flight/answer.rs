@@ -120,6 +120,9 @@ impl Engine {
             }
             None => self.leapt(&grant, message.sender(), ask, now),
         }
+        if std::mem::take(&mut self.is_reset) {
+            self.ask_anew();
+        }
     }
 
     /// The message was not answered: it is sent again.

@@ -60,6 +60,7 @@ script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boun
 script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");
+script!(reset: "head", "state", "reset");
 script!(look: "head", "state", "look");
 script!(report: "head", "state", "list", "bucket", "report");
 script!(usage: "head", "state", "list", "bucket", "calendar", "boundaries", "named_terms", "log", "holders", "usage");
@@ -68,8 +69,8 @@ script!(processes: "head", "state", "processes");
 script!(inspect: "inspect");
 
 /// All scripts, to be loaded on every new connection.
-pub(super) fn all() -> [&'static Script; 10] {
-    [book(), pause(), release(), slow_down(), look(), report(), usage(), renew(), processes(), inspect()]
+pub(super) fn all() -> [&'static Script; 11] {
+    [book(), pause(), release(), slow_down(), reset(), look(), report(), usage(), renew(), processes(), inspect()]
 }
 
 #[cfg(test)]

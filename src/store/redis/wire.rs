@@ -41,6 +41,7 @@ impl<'a> Wire<'a> {
             Body::Pause { pause, .. } => integers.pause(pause),
             Body::Release { served, .. } => _ = integers.stamp(*served),
             Body::SlowDown { factor, lasting, .. } => _ = integers.push(*factor).push(micros(*lasting)),
+            Body::Reset { scope, .. } => _ = integers.push(scope.is_some()),
             Body::Look { since, .. } => _ = integers.push(since.as_micros()),
             Body::Report { report, .. } => integers.report(report),
             Body::Usage { logs, .. } => integers.usage(logs),
@@ -67,6 +68,7 @@ pub(super) fn script(message: &Message) -> &'static Script {
         Body::Pause { .. } => script::pause(),
         Body::Release { .. } => script::release(),
         Body::SlowDown { .. } => script::slow_down(),
+        Body::Reset { .. } => script::reset(),
         Body::Look { .. } => script::look(),
         Body::Report { .. } => script::report(),
         Body::Usage { .. } => script::usage(),
@@ -99,13 +101,18 @@ impl Keys {
                 cmd.arg(2 + usize::from(scope.is_some()) + usize::from(log.is_some()));
                 self.replay_and_states(cmd, message, scope.as_slice());
                 if let Some(log) = log {
-                    self.log(cmd, *scope, log);
+                    self.log(cmd, *scope, &log.unit);
                 }
                 return;
             }
             Body::Release { scope, .. } | Body::SlowDown { scope, .. } => {
                 cmd.arg(2 + usize::from(scope.is_some()));
                 return self.replay_and_states(cmd, message, scope.as_slice());
+            }
+            Body::Reset { scope, units } => {
+                cmd.arg(2 + usize::from(scope.is_some()) + units.len());
+                self.replay_and_states(cmd, message, scope.as_slice());
+                return units.iter().for_each(|unit| self.log(cmd, *scope, unit));
             }
             Body::Look { scopes, .. } => {
                 cmd.arg(2 + scopes.len());
@@ -129,7 +136,7 @@ impl Keys {
             self.state(cmd, Some(scope));
         }
         for log in logs {
-            self.log(cmd, log.scope, log);
+            self.log(cmd, log.scope, &log.unit);
         }
         for limit in seats {
             self.scope(limit.scope);
@@ -159,9 +166,9 @@ impl Keys {
         cmd.arg(&self.key);
     }
 
-    fn log(&mut self, cmd: &mut Cmd, scope: Option<ScopeId>, log: &Log) {
+    fn log(&mut self, cmd: &mut Cmd, scope: Option<ScopeId>, unit: &str) {
         self.scope(scope);
-        let _ = write!(self.key, ":log:{}", log.unit);
+        let _ = write!(self.key, ":log:{unit}");
         cmd.arg(&self.key);
     }
 
@@ -386,6 +393,9 @@ mod tests {
             |body: Body| words(&Message::new("up", MessageId::new(1, "!", 1), body), Some(Stamp::from_micros(5))).0;
         assert_eq!(keys(pause(None)), ["2", "outgate:v1:{up}:replay:1:!", "outgate:v1:{up}:state", "5"]);
         assert_eq!(keys(pause(Some(ScopeId::from_bits(1))))[0], "3");
+        let reset = |scope| Body::Reset { scope, units: ["calls".into(), "points".into()].into() };
+        assert_eq!(keys(reset(None))[3..5], ["outgate:v1:{up}:log:calls", "outgate:v1:{up}:log:points"]);
+        assert_eq!(keys(reset(Some(ScopeId::from_bits(1))))[0], "5");
         let log = Log::new("calls", [Term::new(1, 1)]);
         let report = |scope| Body::Report { log: log.clone().of(scope), report: Report::default() };
         assert_eq!(keys(report(None))[0], "3");

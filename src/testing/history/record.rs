@@ -22,10 +22,10 @@ pub struct Breach {
 /// The slots that were granted and not handed back, and the laws that were broken.
 #[derive(Debug)]
 pub struct Record {
-    logs: Vec<Log>,
-    booked: Vec<(Arc<[Log]>, Slots)>,
+    pub(super) logs: Vec<Log>,
+    pub(super) booked: Vec<(Arc<[Log]>, Slots)>,
     /// Debts that were entered, by log: where, and how many units.
-    debts: Vec<Vec<(i64, u64)>>,
+    pub(super) debts: Vec<Vec<(i64, u64)>>,
     starts: HashSet<Stamp>,
     /// Units that were ever granted, by log.
     granted: Vec<u64>,

@@ -16,6 +16,7 @@ const UNITS: [&str; 3] = ["calls", "points", "tokens"];
 
 /// Everything that the history of an upstream is about.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub(super) struct World {
     /// Those of one scope next to each other, the whole upstream's first.
     pub(super) logs: Vec<Log>,
@@ -27,12 +28,14 @@ pub(super) struct World {
     pub(super) lowers: bool,
     /// Some queues name stricter terms than others.
     pub(super) two_releases: bool,
+    /// Somebody has logs forgotten now and then.
+    pub(super) resets: bool,
     /// What the logs hold can be told from the answers: no debt is more than is entered of it by all whose terms hold.
     pub(super) is_calm: bool,
 }
 
 impl World {
-    pub(super) fn random(rng: &mut Rng, lowers: bool, two_releases: bool) -> Self {
+    pub(super) fn random(rng: &mut Rng, lowers: bool, two_releases: bool, resets: bool) -> Self {
         let mut logs = Vec::new();
         let of_all = [0, 1, 1, 2][rng.usize(0..4)];
         add_logs(rng, None, of_all, &mut logs);
@@ -49,7 +52,7 @@ impl World {
             let some = scopes.iter().filter(|_| rng.bool()).copied().collect::<Vec<_>>();
             seats.extend(some.into_iter().map(|scope| SeatLimit::new(scope, 1 << rng.u32(0..6))));
         }
-        Self { logs, scopes, seats, lowers, two_releases, is_calm: false }
+        Self { logs, scopes, seats, lowers, two_releases, resets, is_calm: false }
     }
 
     /// A question for all that there is.

@@ -37,7 +37,9 @@ pub(crate) fn reply(message: &Message, value: &Value) -> Result<Reply, StoreErro
     let read = match &message.body {
         Body::Ask(ask) => grant(ask, now, rest).map(Reply::Grant),
         Body::Pause { .. } => paused(now, rest).map(Reply::Paused),
-        Body::Release { .. } | Body::SlowDown { .. } => rest.is_empty().then_some(Reply::Done(now)),
+        Body::Release { .. } | Body::SlowDown { .. } | Body::Reset { .. } => {
+            rest.is_empty().then_some(Reply::Done(now))
+        }
         Body::Look { scopes, .. } => looked(now, 1 + scopes.len(), rest).map(Reply::Looked),
         Body::Report { .. } => learned(rest).map(Reply::Learned),
         Body::Usage { logs, seats } => usage(logs, seats.len(), rest),
