@@ -7,6 +7,7 @@ use outgate::{Limit, RedisStore, Scope, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::terminal::Terminal;
 use crate::{json, outgate, run};
 
 /// A process, by a store of its own.
@@ -177,6 +178,34 @@ async fn what_counted_is_forgotten_by_hand_where_somebody_is_sure() {
     for throttle in [&here, &there] {
         let call = timeout(Duration::from_secs(30), throttle.acquire("github").scope("s3cret"));
         drop(call.await.expect("not in an hour").unwrap());
+    }
+}
+
+#[tokio::test]
+async fn at_a_terminal_what_is_forgotten_is_shown_and_asked_for_twice() {
+    let server = RedisServer::start().unwrap();
+    let throttle = process(&server, github()).await;
+    drop(throttle.acquire("github").scope("s3cret").await.unwrap());
+    throttle.processes("github").await.unwrap();
+    for (second, code, used) in [("no", 1, 1), ("really", 0, 0)] {
+        let mut terminal = Terminal::run(&server, 24, 120, r#""$OUTGATE" reset github"#);
+        for (question, answer) in [("Type github if", "github"), ("Type really:", second)] {
+            while !terminal.screen().contents().contains(question) {
+                assert!(terminal.take().await, "{}", terminal.screen().contents());
+            }
+            terminal.press(&format!("{answer}\r")).await;
+        }
+        assert_eq!(terminal.end().await, Some(code), "{}", terminal.screen().contents());
+        let shown = terminal.screen().contents();
+        assert!(
+            shown.starts_with("github forgets what counts, and as much as is allowed may start at once:\n  3/h "),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("1 of 3") && shown.contains(if code == 0 { "github is reset" } else { "nothing is done" }),
+            "{shown}"
+        );
+        assert_eq!(throttle.usage_in("github", "s3cret").await.unwrap().limits[0].used, used);
     }
 }
 
