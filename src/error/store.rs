@@ -58,6 +58,12 @@ impl StoreError {
         Self { source: Some(Arc::new(source)), ..self }
     }
 
+    /// Whether something else failed first, as a server that refuses.
+    #[cfg(feature = "redis-cluster")]
+    pub(crate) const fn has_cause(&self) -> bool {
+        self.source.is_some()
+    }
+
     /// What the failure means.
     #[must_use]
     pub const fn kind(&self) -> StoreErrorKind {

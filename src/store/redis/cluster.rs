@@ -10,7 +10,6 @@ mod nodes;
 pub(super) mod redirect;
 mod slots;
 
-use std::error::Error as _;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -117,8 +116,8 @@ impl Cluster {
         let claim = format::claim(&self.prefix);
         match timeout(SILENCE, node.link.ask(&claim, |kept| Some(kept.clone()))).await {
             Ok(Ok(kept)) => format::judge(&self.prefix, &kept)?,
-            // Found as it was connected to. What a server says comes with its words.
-            Ok(Err(error)) if error.kind() == StoreErrorKind::Refused && error.source().is_none() => return Err(error),
+            // Found as it was connected to. What a server says is the cause of another error.
+            Ok(Err(error)) if error.kind() == StoreErrorKind::Refused && !error.has_cause() => return Err(error),
             _ => return Ok(()),
         }
         self.is_ours.store(true, Ordering::Relaxed);
