@@ -67,7 +67,7 @@ pub use self::grant::{Answer, Grant, Verdict};
 pub use self::log::SlidingLog;
 use self::log_time::LogTime;
 pub use self::loss::Remembered;
-pub(crate) use self::loss::{BEYOND, LONG};
+pub(crate) use self::loss::{BEYOND, LONG, SHORT};
 pub use self::message::{Ask, Body, Message, MessageId, NOBODY, Refused, Reply, Run};
 pub use self::pause::{Cause, Pause, PauseLeft, Reason};
 pub use self::priority::Priority;

@@ -1,5 +1,6 @@
 //! The callers of one process that wait for the same logs: first come, first served, one message to the store at a time.
 
+pub(crate) mod apart;
 mod at_hand;
 mod borrowed;
 pub(crate) mod bounds;
@@ -16,6 +17,7 @@ mod forecast;
 pub(crate) mod glance;
 pub(crate) mod handover;
 mod in_flight;
+mod local;
 pub(crate) mod log_time;
 pub(crate) mod looks;
 mod memory;

@@ -192,10 +192,11 @@ impl Permit {
     }
 
     /// Whether the store could not be asked, and the call goes all the same: counted by nobody, as
-    /// [`SendUnthrottled`](crate::store::WithoutStore::SendUnthrottled) has it.
+    /// [`SendUnthrottled`](crate::store::WithoutStore::SendUnthrottled) has it, or by this process alone, as
+    /// [`ThrottleLocally`](crate::store::WithoutStore::ThrottleLocally) does.
     #[must_use]
-    pub const fn went_without_store(&self) -> bool {
-        matches!(self.held, Held::Nothing)
+    pub fn went_without_store(&self) -> bool {
+        matches!(self.held, Held::Nothing) || self.queue.is_local()
     }
 
     /// Its call probably opens a connection, and arrives later than others.
@@ -213,7 +214,7 @@ impl Permit {
     /// call started.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
         match &self.held {
-            Held::Slot(slot) if !slot.is_unbooked() => Some(slot.stamp),
+            Held::Slot(slot) if !slot.is_unbooked() && !self.queue.is_local() => Some(slot.stamp),
             Held::Slot(_) | Held::Shadow(_) | Held::Nothing => None,
         }
     }
@@ -299,7 +300,8 @@ pub struct Passage {
     /// How long after its slot's start it went on to be sent.
     pub late: Duration,
     /// Whether the store could not be asked, and the call went all the same: counted by nobody, as
-    /// [`SendUnthrottled`](crate::store::WithoutStore::SendUnthrottled) has it.
+    /// [`SendUnthrottled`](crate::store::WithoutStore::SendUnthrottled) has it, or by this process alone, as
+    /// [`ThrottleLocally`](crate::store::WithoutStore::ThrottleLocally) does.
     pub without_store: bool,
     settler: Settler,
 }

@@ -156,6 +156,11 @@ impl Route {
         self.registered.policy() == WithoutStore::SendUnthrottled
     }
 
+    /// Whether it goes by the part of this process where the store cannot be asked.
+    pub(super) fn throttles_locally(&self) -> bool {
+        self.registered.policy() == WithoutStore::ThrottleLocally
+    }
+
     /// Its call gets an error.
     pub(crate) fn told(&self, error: Error) -> Error {
         self.registered.counts.failed(&error);

@@ -88,6 +88,21 @@ impl Throttle {
             let slot = match queue.slot(charges, patience, &member, now).await {
                 Err(error) if route.is_outdated_by(&error) => None,
                 Err(Error::StoreUnavailable { .. }) if route.goes_without_store() => Some((None, Instant::now())),
+                Err(error @ Error::StoreUnavailable { .. }) if route.throttles_locally() => {
+                    let charges = Arc::clone(route.charges()?);
+                    match queue.slot_apart(&charges, patience, &member, error).await {
+                        Err(error) if route.is_outdated_by(&error) => None,
+                        Err(error) => return Err(error),
+                        Ok(Some((local, slot, now))) => {
+                            return permit(route, local, Some(slot), pass, (since, now), span);
+                        }
+                        // The store is back.
+                        Ok(None) => {
+                            now = Instant::now();
+                            continue;
+                        }
+                    }
+                }
                 slot => slot.map(|(slot, now)| Some((Some(slot), now)))?,
             };
             if let Some((slot, now)) = slot {

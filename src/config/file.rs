@@ -151,12 +151,13 @@ impl FromText for Scope {
 }
 
 impl FromText for WithoutStore {
-    const WHAT: &'static str = "\"wait\", \"refuse\" or \"send_unthrottled\"";
+    const WHAT: &'static str = "\"wait\", \"refuse\", \"throttle_locally\" or \"send_unthrottled\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
         Ok(match text {
             "wait" => Self::Wait,
             "refuse" => Self::Refuse,
+            "throttle_locally" => Self::ThrottleLocally,
             "send_unthrottled" => Self::SendUnthrottled,
             _ => return Err(format!("is no policy: {}", Self::WHAT)),
         })

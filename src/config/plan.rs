@@ -116,6 +116,7 @@ impl Registered {
         let charges = Charges::new(&upstream)?;
         upstream.check_shards(&charges)?;
         let policy = upstream.without_store.unwrap_or_default();
+        upstream.check_policy(&charges)?;
         let shard = |ledger| Shard::new(ledger, &upstream.name, policy, charges.calendars(&upstream));
         let shards = upstream.ledgers().into_iter().map(shard).collect();
         let counts = Counts::of(&upstream, &charges);

@@ -5,7 +5,7 @@
 use super::{Ask, LEAP, Ledger, MAX_MEMORY, MessageId, NOBODY, ScopeId, Stamp};
 
 /// No longer window is waited for where all data was lost, but only where the entries of its log alone are missing.
-const SHORT: i64 = 10_000_000;
+pub(crate) const SHORT: i64 = 10_000_000;
 /// Nor is any that is longer than a minute and its guard.
 pub(crate) const LONG: i64 = 62_000_000;
 /// A store keeps the answer to a message for longer than it must, as its clock may leap ahead: so much of that is counted on.

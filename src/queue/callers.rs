@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -51,6 +51,10 @@ pub(crate) struct Queue {
     pub(super) lines: Arc<[Arc<Self>]>,
     settling: Arc<Settling>,
     state: Mutex<State>,
+    /// Of those who throttle by themselves while the store cannot answer, as long as there are any.
+    pub(super) local: Mutex<Weak<Self>>,
+    /// Of those who go by the store, where its callers do not.
+    pub(super) shared: Option<Arc<Self>>,
     /// Permits that are given, and not dropped yet.
     pub(super) permits: AtomicUsize,
     /// Used since the store was told last who uses the upstream.
@@ -120,6 +124,8 @@ impl Queue {
             settling: Arc::clone(&registered.settling),
             state: Mutex::new(State::new(Engine::new(settings.clone(), process.id(), Rng::new()))),
             settings,
+            local: Mutex::default(),
+            shared: None,
             permits: AtomicUsize::new(0),
             is_used: AtomicBool::new(false),
             nudge: Notify::new(),
@@ -140,6 +146,10 @@ impl Queue {
 
     /// It is known what a call used: the store is told before long.
     pub(crate) fn settle(self: &Arc<Self>, correction: Correction) {
+        // The store may be back by now: all others wait for what was used beyond the charge, too.
+        if let Some(shared) = self.shared.as_ref().filter(|_| correction.debts.iter().any(|&units| units > 0)) {
+            shared.settle(Correction { back: vec![0; correction.back.len()], ..correction.clone() });
+        }
         self.happen(|_| Some(Event::Settled(correction)));
         self.successors.look();
     }
@@ -161,16 +171,19 @@ impl Queue {
 
     /// Lets nobody here send for a while.
     pub(crate) fn pause(self: &Arc<Self>, wait: Duration, reason: Reason, now: Instant) {
+        self.local().iter().for_each(|local| local.pause(wait, reason, now));
         self.happen(|_| Some(Event::Paused(now + wait, reason)));
     }
 
     /// The pause has ended before its time, or may have: whoever waits asks again.
     pub(crate) fn release(self: &Arc<Self>) {
+        self.local().iter().for_each(Self::release);
         self.happen(|state| state.engine.paused.map(|(until, _)| Event::Released(until)));
     }
 
     /// The same of a pause that was to last until then, and of no longer one.
     pub(super) fn release_until(self: &Arc<Self>, until: Instant) {
+        self.local().iter().for_each(|local| local.release_until(until));
         self.happen(|_| Some(Event::Released(until)));
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::apart::Apart;
 use super::resend::MEMORY;
 use crate::error::StoreError;
 use crate::ledger::{Term, micros};
@@ -19,6 +20,8 @@ const SAID: Duration = Duration::from_secs(60);
 pub(crate) struct Contact {
     upstream: Arc<str>,
     policy: WithoutStore,
+    /// Where each process throttles by itself meanwhile.
+    pub(super) apart: Arc<Apart>,
     state: Mutex<State>,
     /// Whether it was said that it is lost, so that mostly nobody takes the lock.
     is_lost: AtomicBool,
@@ -44,6 +47,7 @@ impl Contact {
         Self {
             upstream,
             policy,
+            apart: Arc::default(),
             state: Mutex::default(),
             is_lost: AtomicBool::new(false),
             heard: AtomicU64::new(0),
@@ -52,13 +56,23 @@ impl Contact {
         }
     }
 
+    /// Goes on with an outage that was known before.
+    pub(super) fn follow(&mut self, before: &Self) {
+        self.apart = Arc::clone(&before.apart);
+        let cut_off = before.lock().cut_off.clone();
+        self.is_lost = AtomicBool::new(cut_off.is_some());
+        self.lock().cut_off = cut_off;
+    }
+
     /// Why the store cannot be reached by any queue of the upstream.
     pub(super) fn cut_off(&self, now: Instant) -> Option<StoreError> {
         if !self.is_lost.load(Ordering::Relaxed) {
             return None;
         }
+        // Where each process throttles by itself nobody goes by the store before it is known that it answers.
+        let is_believed = |at| self.policy == WithoutStore::ThrottleLocally || is_believed(at, now);
         let state = self.lock();
-        state.cut_off.as_ref().filter(|(_, at)| is_believed(*at, now)).map(|(error, _)| error.clone())
+        state.cut_off.as_ref().filter(|(_, at)| is_believed(*at)).map(|(error, _)| error.clone())
     }
 
     /// When it was last heard of, but for answers to messages.
@@ -77,14 +91,16 @@ impl Contact {
     pub(super) fn lose(&self, error: &StoreError, now: Instant) {
         let mut state = self.lock();
         state.cut_off = Some((error.clone(), now));
+        self.apart.lose(now);
         self.tell(&state, Some(error));
     }
 
     /// It has answered a message.
-    pub(super) fn answered(&self) {
+    pub(super) fn answered(&self, now: Instant) {
         if self.is_lost.load(Ordering::Relaxed) {
             let mut state = self.lock();
             state.cut_off = None;
+            self.apart.answered(now);
             self.tell(&state, None);
         }
     }
@@ -138,6 +154,9 @@ impl Contact {
             (false, _) => tracing::info!(upstream, "store back: calls are throttled again"),
             (true, WithoutStore::Wait) => {}
             (true, WithoutStore::Refuse) => tracing::warn!(upstream, error, "store lost: calls are refused"),
+            (true, WithoutStore::ThrottleLocally) => {
+                tracing::warn!(upstream, error, "store lost: each process throttles its calls by itself");
+            }
             (true, WithoutStore::SendUnthrottled) => {
                 tracing::warn!(upstream, error, "store lost: calls are sent unthrottled");
             }
@@ -167,7 +186,7 @@ mod tests {
             |contact: &Contact, now| (contact.cut_off(now).is_some(), contact.is_lost.load(Ordering::Relaxed));
         let is_lost = |contact: &Contact| is_lost_at(contact, now);
         let refusal = StoreError::new(StoreErrorKind::Refused, "no");
-        contact.answered();
+        contact.answered(now);
         assert_eq!(is_lost(&contact), (false, false));
         contact.lose(&StoreError::late(), now);
         contact.refuse(&refusal);
@@ -175,7 +194,7 @@ mod tests {
         assert_eq!(is_lost(&contact), (true, true));
         let later = now + Duration::from_secs(30);
         assert_eq!(is_lost_at(&contact, later), (false, true), "nobody has tried since, and nobody has heard of it");
-        contact.answered();
+        contact.answered(now);
         assert_eq!(is_lost(&contact), (false, true), "others are refused still, and only they");
         contact.refuse_no_more();
         assert_eq!(is_lost(&contact), (false, true));

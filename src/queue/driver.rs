@@ -162,7 +162,7 @@ impl Driver {
         let is_told = state.engine.is_closed_and_told();
         let waits = !state.engine.waiters.is_empty();
         drop(state);
-        if waits && !self.queue.is_line() {
+        if waits && !self.queue.is_line() && !self.queue.is_local() {
             self.queue.registered().attendance.waited_in(&self.queue, now);
         }
         if let Some(message) = out.send.take() {

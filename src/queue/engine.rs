@@ -203,6 +203,7 @@ impl Engine {
             }
             Event::Lost => self.under_way = false,
             Event::Renamed(sender) => self.rename(sender, now),
+            Event::Knocked => return self.knock(now, effects),
             Event::Closed => self.close(now, effects),
         }
         // Where a message is under way, the turn after its answer sees to it.

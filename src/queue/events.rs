@@ -86,6 +86,8 @@ pub(super) enum Event {
     Lost,
     /// This is what the process is called from now on.
     Renamed(u64),
+    /// A caller that goes without the store has it tried again.
+    Knocked,
     /// Nobody is served any more.
     Closed,
 }

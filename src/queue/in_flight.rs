@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub(super) use self::answer::Answered;
+use super::apart;
 use super::cold::Untold;
 use super::engine::Engine;
 use super::events::{Effect, Effects, Settings};
@@ -243,6 +244,15 @@ impl Engine {
         ask.back.extend(unused);
         ask.back.iter().for_each(|slots| self.memory.handed_back(slots));
         ask.remembered = self.memory.remembered(&self.settings.logs, header.outlook.known, now);
+        if let Some(doubt) = self.lost.doubt {
+            apart::remember(
+                &mut ask.remembered,
+                doubt,
+                &self.settings.logs,
+                self.settings.horizon,
+                header.outlook.known,
+            );
+        }
         Message { said: message(&self.settings, id, ask, &header.outlook), tickets }
     }
 }

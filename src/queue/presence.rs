@@ -1,5 +1,5 @@
-//! Has the store know that this process uses an upstream, and who waits here: a message every 5 s while anybody does, one a minute as
-//! calls come. A process that says nothing more is forgotten.
+//! Has the store know that this process uses an upstream, and who waits here: a message every 5 s while anybody does, or where each process
+//! would throttle by itself without the store, one a minute as calls come. A process that says nothing more is forgotten.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Queue;
 use crate::ledger::{Body, Message, Presence, Renewal, ScopeHasher, ScopeId, ScopePresence, micros};
+use crate::store::WithoutStore;
 
 /// How often the store is told, while callers wait.
 const WAITING: Duration = Duration::from_secs(5);
@@ -22,6 +23,8 @@ const AS_CALLS_COME: Duration = Duration::from_secs(60);
 const FIRST: Duration = Duration::from_secs(1);
 /// For how long the process is known of while callers wait, and otherwise: three messages may be lost.
 const LAPSES: [Duration; 2] = [Duration::from_secs(20), Duration::from_secs(180)];
+/// A number of processes that was told so long before the store was lost is still believed.
+const BELIEVED: Duration = Duration::from_secs(15);
 /// So many scopes are named.
 const MOST_SCOPES: usize = 64;
 /// For so long nothing else is waited for when a throttle is closed.
@@ -50,8 +53,19 @@ struct Told {
     last: Option<(Instant, bool)>,
     /// Which description of the upstream it was told, and when.
     described: Option<(u64, Instant)>,
+    /// Each process that uses the upstream is counted all the time.
+    is_steady: bool,
+    /// How many processes there were, when the store was told last; and whether it was told not long before that.
+    processes: Option<(u32, Instant, bool)>,
     /// The throttle is closed.
     closed: bool,
+}
+
+impl Told {
+    /// Whether the process is to be counted all the time, and does not know yet how many there are.
+    fn is_unsure(&self) -> bool {
+        self.is_steady && !self.processes.is_some_and(|(.., is_sure)| is_sure)
+    }
 }
 
 impl Default for Attendance {
@@ -73,6 +87,10 @@ impl Attendance {
         }
         let next = now_micros + micros(if due == i64::MIN { FIRST } else { AS_CALLS_COME });
         let is_mine = self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_mine && is_steady(queue) {
+            lock(&self.told).is_steady = true;
+            return self.run(now, now);
+        }
         if is_mine
             && due != i64::MIN
             && !self.runs.load(Ordering::Relaxed)
@@ -88,6 +106,11 @@ impl Attendance {
         if queue.note_use() {
             self.enter(queue, now);
         }
+        self.run(now + FIRST, now);
+    }
+
+    /// Has the store told every 5 s, as long as that is worth it: at first then, at the earliest.
+    fn run(self: &Arc<Self>, first: Instant, now: Instant) {
         if self.runs.load(Ordering::Relaxed) {
             return;
         }
@@ -96,16 +119,30 @@ impl Attendance {
         if told.closed || self.runs.swap(true, Ordering::Relaxed) {
             return;
         }
-        let at = (now + FIRST).max(told.last.map_or(now, |(last, _)| last + WAITING));
+        let at = first.max(told.last.map_or(now, |(last, _)| last + WAITING));
         drop(told);
         runtime.spawn(Runs { attendance: Arc::clone(self), ended: false }.run(at));
     }
 
+    /// How many processes there were when the store was lost then, where it had told that not long before. What the first of many processes
+    /// that start together is told does not count: it does not know of the others.
+    pub(super) fn processes(&self, lost_at: Instant) -> Option<u32> {
+        let (processes, told, is_sure) = lock(&self.told).processes?;
+        (is_sure && told + BELIEVED > lost_at).then_some(processes.max(1))
+    }
+
     /// Has the store know now, where there is anything to know. Says how many processes there are, and whether callers wait.
     pub(crate) async fn tell(&self) -> (Option<u32>, bool) {
-        let Some((queue, renewal)) = self.renewal(Instant::now()) else { return (None, false) };
+        let now = Instant::now();
+        let Some((queue, renewal)) = self.renewal(now) else { return (None, false) };
         let is_waiting = renewal.presence.callers > 0;
-        (send(&queue, renewal).await, is_waiting)
+        let processes = send(&queue, renewal).await;
+        if let Some(processes) = processes {
+            let mut told = lock(&self.told);
+            let is_sure = told.processes.is_some_and(|(_, told, _)| told + BELIEVED > now);
+            told.processes = Some((processes, now, is_sure));
+        }
+        (processes, is_waiting || is_steady(&queue))
     }
 
     /// This process is gone from all of these. Nothing is waited for any longer than so.
@@ -171,7 +208,7 @@ impl Attendance {
             described,
             scopes: scopes(&queues),
         };
-        let lasting = LAPSES[usize::from(callers == 0)];
+        let lasting = LAPSES[usize::from(callers == 0 && !is_steady(&queue))];
         told.last = Some((now, callers > 0));
         if about.is_some() {
             told.described = Some((described, now));
@@ -186,8 +223,9 @@ impl Attendance {
     /// Whether the store is to be told: of callers who wait, or that none do any more.
     fn is_worth_it(&self) -> bool {
         let has_waited = lock(&self.told).last.is_some_and(|(_, waited)| waited);
-        let is_waited_in =
-            |(queue, _): &(Weak<Queue>, Instant)| queue.upgrade().is_some_and(|queue| queue.waiting() > 0);
+        let is_waited_in = |(queue, _): &(Weak<Queue>, Instant)| {
+            queue.upgrade().is_some_and(|queue| queue.waiting() > 0 || is_steady(&queue))
+        };
         has_waited || lock(&self.used).values().any(is_waited_in)
     }
 }
@@ -216,6 +254,11 @@ fn scopes(queues: &[(Attended, Arc<Queue>)]) -> Vec<ScopePresence> {
     all.sort_by_key(|(of, seen)| (Reverse((seen.oldest, of.used)), seen.scope));
     all.truncate(MOST_SCOPES);
     all.into_iter().map(|(_, seen)| seen).collect()
+}
+
+/// Whether each process that uses the upstream is counted all the time.
+fn is_steady(queue: &Arc<Queue>) -> bool {
+    queue.settings.without_store == WithoutStore::ThrottleLocally
 }
 
 async fn send(queue: &Arc<Queue>, renewal: Renewal) -> Option<u32> {
@@ -247,9 +290,14 @@ impl Runs {
             if !is_waiting {
                 self.ended = true;
                 self.attendance.runs.store(false, Ordering::Relaxed);
+                if std::mem::take(&mut lock(&self.attendance.told).is_steady) {
+                    // The next call has the process counted anew.
+                    self.attendance.due.store(i64::MIN, Ordering::Relaxed);
+                }
                 return;
             }
-            at = Instant::now() + WAITING;
+            let is_unsure = lock(&self.attendance.told).is_unsure();
+            at = Instant::now() + if is_unsure { FIRST } else { WAITING };
         }
     }
 }

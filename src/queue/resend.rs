@@ -126,10 +126,13 @@ impl Engine {
     /// When there is more to expire.
     pub(super) fn next_expiry(&self, now: Instant) -> Option<Instant> {
         let goes_at = self.goes_at(now);
-        let Some(since) = self.resend.as_ref().map(|resend| resend.since) else { return goes_at };
+        let gives_up_at = self.gives_up_at(now);
+        let Some(since) = self.resend.as_ref().map(|resend| resend.since) else {
+            return goes_at.into_iter().chain(gives_up_at).min();
+        };
         let end = self.waiters.is_empty().then_some(since + MEMORY);
         let first = self.first_expiry(since, now).or(end).filter(|&at| at > now);
-        first.into_iter().chain(self.stalls_at(now)).chain(goes_at).min()
+        first.into_iter().chain(self.stalls_at(now)).chain(goes_at).chain(gives_up_at).min()
     }
 }
 

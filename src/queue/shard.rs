@@ -30,6 +30,9 @@ impl Shard {
     pub(crate) fn follow(&mut self, before: &Self) {
         if self.ledger == before.ledger {
             (self.time, self.looks) = (Arc::clone(&before.time), Arc::clone(&before.looks));
+            if let Some(contact) = Arc::get_mut(&mut self.contact) {
+                contact.follow(&before.contact);
+            }
         }
     }
 }

@@ -84,7 +84,7 @@ impl Outbox {
         self.wakers.drain(..).for_each(Waker::wake);
         self.former = None;
         queue.give_back_seats(std::mem::take(&mut self.seats_back));
-        if std::mem::take(&mut self.looks) {
+        if std::mem::take(&mut self.looks) && !queue.is_local() {
             queue.looks.add(queue);
         }
         if std::mem::take(&mut self.lost_data) {
@@ -137,6 +137,10 @@ impl State {
         }
         if queue.settings.without_store != WithoutStore::Wait {
             let (cut_off, heard_at) = (queue.contact.cut_off(now), queue.contact.heard_at());
+            if queue.settings.without_store == WithoutStore::ThrottleLocally {
+                self.engine.waits_since(cut_off.as_ref().and_then(|_| queue.contact.apart.since()));
+                self.engine.lost.doubt = queue.doubt(now);
+            }
             self.act(queue, now, out, |engine, effects| engine.follow(cut_off, heard_at, now, effects));
         }
     }
@@ -171,7 +175,7 @@ impl State {
                     renamed = true;
                 }
                 Effect::CutOff(error) => queue.contact.lose(&error, now),
-                Effect::Answered => queue.contact.answered(),
+                Effect::Answered => queue.contact.answered(now),
                 Effect::LostData => {
                     queue.contact.lost_data(now);
                     out.lost_data = true;

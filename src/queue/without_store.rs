@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::apart::{Doubt, runs_out_after};
 use super::contact::is_believed;
 use super::engine::Engine;
 use super::events::{Effect, Effects, tell};
@@ -23,6 +24,10 @@ pub(super) struct Lost {
     refused: Option<(StoreError, Instant)>,
     /// Why no queue of the upstream can reach it.
     cut_off: Option<StoreError>,
+    /// Callers wait for it until then all the same.
+    waits_until: Option<Instant>,
+    /// After an outage in which processes may have sent by themselves.
+    pub(super) doubt: Option<Doubt>,
     /// When it was last heard of, but for answers to messages.
     heard_at: Option<Instant>,
 }
@@ -35,7 +40,12 @@ impl Lost {
 
     fn why(&self, now: Instant) -> Option<&StoreError> {
         let refused = self.refused.as_ref().filter(|(_, at)| is_believed(*at, now)).map(|(error, _)| error);
-        refused.or(self.cut_off.as_ref())
+        refused.or(self.cut_off.as_ref().filter(|_| self.waits_until.is_none_or(|until| until <= now)))
+    }
+
+    /// Whether it is known not to answer, though callers may wait for it all the same.
+    fn is_known(&self, now: Instant) -> bool {
+        self.cut_off.is_some() || self.why(now).is_some()
     }
 }
 
@@ -53,9 +63,10 @@ impl Engine {
             (false, Some(error)) => {
                 self.lost.cut_off = Some(error);
                 self.turn_away(now, effects);
+                effects.extend(self.gives_up_at(now).filter(|_| !self.waiters.is_empty()).map(Effect::Wake));
             }
             (true, None) => {
-                self.lost.cut_off = None;
+                (self.lost.cut_off, self.lost.waits_until) = (None, None);
                 self.resend.iter_mut().for_each(|resend| resend.hurry(now));
             }
             _ => {}
@@ -69,6 +80,7 @@ impl Engine {
         }
         if error.kind() == StoreErrorKind::Unreachable {
             self.lost.cut_off = Some(error.clone());
+            self.waits_since(self.lost.waits_until.is_none().then_some(now));
             effects.push(Effect::CutOff(error));
         } else {
             let is_news = self.lost.refused.replace((error.clone(), now)).is_none();
@@ -82,7 +94,7 @@ impl Engine {
         if self.settings.without_store == WithoutStore::Wait || took > STALL {
             return;
         }
-        self.lost.cut_off = None;
+        (self.lost.cut_off, self.lost.waits_until) = (None, None);
         effects.push(Effect::Answered);
         effects.extend(self.lost.refused.take().map(|_| Effect::RefusedNoMore));
     }
@@ -92,7 +104,20 @@ impl Engine {
         let is_awaited = self.under_way && self.settings.without_store != WithoutStore::Wait;
         let resend = self.resend.as_ref().filter(|resend| is_awaited && !resend.has_failed())?;
         let since = self.lost.heard_at.map_or(resend.since, |heard_at| heard_at.max(resend.since));
-        self.lost.why(now).is_none().then_some(since + STALL)
+        (!self.lost.is_known(now)).then_some(since + STALL)
+    }
+
+    /// Where each process throttles by itself, callers wait for the store until nothing counts any more that was booked before.
+    pub(super) fn waits_since(&mut self, lost_at: Option<Instant>) {
+        let Some(lost_at) = lost_at.filter(|_| self.settings.without_store == WithoutStore::ThrottleLocally) else {
+            return;
+        };
+        self.lost.waits_until = Some(lost_at + runs_out_after(&self.settings.logs, self.settings.horizon));
+    }
+
+    /// When callers wait no more for a store that is lost.
+    pub(super) fn gives_up_at(&self, now: Instant) -> Option<Instant> {
+        self.lost.waits_until.filter(|&until| until > now && self.lost.cut_off.is_some())
     }
 
     /// Whether the store is known not to answer, and nobody waits for it.

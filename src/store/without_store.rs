@@ -29,6 +29,16 @@ pub enum WithoutStore {
     Wait,
     /// They get [`Error::StoreUnavailable`](crate::Error::StoreUnavailable) at once.
     Refuse,
+    /// Each process keeps to its part of every limit: the quota by the number of processes that use the upstream, as the store told it last.
+    ///
+    /// Nobody sends before all counts no more that the store knows of: for a window and a good second after it was lost. Until then calls
+    /// [wait](Self::Wait), as do those of a process that was never counted, and where a part is too small. When the store is back, all that was
+    /// sent meanwhile counts: nobody sends for a window and up to two seconds. So no window holds more than the quota, where all processes lose
+    /// the store, and have it back, at about the same time: [the guide](crate::guide::without_store) says what else may be.
+    ///
+    /// For upstreams whose windows last 9 s at most: nobody shall wait for longer. Buckets may take 10 s to fill; calendar windows, limits on
+    /// calls in flight and those that upstreams [share](crate::Upstream::shares) are none of its.
+    ThrottleLocally,
     /// They go at once, and nobody counts them: neither limits nor calls in flight hold. Only a pause that this process knows of does.
     ///
     /// What has become of such a call is said by [`Permit::went_without_store`](crate::Permit::went_without_store), and by

@@ -21,7 +21,10 @@ const MAX_WAIT: Duration = Duration::from_secs(2);
 const AFTER: Duration = Duration::from_millis(2_500);
 const MS: Duration = Duration::from_millis(1);
 
-const POLICIES: [WithoutStore; 3] = [WithoutStore::Wait, WithoutStore::Refuse, WithoutStore::SendUnthrottled];
+const POLICIES: [WithoutStore; 4] =
+    [WithoutStore::Wait, WithoutStore::Refuse, WithoutStore::ThrottleLocally, WithoutStore::SendUnthrottled];
+/// So long it takes at most until nothing counts any more that was booked before the store was lost, and until calls go by the store again.
+const RUNS_OUT: Duration = Duration::from_secs(10);
 
 /// What the connection does, in words, and in the proxy's.
 const FAULTS: [(&str, Mode); 11] = [
@@ -46,17 +49,48 @@ const FAULTS: [(&str, Mode); 11] = [
 
 fn throttle(proxy: &FlakyProxy, prefix: &str, policy: WithoutStore) -> Result<Throttle, Failure> {
     let guard = 50 * MS;
-    let up = Upstream::new("up")
-        .limit(Limit::new(QUOTA, Duration::from_secs(1)).guard(guard))
+    let up = Upstream::new("up").limit(Limit::new(QUOTA, Duration::from_secs(1)).guard(guard));
+    let up = if policy == WithoutStore::ThrottleLocally {
+        up.max_wait(RUNS_OUT)
+    } else {
         // So that the log keeps all that ever started.
-        .limit(Limit::new(100_000, Duration::from_secs(600)).guard(guard))
-        .max_wait(MAX_WAIT);
+        up.limit(Limit::new(100_000, Duration::from_secs(600)).guard(guard)).max_wait(MAX_WAIT)
+    };
     let store = RedisStore::builder(&proxy.url()).prefix(prefix).open()?;
     Ok(Throttle::builder().store(store).without_store(policy).upstream(up).build()?)
 }
 
 fn micros_now() -> Result<i64, Failure> {
     Ok(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?)
+}
+
+/// The same of processes that throttle by themselves meanwhile: that no window holds too much then is shown in virtual time.
+async fn meet_locally(addr: SocketAddr, prefix: String, mode: Mode) -> Result<String, Failure> {
+    let proxy = FlakyProxy::start(addr)?;
+    let throttle = throttle(&proxy, &prefix, WithoutStore::ThrottleLocally)?;
+    let mut went = Vec::new();
+    // It is counted each time that it looks who is there.
+    for _ in 0..2 {
+        call(&throttle, &mut went).await?;
+        throttle.processes("up").await?;
+    }
+    proxy.set(mode);
+    let said = [call(&throttle, &mut went).await?.0, call(&throttle, &mut went).await?.0];
+    proxy.set(Mode::Pass);
+    let (end, before) = (Instant::now() + RUNS_OUT, went.len());
+    while went.len() == before {
+        call(&throttle, &mut went).await?;
+        if Instant::now() > end {
+            return Err(format!("behind {mode:?}: no call goes by the store's word again").into());
+        }
+        sleep(10 * MS).await;
+    }
+    throttle.close().await;
+    match said {
+        ["goes", "goes"] => Ok("goes".to_owned()),
+        ["goes unthrottled", "goes unthrottled"] => Ok("goes by its part when a window has run out".to_owned()),
+        said => Err(format!("behind {mode:?}: {said:?}").into()),
+    }
 }
 
 /// What becomes of a call; and of the starts of those that went by the store's word.
@@ -150,10 +184,20 @@ async fn the_guide_says_what_becomes_of_calls_behind_each_fault_by_policy() -> O
     let redis = RedisServer::start()?;
     let mut rows = Vec::new();
     for (row, (_, mode)) in FAULTS.into_iter().enumerate() {
-        let cells = POLICIES.map(|policy| tokio::spawn(meet(redis.addr(), format!("of{row}{policy:?}"), policy, mode)));
+        let cells = POLICIES.map(|policy| {
+            let (addr, prefix) = (redis.addr(), format!("of{row}{policy:?}"));
+            tokio::spawn(async move {
+                match policy {
+                    WithoutStore::ThrottleLocally => meet_locally(addr, prefix, mode).await,
+                    _ => meet(addr, prefix, policy, mode).await,
+                }
+            })
+        });
         rows.push(cells);
     }
-    let mut table = "| the connection | `Wait` | `Refuse` | `SendUnthrottled` |\n|---|---|---|---|\n".to_owned();
+    let mut table =
+        "| the connection | `Wait` | `Refuse` | `ThrottleLocally` | `SendUnthrottled` |\n|---|---|---|---|---|\n"
+            .to_owned();
     for ((words, _), cells) in FAULTS.into_iter().zip(rows) {
         let mut line = format!("| {words} |");
         for cell in cells {

@@ -39,6 +39,7 @@ mod sharing;
 mod snapshot;
 mod stepping;
 mod support;
+mod throttling_locally;
 mod together;
 mod traced;
 mod true_costs;

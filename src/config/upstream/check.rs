@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use super::Upstream;
+use crate::config::charges::Charges;
 use crate::config::name::fault;
 use crate::error::ConfigError;
 use crate::excerpt;
 use crate::feedback::Feedback;
+use crate::ledger::{Log, SHORT};
+use crate::store::WithoutStore;
 
 /// The least that one response may be allowed to silence an upstream.
 const MIN_MAX_PAUSE: Duration = Duration::from_millis(1);
@@ -64,5 +67,24 @@ impl Upstream {
             Some((field, reason)) => wrong(field, reason),
             None => Ok(()),
         }
+    }
+
+    /// Whether each process can throttle by itself, where that is to be.
+    pub(crate) fn check_policy(&self, charges: &Charges) -> Result<(), ConfigError> {
+        if self.without_store != Some(WithoutStore::ThrottleLocally) {
+            return Ok(());
+        }
+        let fault = if !self.in_flight.is_empty() {
+            "a limit on calls in flight"
+        } else if self.shared.is_some() {
+            "limits that upstreams share"
+        } else if charges.logs().iter().any(Log::has_calendar) {
+            "a calendar window"
+        } else if charges.logs().iter().any(|log| log.retention() > SHORT) {
+            "a window, and its guard, of more than 10 s"
+        } else {
+            return Ok(());
+        };
+        Err(ConfigError::new(&self.name, "without_store", format!("no process throttles by itself by {fault}")))
     }
 }

@@ -58,7 +58,12 @@ impl Run<Slots> {
         let mut rng = Rng::with_seed(!seed);
         let process = |sender| {
             let mut scene = scene::Process::new(&world, sender, QUOTA, SPAN);
-            let policies = [WithoutStore::Wait, WithoutStore::Refuse, WithoutStore::SendUnthrottled];
+            let policies = [
+                WithoutStore::Wait,
+                WithoutStore::Refuse,
+                WithoutStore::ThrottleLocally,
+                WithoutStore::SendUnthrottled,
+            ];
             scene.engine.settings.without_store = policies[rng.usize(0..policies.len())];
             Process::new(scene, sender)
         };

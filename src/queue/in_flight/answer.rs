@@ -95,7 +95,8 @@ impl Engine {
         self.previous = if grant.remembered { message.said.id.number } else { 0 };
         self.counted.clone_from(&grant.counted);
         let Some(ask) = message.ask() else { return };
-        effects.extend(grant.lost.then_some(Effect::LostData));
+        // Nothing was lost where it was told itself of what went without the store.
+        effects.extend((grant.lost && self.lost.doubt.is_none()).then_some(Effect::LostData));
         if grant.remembered {
             self.memory.is_remembered(message.said.id.number, grant.now, &ask.logs, sent);
         }

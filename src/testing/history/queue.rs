@@ -102,7 +102,7 @@ impl Queue {
         }
         let newest = self.newest.iter().map(|&newest| match rng.u8(0..8) {
             0 => Stamp::from_micros(0),
-            1 => now.plus(rng.i64(-1_000_000..500_000)),
+            1 => now.plus(rng.i64(-1_000_000..1_500_000)),
             _ => newest,
         });
         Remembered::new(number, self.told, newest.collect::<Vec<_>>())

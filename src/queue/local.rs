@@ -1,0 +1,166 @@
+//! Callers of a process that throttles by itself while the store cannot answer: in a queue of their own, which asks a store of this process
+//! alone for slots, by the part of each limit that is this process's.
+
+use std::pin::pin;
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::Queue;
+use super::apart::{self, Doubt, Own};
+use super::calendars::Calendars;
+use super::caller::Patience;
+use super::crowd::Member;
+use super::events::{Event, Settings};
+use super::resend::PATIENCE;
+use super::waiters::Slot;
+use crate::error::Error;
+use crate::ledger::Log;
+use crate::store::WithoutStore;
+
+/// How often a caller that waits looks whether the store is back, and has it tried again.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The part of each log that is one's of so many processes. `None`: there is too little of one.
+fn part_of(logs: &[Log], processes: u32) -> Option<Arc<[Log]>> {
+    let part = |log: &Log| {
+        let terms = log.terms.iter().map(|term| (term.quota >= processes).then(|| term.in_entries_of(processes)));
+        Some(Log::new(Arc::clone(&log.unit), terms.collect::<Option<Vec<_>>>()?).of(log.scope))
+    };
+    logs.iter().map(part).collect()
+}
+
+impl Queue {
+    /// Whether its callers throttle by themselves.
+    pub(crate) const fn is_local(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// The queue of those who throttle by themselves, while there are any.
+    pub(super) fn local(&self) -> Option<Arc<Self>> {
+        self.lock_local().upgrade()
+    }
+
+    fn lock_local(&self) -> MutexGuard<'_, Weak<Self>> {
+        self.local.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the store is told of an outage that is over.
+    pub(super) fn doubt(&self, now: Instant) -> Option<Doubt> {
+        let ended = self.contact.apart.last(now)?;
+        let (_, until) = self.time.bounds_at(ended.until)?;
+        Some((until, ended.lasted))
+    }
+
+    /// Waits for a slot by the part of this process, while the store cannot answer and did not for `error`. `None`: it is back. With the queue
+    /// that the slot is of.
+    ///
+    /// # Errors
+    ///
+    /// `error` where the store is not lost, and where callers have waited for it for long enough; [`Error::Closed`] as
+    /// [`slot`](Self::slot), and its other errors.
+    pub(crate) async fn slot_apart(
+        self: &Arc<Self>,
+        costs: &Arc<[u32]>,
+        patience: Patience,
+        member: &Member,
+        error: Error,
+    ) -> Result<Option<(Arc<Self>, Slot, Instant)>, Error> {
+        let (mut now, mut waited) = (Instant::now(), false);
+        let gives_up = patience.until.unwrap_or(member.joined + PATIENCE);
+        loop {
+            if self.is_closed() {
+                return Err(Error::Closed);
+            }
+            let Some(since) = self.contact.apart.since() else {
+                return if waited { Ok(None) } else { Err(error) };
+            };
+            waited = true;
+            let opens_at = since + apart::opens_after(&self.settings.logs, self.settings.horizon);
+            let Some(local) = self.open_local(costs, since).filter(|_| opens_at <= now) else {
+                if gives_up <= now {
+                    return Err(error);
+                }
+                self.happen(|_| Some(Event::Knocked));
+                let look_at = now + LOOK;
+                let look_at = if opens_at > now { look_at.min(opens_at) } else { look_at };
+                sleep_until(look_at.min(gives_up)).await;
+                now = Instant::now();
+                continue;
+            };
+            let outcome = {
+                let mut slot = pin!(local.slot(Arc::clone(costs), patience, member, now));
+                loop {
+                    tokio::select! {
+                        biased;
+                        outcome = &mut slot => break Some(outcome?),
+                        () = sleep(LOOK) => {}
+                    }
+                    self.happen(|_| Some(Event::Knocked));
+                    if self.is_closed() || self.contact.apart.since() != Some(since) {
+                        break None;
+                    }
+                }
+            };
+            if let Some((slot, at)) = outcome {
+                if self.contact.apart.goes(&local.process, at) {
+                    return Ok(Some((local, slot, at)));
+                }
+                local.give_back(slot);
+            }
+            now = Instant::now();
+        }
+    }
+
+    /// The queue by the part of this process, where that has room for such a call: the store must have counted it not long before.
+    fn open_local(self: &Arc<Self>, costs: &[u32], lost_at: Instant) -> Option<Arc<Self>> {
+        let processes = self.registered().attendance.processes(lost_at)?;
+        let own = self.contact.apart.own(self.settings.horizon)?;
+        let logs = part_of(&self.settings.logs, processes)?;
+        if logs.iter().zip(costs).any(|(log, &units)| units > log.largest_charge()) {
+            return None;
+        }
+        let now = Instant::now();
+        let mut open = self.lock_local();
+        // Whoever is left in that of an outage before leaves it.
+        if let Some(open) = open.upgrade().filter(|open| Arc::ptr_eq(&open.process, &own.process)) {
+            return Some(open);
+        }
+        let local = Arc::new(self.beside_itself(own, logs)?);
+        *open = Arc::downgrade(&local);
+        drop(open);
+        if let Some((until, reason)) = self.paused(now) {
+            local.pause(until - now, reason, now);
+        }
+        Some(local)
+    }
+
+    fn beside_itself(self: &Arc<Self>, own: Own, logs: Arc<[Log]>) -> Option<Self> {
+        let calendars = Calendars::default();
+        let settings = Settings { logs, calendars, without_store: WithoutStore::Wait, ..self.settings.clone() };
+        let mut local = Self::of(&own.process, self.registered(), settings, self.scopes().clone(), [].into()).ok()?;
+        (local.time, local.shared) = (own.time, Some(Arc::clone(self)));
+        Some(local)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Bucket, Term};
+
+    #[test]
+    fn each_of_several_processes_has_its_part_of_every_limit_and_none_where_there_is_too_little() {
+        let bucket = Term::bucket(Bucket::new(100_000_000, 1_000_000_000));
+        let logs = [Log::new("calls", [Term::new(10, 1_000), Term::new(4, 100)]), Log::new("tokens", [bucket])];
+        for (processes, parts) in [(1, [10, 4, 10]), (2, [5, 2, 5]), (3, [3, 1, 3]), (4, [2, 1, 2])] {
+            let part = part_of(&logs, processes).unwrap();
+            let quotas: Vec<u32> = part.iter().flat_map(|log| log.terms.iter()).map(|term| term.quota).collect();
+            assert_eq!(quotas, parts, "{processes}");
+            let spans = part.iter().flat_map(|log| log.terms.iter()).map(|term| term.span);
+            assert!(spans.eq(logs.iter().flat_map(|log| log.terms.iter()).map(|term| term.span)), "{processes}");
+        }
+        assert_eq!(part_of(&logs, 5), None);
+    }
+}

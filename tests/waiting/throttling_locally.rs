@@ -1,0 +1,342 @@
+//! Processes that throttle by themselves while the store cannot answer: no window of the upstream holds too much, from before an outage until
+//! after it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fastrand::Rng;
+use http::{HeaderMap, StatusCode, header};
+use outgate::ledger::Message;
+use outgate::store::{Applying, StoreError, StoreErrorKind, WithoutStore};
+use outgate::testing::oracle::assert_never_more_than;
+use outgate::{Error, Feedback, Limit, MemoryStore, Permit, Scope, Store, Throttle, Upstream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use crate::support::micros_since;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const LATENCY: Duration = MS;
+/// So long a client waits for an answer.
+const PATIENCE: Duration = SECOND;
+
+const SEEDS: u64 = 12;
+
+/// A time in which nobody reaches the store, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    from: u32,
+    to: u32,
+    /// Messages are not refused, but swallowed.
+    is_silent: bool,
+}
+
+/// How one process reaches a store in memory: it may find a little later than others that the store is lost, or back.
+#[derive(Clone, Debug)]
+struct Link {
+    inner: MemoryStore,
+    begin: Instant,
+    outages: Arc<[Outage]>,
+    late: Duration,
+}
+
+impl Link {
+    /// One that is lost from 2 s until then.
+    fn lost_until_ms(to: u32, is_silent: bool) -> Self {
+        let outages = [outage(2_000, to, is_silent)].into();
+        Self { inner: MemoryStore::new(), begin: Instant::now(), outages, late: Duration::ZERO }
+    }
+
+    /// A process that is counted, when the store has just been lost.
+    async fn counted(&self, up: Upstream) -> Throttle {
+        let throttle = self.throttle(WithoutStore::ThrottleLocally, up);
+        drop(throttle.acquire("up").await.unwrap());
+        sleep_until(self.begin + 2_001 * MS).await;
+        throttle
+    }
+    /// Until when the store cannot be reached.
+    fn lost_until(&self) -> Option<(Instant, bool)> {
+        let now = Instant::now();
+        let spans = self.outages.iter().map(|outage| {
+            let at = |millis: u32| self.begin + millis * MS + self.late;
+            (at(outage.from), at(outage.to), outage.is_silent)
+        });
+        spans.filter(|(from, to, _)| *from <= now && now < *to).map(|(_, to, is_silent)| (to, is_silent)).next()
+    }
+
+    fn throttle(&self, policy: WithoutStore, up: Upstream) -> Throttle {
+        Throttle::builder().store(self.clone()).without_store(policy).upstream(up).build().unwrap()
+    }
+}
+
+impl Store for Link {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        Applying::pending(async move {
+            let deadline = Instant::now() + PATIENCE;
+            sleep(LATENCY).await;
+            let lost = || Err(StoreError::new(StoreErrorKind::Unreachable, "it is away"));
+            while let Some((until, is_silent)) = self.lost_until() {
+                if !is_silent || timeout_at(deadline, sleep_until(until)).await.is_err() {
+                    return lost();
+                }
+            }
+            self.inner.apply(message).await
+        })
+    }
+}
+
+/// Some processes of some callers each, which call as often as they may.
+struct World {
+    quota: u32,
+    window: Duration,
+    processes: u32,
+    callers: u32,
+    /// The longest pause that a caller makes between two calls.
+    idle_ms: u64,
+    outages: Vec<Outage>,
+    /// By how much processes notice later than others.
+    late_ms: u64,
+    lasts: Duration,
+}
+
+/// What went when, and whether without the store.
+#[derive(Debug, Default)]
+struct Went(Vec<(i64, bool)>);
+
+impl Went {
+    fn between(&self, from: Duration, to: Duration) -> usize {
+        let micros = |at: Duration| i64::try_from(at.as_micros()).unwrap();
+        self.0.iter().filter(|(at, _)| (micros(from)..micros(to)).contains(at)).count()
+    }
+
+    fn starts(&self) -> Vec<i64> {
+        self.0.iter().map(|(at, _)| *at).collect()
+    }
+
+    fn without_store(&self) -> usize {
+        self.0.iter().filter(|(_, without)| *without).count()
+    }
+}
+
+impl World {
+    async fn went(&self, rng: &mut Rng) -> Went {
+        let (inner, begin, mut tasks) = (MemoryStore::new(), Instant::now(), JoinSet::new());
+        let outages: Arc<[Outage]> = self.outages.clone().into();
+        for _ in 0..self.processes {
+            let late = Duration::from_millis(rng.u64(0..=self.late_ms));
+            let link = Link { inner: inner.clone(), begin, outages: Arc::clone(&outages), late };
+            // Of everybody, and of each of two scopes.
+            let limit = || Limit::new(self.quota, self.window);
+            let up = Upstream::new("up").limit(limit()).limit(limit().each(Scope::header("x-merchant")));
+            let throttle = link.throttle(WithoutStore::ThrottleLocally, up);
+            for _ in 0..self.callers {
+                let (throttle, mut rng, lasts, idle) = (throttle.clone(), rng.fork(), self.lasts, self.idle_ms);
+                tasks.spawn(async move {
+                    let mut went = Vec::new();
+                    while begin.elapsed() < lasts {
+                        match throttle.acquire("up").scope([rng.u8(0..2)]).await {
+                            Ok(permit) => went.push((micros_since(begin), permit.went_without_store())),
+                            Err(Error::StoreUnavailable { .. }) => sleep(20 * MS).await,
+                            Err(error) => panic!("{error}"),
+                        }
+                        sleep(Duration::from_millis(rng.u64(0..=idle))).await;
+                    }
+                    went
+                });
+            }
+        }
+        Went(tasks.join_all().await.concat())
+    }
+}
+
+const fn outage(from: u32, to: u32, is_silent: bool) -> Outage {
+    Outage { from, to, is_silent }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_go_on_by_equal_parts_through_an_outage_and_no_window_holds_more_than_the_quota() {
+    for (window, is_silent) in [(1, false), (1, true), (3, false)] {
+        let world = World {
+            quota: 40,
+            window: window * SECOND,
+            processes: 4,
+            callers: 12,
+            idle_ms: 0,
+            outages: vec![outage(10_000, 25_000, is_silent)],
+            late_ms: 0,
+            lasts: 40 * SECOND,
+        };
+        let went = world.went(&mut Rng::with_seed(7)).await;
+        assert_never_more_than(40, i64::from(window) * 1_000_000, &went.starts());
+        // Of a window of 3 s whole ones come and go: six tenths of what the limit allows, and eight tenths meanwhile.
+        let of = |from: u32, to: u32| went.between(from * SECOND, to * SECOND);
+        let least = |tenths: u32, seconds: u32| usize::try_from(40 * seconds * tenths / (10 * window)).unwrap();
+        assert!(of(3, 9) >= least(6, 6), "before: {}", of(3, 9));
+        let (opens, back) = (12 + 2 * window, 27 + 2 * window);
+        assert!(of(opens, 25) >= least(8, 25 - opens), "without the store, {is_silent}: {}", of(opens, 25));
+        assert!(of(back, 40) >= least(6, 40 - back), "after, {window} s, {is_silent}: {}", of(back, 40));
+        assert_eq!(went.without_store(), of(11, 26), "{is_silent}: they say so");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_the_outages_no_window_of_the_upstream_holds_more_than_the_quota() {
+    let mut gone_without = 0;
+    for seed in 0..SEEDS {
+        let mut rng = Rng::with_seed(seed);
+        let mut outages = Vec::new();
+        let mut at = 8_000;
+        for _ in 0..rng.u32(1..4) {
+            let from = at + rng.u32(0..4_000);
+            let to = from + rng.u32(50..9_000);
+            outages.push(outage(from, to, rng.bool()));
+            at = to + rng.u32(100..8_000);
+        }
+        let window_ms = rng.u64(100..3_000);
+        let world = World {
+            quota: rng.u32(2..40),
+            window: Duration::from_millis(window_ms),
+            processes: rng.u32(1..5),
+            callers: rng.u32(1..10),
+            idle_ms: [0, 50, 800, 3_000][rng.usize(0..4)],
+            outages,
+            late_ms: rng.u64(0..300),
+            lasts: Duration::from_millis(u64::from(at) + 6_000),
+        };
+        let went = world.went(&mut rng).await;
+        assert_never_more_than(world.quota.into(), i64::try_from(window_ms * 1_000).unwrap(), &went.starts());
+        gone_without += went.without_store();
+    }
+    assert!(gone_without > 120, "{gone_without}");
+}
+
+fn up() -> Upstream {
+    Upstream::new("up").limit(Limit::per_second(10))
+}
+
+/// What a call gets, and after how many milliseconds.
+async fn call(throttle: &Throttle, max_wait: Option<Duration>) -> (&'static str, u128) {
+    let (since, acquire) = (Instant::now(), throttle.acquire("up"));
+    let outcome = match max_wait {
+        Some(max_wait) => acquire.max_wait(max_wait).await,
+        None => acquire.await,
+    };
+    let what = match outcome {
+        Ok(permit) if permit.went_without_store() && permit.passage().without_store => "goes by its part",
+        Ok(_) => "goes",
+        Err(Error::StoreUnavailable { .. }) => "unavailable",
+        Err(Error::Throttled { .. }) => "throttled",
+        Err(error) => panic!("{error}"),
+    };
+    (what, since.elapsed().as_millis())
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_hangs_longer_than_its_longest_wait_and_the_first_go_when_a_window_has_run_out() {
+    // 250 ms ahead, a window of 1,050 ms, and a second until all have noticed; silence is noticed after a second.
+    for (is_silent, noticed) in [(false, 1), (true, 1_000)] {
+        let link = Link::lost_until_ms(60_000, is_silent);
+        let throttle = link.counted(up()).await;
+        assert_eq!(call(&throttle, Some(200 * MS)).await, ("unavailable", 200), "{is_silent}");
+        assert_eq!(call(&throttle, Some(SECOND / 2)).await, ("unavailable", 500), "{is_silent}");
+        let opens = noticed + 250 + 1_050 + 1_000 - 700;
+        assert_eq!(call(&throttle, None).await, ("goes by its part", opens), "{is_silent}");
+        for _ in 0..9 {
+            assert_eq!(call(&throttle, None).await, ("goes by its part", 0), "{is_silent}");
+        }
+        assert_eq!(call(&throttle, Some(SECOND)).await, ("throttled", 0), "{is_silent}");
+        assert_eq!(call(&throttle, Some(Duration::ZERO)).await, ("throttled", 0), "{is_silent}");
+        assert_eq!(call(&throttle, None).await, ("goes by its part", 1_050), "{is_silent}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_never_counted_waits_for_the_store_and_so_does_one_whose_part_is_too_small() {
+    for is_silent in [false, true] {
+        let link = Link::lost_until_ms(60_000, is_silent);
+        let counted = [link.counted(up()).await, link.throttle(WithoutStore::ThrottleLocally, up())];
+        assert_eq!(call(&counted[1], None).await, ("unavailable", 5_000), "{is_silent}");
+        assert_eq!(call(&counted[1], Some(SECOND)).await, ("unavailable", 1_000), "{is_silent}");
+    }
+    let link = Link::lost_until_ms(60_000, false);
+    let small = || Upstream::new("up").limit(Limit::per_second(1));
+    let other = link.throttle(WithoutStore::ThrottleLocally, small());
+    drop(other.acquire("up").await.unwrap());
+    let throttle = link.counted(small()).await;
+    assert_eq!(call(&throttle, None).await, ("unavailable", 5_000), "a half of one call is none");
+    let large = Link::lost_until_ms(60_000, false);
+    let [first, second] =
+        [large.throttle(WithoutStore::ThrottleLocally, up()), large.throttle(WithoutStore::ThrottleLocally, up())];
+    for throttle in [&first, &second] {
+        drop(throttle.acquire("up").await.unwrap());
+    }
+    sleep(2_100 * MS).await;
+    assert_eq!(call(&first, None).await.0, "goes by its part");
+    let large = first.acquire("up").cost(6).max_wait(SECOND).await.unwrap_err();
+    assert!(matches!(large, Error::StoreUnavailable { .. }), "six of ten are more than a half: {large}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_is_over_before_anybody_could_go_by_its_part_costs_nothing_more() {
+    let link = Link::lost_until_ms(2_300, false);
+    let throttle = link.counted(up()).await;
+    let (what, after) = call(&throttle, None).await;
+    assert!(what == "goes" && after < 1_000, "{what} after {after} ms");
+    assert_eq!(call(&throttle, None).await, ("goes", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_handed_back_goes_to_the_next_and_a_pause_holds() {
+    let link = Link::lost_until_ms(60_000, false);
+    let throttle = link.counted(up()).await;
+    let permits: Vec<_> = [throttle.acquire("up").await.unwrap()].into();
+    for _ in 0..9 {
+        assert_eq!(call(&throttle, None).await, ("goes by its part", 0));
+    }
+    permits.into_iter().for_each(Permit::hand_back);
+    assert_eq!(call(&throttle, None).await, ("goes by its part", 0));
+    let told = HeaderMap::from_iter([(header::RETRY_AFTER, "7".parse().unwrap())]);
+    let refusal = Feedback::read(StatusCode::TOO_MANY_REQUESTS, &told, SystemTime::now());
+    assert!(throttle.report("up", &refusal).await.is_err(), "the store is not told, but this process knows");
+    let since = Instant::now();
+    assert_eq!(call(&throttle, Some(2 * SECOND)).await.0, "throttled");
+    assert_eq!(call(&throttle, None).await.0, "goes by its part");
+    assert!((6_999..7_200).contains(&since.elapsed().as_millis()), "{:?}", since.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_call_used_beyond_its_charge_counts_in_the_shared_log_too_when_the_store_is_back() {
+    let link = Link::lost_until_ms(12_000, false);
+    let throttle = link.counted(Upstream::new("up").limit(Limit::new(100, 5 * SECOND).of("tokens"))).await;
+    let ask = || throttle.acquire("up").cost_of("tokens", 10);
+    let permit = loop {
+        match ask().await {
+            Ok(permit) if permit.went_without_store() => break permit,
+            _ => sleep(10 * MS).await,
+        }
+    };
+    while ask().await.map_or(true, |permit| permit.went_without_store()) {
+        sleep(10 * MS).await;
+    }
+    permit.settle("tokens", 60);
+    sleep(SECOND).await;
+    assert_eq!(throttle.usage("up").await.unwrap().limits[0].used, 60, "ten of the call that went last, and fifty");
+}
+
+#[test]
+fn what_no_process_throttles_by_itself_is_said_when_it_is_built() {
+    let built = |up: Upstream| Throttle::builder().without_store(WithoutStore::ThrottleLocally).upstream(up).build();
+    let error = |up: Upstream| built(up).unwrap_err().to_string();
+    assert!(built(up()).is_ok() && built(up().limit(Limit::new(50, 9 * SECOND))).is_ok());
+    let shared = up().shares("account", [Limit::per_second(100)]);
+    for (up, part) in [
+        (up().limit(Limit::per_minute(100)), "more than 10 s"),
+        (up().limit(Limit::in_flight(5)), "calls in flight"),
+        (shared, "limits that upstreams share"),
+    ] {
+        let error = error(up);
+        assert!(error.contains("up") && error.contains("without_store") && error.contains(part), "{error}");
+    }
+    assert!(built(up().limit(Limit::per_minute(100)).without_store(WithoutStore::Wait)).is_ok());
+}
