@@ -208,7 +208,7 @@ mod tests {
         ask(&mut ledger, at(HOUR), 1, 2, Remembered::new(1, at(0), [at(0)]));
         let log = Log::new("calls", [Term::new(2, SPAN)]);
         let (remembered, back) = (Remembered::new(1, at(0), [at(0)]), vec![Slots::new(1, at(HOUR), [1])]);
-        let next = Ask { remembered, back, ..Ask::new([log], vec![Run::new(1, [1])]) };
+        let next = Ask { back, remembered, ..Ask::new([log], vec![Run::new(1, [1])]) };
         let next = Message { latest: Some(at(5)), ..Message::new("up", MessageId::new(1, "", 3), next) };
         let grant = ledger.apply(at(HOUR + 5), &next).unwrap().grant().unwrap();
         assert_eq!(said(&grant), (5, false));
