@@ -27,6 +27,8 @@ pub(crate) struct Apart(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// When the store answered last.
+    heard_at: Option<Instant>,
     outage: Option<Outage>,
     last: Option<Ended>,
 }
@@ -54,7 +56,9 @@ pub(super) struct Own {
 pub(super) struct Ended {
     /// Until when any process may have sent by itself.
     pub(super) until: Instant,
+    /// At the most.
     pub(super) lasted: Duration,
+    pub(super) at: Instant,
 }
 
 impl Apart {
@@ -67,8 +71,10 @@ impl Apart {
     /// It has answered.
     pub(super) fn answered(&self, now: Instant) {
         let mut state = self.lock();
+        let heard_at = state.heard_at.replace(now);
         let Some(outage) = state.outage.take() else { return };
-        let lasted = now.saturating_duration_since(outage.since);
+        // Others may have found it lost before, as soon as it had answered here.
+        let lasted = heard_at.map_or(Duration::MAX, |heard_at| now.saturating_duration_since(heard_at));
         // Who did not try it lately does not know when it was back: those who did tell.
         let is_fresh = now.saturating_duration_since(outage.failed_at) < PATIENCE;
         let until = if is_fresh { now + SPREAD } else { outage.went_at.unwrap_or(outage.since) };
@@ -76,6 +82,7 @@ impl Apart {
         state.last = Some(Ended {
             until: before.map_or(until, |before| until.max(before.until)),
             lasted: before.map_or(lasted, |before| lasted.max(before.lasted)),
+            at: now,
         });
     }
 
@@ -125,12 +132,19 @@ pub(super) fn opens_after(logs: &[Log], horizon: Duration) -> Duration {
     runs_out_after(logs, horizon) + SPREAD
 }
 
-/// After an outage: until when others may have sent by themselves, in log time, and how long it was.
-pub(super) type Doubt = (Stamp, Duration);
+/// After an outage.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doubt {
+    /// Until when others may have sent by themselves, in log time.
+    pub(super) until: Stamp,
+    pub(super) lasted: Duration,
+    /// What was first said before its end told nobody of it.
+    pub(super) ended_at: Instant,
+}
 
 /// Adds what the store must hold of an outage, of logs that may have been sent by meanwhile, as far as that counts by the log time that is known.
 pub(super) fn remember(told: &mut Remembered, doubt: Doubt, logs: &[Log], horizon: Duration, known: Option<Stamp>) {
-    let (until, lasted) = doubt;
+    let Doubt { until, lasted, .. } = doubt;
     for (at, log) in logs.iter().enumerate().filter(|(_, log)| !log.terms.is_empty()) {
         let counts = known.is_none_or(|known| until.plus(log.retention()) > known);
         if counts && lasted >= runs_out_after(std::slice::from_ref(log), horizon) {

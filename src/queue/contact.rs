@@ -97,10 +97,12 @@ impl Contact {
 
     /// It has answered a message.
     pub(super) fn answered(&self, now: Instant) {
+        if self.policy == WithoutStore::ThrottleLocally {
+            self.apart.answered(now);
+        }
         if self.is_lost.load(Ordering::Relaxed) {
             let mut state = self.lock();
             state.cut_off = None;
-            self.apart.answered(now);
             self.tell(&state, None);
         }
     }

@@ -50,7 +50,7 @@ impl Queue {
     pub(super) fn doubt(&self, now: Instant) -> Option<Doubt> {
         let ended = self.contact.apart.last(now)?;
         let (_, until) = self.time.bounds_at(ended.until)?;
-        Some((until, ended.lasted))
+        Some(Doubt { until, lasted: ended.lasted, ended_at: ended.at })
     }
 
     /// Waits for a slot by the part of this process, while the store cannot answer and did not for `error`. `None`: it is back. With the queue

@@ -115,6 +115,13 @@ impl Engine {
         self.lost.waits_until = Some(lost_at + runs_out_after(&self.settings.logs, self.settings.horizon));
     }
 
+    /// Whether an answer is to a message that was first sent before the end of an outage in which processes may have sent by themselves: it
+    /// says nothing of that.
+    pub(super) fn knows_nothing_of_outage(&self, sent: Instant) -> bool {
+        let ends = self.lost.cut_off.is_some() && self.lost.waits_until.is_some();
+        ends || self.lost.doubt.is_some_and(|doubt| sent <= doubt.ended_at)
+    }
+
     /// When callers wait no more for a store that is lost.
     pub(super) fn gives_up_at(&self, now: Instant) -> Option<Instant> {
         self.lost.waits_until.filter(|&until| until > now && self.lost.cut_off.is_some())

@@ -87,6 +87,7 @@ impl Engine {
         };
         let sent = self.resend.as_ref().map_or(now, |resend| resend.since);
         (self.resend, self.renamed) = (None, false);
+        let knows_nothing_of_outage = self.knows_nothing_of_outage(sent);
         self.found(answered.took, effects);
         // What was booked under another name is nobody's.
         if message.sender() != self.sender {
@@ -114,6 +115,8 @@ impl Engine {
                     self.wait_out_pause(now, effects);
                 }
             }
+            // What others have sent by themselves meanwhile the store does not know yet.
+            Some(_) if knows_nothing_of_outage => self.decline(&grant, message.sender(), ask, now),
             Some(placing) => {
                 let view = View { placing, outlook: answered.outlook, now };
                 self.granted(&grant, &message, ask, &view, effects);
@@ -233,6 +236,12 @@ impl Engine {
     /// The store's clock has leapt ahead: what it granted by that goes back, and the next ask tells it.
     fn leapt(&mut self, grant: &Grant, sender: u64, ask: &Ask, now: Instant) {
         tracing::debug!(upstream = &*self.settings.upstream, "store clock leapt ahead");
+        self.decline(grant, sender, ask, now);
+        self.leapt_at = Some(now);
+    }
+
+    /// What was granted goes back, and callers ask again.
+    fn decline(&mut self, grant: &Grant, sender: u64, ask: &Ask, now: Instant) {
         for (costs, answer) in answers(ask, grant).filter(|(_, answer)| answer.verdict.is_granted()) {
             let (stamp, costs) = (answer.start, Arc::clone(costs));
             let (excess, waited_for) = (Duration::ZERO, WaitsFor::Store);
@@ -242,7 +251,6 @@ impl Engine {
         (self.on_record, self.leave_at) = (!ask.runs.is_empty(), None);
         (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
         self.silent_until = Some(now + UNUSED_PAUSE);
-        self.leapt_at = Some(now);
     }
 
     /// The store does not know of the pause: there is nothing to ask for before its end.
