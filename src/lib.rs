@@ -91,7 +91,6 @@ pub mod tower;
 
 pub use self::client::acquire::Acquire;
 pub use self::client::middleware::Middleware;
-pub use self::client::observing::Observed;
 pub use self::client::permit::{Passage, Permit};
 pub use self::client::processes;
 pub use self::client::snapshot;
@@ -108,6 +107,7 @@ pub use self::config::scope::Scope;
 pub use self::config::upstream::Upstream;
 pub use self::error::{ConfigError, Error};
 pub use self::feedback::Feedback;
+pub use self::ledger::Cause;
 #[cfg(feature = "redis")]
 pub use self::store::RedisStore;
 pub use self::store::{MemoryStore, Store};

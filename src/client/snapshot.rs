@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+pub use crate::client::observing::Observed;
 use crate::client::throttle::Throttle;
 use crate::config::plan::Registered;
 use crate::ledger::PauseLeft;

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use outgate::ledger::Cause;
 use outgate::testing::{Shape, StrictUpstream};
-use outgate::{Error, Limit, MemoryStore, Passage, Throttle, Upstream};
+use outgate::{Cause, Error, Limit, MemoryStore, Passage, Throttle, Upstream};
 
 use crate::client;
 

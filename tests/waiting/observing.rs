@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use outgate::feedback::Feedback;
 use outgate::ledger::{Body, Message};
+use outgate::snapshot::Observed;
 use outgate::store::{Applying, StoreError, StoreErrorKind};
-use outgate::{Limit, MemoryStore, Observed, Permit, Store, Throttle, Upstream};
+use outgate::{Limit, MemoryStore, Permit, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

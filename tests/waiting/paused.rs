@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use outgate::feedback::{Feedback, Reach, Refusal};
-use outgate::ledger::Cause;
 use outgate::testing::oracle::{assert_never_more_than, worst_window};
-use outgate::{Backoff, Error, Limit, Upstream};
+use outgate::{Backoff, Cause, Error, Limit, Upstream};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Counting, Way, endless, micros_since};
