@@ -70,6 +70,8 @@ fn truly(clock: i64) -> Option<String> {
 /// How many calls an upstream counts in each hour, of two processes that each is told the date of as said, and call just before an hour is
 /// full and just after it.
 async fn by_hour(ahead: i64, says: [Says; 2]) -> Vec<usize> {
+    // Whole seconds show a clock that is 1 s off only to calls which come at the right moment: the library's own choices are those of one seed.
+    fastrand::seed(1);
     let (store, begin) = (MemoryStore::beginning_at(Stamp::from_micros(EPOCH)), Instant::now());
     let hours = Arc::<Mutex<Vec<i64>>>::default();
     let clients = says.map(|says| {
