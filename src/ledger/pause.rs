@@ -82,6 +82,20 @@ impl Pause {
 }
 
 /// Why nobody sends for a while; graver causes are greater.
+///
+/// ```
+/// use outgate::{Cause, Error};
+///
+/// /// What to write into the log of a worker whose call was not sent.
+/// fn advice(error: &Error) -> &'static str {
+///     match error {
+///         Error::Barred { cause: Cause::Spend, .. } => "raise the spending limit",
+///         Error::Barred { cause: Cause::Ban, .. } => "ask the upstream why it bans us",
+///         _ => "try again later",
+///     }
+/// }
+/// # let _ = advice;
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Cause {
