@@ -153,8 +153,8 @@ impl RedisStore {
     ///
     /// An answer counts once every replica that may be made primary has what was written: so a failover forgets nothing, and
     /// an old primary that still accepts what is written grants nothing. Each message takes as much longer as the slowest replica takes to
-    /// say that it has it, and those of a process come one after another. A replica that has stopped or that has no data yet is not
-    /// waited for; of one that is only silent it is until most of the Sentinels give it up as well, or for 4 s while most of them answer. Going on without a replica is
+    /// say that it has it, and those of a process come one after another. A replica that has no data yet is not
+    /// waited for; one that has stopped or is silent is until most of the Sentinels give it up as well, or for 4 s while most of them answer. Going on without a replica is
     /// a warning: what is granted until it follows again is lost, should it be made primary nevertheless. `min-replicas-to-write 1`
     /// on the servers forbids that: calls then wait.
     ///

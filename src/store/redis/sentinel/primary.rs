@@ -18,7 +18,7 @@ use crate::store::redis::link::{CONNECT_TIMEOUT, Failure, Link, Witnessed, conne
 
 /// For how long nothing counts that is not with a replica of which nothing is known: it may have been made primary, and Sentinels take a
 /// second to notice that, and two more to tell each other.
-const PATIENCE: Duration = Duration::from_secs(4);
+pub(super) const PATIENCE: Duration = Duration::from_secs(4);
 
 /// A server that Sentinels name as the primary.
 pub(in crate::store::redis) struct Primary {
@@ -52,8 +52,9 @@ enum Found {
     /// It is a primary itself.
     Leads,
     Follows,
-    /// It runs no more, or has no data yet: it does not take over.
+    /// It has no data yet, or Sentinels have given it up: it does not take over.
     Harmless,
+    /// It is silent. Or it refuses connections, as one does that has stopped, and as a firewall does for one that runs.
     Unknown,
 }
 
@@ -156,7 +157,7 @@ async fn found(client: &Client, patience: Duration) -> Found {
             Some(Role::Replica(Contact::Begins)) => Found::Harmless,
             _ => Found::Unknown,
         },
-        Ok(Err(error)) if error.is_connection_refusal() || error.code() == Some("LOADING") => Found::Harmless,
+        Ok(Err(error)) if error.code() == Some("LOADING") => Found::Harmless,
         _ => Found::Unknown,
     }
 }
