@@ -10,34 +10,35 @@
 mod followers;
 mod known;
 mod listen;
+mod looking;
 mod news;
 mod primary;
 pub(super) mod role;
 mod sentinels;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::Client;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use self::known::Known;
-use self::news::News;
+use self::listen::Listener;
 use self::primary::{Missed, Primary};
 use self::sentinels::Sentinels;
-use super::address::Address;
 use super::call::Call;
 use super::complaints::Complaints;
 use super::link::{CONNECT_TIMEOUT, Failure, in_runtime, unreachable};
 use super::trial;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::ledger::Reply;
 
-/// How long a call waits until it is tried again.
+/// For how long at least nothing is asked after a first failure, of the primary or of the Sentinels.
 const AGAIN: Duration = Duration::from_millis(20);
-/// While a server is silent the Sentinels are asked so often whether they name another one.
+/// That grows up to this, and while a server is silent the Sentinels are asked so often whether they name another one.
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// A primary that Sentinels name, for all clones of a store.
@@ -52,7 +53,7 @@ pub(super) struct Sentinel {
     looking: tokio::sync::Mutex<()>,
     /// Changes when the primary may be another one.
     alarm: watch::Sender<()>,
-    listener: Mutex<Option<JoinHandle<()>>>,
+    listener: Mutex<Listener>,
     complaints: Mutex<Complaints>,
 }
 
@@ -86,31 +87,45 @@ impl Sentinel {
         let answer = self.answer(call, &mut failure);
         let answer = timeout(CONNECT_TIMEOUT + self.response_timeout, answer).await;
         answer.unwrap_or_else(|_| {
-            self.doubt();
-            Err(failure.unwrap_or_else(StoreError::late).into())
+            let error = failure.unwrap_or_else(StoreError::late);
+            self.known().doubt(&error, Instant::now());
+            Err(error.into())
         })
     }
 
     async fn answer(&self, call: Call<'_>, failure: &mut Option<StoreError>) -> Result<Reply, Failure> {
+        let mut alarm = self.alarm.subscribe();
         loop {
+            alarm.mark_unchanged();
             let error = match self.primary().await {
                 Ok(primary) => match self.asked(&primary, call).await {
-                    Ok(answer) => return Ok(answer),
+                    Ok(answer) => {
+                        self.known().answered();
+                        return Ok(answer);
+                    }
                     Err(Missed::Failed(failure)) if !failure.passes => return Err(failure),
                     Err(missed) => {
-                        self.doubt();
                         let error = missed.into_error();
+                        self.doubt(&primary, &error);
                         if !call.may_repeat() {
                             return Err(error.into());
                         }
                         error
                     }
                 },
-                Err(error) if error.kind() == StoreErrorKind::Unreachable => error,
-                Err(error) => return Err(error.into()),
+                Err(failure) if failure.passes => failure.error,
+                Err(failure) => return Err(failure),
             };
             *failure = Some(error);
-            sleep(AGAIN + AGAIN.mul_f64(fastrand::f64())).await;
+            self.rest(&mut alarm).await;
+        }
+    }
+
+    /// Waits until something may be asked again, or another primary is heard of.
+    async fn rest(&self, alarm: &mut watch::Receiver<()>) {
+        let until = self.known().rests_until();
+        if let Some(until) = until {
+            let _ = timeout_at(until, alarm.changed()).await;
         }
     }
 
@@ -137,115 +152,39 @@ impl Sentinel {
     /// The primary, as soon as one is to be believed.
     pub(super) async fn reached(&self) -> Result<Arc<Primary>, StoreError> {
         in_runtime()?;
-        let deadline = Instant::now() + CONNECT_TIMEOUT + self.response_timeout;
+        let (mut alarm, began) = (self.alarm.subscribe(), Instant::now());
         loop {
-            match self.primary().await {
-                Err(error) if error.kind() == StoreErrorKind::Unreachable && Instant::now() < deadline => {
-                    sleep(AGAIN).await;
-                }
-                outcome => return outcome,
+            alarm.mark_unchanged();
+            let outcome = self.primary().await;
+            // One that is named may have to wait until a replica of it is given up.
+            let longest = if self.known().primary.is_some() { primary::PATIENCE } else { CONNECT_TIMEOUT };
+            match outcome {
+                Err(failure) if failure.passes && began.elapsed() < longest + self.response_timeout => {}
+                outcome => return outcome.map_err(|failure| failure.error),
             }
+            self.rest(&mut alarm).await;
         }
-    }
-
-    /// The primary that is to be believed.
-    async fn primary(&self) -> Result<Arc<Primary>, StoreError> {
-        if let Some(primary) = self.known().believed() {
-            return Ok(primary);
-        }
-        let looks = self.known().looks;
-        // Whoever looks may be polled no more.
-        let Ok(_looking) = timeout(2 * CONNECT_TIMEOUT, self.looking.lock()).await else {
-            return Err(unreachable("the Sentinels cannot be asked: another call has not got through"));
-        };
-        if let Some(outcome) = self.known().outcome(looks) {
-            return outcome;
-        }
-        let mut alarm = self.alarm.subscribe();
-        let outcome = tokio::select! {
-            outcome = self.look() => outcome,
-            _ = alarm.changed() => Err(unreachable("the primary has just been replaced")),
-        };
-        self.known().looked(&outcome, Instant::now());
-        outcome
-    }
-
-    /// Asks the Sentinels who is the primary, and whether that one is to be believed.
-    async fn look(&self) -> Result<Arc<Primary>, StoreError> {
-        let news = self.sentinels.news().await;
-        let primary = match &news {
-            Ok(news) => self.named(&news.primary)?,
-            Err(error) => {
-                let known = self.known().primary.clone().ok_or_else(|| error.clone())?;
-                self.complain("no Sentinel", || {
-                    let error = error as &dyn std::error::Error;
-                    tracing::warn!(error, "no Sentinel answers: store goes on with the primary that it knows");
-                });
-                known
-            }
-        };
-        let news = news.ok();
-        tokio::select! {
-            excused = primary.review(&self.like, news.as_ref(), self.response_timeout) => {
-                for replica in excused? {
-                    self.complain(&replica.to_string(), || {
-                        tracing::warn!(%replica, "store goes on without a replica, which lacks what is granted until it follows again");
-                    });
-                }
-                Ok(primary)
-            }
-            error = self.another(&primary.address) => Err(error),
-        }
-    }
-
-    /// Waits until the Sentinels name another one.
-    async fn another(&self, than: &Address) -> StoreError {
-        loop {
-            sleep(SILENCE).await;
-            if let Ok(News { primary, .. }) = self.sentinels.news().await
-                && primary != *than
-            {
-                return unreachable("the primary has just been replaced");
-            }
-        }
-    }
-
-    /// The server at an address that Sentinels name as the primary.
-    fn named(&self, address: &Address) -> Result<Arc<Primary>, StoreError> {
-        let mut known = self.known();
-        if let Some(primary) = known.primary.as_ref().filter(|primary| primary.address == *address) {
-            return Ok(Arc::clone(primary));
-        }
-        let client = address.client(&self.like)?;
-        let primary = Arc::new(Primary::new(address.clone(), client, &self.prefix, self.response_timeout));
-        if let Some(before) = known.primary.replace(Arc::clone(&primary)) {
-            before.link.retire();
-            tracing::info!(primary = %address, before = %before.address, "store has another primary");
-        }
-        Ok(primary)
     }
 
     /// It may be another one by now.
-    fn doubt(&self) {
-        self.known().is_believed = false;
+    fn doubt(&self, primary: &Arc<Primary>, error: &StoreError) {
+        let mut known = self.known();
+        if known.primary.as_ref().is_some_and(|known| Arc::ptr_eq(known, primary)) {
+            known.doubt(error, Instant::now());
+        }
     }
 
     /// It probably is.
     fn alarmed(&self) {
-        {
-            let mut known = self.known();
-            (known.is_believed, known.looked_at) = (false, None);
-        }
+        let mut known = self.known();
+        known.forget();
+        // Whoever looks has looked before this, or is told of it.
         self.alarm.send_replace(());
     }
 
     /// Hears of changes at once. As long as nobody does, answers tell.
     fn listen(self: &Arc<Self>) {
-        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
-        // It ends with the runtime in which it was begun.
-        if listener.as_ref().is_none_or(JoinHandle::is_finished) {
-            *listener = Some(tokio::spawn(listen::listen(Arc::downgrade(self))));
-        }
+        self.listener().called(|| listen::listen(Arc::downgrade(self)));
     }
 
     /// Traces what is not well, at once and then every minute.
@@ -259,13 +198,9 @@ impl Sentinel {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        if let Some(listener) = self.listener.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            listener.abort();
-        }
+    fn listener(&self) -> MutexGuard<'_, Listener> {
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

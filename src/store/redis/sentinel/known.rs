@@ -1,26 +1,30 @@
 //! What is known of the primary.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::primary::Primary;
-use crate::error::StoreError;
+use super::{AGAIN, SILENCE};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::link::Failure;
 
-/// What was looked up so lately is not looked up again.
-const FRESH: Duration = Duration::from_millis(50);
+/// Whether trying again helps.
+type Passes = bool;
 
 /// What is known of the primary.
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) primary: Option<Arc<Primary>>,
     /// It was reviewed, and nothing has happened since.
-    pub(super) is_believed: bool,
-    /// How often it was looked up, when that was last, and what came of it.
+    is_believed: bool,
+    /// How often it was looked up.
     pub(super) looks: u64,
-    pub(super) looked_at: Option<Instant>,
-    failure: Option<StoreError>,
+    /// Why it is not believed, and until when it is not looked up again for that.
+    failure: Option<(StoreError, Passes)>,
+    rests_until: Option<Instant>,
+    /// How often it failed since an answer counted.
+    failures: u32,
 }
 
 impl Known {
@@ -28,19 +32,58 @@ impl Known {
         self.primary.clone().filter(|_| self.is_believed)
     }
 
-    /// What a look has shown that was made after so many others, or just now; `None` where there was none.
-    pub(super) fn outcome(&self, looks: u64) -> Option<Result<Arc<Primary>, StoreError>> {
-        let is_news = self.looks > looks || self.looked_at.is_some_and(|at| at.elapsed() < FRESH);
-        match (&self.failure, self.believed()) {
-            (_, Some(primary)) => Some(Ok(primary)),
-            (Some(failure), None) if is_news => Some(Err(failure.clone())),
-            _ => None,
+    /// What a look has shown that was made after so many others, or why none is made now; `None` where one is due.
+    pub(super) fn outcome(&self, looks: u64, now: Instant) -> Option<Result<Arc<Primary>, Failure>> {
+        if let Some(primary) = self.believed() {
+            return Some(Ok(primary));
+        }
+        let is_news = self.looks > looks || self.rests_until.is_some_and(|until| now < until);
+        let (error, passes) = self.failure.clone().filter(|_| is_news)?;
+        Some(Err(Failure { error, heals_by_connecting: false, passes }))
+    }
+
+    /// Until when nothing is looked up.
+    pub(super) const fn rests_until(&self) -> Option<Instant> {
+        self.rests_until
+    }
+
+    /// Takes note of a look, and says what it means.
+    pub(super) fn looked(
+        &mut self,
+        outcome: Result<Arc<Primary>, StoreError>,
+        now: Instant,
+    ) -> Result<Arc<Primary>, Failure> {
+        self.looks += 1;
+        self.is_believed = outcome.is_ok();
+        outcome.map_err(|error| {
+            let passes = error.kind() != StoreErrorKind::Refused;
+            self.rest(&error, passes, now);
+            Failure { error, heals_by_connecting: false, passes }
+        })
+    }
+
+    /// It may be another one by now.
+    pub(super) fn doubt(&mut self, error: &StoreError, now: Instant) {
+        if self.is_believed {
+            self.rest(error, true, now);
         }
     }
 
-    /// Takes note of a look.
-    pub(super) fn looked(&mut self, outcome: &Result<Arc<Primary>, StoreError>, now: Instant) {
-        (self.is_believed, self.failure) = (outcome.is_ok(), outcome.as_ref().err().cloned());
-        (self.looks, self.looked_at) = (self.looks + 1, Some(now));
+    /// It is to be looked up at once.
+    pub(super) fn forget(&mut self) {
+        (self.is_believed, self.failure, self.rests_until, self.failures) = (false, None, None, 0);
+    }
+
+    /// An answer of it counted.
+    pub(super) const fn answered(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Nothing is asked for a while, which doubles with each failure: servers that elect one of them have many clients. Each comes at a time of its own.
+    fn rest(&mut self, error: &StoreError, passes: Passes, now: Instant) {
+        let least = AGAIN.saturating_mul(1 << self.failures.min(16)).min(SILENCE / 2);
+        self.failures = self.failures.saturating_add(1);
+        (self.is_believed, self.failure) = (false, Some((error.clone(), passes)));
+        self.rests_until = Some(now + least.mul_f64(1.0 + fastrand::f64()));
     }
 }

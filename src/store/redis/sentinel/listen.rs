@@ -3,17 +3,59 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
 use super::{AGAIN, Sentinel};
 
 /// A Sentinel that is subscribed to has to say something so often.
 const ALIVE: Duration = Duration::from_secs(1);
+/// Where nobody has called for so long, nobody listens.
+pub(super) const IDLE: Duration = Duration::from_secs(60);
 
-/// Subscribes to one Sentinel after another, for as long as the store is there.
+/// The task that listens, as long as there are calls.
+#[derive(Default)]
+pub(super) struct Listener {
+    task: Option<JoinHandle<()>>,
+    called_at: Option<Instant>,
+}
+
+impl Listener {
+    /// There is a call: has it run, if it does not.
+    pub(super) fn called<F: Future<Output = ()> + Send + 'static>(&mut self, listen: impl FnOnce() -> F) {
+        self.called_at = Some(Instant::now());
+        // It ends with the runtime in which it was begun.
+        if !self.runs() {
+            self.task = Some(tokio::spawn(listen()));
+        }
+    }
+
+    pub(super) fn runs(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| !task.is_finished())
+    }
+
+    /// Whether it ends now, so that the next call has another one run.
+    fn ends(&mut self) -> bool {
+        let is_idle = self.called_at.is_none_or(|at| at.elapsed() >= IDLE);
+        if is_idle {
+            self.task = None;
+        }
+        is_idle
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+}
+
+/// Subscribes to one Sentinel after another, for as long as the store is there and called.
 pub(super) async fn listen(sentinel: Weak<Sentinel>) {
     for n in fastrand::usize(..1_000).. {
-        let Some(subscribing) = sentinel.upgrade() else { return };
+        let Some(subscribing) = sentinel.upgrade().filter(|sentinel| !sentinel.is_idle()) else { return };
         let outcome = subscribing.sentinels.subscribe(n).await;
         let count = subscribing.sentinels.count();
         drop(subscribing);
@@ -21,15 +63,14 @@ pub(super) async fn listen(sentinel: Weak<Sentinel>) {
             Ok(mut subscription) => {
                 let mut is_changed = Ok(true);
                 loop {
+                    let Some(sentinel) = sentinel.upgrade().filter(|sentinel| !sentinel.is_idle()) else { return };
                     match is_changed {
                         // At first as well: something may have happened before.
-                        Ok(true) => {
-                            let Some(sentinel) = sentinel.upgrade() else { return };
-                            sentinel.alarmed();
-                        }
+                        Ok(true) => sentinel.alarmed(),
                         Ok(false) => {}
                         Err(error) => break error,
                     }
+                    drop(sentinel);
                     is_changed = subscription.changed(ALIVE).await;
                 }
             }
@@ -43,5 +84,16 @@ pub(super) async fn listen(sentinel: Weak<Sentinel>) {
         drop(sentinel);
         // All of them once in a while, and the next one at once.
         sleep(if n % count.max(1) == 0 { ALIVE } else { AGAIN }).await;
+    }
+}
+
+impl Sentinel {
+    /// Whether nobody calls any more. What is known then is looked up by the next call.
+    fn is_idle(&self) -> bool {
+        let is_idle = self.listener().ends();
+        if is_idle {
+            self.known().forget();
+        }
+        is_idle
     }
 }

@@ -1,0 +1,98 @@
+//! Who is the primary is looked up: by one call of a process at a time, whose outcome goes for all.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::news::News;
+use super::primary::Primary;
+use super::{SILENCE, Sentinel};
+use crate::error::StoreError;
+use crate::store::redis::address::Address;
+use crate::store::redis::link::{CONNECT_TIMEOUT, Failure, unreachable};
+
+impl Sentinel {
+    /// The primary that is to be believed.
+    pub(super) async fn primary(&self) -> Result<Arc<Primary>, Failure> {
+        if let Some(primary) = self.known().believed() {
+            return Ok(primary);
+        }
+        let looks = self.known().looks;
+        // Whoever looks may be polled no more.
+        let Ok(_looking) = timeout(2 * CONNECT_TIMEOUT, self.looking.lock()).await else {
+            return Err(unreachable("the Sentinels cannot be asked: another call has not got through").into());
+        };
+        if let Some(outcome) = self.known().outcome(looks, Instant::now()) {
+            return outcome;
+        }
+        let mut alarm = self.alarm.subscribe();
+        loop {
+            let outcome = tokio::select! {
+                outcome = self.look() => outcome,
+                _ = alarm.changed() => continue,
+            };
+            let mut known = self.known();
+            if !alarm.has_changed().unwrap_or_default() {
+                return known.looked(outcome, Instant::now());
+            }
+            alarm.mark_unchanged();
+        }
+    }
+
+    /// Asks the Sentinels who is the primary, and whether that one is to be believed.
+    async fn look(&self) -> Result<Arc<Primary>, StoreError> {
+        loop {
+            let news = self.sentinels.news().await;
+            let primary = match &news {
+                Ok(news) => self.named(&news.primary)?,
+                Err(error) => {
+                    let known = self.known().primary.clone().ok_or_else(|| error.clone())?;
+                    self.complain("no Sentinel", || {
+                        let error = error as &dyn std::error::Error;
+                        tracing::warn!(error, "no Sentinel answers: store goes on with the primary that it knows");
+                    });
+                    known
+                }
+            };
+            let news = news.ok();
+            tokio::select! {
+                excused = primary.review(&self.like, news.as_ref(), self.response_timeout) => {
+                    for replica in excused? {
+                        self.complain(&replica.to_string(), || {
+                            tracing::warn!(%replica, "store goes on without a replica, which lacks what is granted until it follows again");
+                        });
+                    }
+                    return Ok(primary);
+                }
+                () = self.another(&primary.address) => {}
+            }
+        }
+    }
+
+    /// Waits until the Sentinels name another one.
+    async fn another(&self, than: &Address) {
+        loop {
+            sleep(SILENCE).await;
+            if let Ok(News { primary, .. }) = self.sentinels.news().await
+                && primary != *than
+            {
+                return;
+            }
+        }
+    }
+
+    /// The server at an address that Sentinels name as the primary.
+    pub(super) fn named(&self, address: &Address) -> Result<Arc<Primary>, StoreError> {
+        let mut known = self.known();
+        if let Some(primary) = known.primary.as_ref().filter(|primary| primary.address == *address) {
+            return Ok(Arc::clone(primary));
+        }
+        let client = address.client(&self.like)?;
+        let primary = Arc::new(Primary::new(address.clone(), client, &self.prefix, self.response_timeout));
+        if let Some(before) = known.primary.replace(Arc::clone(&primary)) {
+            before.link.retire();
+            tracing::info!(primary = %address, before = %before.address, "store has another primary");
+        }
+        Ok(primary)
+    }
+}
