@@ -88,10 +88,11 @@ async fn a_replica_that_is_silent_or_refuses_is_waited_for_as_long_as_most_of_th
         let throttle = throttle(&redis).await?;
         redis.sentinels()[1..].iter().for_each(outgate::testing::RedisServer::stop);
         drop(throttle.acquire("up").await?);
+        let replica = &redis.servers()[1];
         if refuses {
-            redis.servers()[1].stop()
+            replica.stop();
         } else {
-            redis.servers()[1].pause()?
+            replica.pause()?;
         }
         // The one Sentinel gives it up after half a second.
         let alone = throttle.acquire("up").max_wait(Duration::from_secs(3)).await;

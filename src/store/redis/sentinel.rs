@@ -8,6 +8,7 @@
 //! Where a replica lacks something it is asked itself, and the Sentinels are: it was made primary, or it has gone.
 
 mod followers;
+mod in_vain;
 mod known;
 mod listen;
 mod looking;
@@ -157,7 +158,7 @@ impl Sentinel {
             alarm.mark_unchanged();
             let outcome = self.primary().await;
             // One that is named may have to wait until a replica of it is given up.
-            let longest = if self.known().primary.is_some() { primary::PATIENCE } else { CONNECT_TIMEOUT };
+            let longest = if self.known().primary.is_some() { in_vain::PATIENCE } else { CONNECT_TIMEOUT };
             match outcome {
                 Err(failure) if failure.passes && began.elapsed() < longest + self.response_timeout => {}
                 outcome => return outcome.map_err(|failure| failure.error),

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::followers::Followers;
+use super::in_vain::InVain;
 use super::news::News;
 use super::role::{Contact, Follower, Role};
 use crate::error::{StoreError, StoreErrorKind};
@@ -16,10 +17,6 @@ use crate::store::redis::address::Address;
 use crate::store::redis::call::Call;
 use crate::store::redis::link::{CONNECT_TIMEOUT, Failure, Link, Witnessed, connect, refusal, unreachable};
 
-/// For how long nothing counts that is not with a replica of which nothing is known: it may have been made primary, and Sentinels take a
-/// second to notice that, and two more to tell each other.
-pub(super) const PATIENCE: Duration = Duration::from_secs(4);
-
 /// A server that Sentinels name as the primary.
 pub(in crate::store::redis) struct Primary {
     pub(super) address: Address,
@@ -27,11 +24,9 @@ pub(in crate::store::redis) struct Primary {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     followers: Followers,
-    /// Since when nothing has counted.
-    in_vain_since: Option<Instant>,
+    in_vain: InVain,
 }
 
 /// Why a primary gave no answer.
@@ -61,7 +56,8 @@ enum Found {
 impl Primary {
     pub(super) fn new(address: Address, client: Client, prefix: &str, response_timeout: Duration) -> Self {
         let link = Link::to_node(client, prefix, response_timeout, &address.to_string());
-        Self { address, link, state: Mutex::default() }
+        let state = State { followers: Followers::default(), in_vain: InVain::new(response_timeout) };
+        Self { address, link, state: Mutex::new(state) }
     }
 
     /// Calls a script; the answer counts only if all who may take the primary's place have what was written.
@@ -71,10 +67,10 @@ impl Primary {
         let (Some(before), Some(after)) = (before.into_lead(), after.into_lead()) else { return Err(Missed::Alone) };
         let mut state = self.state();
         if state.followers.have(before.written, &after) {
-            state.in_vain_since = None;
+            state.in_vain.end();
             return Ok(answer);
         }
-        state.in_vain_since.get_or_insert_with(Instant::now);
+        state.in_vain.see(Instant::now());
         Err(Missed::Alone)
     }
 
@@ -120,10 +116,11 @@ impl Primary {
             }
         }
         let mut state = self.state();
-        let is_late = state.in_vain_since.is_some_and(|since| since.elapsed() >= PATIENCE);
+        let now = Instant::now();
+        let is_late = state.in_vain.is_late(now);
         if !unknown.is_empty() || follow > unaccounted {
             if of_most.is_none() || !is_late {
-                state.in_vain_since.get_or_insert_with(Instant::now);
+                state.in_vain.see(now);
                 return Err(unreachable("a replica does not answer, which may have been made primary"));
             }
             excused.append(&mut unknown);
@@ -133,7 +130,7 @@ impl Primary {
             excused.extend(state.followers.lacking().iter().cloned());
         }
         if is_sure {
-            state.in_vain_since = None;
+            state.in_vain.end();
         }
         state.followers.settle(&said, &excused);
         Ok(excused)
