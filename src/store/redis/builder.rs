@@ -15,6 +15,8 @@ use super::sentinel::Sentinel;
 use super::{Reach, RedisStore, tls, trial};
 use crate::error::{StoreError, StoreErrorKind};
 
+/// Nobody waits longer for an answer.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Where a Sentinel listens, unless its URL says otherwise.
 #[cfg(feature = "redis-sentinel")]
 const SENTINEL_PORT: u16 = 26_379;
@@ -155,7 +157,8 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// When the URL is none, or asks for encryption that no feature brings, or the prefix is empty or has a brace or a blank.
+    /// When the URL is none, or asks for encryption that no feature brings, or the prefix is empty or has a brace or a blank, or the response timeout
+    /// is zero or longer than a minute.
     pub fn open(self) -> Result<RedisStore, StoreError> {
         let Self { target, prefix, response_timeout } = self;
         let target = target?;
@@ -164,6 +167,10 @@ impl RedisStoreBuilder {
                 StoreErrorKind::Refused,
                 "a prefix must not be empty, nor hold braces or blanks",
             ));
+        }
+        if response_timeout.is_zero() || response_timeout > LONGEST_TIMEOUT {
+            let words = "the response timeout of a store must be longer than nothing, and a minute at most";
+            return Err(StoreError::new(StoreErrorKind::Refused, words));
         }
         let reach = match target {
             Target::Server(client) => Reach::Server(Link::new(*client, &prefix, response_timeout).into()),
@@ -233,5 +240,22 @@ impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The URL may hold a password.
         f.debug_struct("RedisStoreBuilder").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_timeout_that_can_be_none_is_an_error() {
+        let opened = |timeout| RedisStore::builder("redis://127.0.0.1").response_timeout(timeout).open();
+        for timeout in [Duration::ZERO, LONGEST_TIMEOUT + Duration::from_nanos(1), Duration::MAX] {
+            let error = opened(timeout).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains("response timeout"), "{timeout:?}: {error}");
+        }
+        for timeout in [Duration::from_millis(1), LONGEST_TIMEOUT] {
+            assert!(opened(timeout).is_ok(), "{timeout:?}");
+        }
     }
 }

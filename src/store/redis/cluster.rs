@@ -37,8 +37,6 @@ const MOST_REDIRECTS: u32 = 8;
 const AGAIN: Duration = Duration::from_millis(20);
 /// After how long without an answer it is looked whether another node has the slot by now, and how often.
 const SILENCE: Duration = Duration::from_millis(300);
-/// What was looked up so lately is not looked up again.
-const FRESH: Duration = Duration::from_millis(50);
 
 /// A Cluster, for all clones of a store.
 pub(super) struct Cluster {
@@ -206,7 +204,7 @@ impl Cluster {
         let Ok(_looking) = timeout(2 * CONNECT_TIMEOUT, self.looking.lock()).await else {
             return Err(unreachable("the Cluster cannot be reached: another call has not got through"));
         };
-        if let Some(outcome) = self.nodes().outcome(looks, FRESH) {
+        if let Some(outcome) = self.nodes().outcome(looks, Instant::now()) {
             return outcome;
         }
         let said = timeout(CONNECT_TIMEOUT + self.response_timeout, self.first_to_say()).await;

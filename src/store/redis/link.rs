@@ -32,6 +32,9 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::{Refused, Reply};
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// What could not be connected to so lately is not connected to again: queues of one process that wait for a server are many, and so are
+/// the processes.
+const FRESH: Duration = Duration::from_millis(50);
 
 /// One connection for all clones of a store.
 pub(super) struct Link {
@@ -54,7 +57,8 @@ struct Current {
     connection: Option<MultiplexedConnection>,
     /// Attempts to connect that have ended.
     attempts: u64,
-    failure: Option<StoreError>,
+    /// What the last of them came to where it failed, and when.
+    failure: Option<(StoreError, Instant)>,
     /// Which connection this is, so that a late failure of an old one does not throw away its successor.
     generation: u64,
 }
@@ -158,8 +162,10 @@ impl Link {
             if let Some(connection) = &current.connection {
                 return Ok((connection.clone(), current.generation));
             }
-            // Somebody else tried while this call waited: what he found is news enough.
-            if let Some(failure) = current.failure.as_ref().filter(|_| current.attempts > attempts) {
+            // Somebody else tried while this call waited, or just before: what he found is news enough.
+            if let Some((failure, at)) = &current.failure
+                && (current.attempts > attempts || at.elapsed() < FRESH)
+            {
                 return Err(failure.clone());
             }
         }
@@ -182,7 +188,7 @@ impl Link {
                 Ok((connection, current.generation))
             }
             Err(error) => {
-                current.failure = Some(error.clone());
+                current.failure = Some((error.clone(), Instant::now()));
                 Err(error)
             }
         }

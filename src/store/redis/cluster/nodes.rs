@@ -11,6 +11,11 @@ use crate::error::StoreError;
 use crate::store::redis::address::Address;
 use crate::store::redis::link::Link;
 
+/// What was looked up so lately is not looked up again,
+const FRESH: Duration = Duration::from_millis(50);
+/// and while it is looked up again and again, twice as lately each time, up to this: nodes that elect one of them have many clients.
+const STALE: Duration = Duration::from_millis(300);
+
 /// A node that has slots, or is to have some.
 pub(in crate::store::redis) struct Node {
     pub(super) address: Address,
@@ -34,6 +39,8 @@ pub(super) struct Nodes {
     /// How often it was looked up, when that was last, and what came of it.
     looks: u64,
     looked_at: Option<Instant>,
+    /// For how long that is news.
+    lasts: Duration,
     failure: Option<StoreError>,
 }
 
@@ -66,9 +73,9 @@ impl Nodes {
         self.owners.are_complete()
     }
 
-    /// What a look has shown that was made after so many others, or so lately; `None` where there was none.
-    pub(super) fn outcome(&self, looks: u64, lately: Duration) -> Option<Result<(), StoreError>> {
-        let is_news = self.looks > looks || self.looked_at.is_some_and(|at| at.elapsed() < lately);
+    /// What a look has shown that was made after so many others, or lately; `None` where there was none.
+    pub(super) fn outcome(&self, looks: u64, now: Instant) -> Option<Result<(), StoreError>> {
+        let is_news = self.looks > looks || self.looked_at.is_some_and(|at| now < at + self.lasts);
         is_news.then(|| self.failure.clone().map_or(Ok(()), Err))
     }
 
@@ -80,6 +87,8 @@ impl Nodes {
         make: impl Fn(&Address) -> Result<Node, StoreError>,
     ) -> Result<(), StoreError> {
         let outcome = said.and_then(|ranges| self.learn(&ranges, make));
+        let again = self.looked_at.is_some_and(|at| now < at + 2 * STALE);
+        self.lasts = if again { (2 * self.lasts).min(STALE) } else { FRESH };
         self.looks += 1;
         self.looked_at = Some(now);
         self.failure = outcome.clone().err();
@@ -140,5 +149,29 @@ impl Nodes {
 
     fn place(&self, address: &Address) -> Option<usize> {
         self.known.iter().position(|node| node.address == *address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn while_a_node_is_missed_it_is_looked_up_ever_less_often() {
+        let (mut nodes, began) = (Nodes::default(), Instant::now());
+        let unreachable = || Err(crate::store::redis::link::unreachable("no node answers"));
+        let nowhere = |_: &Address| Err(crate::store::redis::link::unreachable("nowhere"));
+        let mut looks_within = |from: u64, to: u64| {
+            let before = nodes.looks();
+            for now in (from..to).map(|millis| began + Duration::from_millis(millis)) {
+                if nodes.outcome(nodes.looks(), now).is_none() {
+                    assert!(nodes.looked(unreachable(), now, nowhere).is_err());
+                }
+            }
+            nodes.looks() - before
+        };
+        // At 0, 50, 150 and 350 ms, and then every 300.
+        assert_eq!([looks_within(0, 1_000), looks_within(1_000, 3_000)], [6, 6]);
+        assert_eq!(looks_within(10_000, 10_100), 2, "after some quiet it is looked up soon again");
     }
 }

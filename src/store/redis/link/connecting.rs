@@ -90,3 +90,38 @@ pub(in crate::store::redis) fn tuned(client: Client) -> Client {
     let info = client.get_connection_info().clone().set_tcp_settings(settings);
     Client::open(info).unwrap_or(client)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::task::JoinSet;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::store::redis::link::FRESH;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_cannot_be_reached_is_not_stormed_however_many_queues_wait_for_it() {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let client = Client::open(format!("redis://{closed}")).unwrap();
+        let (link, began) = (Arc::new(Link::new(client, "outgate", CONNECT_TIMEOUT)), Instant::now());
+        let mut queues = JoinSet::new();
+        for queue in 0..50 {
+            let link = Arc::clone(&link);
+            queues.spawn(async move {
+                sleep(Duration::from_millis(queue)).await;
+                for _ in 0..20 {
+                    assert!(link.connection().await.is_err());
+                    sleep(Duration::from_millis(50)).await;
+                }
+            });
+        }
+        queues.join_all().await;
+        let most = began.elapsed().as_millis() / FRESH.as_millis() + 1;
+        let attempts = link.current().attempts;
+        assert!(attempts > 1 && u128::from(attempts) <= most, "{attempts} attempts, {most} at most");
+    }
+}
