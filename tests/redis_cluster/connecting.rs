@@ -1,8 +1,10 @@
 //! Connecting to a Cluster tries every node that has slots, and fails with what is wrong.
 
+use std::time::Duration;
+
 use outgate::RedisStore;
 use outgate::store::StoreErrorKind;
-use outgate::testing::{RedisCluster, RedisServer, Reply};
+use outgate::testing::{FlakyProxy, Mode, RedisCluster, RedisServer, Reply};
 
 use crate::{Failure, Outcome};
 
@@ -43,6 +45,19 @@ async fn one_seed_that_runs_is_enough_even_if_it_is_a_replica() -> Outcome {
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0")?;
     let silent = format!("redis://{}", nowhere.local_addr()?);
     RedisStore::cluster([&silent, &cluster.nodes()[3].url()]).connect().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_seed_that_was_taken_out_of_the_cluster_is_not_believed_however_soon_it_says_that_nobody_has_slots() -> Outcome
+{
+    let cluster = RedisCluster::start(1, 0)?;
+    let alone = RedisServer::start_with(&["--cluster-enabled", "yes", "--cluster-port", "{free}"])?;
+    let proxy = FlakyProxy::start(cluster.nodes()[0].addr())?;
+    proxy.set(Mode::Delay(Duration::from_millis(100)));
+    RedisStore::cluster([alone.url(), proxy.url()]).connect().await?;
+    let (kind, why) = not_connected(&[&alone.url()]).await?;
+    assert!(kind == StoreErrorKind::Refused && why.contains("on no node"), "{why}");
     Ok(())
 }
 

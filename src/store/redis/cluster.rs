@@ -212,7 +212,7 @@ impl Cluster {
         self.nodes().looked(said, Instant::now(), |address| self.made(address))
     }
 
-    /// What the first node says that answers at all: one that is known, or else a seed.
+    /// What the first node says that knows of any slots: one that is known, or else a seed. One that was taken out of the Cluster knows of none.
     async fn first_to_say(&self) -> Result<Vec<Range>, StoreError> {
         let mut asked = JoinSet::new();
         let known = self.nodes().all();
@@ -227,15 +227,15 @@ impl Cluster {
                 ask_seed(&seed, response_timeout).await
             });
         }
-        let mut failure = unreachable("the Cluster cannot be reached: no node of it is known");
+        let mut other = Err(unreachable("the Cluster cannot be reached: no node of it is known"));
         while let Some(answer) = asked.join_next().await {
             match answer {
-                Ok(Ok(ranges)) => return Ok(ranges),
-                Ok(Err(error)) => failure = error,
-                Err(_) => {}
+                Ok(Ok(ranges)) if !ranges.is_empty() => return Ok(ranges),
+                Ok(said) if other.is_err() => other = said,
+                _ => {}
             }
         }
-        Err(failure)
+        other
     }
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
