@@ -1,7 +1,8 @@
 -- Who holds seats of a limit on calls in flight, or waits for some. Joined behind state.lua.
 --
 -- The key of a limit holds a list of them, in the order in which they began to wait; of each: whose, seats that it holds, until when,
--- seats that it is short of, until when it asks again if it still waits, since when it holds any.
+-- seats that it is short of, until when it asks again if it still waits, since when it holds any. After a loss of data one that is nobody
+-- holds all of them until a roll call is over; of that also until when it is remembered, and when it began.
 
 local seat_keys = {}
 
@@ -12,18 +13,20 @@ function seat_keys.before()
   return count
 end
 
--- The list at a key, and whether there is one.
+-- The list at a key, whether there is one, and the roll call or false.
 function seat_keys.holders(key)
   local packed = call('GET', key)
-  if not packed then return {}, false end
+  if not packed then return {}, false, false end
   local is_read, holders = pcall(cmsgpack.unpack, packed)
   if not is_read or type(holders) ~= 'table' then garbage(key) end
+  local known, roll_call = {}, false
   for _, holder in ipairs(holders) do
     if type(holder) ~= 'table' or type(holder[1]) ~= 'string' then garbage(key) end
     for part = 2, 6 do
       if type(holder[part]) ~= 'number' then garbage(key) end
     end
+    if holder[1] == '' then roll_call = holder else known[#known + 1] = holder end
   end
-  return holders, true
+  return known, true, roll_call
 end
 

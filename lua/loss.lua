@@ -7,6 +7,7 @@ function lost.note(states, at)
   -- Who was cut off or suspended says late what need not be remembered any more. So does whoever asks first when the clock has leapt: a
   -- loss of that time would last until then. Of the 11 s for which an answer is kept longer than it must be 5 are counted on.
   for _, log in ipairs(logs) do memory = max(memory, log.counts) end
+  lost.number, lost.told, lost.memory = number, told, memory
   if number > lost.survived and told + min(memory, MAX_MEMORY) + 5 * SECOND <= now then number = 0 end
   -- No longer window is waited for where all data was lost, nor one beyond a minute where only the log was evicted: the message is there.
   local longest = (number > 0 and number <= lost.survived and 62 or 10) * SECOND
@@ -40,8 +41,9 @@ function lost.note(states, at)
   return at + 2 + #logs
 end
 
--- What an answer says where nobody starts yet for that.
+-- What an answer says where nobody starts yet for that, or no seat is given.
 function lost.flag(states)
+  if lost.is_closed then return 4 end
   for _, state in ipairs(states) do
     if state.loss and state.loss[2] > now then return 4 end
   end

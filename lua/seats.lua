@@ -17,13 +17,13 @@ if wants_seats then
   function open_seats(at, first_key)
     lease, kept, idle = a[at], a[at + 1], a[at + 2]
     for i = first_key, #KEYS do
-      local holders, is_kept = seat_keys.holders(KEYS[i])
+      local holders, is_kept, roll_call = seat_keys.holders(KEYS[i])
       local of = { key = KEYS[i], seats = a[at + 3 + i - first_key], holders = holders, is_kept = is_kept }
       of.others, of.taken, of.sharing = {}, 0, 1
-      local place = #holders + 1
+      local place, said = #holders + 1, 0
       for h, holder in ipairs(holders) do
         if holder[1] == owner then
-          of.was_there, of.waited = true, has_place(holder, now)
+          of.was_there, of.waited, said = true, has_place(holder, now), holder[2]
           of.since = holder[2] > 0 and holder[3] > now and holder[6]
           if of.waited then place = h end
         end
@@ -37,13 +37,16 @@ if wants_seats then
         end
       end
       of.part = floor(of.seats / of.sharing)
+      of.roll_call, of.is_lost = seat_keys.roll_call(roll_call, said, kept, lease)
+      of.closed_for = of.roll_call and max(of.roll_call[3] - now, 0) or 0
+      lost.is_closed = lost.is_closed or of.closed_for > 0
       all_seats[#all_seats + 1] = of
     end
     return at + 3 + #all_seats
   end
 
   -- Seats that nobody holds, where the queue that asks holds so many.
-  local function free_of(of, held) return max(of.seats - of.taken - held, 0) end
+  local function free_of(of, held) return of.closed_for > 0 and 0 or max(of.seats - of.taken - held, 0) end
 
   -- Seats that others are to get before a queue that holds so many gets another.
   local function due_before(of, held)
@@ -74,7 +77,11 @@ if wants_seats then
     end
     for _, of in ipairs(all_seats) do
       local soon = POLL_OF_SERVED
-      if kept + new < max(of.part, 1) then soon = min(POLL * (1 + floor(due_before(of, kept + new) / max(of.seats, 1))), LATEST_POLL) end
+      if of.closed_for > 0 then
+        soon = min(of.closed_for, LATEST_POLL)
+      elseif kept + new < max(of.part, 1) then
+        soon = min(POLL * (1 + floor(due_before(of, kept + new) / max(of.seats, 1))), LATEST_POLL)
+      end
       again = max(again, soon)
     end
     return idle + new, again
@@ -90,7 +97,8 @@ if wants_seats then
         if other.held + 1 < held then wanted = wanted + other.wanted end
       end
     end
-    if lowest == ANY then return ANY end
+    -- Nobody would get what is given back while none is given.
+    if lowest == ANY or of.closed_for > 0 then return ANY end
     if of.part == 0 and lowest == 0 and since + TURN <= now then return 0 end
     return max(lowest + 1, of.part, ceil((held + lowest) / 2), held - max(wanted - free_of(of, held), 0))
   end
@@ -105,6 +113,8 @@ if wants_seats then
       end
     end
     if not keeps_place then entries[#entries + 1] = entered end
+    local roll_call = of.roll_call and of.roll_call[5] > since and of.roll_call
+    if roll_call then holders[1], lapse = roll_call, max(lapse, roll_call[5]) end
     for _, holder in ipairs(entries) do
       local holds, waits = holder[2] > 0 and holder[3] > since, has_place(holder, since)
       if holds or waits then
@@ -130,7 +140,7 @@ if wants_seats then
       keep = min(keep, keep_of(of, held, since))
       -- Who waits for seats of one limit keeps nobody from those of another.
       local wanted = of.most == least and min(short, of.seats) or 0
-      is_news = is_news or of.was_there or held > 0 or wanted > 0
+      is_news = is_news or of.was_there or held > 0 or wanted > 0 or of.is_lost
       save_seats(of, { owner, held, now + lease, wanted, now + 4 * again + LATE, since }, of.waited and taken == 0)
     end
     return keep, is_news

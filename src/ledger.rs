@@ -80,6 +80,7 @@ pub use self::rule::{Shape, Term};
 use self::scope::Scope;
 pub(crate) use self::scope_id::ScopeHasher;
 pub use self::scope_id::ScopeId;
+pub(crate) use self::seats::renewed_after;
 pub use self::seats::{SeatLimit, Seated, Seats};
 pub use self::slots::Slots;
 pub use self::stamp::Stamp;

@@ -53,6 +53,7 @@ struct Seen {
     beside_cold: usize,
     short_of_seats: usize,
     to_give_seats_back: usize,
+    roll_calls: usize,
     behind_debts: usize,
     lost: usize,
     of_others: usize,
@@ -84,6 +85,8 @@ impl Seen {
                 if let (Some(seats), Some(told)) = (&ask.seats, grant.seats) {
                     self.short_of_seats += usize::from(!told.again.is_zero());
                     self.to_give_seats_back += usize::from(told.keep < seats.kept);
+                    // Who names no log hears of lost data for the sake of its seats alone.
+                    self.roll_calls += usize::from(grant.lost && ask.logs.is_empty());
                 }
                 self.behind_debts += usize::from(!ask.debts.is_empty() && answered < callers);
                 self.beside_cold += usize::from(ask.cold.is_some() && answered < callers);
@@ -143,13 +146,14 @@ async fn compare_all<S: Store>(forgets: bool, mut store: impl AsyncFnMut(ManualC
     assert!(sum(|seen| seen.messages) >= MESSAGES);
     let often: [fn(&Seen) -> usize; 5] =
         [|of| of.granted, |of| of.put_off, |of| of.behind_others, |of| of.crowded, |of| of.of_several_scopes];
-    let seldom: [fn(&Seen) -> usize; 12] = [
+    let seldom: [fn(&Seen) -> usize; 13] = [
         |of| of.near,
         |of| of.below_others,
         |of| of.paused,
         |of| of.beside_cold,
         |of| of.short_of_seats,
         |of| of.to_give_seats_back,
+        |of| of.roll_calls,
         |of| of.behind_debts,
         |of| of.lost,
         |of| of.of_others,

@@ -199,6 +199,7 @@ impl Ledger {
                 self.scope_mut(scope).set_waiting(std::mem::take(waiting));
             }
         }
+        let is_closed = seating.as_ref().is_some_and(AskedSeats::is_closed);
         let seated = seating.map(|seating| seating.enter(self, id, ask, decision.granted, decision.short));
         changed |= seated.is_some_and(|(_, is_news)| is_news);
         let lease = ask.seats.as_ref().map_or(0, |seats| micros(seats.lease));
@@ -215,7 +216,8 @@ impl Ledger {
             if decision.waiting.is_none() && decision.short.waiting > 0 { bounds.unseated_until() } else { next };
         let grant = Grant::new(now, decision.answers, next).within(within);
         let seats = seated.map(|(seated, _)| seated);
-        let is_lost = scopes.iter().any(|&scope| self.scope(scope).is_some_and(|of| of.constraints().is_settling(now)));
+        let is_settling = |&scope| self.scope(scope).is_some_and(|of| of.constraints().is_settling(now));
+        let is_lost = is_closed || scopes.iter().any(is_settling);
         let grant = Grant { paused, contenders, counted: receipts, seats, other_term, lost: is_lost, ..grant };
         (Grant { remembered: changed, ..grant }, memory)
     }

@@ -45,7 +45,8 @@ pub struct Grant {
     pub other_term: Option<Box<(usize, Term)>>,
     /// Whether the message has changed anything: only then is it remembered.
     pub remembered: bool,
-    /// The store has lost data: nobody starts until all counts no more that may be missing.
+    /// The store has lost data: nobody starts until all counts no more that may be missing, or no seat is given until those who hold some
+    /// have had the time to say so again.
     pub lost: bool,
 }
 

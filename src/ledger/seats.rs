@@ -3,13 +3,19 @@
 //! `lua/seats.lua` says the same in Redis.
 
 mod asked;
+mod holders;
+mod roll_call;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) use self::asked::{AskedSeats, Short};
+use self::holders::Holder;
+pub(super) use self::holders::Holders;
+pub(crate) use self::roll_call::renewed_after;
+use self::roll_call::{RollCall, Shown};
 use super::claims::Owner;
-use super::{LEAP, ScopeId, Stamp};
+use super::{ScopeId, Stamp};
 
 /// Who waits for a seat and has less than an equal part of them asks again so soon; who has its part, so late; and nobody later.
 const POLL: i64 = 50_000;
@@ -17,8 +23,6 @@ const POLL_OF_SERVED: i64 = 250_000;
 const LATEST_POLL: i64 = 1_000_000;
 /// A queue that was to ask, and is so late, keeps nobody from a seat any more.
 const LATE: i64 = 200_000;
-/// For so long it keeps its place among those who wait.
-const PLACE: i64 = 10_000_000;
 /// Where more wait than there are seats, who has had one for so long gives it back.
 const TURN: i64 = 1_000_000;
 
@@ -110,91 +114,6 @@ impl Seated {
     }
 }
 
-/// A queue that holds seats, or waits for some.
-#[derive(Clone, Debug)]
-struct Holder {
-    owner: Owner,
-    held: u32,
-    lapse: Stamp,
-    wanted: u32,
-    /// It asks again before this, if it still waits.
-    asks_by: Stamp,
-    /// Since when it holds any.
-    since: Stamp,
-}
-
-impl Holder {
-    fn held(&self, now: Stamp) -> u32 {
-        if self.lapse > now { self.held } else { 0 }
-    }
-
-    fn wanted(&self, now: Stamp) -> u32 {
-        if self.asks_by > now { self.wanted } else { 0 }
-    }
-
-    fn has_place(&self, now: Stamp) -> bool {
-        self.wanted > 0 && self.asks_by.plus(PLACE) > now
-    }
-
-    fn is_spent(&self, now: Stamp) -> bool {
-        self.held(now) == 0 && !self.has_place(now)
-    }
-}
-
-/// The holders of the seats of one scope. Those who wait are in the order in which they began to.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Holders(Vec<Holder>);
-
-impl Holders {
-    pub(super) fn is_spent(&self, now: Stamp) -> bool {
-        self.0.iter().all(|holder| holder.is_spent(now))
-    }
-
-    pub(super) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Seats that anybody holds.
-    pub(super) fn taken(&self, now: Stamp) -> u32 {
-        self.0.iter().fold(0, |taken, holder| taken.saturating_add(holder.held(now)))
-    }
-
-    /// How the seats are taken at `now`, as a queue sees it that keeps so many.
-    pub(super) fn seating(&self, now: Stamp, owner: &Owner, seats: u32, kept: u32) -> Seating {
-        let own = self.0.iter().position(|holder| holder.owner == *owner);
-        let place = own.filter(|&at| self.0[at].has_place(now)).unwrap_or(self.0.len());
-        let own = own.map(|at| &self.0[at]);
-        let is_other = |(_, holder): &(usize, &Holder)| holder.owner != *owner;
-        let other = |(at, holder): (usize, &Holder)| Other {
-            held: holder.held(now).into(),
-            wanted: holder.wanted(now).into(),
-            is_before: at < place,
-        };
-        Seating {
-            now,
-            seats: seats.into(),
-            kept: kept.into(),
-            was_there: own.is_some(),
-            since: own.filter(|own| own.held(now) > 0).map(|own| own.since),
-            waited: own.is_some_and(|own| own.has_place(now)),
-            others: self.0.iter().enumerate().filter(is_other).map(other).collect(),
-        }
-    }
-
-    /// Enters what a queue holds and wants from now on. Who was served, or waits anew, comes after those who wait already.
-    fn enter(&mut self, now: Stamp, holder: Holder, keeps_place: bool) {
-        let at = self.0.iter().position(|before| before.owner == holder.owner);
-        if let Some(at) = at.filter(|_| keeps_place) {
-            self.0[at] = holder;
-        } else {
-            at.map(|at| self.0.remove(at));
-            self.0.push(holder);
-        }
-        // What lapsed but now will matter again where the clock has leapt ahead and is set back.
-        self.0.retain(|holder| (holder.held > 0 || holder.wanted > 0) && !holder.is_spent(now.plus(-LEAP)));
-    }
-}
-
 /// Another queue that holds seats or waits for some.
 #[derive(Clone, Copy, Debug)]
 struct Other {
@@ -217,10 +136,18 @@ pub(super) struct Seating {
     since: Option<Stamp>,
     /// What it held before.
     waited: bool,
+    roll_call: Option<RollCall>,
+    /// It begins now.
+    is_lost: bool,
     others: Vec<Other>,
 }
 
 impl Seating {
+    /// For how many microseconds no seat is given to anybody.
+    fn closed_for(&self) -> Option<i64> {
+        self.roll_call.map(|of| of.left(self.now)).filter(|left| *left > 0)
+    }
+
     /// So many seats the queue may take, of those that it wants. The next goes to whoever has the fewest; among those who have as
     /// many, to who has waited longest.
     pub(super) fn most(&self, wanted: u64) -> u64 {
@@ -236,6 +163,9 @@ impl Seating {
 
     /// Seats that nobody holds, where the queue holds so many.
     fn free(&self, held: u64) -> u64 {
+        if self.closed_for().is_some() {
+            return 0;
+        }
         let taken: u64 = self.others.iter().map(|other| other.held).sum();
         self.seats.saturating_sub(taken + held)
     }
@@ -254,6 +184,9 @@ impl Seating {
 
     /// When a queue asks again that holds so many and is short of more: in µs.
     pub(super) fn again(&self, held: u64) -> i64 {
+        if let Some(left) = self.closed_for() {
+            return left.min(LATEST_POLL);
+        }
         if held >= self.part().max(1) {
             return POLL_OF_SERVED;
         }
@@ -264,7 +197,9 @@ impl Seating {
     /// How many of the seats that it holds a queue may use again when its calls leave them.
     fn keep(&self, held: u64, since: Stamp) -> u64 {
         let waiting = || self.others.iter().filter(|other| other.wanted > 0);
-        let Some(lowest) = waiting().map(|other| other.held).min() else { return u32::MAX.into() };
+        // Nobody would get what is given back while none is given.
+        let lowest = waiting().map(|other| other.held).min().filter(|_| self.closed_for().is_none());
+        let Some(lowest) = lowest else { return u32::MAX.into() };
         let part = self.part();
         if part == 0 && lowest == 0 && since.plus(TURN) <= self.now {
             return 0;
@@ -290,7 +225,10 @@ impl Seating {
             asks_by: self.now.plus(4 * again + LATE),
             since,
         };
-        let is_news = self.was_there || held > 0 || holder.wanted > 0;
+        let is_news = self.was_there || held > 0 || holder.wanted > 0 || self.is_lost;
+        if self.is_lost {
+            holders.roll_call = self.roll_call;
+        }
         holders.enter(self.now, holder, self.waited && taken == 0);
         (keep, is_news)
     }

@@ -33,9 +33,11 @@ struct Last {
 }
 
 impl Memory {
-    /// The store has remembered a message that was sent first at `sent`, and told so at this log time.
-    pub(super) fn is_remembered(&mut self, number: u64, told: Stamp, logs: &[Log], sent: Instant) {
-        let retention = logs.iter().map(Log::retention).max().unwrap_or(0).min(MAX_MEMORY);
+    /// The store has remembered a message that was sent first at `sent`, and told so at this log time. So it must for as long as the logs
+    /// count, or the `lease` of seats lasts.
+    pub(super) fn is_remembered(&mut self, number: u64, told: Stamp, logs: &[Log], lease: Duration, sent: Instant) {
+        let counts = logs.iter().map(Log::retention).max().unwrap_or(0);
+        let retention = counts.max(ledger::micros(lease)).min(MAX_MEMORY);
         self.message =
             Some(Last { number, told, until: sent + Duration::from_micros(retention.unsigned_abs()) + BEYOND });
     }
@@ -175,11 +177,12 @@ mod tests {
             (told.number, told.told)
         };
         assert_eq!(number(&mut memory, Duration::ZERO), (0, at(0)));
-        memory.is_remembered(7, at(500), &logs(), sent);
+        memory.is_remembered(7, at(500), &logs(), Duration::ZERO, sent);
         let until = Duration::from_millis(3) + BEYOND;
         assert_eq!(number(&mut memory, BEYOND), (7, at(500)));
         assert_eq!(number(&mut memory, until), (0, at(0)));
-        memory.is_remembered(8, at(600), &logs(), sent);
+        memory.is_remembered(8, at(600), &logs(), Duration::from_secs(9), sent);
+        assert_eq!(number(&mut memory, Duration::from_secs(13)), (8, at(600)));
         memory.rename();
         assert_eq!(number(&mut memory, Duration::ZERO), (0, at(0)));
     }

@@ -15,9 +15,7 @@ use crate::ledger::{self, Grant, SeatLimit};
 const LINGER: Duration = Duration::from_millis(250);
 /// Who uses seats again without a message hears so soon whether others wait by now.
 const UNHEARD: Duration = Duration::from_millis(500);
-/// The lease is renewed after this part of it.
-const RENEWED: u32 = 3;
-/// And no seat is used again in the last part of this kind: clocks drift, and the store's may leap.
+/// No seat is used again in the last part of this kind of a lease: clocks drift, and the store's may leap.
 const DOUBTED: u32 = 6;
 
 /// The limits on calls in flight that the callers of a queue share.
@@ -173,7 +171,7 @@ impl Seats {
             Some(since) if !is_wanted => Some(since + LINGER),
             _ => None,
         };
-        let after = if self.used_again { UNHEARD } else { self.rules.lease / RENEWED };
+        let after = if self.used_again { UNHEARD } else { ledger::renewed_after(self.rules.lease) };
         let renew_at = self.leased_at.map_or(now, |at| at + after);
         let renew_at = (self.used > 0).then_some(renew_at);
         let unsure = self.unsure_until.map(|_| now);

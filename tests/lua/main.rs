@@ -20,7 +20,7 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 29] = [
+const FILES: [(&str, &str); 30] = [
     ("book", include_str!("../../lua/book.lua")),
     ("boundaries", include_str!("../../lua/boundaries.lua")),
     ("bucket", include_str!("../../lua/bucket.lua")),
@@ -44,6 +44,7 @@ const FILES: [(&str, &str); 29] = [
     ("report", include_str!("../../lua/report.lua")),
     ("reset", include_str!("../../lua/reset.lua")),
     ("holders", include_str!("../../lua/holders.lua")),
+    ("roll_call", include_str!("../../lua/roll_call.lua")),
     ("seats", include_str!("../../lua/seats.lua")),
     ("shares", include_str!("../../lua/shares.lua")),
     ("turns", include_str!("../../lua/turns.lua")),

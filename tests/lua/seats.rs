@@ -12,11 +12,16 @@ const LEAP: i64 = 11_000;
 
 /// An ask for callers of a queue that keeps so many of three seats, of which no call uses `idle`.
 fn try_ask(desk: &mut Desk<'_>, kept: i64, idle: i64, callers: i64) -> Reply {
+    try_ask_of(desk, [0; 2], kept, idle, callers)
+}
+
+/// The same of one that remembers a message, and when it was answered.
+fn try_ask_of(desk: &mut Desk<'_>, remembered: [i64; 2], kept: i64, idle: i64, callers: i64) -> Reply {
     let keys = [&format!("replay:{:x}:asks", desk.sender), "state", "log:calls", "seats"].map(|name| desk.key(name));
     let number = must(i64::try_from(desk.number));
     desk.number += 1;
     let header = [number, 0, desk.known, 0, 250_000, 0, 8, 1, 1, 0];
-    let (log, seats) = ([1, 0, 0, 0, 0], [LEASE, kept, idle, 3]);
+    let (log, seats) = ([1, 0, remembered[0], remembered[1], 0], [LEASE, kept, idle, 3]);
     let runs = if callers > 0 { vec![callers, -1, 1] } else { Vec::new() };
     desk.run("book", &keys, &[&header[..], &log, &seats, &[0], &runs].concat())
 }
@@ -64,6 +69,24 @@ fn the_key_of_seats_outlasts_the_last_lease_by_eleven_seconds_and_is_gone_with_t
     assert_eq!(desk.int("EXISTS", "seats"), 1);
     ask(&mut desk, 0, 0, 0);
     assert_eq!(desk.int("EXISTS", "seats"), 0);
+}
+
+#[test]
+fn the_key_of_seats_tells_a_roll_call_for_as_long_as_anybody_says_what_came_before_it() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "roll-call", None);
+    let time = match server.command(&["TIME"]) {
+        Ok(Reply::Array(parts)) => parts[0].text().and_then(|text| text.parse::<i64>().ok()).unwrap() * SECOND,
+        other => panic!("{other:?}"),
+    };
+    let reply = try_ask_of(&mut desk, [900, time], 0, 0, 0);
+    assert!(matches!(reply, Reply::Bulk(_)), "{reply:?}");
+    // 71 s, and 11 s in case that the clock leaps ahead.
+    let left = desk.int("PTTL", "seats");
+    assert!((70_000 + LEAP..=71_001 + LEAP).contains(&left), "{left} ms");
+    assert_eq!(granted(&ask(&mut desk, 0, 0, 2)), 0, "no seat is given");
+    desk.of("DEL", "seats", &[]);
+    assert_eq!(granted(&ask(&mut desk, 0, 0, 2)), 2, "but where it is gone, and nobody remembers");
 }
 
 fn granted(said: &[i64]) -> i64 {

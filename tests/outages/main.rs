@@ -8,6 +8,7 @@ mod doubled;
 mod faults;
 mod faults_that_last;
 mod healing;
+mod in_flight;
 mod losing;
 mod lost_replies;
 mod names;

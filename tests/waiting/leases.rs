@@ -1,12 +1,13 @@
 //! Leases of seats: what becomes of them when a process dies, is closed, or loses its store.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use outgate::ledger::Message;
 use outgate::store::{Applying, StoreError, StoreErrorKind};
 use outgate::{Limit, Store, Throttle, Upstream};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::Counting;
@@ -100,6 +101,100 @@ async fn seats_in_use_are_known_again_after_the_store_has_lost_its_data() {
     sleep(21 * SECOND).await;
     let other = store.limited(Limit::in_flight(2));
     assert!(other.acquire("up").max_wait(SECOND).await.is_err());
+}
+
+/// Calls in flight of all processes.
+#[derive(Clone, Debug, Default)]
+struct InFlight(Arc<Mutex<Vec<(Instant, u32)>>>);
+
+impl InFlight {
+    /// One more, or one less.
+    fn step(&self, step: i32) {
+        let mut all = self.0.lock().unwrap();
+        let last = all.last().map_or(0, |(_, calls)| *calls);
+        all.push((Instant::now(), last.checked_add_signed(step).unwrap()));
+    }
+
+    /// The most at once between two instants.
+    fn most(&self, from: Instant, to: Instant) -> u32 {
+        let all = self.0.lock().unwrap();
+        all.iter().filter(|(at, _)| (from..to).contains(at)).map(|(_, calls)| *calls).max().unwrap()
+    }
+}
+
+/// Calls one after another, of up to 6 s each, until it is late.
+async fn calls(throttle: Throttle, in_flight: InFlight, end: Instant) -> u32 {
+    let mut served = 0;
+    while Instant::now() < end {
+        let Ok(permit) = throttle.acquire("up").max_wait(30 * SECOND).await else { continue };
+        in_flight.step(1);
+        sleep(ms(fastrand::u64(..6_000))).await;
+        in_flight.step(-1);
+        served += 1;
+        drop(permit);
+    }
+    served
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_calls_than_seats_are_in_flight_around_a_loss_of_all_data_and_calls_go_on() {
+    fastrand::seed(43);
+    let mut fewest = u32::MAX;
+    for _ in 0..20 {
+        let (store, in_flight, begin, mut all) =
+            (Counting::default(), InFlight::default(), Instant::now(), JoinSet::new());
+        let at = |secs: u64| begin + Duration::from_secs(secs);
+        for _ in 0..3 {
+            let throttle = store.limited(Limit::in_flight(6));
+            for _ in 0..4 {
+                all.spawn(calls(throttle.clone(), in_flight.clone(), at(120)));
+            }
+        }
+        sleep(30 * SECOND + ms(fastrand::u64(..10_000))).await;
+        let lost = Instant::now();
+        store.lose_data();
+        sleep(40 * SECOND).await;
+        store.lose_data();
+        all.join_all().await;
+        assert_eq!(in_flight.most(begin, at(200)), 6, "and no seat is lost");
+        // A roll call may take 21 s, from when the loss is seen.
+        let meanwhile = in_flight.most(lost + 15 * SECOND, lost + 20 * SECOND);
+        fewest = fewest.min(meanwhile);
+        assert_eq!(in_flight.most(lost + 23 * SECOND, lost + 35 * SECOND), 6);
+    }
+    println!("{fewest} of 6 seats in use 15 to 20 s after a loss, at the least");
+    assert!(fewest >= 3, "{fewest}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waited_within_a_minute_and_holds_no_seat_knows_of_a_loss() {
+    let store = Counting::default();
+    let [one, other] = [(); 2].map(|()| store.limited(Limit::in_flight(2)));
+    let permits = [one.acquire("up").await.unwrap(), one.acquire("up").await.unwrap()];
+    sleep(SECOND).await;
+    assert!(other.acquire("up").max_wait(ms(500)).await.is_err());
+    sleep(50 * SECOND).await;
+    // The first has renewed its lease 9 s ago or so.
+    store.lose_data();
+    assert!(other.acquire("up").max_wait(SECOND).await.is_err());
+    sleep(19 * SECOND).await;
+    drop(permits);
+    let begin = Instant::now();
+    let permit = other.acquire("up").await.unwrap();
+    assert!(begin.elapsed() < 3 * SECOND, "{:?}", begin.elapsed());
+    drop(permit);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_nobody_remembers_costs_no_wait() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::in_flight(2));
+    drop(throttle.acquire("up").await.unwrap());
+    // For longer than the store must remember it.
+    sleep(70 * SECOND).await;
+    store.lose_data();
+    assert!(throttle.try_acquire("up").await.is_ok());
+    assert!(store.limited(Limit::in_flight(2)).try_acquire("up").await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

@@ -37,9 +37,9 @@ impl Limit {
     ///
     /// How many seats are used and free in all processes is in [`Throttle::usage`](crate::Throttle::usage).
     ///
-    /// A process holds its seats for a [lease](Limit::lease), which it renews with one message for all of them. Where the store
-    /// lost its data, or no renewal reached it for a whole lease, it may give out seats that calls still use, until it hears
-    /// of these again.
+    /// A process holds its seats for a [lease](Limit::lease), which it renews with one message for all of them. Where no renewal reached
+    /// the store for a whole lease, it may give out seats that calls still use, until it hears of these again. Where it lost its data, and a
+    /// process remembers that, it gives none until each process has had the time to renew: a third of the lease, 20 s at most, and a second.
     #[must_use]
     pub const fn in_flight(calls: u32) -> Self {
         let seats = Some(SeatSettings { lease: DEFAULT_LEASE, until_headers: false });
@@ -49,7 +49,7 @@ impl Limit {
     }
 
     /// Of a limit on calls in flight: a process that dies frees its seats after so long, 1 s to an hour; 60 s by default. It renews
-    /// them after a third of it.
+    /// them after a third of it, and after 20 s at the latest.
     ///
     /// ```
     /// use outgate::Limit;

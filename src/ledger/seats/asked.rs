@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Holders, SeatLimit, Seated, Seating, Taking};
+use super::{Holders, SeatLimit, Seated, Seating, Shown, Taking};
 use crate::ledger::claims::Owner;
 use crate::ledger::scope::Scope;
 use crate::ledger::{Ask, Ledger, MessageId, Stamp, micros};
 
 /// Where nobody holds a seat.
-static NOBODY: Holders = Holders(Vec::new());
+static NOBODY: Holders = Holders::none();
 
 /// Who was left without a seat.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,9 +33,10 @@ impl AskedSeats {
     pub(in crate::ledger) fn of(ledger: &Ledger, now: Stamp, id: &MessageId, ask: &Ask) -> Option<Self> {
         let seats = ask.seats.as_ref()?;
         let (owner, wanted) = (Owner::of(id), u64::from(ask.callers()).saturating_sub(seats.idle.into()));
+        let shown = Shown::by(ledger, now, id, ask, seats);
         let seating = |limit: &SeatLimit| {
             let holders = ledger.scope(limit.scope).and_then(Scope::seats).unwrap_or(&NOBODY);
-            holders.seating(now, &owner, limit.seats, seats.kept)
+            holders.seating(now, &owner, limit.seats, seats.kept, &shown)
         };
         let each: Vec<Seating> = seats.limits.iter().map(seating).collect();
         let most: Vec<u64> = each.iter().map(|seating| seating.most(wanted)).collect();
@@ -43,6 +44,11 @@ impl AskedSeats {
         let again = each.iter().map(|seating| seating.again(u64::from(seats.kept) + new)).max().unwrap_or(0);
         let callers = u32::try_from(u64::from(seats.idle) + new).unwrap_or(u32::MAX);
         Some(Self { each, most, callers, again })
+    }
+
+    /// Whether no seat is given, as data was lost.
+    pub(in crate::ledger) fn is_closed(&self) -> bool {
+        self.each.iter().any(|seating| seating.closed_for().is_some())
     }
 
     /// Enters what was taken, and who is still short of seats. Says what the queue is told, and whether anything has

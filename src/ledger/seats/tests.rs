@@ -1,5 +1,5 @@
 use super::*;
-use crate::ledger::{Ask, Grant, Ledger, Log, Message, MessageId, Run, Term, Verdict};
+use crate::ledger::{Ask, Grant, Ledger, Log, Message, MessageId, Remembered, Run, Term, Verdict};
 
 const SECOND: i64 = 1_000_000;
 
@@ -119,8 +119,17 @@ fn who_does_not_ask_again_in_time_keeps_nobody_from_a_seat_and_keeps_its_place()
 fn who_has_more_than_others_that_wait_gives_seats_back_as_far_as_they_want_them() {
     let keep = |held: u32, others: &[(u64, u64)], seats: u64, age: i64| {
         let others = others.iter().map(|&(held, wanted)| Other { held, wanted, is_before: true }).collect();
-        let seating =
-            Seating { now: at(age), seats, kept: held.into(), since: None, was_there: true, waited: false, others };
+        let seating = Seating {
+            now: at(age),
+            seats,
+            kept: held.into(),
+            since: None,
+            was_there: true,
+            waited: false,
+            roll_call: None,
+            is_lost: false,
+            others,
+        };
         seating.keep(held.into(), at(0))
     };
     assert_eq!(keep(25, &[], 25, 0), u64::from(u32::MAX));
@@ -213,4 +222,22 @@ fn an_ask_for_seats_that_makes_no_sense_is_refused() {
     assert!(!said(0, Seats::new([limit])), "nobody holds a seat");
     assert!(said(1, Seats::new([])) && !said(1, Seats::new([limit, limit])));
     assert!(!said(1, Seats::new([limit]).keeping(1, 2)));
+}
+
+#[test]
+fn how_long_a_roll_call_takes_goes_by_the_lease_and_is_20_s_at_most() {
+    for (lease, ends) in [(3, 2), (60, 21), (3_600, 21)] {
+        let mut ledger = Ledger::new();
+        let mut ask = |micros: i64, sender: u64| {
+            let lease = Duration::from_secs(lease);
+            let seats = Some(Seats { lease, ..Seats::new([SeatLimit::new(None, 2)]) });
+            let remembered = Remembered::new(u64::from(sender == 1), at(-1), []);
+            let ask = Ask { seats, remembered, ..Ask::new([], vec![Run::new(1, [])]) };
+            let number = u64::try_from(micros + 10).unwrap();
+            let grant = ledger.apply(at(micros), &Message::new("up", MessageId::new(sender, "", number), ask));
+            grant.unwrap().grant().unwrap().answered(1)
+        };
+        assert_eq!(ask(0, 1), 0, "data was lost");
+        assert_eq!((ask(ends * SECOND - 1, 2), ask(ends * SECOND, 2)), (0, 1), "{lease} s");
+    }
 }

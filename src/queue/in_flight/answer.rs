@@ -99,7 +99,8 @@ impl Engine {
         // Nothing was lost where it was told itself of what went without the store.
         effects.extend((grant.lost && self.lost.doubt.is_none()).then_some(Effect::LostData));
         if grant.remembered {
-            self.memory.is_remembered(message.said.id.number, grant.now, &ask.logs, sent);
+            let lease = ask.seats.as_ref().map_or(Duration::ZERO, |seats| seats.lease);
+            self.memory.is_remembered(message.said.id.number, grant.now, &ask.logs, lease, sent);
         }
         let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
         let granted = granted.map(|answer| answer.callers).sum();

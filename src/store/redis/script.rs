@@ -56,7 +56,7 @@ macro_rules! script {
     };
 }
 
-script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "named_terms", "log", "contenders", "shares", "turns", "debt", "loss", "holders", "seats", "claims", "book");
+script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "named_terms", "log", "contenders", "shares", "turns", "debt", "loss", "holders", "roll_call", "seats", "claims", "book");
 script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");
@@ -106,6 +106,7 @@ mod tests {
             include_str!("../../../lua/release.lua"),
             include_str!("../../../lua/renew.lua"),
             include_str!("../../../lua/report.lua"),
+            include_str!("../../../lua/roll_call.lua"),
             include_str!("../../../lua/seats.lua"),
             include_str!("../../../lua/shares.lua"),
             include_str!("../../../lua/slow_down.lua"),

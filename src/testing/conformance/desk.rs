@@ -76,6 +76,11 @@ impl<'a> Desk<'a> {
         Self { law, store, upstream, logs, horizon, number: 0, counted: HashMap::new() }
     }
 
+    /// The number of the last message.
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The next message of a sender about a body of its own, unsent.
     pub(super) fn message(&mut self, sender: u64, stream: &str, body: impl Into<Body>) -> Message {
         self.number += 1;

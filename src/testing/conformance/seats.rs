@@ -9,13 +9,14 @@ use fastrand::Rng;
 use super::Subject;
 use super::desk::{Desk, at, log};
 use super::law::Law;
-use crate::ledger::{Answer, Grant, Log, Run, ScopeId, SeatLimit, Seats, Verdict};
+use crate::ledger::{Answer, Ask, BEYOND, Grant, Log, Remembered, Run, ScopeId, SeatLimit, Seats, Stamp, Verdict};
 
 /// In µs.
 const LEASE: i64 = 10_000_000;
 
 /// Seats in use never exceed the limit; a lapsed lease is free; a seat is taken with its slot, only for starts within 20 ms or the
-/// lead of an ask; the next goes to who has the fewest, then to who has waited longest.
+/// lead of an ask; the next goes to who has the fewest, then to who has waited longest. After a loss of data that somebody remembers none
+/// is given until those who hold some have had the time to say so again.
 ///
 /// By tables; and in random histories of processes that take seats, leave them, renew them, are late, and die.
 pub async fn law_17(subject: &dyn Subject) {
@@ -25,6 +26,7 @@ pub async fn law_17(subject: &dyn Subject) {
     a_seat_comes_with_its_slot(law, subject).await;
     the_next_goes_to_who_has_the_fewest(law, subject).await;
     one_stream_of_a_process_takes_seats_and_lends_them_to_others(law, subject).await;
+    none_is_given_after_a_loss_until_those_held_may_be_known_again(law, subject).await;
     for seed in 0..40 {
         seats_in_use_never_exceed_the_limit(law, subject, seed).await;
     }
@@ -43,10 +45,17 @@ impl<'a> SeatDesk<'a> {
 
     /// What a process is answered that keeps so many seats, `idle` of them unused, and has so many callers.
     async fn ask(&mut self, sender: u64, kept: u32, idle: u32, callers: u32) -> Grant {
+        self.remembering(sender, kept, idle, callers, Remembered::default()).await
+    }
+
+    /// The same of one that remembers something.
+    async fn remembering(&mut self, sender: u64, kept: u32, idle: u32, callers: u32, remembered: Remembered) -> Grant {
         let seats = Seats::new(Arc::clone(&self.limits)).keeping(kept, idle);
         let lease = Duration::from_micros(LEASE.unsigned_abs());
         let runs = if callers > 0 { vec![Run::new(callers, vec![1; self.desk.logs.len()])] } else { Vec::new() };
-        let ask = self.desk.asking(sender, runs, |ask| ask.seats = Some(Seats { lease, ..seats }));
+        let seats = Some(Seats { lease, ..seats });
+        let change = |ask: &mut Ask| (ask.seats, ask.remembered) = (seats, remembered);
+        let ask = self.desk.asking(sender, runs, change);
         self.desk.grant(&ask).await
     }
 
@@ -139,6 +148,66 @@ async fn the_next_goes_to_who_has_the_fewest(law: Law, subject: &dyn Subject) {
     let answers = desk.desk.grant(&ask).await.answers;
     let is_refused = matches!(&*answers, [Answer { callers: 1, verdict: Verdict::Refused, .. }]);
     law.holds(is_refused, "who cannot wait for one is refused");
+}
+
+/// A message that the store was told, and answered at `told`.
+fn message(number: u64, told: Stamp) -> Remembered {
+    Remembered::new(number, told, [])
+}
+
+async fn none_is_given_after_a_loss_until_those_held_may_be_known_again(law: Law, subject: &dyn Subject) {
+    const ENDS: i64 = LEASE / 3 + 1_000_000;
+    let is_closed = |grant: &Grant| (granted(grant), grant.lost);
+    // A message that is gone: who comes first says so, whether it holds any or not.
+    for (logs, kept) in [(unlimited().to_vec(), 2), (Vec::new(), 2), (Vec::new(), 0)] {
+        subject.clock().set(at(0));
+        let mut desk = SeatDesk::new(law, subject, logs, 3);
+        let grant = desk.remembering(1, kept, 0, 2, message(900, at(-5_000_000))).await;
+        law.equal(&is_closed(&grant), &(0, true), "data was lost");
+        law.equal(&grant.seats.map(|told| told.keep), &Some(u32::MAX), "nobody would get what is given back");
+        let told_again = grant.seats.map(|told| told.again);
+        law.equal(&told_again, &Some(Duration::from_secs(1)), "nobody asks often for nothing");
+        subject.clock().set(at(ENDS - 1));
+        let left = 1.min(kept);
+        let grant = desk.remembering(1, kept, left, left, message(1, at(0))).await;
+        law.equal(&granted(&grant), &left, "one that is left here");
+        law.equal(&is_closed(&desk.ask(2, 0, 0, 1).await), &(0, true), "for nobody");
+        let grant = desk.remembering(3, 3 - kept, 0, 4, message(800, at(-5_000_000))).await;
+        law.equal(&is_closed(&grant), &(0, true), "who says again what it holds is believed");
+        let seats = Arc::clone(&desk.limits);
+        law.equal(&desk.desk.seats_taken(&seats).await, &vec![3], "only such seats are taken");
+        subject.clock().set(at(ENDS));
+        law.equal(&is_closed(&desk.ask(2, 0, 0, 1).await), &(0, false), "all are known again");
+        law.equal(&granted(&desk.ask(3, 0, 0, 0).await), &0, "the third gives back its own");
+        law.equal(&granted(&desk.ask(2, 0, 0, 9).await), &(3 - kept), "and they are given");
+    }
+    // Or the seats alone are.
+    subject.clock().set(at(0));
+    let mut desk = SeatDesk::new(law, subject, unlimited(), 3);
+    law.equal(&granted(&desk.ask(1, 0, 0, 1).await), &1, "nobody remembers anything");
+    let mut number = desk.desk.number();
+    law.equal(&granted(&desk.remembering(1, 1, 0, 1, message(number, at(0))).await), &1, "all is there");
+    number += 1;
+    subject.clock().set(at(LEASE - 1));
+    law.equal(&granted(&desk.remembering(1, 3, 0, 0, message(number, at(-2))).await), &0, "its lease is over");
+    law.equal(&is_closed(&desk.ask(2, 0, 0, 1).await), &(0, false), "it is believed all the same");
+    law.equal(&granted(&desk.ask(1, 2, 0, 0).await), &0, "it gives one back");
+    number += 3;
+    let grant = desk.remembering(1, 3, 0, 1, message(number, at(LEASE - 1))).await;
+    law.equal(&is_closed(&grant), &(0, true), "one that it was given");
+    let mut other = desk.remembering(3, 1, 0, 1, message(1, at(LEASE - 2))).await;
+    law.equal(&is_closed(&other), &(0, true), "another was told before that");
+    subject.clock().set(at(LEASE - 1 + ENDS));
+    other = desk.remembering(4, 0, 0, 1, message(1, at(LEASE - 2))).await;
+    law.equal(&other.lost, &false, "it is the same loss");
+    other = desk.remembering(5, 0, 0, 1, message(1, at(LEASE))).await;
+    law.equal(&other.lost, &true, "and this another");
+    // What a store may have forgotten by now is no loss.
+    subject.clock().set(at(0));
+    for (after, is_lost) in [(LEASE + BEYOND, false), (LEASE + BEYOND - 1, true)] {
+        let mut desk = SeatDesk::new(law, subject, [], 3);
+        law.equal(&desk.remembering(1, 0, 0, 1, message(9, at(-after))).await.lost, &is_lost, "by its age");
+    }
 }
 
 /// What a process holds, and until when the store counts it.

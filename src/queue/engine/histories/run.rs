@@ -32,12 +32,14 @@ pub(super) struct Run<C> {
     pub(super) processes: Vec<Process>,
     /// Whether messages are late and lost.
     pub(super) is_rough: bool,
+    /// Whether others have the names of processes, which take new ones then.
+    pub(super) has_clones: bool,
     pub(super) checks: C,
 }
 
 impl<C: Checks> Run<C> {
     pub(super) fn new(world: World, rng: Rng, processes: Vec<Process>, checks: C) -> Self {
-        Self { world, rng, processes, is_rough: true, checks }
+        Self { world, rng, processes, is_rough: true, has_clones: true, checks }
     }
 
     /// Something happens to a process.
@@ -103,7 +105,7 @@ impl<C: Checks> Run<C> {
             (there, back) = (self.rng.u32(0..20) * MS, self.rng.u32(0..20) * MS);
         }
         let acts = fate >= 5;
-        let reply = (fate == 10).then(outdated);
+        let reply = (fate == 10 && self.has_clones).then(outdated);
         let acts_at = now + there;
         Sent { message, at: now, acts_at, acts, arrives_at: acts_at + back, is_lost: fate < 10, reply }
     }

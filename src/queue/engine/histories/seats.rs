@@ -15,14 +15,18 @@ use crate::queue::waiters::{Slot, Waiter, Wish};
 const LEASE: Duration = Duration::from_secs(60);
 
 struct Seats {
-    seats: u32,
+    limit: u32,
+    /// The store loses its data now and then.
+    wipes: bool,
+    /// How many times it has while seats were held.
+    wiped: u32,
 }
 
 impl Checks for Seats {
     fn got(run: &mut Run<Self>, which: usize, slot: Slot) {
         run.processes[which].permits.push(slot);
         let calls: usize = run.processes.iter().map(|process| process.permits.len()).sum();
-        assert!(calls <= run.checks.seats as usize, "{calls} calls on {} seats", run.checks.seats);
+        assert!(calls <= run.checks.limit as usize, "{calls} calls on {} seats", run.checks.limit);
     }
 
     fn idle(process: &Process) {
@@ -36,7 +40,7 @@ impl Run<Seats> {
         let (seats, has_quota) = (rng.u32(1..8), rng.bool());
         let process = |sender| Process::new(scene::Process::seated(&world, sender, seats, LEASE, has_quota), sender);
         let processes = [1_000, 2_000, 3_000].map(process).into();
-        Self::new(world, rng, processes, Seats { seats })
+        Self::new(world, rng, processes, Seats { limit: seats, wipes: false, wiped: 0 })
     }
 
     /// Somebody does something.
@@ -69,9 +73,17 @@ impl Run<Seats> {
                 let event = if self.rng.u8(0..6) == 0 { Event::Returned(slot) } else { Event::LeftSeats(1) };
                 self.event(which, event);
             }
-            67 if self.rng.u8(0..4) == 0 => self.rename(which),
+            67 if self.has_clones && self.rng.u8(0..4) == 0 => self.rename(which),
             68 if process.sent.take().is_some() => self.event(which, Event::Lost),
             69 => self.pass(LEASE / 4),
+            // Who remembers nothing is as good as new: seats that nobody remembers are taken for free ones.
+            70..72 if self.checks.wipes => {
+                if self.processes.iter().all(|process| process.scene.engine.memory.is_any(now)) {
+                    self.world.store.lose_data();
+                    let holds = |process: &Process| !process.permits.is_empty();
+                    self.checks.wiped += u32::from(self.processes.iter().any(holds));
+                }
+            }
             _ => {
                 let time = self.rng.u32(0..80) * MS;
                 self.pass(time);
@@ -96,7 +108,7 @@ impl Run<Seats> {
             assert!(process.waiting.is_empty(), "everybody is told in the end");
             assert!(!process.scene.engine.has_work() && process.sent.is_none(), "all is done");
         }
-        for ticket in 1..=u64::from(self.checks.seats) {
+        for ticket in 1..=u64::from(self.checks.limit) {
             let (joined, wish) = (self.world.now, Wish::Soon);
             self.processes[0].waiting.insert(1_000_000 + ticket, None);
             self.event(
@@ -111,7 +123,7 @@ impl Run<Seats> {
             );
         }
         self.pass(Duration::from_secs(2));
-        assert_eq!(self.processes[0].permits.len(), self.checks.seats as usize, "no seat is lost");
+        assert_eq!(self.processes[0].permits.len(), self.checks.limit as usize, "no seat is lost");
     }
 }
 
@@ -125,4 +137,23 @@ fn whatever_happens_no_more_calls_are_in_flight_than_there_are_seats_and_none_is
         });
         assert!(run.is_ok(), "seed {seed}");
     }
+}
+
+#[test]
+fn no_more_calls_are_in_flight_than_there_are_seats_though_the_store_loses_its_data() {
+    let mut wiped = 0;
+    for seed in 0..80 {
+        let run = std::panic::catch_unwind(|| {
+            let mut history = Run::of_seats(seed);
+            // Nor does who has a new name, until it has told the store what it holds.
+            (history.checks.wipes, history.has_clones) = (true, false);
+            (0..300).for_each(|_| history.step());
+            let wiped = history.checks.wiped;
+            history.end();
+            wiped
+        });
+        let Ok(times) = run else { panic!("seed {seed}") };
+        wiped += times;
+    }
+    assert!(wiped > 50, "{wiped}");
 }
