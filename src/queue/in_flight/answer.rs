@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::{Message, Reply};
 use crate::error::StoreError;
 use crate::ledger::{Answer, Ask, Grant, Priority, Run, Stamp, Verdict, micros};
+use crate::queue::apart;
 use crate::queue::bounds::{Exchange, Placing};
 use crate::queue::engine::Engine;
 use crate::queue::events::{Effect, Effects, Settings, tell};
@@ -21,6 +22,11 @@ const UNUSED_PAUSE: Duration = Duration::from_millis(5);
 
 /// For how long after a leap of the store's clock slots may stand far ahead that others have not handed back yet.
 const LEAP_MEMORY: Duration = Duration::from_secs(2);
+
+/// Where a first caller may start so much later than all counts that is booked, a queue does not believe it for longer than that counts,
+/// nor for less than a second.
+const FAR: Duration = Duration::from_secs(11);
+const LEAST_BELIEVED: Duration = Duration::from_secs(1);
 
 /// Who borrows seats asks for no slot that is further ahead: none is granted.
 const NEAR: Duration = Duration::from_millis(20);
@@ -214,6 +220,9 @@ impl Engine {
             let leapt = self.leapt_at.is_some_and(|at| now < at + LEAP_MEMORY);
             let next = if leapt { next.min(self.settings.horizon) } else { next };
             let rest = self.rest(next, grant, &outlook);
+            // Much later than all counts that anybody booked: by a clock that had leapt, which goes back, or where a rate was lowered.
+            let counts = apart::runs_out_after(&self.settings.logs, self.settings.horizon).max(LEAST_BELIEVED);
+            let rest = if next > counts + FAR && grant.paused.is_none() { rest.min(counts) } else { rest };
             let rest = self.rest_beside_unused(rest, grant, now);
             // Until its slot is near a seat is of no use.
             let near = next.saturating_sub(if ask.ahead > NEAR { ask.ahead } else { NEAR });
