@@ -5,9 +5,8 @@
 -- `known` is the last that began, and `said` are the seats that the store takes it to hold.
 function seat_keys.roll_call(known, said, kept, lease)
   local in_force = known and known[5] > now
-  local told, number = lost.told, lost.number
-  local is_due = told + min(max(lost.memory, lease), MAX_MEMORY) + 5 * SECOND > now
-  local is_lost = (is_due and number > lost.survived) or (number > 0 and told + lease > now and said < kept)
+  local told, is_forgotten = lost.told, lost.still_has(max(lost.memory, lease)) == false
+  local is_lost = is_forgotten or (lost.number > 0 and told + lease > now and said < kept)
   if not is_lost or (in_force and told <= known[6]) then return known, false end
   -- They say so again after a third of the lease, and after 20 s at the latest; and so long takes a message that may be sent again.
   local ends = max(now + min(floor(lease / 3), 20 * SECOND) + SECOND, in_force and known[3] or 0)

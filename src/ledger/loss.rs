@@ -71,19 +71,26 @@ impl Loss {
 }
 
 impl Ledger {
+    /// Whether the message is there that a sender says it must be, for `memory` µs. `None`: it says none, or it need not be any more.
+    pub(super) fn still_has(&self, now: Stamp, id: &MessageId, said: &Remembered, memory: i64) -> Option<bool> {
+        if id.sender == NOBODY || said.number == 0 {
+            return None;
+        }
+        let is_there = said.number <= self.replays.last_of(now, id);
+        // Who was cut off or suspended says late what need not be remembered any more. So does whoever asks first when the clock has leapt:
+        // a loss of that time would last until then.
+        let is_due = said.told.plus(memory.min(MAX_MEMORY) + BEYOND) > now;
+        (is_there || is_due).then_some(is_there)
+    }
+
     /// Notes what is missing of what an ask remembers. Nobody starts then until all counts no more that may be lost: what started before,
     /// and what was booked ahead. What a loss that is known explains is no news.
     pub(super) fn note_losses(&mut self, now: Stamp, id: &MessageId, ask: &Ask) {
         let remembered = &ask.remembered;
-        let number = if id.sender == NOBODY { 0 } else { remembered.number };
-        let survived = if number > 0 { self.replays.last_of(now, id) } else { 0 };
-        // Who was cut off or suspended says late what need not be remembered any more. So does whoever asks first when the clock has leapt:
-        // a loss of that time would last until then.
-        let is_due = remembered.told.plus(ask.retention().min(MAX_MEMORY) + BEYOND) > now;
-        let number = if number > survived && !is_due { 0 } else { number };
-        let is_forgotten = number > survived;
+        let still_has = self.still_has(now, id, remembered, ask.retention());
+        let is_forgotten = still_has == Some(false);
         // Where the message is there, and the log is not, that was evicted.
-        let longest = if number > 0 && !is_forgotten { LONG } else { SHORT };
+        let longest = if still_has == Some(true) { LONG } else { SHORT };
         if !is_forgotten && remembered.newest.is_empty() {
             return;
         }

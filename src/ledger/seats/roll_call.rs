@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::ledger::claims::Owner;
-use crate::ledger::{Ask, BEYOND, LEAP, Ledger, MAX_MEMORY, MessageId, Seats, Stamp, micros};
+use crate::ledger::{Ask, LEAP, Ledger, MAX_MEMORY, MessageId, Remembered, Seats, Stamp, micros};
 
 use super::Holders;
 
@@ -54,11 +54,11 @@ pub(super) struct Shown {
 
 impl Shown {
     pub(super) fn by(ledger: &Ledger, now: Stamp, id: &MessageId, ask: &Ask, seats: &Seats) -> Self {
-        let (number, told, lease) = (ask.remembered.number, ask.remembered.told, micros(seats.lease));
-        let memory = ask.retention().max(lease).min(MAX_MEMORY);
-        let is_due = told.plus(memory + BEYOND) > now;
+        let (remembered, lease) = (&ask.remembered, micros(seats.lease));
+        let Remembered { number, told, .. } = *remembered;
+        let is_forgotten = ledger.still_has(now, id, remembered, ask.retention().max(lease)) == Some(false);
         let must_hold = if number > 0 && told.plus(lease) > now { seats.kept } else { 0 };
-        Self { told, is_forgotten: is_due && number > ledger.replays.last_of(now, id), must_hold, lease }
+        Self { told, is_forgotten, must_hold, lease }
     }
 
     /// The roll call of a limit that lasts or is remembered, and whether it begins now.

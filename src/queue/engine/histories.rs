@@ -4,6 +4,8 @@ mod process;
 mod run;
 mod seats;
 
+use std::ops::Range;
+use std::panic::{RefUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -171,32 +173,31 @@ impl Run<Slots> {
     }
 }
 
+/// What a history of each seed comes to; one that fails is named.
+fn of_each<T>(seeds: Range<u64>, history: impl Fn(u64) -> T + RefUnwindSafe) -> impl Iterator<Item = T> {
+    seeds.map(move |seed| catch_unwind(|| history(seed)).unwrap_or_else(|_| panic!("seed {seed}")))
+}
+
 #[test]
 fn after_any_events_everybody_is_told_once_and_no_slot_is_lost() {
-    for seed in 0..400 {
-        let run = std::panic::catch_unwind(|| {
-            let mut history = Run::of_slots(seed);
-            (0..300).for_each(|_| history.step());
-            history.end(seed % 2 == 0);
-        });
-        assert!(run.is_ok(), "seed {seed}");
-    }
+    let history = |seed| {
+        let mut history = Run::of_slots(seed);
+        (0..300).for_each(|_| history.step());
+        history.end(seed % 2 == 0);
+    };
+    of_each(0..400, history).for_each(drop);
 }
 
 #[test]
 fn no_window_holds_more_than_the_quota_though_the_store_loses_its_data() {
-    let mut wiped = 0;
-    for seed in 0..400 {
-        let run = std::panic::catch_unwind(|| {
-            let mut history = Run::of_slots(seed);
-            history.checks.wipes = true;
-            (0..300).for_each(|_| history.step());
-            let wiped = history.checks.wiped;
-            history.end(seed % 2 == 0);
-            wiped
-        });
-        let Ok(times) = run else { panic!("seed {seed}") };
-        wiped += times;
-    }
+    let history = |seed| {
+        let mut history = Run::of_slots(seed);
+        history.checks.wipes = true;
+        (0..300).for_each(|_| history.step());
+        let wiped = history.checks.wiped;
+        history.end(seed % 2 == 0);
+        wiped
+    };
+    let wiped: u32 = of_each(0..400, history).sum();
     assert!(wiped > 200, "{wiped}");
 }

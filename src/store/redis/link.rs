@@ -64,6 +64,7 @@ struct Current {
 }
 
 /// A call that failed, and whether the same call over a new connection may fare better.
+#[derive(Clone)]
 pub(super) struct Failure {
     pub(super) error: StoreError,
     pub(super) heals_by_connecting: bool,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::of_each;
 use super::process::Process;
 use super::run::{Checks, MS, Run};
 use crate::config::priority::Priority;
@@ -129,31 +130,25 @@ impl Run<Seats> {
 
 #[test]
 fn whatever_happens_no_more_calls_are_in_flight_than_there_are_seats_and_none_is_lost() {
-    for seed in 0..150 {
-        let run = std::panic::catch_unwind(|| {
-            let mut history = Run::of_seats(seed);
-            (0..300).for_each(|_| history.step());
-            history.end();
-        });
-        assert!(run.is_ok(), "seed {seed}");
-    }
+    let history = |seed| {
+        let mut history = Run::of_seats(seed);
+        (0..300).for_each(|_| history.step());
+        history.end();
+    };
+    of_each(0..150, history).for_each(drop);
 }
 
 #[test]
 fn no_more_calls_are_in_flight_than_there_are_seats_though_the_store_loses_its_data() {
-    let mut wiped = 0;
-    for seed in 0..80 {
-        let run = std::panic::catch_unwind(|| {
-            let mut history = Run::of_seats(seed);
-            // Nor does who has a new name, until it has told the store what it holds.
-            (history.checks.wipes, history.has_clones) = (true, false);
-            (0..300).for_each(|_| history.step());
-            let wiped = history.checks.wiped;
-            history.end();
-            wiped
-        });
-        let Ok(times) = run else { panic!("seed {seed}") };
-        wiped += times;
-    }
+    let history = |seed| {
+        let mut history = Run::of_seats(seed);
+        // Nor does who has a new name, until it has told the store what it holds.
+        (history.checks.wipes, history.has_clones) = (true, false);
+        (0..300).for_each(|_| history.step());
+        let wiped = history.checks.wiped;
+        history.end();
+        wiped
+    };
+    let wiped: u32 = of_each(0..80, history).sum();
     assert!(wiped > 50, "{wiped}");
 }

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
 
 use super::primary::Primary;
 use super::{AGAIN, SILENCE};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::link::Failure;
-
-/// Whether trying again helps.
-type Passes = bool;
 
 /// What is known of the primary.
 #[derive(Default)]
@@ -21,10 +19,10 @@ pub(super) struct Known {
     /// How often it was looked up.
     pub(super) looks: u64,
     /// Why it is not believed, and until when it is not looked up again for that.
-    failure: Option<(StoreError, Passes)>,
+    failure: Option<Failure>,
     rests_until: Option<Instant>,
-    /// How often it failed since an answer counted.
-    failures: u32,
+    /// How long after further failures, since an answer counted.
+    backoff: Option<ExponentialBackoff>,
 }
 
 impl Known {
@@ -38,8 +36,7 @@ impl Known {
             return Some(Ok(primary));
         }
         let is_news = self.looks > looks || self.rests_until.is_some_and(|until| now < until);
-        let (error, passes) = self.failure.clone().filter(|_| is_news)?;
-        Some(Err(Failure { error, heals_by_connecting: false, passes }))
+        self.failure.clone().filter(|_| is_news).map(Err)
     }
 
     /// Until when nothing is looked up.
@@ -57,33 +54,36 @@ impl Known {
         self.is_believed = outcome.is_ok();
         outcome.map_err(|error| {
             let passes = error.kind() != StoreErrorKind::Refused;
-            self.rest(&error, passes, now);
-            Failure { error, heals_by_connecting: false, passes }
+            self.rest(error, passes, now)
         })
     }
 
     /// It may be another one by now.
     pub(super) fn doubt(&mut self, error: &StoreError, now: Instant) {
         if self.is_believed {
-            self.rest(error, true, now);
+            self.rest(error.clone(), true, now);
         }
     }
 
     /// It is to be looked up at once.
     pub(super) fn forget(&mut self) {
-        (self.is_believed, self.failure, self.rests_until, self.failures) = (false, None, None, 0);
+        (self.is_believed, self.failure, self.rests_until, self.backoff) = (false, None, None, None);
     }
 
     /// An answer of it counted.
-    pub(super) const fn answered(&mut self) {
-        self.failures = 0;
+    pub(super) fn answered(&mut self) {
+        self.backoff = None;
     }
 
     /// Nothing is asked for a while, which doubles with each failure: servers that elect one of them have many clients. Each comes at a time of its own.
-    fn rest(&mut self, error: &StoreError, passes: Passes, now: Instant) {
-        let least = AGAIN.saturating_mul(1 << self.failures.min(16)).min(SILENCE / 2);
-        self.failures = self.failures.saturating_add(1);
-        (self.is_believed, self.failure) = (false, Some((error.clone(), passes)));
-        self.rests_until = Some(now + least.mul_f64(1.0 + fastrand::f64()));
+    fn rest(&mut self, error: StoreError, passes: bool, now: Instant) -> Failure {
+        let backoff = self.backoff.get_or_insert_with(|| {
+            let backoff = ExponentialBuilder::new().with_min_delay(AGAIN).with_max_delay(SILENCE / 2);
+            backoff.without_max_times().with_jitter().with_jitter_seed(fastrand::u64(..)).build()
+        });
+        self.rests_until = backoff.next().map(|pause| now + pause);
+        let failure = Failure { error, heals_by_connecting: false, passes };
+        (self.is_believed, self.failure) = (false, Some(failure.clone()));
+        failure
     }
 }
