@@ -1,5 +1,5 @@
-//! Has the store know that this process uses an upstream, and who waits here: a message every 5 s while anybody does, or where each process
-//! would throttle by itself without the store, one a minute as calls come. A process that says nothing more is forgotten.
+//! Has the store know that this process uses an upstream, and who waits here: a message every 15 s while anybody does, one a minute as calls
+//! come; and every 5 s where each process would throttle by itself without the store. A process that says nothing more is forgotten.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,14 +15,16 @@ use super::Queue;
 use crate::ledger::{Body, Message, Presence, Renewal, ScopeHasher, ScopeId, ScopePresence, micros};
 use crate::store::WithoutStore;
 
-/// How often the store is told, while callers wait.
-const WAITING: Duration = Duration::from_secs(5);
+/// The store is told no more often; and so often where each process would throttle by itself without it, and must know how many there are.
+const STEADILY: Duration = Duration::from_secs(5);
+/// How often it is told of callers who wait otherwise: that is only to be seen.
+const WAITING: Duration = Duration::from_secs(15);
 /// How often it is told otherwise, and how the upstream is described.
 const AS_CALLS_COME: Duration = Duration::from_secs(60);
 /// Who waits for less long, or calls for less long, is not worth a message.
 const FIRST: Duration = Duration::from_secs(1);
-/// For how long the process is known of while callers wait, and otherwise: three messages may be lost.
-const LAPSES: [Duration; 2] = [Duration::from_secs(20), Duration::from_secs(180)];
+/// For how long the process is known of where it tells steadily, while callers wait, and otherwise: two messages at least may be lost.
+const LAPSES: [Duration; 3] = [Duration::from_secs(20), Duration::from_secs(45), Duration::from_secs(180)];
 /// A number of processes that was told so long before the store was lost is still believed.
 const BELIEVED: Duration = Duration::from_secs(15);
 /// So many scopes are named.
@@ -62,9 +64,13 @@ struct Told {
 }
 
 impl Told {
-    /// Whether the process is to be counted all the time, and does not know yet how many there are.
-    fn is_unsure(&self) -> bool {
-        self.is_steady && !self.processes.is_some_and(|(.., is_sure)| is_sure)
+    /// How long after this the store is told again: before long where the process does not know yet how many there are.
+    fn pace(&self) -> Duration {
+        match self.processes {
+            _ if !self.is_steady => WAITING,
+            Some((.., true)) => STEADILY,
+            _ => FIRST,
+        }
     }
 }
 
@@ -109,7 +115,7 @@ impl Attendance {
         self.run(now + FIRST, now);
     }
 
-    /// Has the store told every 5 s, as long as that is worth it: at first then, at the earliest.
+    /// Has the store told now and then, as long as that is worth it: at first then, at the earliest.
     fn run(self: &Arc<Self>, first: Instant, now: Instant) {
         if self.runs.load(Ordering::Relaxed) {
             return;
@@ -119,7 +125,7 @@ impl Attendance {
         if told.closed || self.runs.swap(true, Ordering::Relaxed) {
             return;
         }
-        let at = first.max(told.last.map_or(now, |(last, _)| last + WAITING));
+        let at = first.max(told.last.map_or(now, |(last, _)| last + STEADILY));
         drop(told);
         runtime.spawn(Runs { attendance: Arc::clone(self), ended: false }.run(at));
     }
@@ -208,7 +214,7 @@ impl Attendance {
             described,
             scopes: scopes(&queues),
         };
-        let lasting = LAPSES[usize::from(callers == 0 && !is_steady(&queue))];
+        let lasting = if is_steady(&queue) { 0 } else { 1 + usize::from(callers == 0) };
         told.last = Some((now, callers > 0));
         if about.is_some() {
             told.described = Some((described, now));
@@ -216,7 +222,7 @@ impl Attendance {
         drop(told);
         let next = micros(now.saturating_duration_since(self.epoch) + AS_CALLS_COME);
         self.due.store(next, Ordering::Relaxed);
-        let renewal = Renewal { about, ..Renewal::new(Arc::clone(queue.upstream()), presence, lasting) };
+        let renewal = Renewal { about, ..Renewal::new(Arc::clone(queue.upstream()), presence, LAPSES[lasting]) };
         Some((queue, renewal))
     }
 
@@ -296,8 +302,7 @@ impl Runs {
                 }
                 return;
             }
-            let is_unsure = lock(&self.attendance.told).is_unsure();
-            at = Instant::now() + if is_unsure { FIRST } else { WAITING };
+            at = Instant::now() + lock(&self.attendance.told).pace();
         }
     }
 }
