@@ -12,22 +12,22 @@
 --         3 known     the newest log time that the sender knows, or 0
 --         4 latest    what log time is now at the latest, or 0
 --         5 horizon   µs; 6 ahead: µs before which no start is of use, as the answer takes as long to arrive
---         7 insist    1: the first was put off before; 2 more: it tells cold calls; 4: debts; 8: it wants seats; 16 * (its weight - 1)
+--         7 insist    1: it was put off; 2 more: it tells cold calls; 4: debts; 8: wants seats; 2048: heard of a loss; 16 * (weight - 1)
 --         8 scopes    count of the ask's scopes
 --         9 widest    1: the first of them is the whole upstream
 --        10 counted   for each scope: the period that it was counted in, or 0; then for each log: place of its scope, count of terms,
---           quota and span (µs) of each; behind a span below 0 of a bucket 1, how long a unit and how long all drain (ns), of a calendar
---           2, guard (µs) and four boundaries (each from, to); then a message that the store must remember or 0, the log time told then,
---           and for each log the newest entry that must be there or 0; where it tells cold calls, first and last start, units by log, µs
---           more for which they count by each term; where it tells debts, units by log; where it wants seats, lease (µs), seats kept, those
---           no call uses, seats of each limit; then count of slots to take out, of each: start, 1 where it was to look, units by log; then
---           for each run: callers (of high priority less 2^32, of low more), longest wait or -1, units by log
+--           quota and span (µs) of each; behind a span below 0 of a bucket 1, how long a unit and how long all drain (ns), of a calendar 2,
+--           guard (µs) and four boundaries (each from, to); then what must be there, as loss.lua says; where it tells cold calls, first and
+--           last start, units by log, µs more for which they count by each term; where it tells debts, units by log; where it wants seats,
+--           lease (µs), seats kept, those no call uses, seats of each limit; then count of slots to take out, of each: start, 1 where it
+--           was to look, units by log; of each run: callers (of high priority less 2^32, of low more), longest wait or -1, units by log
 -- ARGV[2] clock    in tests only
 -- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
---         number, now, flags (1: all start at `next`; 2: remembered; 4: data was lost; 8: others name other terms), next: when the first
---         that waits may start; where not all start then: within (µs), end of a pause or 0, its cause, status that began it, others that
---         wait, for each scope: counted; where it wants seats, seats to keep, µs after which it asks for more or 0; by flag 8 place of the
---         log, quota and span of the strictest; then verdict (0 refused, 1 granted, 2 waits, 3 granted and looks), start, callers of each
+--         number, now, flags (1: all start at `next`; 2: remembered; 4: data was lost; 8: others name other terms; 16: told of a loss),
+--         next: when the first that waits may start; where not all start then: within (µs), end of a pause or 0, its cause, status that
+--         began it, others that wait, for each scope: counted; where it wants seats, seats to keep, µs after which it asks for more or 0;
+--         by flag 8 place of the log, quota and span of the strictest; by 16 what loss.lua tells; then verdict (0 refused, 1 granted, 2
+--         waits, 3 granted and looks), start, callers of each
 -- Errors: OUTDATED a later message of this stream was seen; DUPLICATE another process has its name; GARBAGE a key makes no sense
 -- Cost: O(1) reads and one push where all start now, else O(callers)
 local MAX_CLAIMS = 8
@@ -71,16 +71,12 @@ do
 
   -- Take out. Remembered first, as if nobody were granted anything: an entry that is no time ends this halfway.
   do
-    local empty = (has_debts or back > 0) and string.rep('\0', 8 * (wants_seats and 7 + scopes or 5 + scopes))
-    if has_debts then
-      last_back = settle_slots(logs, states, first_slot, back, debts, empty)
+    if has_debts then last_back = settle_slots(logs, states, first_slot, back, debts)
     elseif back > 0 then
-      local lapse_before = lapse
-      remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. empty)
-      lapse = lapse_before
+      lost.remember_first()
       for slot = first_slot, first_slot + (back - 1) * (width + 2), width + 2 do
         last_back = max(last_back, a[slot])
-        for i, log in ipairs(logs) do hand_back(log, a[slot], a[slot + 1 + i]) end
+        for i, log in ipairs(logs) do hand_back(log, a[slot], lost.may_be(log, a[slot]) and 0 or a[slot + 1 + i]) end
         if a[slot + 1] == 1 then not_looked(states, a[slot]) end
       end
     end
@@ -225,7 +221,7 @@ for _, log in ipairs(logs) do
   if log.length and log.length > 2 * log.quota + TRIM_SLACK then long[#long + 1] = log end
 end
 
-local changed = granted > 0 or back > 0 or is_colder or has_debts
+local changed = granted > 0 or back > 0 or is_colder or has_debts or lost.again > 0
 local counts = {}
 do
   local promised = min(next, now + MAX_SILENCE) + horizon
@@ -283,7 +279,7 @@ do
   body = { flags, next, within, stop, max(cause, 0), status, most }
   for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
   if wants_seats then body[8 + scopes], body[9 + scopes] = keep, is_short and again or 0 end
-  for i = 1, #named do body[#body + 1] = named[i] end
+  for _, part in ipairs(lost.add_news(named)) do body[#body + 1] = part end
   for i = 1, #answers do body[#body + 1] = answers[i] end
   if all and stop + most + counted == 0 and not (wants_seats or named[1]) then body = { 3, now } end
 end

@@ -1,6 +1,6 @@
 -- Who waits, by priority: 1 high, 2 normal, 3 low; each with its weight. Joined in front of shares.lua.
 local NORMAL = 2
-local weight = floor(a[7] / 16) + 1
+local weight = floor(a[7] / 16) % 128 + 1
 
 -- Where one is counted among those who wait that was told so: its count of this period, or of the one before.
 local function counted_at(all, told)

@@ -1,18 +1,17 @@
 -- Settling, where an ask tells debts: takes out slots, and what calls did not use of theirs, then enters what calls used beyond their
 -- charges. Joined behind shares.lua. Made only where it is needed: to make a function takes its time.
-local settle_slots = a[7] % 8 >= 4 and function(logs, states, first, count, debts, empty)
+local settle_slots = a[7] % 8 >= 4 and function(logs, states, first, count, debts)
   -- A tail that is no time is found before anything is written.
   for i, log in ipairs(logs) do
     if a[debts + i - 1] > 0 then stamp_of(call('LINDEX', log.key, '-1'), log.key) end
   end
   -- Remembered first, as if nobody were granted anything: an entry that is no time ends this halfway, but not before debts are entered.
-  local last, lapse_before, fault = now, lapse, false
-  remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. empty)
-  lapse = lapse_before
+  local last, fault = now, false
+  lost.remember_first()
   for slot = first, first + (count - 1) * (#logs + 2), #logs + 2 do
     last = max(last, a[slot])
     for i, log in ipairs(logs) do
-      local is_read, found = pcall(hand_back, log, a[slot], a[slot + 1 + i])
+      local is_read, found = pcall(hand_back, log, a[slot], lost.may_be(log, a[slot]) and 0 or a[slot + 1 + i])
       fault = fault or not is_read and found
     end
     if a[slot + 1] == 1 then not_looked(states, a[slot]) end

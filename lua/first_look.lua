@@ -15,7 +15,7 @@ do
   end
 
   -- The logs, and behind them the only run: how many callers of which priority.
-  local logs, width, retention, newest_known = {}, #KEYS - first_log + 1, 0, 0
+  local logs, width, retention, newest_known, heard = {}, #KEYS - first_log + 1, 0, 0, 0
   if plain then
     for i = 1, width do
       logs[i], plain = at, plain and a[at + 1] > 0
@@ -26,10 +26,11 @@ do
     -- Where something that the sender remembers is missing, the rest of the script looks.
     newest_known = at + 1
     plain, at = plain and a[at] <= survived, at + 2 + width
+    if plain and a[7] >= 2048 then heard, plain, at = a[at], a[at + 2] == 0 and a[at] == a[at + 1], at + 3 end
     plain = plain and a[at] == 0 and #a == at + 2 + width
   end
   local callers, priority = plain and a[at + 1] % 4294967296 or 0, plain and floor(a[at + 1] / 4294967296) or 0
-  local max_wait, charges, weight = a[at + 2], at + 2, floor(a[7] / 16) + 1
+  local max_wait, charges, weight = a[at + 2], at + 2, floor(a[7] / 16) % 128 + 1
   plain = plain and callers > 0
 
   -- Others who wait, of this priority or of higher ones, in the scope where most do; how far ahead it books beside them; in which period
@@ -43,7 +44,7 @@ do
       local is_read, parts = pcall(cmsgpack.unpack, packed)
       plain = plain and is_read and type(parts) == 'table' and (#parts == 13 or #parts == 14)
         and #parts[2] + #parts[5] + #parts[6] + #parts[11] + parts[7] == 0 and not (parts[3] or parts[8] or parts[9])
-        and not (parts[13] and parts[13][2] > clock)
+        and not (parts[13] and (parts[13][2] > clock or (parts[13][4] or 0) > heard))
       -- Terms that nobody names but those who ask by the same change nothing.
       for _, list in ipairs(plain and parts[14] or {}) do
         for n = 1, list[2] > clock and width or 0 do

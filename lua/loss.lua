@@ -1,5 +1,9 @@
 -- Lost data: what a sender remembers, and the store holds no more. Joined behind debt.lua.
 
+-- For so long nobody starts after a loss in a log that counts for longer than is waited for: a queue in which callers wait asks every 5 s,
+-- hears of it, and says what it was granted in its next message.
+lost.SETTLING = 6 * SECOND
+
 -- Whether the message is there that the sender says must be, for `memory` µs; nil where it says none, or it need not be any more.
 function lost.still_has(memory)
   if lost.number == 0 then return nil end
@@ -10,32 +14,52 @@ function lost.still_has(memory)
   return nil
 end
 
--- Notes what is missing of what an ask remembers, at `at` in the arguments. Nobody starts then until all counts no more that may be lost:
--- what started before, and what was booked ahead. What a loss that is known explains is no news. Says where that part ends.
+-- An answer for a message that is remembered before it has acted, as if nobody were granted anything.
+function lost.empty() return string.rep('\0', 8 * ((a[7] % 16 >= 8 and 7 or 5) + a[8])) end
+
+function lost.remember_first()
+  local lapse_before = lapse
+  remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. lost.empty())
+  lapse = lapse_before
+end
+
+-- Notes what is missing of what an ask remembers. Nobody starts then until all counts no more that may be lost, of windows of up to 10 s:
+-- what started before, and what was booked ahead. What counts for longer is entered again. What a loss that is known explains is no news.
+-- From `at` on the arguments say: a message that the store must remember or 0, the log time told then, for each log the newest entry that
+-- must be there or 0; where the sender has heard of a loss, that for which it said last what it was granted or 0, the last of which it
+-- has heard, count of steps that were granted before, of each: start, units by log. Says where that ends.
 function lost.note(states, at)
-  local told, reach, memory = a[at + 1], a[5] + a[6], 0
+  local told, reach, memory, width = a[at + 1], a[5] + a[6], 0, #logs
+  local again = floor(a[7] / 2048) % 2 == 1 and at + 2 + width
+  lost.heard, lost.known, lost.again = again and a[again] or 0, again and a[again + 1] or 0, again and a[again + 2] or 0
   for _, log in ipairs(logs) do memory = max(memory, log.counts) end
   lost.number, lost.told, lost.memory = a[1] > 0 and a[at] or 0, told, memory
   local still_has = lost.still_has(memory)
-  -- No longer window is waited for where all data was lost, nor one beyond a minute where only the log was evicted: the message is there.
-  local longest = (still_has and 62 or 10) * SECOND
   for i, log in ipairs(logs) do
-    local state, newest, counts, retention = states[log.scope], min(a[at + 1 + i], now + MAX_MEMORY), 0, 0
+    local state, newest, counts, retention = states[log.scope], min(a[at + 1 + i], now + MAX_MEMORY), log.counts, 0
     for t = 1, log.own do
-      local term = log.terms[t]
-      if term.base <= longest then counts, retention = max(counts, term.base), max(retention, term.span) end
+      if log.terms[t].base <= 10 * SECOND then retention = max(retention, log.terms[t].span) end
     end
-    if counts > 0 then
+    if counts > 0 and (still_has == false or newest > 0) then
       local known, settles = state.loss and lapse_of.loss(state.loss) > now and state.loss, 0
       local is_news = still_has == false and not (known and told <= known[1])
       local there = max(stamp_of(call('LINDEX', log.key, '-1'), log.key) or 0, known and known[3] or 0)
-      if newest > 0 and newest + counts > now and newest > there then
-        is_news, settles = is_news or not (known and newest < known[2]), newest + retention
+      local is_missing = newest + counts > now and newest > there
+      if is_missing then
+        -- What was booked since, or entered again, is there.
+        is_news = is_news or not known or newest >= known[2] or (known[4] or 0) > 0 and lost.heard >= known[4]
+        settles = newest + retention
       end
       if is_news then settles = max(settles, now + reach + retention) end
-      if settles > 0 then
+      if is_news or is_missing then
         local noted = state.noted or known or { 0, 0, 0 }
+        local since, ends, of_logs = noted[4], noted[5], noted[6]
+        if is_news and counts > 10 * SECOND then
+          settles, since, ends = max(settles, now + lost.SETTLING), now, max(ends or 0, now + reach + counts)
+        end
+        if is_missing and still_has ~= false and counts > 10 * SECOND then of_logs = 1 end
         state.noted = { is_news and now or noted[1], max(noted[2], settles), noted[3] or 0 }
+        if since or of_logs then state.noted[4], state.noted[5], state.noted[6] = since or 0, ends or 0, of_logs or 0 end
       end
     end
   end
@@ -45,15 +69,40 @@ function lost.note(states, at)
       save(state, now)
     end
   end
+  lost.tell, lost.is_of_logs = 0, false
+  for _, state in ipairs(states) do
+    local loss = state.loss
+    if a[1] > 0 and loss and (loss[4] or 0) > lost.known and lapse_of.loss(loss) > now then
+      lost.tell, lost.is_of_logs = max(lost.tell, loss[4]), lost.is_of_logs or loss[6] == 1
+    end
+  end
+  at = at + 2 + width
+  if again then
+    lost.enter(states, at + 3, lost.again)
+    at = at + 3 + lost.again * (width + 1)
+  end
   for _, log in ipairs(logs) do log.settles = log.state.loss and log.state.loss[2] or 0 end
-  return at + 2 + #logs
+  return at
 end
 
--- What an answer says where nobody starts yet for that, or no seat is given.
+-- Whether a slot of this start was booked in a log before a loss that its queue has not heard of: what is there may be another's.
+function lost.may_be(log, start)
+  local loss = log.state.loss
+  return loss and (loss[4] or 0) > lost.heard and start < loss[2] and lapse_of.loss(loss) > now
+end
+
+-- What an answer says where nobody starts yet for a loss, or no seat is given; and where it tells of one.
 function lost.flag(states)
-  if lost.is_closed then return 4 end
+  local flag = lost.tell > 0 and 16 or 0
+  if lost.is_closed then return flag + 4 end
   for _, state in ipairs(states) do
-    if state.loss and state.loss[2] > now then return 4 end
+    if state.loss and state.loss[2] > now then return flag + 4 end
   end
-  return 0
+  return flag
+end
+
+-- Adds what is told of a loss: when it was seen, and the last message that has survived it.
+function lost.add_news(list)
+  if lost.tell > 0 then list[#list + 1], list[#list + 2] = lost.tell, lost.is_of_logs and 0 or lost.survived end
+  return list
 end

@@ -18,7 +18,8 @@
 --   releases    when it was released by hand, or 0; start of the last call that looked at a pause and was served, or 0; then of a whole
 --               upstream, for each release lately: key of the scope's state, or '' for all, and when; or false
 --   loss        when data was seen to be lost last, or forgotten by hand; before when nobody starts for that; the newest entry that was
---               forgotten by hand, or 0; or false
+--               forgotten by hand, or 0; or false. Where some counts for longer than 10 s, also when that was seen last, until when any
+--               of it counts, and 1 where logs alone were lost
 --   named       for each list of terms that a process names of a log beside others, as named_terms.lua writes it; left out where none is
 
 -- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR. For so many µs a release by
@@ -57,7 +58,11 @@ function lapse_of.rate(rate) return rate[3] + rate[4] + floor(rate[4] / 4) * 3 e
 function lapse_of.level(levels, i) return levels[i + 3] + ceil((levels[i + 4] + levels[i + 2]) / 1000) end
 
 -- When a loss of data matters no more: no sender says then of what was before it that the store must remember it.
-function lapse_of.loss(loss) return max(loss[1] + MAX_MEMORY + 1000 * LEAP, loss[2], (loss[3] or 0) + 62 * SECOND) end
+function lapse_of.loss(loss)
+  -- Who had forgotten nothing may remember it for as long as the longest window.
+  local mark = (loss[3] or 0) > 0 and loss[3] + MARK_MEMORY or 0
+  return max(loss[1] + MAX_MEMORY + 1000 * LEAP, loss[2], mark, loss[5] or 0)
+end
 
 -- What of the releases of a scope still matters.
 local function releases_at(releases, stamp)

@@ -16,6 +16,7 @@
 //! assert_eq!((grant.answered(3), grant.next), (2, Stamp::from_micros(6_000_000))); // the third waits for a second
 //! ```
 
+mod again;
 mod book;
 mod boundaries;
 mod bucket;
@@ -58,6 +59,7 @@ mod view;
 
 use std::collections::HashMap;
 
+pub use self::again::Again;
 pub use self::bucket::Bucket;
 pub use self::calendar::{Boundary, Calendar};
 pub use self::charge::Log;
@@ -67,7 +69,7 @@ pub use self::grant::{Answer, Grant, Verdict};
 pub use self::log::SlidingLog;
 use self::log_time::LogTime;
 pub use self::loss::Remembered;
-pub(crate) use self::loss::{BEYOND, LONG, SHORT};
+pub(crate) use self::loss::{BEYOND, SHORT};
 pub use self::message::{Ask, Body, Message, MessageId, NOBODY, Refused, Reply, Run};
 pub use self::pause::{Cause, Pause, PauseLeft, Reason};
 pub use self::priority::Priority;

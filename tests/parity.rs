@@ -56,6 +56,8 @@ struct Seen {
     roll_calls: usize,
     behind_debts: usize,
     lost: usize,
+    told_of_losses: usize,
+    entered_again: usize,
     of_others: usize,
     beside_other_terms: usize,
     outdated: usize,
@@ -80,6 +82,8 @@ impl Seen {
                     answered < callers && grant.contenders > 0 && ask.horizon > 2 * SLACK && ask.seats.is_none();
                 self.below_others += usize::from(waits && ask.runs.iter().all(is_below));
                 self.lost += usize::from(grant.lost);
+                self.told_of_losses += usize::from(grant.loss.is_some());
+                self.entered_again += usize::from(ask.again.as_ref().is_some_and(|again| !again.steps.is_empty()));
                 self.paused += usize::from(grant.paused.is_some());
                 self.beside_other_terms += usize::from(grant.other_term.is_some());
                 if let (Some(seats), Some(told)) = (&ask.seats, grant.seats) {
@@ -117,7 +121,8 @@ async fn compare(lane: u64, clock: ManualClock, one: Ledgers, other: impl Store,
         if seen.messages >= MESSAGES / LANES {
             break;
         }
-        let history = History::new(format!("parity-{seed}"), seed);
+        let history = if seed % 7 == 2 { History::long } else { History::new };
+        let history = history(format!("parity-{seed}"), seed);
         let mut history = if forgets { history.steady() } else { history };
         while let Some((now, message)) = history.next_message() {
             clock.set(now);
@@ -146,7 +151,7 @@ async fn compare_all<S: Store>(forgets: bool, mut store: impl AsyncFnMut(ManualC
     assert!(sum(|seen| seen.messages) >= MESSAGES);
     let often: [fn(&Seen) -> usize; 5] =
         [|of| of.granted, |of| of.put_off, |of| of.behind_others, |of| of.crowded, |of| of.of_several_scopes];
-    let seldom: [fn(&Seen) -> usize; 13] = [
+    let seldom: [fn(&Seen) -> usize; 15] = [
         |of| of.near,
         |of| of.below_others,
         |of| of.paused,
@@ -156,6 +161,8 @@ async fn compare_all<S: Store>(forgets: bool, mut store: impl AsyncFnMut(ManualC
         |of| of.roll_calls,
         |of| of.behind_debts,
         |of| of.lost,
+        |of| of.told_of_losses,
+        |of| of.entered_again,
         |of| of.of_others,
         |of| of.beside_other_terms,
         |of| of.outdated,

@@ -34,7 +34,9 @@ impl Ledger {
     /// Decides on an ask, and says for how long the message has to be remembered.
     pub(super) fn book(&mut self, now: Stamp, id: &MessageId, ask: &Ask) -> (Grant, i64) {
         self.note_losses(now, id, ask);
-        if let Some((run, start)) = self.start_at_a_glance(now, ask) {
+        self.enter_again(now, ask);
+        let at_a_glance = self.start_at_a_glance(now, ask);
+        if let Some((run, start)) = at_a_glance.filter(|_| self.loss_to_tell(now, id, ask).is_none()) {
             if start == now {
                 for (log, &units) in ask.logs.iter().zip(run.charges.iter()) {
                     let retention = log.retention();
@@ -50,7 +52,9 @@ impl Ledger {
             }
         }
         for slots in &ask.back {
-            for (log, units) in ask.logs.iter().zip(slots.charges.iter()) {
+            let is_there = |(log, _): &(&Log, _)| !self.may_be_lost(now, log.scope, slots.start, ask);
+            let there: Vec<_> = ask.logs.iter().zip(slots.charges.iter()).filter(is_there).collect();
+            for (log, units) in there {
                 self.scope_mut(log.scope).logs.take_out(&log.unit, slots.start, units.saturating_mul(slots.count));
             }
         }
@@ -81,7 +85,7 @@ impl Ledger {
     fn start_at_a_glance<'a>(&self, now: Stamp, ask: &'a Ask) -> Option<(&'a Run, Stamp)> {
         let [run] = ask.runs.as_slice() else { return None };
         let is_common = run.callers > 0 && ask.back.is_empty() && ask.cold.is_none() && ask.ahead.is_zero();
-        let is_common = is_common && ask.debts.is_empty() && ask.seats.is_none();
+        let is_common = is_common && ask.debts.is_empty() && ask.seats.is_none() && !ask.says_again();
         let is_plain = |scope: &Scope| {
             if run.callers == 1 { scope.is_plain_but_for_cold(now) } else { scope.is_plain(now) }
         };
@@ -190,6 +194,7 @@ impl Ledger {
         let looked_at = self.enter_looks(now, &looked);
         let entering = Entering { now, id, ask, decision: &decision, claimants: &claimants, had_claim, period, far };
         let mut changed = decision.granted > 0 || !ask.back.is_empty() || ask.cold.is_some() || !ask.debts.is_empty();
+        changed |= ask.says_again();
         let mut receipts = Vec::with_capacity(scopes.len());
         for (at, (&scope, waiting)) in scopes.iter().zip(&mut waiting).enumerate() {
             let (counts, is_news) = entering.enter(waiting, at, scope, counted(at));
@@ -209,7 +214,8 @@ impl Ledger {
         let within = if decision.is_near { bounds.slack } else { bounds.limit(told).as_micros() - soonest.as_micros() };
         self.name_terms(now, id, own, &overfull, period);
         let is_plain = paused.is_none() && contenders == 0 && seated.is_none() && other_term.is_none();
-        if all_now && is_plain && receipts.iter().all(|counts| *counts == Stamp::NEVER) {
+        let loss = self.loss_to_tell(now, id, ask);
+        if all_now && is_plain && loss.is_none() && receipts.iter().all(|counts| *counts == Stamp::NEVER) {
             return (Grant::all_now(now), memory);
         }
         let next =
@@ -218,7 +224,7 @@ impl Ledger {
         let seats = seated.map(|(seated, _)| seated);
         let is_settling = |&scope| self.scope(scope).is_some_and(|of| of.constraints().is_settling(now));
         let is_lost = is_closed || scopes.iter().any(is_settling);
-        let grant = Grant { paused, contenders, counted: receipts, seats, other_term, lost: is_lost, ..grant };
+        let grant = Grant { paused, contenders, counted: receipts, seats, other_term, lost: is_lost, loss, ..grant };
         (Grant { remembered: changed, ..grant }, memory)
     }
 

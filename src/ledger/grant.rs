@@ -48,6 +48,10 @@ pub struct Grant {
     /// The store has lost data: nobody starts until all counts no more that may be missing, or no seat is given until those who hold some
     /// have had the time to say so again.
     pub lost: bool,
+    /// When the last loss was seen of what counts for longer than 10 s, where the queue has not said that it has heard of it; and the
+    /// number of the last message of its stream that the store remembers from before this one: what was granted up to that is there. Zero
+    /// where nobody can say so. The next ask says [again](super::Ask::again) what was granted before this answer, and is not there.
+    pub loss: Option<Box<(Stamp, u64)>>,
 }
 
 /// What became of some callers next to each other.
@@ -128,6 +132,7 @@ impl Grant {
             other_term: None,
             remembered: true,
             lost: false,
+            loss: None,
         }
     }
 

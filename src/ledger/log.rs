@@ -69,6 +69,24 @@ impl SlidingLog {
         self.starts.extend(std::iter::repeat_n(start, cost as usize));
     }
 
+    /// Enters units that start then, in ascending order, among what is there, as [`append`](Self::append) does behind it. What would lie
+    /// deeper than a slot may be handed back is entered later than it starts, and buckets are taken to have been full before: that is safe.
+    pub(super) fn insert(&mut self, steps: &[(Stamp, u32)], retention: i64) {
+        let deepest = self.nth_newest(MAX_DEPTH);
+        let place = |start: Stamp| deepest.map_or(start, |deepest| start.max(deepest));
+        let Some(&(first, _)) = steps.first() else { return };
+        self.retention = if self.starts.is_empty() { retention } else { self.retention.max(retention) };
+        let newer = self.starts.split_off(self.starts.partition_point(|&entry| entry <= place(first)));
+        let mut newer = newer.into_iter().peekable();
+        for &(start, units) in steps {
+            let start = place(start);
+            self.starts.extend(std::iter::from_fn(|| newer.next_if(|&entry| entry <= start)));
+            self.starts.extend(std::iter::repeat_n(start, units as usize));
+        }
+        self.starts.extend(newer);
+        self.levels = None;
+    }
+
     /// Entries count for so long at least, in microseconds.
     pub(crate) fn keep(&mut self, retention: i64) {
         self.retention = self.retention.max(retention);
@@ -85,7 +103,7 @@ impl SlidingLog {
         let begin = self.starts.partition_point(|&entry| entry < start);
         let from = begin.max(end.saturating_sub(cost as usize));
         if let Some(mut levels) = self.levels.take() {
-            if self.starts.len() - end <= DEEP_IN_BUCKET {
+            if from < end && self.starts.len() - end <= DEEP_IN_BUCKET {
                 levels.change(|bucket, level| {
                     let newer = self.entered_since(Level::EMPTY, end, bucket.interval);
                     self.caught_up(level, bucket.interval).taken_out(start, end - from, newer, bucket.interval)

@@ -2,12 +2,12 @@
 //!
 //! `lua/loss.lua` says the same in Redis.
 
+use super::again::SETTLING;
+use super::release::MARK_MEMORY;
 use super::{Ask, LEAP, Ledger, MAX_MEMORY, MessageId, NOBODY, ScopeId, Stamp};
 
-/// No longer window is waited for where all data was lost, but only where the entries of its log alone are missing.
+/// No longer window is waited for: what counts for longer is entered again by those who remember it.
 pub(crate) const SHORT: i64 = 10_000_000;
-/// Nor is any that is longer than a minute and its guard.
-pub(crate) const LONG: i64 = 62_000_000;
 /// A store keeps the answer to a message for longer than it must, as its clock may leap ahead: so much of that is counted on.
 pub(crate) const BEYOND: i64 = 5_000_000;
 
@@ -49,24 +49,44 @@ impl Remembered {
 pub(super) struct Loss {
     /// When it was seen.
     at: Stamp,
-    /// Nobody starts before: until then all may count that was lost.
+    /// Nobody starts before: until then all may count that was lost, and is not entered again.
     pub(super) settles: Stamp,
     /// The newest entry that somebody had forgotten: none up to then is missing.
-    forgotten: Stamp,
+    pub(super) forgotten: Stamp,
+    /// When the last was seen of what is to be entered again; and until when any of that counts.
+    pub(super) lost: Stamp,
+    until: Stamp,
+    /// Logs alone were lost: a message that is remembered does not say that its entries are there.
+    pub(super) is_of_logs: bool,
 }
 
 impl Loss {
-    const NONE: Self = Self { at: Stamp::NEVER, settles: Stamp::NEVER, forgotten: Stamp::NEVER };
+    const NONE: Self = Self {
+        at: Stamp::NEVER,
+        settles: Stamp::NEVER,
+        forgotten: Stamp::NEVER,
+        lost: Stamp::NEVER,
+        until: Stamp::NEVER,
+        is_of_logs: false,
+    };
 
     /// Not lost, but forgotten by hand, as all that may have been lost `before` is now; `newest` was the last entry.
     pub(super) fn forgotten(before: Option<Self>, now: Stamp, newest: Stamp) -> Self {
         let before = before.unwrap_or(Self::NONE);
-        Self { at: now, settles: now, forgotten: now.max(newest).max(before.settles).max(before.forgotten) }
+        let forgotten = now.max(newest).max(before.settles).max(before.forgotten);
+        Self { at: now, settles: now, forgotten, ..before }
+    }
+
+    /// What is to be told of two scopes.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { lost: self.lost.max(other.lost), is_of_logs: self.is_of_logs || other.is_of_logs, ..self }
     }
 
     /// When it matters no more: no sender says then of what was before it that the store must remember it.
     pub(super) fn lapse(self) -> Stamp {
-        self.at.plus(MAX_MEMORY + LEAP).max(self.settles).max(self.forgotten.plus(LONG))
+        // Who had forgotten nothing may remember it for as long as the longest window.
+        let mark = if self.forgotten > Stamp::NEVER { self.forgotten.plus(MARK_MEMORY) } else { Stamp::NEVER };
+        self.at.plus(MAX_MEMORY + LEAP).max(self.settles).max(mark).max(self.until)
     }
 }
 
@@ -89,28 +109,29 @@ impl Ledger {
         let remembered = &ask.remembered;
         let still_has = self.still_has(now, id, remembered, ask.retention());
         let is_forgotten = still_has == Some(false);
-        // Where the message is there, and the log is not, that was evicted.
-        let longest = if still_has == Some(true) { LONG } else { SHORT };
         if !is_forgotten && remembered.newest.is_empty() {
             return;
         }
         let mut losses: Vec<(Option<ScopeId>, Loss)> = Vec::new();
-        for (at, log) in ask.logs.iter().enumerate() {
-            let waited_for = || log.terms.iter().filter(|term| term.span <= longest);
-            let Some(counts) = waited_for().map(|term| term.span).max() else { continue };
-            let newest = remembered.newest.get(at).copied().unwrap_or(Stamp::NEVER).min(now.plus(MAX_MEMORY));
+        for (at, log) in ask.logs.iter().enumerate().filter(|(_, log)| log.retention() > 0) {
+            let (counts, newest) = (log.retention(), remembered.newest.get(at).copied().unwrap_or(Stamp::NEVER));
+            let newest = newest.min(now.plus(MAX_MEMORY));
             let scope = self.scope(log.scope);
             let known = scope.and_then(|scope| scope.constraints().loss).filter(|loss| loss.lapse() > now);
             let tail = scope.and_then(|scope| scope.logs.get(&log.unit)).and_then(|entries| entries.nth_newest(1));
             let there = known.map_or(Stamp::NEVER, |loss| loss.forgotten).max(tail.unwrap_or(Stamp::NEVER));
             let is_missing = newest > Stamp::NEVER && newest.plus(counts) > now && newest > there;
+            // What was booked since, or entered again, is there.
+            let was_there =
+                |loss: Loss| newest >= loss.settles || (loss.lost > Stamp::NEVER && ask.heard() >= loss.lost);
             let is_news = (is_forgotten && known.is_none_or(|loss| remembered.told > loss.at))
-                || (is_missing && known.is_none_or(|loss| newest >= loss.settles));
+                || (is_missing && known.is_none_or(was_there));
             if !is_news && !is_missing {
                 continue;
             }
             let in_force = self.in_force(now, log.scope);
-            let retention = waited_for().map(|term| in_force.term(log, *term).span).max().unwrap_or(0);
+            let waited_for = log.terms.iter().filter(|term| term.span <= SHORT);
+            let retention = waited_for.map(|term| in_force.term(log, *term).span).max().unwrap_or(0);
             let start = if is_missing { newest } else { Stamp::NEVER };
             let settles = if is_news { start.max(now.plus(ask.reach())) } else { start }.plus(retention);
             let of_scope = losses.iter().position(|(scope, _)| *scope == log.scope).unwrap_or_else(|| {
@@ -118,7 +139,14 @@ impl Ledger {
                 losses.len() - 1
             });
             let loss = &mut losses[of_scope].1;
-            *loss = Loss { at: if is_news { now } else { loss.at }, settles: loss.settles.max(settles), ..*loss };
+            loss.at = if is_news { now } else { loss.at };
+            loss.settles = loss.settles.max(settles);
+            loss.is_of_logs |= is_missing && !is_forgotten && counts > SHORT;
+            if is_news && counts > SHORT {
+                loss.settles = loss.settles.max(now.plus(SETTLING));
+                loss.lost = now;
+                loss.until = loss.until.max(now.plus(ask.reach()).plus(counts));
+            }
         }
         for (scope, loss) in losses {
             self.scope_mut(scope).constrain(|of, _| of.loss = Some(loss));
@@ -223,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_short_window_of_a_log_is_waited_for_that_has_a_long_one_too() {
-        let log = Log::new("calls", [Term::new(500, 60 * SHORT), Term::new(2, SPAN)]);
+        let log = Log::new("calls", [Term::new(500, 60 * SHORT), Term::new(2, 9 * SPAN)]);
         let mut ledger = Ledger::new();
         for (what, remembered) in [
             ("a message is missing", Remembered::new(1, at(-10), [])),
@@ -231,16 +259,16 @@ mod tests {
         ] {
             let ask = Ask { remembered, ..Ask::new([log.clone()], vec![Run::new(1, [1])]) };
             let grant = ledger.apply(at(0), &Message::new(what, MessageId::new(1, "", 2), ask));
-            assert_eq!(said(&grant.unwrap().grant().unwrap()), (1_250, true), "{what}");
+            assert_eq!(said(&grant.unwrap().grant().unwrap()), (9_250, true), "{what}");
             ledger = Ledger::new();
         }
     }
 
     #[test]
-    fn a_log_that_counts_for_long_is_kept_waiting_only_where_its_entries_alone_are_missing() {
-        let is_told_of_a_loss = |span, is_evicted| {
+    fn in_a_log_that_counts_for_long_nobody_starts_until_it_may_be_entered_again() {
+        for is_evicted in [false, true] {
             let (mut ledger, run) = (Ledger::new(), vec![Run::new(1, [1])]);
-            let [before, log] = ["others", "calls"].map(|unit| Log::new(unit, [Term::new(2, span)]));
+            let [before, log] = ["others", "calls"].map(|unit| Log::new(unit, [Term::new(2, 60 * SHORT)]));
             if is_evicted {
                 let ask = Ask::new([before], run.clone());
                 ledger.apply(at(0), &Message::new("up", MessageId::new(1, "", 1), ask)).unwrap();
@@ -248,9 +276,7 @@ mod tests {
             let remembered = Remembered::new(1, at(0), [at(0)]);
             let ask = Ask { remembered, horizon: Duration::ZERO, ..Ask::new([log], run) };
             let reply = ledger.apply(at(1), &Message::new("up", MessageId::new(1, "", 2), ask)).unwrap();
-            reply.grant().unwrap().lost
-        };
-        assert!(is_told_of_a_loss(SHORT, false) && !is_told_of_a_loss(SHORT + 1, false));
-        assert!(is_told_of_a_loss(LONG, true) && !is_told_of_a_loss(LONG + 1, true));
+            assert_eq!(said(&reply.grant().unwrap()), (1 + SETTLING / MS, true), "{is_evicted}");
+        }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Cold, Grant, Learned, Log, LogUsage, Looked, MAX_WEIGHT, Pause, Paused, Priority, Processes, Remembered, Renewal,
-    Report, ScopeId, SeatLimit, Seats, Slots, Stamp, micros,
+    Again, Cold, Grant, Learned, Log, LogUsage, Looked, MAX_WEIGHT, Pause, Paused, Priority, Processes, Remembered,
+    Renewal, Report, ScopeId, SeatLimit, Seats, Slots, Stamp, micros,
 };
 
 /// Whose messages a store does not remember: of those that book for nobody, or only look.
@@ -385,8 +385,10 @@ pub struct Ask {
     /// For how many its process counts where limits are shared: 1 to 100, the same in all of its asks.
     pub weight: u32,
     /// What the store must hold: where it does not, data was lost, and nobody starts until all counts no more that may be missing. Windows
-    /// longer than 10 s are waited for only where their log alone is missing, and none beyond a minute and its guard.
+    /// longer than 10 s are not waited for, but for 6 s: who hears of the loss says [again](Self::again) what it was granted.
     pub remembered: Remembered,
+    /// What was granted before a loss that the store has told of; and from then on, that the queue has heard of it.
+    pub again: Option<Again>,
 }
 
 impl Ask {
@@ -406,6 +408,7 @@ impl Ask {
             seats: None,
             weight: 1,
             remembered: Remembered::default(),
+            again: None,
         }
     }
 
@@ -434,6 +437,7 @@ impl Ask {
             && self.seats.iter().all(Seats::is_sound)
             && (self.debts.is_empty() || self.debts.len() == count)
             && (self.remembered.newest.is_empty() || self.remembered.newest.len() == count)
+            && self.again.iter().all(|again| again.is_sound(count))
             && (1..=MAX_WEIGHT).contains(&self.weight)
     }
 

@@ -105,7 +105,7 @@ pub(super) struct Engine {
 impl Engine {
     /// The engine of a queue in which nobody is, of the process called `sender`.
     pub(super) fn new(settings: Settings, sender: u64, random: Rng) -> Self {
-        let seats = settings.seats.clone().map(Seats::new);
+        let (seats, memory) = (settings.seats.clone().map(Seats::new), Memory::of(&settings.logs));
         Self {
             seats,
             borrowed: settings.borrows.then(Borrowed::default),
@@ -124,7 +124,7 @@ impl Engine {
             renamed: false,
             closed: false,
             previous: 0,
-            memory: Memory::default(),
+            memory,
             counted: Vec::new(),
             on_record: false,
             leave_at: None,
@@ -364,6 +364,7 @@ impl Engine {
             || self.on_record
             || self.untold.is_some()
             || self.corrections.is_some()
+            || self.memory.has_untold()
             || self.seats.as_ref().is_some_and(Seats::has_any)
             || self.borrowed.as_ref().is_some_and(Borrowed::has_any)
     }
@@ -372,7 +373,10 @@ impl Engine {
     pub(super) fn is_closed_and_told(&self) -> bool {
         let has_message = self.unanswered.is_some() || self.under_way;
         let has_told = !has_message && self.surplus.is_empty() && !self.on_record && self.untold.is_none();
-        let has_told = has_told && self.corrections.is_none() && !self.borrowed.as_ref().is_some_and(Borrowed::has_any);
+        let has_told = has_told
+            && !self.memory.has_untold()
+            && self.corrections.is_none()
+            && !self.borrowed.as_ref().is_some_and(Borrowed::has_any);
         self.closed && has_told && self.waiters.is_empty() && self.seats.as_ref().is_none_or(Seats::is_told)
     }
 

@@ -140,6 +140,9 @@ impl Engine {
         if let Some(at) = self.silent_until.filter(|&at| at > now) {
             return Err(Some(at));
         }
+        if self.memory.has_untold() {
+            return Ok(self.ask_for_nobody(header(), now));
+        }
         let is_unseated = self.is_unseated();
         if !self.surplus.is_empty() && (self.pause_unknown || is_unseated || !self.waiters.has_unslotted()) {
             let back = self.take_surplus();
@@ -244,6 +247,7 @@ impl Engine {
         ask.back.extend(unused);
         ask.back.iter().for_each(|slots| self.memory.handed_back(slots));
         ask.remembered = self.memory.remembered(&self.settings.logs, header.outlook.known, now);
+        ask.again = self.memory.again();
         if let Some(doubt) = self.lost.doubt {
             apart::remember(
                 &mut ask.remembered,

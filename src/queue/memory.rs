@@ -1,25 +1,61 @@
-//! What a queue remembers that the store must hold: where it does not, data was lost. Pure: time is an argument.
+//! What a queue remembers that the store must hold: where it does not, data was lost. What counts for long it says again then. Pure: time is
+//! an argument.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::ledger::{self, LONG, Log, MAX_MEMORY, Remembered, Slots, Stamp};
+use crate::ledger::{self, Again, Log, MAX_MEMORY, Remembered, SHORT, Slots, Stamp};
 
-/// So many starts are remembered at most: the newest are told.
+/// So many starts are remembered one by one at most: the newest are told.
 const MOST: usize = 256;
+/// Where logs count for long older ones are remembered in so many steps of the longest, each at the latest of its starts.
+const STEPS: i64 = 64;
 /// The store is told of a message for so much longer than it must remember that.
 const BEYOND: Duration = Duration::from_micros(ledger::BEYOND.unsigned_abs());
 
 /// What the store must hold of a queue.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
+    /// For how long the longest log counts.
+    span: i64,
     message: Option<Last>,
     /// Starts that were granted, ascending.
     starts: VecDeque<Stamp>,
     /// Units of each log that were granted with each of them, and not handed back.
     units: VecDeque<u32>,
+    /// The first and the last message that each was granted by, where the logs count for long.
+    granted_by: VecDeque<(u64, u64)>,
+    /// Starts from before those, where the logs count for long.
+    older: VecDeque<Step>,
+    /// From this message on the store is known to have held each until the next, with all that was granted by it.
+    held_from: u64,
+    /// When the last loss was seen that is told of.
+    heard: Stamp,
+    /// A later one, for which it is to be said what was granted.
+    untold: Option<Untold>,
+}
+
+/// Starts close to each other.
+#[derive(Clone, Debug)]
+struct Step {
+    /// The latest of them.
+    start: Stamp,
+    units: Box<[u32]>,
+    granted_by: (u64, u64),
+}
+
+/// A loss that the store has told of.
+#[derive(Clone, Copy, Debug)]
+struct Untold {
+    loss: Stamp,
+    /// The last message that has survived it.
+    survived: u64,
+    /// The message that was told so: what it was granted was granted after the loss.
+    told_by: u64,
+    /// It is said at once, and not with the next ask.
+    is_urgent: bool,
 }
 
 /// The last message that the store is known to have remembered.
@@ -33,17 +69,25 @@ struct Last {
 }
 
 impl Memory {
+    /// Of a queue whose callers are charged in these logs.
+    pub(super) fn of(logs: &[Log]) -> Self {
+        Self { span: logs.iter().map(Log::retention).max().unwrap_or(0), ..Self::default() }
+    }
+
     /// The store has remembered a message that was sent first at `sent`, and told so at this log time. So it must for as long as the logs
     /// count, or the `lease` of seats lasts.
-    pub(super) fn is_remembered(&mut self, number: u64, told: Stamp, logs: &[Log], lease: Duration, sent: Instant) {
-        let counts = logs.iter().map(Log::retention).max().unwrap_or(0);
-        let retention = counts.max(ledger::micros(lease)).min(MAX_MEMORY);
+    pub(super) fn is_remembered(&mut self, number: u64, told: Stamp, lease: Duration, sent: Instant) {
+        // Had the one before been lost, the answer to this one had said so, unless the store might have forgotten it.
+        if self.message.is_none_or(|last| last.until <= sent + BEYOND) {
+            self.held_from = number;
+        }
+        let retention = self.span.max(ledger::micros(lease)).min(MAX_MEMORY);
         self.message =
             Some(Last { number, told, until: sent + Duration::from_micros(retention.unsigned_abs()) + BEYOND });
     }
 
-    /// Callers were granted a start, each with these charges.
-    pub(super) fn granted(&mut self, start: Stamp, callers: u32, charges: &[u32]) {
+    /// Callers were granted a start, each with these charges, by the message of this number.
+    pub(super) fn granted(&mut self, start: Stamp, callers: u32, charges: &[u32], by: u64) {
         let width = charges.len();
         let at = self.starts.iter().rposition(|known| *known <= start).map_or(0, |before| before + 1);
         if at == 0 || self.starts[at - 1] != start {
@@ -51,39 +95,53 @@ impl Memory {
             for (place, units) in charges.iter().enumerate() {
                 self.units.insert(at * width + place, units.saturating_mul(callers));
             }
+            if self.counts_for_long() {
+                self.granted_by.insert(at, (by, by));
+            }
         } else {
             for (known, units) in self.units.range_mut((at - 1) * width..at * width).zip(charges) {
                 *known = known.saturating_add(units.saturating_mul(callers));
             }
+            if let Some(granted_by) = self.granted_by.get_mut(at - 1) {
+                *granted_by = (granted_by.0.min(by), granted_by.1.max(by));
+            }
         }
         if self.starts.len() > MOST {
-            self.forget_first(width);
+            let first = self.take_first(width);
+            if let Some(step) = first {
+                enter(&mut self.older, step, self.span);
+            }
         }
     }
 
     /// Slots, or units of slots, go back: whether the store holds them is not known from now on.
     pub(super) fn handed_back(&mut self, slots: &Slots) {
         let width = slots.charges.len();
-        let Some(at) = self.starts.iter().rposition(|known| *known == slots.start) else { return };
+        let taken = slots.charges.iter().map(|units| units.saturating_mul(slots.count));
+        let Some(at) = self.starts.iter().rposition(|known| *known == slots.start) else {
+            let at = self.older.partition_point(|step| step.start < slots.start);
+            let step = self.older.get_mut(at).into_iter().flat_map(|step| &mut step.units);
+            return step.zip(taken).for_each(|(known, taken)| *known = known.saturating_sub(taken));
+        };
         let mut is_empty = true;
-        for (known, units) in self.units.range_mut(at * width..(at + 1) * width).zip(slots.charges.iter()) {
-            *known = known.saturating_sub(units.saturating_mul(slots.count));
+        for (known, taken) in self.units.range_mut(at * width..(at + 1) * width).zip(taken) {
+            *known = known.saturating_sub(taken);
             is_empty &= *known == 0;
         }
         if is_empty {
             self.starts.remove(at);
             self.units.drain(at * width..(at + 1) * width);
+            self.granted_by.remove(at);
         }
     }
 
     /// What an ask says of it: nothing of what counts no more by the log time that is known.
     pub(super) fn remembered(&mut self, logs: &[Log], known: Option<Stamp>, now: Instant) -> Remembered {
         let (width, known) = (logs.len(), known.unwrap_or(Stamp::NEVER));
-        // What is older no store looks for.
-        let longest = logs.iter().map(Log::retention).max().unwrap_or(0).min(LONG);
-        while self.starts.front().is_some_and(|start| start.plus(longest) <= known) {
-            self.forget_first(width);
-        }
+        let is_over = |start: Stamp| start.plus(self.span) <= known;
+        self.older.retain(|step| !is_over(step.start));
+        let over = self.starts.iter().take_while(|start| is_over(**start)).count();
+        (0..over).for_each(|_| _ = self.take_first(width));
         let last = self.message.filter(|last| last.until > now);
         let (number, told) = last.map_or((0, Stamp::NEVER), |last| (last.number, last.told));
         let newest = |(place, log): (usize, &Log)| {
@@ -92,6 +150,58 @@ impl Memory {
         };
         let newest = if self.starts.is_empty() { Vec::new() } else { logs.iter().enumerate().map(newest).collect() };
         Remembered::new(number, told, newest)
+    }
+
+    /// The answer to the message of this number told of a loss; the last message that has survived it had this one.
+    pub(super) fn hear(&mut self, loss: Stamp, survived: u64, told_by: u64) {
+        if loss <= self.untold.map_or(self.heard, |untold| untold.loss) {
+            return;
+        }
+        let untold = Untold { loss, survived, told_by, is_urgent: true };
+        if self.lost(untold).next().is_some() {
+            self.untold = Some(untold);
+        } else {
+            (self.heard, self.untold) = (loss, None);
+        }
+    }
+
+    /// Whether the store is to be told at once what was granted before a loss.
+    pub(super) fn has_untold(&self) -> bool {
+        self.untold.is_some_and(|untold| untold.is_urgent)
+    }
+
+    /// The store does not answer, and nobody waits: it is told with the next ask.
+    pub(super) fn tell_later(&mut self) {
+        self.untold = self.untold.map(|untold| Untold { is_urgent: false, ..untold });
+    }
+
+    /// What an ask says of the last loss.
+    pub(super) fn again(&self) -> Option<Again> {
+        let Some(untold) = self.untold else {
+            return (self.heard > Stamp::NEVER).then(|| Again::new(self.heard, self.heard, Vec::new()));
+        };
+        let mut steps: VecDeque<Step> = self.lost(untold).collect();
+        if i64::try_from(steps.len()).is_ok_and(|steps| steps > STEPS) {
+            let all = std::mem::take(&mut steps);
+            for step in all {
+                enter(&mut steps, step, self.span);
+            }
+        }
+        let steps = steps.into_iter().map(|step| Slots::new(1, step.start, step.units));
+        Some(Again::new(self.heard, untold.loss, steps.collect()))
+    }
+
+    /// The store has taken what the message of this number said again.
+    pub(super) fn is_told(&mut self, again: &Again, number: u64) {
+        if self.untold.take_if(|untold| untold.loss == again.loss).is_some() {
+            // It holds that as long as it holds this.
+            (self.heard, self.held_from) = (again.loss, number);
+        }
+    }
+
+    /// Whether anything is remembered that would be said again.
+    pub(super) fn has_long(&self) -> bool {
+        self.counts_for_long() && !self.starts.is_empty()
     }
 
     /// The process has another name: messages of the last are no more its own. What it was granted under that is still held, if only
@@ -106,10 +216,40 @@ impl Memory {
         self.message.is_some_and(|last| last.until > now)
     }
 
-    fn forget_first(&mut self, width: usize) {
-        self.starts.pop_front();
-        self.units.drain(..width);
+    const fn counts_for_long(&self) -> bool {
+        self.span > SHORT
     }
+
+    /// What was granted before the store told of a loss, and may not have survived it.
+    fn lost(&self, untold: Untold) -> impl Iterator<Item = Step> {
+        let width = self.units.len().checked_div(self.starts.len()).unwrap_or(0);
+        let newer = (0..self.granted_by.len()).map(move |at| {
+            let units = self.units.range(at * width..(at + 1) * width).copied().collect();
+            Step { start: self.starts[at], units, granted_by: self.granted_by[at] }
+        });
+        let is_lost = move |step: &Step| {
+            let (first, last) = step.granted_by;
+            let is_there = self.held_from <= first && last <= untold.survived;
+            first < untold.told_by && !is_there && step.units.iter().any(|units| *units > 0)
+        };
+        self.older.iter().cloned().chain(newer).filter(is_lost)
+    }
+
+    /// Forgets the first of the starts; with what is kept of it where the logs count for long.
+    fn take_first(&mut self, width: usize) -> Option<Step> {
+        let (start, units) = (self.starts.pop_front()?, self.units.drain(..width).collect());
+        Some(Step { start, units, granted_by: self.granted_by.pop_front()? })
+    }
+}
+
+/// Enters a start behind some steps: those close to each other are one.
+fn enter(steps: &mut VecDeque<Step>, step: Step, span: i64) {
+    let place = |start: Stamp| start.as_micros() / (span / STEPS).max(1);
+    let is_one = |last: &&mut Step| step.start <= last.start || place(step.start) == place(last.start);
+    let Some(last) = steps.back_mut().filter(is_one) else { return steps.push_back(step) };
+    last.start = last.start.max(step.start);
+    last.units.iter_mut().zip(&step.units).for_each(|(known, units)| *known = known.saturating_add(*units));
+    last.granted_by = (last.granted_by.0.min(step.granted_by.0), last.granted_by.1.max(step.granted_by.1));
 }
 
 #[cfg(test)]
@@ -131,11 +271,11 @@ mod tests {
 
     #[test]
     fn the_newest_start_of_each_log_is_told_that_nobody_handed_back() {
-        let mut memory = Memory::default();
-        memory.granted(at(100), 2, &[1, 0]);
-        memory.granted(at(300), 1, &[0, 2]);
-        memory.granted(at(200), 1, &[1, 0]);
-        memory.granted(at(200), 1, &[2, 1]);
+        let mut memory = Memory::of(&logs());
+        memory.granted(at(100), 2, &[1, 0], 1);
+        memory.granted(at(300), 1, &[0, 2], 1);
+        memory.granted(at(200), 1, &[1, 0], 1);
+        memory.granted(at(200), 1, &[2, 1], 1);
         assert_eq!(newest(&mut memory, 50), [at(200), at(300)]);
         memory.handed_back(&Slots::new(1, at(300), [0, 1]));
         assert_eq!(newest(&mut memory, 50), [at(200), at(300)], "a unit of it is left");
@@ -147,41 +287,119 @@ mod tests {
 
     #[test]
     fn what_counts_no_more_is_not_told() {
-        let mut memory = Memory::default();
-        memory.granted(at(100), 1, &[1, 1]);
+        let mut memory = Memory::of(&logs());
+        memory.granted(at(100), 1, &[1, 1], 1);
         assert_eq!(newest(&mut memory, 1_099), [at(100), at(100)]);
         assert_eq!(newest(&mut memory, 1_100), [at(0), at(100)]);
         assert_eq!(newest(&mut memory, 3_100), []);
         for start in 0..1_000 {
-            memory.granted(at(10_000 + start), 1, &[1, 1]);
+            memory.granted(at(10_000 + start), 1, &[1, 1], 1);
         }
         assert_eq!((memory.starts.len(), memory.units.len()), (MOST, 2 * MOST));
     }
 
+    const HOUR: i64 = 3_600_000_000;
+
+    fn of_an_hour() -> Memory {
+        Memory::of(&[Log::new("calls", [Term::new(5_000, HOUR)])])
+    }
+
+    /// What is said again: when each step starts, and its units.
+    fn again(memory: &Memory) -> Vec<(i64, u32)> {
+        let steps = memory.again().map(|again| again.steps).unwrap_or_default();
+        steps.iter().map(|step| (step.start.as_micros(), step.charges[0])).collect()
+    }
+
     #[test]
-    fn what_no_store_looks_for_any_more_takes_no_room() {
-        let (mut memory, logs) = (Memory::default(), [Log::new("calls", [Term::new(5_000, 3_600_000_000)])]);
-        for second in 0..600 {
+    fn what_counts_for_long_takes_little_room_and_is_said_again_no_earlier_than_it_started() {
+        let mut memory = of_an_hour();
+        let logs = [Log::new("calls", [Term::new(5_000, HOUR)])];
+        for second in 0..7_200 {
             let now = at(second * 1_000_000);
-            memory.granted(now, 1, &[1]);
+            memory.granted(now, 2, &[1], 1);
             assert_eq!(memory.remembered(&logs, Some(now), Instant::now()).newest, [now]);
         }
-        assert_eq!((memory.starts.len(), memory.units.len()), (62, 62));
+        assert_eq!((memory.starts.len(), memory.units.len(), memory.granted_by.len()), (MOST, MOST, MOST));
+        assert!(memory.older.len() <= 65, "{}", memory.older.len());
+        memory.hear(at(HOUR * 2), 0, 2);
+        let steps = again(&memory);
+        assert!(steps.len() <= 66, "{}", steps.len());
+        let since = |start: i64| steps.iter().filter(|step| step.0 >= start).map(|step| step.1).sum::<u32>();
+        for second in (3_600..7_200).step_by(7) {
+            assert!(since(second * 1_000_000) >= 2 * u32::try_from(7_200 - second).unwrap(), "{second}");
+        }
+        let units = since(0);
+        assert!(units <= 2 * 3_660, "{units}");
+        memory.handed_back(&Slots::new(1, at(4_000_000_000), [1]));
+        memory.handed_back(&Slots::new(1, at(7_199_000_000), [1]));
+        assert_eq!(again(&memory).iter().map(|step| step.1).sum::<u32>(), units - 2);
+    }
+
+    #[test]
+    fn what_was_granted_before_a_loss_is_said_until_the_store_has_it() {
+        let mut memory = of_an_hour();
+        assert_eq!(memory.again(), None);
+        memory.granted(at(10), 3, &[1], 1);
+        memory.hear(at(50), 0, 2);
+        memory.granted(at(60), 1, &[1], 2);
+        assert!(memory.has_untold());
+        assert_eq!(again(&memory), [(10, 3)], "what it was granted since is there");
+        memory.handed_back(&Slots::new(1, at(10), [1]));
+        assert_eq!(again(&memory), [(10, 2)]);
+        memory.tell_later();
+        assert!(!memory.has_untold() && again(&memory).len() == 1, "with the next ask");
+        let said = memory.again().unwrap();
+        memory.hear(at(70), 0, 4);
+        memory.is_told(&said, 4);
+        assert_eq!(again(&memory), [(10, 2), (60, 1)], "another loss meanwhile");
+        assert_eq!(memory.again().map(|again| (again.heard, again.loss)), Some((at(0), at(70))));
+        memory.is_told(&memory.again().unwrap(), 5);
+        assert_eq!(memory.again(), Some(Again::new(at(70), at(70), Vec::new())), "it has heard of it");
+        memory.hear(at(70), 0, 6);
+        assert!(!memory.has_untold());
+    }
+
+    #[test]
+    fn what_has_survived_is_not_said_again() {
+        let sent = Instant::now();
+        let after = |survived: u64, idle: u64| {
+            let mut memory = of_an_hour();
+            for number in 1..=4 {
+                memory.granted(at(i64::try_from(number).unwrap()), 1, &[1], number);
+                let sent = sent + Duration::from_secs(if number > 2 { idle } else { 0 });
+                memory.is_remembered(number, at(0), Duration::ZERO, sent);
+            }
+            memory.hear(at(9), survived, 5);
+            again(&memory).iter().map(|step| step.0).collect::<Vec<_>>()
+        };
+        assert_eq!(after(0, 0), [1, 2, 3, 4]);
+        assert_eq!(after(3, 0), [4]);
+        assert!(after(4, 0).is_empty());
+        assert_eq!(after(4, 61), [1, 2], "by then the store may have forgotten the second, or lost it");
+    }
+
+    #[test]
+    fn what_counts_for_short_is_not_said_again() {
+        let mut memory = Memory::of(&logs());
+        memory.granted(at(10), 3, &[1, 1], 1);
+        memory.hear(at(50), 0, 2);
+        assert!(!memory.has_untold() && memory.granted_by.is_empty());
+        assert_eq!(memory.again(), Some(Again::new(at(50), at(50), Vec::new())));
     }
 
     #[test]
     fn a_message_is_told_for_as_long_as_the_store_must_remember_it() {
-        let (mut memory, sent) = (Memory::default(), Instant::now());
+        let (mut memory, sent) = (Memory::of(&logs()), Instant::now());
         let number = |memory: &mut Memory, after: Duration| {
             let told = memory.remembered(&logs(), None, sent + after);
             (told.number, told.told)
         };
         assert_eq!(number(&mut memory, Duration::ZERO), (0, at(0)));
-        memory.is_remembered(7, at(500), &logs(), Duration::ZERO, sent);
+        memory.is_remembered(7, at(500), Duration::ZERO, sent);
         let until = Duration::from_millis(3) + BEYOND;
         assert_eq!(number(&mut memory, BEYOND), (7, at(500)));
         assert_eq!(number(&mut memory, until), (0, at(0)));
-        memory.is_remembered(8, at(600), &logs(), Duration::from_secs(9), sent);
+        memory.is_remembered(8, at(600), Duration::from_secs(9), sent);
         assert_eq!(number(&mut memory, Duration::from_secs(13)), (8, at(600)));
         memory.rename();
         assert_eq!(number(&mut memory, Duration::ZERO), (0, at(0)));

@@ -111,6 +111,7 @@ impl Engine {
                 self.on_record = false;
                 self.surplus.clear();
                 self.corrections = None;
+                self.memory.tell_later();
             } else if let Some(message) = unanswered {
                 self.owe_again(&message, now);
             }

@@ -21,7 +21,7 @@ use self::queue::Queue;
 pub use self::record::{Breach, Record};
 use self::time::Times;
 use self::world::World;
-use crate::ledger::{Ask, Body, Log, Message, MessageId, Reply, Run, Slots, Stamp};
+use crate::ledger::{self, Ask, Body, Log, Message, MessageId, Remembered, Reply, Run, Slots, Stamp};
 use crate::store::StoreErrorKind;
 
 /// Messages of a history, but for those where spans are widened: these end while the logs are short.
@@ -54,6 +54,7 @@ pub type Heard = Result<Reply, StoreErrorKind>;
 /// let breaches: &[Breach] = record.breaches();
 /// assert!(breaches.is_empty(), "{breaches:?}");
 /// # let _ = History::calm;
+/// # let _ = History::long("gateway", 17);
 /// # let _ = History::steady;
 /// ```
 #[derive(Debug)]
@@ -94,10 +95,14 @@ impl History {
         let mut rng = Rng::with_seed(seed);
         let lowers = seed.is_multiple_of(3);
         let world = World::random(&mut rng, lowers, seed % 5 == 1, seed % 4 == 3);
+        Self::of(upstream.into(), world, rng)
+    }
+
+    fn of(upstream: Arc<str>, world: World, mut rng: Rng) -> Self {
         let queues = (0..rng.usize(3..8)).map(|_| Queue::random(&mut rng, &world)).collect();
         let record = Record::new(&world.logs);
         Self {
-            upstream: upstream.into(),
+            upstream,
             queues,
             times: Times::new(),
             record,
@@ -111,6 +116,15 @@ impl History {
             world,
             rng,
         }
+    }
+
+    /// One in which all logs count for longer than what was lost is waited for: who was granted starts says them again, true or not.
+    #[must_use]
+    pub fn long(upstream: impl Into<Arc<str>>, seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let mut world = World::random(&mut rng, seed.is_multiple_of(3), seed % 5 == 1, seed % 4 == 3);
+        world.lengthen(&mut rng);
+        Self::of(upstream.into(), world, rng)
     }
 
     /// The same, but that log time never runs backwards and no span is widened: what the logs hold can be told from the answers.
@@ -299,6 +313,11 @@ impl History {
         ask.seats = queue.seats(&mut self.rng);
         ask.weight = queue.weight;
         ask.remembered = queue.remembers(&mut self.rng, &ask.logs, self.times.now());
+        ask.again = queue.again(&mut self.rng, &ask.logs, self.times.now());
+        // What is said again, and was never granted, breaks the laws that others keep.
+        if self.calm && ask.logs.iter().any(|log| log.retention() > ledger::SHORT) {
+            (ask.remembered, ask.again) = (Remembered::default(), None);
+        }
         let id = MessageId::new(queue.sender, Arc::clone(&queue.stream), number);
         let id = if self.rng.u8(0..8) == 0 { id } else { id.after(queue.previous) };
         let mut message = Message::new(Arc::clone(&self.upstream), id, ask);

@@ -20,7 +20,8 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 30] = [
+const FILES: [(&str, &str); 31] = [
+    ("again", include_str!("../../lua/again.lua")),
     ("book", include_str!("../../lua/book.lua")),
     ("boundaries", include_str!("../../lua/boundaries.lua")),
     ("bucket", include_str!("../../lua/bucket.lua")),

@@ -164,3 +164,40 @@ async fn nobody_is_refused_when_what_is_kept_beside_the_log_alone_is_gone() -> O
     let fleet = Fleet::start(&redis).await?;
     fleet.struck("the state alone is gone", || delete(&redis, STATE)).await
 }
+
+/// Calls of an hour that two processes were granted before the log was lost count as before, once 6 s are over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_counts_for_an_hour_is_told_again_when_the_log_is_evicted_or_all_data_is_lost() -> Outcome {
+    for what in ["an eviction", "a restart without data"] {
+        let redis = RedisServer::start()?;
+        let mut processes = Vec::new();
+        for calls in [30, 20] {
+            let up = Upstream::new("up").limit(Limit::new(60, Duration::from_secs(3_600)));
+            let throttle = Throttle::builder().store(RedisStore::connect(&redis.url()).await?).upstream(up).build()?;
+            for _ in 0..calls {
+                drop(throttle.acquire("up").await?);
+            }
+            processes.push(throttle);
+        }
+        if what == "an eviction" {
+            fill_until_evicted(&redis, LOG)?;
+            redis.command(&["CONFIG", "SET", "maxmemory", "0"])?;
+        } else {
+            redis.restart()?;
+        }
+        let struck = Instant::now();
+        let mut callers = JoinSet::new();
+        for throttle in &processes {
+            for _ in 0..30 {
+                let acquire = throttle.acquire("up").max_wait(Duration::from_secs(12));
+                callers.spawn(async move { acquire.await.map(|permit| (struck.elapsed(), drop(permit))) });
+            }
+        }
+        let outcomes = callers.join_all().await;
+        let granted: Vec<_> = outcomes.iter().flatten().map(|(at, ())| *at).collect();
+        println!("{what}: {} calls go on, the first after {:?}", granted.len(), granted.iter().min());
+        assert_eq!(granted.len(), 10, "{what}: {outcomes:?}");
+        assert!(granted.iter().all(|at| *at >= Duration::from_millis(5_900)), "{what}: {granted:?}");
+    }
+    Ok(())
+}

@@ -84,6 +84,11 @@ pub(crate) const fn plenty() -> Limit {
     Limit::new(10_000, Duration::from_secs(60))
 }
 
+/// The same in windows that count no more once a server is back that has lost its data.
+pub(crate) const fn brief() -> Limit {
+    Limit::new(10_000, Duration::from_millis(50)).guard(Duration::from_millis(25))
+}
+
 const BEAT: Duration = Duration::from_millis(5);
 
 /// Measures how late a timer of this runtime fires that has nothing to do with what is tested.

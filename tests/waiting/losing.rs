@@ -42,9 +42,10 @@ async fn nine_tenths_of_the_quota_are_used_in_the_20_s_around_a_loss_of_all_data
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_window_of_up_to_9_s_is_overrun_when_all_data_is_lost_nor_one_of_a_minute_when_logs_are_evicted() {
+async fn no_window_is_overrun_when_all_data_is_lost_or_logs_are_evicted() {
     fastrand::seed(42);
-    for (window, is_evicted) in [(1, false), (9, false), (1, true), (9, true), (60, true)] {
+    let windows = [1, 9, 60, 600, 3_600].into_iter().flat_map(|window| [(window, false), (window, true)]);
+    for (window, is_evicted) in windows {
         let strike = if is_evicted { Counting::lose_logs } else { Counting::lose_data };
         // In the middle of a window, and calls go on when what was lost counts no more.
         let (at, lasting) = (secs(window) * 3 / 2, secs(window) * 4);
@@ -57,6 +58,122 @@ async fn no_window_of_up_to_9_s_is_overrun_when_all_data_is_lost_nor_one_of_a_mi
         assert_never_more_than(40, window_micros, &starts);
         assert!(starts.iter().any(|&start| start > 3 * window_micros), "{window} s: calls go on");
     }
+}
+
+const MINUTE: i64 = 60 * SECOND;
+
+/// A fleet that has used 60 of 100 calls a minute 20 s ago or less, and no more.
+struct Fleet {
+    store: Counting,
+    begin: Instant,
+    processes: Vec<Throttle>,
+    starts: Vec<i64>,
+}
+
+impl Fleet {
+    async fn of_60_calls() -> Self {
+        let store = Counting::default();
+        let processes = (0..4).map(|_| store.limited(Limit::per_minute(100))).collect::<Vec<_>>();
+        let (mut fleet, mut drops) = (Self { store, begin: Instant::now(), processes, starts: Vec::new() }, Vec::new());
+        for call in 0..60 {
+            let permit = fleet.processes[call % 4].acquire("up").await.unwrap();
+            drops.push(permit);
+            fleet.starts.push(fleet.now());
+            sleep(Duration::from_millis(300)).await;
+        }
+        fleet
+    }
+
+    fn now(&self) -> i64 {
+        i64::try_from(self.begin.elapsed().as_micros()).unwrap()
+    }
+
+    /// All of them call without end; what they sent in all, and when they went on after this moment.
+    async fn goes_on(mut self, lasting: Duration) -> (Vec<i64>, Vec<i64>) {
+        let (since, mut callers) = (self.now(), JoinSet::new());
+        let until = Instant::now() + lasting;
+        for throttle in self.processes.clone() {
+            let begin = self.begin;
+            callers.spawn(async move { endless(&throttle, 8, begin, until).await });
+        }
+        let after = callers.join_all().await.concat();
+        self.starts.extend(&after);
+        let after = after.into_iter().map(|start| start - since).collect();
+        (self.starts, after)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_go_on_after_6_s_with_what_is_left_of_a_minute_when_all_data_is_lost() {
+    fastrand::seed(43);
+    for is_evicted in [false, true] {
+        let fleet = Fleet::of_60_calls().await;
+        if is_evicted {
+            fleet.store.lose_logs();
+        } else {
+            fleet.store.lose_data();
+        }
+        let (starts, after) = fleet.goes_on(secs(130)).await;
+        assert_never_more_than(100, MINUTE, &starts);
+        let before = |at: i64| after.iter().filter(|start| **start < at).count();
+        println!("{is_evicted}: first after {:?} µs", after.iter().min());
+        assert_eq!((before(6 * SECOND), before(7 * SECOND)), (0, 40), "{is_evicted}");
+        assert!(starts.len() > 250, "{}: nothing is wasted", starts.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_loss_while_the_first_is_seen_to_changes_nothing_but_the_wait() {
+    fastrand::seed(44);
+    for is_evicted in [false, true] {
+        let fleet = Fleet::of_60_calls().await;
+        let store = fleet.store.clone();
+        let strike = move || if is_evicted { store.lose_logs() } else { store.lose_data() };
+        strike();
+        tokio::spawn(async move {
+            for after in [100, 400, 3_000] {
+                sleep(Duration::from_millis(after)).await;
+                strike();
+            }
+        });
+        let (starts, after) = fleet.goes_on(secs(100)).await;
+        assert_never_more_than(100, MINUTE, &starts);
+        let first = after.iter().min().copied().unwrap();
+        println!("{is_evicted}: first after {first} µs");
+        assert!((6 * SECOND..16 * SECOND).contains(&first), "{first}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_handed_back_after_a_loss_takes_no_room_that_others_have() {
+    fastrand::seed(45);
+    let store = Counting::default();
+    let processes = (0..4).map(|_| store.limited(Limit::per_minute(100))).collect::<Vec<_>>();
+    let begin = Instant::now();
+    let (mut starts, mut permits) = (Vec::new(), Vec::new());
+    for process in &processes {
+        for _ in 0..15 {
+            permits.push(process.acquire("up").await.unwrap());
+        }
+    }
+    // All of them start at one time, and every third is not sent.
+    store.lose_data();
+    for (nth, permit) in permits.into_iter().enumerate() {
+        if nth % 3 == 0 {
+            permit.hand_back();
+        } else {
+            starts.push(0);
+            drop(permit);
+        }
+    }
+    let mut callers = JoinSet::new();
+    for throttle in processes {
+        callers.spawn(async move { endless(&throttle, 8, begin, begin + secs(150)).await });
+    }
+    starts.extend(callers.join_all().await.concat());
+    assert_never_more_than(100, MINUTE, &starts);
+    let first_minute = starts.iter().filter(|start| **start < MINUTE).count();
+    assert_eq!(first_minute, 100, "what was handed back is used");
 }
 
 /// How long a call waits from now on, of the whole upstream or of a scope.

@@ -24,6 +24,8 @@ const QUOTA: u32 = 5;
 const SPAN: Duration = Duration::from_millis(300);
 
 struct Slots {
+    /// How long the window is.
+    span: Duration,
     /// Starts of slots that were told and not returned.
     starts: Vec<i64>,
     /// The store loses its data now and then.
@@ -56,21 +58,21 @@ impl Checks for Slots {
 
 impl Run<Slots> {
     fn of_slots(seed: u64) -> Self {
+        let policies =
+            [WithoutStore::Wait, WithoutStore::Refuse, WithoutStore::ThrottleLocally, WithoutStore::SendUnthrottled];
+        Self::of(seed, SPAN, &policies)
+    }
+
+    fn of(seed: u64, span: Duration, policies: &[WithoutStore]) -> Self {
         let world = World::new();
         let mut rng = Rng::with_seed(!seed);
         let process = |sender| {
-            let mut scene = scene::Process::new(&world, sender, QUOTA, SPAN);
-            let policies = [
-                WithoutStore::Wait,
-                WithoutStore::Refuse,
-                WithoutStore::ThrottleLocally,
-                WithoutStore::SendUnthrottled,
-            ];
+            let mut scene = scene::Process::new(&world, sender, QUOTA, span);
             scene.engine.settings.without_store = policies[rng.usize(0..policies.len())];
             Process::new(scene, sender)
         };
         let processes = [1_000, 2_000].map(process).into();
-        Self::new(world, Rng::with_seed(seed), processes, Slots { starts: Vec::new(), wipes: false, wiped: 0 })
+        Self::new(world, Rng::with_seed(seed), processes, Slots { span, starts: Vec::new(), wipes: false, wiped: 0 })
     }
 
     /// Somebody does something.
@@ -124,7 +126,12 @@ impl Run<Slots> {
             68 if self.checks.wipes => {
                 // Who remembers nothing is as good as new: a log that nobody remembers is taken for a new one.
                 if self.processes.iter().all(|process| process.scene.engine.memory.is_any(now)) {
-                    self.world.store.lose_data();
+                    // Logs alone as well, where the window is not waited for.
+                    if self.checks.span > SPAN && self.rng.bool() {
+                        self.world.store.lose_logs();
+                    } else {
+                        self.world.store.lose_data();
+                    }
                     self.checks.wiped += 1;
                 }
             }
@@ -167,7 +174,7 @@ impl Run<Slots> {
         }
         let mut starts = self.checks.starts;
         starts.sort_unstable();
-        let span = i64::try_from(SPAN.as_micros()).unwrap();
+        let span = i64::try_from(self.checks.span.as_micros()).unwrap();
         let full = starts.windows(QUOTA as usize + 1).find(|starts| starts[QUOTA as usize] - starts[0] < span);
         assert_eq!(full, None, "no window holds more than the quota");
     }
@@ -200,4 +207,21 @@ fn no_window_holds_more_than_the_quota_though_the_store_loses_its_data() {
     };
     let wiped: u32 = of_each(0..400, history).sum();
     assert!(wiped > 200, "{wiped}");
+}
+
+#[test]
+fn no_window_that_is_not_waited_for_holds_more_than_the_quota_though_the_store_loses_its_data() {
+    let history = |seed| {
+        let mut history = Run::of(seed, Duration::from_secs(20), &[WithoutStore::Wait, WithoutStore::Refuse]);
+        for step in 0..3_000 {
+            // Now and then, and several times in a row.
+            history.checks.wipes = step % 1_000 < 60;
+            history.step();
+        }
+        let wiped = history.checks.wiped;
+        history.end(false);
+        wiped
+    };
+    let wiped: u32 = of_each(0..100, history).sum();
+    assert!(wiped > 50, "{wiped}");
 }

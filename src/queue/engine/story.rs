@@ -29,6 +29,12 @@ impl Story {
         Self { world, process, under_way: None, permits: Vec::new() }
     }
 
+    /// The same store, as another process finds it.
+    pub(super) fn begin_anew(&mut self, sender: u64, span: Duration) {
+        self.process = Process::new(&self.world, sender, 1, span);
+        (self.under_way, self.permits) = (None, Vec::new());
+    }
+
     /// Lets it happen, as `[ms:] what [to whom] [until when]`; says what is to be done.
     pub(super) fn happen(&mut self, what: &str) -> String {
         let (at, what) = what.split_once(": ").map_or((None, what), |(at, what)| (Some(at.parse().unwrap()), what));

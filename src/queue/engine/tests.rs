@@ -289,13 +289,19 @@ fn a_leap_of_the_stores_clock_is_said_and_its_slots_go_back() {
 }
 
 #[test]
-fn a_queue_that_rests_says_something_every_thirty_seconds() {
+fn a_queue_that_rests_says_something_every_thirty_seconds_and_every_five_where_it_remembers_what_counts_for_long() {
     let mut story = Story::new(Duration::from_secs(3_600));
     for what in ["0: join 1", "turn", "answer", "join 2", "turn", "answer"] {
         story.happen(what);
     }
-    assert_eq!(story.happen("turn"), "wake 30000");
-    assert_eq!(story.happen("30000: turn"), "ask 2, wake 35000");
+    assert_eq!(story.happen("turn"), "wake 5000");
+    assert_eq!(story.happen("5000: turn"), "ask 2, wake 10000");
+    story.begin_anew(8, Duration::from_secs(3_600));
+    for what in ["join 1", "turn", "answer"] {
+        story.happen(what);
+    }
+    assert_eq!(story.happen("turn"), "wake 35000");
+    assert_eq!(story.happen("35000: turn"), "ask 1, wake 40000");
 }
 
 /// A call has gone at 0 with the only slot, and its permit is held.

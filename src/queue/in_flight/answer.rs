@@ -28,6 +28,9 @@ const LEAP_MEMORY: Duration = Duration::from_secs(2);
 const FAR: Duration = Duration::from_secs(11);
 const LEAST_BELIEVED: Duration = Duration::from_secs(1);
 
+/// Who remembers what counts for long hears so soon that the store has lost it: before others start that do not know of it.
+const ASKS: Duration = Duration::from_secs(5);
+
 /// Who borrows seats asks for no slot that is further ahead: none is granted.
 const NEAR: Duration = Duration::from_millis(20);
 
@@ -99,14 +102,25 @@ impl Engine {
         if message.sender() != self.sender {
             return self.seats_lost();
         }
-        self.previous = if grant.remembered { message.said.id.number } else { 0 };
+        let number = message.said.id.number;
+        self.previous = if grant.remembered { number } else { 0 };
         self.counted.clone_from(&grant.counted);
         let Some(ask) = message.ask() else { return };
         // Nothing was lost where it was told itself of what went without the store.
         effects.extend((grant.lost && self.lost.doubt.is_none()).then_some(Effect::LostData));
         if grant.remembered {
             let lease = ask.seats.as_ref().map_or(Duration::ZERO, |seats| seats.lease);
-            self.memory.is_remembered(message.said.id.number, grant.now, &ask.logs, lease, sent);
+            self.memory.is_remembered(number, grant.now, lease, sent);
+        }
+        if let Some(again) = &ask.again {
+            self.memory.is_told(again, number);
+        }
+        if let Some(&(loss, survived)) = grant.loss.as_deref() {
+            self.memory.hear(loss, survived, number);
+        }
+        if let Some(told) = message.said.known.filter(|_| !ask.debts.is_empty()) {
+            // The calls of which it told started earlier, and the store entered that later.
+            self.memory.granted(told, 1, &ask.debts, number);
         }
         let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
         let granted = granted.map(|answer| answer.callers).sum();
@@ -160,7 +174,7 @@ impl Engine {
         let (mut slots, mut refused) = (Vec::new(), Vec::new());
         for (&ticket, (costs, answer)) in tickets.iter().zip(answers(ask, grant)) {
             if answer.verdict.is_granted() {
-                self.memory.granted(answer.start, 1, costs);
+                self.memory.granted(answer.start, 1, costs, message.said.id.number);
                 let (stamp, costs, looks) = (answer.start, Arc::clone(costs), answer.verdict == Verdict::Looks);
                 let (start, excess, waited_for) = (placing.place(stamp), placing.excess, WaitsFor::Store);
                 slots.push(Slot { stamp, start, costs, excess, sender, looks, waited_for });
@@ -224,6 +238,7 @@ impl Engine {
             let counts = apart::runs_out_after(&self.settings.logs, self.settings.horizon).max(LEAST_BELIEVED);
             let rest = if next > counts + FAR && grant.paused.is_none() { rest.min(counts) } else { rest };
             let rest = self.rest_beside_unused(rest, grant, now);
+            let rest = if self.memory.has_long() && grant.paused.is_none() { rest.min(ASKS) } else { rest };
             // Until its slot is near a seat is of no use.
             let near = next.saturating_sub(if ask.ahead > NEAR { ask.ahead } else { NEAR });
             let rest = if self.borrowed.is_some() { rest.max(near) } else { rest };

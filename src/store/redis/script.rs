@@ -56,7 +56,7 @@ macro_rules! script {
     };
 }
 
-script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "named_terms", "log", "contenders", "shares", "turns", "debt", "loss", "holders", "roll_call", "seats", "claims", "book");
+script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "named_terms", "log", "contenders", "shares", "turns", "debt", "loss", "again", "holders", "roll_call", "seats", "claims", "book");
 script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");
@@ -85,6 +85,7 @@ mod tests {
     #[test]
     fn no_string_of_a_script_loses_a_blank() {
         for script in [
+            include_str!("../../../lua/again.lua"),
             include_str!("../../../lua/book.lua"),
             include_str!("../../../lua/boundaries.lua"),
             include_str!("../../../lua/bucket.lua"),

@@ -10,8 +10,8 @@ use redis::Cmd;
 pub(super) use self::reply::reply;
 use super::script::{self, Script};
 use crate::ledger::{
-    Ask, Body, Cause, Cold, Log, Message, NOBODY, Pause, Renewal, Report, ScopeId, Seats, Shape, Slots, Stamp, Term,
-    micros,
+    Again, Ask, Body, Cause, Cold, Log, Message, NOBODY, Pause, Renewal, Report, ScopeId, Seats, Shape, Slots, Stamp,
+    Term, micros,
 };
 
 /// The largest integer that Lua keeps exactly.
@@ -216,11 +216,19 @@ impl Integers {
                 + 2 * u32::from(ask.cold.is_some())
                 + 4 * u32::from(!ask.debts.is_empty())
                 + 8 * u32::from(ask.seats.is_some())
-                + 16 * ask.weight.saturating_sub(1),
+                + 16 * ask.weight.saturating_sub(1)
+                + 2_048 * u32::from(ask.again.is_some()),
         );
         self.logs(&ask.logs, &ask.counted);
         self.push(ask.remembered.number).stamp(Some(ask.remembered.told));
         (0..ask.logs.len()).for_each(|at| _ = self.stamp(ask.remembered.newest.get(at).copied()));
+        if let Some(Again { heard, loss, steps, .. }) = &ask.again {
+            self.stamp(Some(*heard)).stamp(Some(*loss)).push(steps.len() as u64);
+            for Slots { count, start, charges, .. } in steps {
+                self.stamp(Some(*start));
+                charges.iter().for_each(|units| _ = self.push(units.saturating_mul(*count)));
+            }
+        }
         if let Some(Cold { first, last, charges, .. }) = &ask.cold {
             self.push(first.as_micros()).push(last.as_micros());
             charges.iter().for_each(|&units| _ = self.push(units));

@@ -7,7 +7,9 @@ use fastrand::Rng;
 
 use super::Heard;
 use super::world::World;
-use crate::ledger::{Ask, Body, Grant, Log, Message, Remembered, Reply, Run, SeatLimit, Seats, Stamp, Verdict};
+use crate::ledger::{
+    Again, Ask, Body, Grant, Log, Message, Remembered, Reply, Run, SeatLimit, Seats, Slots, Stamp, Verdict,
+};
 use crate::store::StoreErrorKind;
 
 /// Callers that need the same logs. Two queues may have one name, as those of a process and its clone have.
@@ -31,6 +33,9 @@ pub(super) struct Queue {
     told: Stamp,
     /// The newest entry of each log that it knows of.
     newest: Vec<Stamp>,
+    /// The last loss that it was told of, and that for which it said last what it was granted.
+    loss: Stamp,
+    heard: Stamp,
     counted: Vec<Stamp>,
     /// What it said before that.
     stale: Vec<Stamp>,
@@ -59,6 +64,8 @@ impl Queue {
             unheard: None,
             told: Stamp::from_micros(0),
             newest: Vec::new(),
+            loss: Stamp::from_micros(0),
+            heard: Stamp::from_micros(0),
             counted: Vec::new(),
             stale: Vec::new(),
             nothing: Vec::new(),
@@ -108,6 +115,28 @@ impl Queue {
         Remembered::new(number, self.told, newest.collect::<Vec<_>>())
     }
 
+    /// What it says of a loss that it was told of: some starts, of which some may have been granted. Seldom of one that never was.
+    pub(super) fn again(&self, rng: &mut Rng, logs: &[Log], now: Stamp) -> Option<Again> {
+        let is_wrong = rng.u8(0..64) == 0;
+        if (self.loss <= Stamp::from_micros(0) && !is_wrong) || rng.u8(0..8) == 0 {
+            return None;
+        }
+        let seen = if is_wrong { now.plus(rng.i64(-9_000_000..1_000_000)) } else { self.loss };
+        if seen <= self.heard {
+            return Some(Again::new(seen, seen, Vec::new()));
+        }
+        let step = |rng: &mut Rng| match rng.u8(0..4) {
+            0 => self.newest.first().copied().unwrap_or(now),
+            1 => now.plus(rng.i64(-60_000_000..1_000_000)),
+            _ => now.plus(rng.i64(-3_000_000..400_000)),
+        };
+        let mut starts: Vec<_> = (0..rng.usize(0..5)).map(|_| step(rng)).collect();
+        starts.sort_unstable();
+        let units = |rng: &mut Rng| logs.iter().map(|_| rng.u32(0..5)).collect::<Vec<_>>();
+        let steps = starts.into_iter().map(|start| Slots::new(rng.u32(1..3), start, units(rng))).collect();
+        Some(Again::new(self.heard, seen, steps))
+    }
+
     /// What it says of seats: that it keeps all that it holds, or some of them; seldom that it holds others.
     pub(super) fn seats(&self, rng: &mut Rng) -> Option<Seats> {
         if self.limits.is_empty() {
@@ -139,6 +168,8 @@ impl Queue {
                 self.previous = if grant.remembered { message.id.number } else { 0 };
                 self.known = self.known.max(Some(grant.now));
                 self.told = if grant.remembered { grant.now } else { self.told };
+                self.heard = ask.again.as_ref().map_or(self.heard, |again| self.heard.max(again.loss));
+                self.loss = grant.loss.as_deref().filter(|_| rng.u8(0..4) > 0).map_or(self.loss, |(loss, _)| *loss);
                 let newest = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
                 if let Some(newest) = newest.map(|answer| answer.start).max() {
                     self.newest = vec![newest; ask.logs.len()];

@@ -60,6 +60,14 @@ impl World {
         Body::Usage { logs: self.logs.clone().into(), seats: self.seats.clone().into() }
     }
 
+    /// Each log counts for long as well.
+    pub(super) fn lengthen(&mut self, rng: &mut Rng) {
+        for log in &mut self.logs {
+            let long = Term::new(rng.u32(60..200), rng.i64(10_000_001..50_000_000));
+            log.terms = log.terms.iter().copied().chain([long]).collect();
+        }
+    }
+
     /// Moves what happens by the calendar.
     pub(super) fn shift(&mut self, micros: i64) {
         self.logs = Self::shifted(&self.logs, micros);

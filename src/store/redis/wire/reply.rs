@@ -20,6 +20,8 @@ const REMEMBERED: i64 = 2;
 const LOST: i64 = 4;
 /// And others name other terms.
 const BESIDE_OTHERS: i64 = 8;
+/// And a loss was seen that the sender has not heard of.
+const TELLS_LOSS: i64 = 16;
 
 /// Reads the answer to a message. One that is another message's, after a lost reply, is none: what it says of the time would
 /// mislead for long.
@@ -81,6 +83,11 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
         }
         _ => None,
     };
+    let (loss, answers) = answers.split_at_checked(if flags & TELLS_LOSS == 0 { 0 } else { 2 })?;
+    let loss = match *loss {
+        [seen, survived] => Some(Box::new((Stamp::from_micros(seen), u64::try_from(survived).ok()?))),
+        _ => None,
+    };
     let answer = |part: &[i64]| match *part {
         [verdict, start, callers] => {
             let (callers, start) = (u32::try_from(callers).ok()?, Stamp::from_micros(start));
@@ -107,6 +114,7 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
         other_term,
         remembered: flags & REMEMBERED != 0,
         lost: flags & LOST != 0,
+        loss,
         ..Grant::new(now, answers, next)
     };
     (answered <= u64::from(ask.callers())).then_some(grant)

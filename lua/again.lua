@@ -1,0 +1,70 @@
+-- Re-entry: after a loss of data who was granted starts in a log that counts them for long says them again, and they are entered as before.
+-- Joined behind loss.lua.
+
+-- The entries of a log from the first of some steps on, with those: how many there were, and all of them in their order. What would lie
+-- deeper than a slot may be handed back is entered later than it starts: that is safe.
+function lost.entered(log, steps)
+  local key, deepest, stamps = log.key, nil, {}
+  deepest = stamp_of(call('LINDEX', key, format('%d', -MAX_DEPTH)), key)
+  for _, step in ipairs(steps) do step.start = max(step.start, deepest or step.start) end
+  local newer, next = newer_than(key, steps[1].start), 1
+  local function enter(until_then)
+    while steps[next] and steps[next].start < until_then do
+      local text = format('%d', steps[next].start)
+      for _ = 1, steps[next].units do stamps[#stamps + 1] = text end
+      next = next + 1
+    end
+  end
+  local count = newer
+  while count > 0 do
+    local last = max(count - PIECE, 0) + 1
+    local found = call('LRANGE', key, format('%d', -count), format('%d', -last))
+    for i = 1, #found do
+      enter(stamp_of(found[i], key))
+      stamps[#stamps + 1] = found[i]
+    end
+    count = last - 1
+  end
+  enter(math.huge)
+  -- A list that is taken out as a whole forgets for how long it counts.
+  local before, keep = stamp_of(call('LINDEX', key, '-1'), key), ceil(log.retention / 1000)
+  local expiry = ticks and before and call('PEXPIRETIME', key) or 0
+  if expiry > 0 then keep = max(keep, expiry - LEAP - end_of_second(before)) end
+  return { key = key, newer = newer, stamps = stamps, before = before, keep = keep }
+end
+
+-- Enters again what a queue was granted before a loss, in each log that has lost it: what still counts, and was not forgotten by hand. Of
+-- more than the largest quota the newest. The steps stand at `at` in the arguments. All is read before anything is written, and the message
+-- is remembered first.
+function lost.enter(states, at, count)
+  local width, all = #logs, {}
+  for i, log in ipairs(logs) do
+    local loss, left, steps = states[log.scope].loss, 0, {}
+    for t = 1, log.own do left = max(left, log.terms[t].full) end
+    local is_lost = loss and lapse_of.loss(loss) > now and loss[4] and loss[4] > lost.heard and loss[4] <= lost.known
+    for k = is_lost and count or 0, 1, -1 do
+      local step = at + (k - 1) * (width + 1)
+      local start, units = min(a[step], now + MAX_MEMORY), min(a[step + i], left)
+      if units > 0 and start > (loss[3] or 0) and start + log.counts > now then
+        left = left - units
+        table.insert(steps, 1, { start = start, units = units })
+      end
+    end
+    if steps[1] then
+      all[#all + 1] = lost.entered(log, steps)
+      -- Its buckets are taken to have been full before them.
+      local others = {}
+      for k, part in ipairs(log.state.levels) do
+        if log.state.levels[k - (k - 1) % LEVEL] ~= log.key then others[#others + 1] = part end
+      end
+      log.state.levels, log.state.is_news = others, true
+    end
+  end
+  if all[1] then lost.remember_first() end
+  for _, of in ipairs(all) do
+    local key, stamps = of.key, of.stamps
+    if of.newer > 0 then call('LTRIM', key, '0', format('%d', -of.newer - 1)) end
+    for from = 1, #stamps, PIECE do call('RPUSH', key, unpack(stamps, from, min(from + PIECE - 1, #stamps))) end
+    expire(key, of.before, tonumber(stamps[#stamps]), of.keep)
+  end
+end
