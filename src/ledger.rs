@@ -17,6 +17,7 @@
 //! ```
 
 mod again;
+mod at_once;
 mod book;
 mod boundaries;
 mod bucket;

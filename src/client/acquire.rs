@@ -23,6 +23,7 @@ use crate::config::name::shown;
 use crate::config::plan::Registered;
 use crate::config::priority::Priority;
 use crate::error::Error;
+use crate::ledger::ScopeId;
 use crate::queue::Queue;
 
 /// Asks for a permit when awaited.
@@ -69,7 +70,7 @@ impl Acquire {
 
     /// Shares the quota with every call of this value: see [`Call::scope`].
     pub fn scope(mut self, value: impl AsRef<[u8]>) -> Self {
-        self.call = self.call.scope(value);
+        self.call.scope = Some(ScopeId::of(value.as_ref()));
         self
     }
 
@@ -81,19 +82,19 @@ impl Acquire {
 
     /// Is refused at once when the slot is further away than this. Zero is [`Throttle::try_acquire`]: a slot now or never.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
-        self.call = self.call.max_wait(max_wait);
+        self.call.max_wait = Some(max_wait);
         self
     }
 
     /// Goes before calls of lower priority: see [`Call::priority`].
     pub fn priority(mut self, priority: Priority) -> Self {
-        self.call = self.call.priority(priority);
+        self.call.priority = priority;
         self
     }
 
     /// Uses about as much as other calls of this kind: see [`Call::kind`].
     pub fn kind(mut self, kind: impl Into<Arc<str>>) -> Self {
-        self.call = self.call.kind(kind);
+        self.call.kind = Some(kind.into());
         self
     }
 
@@ -210,13 +211,13 @@ impl Throttle {
             route.charges()?;
         }
         let key = |scopes: &Scopes| (registered.key(scopes.narrowest), registered.edition());
-        let lines = registered.lines_of(scopes).into_iter().map(|rules| {
+        let mut lines = Vec::new();
+        for rules in registered.lines_of(scopes) {
             let scopes = Scopes::line(rules.limits.first().and_then(|limit| limit.scope));
             let new = || Queue::line(self.process(), registered, &scopes, rules);
-            self.queues().get(key(&scopes), &scopes, now, new)
-        });
-        let lines = lines.collect::<Result<Vec<_>, _>>()?;
-        let new = || Queue::new(self.process(), registered, scopes, lines.into());
+            lines.push(self.queues().get(key(&scopes), &scopes, now, new)?);
+        }
+        let new = || Queue::new(self.process(), registered, scopes, lines);
         let queue = self.queues().get(key(scopes), scopes, now, new)?;
         registered.attendance.called(&queue, now);
         let pass = route.admit(queue.scope(), std::mem::take(pass))?;

@@ -1,5 +1,6 @@
 //! The throttle: upstreams, and the queues of callers before them.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,6 +103,8 @@ struct Inner {
 #[must_use = "a builder does nothing until it is built: write `.build()?` behind it"]
 pub struct ThrottleBuilder {
     store: Option<Arc<dyn Store>>,
+    /// The same, where it is in memory.
+    memory: Option<MemoryStore>,
     upstreams: Vec<Upstream>,
     horizon: Option<Duration>,
     weight: Option<u32>,
@@ -112,6 +115,7 @@ pub struct ThrottleBuilder {
 impl ThrottleBuilder {
     /// Keeps the logs here: a `RedisStore` makes one throttle of all processes that share it.
     pub fn store(mut self, store: impl Store) -> Self {
+        self.memory = (&store as &dyn Any).downcast_ref().cloned();
         self.store = Some(Arc::new(store));
         self
     }
@@ -167,6 +171,9 @@ impl ThrottleBuilder {
     ///
     /// A mistake in the configuration, which names the upstream and the field.
     pub fn build(self) -> Result<Throttle, ConfigError> {
+        if self.store.is_none() {
+            return self.store(MemoryStore::new()).build();
+        }
         let horizon = self.horizon.unwrap_or(Duration::from_millis(250));
         if horizon < Duration::from_millis(10) || horizon > Duration::from_secs(10) {
             return Err(ConfigError::new("", "horizon", format!("{horizon:?} is not between 10 ms and 10 s")));
@@ -191,7 +198,7 @@ impl ThrottleBuilder {
         let process = Process::new(store, horizon).map_err(|error| {
             ConfigError::new("", "sender", format!("the operating system gives no randomness for a name: {error}"))
         })?;
-        let process = Arc::new(process.weighing(weight));
+        let process = Arc::new(process.weighing(weight).in_memory(self.memory));
         let throttle = Throttle(Arc::new(Inner {
             upstreams,
             without_store: self.without_store,

@@ -211,6 +211,7 @@ impl Charges {
     }
 
     /// What a call of normal priority is charged of which nothing is said.
+    #[cfg(test)]
     pub(crate) const fn one(&self) -> &Arc<[u32]> {
         &self.ones[Priority::Normal.place()]
     }

@@ -38,10 +38,7 @@ impl Ledger {
         let at_a_glance = self.start_at_a_glance(now, ask);
         if let Some((run, start)) = at_a_glance.filter(|_| self.loss_to_tell(now, id, ask).is_none()) {
             if start == now {
-                for (log, &units) in ask.logs.iter().zip(run.charges.iter()) {
-                    let retention = log.retention();
-                    self.scope_mut(log.scope).append(log, &[now], units * run.callers, now, retention, &log.terms);
-                }
+                self.enter_now(now, &ask.logs, &run.charges, run.callers);
                 return (Grant::all_now(now), ask.retention().saturating_add(micros(ask.horizon)));
             }
             let is_refused = run.callers == 1 && run.max_wait.is_some_and(|wait| start > now.plus(micros(wait)));
@@ -86,26 +83,7 @@ impl Ledger {
         let [run] = ask.runs.as_slice() else { return None };
         let is_common = run.callers > 0 && ask.back.is_empty() && ask.cold.is_none() && ask.ahead.is_zero();
         let is_common = is_common && ask.debts.is_empty() && ask.seats.is_none() && !ask.says_again();
-        let is_plain = |scope: &Scope| {
-            if run.callers == 1 { scope.is_plain_but_for_cold(now) } else { scope.is_plain(now) }
-        };
-        if !is_common || !is_plain(&self.upstream) || ask.logs.iter().any(Log::has_calendar) {
-            return None;
-        }
-        let start = ask.logs.iter().zip(run.charges.iter()).try_fold(now, |start, (log, &units)| {
-            let scope = self.scope(log.scope);
-            let units = units.saturating_mul(run.callers);
-            if units > log.largest_charge() || scope.is_some_and(|scope| !is_plain(scope)) {
-                return None;
-            }
-            let Some(scope) = scope.filter(|_| units > 0) else { return Some(start) };
-            let entries = scope.logs.get(&log.unit);
-            if scope.constraints().has_cold(now) {
-                let in_force = self.in_force(now, log.scope);
-                return entries.map(|entries| in_force.earliest(start, log, units.into(), entries));
-            }
-            Some(entries.map_or(start, |entries| entries.earliest(start, &log.terms, units)))
-        });
+        let start = is_common.then(|| self.start_where_plain(now, &ask.logs, &run.charges, run.callers)).flatten();
         start.map(|start| (run, start))
     }
 

@@ -107,7 +107,7 @@ impl MessageId {
     /// A message that need not be remembered.
     #[must_use]
     pub fn nobodys() -> Self {
-        Self::new(NOBODY, "", 0)
+        Self::new(NOBODY, Arc::default(), 0)
     }
 }
 

@@ -20,8 +20,8 @@ impl ScopeId {
     /// The scope of a value.
     #[must_use]
     pub fn of(value: &[u8]) -> Self {
-        let first = Sha256::digest(value).into_iter().take(16);
-        Self(first.fold(0, |bits, byte| bits << 8 | u128::from(byte)))
+        let hash = Sha256::digest(value);
+        Self(u128::from_be_bytes(std::array::from_fn(|at| hash[at])))
     }
 
     /// The scope of these bits.

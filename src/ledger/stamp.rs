@@ -53,5 +53,7 @@ impl fmt::Debug for Stamp {
 
 /// Whole microseconds of a duration, rounded up, saturating far beyond every allowed window.
 pub(crate) fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
+    let whole = duration.as_secs().saturating_mul(1_000_000);
+    let micros = whole.saturating_add(duration.subsec_nanos().div_ceil(1_000).into());
+    i64::try_from(micros).unwrap_or(i64::MAX).min(i64::MAX / 4)
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Queue;
+use super::events::Settings;
 use super::glance::WaitsFor;
 use super::waiters::Slot;
-use crate::ledger::{Ask, Log, Message, MessageId, Run, Verdict};
+use crate::ledger::{Ask, Log, Message, MessageId, Run, Stamp, Verdict};
 
 impl Queue {
     /// A slot that starts now, or how long until there is one, where nobody is before the caller and the store has its answer at
@@ -21,34 +22,37 @@ impl Queue {
             || !self.settings.calendars.is_empty()
             || !self.process.answers_at_hand()
             || self.registered().handover.look_at(now).is_some()
-            || !self.lock().is_quiet(now)
+            || self.known().is_some_and(|state| !state.is_quiet(now))
         {
             return None;
         }
-        let answer = if Arc::ptr_eq(charges, &self.one) {
-            self.process.store.apply(&self.now_or_never).at_hand()
-        } else {
-            self.process.store.apply(&now_or_never(&self.settings.ledger, &self.settings.logs, charges)).at_hand()
+        let slot = |(stamp, looks)| Slot {
+            stamp,
+            start: now,
+            costs: Arc::clone(charges),
+            excess: Duration::ZERO,
+            sender: self.process.id(),
+            looks,
+            waited_for: WaitsFor::Store,
         };
+        self.ask_at_once(charges).map(|answer| answer.map(slot))
+    }
+
+    /// When the caller starts, which is now, and whether it is the one call that looks whether a pause still holds; or how long it is until
+    /// there is a slot.
+    fn ask_at_once(&self, charges: &Arc<[u32]>) -> Option<Result<(Stamp, bool), Duration>> {
+        let Settings { ledger, logs, .. } = &self.settings;
+        if let Some(answer) = self.process.memory().and_then(|memory| memory.at_once(ledger, logs, charges)) {
+            return Some(answer.map(|stamp| (stamp, false)));
+        }
+        let answer = self.process.store.apply(&now_or_never(ledger, logs, charges)).at_hand();
         if answer.is_none() {
             self.process.answers_later();
         }
         let grant = answer?.ok()?.grant()?;
         let answer = grant.answers(1).next()?;
         match answer.verdict {
-            verdict if verdict.is_granted() => {
-                let (stamp, sender, looks) = (answer.start, self.process.id(), verdict == Verdict::Looks);
-                let costs = Arc::clone(charges);
-                Some(Ok(Slot {
-                    stamp,
-                    start: now,
-                    costs,
-                    excess: Duration::ZERO,
-                    sender,
-                    looks,
-                    waited_for: WaitsFor::Store,
-                }))
-            }
+            verdict if verdict.is_granted() => Some(Ok((answer.start, verdict == Verdict::Looks))),
             // Who is paused, or left what is free to others, is told so in the queue.
             _ if grant.paused.is_some() || answer.start <= grant.now => None,
             _ => Some(Err(answer.start.since(grant.now))),
@@ -57,7 +61,7 @@ impl Queue {
 }
 
 /// An ask of one caller of these charges who does not wait.
-pub(super) fn now_or_never(ledger: &Arc<str>, logs: &Arc<[Log]>, charges: &Arc<[u32]>) -> Message {
+fn now_or_never(ledger: &Arc<str>, logs: &Arc<[Log]>, charges: &Arc<[u32]>) -> Message {
     let run = Run::new(1, Arc::clone(charges)).max_wait(Duration::ZERO);
     Message::new(Arc::clone(ledger), MessageId::nobodys(), Ask::new(Arc::clone(logs), vec![run]))
 }

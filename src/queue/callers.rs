@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -10,7 +10,6 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::at_hand::now_or_never;
 use super::contact::Contact;
 use super::crowd::Crowd;
 use super::driver::Driver;
@@ -27,7 +26,7 @@ use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
 use crate::counts::Counts;
 use crate::error::Error;
-use crate::ledger::{Message, Reason, ScopeId};
+use crate::ledger::{Reason, ScopeId};
 
 /// One queue: a process, and the logs that everybody in it needs a slot in.
 pub(crate) struct Queue {
@@ -38,9 +37,6 @@ pub(crate) struct Queue {
     pub(super) successors: Successors,
     pub(super) settings: Settings,
     scopes: Scopes,
-    /// The message of a caller of cost 1 who does not wait, and what that takes of each log.
-    pub(super) now_or_never: Message,
-    pub(super) one: Arc<[u32]>,
     /// Everybody who waits for the upstream.
     pub(super) crowd: Arc<Crowd>,
     /// Whether the store answers.
@@ -50,7 +46,8 @@ pub(crate) struct Queue {
     /// The lines for seats that the process shares among several queues, one for each limit on calls in flight.
     pub(super) lines: Arc<[Arc<Self>]>,
     settling: Arc<Settling>,
-    state: Mutex<State>,
+    /// Once anybody waits, or anything else has happened that is to be known: there are as many queues as scopes.
+    state: OnceLock<Box<Mutex<State>>>,
     /// Of those who throttle by themselves while the store cannot answer, as long as there are any.
     pub(super) local: Mutex<Weak<Self>>,
     /// Of those who go by the store, where its callers do not.
@@ -59,6 +56,8 @@ pub(crate) struct Queue {
     pub(super) permits: AtomicUsize,
     /// Used since the store was told last who uses the upstream.
     pub(super) is_used: AtomicBool,
+    /// Stands among those of which the store is told.
+    pub(super) is_listed: AtomicBool,
     /// Wakes the driver when something came up that it does not sleep for.
     pub(super) nudge: Notify,
     /// Tells that nothing is left to do.
@@ -72,8 +71,10 @@ impl Queue {
         process: &Arc<Process>,
         registered: &Arc<Registered>,
         scopes: &Scopes,
-        lines: Arc<[Arc<Self>]>,
+        lines: Vec<Arc<Self>>,
     ) -> Result<Self, Error> {
+        // An empty one takes no allocation by default.
+        let lines: Arc<[_]> = if lines.is_empty() { Arc::default() } else { lines.into() };
         let shard = registered.shard(scopes.narrowest);
         let settings = Settings {
             upstream: Arc::clone(&registered.upstream.name),
@@ -105,15 +106,13 @@ impl Queue {
         if registered.is_replaced() {
             return Err(Error::Closed);
         }
-        let (one, shard) = (Arc::clone(registered.charges.one()), registered.shard(scopes.narrowest));
+        let shard = registered.shard(scopes.narrowest);
         // Who is in a line for seats waits in its queue, and is counted there.
         let nobodys = || Crowd::new(usize::MAX, Counts::default()).into();
         let crowd = if settings.logs.is_empty() { nobodys() } else { Arc::clone(&registered.crowd) };
         Ok(Self {
             registered: Arc::clone(registered),
             successors: Successors::default(),
-            now_or_never: now_or_never(&settings.ledger, &settings.logs, &one),
-            one,
             scopes,
             process: Arc::clone(process),
             crowd,
@@ -122,12 +121,13 @@ impl Queue {
             time: Arc::clone(&shard.time),
             looks: Arc::clone(&shard.looks),
             settling: Arc::clone(&registered.settling),
-            state: Mutex::new(State::new(Engine::new(settings.clone(), process.id(), Rng::new()))),
+            state: OnceLock::new(),
             settings,
             local: Mutex::default(),
             shared: None,
             permits: AtomicUsize::new(0),
             is_used: AtomicBool::new(false),
+            is_listed: AtomicBool::new(false),
             nudge: Notify::new(),
             idled: Notify::new(),
         })
@@ -178,7 +178,9 @@ impl Queue {
     /// The pause has ended before its time, or may have: whoever waits asks again.
     pub(crate) fn release(self: &Arc<Self>) {
         self.local().iter().for_each(Self::release);
-        self.happen(|state| state.engine.paused.map(|(until, _)| Event::Released(until)));
+        if self.known().is_some() {
+            self.happen(|state| state.engine.paused.map(|(until, _)| Event::Released(until)));
+        }
     }
 
     /// The same of a pause that was to last until then, and of no longer one.
@@ -189,12 +191,14 @@ impl Queue {
 
     /// What counted was forgotten by hand: whoever waits asks again.
     pub(crate) fn reset(self: &Arc<Self>) {
-        self.happen(|_| Some(Event::Reset));
+        if self.known().is_some() {
+            self.happen(|_| Some(Event::Reset));
+        }
     }
 
     /// Since when nobody here sends, until when and why; and whether anybody waits, or has come since this was asked for last.
     pub(super) fn paused_since(&self, now: Instant) -> Option<(Instant, (Instant, Reason), bool)> {
-        let engine = &mut self.lock().engine;
+        let engine = &mut self.known()?.engine;
         let came = std::mem::take(&mut engine.came) || !engine.waiters.is_empty();
         let since = engine.paused_at.unwrap_or(now);
         engine.paused.filter(|(until, _)| *until > now).map(|pause| (since, pause, came))
@@ -253,7 +257,7 @@ impl Queue {
 
     /// Until when nobody here sends, and why.
     pub(super) fn paused(&self, now: Instant) -> Option<(Instant, Reason)> {
-        self.lock().engine.paused.filter(|(until, _)| *until > now)
+        self.known()?.engine.paused.filter(|(until, _)| *until > now)
     }
 
     /// Whose logs its callers are charged in.
@@ -268,7 +272,7 @@ impl Queue {
 
     /// Callers that wait for a slot to be booked or to start.
     pub(crate) fn waiting(&self) -> usize {
-        self.lock().engine.waiters.len()
+        self.known().map_or(0, |state| state.engine.waiters.len())
     }
 
     /// Waits until nothing is left to do.
@@ -286,18 +290,17 @@ impl Queue {
 
     /// Whether nothing is left to do.
     pub(crate) fn is_idle(&self) -> bool {
-        self.lock().is_idle()
+        self.known().is_none_or(|state| state.is_idle())
     }
 
     /// Whether nobody is served here any more.
     pub(super) fn is_closed(&self) -> bool {
-        self.lock().engine.closed
+        self.known().is_some_and(|state| state.engine.closed)
     }
 
     /// Whether nothing is left to do, or it is closed and only calls in flight are left.
     pub(super) fn is_done(&self) -> bool {
-        let state = self.lock();
-        state.is_idle() || state.engine.is_closed_and_told()
+        self.known().is_none_or(|state| state.is_idle() || state.engine.is_closed_and_told())
     }
 
     /// How far ahead of now a start has to be, so that it has not passed when the answer is here.
@@ -312,13 +315,20 @@ impl Queue {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let engine = || Engine::new(self.settings.clone(), self.process.id(), Rng::new());
+        let state = self.state.get_or_init(|| Box::new(Mutex::new(State::new(engine()))));
+        state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has changed about it, where anything ever has.
+    pub(super) fn known(&self) -> Option<MutexGuard<'_, State>> {
+        self.state.get().map(|state| state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        if self.lock().engine.lost.is_refused() {
+        if self.known().is_some_and(|state| state.engine.lost.is_refused()) {
             self.contact.refuse_no_more();
         }
     }

@@ -101,15 +101,18 @@ impl Queue {
         self.permits.load(Ordering::Relaxed)
     }
 
-    /// It is used. Says whether that is news since it was [attended](Self::attended).
+    /// It is used. Says whether it is to be listed among those that are [attended](Self::attended).
     pub(super) fn note_use(&self) -> bool {
-        !self.is_used.load(Ordering::Relaxed) && !self.is_used.swap(true, Ordering::Relaxed)
+        if !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
+        !self.is_listed.load(Ordering::Relaxed) && !self.is_listed.swap(true, Ordering::Relaxed)
     }
 
     /// Callers that wait, how long the one has waited who has waited longest, and whether it was used since this was asked last.
     pub(super) fn attended(&self, now: Instant) -> (u32, Duration, bool) {
         let is_used = self.is_used.swap(false, Ordering::Relaxed);
-        let state = self.lock();
+        let Some(state) = self.known() else { return (0, Duration::ZERO, is_used) };
         let waiters = &state.engine.waiters;
         let oldest = waiters.first_joined().map(|joined| now.saturating_duration_since(joined));
         (u32::try_from(waiters.len()).unwrap_or(u32::MAX), oldest.unwrap_or_default(), is_used)
@@ -118,24 +121,27 @@ impl Queue {
     /// What is to be seen of it; nothing where nobody waits, no call is in flight and nothing is paused.
     pub(crate) fn glance(&self, now: Instant) -> Option<QueueSnapshot> {
         let of_crowd = self.crowd.paused(now);
-        let state = self.lock();
-        let engine = &state.engine;
-        let of_queue = engine.paused.filter(|(until, _)| *until > now);
+        let state = self.known();
+        let engine = state.as_ref().map(|state| &state.engine);
+        let of_queue = engine.and_then(|engine| engine.paused).filter(|(until, _)| *until > now);
         let paused = match (of_queue, of_crowd) {
             (Some((one, reason)), Some((other, further))) => Some((one.max(other), reason.or_graver(further))),
             (one, other) => one.or(other),
         };
         let paused = paused.map(|(until, reason)| PauseLeft::new(until - now, reason));
-        let waits_for = engine.waits_for(now).map(|known| if paused.is_some() { WaitsFor::Pause } else { known });
+        let waits_for = engine.and_then(|engine| engine.waits_for(now));
+        let waits_for = waits_for.map(|known| if paused.is_some() { WaitsFor::Pause } else { known });
+        let oldest = engine.and_then(|engine| engine.waiters.first_joined());
+        let next = engine.and_then(|engine| engine.next(waits_for, now));
         let seen = QueueSnapshot {
             scope: self.scope(),
             scope_name: None,
-            callers: engine.waiters.len(),
-            oldest: engine.waiters.first_joined().map(|joined| now.saturating_duration_since(joined)),
-            next: engine.next(waits_for, now).max(paused.filter(|_| waits_for.is_some()).map(|paused| paused.left)),
+            callers: engine.map_or(0, |engine| engine.waiters.len()),
+            oldest: oldest.map(|joined| now.saturating_duration_since(joined)),
+            next: next.max(paused.filter(|_| waits_for.is_some()).map(|paused| paused.left)),
             waits_for,
             paused,
-            in_flight: engine.seats_in_flight().unwrap_or_else(|| self.permits()),
+            in_flight: engine.and_then(Engine::seats_in_flight).unwrap_or_else(|| self.permits()),
         };
         let has_any = seen.callers > 0 || seen.in_flight > 0 || seen.paused.is_some();
         has_any.then_some(seen)

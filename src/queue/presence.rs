@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Queue;
-use crate::ledger::{Body, Message, Presence, Renewal, ScopeHasher, ScopeId, ScopePresence, micros};
+use crate::ledger::{Body, Message, Presence, Renewal, ScopeId, ScopePresence, micros};
 use crate::store::WithoutStore;
 
 /// The store is told no more often; and so often where each process would throttle by itself without it, and must know how many there are.
@@ -45,8 +45,8 @@ pub(crate) struct Attendance {
     told: Mutex<Told>,
 }
 
-/// By their streams: the queues that were used within the last minute, and when.
-type Used = HashMap<Arc<str>, (Weak<Queue>, Instant), ScopeHasher>;
+/// The queues that were used within the last minute, each once, and when.
+type Used = Vec<(Weak<Queue>, Instant)>;
 
 /// What the store was told.
 #[derive(Debug, Default)]
@@ -172,11 +172,18 @@ impl Attendance {
         let mut told = lock(&self.told);
         told.closed = true;
         told.last?;
-        lock(&self.used).values().find_map(|(queue, _)| queue.upgrade())
+        lock(&self.used).iter().find_map(|(queue, _)| queue.upgrade())
     }
 
     fn enter(&self, queue: &Arc<Queue>, now: Instant) {
-        lock(&self.used).insert(Arc::clone(&queue.settings.stream), (Arc::downgrade(queue), now));
+        let mut used = lock(&self.used);
+        if used.len() == used.capacity() {
+            // Those that are gone take room as long as they stand here.
+            used.retain(|(queue, _)| queue.strong_count() > 0);
+            let as_many_more = used.len();
+            used.reserve(as_many_more);
+        }
+        used.push((Arc::downgrade(queue), now));
     }
 
     /// What is to be said now.
@@ -187,18 +194,21 @@ impl Attendance {
         }
         let mut all = std::mem::take(&mut *lock(&self.used));
         let (mut any, mut queues) = (None, Vec::with_capacity(all.len()));
-        all.retain(|_, (queue, used)| {
+        all.retain_mut(|(queue, used)| {
             let Some(queue) = queue.upgrade() else { return false };
             let (callers, oldest, is_used) = queue.attended(now);
             *used = if is_used || callers > 0 { now } else { *used };
             let is_recent = now.saturating_duration_since(*used) < AS_CALLS_COME;
+            if !is_recent {
+                queue.is_listed.store(false, Ordering::Relaxed);
+            }
             any = Some(Arc::clone(&queue));
             queues.extend(is_recent.then_some((Attended { callers, oldest, used: *used }, queue)));
             is_recent
         });
         all.shrink_to(all.len() * 2);
         let mut used = lock(&self.used);
-        all.extend(used.drain());
+        all.append(&mut used);
         *used = all;
         drop(used);
         let queue = any?;
@@ -232,7 +242,7 @@ impl Attendance {
         let is_waited_in = |(queue, _): &(Weak<Queue>, Instant)| {
             queue.upgrade().is_some_and(|queue| queue.waiting() > 0 || is_steady(&queue))
         };
-        has_waited || lock(&self.used).values().any(is_waited_in)
+        has_waited || lock(&self.used).iter().any(is_waited_in)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::ledger::MessageId;
-use crate::store::Store;
+use crate::store::{MemoryStore, Store};
 
 /// Numbers of messages are up to so many bits apart. A store reads them as floats, of 53 bits.
 const STEP_BITS: u32 = 12;
@@ -14,6 +14,8 @@ const STEP_BITS: u32 = 12;
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) store: Arc<dyn Store>,
+    /// The same, where it is in memory.
+    memory: Option<MemoryStore>,
     /// A name from the operating system's randomness, so that a process that starts anew is another one.
     id: AtomicU64,
     pub(crate) horizon: Duration,
@@ -35,7 +37,12 @@ impl Process {
     pub(crate) fn new(store: Arc<dyn Store>, horizon: Duration) -> Result<Self, getrandom::Error> {
         let (id, numbers) = (AtomicU64::new(getrandom::u64()?), AtomicU64::new(0));
         let (at_hand, epoch) = (AtomicBool::new(true), std::time::Instant::now());
-        Ok(Self { store, id, horizon, weight: 1, numbers, at_hand, epoch })
+        Ok(Self { store, memory: None, id, horizon, weight: 1, numbers, at_hand, epoch })
+    }
+
+    /// The same, whose store may be this one in memory.
+    pub(crate) fn in_memory(self, memory: Option<MemoryStore>) -> Self {
+        Self { memory, ..self }
     }
 
     /// The same, which counts for so many.
@@ -72,6 +79,11 @@ impl Process {
         MessageId::new(self.id(), stream, self.next_number())
     }
 
+    /// The store, where it is in memory: it is asked without a message.
+    pub(crate) const fn memory(&self) -> Option<&MemoryStore> {
+        self.memory.as_ref()
+    }
+
     /// Whether the store may have its answers at hand.
     pub(crate) fn answers_at_hand(&self) -> bool {
         self.at_hand.load(Ordering::Relaxed)
@@ -86,7 +98,6 @@ impl Process {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::MemoryStore;
 
     #[test]
     fn processes_whose_own_generators_agree_have_different_names() {

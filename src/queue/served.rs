@@ -36,7 +36,7 @@ impl Queue {
 
     /// When the pause began that was last known here.
     pub(crate) fn paused_at(&self) -> Option<Instant> {
-        self.lock().engine.paused_at
+        self.known()?.engine.paused_at
     }
 
     /// It may have been the pause of a scope, or of the whole upstream.

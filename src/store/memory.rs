@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::clock::ManualClock;
 use super::turns::Turns;
 use super::{Applied, Applying, Store};
-use crate::ledger::{Ledger, Message, ScopeHasher, Stamp, micros};
+use crate::ledger::{Ledger, Log, Message, ScopeHasher, Stamp, micros};
 
 /// How many buckets the upstreams are in.
 const BUCKETS: usize = 64;
@@ -179,16 +179,30 @@ impl Kept {
 impl MemoryStore {
     /// Applies a message now.
     pub(super) fn applied(&self, message: &Message) -> Applied {
-        let kept = self.0.kept(&message.upstream);
+        self.change(&message.upstream, |ledger, now| ledger.apply(now, message)).map_err(Into::into)
+    }
+
+    /// The answer to one caller who does not wait, without a message, where there is one at a glance: its start, or how long it is until
+    /// there is one.
+    pub(crate) fn at_once(
+        &self,
+        upstream: &Arc<str>,
+        logs: &[Log],
+        charges: &[u32],
+    ) -> Option<Result<Stamp, Duration>> {
+        self.change(upstream, |ledger, now| ledger.at_once(now, logs, charges))
+    }
+
+    fn change<T>(&self, upstream: &Arc<str>, change: impl FnOnce(&mut Ledger, Stamp) -> T) -> T {
+        let kept = self.0.kept(upstream);
         let mut ledger = kept.lock();
         // Read under the lock, so that messages are applied in the order of their times.
         let now = self.0.now();
-        let answer = ledger.apply(now, message);
+        let answer = change(&mut ledger, now);
         if kept.turns.is_due(now.as_micros()) {
             ledger.sweep(now);
         }
-        drop(ledger);
-        answer.map_err(Into::into)
+        answer
     }
 }
 

@@ -1,0 +1,93 @@
+//! The common case, where the logs alone decide.
+
+use std::time::Duration;
+
+use super::scope::Scope;
+use super::{Ledger, Log, Stamp};
+
+impl Ledger {
+    /// The answer to one caller who does not wait, where it can be given at a glance, when the store's clock shows `clock`: its start, which
+    /// is entered, or how long it is until there is one. The same that [`apply`](Self::apply) answers to an ask of nobody's, which need
+    /// not be written for it.
+    pub(crate) fn at_once(&mut self, clock: Stamp, logs: &[Log], charges: &[u32]) -> Option<Result<Stamp, Duration>> {
+        let now = self.time.at(clock);
+        let start = self.start_where_plain(now, logs, charges, 1)?;
+        if start > now {
+            return Some(Err(start.since(now)));
+        }
+        self.enter_now(now, logs, charges, 1);
+        Some(Ok(now))
+    }
+
+    /// When so many callers of these charges could all start, where nobody waits, and nothing is in force but cold calls beside one caller.
+    pub(super) fn start_where_plain(&self, now: Stamp, logs: &[Log], charges: &[u32], callers: u32) -> Option<Stamp> {
+        let is_plain =
+            |scope: &Scope| if callers == 1 { scope.is_plain_but_for_cold(now) } else { scope.is_plain(now) };
+        if !is_plain(&self.upstream) || logs.iter().any(Log::has_calendar) {
+            return None;
+        }
+        logs.iter().zip(charges).try_fold(now, |start, (log, &units)| {
+            let scope = self.scope(log.scope);
+            let units = units.saturating_mul(callers);
+            if units > log.largest_charge() || scope.is_some_and(|scope| !is_plain(scope)) {
+                return None;
+            }
+            let Some(scope) = scope.filter(|_| units > 0) else { return Some(start) };
+            let entries = scope.logs.get(&log.unit);
+            if scope.constraints().has_cold(now) {
+                let in_force = self.in_force(now, log.scope);
+                return entries.map(|entries| in_force.earliest(start, log, units.into(), entries));
+            }
+            Some(entries.map_or(start, |entries| entries.earliest(start, &log.terms, units)))
+        })
+    }
+
+    /// Enters callers who all start now, where nothing is in force.
+    pub(super) fn enter_now(&mut self, now: Stamp, logs: &[Log], charges: &[u32], callers: u32) {
+        for (log, &units) in logs.iter().zip(charges) {
+            self.scope_mut(log.scope).append(log, &[now], units * callers, now, log.retention(), &log.terms);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Ask, Bucket, Message, MessageId, Pause, Run, ScopeId, Term, message::Body};
+
+    #[test]
+    fn what_is_answered_at_once_is_what_an_ask_is_answered() {
+        let of = |bits| Some(ScopeId::from_bits(bits));
+        let bucket = Term::bucket(Bucket::new(200_000, 600_000));
+        let logs = [
+            Log::new("calls", [Term::new(4, 900)]),
+            Log::new("calls", [Term::new(2, 500), bucket]).of(of(7)),
+            Log::new("tokens", [Term::new(9, 700)]).of(of(7)),
+        ];
+        let (mut ledger, mut answered) = (Ledger::new(), [0; 3]);
+        for now in (0..60).map(|step| Stamp::from_micros(1 + 130 * step)) {
+            if now.as_micros() % 11 == 0 {
+                let pause = Body::Pause { scope: of(7), pause: Pause::new(Duration::from_micros(300)) };
+                ledger
+                    .apply(now, &Message::new("up", MessageId::new(1, "", now.as_micros().unsigned_abs()), pause))
+                    .unwrap();
+            }
+            let charges = [1, u32::from(now.as_micros() % 3 > 0), 2];
+            let ask = Ask::new(logs.clone(), vec![Run::new(1, charges).max_wait(Duration::ZERO)]);
+            let mut other = ledger.clone();
+            let grant = other.apply(now, &Message::new("up", MessageId::nobodys(), ask)).unwrap().grant().unwrap();
+            let told = grant.answers(1).next().unwrap();
+            match ledger.at_once(now, &logs, &charges) {
+                Some(Ok(start)) => assert_eq!((told.verdict.is_granted(), told.start), (true, start)),
+                Some(Err(wait)) => assert_eq!((told.verdict.is_granted(), told.start.since(now)), (false, wait)),
+                None => assert!(grant.paused.is_some(), "{grant:?}"),
+            }
+            let kept = |ledger: &Ledger| {
+                ledger.usage(now, &logs).into_iter().map(|log| format!("{log:?}")).collect::<Vec<_>>()
+            };
+            assert_eq!(kept(&ledger), kept(&other));
+            answered[usize::from(told.verdict.is_granted()) + usize::from(grant.paused.is_some()) * 2 % 3] += 1;
+        }
+        assert!(answered.iter().all(|times| *times > 3), "{answered:?}");
+    }
+}
