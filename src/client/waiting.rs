@@ -90,7 +90,8 @@ impl Throttle {
                 Err(Error::StoreUnavailable { .. }) if route.goes_without_store() => Some((None, Instant::now())),
                 Err(error @ Error::StoreUnavailable { .. }) if route.throttles_locally() => {
                     let charges = Arc::clone(route.charges()?);
-                    match queue.slot_apart(&charges, patience, &member, error).await {
+                    // Boxed, as everybody who waits would have room for it.
+                    match Box::pin(queue.slot_apart(&charges, patience, &member, error)).await {
                         Err(error) if route.is_outdated_by(&error) => None,
                         Err(error) => return Err(error),
                         Ok(Some((local, slot, now))) => {

@@ -1,6 +1,6 @@
 //! A caller: it takes a place in queue, and waits there for its slot.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -28,8 +28,8 @@ pub(crate) struct Patience {
     pub(crate) priority: Priority,
 }
 
-/// A driver whose message a caller waits for itself, and when it looks again.
-type ByHandUntil = (Driver, Option<Instant>);
+/// A driver whose message a caller waits for itself. Boxed, as everybody who waits would have room for it.
+type DrivenByHand = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
 
 impl Queue {
     /// Takes a caller in that comes at `joined`.
@@ -94,18 +94,13 @@ impl Queue {
     }
 
     /// What a caller is told. Where nobody drives any more, it has a task drive; a driver in another runtime is looked after.
-    fn poll_outcome(
-        self: &Arc<Self>,
-        ticket: u64,
-        here: Option<Id>,
-        cx: &Context<'_>,
-    ) -> (Poll<Outcome>, Option<Instant>) {
+    fn poll_outcome(self: &Arc<Self>, ticket: u64, cx: &Context<'_>) -> (Poll<Outcome>, Option<Instant>) {
         let mut state = self.lock();
         let outcome = state.places.poll(ticket, cx);
         if outcome.is_ready() {
             return (outcome, None);
         }
-        let overdue_at = state.duty.overdue_at(here);
+        let overdue_at = state.duty.overdue_at(here());
         let undriven = if state.duty.is_undriven() { state.take_duty(Instant::now()) } else { None };
         drop(state);
         if let Some(number) = undriven {
@@ -124,15 +119,20 @@ impl Queue {
     }
 
     /// Gives up on a driver that did not look when it had promised: its runtime stands still. Everybody looks, and one drives.
-    fn look_after(self: &Arc<Self>, overdue_at: Instant, here: Option<Id>) {
+    fn look_after(self: &Arc<Self>, overdue_at: Instant) {
         let (now, mut out) = (Instant::now(), Outbox::default());
         let mut state = self.lock();
-        if state.duty.overdue_at(here).is_some_and(|at| at <= overdue_at) {
+        if state.duty.overdue_at(here()).is_some_and(|at| at <= overdue_at) {
             state.abandon(now, self, &mut out);
         }
         drop(state);
         out.wake_all(self);
     }
+}
+
+/// The runtime in which this is polled.
+fn here() -> Option<Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
 /// A caller. Dropped, its place goes to those behind.
@@ -145,7 +145,7 @@ struct Caller<'a> {
 
 impl Caller<'_> {
     /// Takes its place. Where nobody drives the queue and nobody else waits, its message is to be sent by hand.
-    fn join(&mut self, waiter: Waiter, waker: Waker, now: Instant) -> Option<ByHandUntil> {
+    fn join(&mut self, waiter: Waiter, waker: Waker, now: Instant) -> Option<DrivenByHand> {
         let (queue, mut out) = (self.queue, Outbox::default());
         let mut state = queue.lock();
         self.waits = true;
@@ -173,7 +173,7 @@ impl Caller<'_> {
             queue.idled.notify_waiters();
         }
         if is_alone {
-            return Some((driver, out.wake));
+            return Some(Box::pin(driver.by_hand(self.ticket, out.wake)));
         }
         driver.spawn();
         None
@@ -183,11 +183,10 @@ impl Caller<'_> {
     ///
     /// Whoever finds the queue undriven sends its first message, and takes the answer, itself, so that a caller alone pays for no
     /// other task.
-    async fn outcome(&mut self, by_hand: Option<ByHandUntil>, until: Option<Instant>) -> Outcome {
-        let ticket = self.ticket;
+    async fn outcome(&mut self, by_hand: Option<DrivenByHand>, until: Option<Instant>) -> Outcome {
         let outcome = async {
-            if let Some((driver, wake)) = by_hand
-                && let Some(outcome) = driver.by_hand(ticket, wake).await
+            if let Some(by_hand) = by_hand
+                && let Some(outcome) = by_hand.await
             {
                 return outcome;
             }
@@ -195,7 +194,7 @@ impl Caller<'_> {
         };
         let outcome = match until {
             None => outcome.await,
-            Some(until) => timeout_at(until, outcome).await.unwrap_or_else(|_| self.queue.give_up(ticket)),
+            Some(until) => timeout_at(until, outcome).await.unwrap_or_else(|_| self.queue.give_up(self.ticket)),
         };
         self.waits = false;
         outcome
@@ -206,8 +205,7 @@ impl Caller<'_> {
         let mut watch: Option<Pin<Box<Sleep>>> = None;
         poll_fn(|cx| {
             loop {
-                let here = Handle::try_current().ok().map(|runtime| runtime.id());
-                let overdue_at = match self.queue.poll_outcome(self.ticket, here, cx) {
+                let overdue_at = match self.queue.poll_outcome(self.ticket, cx) {
                     (Poll::Pending, Some(overdue_at)) => overdue_at,
                     (outcome, _) => return outcome,
                 };
@@ -218,7 +216,7 @@ impl Caller<'_> {
                 if watch.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
                 }
-                self.queue.look_after(overdue_at, here);
+                self.queue.look_after(overdue_at);
             }
         })
         .await
