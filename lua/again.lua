@@ -26,11 +26,8 @@ function lost.entered(log, steps)
     count = last - 1
   end
   enter(math.huge)
-  -- A list that is taken out as a whole forgets for how long it counts.
-  local before, keep = stamp_of(call('LINDEX', key, '-1'), key), ceil(log.retention / 1000)
-  local expiry = ticks and before and call('PEXPIRETIME', key) or 0
-  if expiry > 0 then keep = max(keep, expiry - LEAP - end_of_second(before)) end
-  return { key = key, newer = newer, stamps = stamps, before = before, keep = keep }
+  local before = stamp_of(call('LINDEX', key, '-1'), key)
+  return { key = key, newer = newer, stamps = stamps, before = before, keep = ceil(log.retention / 1000) }
 end
 
 -- Enters again what a queue was granted before a loss, in each log that has lost it: what still counts, and was not forgotten by hand. Of
@@ -39,9 +36,9 @@ end
 function lost.enter(states, at, count)
   local width, all = #logs, {}
   for i, log in ipairs(logs) do
-    local loss, left, steps = states[log.scope].loss, 0, {}
+    local loss, left, steps = lost.of(states[log.scope]), 0, {}
     for t = 1, log.own do left = max(left, log.terms[t].full) end
-    local is_lost = loss and lapse_of.loss(loss) > now and loss[4] and loss[4] > lost.heard and loss[4] <= lost.known
+    local is_lost = loss and loss[4] and loss[4] > lost.heard and loss[4] <= lost.known
     for k = is_lost and count or 0, 1, -1 do
       local step = at + (k - 1) * (width + 1)
       local start, units = min(a[step], now + MAX_MEMORY), min(a[step + i], left)
@@ -63,8 +60,10 @@ function lost.enter(states, at, count)
   if all[1] then lost.remember_first() end
   for _, of in ipairs(all) do
     local key, stamps = of.key, of.stamps
+    -- A list that is taken out as a whole forgets for how long it counts.
+    local keep = of.before and expire(key, of.before, of.before, of.keep) or of.keep
     if of.newer > 0 then call('LTRIM', key, '0', format('%d', -of.newer - 1)) end
     for from = 1, #stamps, PIECE do call('RPUSH', key, unpack(stamps, from, min(from + PIECE - 1, #stamps))) end
-    expire(key, of.before, tonumber(stamps[#stamps]), of.keep)
+    expire(key, of.before, tonumber(stamps[#stamps]), keep)
   end
 end

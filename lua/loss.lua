@@ -14,14 +14,15 @@ function lost.still_has(memory)
   return nil
 end
 
--- An answer for a message that is remembered before it has acted, as if nobody were granted anything.
-function lost.empty() return string.rep('\0', 8 * ((a[7] % 16 >= 8 and 7 or 5) + a[8])) end
-
+-- Remembers the message before it has acted, as if nobody were granted anything.
 function lost.remember_first()
-  local lapse_before = lapse
-  remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. lost.empty())
+  local lapse_before, rest = lapse, (a[7] % 16 >= 8 and 7 or 5) + a[8]
+  remember(MAX_MEMORY, struct.pack('<i8i8', 2, now) .. string.rep('\0', 8 * rest))
   lapse = lapse_before
 end
+
+-- The last loss of a scope, as long as it matters.
+function lost.of(state) return state.loss and lapse_of.loss(state.loss) > now and state.loss end
 
 -- Notes what is missing of what an ask remembers. Nobody starts then until all counts no more that may be lost, of windows of up to 10 s:
 -- what started before, and what was booked ahead. What counts for longer is entered again. What a loss that is known explains is no news.
@@ -41,7 +42,7 @@ function lost.note(states, at)
       if log.terms[t].base <= 10 * SECOND then retention = max(retention, log.terms[t].span) end
     end
     if counts > 0 and (still_has == false or newest > 0) then
-      local known, settles = state.loss and lapse_of.loss(state.loss) > now and state.loss, 0
+      local known, settles = lost.of(state), 0
       local is_news = still_has == false and not (known and told <= known[1])
       local there = max(stamp_of(call('LINDEX', log.key, '-1'), log.key) or 0, known and known[3] or 0)
       local is_missing = newest + counts > now and newest > there
@@ -71,8 +72,8 @@ function lost.note(states, at)
   end
   lost.tell, lost.is_of_logs = 0, false
   for _, state in ipairs(states) do
-    local loss = state.loss
-    if a[1] > 0 and loss and (loss[4] or 0) > lost.known and lapse_of.loss(loss) > now then
+    local loss = a[1] > 0 and lost.of(state)
+    if loss and (loss[4] or 0) > lost.known then
       lost.tell, lost.is_of_logs = max(lost.tell, loss[4]), lost.is_of_logs or loss[6] == 1
     end
   end
@@ -87,8 +88,8 @@ end
 
 -- Whether a slot of this start was booked in a log before a loss that its queue has not heard of: what is there may be another's.
 function lost.may_be(log, start)
-  local loss = log.state.loss
-  return loss and (loss[4] or 0) > lost.heard and start < loss[2] and lapse_of.loss(loss) > now
+  local loss = lost.of(log.state)
+  return loss and (loss[4] or 0) > lost.heard and start < loss[2]
 end
 
 -- What an answer says where nobody starts yet for a loss, or no seat is given; and where it tells of one.

@@ -171,9 +171,6 @@ impl ThrottleBuilder {
     ///
     /// A mistake in the configuration, which names the upstream and the field.
     pub fn build(self) -> Result<Throttle, ConfigError> {
-        if self.store.is_none() {
-            return self.store(MemoryStore::new()).build();
-        }
         let horizon = self.horizon.unwrap_or(Duration::from_millis(250));
         if horizon < Duration::from_millis(10) || horizon > Duration::from_secs(10) {
             return Err(ConfigError::new("", "horizon", format!("{horizon:?} is not between 10 ms and 10 s")));
@@ -192,13 +189,18 @@ impl ThrottleBuilder {
             })
             .collect::<Result<Vec<_>, _>>()?;
         let upstreams = Current::new(Registry::new(upstreams)?);
-        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
+        let (store, memory): (Arc<dyn Store>, _) = if let Some(store) = self.store {
+            (store, self.memory)
+        } else {
+            let memory = MemoryStore::new();
+            (Arc::new(memory.clone()), Some(memory))
+        };
         #[cfg(feature = "metrics")]
         let store = crate::counts::counted(store);
         let process = Process::new(store, horizon).map_err(|error| {
             ConfigError::new("", "sender", format!("the operating system gives no randomness for a name: {error}"))
         })?;
-        let process = Arc::new(process.weighing(weight).in_memory(self.memory));
+        let process = Arc::new(process.weighing(weight).in_memory(memory));
         let throttle = Throttle(Arc::new(Inner {
             upstreams,
             without_store: self.without_store,

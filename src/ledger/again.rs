@@ -72,9 +72,9 @@ impl Ledger {
         if id.sender == NOBODY {
             return None;
         }
-        let losses = ask.scopes().filter_map(|scope| self.scope(scope)?.constraints().loss);
+        let losses = ask.scopes().filter_map(|scope| self.loss_of(now, scope));
         let heard = ask.again.as_ref().map_or(Stamp::NEVER, |again| again.loss);
-        let news = losses.filter(|loss| loss.lost > heard && loss.lapse() > now);
+        let news = losses.filter(|loss| loss.lost > heard);
         let told = news.reduce(Loss::and)?;
         Some(Box::new((told.lost, if told.is_of_logs { 0 } else { self.replays.last_of(now, id) })))
     }
@@ -82,8 +82,7 @@ impl Ledger {
     /// Whether a slot of this start was booked in a scope before a loss that its queue has not heard of: it may not be there, and what is there
     /// may be another's.
     pub(super) fn may_be_lost(&self, now: Stamp, scope: Option<ScopeId>, start: Stamp, ask: &Ask) -> bool {
-        let loss = self.scope(scope).and_then(|scope| scope.constraints().loss).filter(|loss| loss.lapse() > now);
-        loss.is_some_and(|loss| loss.lost > ask.heard() && start < loss.settles)
+        self.loss_of(now, scope).is_some_and(|loss| loss.lost > ask.heard() && start < loss.settles)
     }
 
     /// Enters again what a queue was granted before a loss, in each log that has lost it: what still counts, and was not forgotten by hand. Of
@@ -91,8 +90,7 @@ impl Ledger {
     pub(super) fn enter_again(&mut self, now: Stamp, ask: &Ask) {
         let Some(again) = ask.again.as_ref().filter(|again| !again.steps.is_empty()) else { return };
         for (at, log) in ask.logs.iter().enumerate() {
-            let loss = self.scope(log.scope).and_then(|scope| scope.constraints().loss);
-            let Some(loss) = loss.filter(|loss| loss.lapse() > now) else { continue };
+            let Some(loss) = self.loss_of(now, log.scope) else { continue };
             if loss.lost <= again.heard || loss.lost > again.loss {
                 continue;
             }

@@ -103,6 +103,11 @@ impl Ledger {
         (is_there || is_due).then_some(is_there)
     }
 
+    /// The last loss of a scope, as long as it matters.
+    pub(super) fn loss_of(&self, now: Stamp, scope: Option<ScopeId>) -> Option<Loss> {
+        self.scope(scope)?.constraints().loss.filter(|loss| loss.lapse() > now)
+    }
+
     /// Notes what is missing of what an ask remembers. Nobody starts then until all counts no more that may be lost: what started before,
     /// and what was booked ahead. What a loss that is known explains is no news.
     pub(super) fn note_losses(&mut self, now: Stamp, id: &MessageId, ask: &Ask) {
@@ -117,7 +122,7 @@ impl Ledger {
             let (counts, newest) = (log.retention(), remembered.newest.get(at).copied().unwrap_or(Stamp::NEVER));
             let newest = newest.min(now.plus(MAX_MEMORY));
             let scope = self.scope(log.scope);
-            let known = scope.and_then(|scope| scope.constraints().loss).filter(|loss| loss.lapse() > now);
+            let known = self.loss_of(now, log.scope);
             let tail = scope.and_then(|scope| scope.logs.get(&log.unit)).and_then(|entries| entries.nth_newest(1));
             let there = known.map_or(Stamp::NEVER, |loss| loss.forgotten).max(tail.unwrap_or(Stamp::NEVER));
             let is_missing = newest > Stamp::NEVER && newest.plus(counts) > now && newest > there;
