@@ -119,7 +119,7 @@ do
   -- So are shares.
   if plain and start == clock and times == callers and (callers == 1 or others == 0) then
     local stamp = format('%d', clock)
-    for _, log in ipairs(logs) do
+    for i, log in ipairs(logs) do
       local key, units, newest, from = log[1], log[2], log[3], log[4]
       if units == 1 then
         call('RPUSH', key, stamp)
@@ -130,7 +130,9 @@ do
       end
       local span = 0
       for t = from + 3, from + 1 + 2 * a[from + 1], 2 do span = max(span, a[t]) end
-      if units > 0 then expire(key, newest, clock, ceil(span / 1000)) end
+      -- What the sender booked itself in the same second lets it expire no sooner.
+      local is_own = newest and newest == a[newest_known + i] and floor(newest / SECOND) == floor(clock / SECOND)
+      if units > 0 and not is_own then expire(key, newest, clock, ceil(span / 1000)) end
     end
     local body
     if others + counted > 0 then
@@ -138,10 +140,15 @@ do
         .. struct.pack('<i8i8i8', 1, clock, callers)
     end
     if a[1] > 0 then
+      local before = lapse
       lapse = max(min(lapse, clock + MAX_MEMORY + 1000 * LEAP), clock + min(retention + horizon, MAX_MEMORY) + 1000 * LEAP)
-      local ms = ticks and ceil((lapse - clock) / 1000) or LONGEST
       local replay = body and struct.pack('<i8i8', a[1], lapse) .. body or struct.pack('<i8i8i8i8', a[1], lapse, 3, clock)
-      call('PSETEX', KEYS[1], format('%d', ms), replay)
+      -- In the place of the last where that is kept for as long: that takes half the time.
+      if record and #record == #replay and floor(before / SECOND) == floor(lapse / SECOND) then
+        call('SETRANGE', KEYS[1], '0', replay)
+      else
+        call('PSETEX', KEYS[1], format('%d', ticks and end_of_second(lapse) - floor(clock / 1000) or LONGEST), replay)
+      end
     end
     if body then return struct.pack('<i8i8', a[1], clock) .. body end
     local elapsed = clock - a[3]

@@ -30,7 +30,7 @@ end
 local record = a[1] > 0 and call('GET', KEYS[1])
 local raw = call('GET', KEYS[2])
 
--- The end, in ms, of the second of the server's clock in which a stamp lies: logs expire by whole seconds, so that mostly there is
+-- The end, in ms, of the second of the server's clock in which a stamp lies: keys expire by whole seconds, so that mostly there is
 -- nothing to change.
 local correction = 0
 local function end_of_second(stamp) return (floor((stamp - correction) / SECOND) + 1) * 1000 end

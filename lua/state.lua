@@ -188,7 +188,7 @@ local function remember(memory, body)
   -- And for as long as the clock may leap ahead before that is taken back; not as long as a leap that was.
   lapse = max(min(lapse, now + MAX_MEMORY + 1000 * LEAP), now + min(memory, MAX_MEMORY) + 1000 * LEAP)
   if a[1] > 0 then
-    local ms = ticks and max(ceil((lapse - now) / 1000), 1) or LONGEST
+    local ms = ticks and end_of_second(lapse) - floor(clock / 1000) or LONGEST
     call('PSETEX', KEYS[1], format('%d', ms), struct.pack('<i8i8', a[1], lapse) .. body)
   end
   return reply(body)

@@ -44,6 +44,8 @@ pub(crate) struct Desk<'a> {
     pub(crate) weight: i64,
     /// Units of each log that calls used beyond their charges, which the next message tells.
     pub(crate) debts: Vec<u32>,
+    /// The newest start that the sender remembers in each log.
+    pub(crate) own: i64,
     /// For how long after a pause calls come slower.
     pub(crate) recovery: i64,
     /// What each sender was told last of where it is counted.
@@ -72,6 +74,7 @@ impl<'a> Desk<'a> {
             below_normal: 0,
             weight: 1,
             debts: Vec::new(),
+            own: 0,
             recovery: 0,
             counted: BTreeMap::new(),
             looks_first: true,
@@ -110,7 +113,7 @@ impl<'a> Desk<'a> {
         let counted = self.counted.get(&self.sender).cloned().unwrap_or_default();
         self.logs(logs, &counted, &mut keys, &mut integers);
         integers.extend([0, 0]);
-        integers.extend(logs.iter().map(|_| 0));
+        integers.extend(logs.iter().map(|_| self.own));
         integers.extend(debts.into_iter().map(i64::from));
         integers.push(must(back.len().try_into()));
         for (start, units) in back {

@@ -15,6 +15,17 @@ fn kept(desk: &mut Desk<'_>, log: &str) -> i64 {
     desk.int("PEXPIRETIME", log) - (desk.newest(log) / SECOND + 1) * 1_000 - LEAP
 }
 
+/// A key lives until then, in log time. The server counts the milliseconds from the script's begin, the script from a moment later.
+fn lives(desk: &mut Desk<'_>, key: &str, until: i64) {
+    let beside = desk.int("PEXPIRETIME", key) - until / 1_000;
+    assert!((-1..=1).contains(&beside), "{} {key}: {beside} ms", desk.upstream);
+}
+
+/// The end of the second in which an answer is forgotten, for what counts so long and what lies ahead from `now` on.
+const fn forgotten(now: i64, counts: i64) -> i64 {
+    ((now + counts + LEAP * 1_000) / SECOND + 1) * SECOND
+}
+
 fn granted(answer: &[i64]) -> i64 {
     answer[2..].chunks(3).filter(|answer| answer[0] == 1).map(|answer| answer[2]).sum()
 }
@@ -55,17 +66,31 @@ fn a_log_that_is_used_within_a_second_has_its_expiry_set_once() {
 }
 
 #[test]
+fn what_one_process_books_within_a_second_lives_as_long_as_it_counts() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "own", None);
+    let span = 7 * SECOND + 999;
+    let logs: [Log<'_>; 1] = [("calls", &[(1_000, span)])];
+    for number in 0..80 {
+        // Now and then an answer is to be kept for longer than the last.
+        (desk.looks_first, desk.horizon) = (number % 4 > 0, number / 10 * SECOND);
+        let now = desk.book(&logs, &[(1, None, &[1])])[0];
+        (desk.own, desk.previous) = (now, desk.number - 1);
+        assert_eq!(desk.newest("log:calls"), now);
+        let spare = (desk.int("PEXPIRETIME", "log:calls") - LEAP) * 1_000 - (now + span);
+        assert!((0..=SECOND + 1_000).contains(&spare), "{spare} µs longer than it counts");
+        let until = forgotten(now, span + desk.horizon);
+        lives(&mut desk, "replay:1:asks", until);
+    }
+}
+
+#[test]
 fn each_key_lives_as_long_as_what_it_says() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "lives", None);
     let logs: [Log<'_>; 1] = [("calls", &[(1, 5 * SECOND)])];
-    // The server counts the milliseconds from the script's begin, the script from a moment later.
-    let lives = |desk: &mut Desk<'_>, key: &str, until: i64| {
-        let beside = desk.int("PEXPIRETIME", key) - until / 1_000;
-        assert!((-1..=1).contains(&beside), "{} {key}: {beside} ms", desk.upstream);
-    };
     let now = desk.book(&logs, &[(1, None, &[1])])[0];
-    lives(&mut desk, "replay:1:asks", now + 5_250_000 + LEAP * 1_000);
+    lives(&mut desk, "replay:1:asks", forgotten(now, 5_250_000));
     let now = desk.book(&logs, &[(1, None, &[1])])[0];
     let period = 5_500_000;
     lives(&mut desk, "state", now + 2 * period + LEAP * 1_000);
@@ -73,7 +98,7 @@ fn each_key_lives_as_long_as_what_it_says() {
 
     desk.upstream = "paused";
     let paused = desk.pause(None, 9 * SECOND)[0] + 9 * SECOND;
-    lives(&mut desk, "replay:1:!", paused + LEAP * 1_000);
+    lives(&mut desk, "replay:1:!", forgotten(paused, 0));
     lives(&mut desk, "state", paused + LEAP * 1_000);
     desk.pause(None, SECOND);
     lives(&mut desk, "state", paused + LEAP * 1_000);
@@ -90,7 +115,7 @@ fn each_key_lives_as_long_as_what_it_says() {
     desk.counted.clear();
     let now = desk.report("calls", &[9, 60 * SECOND, 60 * SECOND, 3, 60 * SECOND])[0];
     lives(&mut desk, "state", now + 2 * 60 * SECOND + LEAP * 1_000);
-    lives(&mut desk, "replay:1:!", now + 60 * SECOND + LEAP * 1_000);
+    lives(&mut desk, "replay:1:!", forgotten(now, 60 * SECOND));
     let now = desk.report("5f/calls", &[9, 8 * SECOND, 8 * SECOND, 3, SECOND])[0];
     lives(&mut desk, "5f/state", now + SECOND + 8 * SECOND + LEAP * 1_000);
     assert!(desk.int("PTTL", "replay:1:!") > 50_000, "not for less long than the message before");

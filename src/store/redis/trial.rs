@@ -144,7 +144,7 @@ impl<'a> Trial<'a> {
     }
 
     async fn run(&self, connection: &mut MultiplexedConnection) -> Result<(), Refusal> {
-        let first = self.ask(1, 1, Self::logs(MANY, SECOND), vec![Run::new(MANY, [1, 1])]);
+        let first = self.ask(1, 1, Self::logs(MANY, SECOND), vec![Run::new(MANY - 2, [1, 1])]);
         let answers = self.first_calls(&first).query_async::<Vec<Result<Value, RedisError>>>(connection).await?;
         let mut answers = answers.into_iter();
         let masters = masters(answers.next());
@@ -157,8 +157,8 @@ impl<'a> Trial<'a> {
             _ => {}
         }
         let answers = answers.collect::<Result<Vec<_>, _>>()?;
-        let granted =
-            wire::reply(&first, answers.get(self.hash_tags()).unwrap_or(&Value::Nil)).map_err(Refusal::Senseless)?;
+        let answer = answers.get(self.hash_tags() + self.at_a_glance().len()).unwrap_or(&Value::Nil);
+        let granted = wire::reply(&first, answer).map_err(Refusal::Senseless)?;
         let granted = granted.grant().map_or(Stamp::NEVER, |grant| grant.next);
         let answers = self.last_calls(granted).query_async::<Vec<Result<Value, RedisError>>>(connection).await?;
         answers.into_iter().find_map(Result::err).map_or(Ok(()), |error| Err(Refusal::Said(error)))
@@ -173,6 +173,9 @@ impl<'a> Trial<'a> {
         // A node of a Cluster that will not say so has not the slots of all of these.
         for tag in 0..self.hash_tags() {
             calls.cmd("EXISTS").arg(self.wire.key_of(&format!("~try-{tag}")));
+        }
+        for ask in self.at_a_glance() {
+            calls.add_command(self.call(&ask));
         }
         calls.add_command(self.call(first));
         // Of other terms, whose callers start one after another, and which trims the logs; of another process, which waits and
@@ -216,6 +219,13 @@ impl<'a> Trial<'a> {
         calls
     }
 
+    /// Two callers of one process who are decided at a glance: the answer to the second takes the place of the first's, and is kept no
+    /// longer.
+    fn at_a_glance(&self) -> [Message; 2] {
+        [(1, 10 * SECOND), (2, SECOND)]
+            .map(|(number, span)| self.ask(3, number, Self::logs(MANY, span), vec![Run::new(1, [1, 1])]))
+    }
+
     const fn hash_tags(&self) -> usize {
         if self.is_alone { HASH_TAGS } else { 0 }
     }
@@ -252,7 +262,7 @@ impl<'a> Trial<'a> {
     fn keys(&self) -> Vec<String> {
         let of = |sender| self.ask(sender, 1, Self::logs(MANY, SECOND), Vec::new());
         let paused = self.message(MessageId::new(1, "!", 1), Self::pause());
-        let messages = [of(1), of(2), paused, self.renewal(1, Duration::ZERO)];
+        let messages = [of(1), of(2), of(3), paused, self.renewal(1, Duration::ZERO)];
         let mut all: Vec<_> = messages.iter().flat_map(|message| keys(&|cmd| self.wire.write(cmd, message))).collect();
         all.sort_unstable();
         all.dedup();
