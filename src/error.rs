@@ -102,7 +102,7 @@ pub enum Error {
     },
     /// Never come back: the call costs more than a limit allows at once, or nothing at all.
     #[error(
-        "{upstream}: a call of {cost} {unit} can never go: it must take something, and at most {most} by a limit of {} in {:?}",
+        "{upstream}: a call that takes {cost} {unit} can never go: a limit of {} in {:?} admits from 1 to {most} at once",
         .limit.quota(),
         .limit.window()
     )]

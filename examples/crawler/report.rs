@@ -66,7 +66,7 @@ impl Report {
         if share > 100.0 {
             note = format!("{note}; the first {} go at once", limit.quota() * hosts);
         }
-        Some(("quota used".to_owned(), format!("{:.1} %", share.min(100.0)), note))
+        Some(("quota used".to_owned(), format!("{share:.1} %"), note))
     }
 
     fn rows(&self) -> Vec<Row> {

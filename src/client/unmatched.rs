@@ -76,7 +76,7 @@ impl Strangers {
         if named.len() < MOST_NAMED {
             named.insert(hash);
             drop(named);
-            tracing::warn!(host = &*host(url), "belongs to no upstream, not throttled");
+            tracing::warn!(host = &*host(url), "belongs to no upstream by its host, path and method: not throttled");
         } else if !self.is_full.swap(true, Ordering::Relaxed) {
             *named = HashSet::new();
             drop(named);

@@ -25,7 +25,7 @@ use crate::error::ConfigError;
 use crate::ledger::{Log, ScopeId, SeatLimit};
 use crate::queue::crowd::Crowd;
 use crate::queue::handover::Handover;
-use crate::queue::pacing::{STALE_AT_MOST, stale_after_all};
+use crate::queue::pacing::{LATE_AT_MOST, stale_after_all};
 use crate::queue::presence::Attendance;
 use crate::queue::seats::SeatRules;
 use crate::queue::settling::Settling;
@@ -123,7 +123,7 @@ impl Registered {
         let crowd = Arc::new(Crowd::new(upstream.max_waiting, counts.clone()));
         // Where nobody is counted by windows no slot comes late.
         let guards = upstream.limits.iter().map(Limit::guard_or_default);
-        let stale_after = if upstream.limits.is_empty() { STALE_AT_MOST } else { stale_after_all(guards) };
+        let stale_after = if upstream.limits.is_empty() { LATE_AT_MOST } else { stale_after_all(guards) };
         let settling = Arc::new(Settling::new(charges.counted(&upstream)));
         if let Some(of) = upstream.settles.iter().find(|of| settling.logs_of(&of.unit).next().is_none()) {
             return Err(ConfigError::new(&upstream.name, "settle_by", format!("no limit counts {}", shown(&of.unit))));

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::engine::Engine;
 use super::events::{Effects, Settings, tell};
 use super::log_time::Outlook;
-use super::pacing::Rest;
+use super::pacing::{LATE_AT_MOST, Rest};
 use super::waiters::Waiter;
 use crate::error::Error;
 use crate::ledger::{Grant, PauseLeft, Term};
@@ -32,7 +32,7 @@ impl Settings {
 
     /// Bounds of the store's clock no wider than this place slots well enough.
     pub(super) fn fine(&self) -> Duration {
-        self.stale_after / 2
+        self.stale_after.min(LATE_AT_MOST) / 2
     }
 
     /// What decides how long a queue rests whose first caller may start `next` from now at the earliest, while the callers of so

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::bounds::{Bounds, Exchange, Placing};
+use super::pacing::LATE_AT_MOST;
 use crate::ledger::Stamp;
 
 /// A machine was suspended when the time since it booted is ahead of the time that it ran by so much more than before.
@@ -62,11 +63,11 @@ impl LogTime {
         Some(placing)
     }
 
-    /// What is known at `now`, for slots that may be late by `tolerated`.
-    pub(crate) fn outlook(&self, tolerated: Duration, now: Instant) -> Outlook {
+    /// What is known at `now`, for slots that are stale so long after their start.
+    pub(crate) fn outlook(&self, stale_after: Duration, now: Instant) -> Outlook {
+        let ahead = self.ahead(stale_after, now);
         let bounds = self.bounds();
-        let (latest, ahead, round_trip) =
-            (bounds.latest_before_leap(now), bounds.ahead(tolerated, now), bounds.round_trip());
+        let (latest, round_trip) = (bounds.latest_before_leap(now), bounds.round_trip());
         let known = self.known().max(bounds.earliest(now));
         drop(bounds);
         Outlook { known, latest, ahead, round_trip }
@@ -95,9 +96,9 @@ impl LogTime {
         self.bounds().missing(fine)
     }
 
-    /// How far ahead of now to ask for slots that may be used so late.
-    pub(crate) fn ahead(&self, tolerated: Duration, now: Instant) -> Duration {
-        self.bounds().ahead(tolerated, now)
+    /// How far ahead of now to ask for slots that are stale so long after their start.
+    pub(crate) fn ahead(&self, stale_after: Duration, now: Instant) -> Duration {
+        self.bounds().ahead(stale_after.min(LATE_AT_MOST), now)
     }
 
     fn bounds(&self) -> MutexGuard<'_, Bounds> {

@@ -7,13 +7,15 @@ const MAX_SILENCE: Duration = Duration::from_secs(30);
 /// No queue that was put off asks again sooner than this.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 /// The latest that a slot may be used after its start, however wide the guard.
-pub(crate) const STALE_AT_MOST: Duration = Duration::from_millis(50);
+const STALE_AT_MOST: Duration = Duration::from_millis(250);
+/// Slots are asked for, and placed, so that they need not be used later than this: later is only who stood still.
+pub(crate) const LATE_AT_MOST: Duration = Duration::from_millis(50);
 /// Timers fire up to a millisecond late: without this a narrow guard would make every slot stale.
 const STALE_AT_LEAST: Duration = Duration::from_millis(2);
 /// The longest rest for the others' sake, in horizons.
 const MOST_TURNS: u32 = 8;
 
-/// How much later than its start a slot may be used: half the guard, at most 50 ms.
+/// How much later than its start a slot may be used: half the guard, at most 250 ms.
 fn stale_after(guard: Duration) -> Duration {
     (guard / 2).clamp(STALE_AT_LEAST, STALE_AT_MOST)
 }
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_stale_after_half_the_guard_within_bounds() {
-        for (guard, stale) in [(0, 2), (5, 2), (10, 5), (50, 25), (100, 50), (1_000, 50)] {
+        for (guard, stale) in [(0, 2), (5, 2), (10, 5), (50, 25), (250, 125), (500, 250), (1_000, 250)] {
             assert_eq!(stale_after(guard * MS).as_millis(), stale, "{guard}");
         }
     }
@@ -92,7 +94,7 @@ mod tests {
             (&[50, 10], 5),
             (&[10, 1_000], 5),
             (&[50, 0], 25),
-            (&[3, 1_000], 50),
+            (&[3, 1_000], 250),
             (&[3, 0], 2),
             (&[4, 50], 2),
         ];

@@ -13,7 +13,7 @@ use super::calendars::Calendars;
 use super::caller::Patience;
 use super::callers::Queue;
 use super::events::{Event, Settings};
-use super::pacing::STALE_AT_MOST;
+use super::pacing::LATE_AT_MOST;
 use super::process::Process;
 use super::seats::SeatRules;
 use super::waiters::Wish;
@@ -43,7 +43,7 @@ impl Queue {
             seats: Some(rules),
             borrows: false,
             calendars: Calendars::default(),
-            stale_after: STALE_AT_MOST,
+            stale_after: LATE_AT_MOST,
             horizon: process.horizon,
             promote_low_after: registered.upstream.promote_low_after,
             without_store: registered.policy(),

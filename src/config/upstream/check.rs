@@ -81,7 +81,7 @@ impl Upstream {
         } else if charges.logs().iter().any(Log::has_calendar) {
             "a calendar window"
         } else if charges.logs().iter().any(|log| log.retention() > SHORT) {
-            "a window, and its guard, of more than 10 s"
+            "a window that lasts more than 10 s with its guard"
         } else {
             return Ok(());
         };
