@@ -105,7 +105,7 @@ local soonest, slack = now + ahead, max(SLACK, ahead)
 -- Who is near books as far ahead as who is far: else the far would always be before them.
 local limit = now + max(ahead + horizon, far)
 -- Whoever has a slot by now does not hear of a refusal before it: while calls come slower after a pause let there be few.
-limit = soonest + floor((limit - soonest) / slower_after_pause(states))
+limit = lost.withholds and soonest - 1 or soonest + floor((limit - soonest) / slower_after_pause(states))
 local limits = {}
 local granted, next, first, is_foremost, is_near, waits_for, short, is_short, again = 0, now, nil, false, false, {}, 0, false, 0
 do
@@ -275,7 +275,8 @@ changed = changed or has_news
 if short > 0 and not first then next = now + again end
 do
   local named, counted = named_terms.strictest(logs), 0
-  local flags, within = (changed and 2 or 0) + lost.flag(states) + (named[1] and 8 or 0), is_near and slack or limits[told] - soonest
+  local flags = (changed and 2 or 0) + lost.flag(states) + (named[1] and 8 or 0)
+  local within = is_near and slack or max(limits[told] - soonest, 0)
   body = { flags, next, within, stop, max(cause, 0), status, most }
   for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
   if wants_seats then body[8 + scopes], body[9 + scopes] = keep, is_short and again or 0 end

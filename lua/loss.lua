@@ -35,6 +35,7 @@ function lost.note(states, at)
   lost.heard, lost.known, lost.again = again and a[again] or 0, again and a[again + 1] or 0, again and a[again + 2] or 0
   for _, log in ipairs(logs) do memory = max(memory, log.counts) end
   lost.number, lost.told, lost.memory = a[1] > 0 and a[at] or 0, told, memory
+  local remembers = false
   local still_has = lost.still_has(memory)
   for i, log in ipairs(logs) do
     local state, newest, counts, retention = states[log.scope], min(a[at + 1 + i], now + MAX_MEMORY), log.counts, 0
@@ -42,23 +43,30 @@ function lost.note(states, at)
       if log.terms[t].base <= 10 * SECOND then retention = max(retention, log.terms[t].span) end
     end
     if counts > 0 and (still_has == false or newest > 0) then
-      local known, settles = lost.of(state), 0
-      local is_news = still_has == false and not (known and told <= known[1])
-      local there = max(stamp_of(call('LINDEX', log.key, '-1'), log.key) or 0, known and known[3] or 0)
+      local known, settles, is_long = lost.of(state), 0, counts > 10 * SECOND
+      remembers = remembers or newest > 0
+      -- Who counts for short alone has asked nobody to say anything again.
+      local seen = known and known[4] or 0
+      local explained = known and (is_long and max(seen, known[3] or 0) or known[1])
+      local is_news = still_has == false and not (known and told <= explained)
+      local tail = stamp_of(call('LINDEX', log.key, '-1'), log.key)
+      local there = max(tail or 0, known and known[3] or 0)
       local is_missing = newest + counts > now and newest > there
       if is_missing then
         -- What was booked since, or entered again, is there.
-        is_news = is_news or not known or newest >= known[2] or (known[4] or 0) > 0 and lost.heard >= known[4]
+        is_news = is_news or not known or newest >= known[2] or seen > 0 and lost.heard >= seen or is_long and seen == 0
         settles = newest + retention
       end
       if is_news then settles = max(settles, now + reach + retention) end
       if is_news or is_missing then
         local noted = state.noted or known or { 0, 0, 0 }
         local since, ends, of_logs = noted[4], noted[5], noted[6]
-        if is_news and counts > 10 * SECOND then
+        -- What it says again by this message is missing until that has acted.
+        local says_it = not is_news and seen > 0 and lost.known >= seen
+        if is_news and is_long then
           settles, since, ends = max(settles, now + lost.SETTLING), now, max(ends or 0, now + reach + counts)
         end
-        if is_missing and still_has ~= false and counts > 10 * SECOND then of_logs = 1 end
+        if is_long and is_missing and not says_it and (not tail or still_has ~= false) then of_logs = 1 end
         state.noted = { is_news and now or noted[1], max(noted[2], settles), noted[3] or 0 }
         if since or of_logs then state.noted[4], state.noted[5], state.noted[6] = since or 0, ends or 0, of_logs or 0 end
       end
@@ -76,6 +84,12 @@ function lost.note(states, at)
     if loss and (loss[4] or 0) > lost.known then
       lost.tell, lost.is_of_logs = max(lost.tell, loss[4]), lost.is_of_logs or loss[6] == 1
     end
+  end
+  -- Others may not have said yet what they were granted, or the sender has not, who hears of it only now.
+  lost.withholds = remembers and lost.tell > 0
+  for _, log in ipairs(logs) do
+    local loss = log.counts > 10 * SECOND and lost.of(states[log.scope])
+    lost.withholds = lost.withholds or loss and (loss[4] or 0) > 0 and now < loss[4] + lost.SETTLING
   end
   at = at + 2 + width
   if again then

@@ -2,8 +2,8 @@
 //!
 //! `lua/again.lua` says the same in Redis.
 
-use super::loss::Loss;
-use super::{Ask, Ledger, MAX_MEMORY, MessageId, NOBODY, ScopeId, Slots, Stamp};
+use super::loss::{Loss, SHORT};
+use super::{Ask, Ledger, Log, MAX_MEMORY, MessageId, NOBODY, ScopeId, Slots, Stamp};
 
 /// For so long nobody starts after a loss in a log that counts for longer than is waited for: a queue in which callers wait asks every 5 s,
 /// hears of it, and says what it was granted in its next message.
@@ -59,6 +59,11 @@ impl Ask {
         self.again.as_ref().map_or(Stamp::NEVER, |again| again.heard)
     }
 
+    /// When the last loss was seen that the queue has heard of.
+    pub(super) fn says_for(&self) -> Stamp {
+        self.again.as_ref().map_or(Stamp::NEVER, |again| again.loss)
+    }
+
     /// Whether it says again what it was granted.
     pub(super) fn says_again(&self) -> bool {
         self.again.as_ref().is_some_and(|again| !again.steps.is_empty())
@@ -73,10 +78,21 @@ impl Ledger {
             return None;
         }
         let losses = ask.scopes().filter_map(|scope| self.loss_of(now, scope));
-        let heard = ask.again.as_ref().map_or(Stamp::NEVER, |again| again.loss);
-        let news = losses.filter(|loss| loss.lost > heard);
+        let news = losses.filter(|loss| loss.lost > ask.says_for());
         let told = news.reduce(Loss::and)?;
         Some(Box::new((told.lost, if told.is_of_logs { 0 } else { self.replays.last_of(now, id) })))
+    }
+
+    /// Whether an ask is granted nothing yet: others may not have said what they were granted before a loss, or its own queue has not, and
+    /// hears of it by the answer.
+    pub(super) fn withholds(&self, now: Stamp, id: &MessageId, ask: &Ask) -> bool {
+        let is_settling = |log: &Log| {
+            let loss = self.loss_of(now, log.scope).filter(|loss| loss.lost > Stamp::NEVER);
+            log.retention() > SHORT && loss.is_some_and(|loss| now < loss.lost.plus(SETTLING))
+        };
+        let mut newest = ask.logs.iter().zip(&ask.remembered.newest).filter(|(log, _)| log.retention() > 0);
+        let remembers = newest.any(|(_, newest)| *newest > Stamp::NEVER);
+        (remembers && self.loss_to_tell(now, id, ask).is_some()) || ask.logs.iter().any(is_settling)
     }
 
     /// Whether a slot of this start was booked in a scope before a loss that its queue has not heard of: it may not be there, and what is there
@@ -108,5 +124,110 @@ impl Ledger {
                 self.scope_mut(log.scope).logs.entry(&log.unit).insert(&steps, log.retention());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ledger::{Grant, Message, Remembered, Run, Term};
+
+    const SECOND: i64 = 1_000_000;
+    const MINUTE: i64 = 60 * SECOND;
+
+    const fn at(micros: i64) -> Stamp {
+        Stamp::from_micros(1_000 * SECOND + micros)
+    }
+
+    fn calls(span: i64) -> Log {
+        Log::new("calls", [Term::new(100, span)])
+    }
+
+    /// An ask for some callers, of a queue whose newest start was then, by a message before its last; zero callers: it only says so.
+    fn ask(logs: &[Log], newest: i64, callers: u32) -> Ask {
+        let runs = if callers > 0 { vec![Run::new(callers, vec![1; logs.len()])] } else { Vec::new() };
+        Ask { remembered: Remembered::new(8, at(newest), vec![at(newest); logs.len()]), ..Ask::new(logs, runs) }
+    }
+
+    /// What the store answers to message `number` of the process `sender`.
+    fn told(ledger: &mut Ledger, now: i64, (sender, number): (u64, u64), ask: Ask) -> Grant {
+        let message = Message::new("up", MessageId::new(sender, "", number), ask);
+        ledger.apply(at(now), &message).unwrap().grant().unwrap()
+    }
+
+    fn granted(grant: &Grant, asked: u32) -> u32 {
+        grant.answers(asked).filter(|answer| answer.verdict.is_granted()).map(|answer| answer.callers).sum()
+    }
+
+    #[test]
+    fn who_has_not_said_what_it_was_granted_is_granted_nothing_by_the_answer_that_tells_it_so() {
+        let logs = [calls(MINUTE)];
+        for now in [5_800_000, 6_100_000] {
+            let mut ledger = Ledger::new();
+            assert!(told(&mut ledger, 0, (2, 9), ask(&logs, -SECOND, 0)).loss.is_some());
+            let grant = told(&mut ledger, now, (1, 9), ask(&logs, -2 * SECOND, 100));
+            let (loss, _) = *grant.loss.clone().unwrap();
+            assert_eq!((granted(&grant, 100), grant.within), (0, Duration::ZERO), "{now}");
+            let steps = vec![Slots::new(60, at(-2 * SECOND), [1])];
+            let again = Some(Again::new(Stamp::NEVER, loss, steps));
+            let says = Ask { again, counted: grant.counted, ..ask(&logs, -2 * SECOND, 100) };
+            let grant = told(&mut ledger, now.max(SETTLING), (1, 10), says);
+            assert_eq!((granted(&grant, 100), grant.loss), (40, None), "{now}: it has said it");
+        }
+    }
+
+    #[test]
+    fn who_books_far_ahead_books_nothing_before_others_may_have_said_what_they_were_granted() {
+        let (logs, mut ledger) = ([calls(MINUTE)], Ledger::new());
+        for (now, number) in [(0, 9), (SETTLING - 1, 10)] {
+            let far = Ask { horizon: Duration::from_secs(9), ..ask(&logs, -2 * SECOND, 100) };
+            let again = (now > 0).then(|| Again::new(at(0), at(0), Vec::new()));
+            assert_eq!(granted(&told(&mut ledger, now, (1, number), Ask { again, ..far }), 100), 0, "{now}");
+        }
+    }
+
+    #[test]
+    fn a_loss_that_a_short_window_sees_hides_none_of_a_long_one() {
+        let (short, long) = ([calls(SECOND)], [calls(SECOND), Log::new("files", [Term::new(100, 60 * MINUTE)])]);
+        let mut ledger = Ledger::new();
+        assert_eq!(told(&mut ledger, 0, (2, 9), ask(&short, -SECOND / 10, 1)).loss, None);
+        let grant = told(&mut ledger, SECOND / 10, (1, 9), ask(&long, -SECOND / 5, 1));
+        assert_eq!(grant.loss, Some(Box::new((at(SECOND / 10), 0))));
+        assert_eq!(grant.next, at(SECOND / 10 + SETTLING));
+        // What was forgotten by hand is no loss.
+        let (mut ledger, now) = (Ledger::new(), at(0));
+        ledger.scope_mut(None).constrain(|of, _| of.loss = Some(Loss::forgotten(None, now, now)));
+        assert_eq!(told(&mut ledger, SECOND / 10, (1, 9), ask(&long, -SECOND / 5, 1)).loss, None);
+    }
+
+    #[test]
+    fn who_has_its_message_is_told_that_its_log_is_gone() {
+        let (logs, mut ledger) = ([calls(60 * MINUTE)], Ledger::new());
+        told(&mut ledger, -10 * SECOND, (2, 1), Ask::new(&logs[..], vec![Run::new(60, [1])]));
+        ledger.lose_logs();
+        // So is the last message of another process.
+        let (loss, _) = *told(&mut ledger, 0, (1, 9), ask(&logs, -5 * SECOND, 0)).loss.unwrap();
+        let steps = vec![Slots::new(1, at(-5 * SECOND), [1])];
+        let says = Ask { again: Some(Again::new(Stamp::NEVER, loss, steps)), ..ask(&logs, -5 * SECOND, 0) };
+        told(&mut ledger, 1_000, (1, 10), says);
+        let remembered = Remembered::new(1, at(-10 * SECOND), [at(-10 * SECOND)]);
+        let grant = told(&mut ledger, 2 * SECOND, (2, 2), Ask { remembered, ..Ask::new(logs, Vec::new()) });
+        assert_eq!(grant.loss, Some(Box::new((loss, 0))));
+    }
+
+    #[test]
+    fn who_has_its_message_is_told_so_after_a_failover_that_lost_those_of_others() {
+        let (logs, mut ledger) = ([calls(60 * MINUTE)], Ledger::new());
+        told(&mut ledger, -10 * SECOND, (2, 1), Ask::new(&logs[..], vec![Run::new(60, [1])]));
+        let (loss, _) = *told(&mut ledger, 0, (1, 9), ask(&logs, -5 * SECOND, 1)).loss.unwrap();
+        // It says what it was granted by its next message, for which the one before is there.
+        let again = Some(Again::new(Stamp::NEVER, loss, vec![Slots::new(1, at(-5 * SECOND), [1])]));
+        let remembered = Remembered::new(9, at(0), [at(-5 * SECOND)]);
+        told(&mut ledger, 1_000, (1, 10), Ask { again, remembered, ..ask(&logs, 0, 1) });
+        let remembered = Remembered::new(1, at(-10 * SECOND), [at(-10 * SECOND)]);
+        let grant = told(&mut ledger, 2 * SECOND, (2, 2), Ask { remembered, ..Ask::new(logs, Vec::new()) });
+        assert_eq!(grant.loss, Some(Box::new((loss, 1))));
     }
 }

@@ -120,6 +120,7 @@ impl Ledger {
             // Whoever has a slot by now does not hear of a refusal before it: let there be few.
             limit = soonest.plus((limit.as_micros() - soonest.as_micros()) / RECOVERING);
         }
+        limit = if self.withholds(now, id, own) { soonest.plus(-1) } else { limit };
         let slack = SLACK.max(micros(ask.ahead));
         let seating = AskedSeats::of(self, now, id, ask);
         // A seat that waits for a slot far ahead is of use to nobody meanwhile.
@@ -189,7 +190,8 @@ impl Ledger {
         let last = ask.back.iter().map(|slots| micros(slots.start.since(now))).max().unwrap_or(0);
         let memory = retention.max(lease).saturating_add(last.max(limit.as_micros() - now.as_micros()));
         let memory = if changed { memory } else { 0 };
-        let within = if decision.is_near { bounds.slack } else { bounds.limit(told).as_micros() - soonest.as_micros() };
+        let within = bounds.limit(told).as_micros() - soonest.as_micros();
+        let within = if decision.is_near { bounds.slack } else { within.max(0) };
         self.name_terms(now, id, own, &overfull, period);
         let is_plain = paused.is_none() && contenders == 0 && seated.is_none() && other_term.is_none();
         let loss = self.loss_to_tell(now, id, ask);

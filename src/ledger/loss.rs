@@ -126,11 +126,15 @@ impl Ledger {
             let tail = scope.and_then(|scope| scope.logs.get(&log.unit)).and_then(|entries| entries.nth_newest(1));
             let there = known.map_or(Stamp::NEVER, |loss| loss.forgotten).max(tail.unwrap_or(Stamp::NEVER));
             let is_missing = newest > Stamp::NEVER && newest.plus(counts) > now && newest > there;
+            let is_long = counts > SHORT;
+            // Who counts for short alone has asked nobody to say anything again.
+            let is_unheard = |loss: Loss| is_long && loss.lost == Stamp::NEVER;
+            let explains = |loss: Loss| if is_long { loss.lost.max(loss.forgotten) } else { loss.at };
             // What was booked since, or entered again, is there.
             let was_there =
                 |loss: Loss| newest >= loss.settles || (loss.lost > Stamp::NEVER && ask.heard() >= loss.lost);
-            let is_news = (is_forgotten && known.is_none_or(|loss| remembered.told > loss.at))
-                || (is_missing && known.is_none_or(was_there));
+            let is_news = (is_forgotten && known.is_none_or(|loss| remembered.told > explains(loss)))
+                || (is_missing && known.is_none_or(|loss| is_unheard(loss) || was_there(loss)));
             if !is_news && !is_missing {
                 continue;
             }
@@ -146,8 +150,10 @@ impl Ledger {
             let loss = &mut losses[of_scope].1;
             loss.at = if is_news { now } else { loss.at };
             loss.settles = loss.settles.max(settles);
-            loss.is_of_logs |= is_missing && !is_forgotten && counts > SHORT;
-            if is_news && counts > SHORT {
+            // What it says again by this message is missing until that has acted.
+            let says_it = !is_news && known.is_some_and(|loss| loss.lost > Stamp::NEVER && ask.says_for() >= loss.lost);
+            loss.is_of_logs |= is_long && is_missing && (tail.is_none() || !is_forgotten) && !says_it;
+            if is_news && is_long {
                 loss.settles = loss.settles.max(now.plus(SETTLING));
                 loss.lost = now;
                 loss.until = loss.until.max(now.plus(ask.reach()).plus(counts));

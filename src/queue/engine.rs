@@ -65,6 +65,8 @@ pub(super) struct Engine {
     pub(super) previous: u64,
     /// What the store must hold.
     pub(super) memory: Memory,
+    /// While callers wait it is asked by then whether it has lost anything.
+    pub(super) hear_by: Option<Instant>,
     /// In which period the store counted this queue among those whose callers wait, for each scope.
     pub(super) counted: Vec<Stamp>,
     /// The store has callers of this queue on record as waiting.
@@ -125,6 +127,7 @@ impl Engine {
             closed: false,
             previous: 0,
             memory,
+            hear_by: None,
             counted: Vec::new(),
             on_record: false,
             leave_at: None,

@@ -150,6 +150,9 @@ impl Engine {
             return Ok(self.message(header(), Vec::new(), ask, now));
         }
         let told_by = self.untold.as_ref().map(Untold::by).into_iter().chain(self.settle_by(now)).min();
+        let is_paused = self.paused.is_some_and(|(until, _)| until > now);
+        let told_by =
+            told_by.into_iter().chain(self.hear_by.filter(|_| !is_paused && self.waiters.has_unslotted())).min();
         let seats_at = self.tell_of_seats_at(now);
         if is_unseated && self.waiters.has_unslotted() {
             // It asks when it has a seat, and looks for one when its slot may be near, and no pause lasts.

@@ -12,6 +12,9 @@ use crate::ledger::{self, Again, Log, MAX_MEMORY, Remembered, SHORT, Slots, Stam
 const MOST: usize = 256;
 /// Where logs count for long older ones are remembered in so many steps of the longest, each at the latest of its starts.
 const STEPS: i64 = 64;
+/// Who remembers what counts for long, and in which callers wait, hears so soon that the store has lost it: before others start that do not
+/// know of it. Two answers, and what others book ahead meanwhile, fit into what is left of 6 s.
+const HEARS: Duration = Duration::from_secs(5);
 /// The store is told of a message for so much longer than it must remember that.
 const BEYOND: Duration = Duration::from_micros(ledger::BEYOND.unsigned_abs());
 
@@ -21,6 +24,8 @@ pub(super) struct Memory {
     /// For how long the longest log counts.
     span: i64,
     message: Option<Last>,
+    /// When the last message was written.
+    written: Option<Instant>,
     /// Starts that were granted, ascending.
     starts: VecDeque<Stamp>,
     /// Units of each log that were granted with each of them, and not handed back.
@@ -137,6 +142,7 @@ impl Memory {
 
     /// What an ask says of it: nothing of what counts no more by the log time that is known.
     pub(super) fn remembered(&mut self, logs: &[Log], known: Option<Stamp>, now: Instant) -> Remembered {
+        self.written = Some(now);
         let (width, known) = (logs.len(), known.unwrap_or(Stamp::NEVER));
         let is_over = |start: Stamp| start.plus(self.span) <= known;
         self.older.retain(|step| !is_over(step.start));
@@ -199,9 +205,10 @@ impl Memory {
         }
     }
 
-    /// Whether anything is remembered that would be said again.
-    pub(super) fn has_long(&self) -> bool {
-        self.counts_for_long() && !self.starts.is_empty()
+    /// When a queue in which callers wait asks at the latest, where anything is remembered that would be said again: an answer takes as long.
+    pub(super) fn ask_by(&self, answer: Duration) -> Option<Instant> {
+        let would_say = self.counts_for_long() && !self.starts.is_empty();
+        self.written.filter(|_| would_say).map(|at| at + HEARS.saturating_sub(2 * answer))
     }
 
     /// The process has another name: messages of the last are no more its own. What it was granted under that is still held, if only

@@ -6,11 +6,11 @@ use outgate::feedback::{Feedback, Reach, Refusal};
 use outgate::ledger::{Body, Cause, Message, Stamp};
 use outgate::store::Applying;
 use outgate::testing::oracle::{assert_never_more_than, worst_window};
-use outgate::{Error, Limit, Store, Throttle, Upstream};
+use outgate::{Error, Limit, Scope, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::support::{Counting, endless};
+use crate::support::{Counting, Way, endless, micros_since};
 
 const SECOND: i64 = 1_000_000;
 
@@ -291,4 +291,115 @@ async fn a_pause_that_the_store_never_took_is_not_told_again() {
     let waited = waits(&throttle, None).await.unwrap();
     assert!(waited < secs(8), "the call that was refused had started before the release: {waited:?}");
     assert_eq!(store.told(), 1);
+}
+
+/// Makes so many calls one after another, and says when they went.
+async fn used(throttle: &Throttle, calls: usize, begin: Instant) -> Vec<i64> {
+    let mut starts = Vec::new();
+    for _ in 0..calls {
+        drop(throttle.acquire("up").scope("a").await.unwrap());
+        starts.push(micros_since(begin));
+    }
+    starts
+}
+
+/// So many calls that come at once, and wait no longer than `until`: when they went.
+async fn at_once(throttle: Throttle, calls: usize, begin: Instant, until: Instant) -> Vec<i64> {
+    let mut tasks = JoinSet::new();
+    for _ in 0..calls {
+        let throttle = throttle.clone();
+        tasks.spawn(async move {
+            let permit = timeout_at(until, throttle.acquire("up").scope("a").into_future()).await.ok()?;
+            drop(permit.unwrap());
+            Some(micros_since(begin))
+        });
+    }
+    tasks.join_all().await.into_iter().flatten().collect()
+}
+
+/// In a minute of 100 one process has used nearly all, and some of its callers wait; the store loses all data, and a second later another
+/// process, which has used one, has much to do: when calls went.
+async fn beside_who_waits(store: &Counting, [one, other]: [Throttle; 2], first: usize) -> Vec<i64> {
+    let begin = Instant::now();
+    let until = begin + secs(58);
+    let mut starts = used(&other, 1, begin).await;
+    starts.extend(at_once(one.clone(), first, begin, until).await);
+    let waits = tokio::spawn(at_once(one, 130 - first, begin, until));
+    sleep(secs(20)).await;
+    store.lose_data();
+    sleep(secs(1)).await;
+    starts.extend(at_once(other, 150, begin, until).await);
+    starts.extend(waits.await.unwrap());
+    starts
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_who_wait_hear_of_a_loss_though_calls_in_flight_are_limited() {
+    let seats = [None, Some(Limit::in_flight(1_000)), Some(Limit::in_flight(1_000).each(Scope::header("x-m")))];
+    for seats in seats {
+        let store = Counting::default();
+        let new = |up: Upstream| {
+            let up = up.limit(Limit::per_minute(100)).limit(Limit::per_second(90).each(Scope::header("x-m")));
+            seats.iter().cloned().fold(up, Upstream::limit)
+        };
+        let processes = [(); 2].map(|()| store.process(new));
+        let starts = beside_who_waits(&store, processes, 85).await;
+        assert!(starts.len() <= 100, "{seats:?}: {} in a minute", starts.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_far_ahead_processes_book_overruns_no_window_after_a_loss() {
+    for horizon in [250, 1_500, 7_000] {
+        let store = Counting::default();
+        let up = Upstream::new("up").limit(Limit::per_minute(100)).scope_by(Scope::header("x-m"));
+        let builder = || Throttle::builder().store(store.clone()).horizon(Duration::from_millis(horizon));
+        let processes = [(); 2].map(|()| builder().upstream(up.clone()).build().unwrap());
+        let starts = beside_who_waits(&store, processes, 99).await;
+        assert!(starts.len() <= 100, "{horizon} ms: {} in a minute", starts.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_takes_long_to_answer_overruns_no_window_after_a_loss() {
+    for delay in [50, 400, 800] {
+        let store = Counting::answering(move |_| Way::slow(Duration::from_millis(delay)));
+        let new = |up: Upstream| up.limit(Limit::per_minute(100).each(Scope::header("x-m")));
+        let processes = [(); 2].map(|()| store.process(new));
+        let starts = beside_who_waits(&store, processes, 99).await;
+        assert!(starts.len() <= 100, "{delay} ms: {} in a minute", starts.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_comes_late_is_not_granted_again_what_it_remembers_itself() {
+    let store = Counting::default();
+    let [one, other] = [(); 2].map(|()| store.limited(Limit::per_minute(100).of("tokens")));
+    drop(one.acquire("up").cost_of("tokens", 80).await.unwrap());
+    drop(other.acquire("up").cost_of("tokens", 1).await.unwrap());
+    store.lose_data();
+    let sees = tokio::spawn(async move { drop(other.acquire("up").cost_of("tokens", 1).await.unwrap()) });
+    sleep(secs(10)).await;
+    let begin = Instant::now();
+    drop(one.acquire("up").cost_of("tokens", 80).await.unwrap());
+    assert!(begin.elapsed() > secs(45), "{:?}", begin.elapsed());
+    sees.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_shares_a_short_limit_alone_hides_no_loss_of_a_long_one() {
+    let (store, begin) = (Counting::default(), Instant::now());
+    let account = [Limit::per_second(50), Limit::per_hour(100).of("tokens")];
+    let builder = |up: Upstream| Throttle::builder().store(store.clone()).upstream(up).build().unwrap();
+    let files = builder(Upstream::new("up").shares("account", account.clone()));
+    let mail = builder(Upstream::new("mail").shares("account", [account[0].clone()]));
+    let until = begin + secs(3_000);
+    let mut starts = at_once(files.clone(), 90, begin, until).await;
+    drop(mail.acquire("mail").await.unwrap());
+    store.lose_data();
+    let sees = tokio::spawn(async move { drop(mail.acquire("mail").await.unwrap()) });
+    sleep(Duration::from_millis(300)).await;
+    starts.extend(at_once(files, 150, begin, until).await);
+    assert!(starts.len() <= 100, "{} in an hour", starts.len());
+    sees.await.unwrap();
 }

@@ -28,9 +28,6 @@ const LEAP_MEMORY: Duration = Duration::from_secs(2);
 const FAR: Duration = Duration::from_secs(11);
 const LEAST_BELIEVED: Duration = Duration::from_secs(1);
 
-/// Who remembers what counts for long hears so soon that the store has lost it: before others start that do not know of it.
-const ASKS: Duration = Duration::from_secs(5);
-
 /// Who borrows seats asks for no slot that is further ahead: none is granted.
 const NEAR: Duration = Duration::from_millis(20);
 
@@ -216,6 +213,7 @@ impl Engine {
         let times = |ticket| self.put_off.filter(|(before, _)| *before == ticket).map_or(1, |(_, times)| times + 1);
         self.put_off = tickets.get(before_waiting as usize).map(|&ticket| (ticket, times(ticket)));
         (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
+        self.hear_by = self.memory.ask_by(outlook.round_trip);
         let first = if waits { before_waiting } else { 0 };
         self.rests_for = priority_at(ask, first);
         if grant.contenders > 0 && units > 0 {
@@ -238,7 +236,6 @@ impl Engine {
             let counts = apart::runs_out_after(&self.settings.logs, self.settings.horizon).max(LEAST_BELIEVED);
             let rest = if next > counts + FAR && grant.paused.is_none() { rest.min(counts) } else { rest };
             let rest = self.rest_beside_unused(rest, grant, now);
-            let rest = if self.memory.has_long() && grant.paused.is_none() { rest.min(ASKS) } else { rest };
             // Until its slot is near a seat is of no use.
             let near = next.saturating_sub(if ask.ahead > NEAR { ask.ahead } else { NEAR });
             let rest = if self.borrowed.is_some() { rest.max(near) } else { rest };
