@@ -20,6 +20,7 @@ mod in_flight;
 mod local;
 pub(crate) mod log_time;
 pub(crate) mod looks;
+pub(crate) mod memories;
 mod memory;
 pub(crate) mod news;
 pub(crate) mod pacing;

@@ -168,10 +168,10 @@ mod tests {
             let mut ledger = Ledger::new();
             assert!(told(&mut ledger, 0, (2, 9), ask(&logs, -SECOND, 0)).loss.is_some());
             let grant = told(&mut ledger, now, (1, 9), ask(&logs, -2 * SECOND, 100));
-            let (loss, _) = *grant.loss.clone().unwrap();
+            let (seen, _) = *grant.loss.clone().unwrap();
             assert_eq!((granted(&grant, 100), grant.within), (0, Duration::ZERO), "{now}");
             let steps = vec![Slots::new(60, at(-2 * SECOND), [1])];
-            let again = Some(Again::new(Stamp::NEVER, loss, steps));
+            let again = Some(Again::new(Stamp::NEVER, seen, steps));
             let says = Ask { again, counted: grant.counted, ..ask(&logs, -2 * SECOND, 100) };
             let grant = told(&mut ledger, now.max(SETTLING), (1, 10), says);
             assert_eq!((granted(&grant, 100), grant.loss), (40, None), "{now}: it has said it");
@@ -208,26 +208,26 @@ mod tests {
         told(&mut ledger, -10 * SECOND, (2, 1), Ask::new(&logs[..], vec![Run::new(60, [1])]));
         ledger.lose_logs();
         // So is the last message of another process.
-        let (loss, _) = *told(&mut ledger, 0, (1, 9), ask(&logs, -5 * SECOND, 0)).loss.unwrap();
+        let (seen, _) = *told(&mut ledger, 0, (1, 9), ask(&logs, -5 * SECOND, 0)).loss.unwrap();
         let steps = vec![Slots::new(1, at(-5 * SECOND), [1])];
-        let says = Ask { again: Some(Again::new(Stamp::NEVER, loss, steps)), ..ask(&logs, -5 * SECOND, 0) };
+        let says = Ask { again: Some(Again::new(Stamp::NEVER, seen, steps)), ..ask(&logs, -5 * SECOND, 0) };
         told(&mut ledger, 1_000, (1, 10), says);
         let remembered = Remembered::new(1, at(-10 * SECOND), [at(-10 * SECOND)]);
         let grant = told(&mut ledger, 2 * SECOND, (2, 2), Ask { remembered, ..Ask::new(logs, Vec::new()) });
-        assert_eq!(grant.loss, Some(Box::new((loss, 0))));
+        assert_eq!(grant.loss, Some(Box::new((seen, 0))));
     }
 
     #[test]
     fn who_has_its_message_is_told_so_after_a_failover_that_lost_those_of_others() {
         let (logs, mut ledger) = ([calls(60 * MINUTE)], Ledger::new());
         told(&mut ledger, -10 * SECOND, (2, 1), Ask::new(&logs[..], vec![Run::new(60, [1])]));
-        let (loss, _) = *told(&mut ledger, 0, (1, 9), ask(&logs, -5 * SECOND, 1)).loss.unwrap();
+        let (seen, _) = *told(&mut ledger, 0, (1, 9), ask(&logs, -5 * SECOND, 1)).loss.unwrap();
         // It says what it was granted by its next message, for which the one before is there.
-        let again = Some(Again::new(Stamp::NEVER, loss, vec![Slots::new(1, at(-5 * SECOND), [1])]));
+        let again = Some(Again::new(Stamp::NEVER, seen, vec![Slots::new(1, at(-5 * SECOND), [1])]));
         let remembered = Remembered::new(9, at(0), [at(-5 * SECOND)]);
-        told(&mut ledger, 1_000, (1, 10), Ask { again, remembered, ..ask(&logs, 0, 1) });
+        told(&mut ledger, 1_000, (1, 10), Ask { remembered, again, ..ask(&logs, 0, 1) });
         let remembered = Remembered::new(1, at(-10 * SECOND), [at(-10 * SECOND)]);
         let grant = told(&mut ledger, 2 * SECOND, (2, 2), Ask { remembered, ..Ask::new(logs, Vec::new()) });
-        assert_eq!(grant.loss, Some(Box::new((loss, 1))));
+        assert_eq!(grant.loss, Some(Box::new((seen, 1))));
     }
 }

@@ -18,6 +18,7 @@ use super::events::{Event, Settings};
 use super::handover::Successors;
 use super::log_time::LogTime;
 use super::looks::Looks;
+use super::memories::Memories;
 use super::process::Process;
 use super::settling::{Correction, Settling};
 use super::state::{Outbox, State};
@@ -43,6 +44,7 @@ pub(crate) struct Queue {
     pub(super) contact: Arc<Contact>,
     pub(super) time: Arc<LogTime>,
     pub(super) looks: Arc<Looks>,
+    pub(super) memories: Arc<Memories>,
     /// The lines for seats that the process shares among several queues, one for each limit on calls in flight.
     pub(super) lines: Arc<[Arc<Self>]>,
     settling: Arc<Settling>,
@@ -58,6 +60,8 @@ pub(crate) struct Queue {
     pub(super) is_used: AtomicBool,
     /// Stands among those of which the store is told.
     pub(super) is_listed: AtomicBool,
+    /// Stands among those that would say again what they were granted.
+    pub(super) is_remembering: AtomicBool,
     /// Wakes the driver when something came up that it does not sleep for.
     pub(super) nudge: Notify,
     /// Tells that nothing is left to do.
@@ -120,6 +124,7 @@ impl Queue {
             lines,
             time: Arc::clone(&shard.time),
             looks: Arc::clone(&shard.looks),
+            memories: Arc::clone(&shard.memories),
             settling: Arc::clone(&registered.settling),
             state: OnceLock::new(),
             settings,
@@ -128,6 +133,7 @@ impl Queue {
             permits: AtomicUsize::new(0),
             is_used: AtomicBool::new(false),
             is_listed: AtomicBool::new(false),
+            is_remembering: AtomicBool::new(false),
             nudge: Notify::new(),
             idled: Notify::new(),
         })
@@ -291,6 +297,11 @@ impl Queue {
     /// Whether nothing is left to do.
     pub(crate) fn is_idle(&self) -> bool {
         self.known().is_none_or(|state| state.is_idle())
+    }
+
+    /// Whether it would say again what it was granted, if the store lost that.
+    pub(super) fn remembers(&self) -> bool {
+        self.known().is_some_and(|state| state.engine.memory.would_say())
     }
 
     /// Whether nobody is served here any more.

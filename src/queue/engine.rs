@@ -65,6 +65,8 @@ pub(super) struct Engine {
     pub(super) previous: u64,
     /// What the store must hold.
     pub(super) memory: Memory,
+    /// Another queue has seen that the store has lost data: this one asks whether it has lost anything of its own.
+    pub(super) is_in_doubt: bool,
     /// While callers wait it is asked by then whether it has lost anything.
     pub(super) hear_by: Option<Instant>,
     /// In which period the store counted this queue among those whose callers wait, for each scope.
@@ -127,6 +129,7 @@ impl Engine {
             closed: false,
             previous: 0,
             memory,
+            is_in_doubt: false,
             hear_by: None,
             counted: Vec::new(),
             on_record: false,
@@ -206,6 +209,7 @@ impl Engine {
             }
             Event::Lost => self.under_way = false,
             Event::Renamed(sender) => self.rename(sender, now),
+            Event::LostData => self.is_in_doubt = !self.closed,
             Event::Knocked => return self.knock(now, effects),
             Event::Closed => self.close(now, effects),
         }
@@ -368,6 +372,7 @@ impl Engine {
             || self.untold.is_some()
             || self.corrections.is_some()
             || self.memory.has_untold()
+            || self.is_in_doubt
             || self.seats.as_ref().is_some_and(Seats::has_any)
             || self.borrowed.as_ref().is_some_and(Borrowed::has_any)
     }

@@ -86,6 +86,8 @@ pub(super) enum Event {
     Lost,
     /// This is what the process is called from now on.
     Renamed(u64),
+    /// The store has lost data, as another queue has seen.
+    LostData,
     /// A caller that goes without the store has it tried again.
     Knocked,
     /// Nobody is served any more.
@@ -111,6 +113,8 @@ pub(super) enum Effect {
     Answered,
     /// Note that it has lost data: nobody starts for a while.
     LostData,
+    /// Note that it has told of a loss: what other queues were granted may be missing as well.
+    ToldOfLoss,
     /// Note that it refuses this queue.
     Refused(StoreError),
     /// Note that it does so no more.

@@ -140,7 +140,7 @@ impl Engine {
         if let Some(at) = self.silent_until.filter(|&at| at > now) {
             return Err(Some(at));
         }
-        if self.memory.has_untold() {
+        if std::mem::take(&mut self.is_in_doubt) || self.memory.has_untold() {
             return Ok(self.ask_for_nobody(header(), now));
         }
         let is_unseated = self.is_unseated();

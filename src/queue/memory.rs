@@ -205,10 +205,14 @@ impl Memory {
         }
     }
 
-    /// When a queue in which callers wait asks at the latest, where anything is remembered that would be said again: an answer takes as long.
+    /// Whether anything is remembered that would be said again.
+    pub(super) fn would_say(&self) -> bool {
+        self.counts_for_long() && !self.starts.is_empty()
+    }
+
+    /// When a queue in which callers wait asks at the latest, where it would say anything again: an answer takes as long.
     pub(super) fn ask_by(&self, answer: Duration) -> Option<Instant> {
-        let would_say = self.counts_for_long() && !self.starts.is_empty();
-        self.written.filter(|_| would_say).map(|at| at + HEARS.saturating_sub(2 * answer))
+        self.written.filter(|_| self.would_say()).map(|at| at + HEARS.saturating_sub(2 * answer))
     }
 
     /// The process has another name: messages of the last are no more its own. What it was granted under that is still held, if only

@@ -112,6 +112,7 @@ impl Engine {
                 self.surplus.clear();
                 self.corrections = None;
                 self.memory.tell_later();
+                self.is_in_doubt = false;
             } else if let Some(message) = unanswered {
                 self.owe_again(&message, now);
             }

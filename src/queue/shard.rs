@@ -6,6 +6,7 @@ use super::calendars::Calendars;
 use super::contact::Contact;
 use super::log_time::LogTime;
 use super::looks::Looks;
+use super::memories::Memories;
 use crate::store::WithoutStore;
 
 /// A part of the store, and what a process knows of it: it may lie on a server of its own, with a clock of its own.
@@ -17,19 +18,28 @@ pub(crate) struct Shard {
     pub(crate) contact: Arc<Contact>,
     pub(crate) time: Arc<LogTime>,
     pub(crate) looks: Arc<Looks>,
+    pub(crate) memories: Arc<Memories>,
 }
 
 impl Shard {
     /// The shard of a name, of which nothing is known yet.
     pub(crate) fn new(ledger: Arc<str>, upstream: &Arc<str>, policy: WithoutStore, calendars: Calendars) -> Self {
         let contact = Arc::new(Contact::new(Arc::clone(upstream), policy));
-        Self { ledger, calendars, contact, time: Arc::new(LogTime::new()), looks: Arc::default() }
+        Self {
+            ledger,
+            calendars,
+            contact,
+            time: Arc::new(LogTime::new()),
+            looks: Arc::default(),
+            memories: Arc::default(),
+        }
     }
 
     /// Goes on with what was known before, where it is the same.
     pub(crate) fn follow(&mut self, before: &Self) {
         if self.ledger == before.ledger {
             (self.time, self.looks) = (Arc::clone(&before.time), Arc::clone(&before.looks));
+            self.memories = Arc::clone(&before.memories);
             if let Some(contact) = Arc::get_mut(&mut self.contact) {
                 contact.follow(&before.contact);
             }

@@ -1,6 +1,7 @@
 //! Everything that changes about a queue, under one lock: its engine, the callers that wait, and who drives.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use tokio::runtime::{Handle, Id};
@@ -67,10 +68,20 @@ pub(super) struct Outbox {
     pub(super) idle: bool,
     /// Somebody is to look now and then whether the pause still holds.
     looks: bool,
-    /// The store has lost data.
-    lost_data: bool,
+    losses: Losses,
     /// A driver whose duty has ended.
     former: Option<Driver>,
+}
+
+/// What is known of data that the store has lost, or may lose.
+#[derive(Default)]
+struct Losses {
+    /// It has lost some.
+    seen: bool,
+    /// It has told this queue so.
+    told: bool,
+    /// The queue would say again what it was granted.
+    remembers: bool,
 }
 
 impl Outbox {
@@ -87,8 +98,15 @@ impl Outbox {
         if std::mem::take(&mut self.looks) && !queue.is_local() {
             queue.looks.add(queue);
         }
-        if std::mem::take(&mut self.lost_data) {
+        let losses = std::mem::take(&mut self.losses);
+        if losses.seen {
             queue.looks.lost_data(Instant::now());
+        }
+        if losses.told {
+            queue.memories.lost_data(Instant::now());
+        }
+        if losses.remembers && !queue.is_local() && !queue.is_remembering.swap(true, Ordering::Relaxed) {
+            queue.memories.add(queue);
         }
     }
 }
@@ -178,8 +196,9 @@ impl State {
                 Effect::Answered => queue.contact.answered(now),
                 Effect::LostData => {
                     queue.contact.lost_data(now);
-                    out.lost_data = true;
+                    out.losses.seen = true;
                 }
+                Effect::ToldOfLoss => out.losses.told = true,
                 Effect::Refused(error) => queue.contact.refuse(&error),
                 Effect::RefusedNoMore => queue.contact.refuse_no_more(),
                 Effect::OtherLimit(log, term) => queue.contact.other_limit(&log, term),
@@ -187,6 +206,7 @@ impl State {
             }
         }
         self.effects = effects;
+        out.losses.remembers |= self.engine.memory.would_say();
         self.take_back(out);
         if renamed {
             self.follow_name(queue, now, out);

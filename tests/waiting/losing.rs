@@ -403,3 +403,26 @@ async fn an_upstream_that_shares_a_short_limit_alone_hides_no_loss_of_a_long_one
     assert!(starts.len() <= 100, "{} in an hour", starts.len());
     sees.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_granted_in_scopes_in_which_nobody_calls_any_more_is_said_again_too() {
+    let store = Counting::default();
+    let new = |up: Upstream| up.limit(Limit::per_hour(100)).limit(Limit::per_second(10).each(Scope::header("x-m")));
+    let [one, other] = [(); 2].map(|()| store.process(new));
+    let call = async |throttle: &Throttle, scope: u32| {
+        throttle.acquire("up").scope(scope.to_string()).max_wait(secs(60)).await.map(drop)
+    };
+    for scope in 0..80 {
+        call(&one, scope).await.unwrap();
+    }
+    call(&other, 0).await.unwrap();
+    sleep(secs(30)).await;
+    store.lose_data();
+    // One process calls in one of its scopes, and in no other.
+    let mut further = u32::from(call(&one, 0).await.is_ok());
+    for scope in 0..100 {
+        further += u32::from(call(&other, 1_000 + scope).await.is_ok());
+    }
+    assert_eq!(further, 19, "81 were granted in this hour");
+    println!("{} messages", store.told());
+}

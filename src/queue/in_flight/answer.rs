@@ -114,6 +114,7 @@ impl Engine {
         }
         if let Some(&(loss, survived)) = grant.loss.as_deref() {
             self.memory.hear(loss, survived, number);
+            effects.push(Effect::ToldOfLoss);
         }
         if let Some(told) = message.said.known.filter(|_| !ask.debts.is_empty()) {
             // The calls of which it told started earlier, and the store entered that later.

@@ -86,6 +86,7 @@ impl<C: Checks> Run<C> {
                 | Effect::CutOff(_)
                 | Effect::Answered
                 | Effect::LostData
+                | Effect::ToldOfLoss
                 | Effect::Refused(_)
                 | Effect::RefusedNoMore
                 | Effect::OtherLimit(..) => {}
