@@ -89,7 +89,7 @@ function lost.note(states, at)
   lost.withholds = remembers and lost.tell > 0
   for _, log in ipairs(logs) do
     local loss = log.counts > 10 * SECOND and lost.of(states[log.scope])
-    lost.withholds = lost.withholds or loss and (loss[4] or 0) > 0 and now < loss[4] + lost.SETTLING
+    lost.withholds = lost.withholds or loss and (loss[4] or 0) > 0 and now < min(loss[2], loss[4] + lost.SETTLING)
   end
   at = at + 2 + width
   if again then

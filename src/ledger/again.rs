@@ -88,7 +88,8 @@ impl Ledger {
     pub(super) fn withholds(&self, now: Stamp, id: &MessageId, ask: &Ask) -> bool {
         let is_settling = |log: &Log| {
             let loss = self.loss_of(now, log.scope).filter(|loss| loss.lost > Stamp::NEVER);
-            log.retention() > SHORT && loss.is_some_and(|loss| now < loss.lost.plus(SETTLING))
+            // Nothing is waited for any more where all was forgotten by hand.
+            log.retention() > SHORT && loss.is_some_and(|loss| now < loss.settles.min(loss.lost.plus(SETTLING)))
         };
         let mut newest = ask.logs.iter().zip(&ask.remembered.newest).filter(|(log, _)| log.retention() > 0);
         let remembers = newest.any(|(_, newest)| *newest > Stamp::NEVER);

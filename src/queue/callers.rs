@@ -304,6 +304,11 @@ impl Queue {
         self.known().is_some_and(|state| state.engine.memory.would_say())
     }
 
+    /// Whether it has asked whether the store lost anything of that, and has said all there was to say.
+    pub(super) fn has_said_again(&self) -> bool {
+        self.known().is_none_or(|state| state.engine.has_said_again())
+    }
+
     /// Whether nobody is served here any more.
     pub(super) fn is_closed(&self) -> bool {
         self.known().is_some_and(|state| state.engine.closed)

@@ -67,8 +67,6 @@ pub(super) struct Engine {
     pub(super) memory: Memory,
     /// Another queue has seen that the store has lost data: this one asks whether it has lost anything of its own.
     pub(super) is_in_doubt: bool,
-    /// While callers wait it is asked by then whether it has lost anything.
-    pub(super) hear_by: Option<Instant>,
     /// In which period the store counted this queue among those whose callers wait, for each scope.
     pub(super) counted: Vec<Stamp>,
     /// The store has callers of this queue on record as waiting.
@@ -130,7 +128,6 @@ impl Engine {
             previous: 0,
             memory,
             is_in_doubt: false,
-            hear_by: None,
             counted: Vec::new(),
             on_record: false,
             leave_at: None,
@@ -375,6 +372,11 @@ impl Engine {
             || self.is_in_doubt
             || self.seats.as_ref().is_some_and(Seats::has_any)
             || self.borrowed.as_ref().is_some_and(Borrowed::has_any)
+    }
+
+    /// Whether nothing has to be asked or said after a loss of data.
+    pub(super) fn has_said_again(&self) -> bool {
+        !(self.is_in_doubt || self.under_way || self.memory.has_untold())
     }
 
     /// Whether it is closed, and the store knows all that it is to be told; calls may still be in flight, and keep their seats.

@@ -113,8 +113,8 @@ pub(super) enum Effect {
     Answered,
     /// Note that it has lost data: nobody starts for a while.
     LostData,
-    /// Note that it has told of a loss: what other queues were granted may be missing as well.
-    ToldOfLoss,
+    /// Note that it has told of a loss that was seen then: what other queues were granted may be missing as well.
+    ToldOfLoss(Stamp),
     /// Note that it refuses this queue.
     Refused(StoreError),
     /// Note that it does so no more.

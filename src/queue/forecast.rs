@@ -30,9 +30,14 @@ impl Settings {
         self.horizon.max(outlook.round_trip * 5 / 4)
     }
 
+    /// How late a slot is expected to be used at most.
+    pub(super) fn late_at_most(&self) -> Duration {
+        self.stale_after.min(LATE_AT_MOST)
+    }
+
     /// Bounds of the store's clock no wider than this place slots well enough.
     pub(super) fn fine(&self) -> Duration {
-        self.stale_after.min(LATE_AT_MOST) / 2
+        self.late_at_most() / 2
     }
 
     /// What decides how long a queue rests whose first caller may start `next` from now at the earliest, while the callers of so

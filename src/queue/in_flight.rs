@@ -140,7 +140,7 @@ impl Engine {
         if let Some(at) = self.silent_until.filter(|&at| at > now) {
             return Err(Some(at));
         }
-        if std::mem::take(&mut self.is_in_doubt) || self.memory.has_untold() {
+        if self.memory.has_untold() {
             return Ok(self.ask_for_nobody(header(), now));
         }
         let is_unseated = self.is_unseated();
@@ -151,8 +151,10 @@ impl Engine {
         }
         let told_by = self.untold.as_ref().map(Untold::by).into_iter().chain(self.settle_by(now)).min();
         let is_paused = self.paused.is_some_and(|(until, _)| until > now);
-        let told_by =
-            told_by.into_iter().chain(self.hear_by.filter(|_| !is_paused && self.waiters.has_unslotted())).min();
+        let waits_since = self.waiters.first_joined().filter(|_| !is_paused && self.waiters.has_unslotted());
+        let hear_by =
+            if self.is_in_doubt { Some(now) } else { waits_since.and_then(|since| self.memory.hear_by(since)) };
+        let told_by = told_by.into_iter().chain(hear_by).min();
         let seats_at = self.tell_of_seats_at(now);
         if is_unseated && self.waiters.has_unslotted() {
             // It asks when it has a seat, and looks for one when its slot may be near, and no pause lasts.
@@ -245,6 +247,7 @@ impl Engine {
         let seats = seats.or_else(|| self.borrowed.as_mut()?.state(ask.callers()));
         let (unused, debts) = self.take_corrections();
         let cold = self.untold.take().map(Untold::into_cold);
+        self.is_in_doubt = false;
         let weight = self.settings.weight;
         let mut ask = Ask { horizon, cold, debts, counted, seats, weight, ..ask };
         ask.back.extend(unused);

@@ -1,20 +1,22 @@
-//! Which queues of a process would say again what they were granted, if the store lost that. When one sees that it has lost data, those hear of
+//! Which queues of a process would say again what they were granted, if the store lost that. When one is told that it has lost data, those hear of
 //! it in which nobody calls: else only what is asked for meanwhile were said again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Queue;
 use super::events::Event;
+use crate::ledger::Stamp;
 
-/// How many queues ask at once, and for how long they are waited for before the next ones ask.
+/// How many queues ask at once, how often it is looked whether they have said all, and for how long they are waited for.
 const AT_ONCE: usize = 16;
+const LOOKS: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Who sees so soon again that data is lost sees the same loss.
-const FRESH: Duration = Duration::from_secs(10);
+/// From the begin of one round to the begin of the next. Each scope has its own time at which its loss was seen, mostly in the first round.
+const ROUND: Duration = Duration::from_secs(3);
 /// How many queues there are at least before those are looked for that are gone.
 const FEW: usize = 64;
 
@@ -27,7 +29,11 @@ struct Known {
     queues: Vec<Weak<Queue>>,
     /// So many there are when they are looked through again.
     sweep_at: usize,
-    lost_data: Option<Instant>,
+    /// When the last loss was seen of which any queue was told, and of which all were that began to ask.
+    told: Stamp,
+    asked: Stamp,
+    /// A task has them ask.
+    runs: bool,
 }
 
 impl Memories {
@@ -41,18 +47,26 @@ impl Memories {
         known.queues.push(Arc::downgrade(queue));
     }
 
-    /// The store has lost data: queues in which nobody calls ask it whether it was theirs, and say again what they were granted. Outside of a
-    /// runtime nobody asks.
-    pub(super) fn lost_data(&self, now: Instant) {
-        let Ok(runtime) = Handle::try_current() else { return };
+    /// The store has told a queue that it has lost data, as was seen then: all ask whether it was theirs, and say again what they were granted.
+    /// Outside of a runtime nobody asks.
+    pub(super) fn lost_data(self: &Arc<Self>, seen: Stamp) {
         let mut known = self.lock();
-        if known.queues.is_empty() || known.lost_data.is_some_and(|at| now < at + FRESH) {
+        known.told = known.told.max(seen);
+        if known.runs || known.told <= known.asked {
             return;
         }
-        known.lost_data = Some(now);
-        let queues = known.queues.clone();
+        let Ok(runtime) = Handle::try_current() else { return };
+        known.runs = true;
         drop(known);
-        runtime.spawn(ask(queues));
+        runtime.spawn(Rounds { memories: Arc::clone(self), ended: false }.run());
+    }
+
+    /// The queues that ask now; `None` where all have, since the last loss.
+    fn next_round(&self) -> Option<Vec<Weak<Queue>>> {
+        let mut known = self.lock();
+        known.runs = known.told > known.asked;
+        known.asked = known.told;
+        known.runs.then(|| known.queues.clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -60,20 +74,41 @@ impl Memories {
     }
 }
 
-async fn ask(queues: Vec<Weak<Queue>>) {
-    for some in queues.chunks(AT_ONCE) {
-        // Who waits asks anyhow.
-        let asks = |queue: &Arc<Queue>| queue.remembers() && queue.waiting() == 0;
-        let some: Vec<_> = some.iter().filter_map(Weak::upgrade).filter(asks).collect();
-        let all = async {
-            for queue in &some {
-                queue.happen(|_| Some(Event::LostData));
+/// Has queues ask: there is one at most. Dropped with its runtime, it lets another begin.
+struct Rounds {
+    memories: Arc<Memories>,
+    ended: bool,
+}
+
+impl Rounds {
+    async fn run(mut self) {
+        while let Some(queues) = self.memories.next_round() {
+            let next = Instant::now() + ROUND;
+            for some in queues.chunks(AT_ONCE) {
+                ask(some).await;
             }
-            for queue in &some {
-                queue.idle().await;
-            }
-        };
-        // Some may be in use by now.
-        _ = timeout(PATIENCE, all).await;
+            sleep_until(next).await;
+        }
+        self.ended = true;
+    }
+}
+
+impl Drop for Rounds {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.memories.lock().runs = false;
+        }
+    }
+}
+
+/// Lets a few queues ask, and waits until they have said what there is to say, or the store does not answer.
+async fn ask(queues: &[Weak<Queue>]) {
+    let queues: Vec<_> = queues.iter().filter_map(Weak::upgrade).filter(|queue| queue.remembers()).collect();
+    for queue in &queues {
+        queue.happen(|_| Some(Event::LostData));
+    }
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end && !queues.iter().all(|queue| queue.has_said_again()) {
+        sleep(LOOKS).await;
     }
 }

@@ -24,8 +24,9 @@ pub(super) struct Memory {
     /// For how long the longest log counts.
     span: i64,
     message: Option<Last>,
-    /// When the last message was written.
+    /// When the last message was written; and how long an answer takes.
     written: Option<Instant>,
+    answer: Duration,
     /// Starts that were granted, ascending.
     starts: VecDeque<Stamp>,
     /// Units of each log that were granted with each of them, and not handed back.
@@ -210,9 +211,15 @@ impl Memory {
         self.counts_for_long() && !self.starts.is_empty()
     }
 
-    /// When a queue in which callers wait asks at the latest, where it would say anything again: an answer takes as long.
-    pub(super) fn ask_by(&self, answer: Duration) -> Option<Instant> {
-        self.written.filter(|_| self.would_say()).map(|at| at + HEARS.saturating_sub(2 * answer))
+    /// When a queue in which callers wait since then asks at the latest, where it would say anything again.
+    pub(super) fn hear_by(&self, since: Instant) -> Option<Instant> {
+        let within = HEARS.saturating_sub(2 * self.answer).max(HEARS / 5);
+        self.written.filter(|_| self.would_say()).map(|written| written.max(since) + within)
+    }
+
+    /// So long an answer takes.
+    pub(super) const fn takes(&mut self, answer: Duration) {
+        self.answer = answer;
     }
 
     /// The process has another name: messages of the last are no more its own. What it was granted under that is still held, if only

@@ -15,7 +15,7 @@ impl Engine {
     /// may be late.
     pub(super) fn is_before_end_of_pause(&self, slot: &Slot, now: Instant) -> bool {
         !slot.looks
-            && self.paused.is_some_and(|(until, _)| until > now && slot.start + self.settings.stale_after < until)
+            && self.paused.is_some_and(|(until, _)| until > now && slot.start + self.settings.late_at_most() < until)
     }
 
     /// Nobody sends before `until`: whoever has an earlier slot needs another, and who cannot be helped by waiting is told.
@@ -40,7 +40,7 @@ impl Engine {
         self.paused_at = self.paused_at.filter(|_| is_same).or(Some(now));
         self.paused = Some((until, reason));
         effects.push(Effect::Look);
-        let early = self.waiters.take_slots_before(until.checked_sub(self.settings.stale_after).unwrap_or(until));
+        let early = self.waiters.take_slots_before(until.checked_sub(self.settings.late_at_most()).unwrap_or(until));
         if !early.is_empty() {
             self.put_back(early, now);
             self.ask_at = None;

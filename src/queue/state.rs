@@ -15,6 +15,7 @@ use super::events::{Effect, Effects, Event};
 use super::in_flight::{Header, Message};
 use super::places::Places;
 use super::resend::PATIENCE;
+use crate::ledger::Stamp;
 use crate::store::WithoutStore;
 
 pub(super) struct State {
@@ -78,8 +79,8 @@ pub(super) struct Outbox {
 struct Losses {
     /// It has lost some.
     seen: bool,
-    /// It has told this queue so.
-    told: bool,
+    /// It has told this queue of one that was seen then.
+    told: Option<Stamp>,
     /// The queue would say again what it was granted.
     remembers: bool,
 }
@@ -102,8 +103,8 @@ impl Outbox {
         if losses.seen {
             queue.looks.lost_data(Instant::now());
         }
-        if losses.told {
-            queue.memories.lost_data(Instant::now());
+        if let Some(loss) = losses.told {
+            queue.memories.lost_data(loss);
         }
         if losses.remembers && !queue.is_local() && !queue.is_remembering.swap(true, Ordering::Relaxed) {
             queue.memories.add(queue);
@@ -198,7 +199,7 @@ impl State {
                     queue.contact.lost_data(now);
                     out.losses.seen = true;
                 }
-                Effect::ToldOfLoss => out.losses.told = true,
+                Effect::ToldOfLoss(loss) => out.losses.told = out.losses.told.max(Some(loss)),
                 Effect::Refused(error) => queue.contact.refuse(&error),
                 Effect::RefusedNoMore => queue.contact.refuse_no_more(),
                 Effect::OtherLimit(log, term) => queue.contact.other_limit(&log, term),

@@ -426,3 +426,72 @@ async fn what_was_granted_in_scopes_in_which_nobody_calls_any_more_is_said_again
     assert_eq!(further, 19, "81 were granted in this hour");
     println!("{} messages", store.told());
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_borrows_seats_and_comes_back_after_seconds_is_served_at_once() {
+    let merchant = || Scope::header("x-m");
+    let up = Upstream::new("up").limit(Limit::per_minute(100).each(merchant())).limit(Limit::in_flight(2));
+    let throttle = Throttle::builder().upstream(up).build().unwrap();
+    for _ in 0..3 {
+        let asked = Instant::now();
+        drop(throttle.acquire("up").scope("a").await.unwrap());
+        assert_eq!(asked.elapsed(), Duration::ZERO);
+        sleep(secs(6)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_wait_is_not_refused_for_a_loss_of_which_it_hears_only_now() {
+    let store = Counting::default();
+    let [one, other] = [(); 2].map(|()| store.limited(Limit::per_minute(100)));
+    drop(one.acquire("up").await.unwrap());
+    drop(other.acquire("up").await.unwrap());
+    store.lose_data();
+    drop(other.acquire("up").await.unwrap());
+    sleep(secs(10)).await;
+    drop(one.acquire("up").max_wait(Duration::from_millis(100)).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_granted_in_a_scope_that_is_paused_is_said_again() {
+    let store = Counting::default();
+    let new = |up: Upstream| up.limit(Limit::per_hour(100)).limit(Limit::per_second(90).each(Scope::header("x-m")));
+    let throttle = store.process(new);
+    for _ in 0..80 {
+        drop(throttle.acquire("up").scope("paused").await.unwrap());
+    }
+    throttle.report_in("up", "paused", &Feedback::refused(secs(60))).await.unwrap();
+    let waits = throttle.clone();
+    let waits = tokio::spawn(async move { waits.acquire("up").scope("paused").await.map(drop) });
+    drop(throttle.acquire("up").scope("other").await.unwrap());
+    sleep(secs(1)).await;
+    store.lose_data();
+    let mut further = 0;
+    for _ in 0..30 {
+        further += u32::from(throttle.acquire("up").scope("other").max_wait(secs(20)).await.is_ok());
+    }
+    assert_eq!(further, 19, "81 were granted in this hour");
+    waits.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_losses_within_seconds_are_both_heard_of() {
+    let store = Counting::default();
+    let new = |up: Upstream| up.limit(Limit::per_hour(100)).limit(Limit::per_second(10).each(Scope::header("x-m")));
+    let throttle = store.process(new);
+    for scope in 0..80_u32 {
+        drop(throttle.acquire("up").scope(scope.to_string()).await.unwrap());
+    }
+    let mut further = 0;
+    for _ in 0..2 {
+        store.lose_data();
+        let call = throttle.acquire("up").scope("0").max_wait(secs(1));
+        further += u32::from(call.await.is_ok());
+        sleep(secs(4)).await;
+    }
+    sleep(secs(10)).await;
+    for _ in 0..30 {
+        further += u32::from(throttle.acquire("up").scope("0").max_wait(secs(20)).await.is_ok());
+    }
+    assert_eq!(further, 20, "80 were granted in this hour");
+}

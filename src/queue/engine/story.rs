@@ -121,7 +121,7 @@ impl Story {
             Effect::CutOff(_) => "cut off".to_owned(),
             Effect::Answered => "answered".to_owned(),
             Effect::LostData => "lost data".to_owned(),
-            Effect::ToldOfLoss => "told of a loss".to_owned(),
+            Effect::ToldOfLoss(_) => "told of a loss".to_owned(),
             Effect::Refused(_) => "refused".to_owned(),
             Effect::RefusedNoMore => "refused no more".to_owned(),
             Effect::OtherLimit(..) => "other limit".to_owned(),

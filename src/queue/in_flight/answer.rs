@@ -103,6 +103,7 @@ impl Engine {
         self.previous = if grant.remembered { number } else { 0 };
         self.counted.clone_from(&grant.counted);
         let Some(ask) = message.ask() else { return };
+        self.memory.takes(answered.outlook.round_trip);
         // Nothing was lost where it was told itself of what went without the store.
         effects.extend((grant.lost && self.lost.doubt.is_none()).then_some(Effect::LostData));
         if grant.remembered {
@@ -114,7 +115,7 @@ impl Engine {
         }
         if let Some(&(loss, survived)) = grant.loss.as_deref() {
             self.memory.hear(loss, survived, number);
-            effects.push(Effect::ToldOfLoss);
+            effects.push(Effect::ToldOfLoss(loss));
         }
         if let Some(told) = message.said.known.filter(|_| !ask.debts.is_empty()) {
             // The calls of which it told started earlier, and the store entered that later.
@@ -176,7 +177,7 @@ impl Engine {
                 let (stamp, costs, looks) = (answer.start, Arc::clone(costs), answer.verdict == Verdict::Looks);
                 let (start, excess, waited_for) = (placing.place(stamp), placing.excess, WaitsFor::Store);
                 slots.push(Slot { stamp, start, costs, excess, sender, looks, waited_for });
-            } else if answer.verdict == Verdict::Refused {
+            } else if answer.verdict == Verdict::Refused && grant.loss.is_none() {
                 refused.push((ticket, from_now(answer.start)));
             }
         }
@@ -214,7 +215,6 @@ impl Engine {
         let times = |ticket| self.put_off.filter(|(before, _)| *before == ticket).map_or(1, |(_, times)| times + 1);
         self.put_off = tickets.get(before_waiting as usize).map(|&ticket| (ticket, times(ticket)));
         (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
-        self.hear_by = self.memory.ask_by(outlook.round_trip);
         let first = if waits { before_waiting } else { 0 };
         self.rests_for = priority_at(ask, first);
         if grant.contenders > 0 && units > 0 {

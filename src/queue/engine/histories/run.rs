@@ -86,7 +86,7 @@ impl<C: Checks> Run<C> {
                 | Effect::CutOff(_)
                 | Effect::Answered
                 | Effect::LostData
-                | Effect::ToldOfLoss
+                | Effect::ToldOfLoss(_)
                 | Effect::Refused(_)
                 | Effect::RefusedNoMore
                 | Effect::OtherLimit(..) => {}
