@@ -15,7 +15,7 @@ use crate::client::route::Route;
 use crate::config::plan::Registered;
 use crate::error::Error;
 use crate::queue::Queue;
-use crate::queue::pacing::LATE_AT_MOST;
+use crate::queue::pacing::late_at_most;
 use crate::queue::waiters::Slot;
 
 /// What would have become of the calls to an upstream that is [observed](crate::Upstream::observe): of this process, all scopes
@@ -202,7 +202,7 @@ impl Shadow {
     fn end(&self, queue: &Arc<Queue>, registered: &Registered, outcome: Result<(Slot, Duration), Error>) {
         if let Some(observer) = &registered.observer {
             let waited = outcome.as_ref().map(|(_, waited)| *waited);
-            observer.end(queue.upstream(), waited, registered.stale_after.min(LATE_AT_MOST));
+            observer.end(queue.upstream(), waited, late_at_most(registered.stale_after));
         }
         let Ok((slot, _)) = outcome else { return };
         let charge = Charge::new(queue, slot);

@@ -85,7 +85,7 @@ impl Ledger {
 
     /// Whether an ask is granted nothing yet: others may not have said what they were granted before a loss, or its own queue has not, and
     /// hears of it by the answer.
-    pub(super) fn withholds(&self, now: Stamp, id: &MessageId, ask: &Ask) -> bool {
+    pub(super) fn withholds(&self, now: Stamp, ask: &Ask, tells_loss: bool) -> bool {
         let is_settling = |log: &Log| {
             let loss = self.loss_of(now, log.scope).filter(|loss| loss.lost > Stamp::NEVER);
             // Nothing is waited for any more where all was forgotten by hand.
@@ -93,7 +93,7 @@ impl Ledger {
         };
         let mut newest = ask.logs.iter().zip(&ask.remembered.newest).filter(|(log, _)| log.retention() > 0);
         let remembers = newest.any(|(_, newest)| *newest > Stamp::NEVER);
-        (remembers && self.loss_to_tell(now, id, ask).is_some()) || ask.logs.iter().any(is_settling)
+        (tells_loss && remembers) || ask.logs.iter().any(is_settling)
     }
 
     /// Whether a slot of this start was booked in a scope before a loss that its queue has not heard of: it may not be there, and what is there

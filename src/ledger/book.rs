@@ -120,7 +120,8 @@ impl Ledger {
             // Whoever has a slot by now does not hear of a refusal before it: let there be few.
             limit = soonest.plus((limit.as_micros() - soonest.as_micros()) / RECOVERING);
         }
-        limit = if self.withholds(now, id, own) { soonest.plus(-1) } else { limit };
+        let loss = self.loss_to_tell(now, id, ask);
+        limit = if self.withholds(now, own, loss.is_some()) { soonest.plus(-1) } else { limit };
         let slack = SLACK.max(micros(ask.ahead));
         let seating = AskedSeats::of(self, now, id, ask);
         // A seat that waits for a slot far ahead is of use to nobody meanwhile.
@@ -194,7 +195,6 @@ impl Ledger {
         let within = if decision.is_near { bounds.slack } else { within.max(0) };
         self.name_terms(now, id, own, &overfull, period);
         let is_plain = paused.is_none() && contenders == 0 && seated.is_none() && other_term.is_none();
-        let loss = self.loss_to_tell(now, id, ask);
         if all_now && is_plain && loss.is_none() && receipts.iter().all(|counts| *counts == Stamp::NEVER) {
             return (Grant::all_now(now), memory);
         }

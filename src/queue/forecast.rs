@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::engine::Engine;
 use super::events::{Effects, Settings, tell};
 use super::log_time::Outlook;
-use super::pacing::{LATE_AT_MOST, Rest};
+use super::pacing::{Rest, late_at_most};
 use super::waiters::Waiter;
 use crate::error::Error;
 use crate::ledger::{Grant, PauseLeft, Term};
@@ -32,7 +32,7 @@ impl Settings {
 
     /// How late a slot is expected to be used at most.
     pub(super) fn late_at_most(&self) -> Duration {
-        self.stale_after.min(LATE_AT_MOST)
+        late_at_most(self.stale_after)
     }
 
     /// Bounds of the store's clock no wider than this place slots well enough.

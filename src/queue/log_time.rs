@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::bounds::{Bounds, Exchange, Placing};
-use super::pacing::LATE_AT_MOST;
+use super::pacing::late_at_most;
 use crate::ledger::Stamp;
 
 /// A machine was suspended when the time since it booted is ahead of the time that it ran by so much more than before.
@@ -65,8 +65,8 @@ impl LogTime {
 
     /// What is known at `now`, for slots that are stale so long after their start.
     pub(crate) fn outlook(&self, stale_after: Duration, now: Instant) -> Outlook {
-        let ahead = self.ahead(stale_after, now);
         let bounds = self.bounds();
+        let ahead = bounds.ahead(late_at_most(stale_after), now);
         let (latest, round_trip) = (bounds.latest_before_leap(now), bounds.round_trip());
         let known = self.known().max(bounds.earliest(now));
         drop(bounds);
@@ -98,7 +98,7 @@ impl LogTime {
 
     /// How far ahead of now to ask for slots that are stale so long after their start.
     pub(crate) fn ahead(&self, stale_after: Duration, now: Instant) -> Duration {
-        self.bounds().ahead(stale_after.min(LATE_AT_MOST), now)
+        self.bounds().ahead(late_at_most(stale_after), now)
     }
 
     fn bounds(&self) -> MutexGuard<'_, Bounds> {

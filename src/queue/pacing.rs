@@ -20,8 +20,13 @@ fn stale_after(guard: Duration) -> Duration {
     (guard / 2).clamp(STALE_AT_LEAST, STALE_AT_MOST)
 }
 
-/// The same where several limits hold: by the narrowest guard, since a late call endangers that limit first. A guard that timers
-/// alone use up protects from nothing, so it makes no slot of the others stale.
+/// How late a slot is expected to be used at most that is stale so long after its start.
+pub(crate) fn late_at_most(stale_after: Duration) -> Duration {
+    stale_after.min(LATE_AT_MOST)
+}
+
+/// How much later than its start a slot may be used where several limits hold: by the narrowest guard, since a late call endangers that
+/// limit first. A guard that timers alone use up protects from nothing, so it makes no slot of the others stale.
 pub(crate) fn stale_after_all(guards: impl Iterator<Item = Duration> + Clone) -> Duration {
     let protects = |guard: &Duration| *guard >= 2 * STALE_AT_LEAST;
     stale_after(guards.clone().filter(protects).min().or_else(|| guards.min()).unwrap_or_default())
