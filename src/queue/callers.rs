@@ -304,6 +304,11 @@ impl Queue {
         self.known().is_some_and(|state| state.engine.memory.would_say())
     }
 
+    /// By when it, or another, is to ask whether the store lost anything of that; `None` where nothing of it counts any more.
+    pub(super) fn hears_by(&self, now: Instant) -> Option<Instant> {
+        self.known().filter(|state| !state.engine.closed)?.engine.memory.hears_by(now)
+    }
+
     /// Whether it has asked whether the store lost anything of that, and has said all there was to say.
     pub(super) fn has_said_again(&self) -> bool {
         self.known().is_none_or(|state| state.engine.has_said_again())

@@ -65,7 +65,7 @@ pub(super) struct Engine {
     pub(super) previous: u64,
     /// What the store must hold.
     pub(super) memory: Memory,
-    /// Another queue has seen that the store has lost data: this one asks whether it has lost anything of its own.
+    /// The store has lost data, or may have: this queue asks whether it has lost anything of its own.
     pub(super) is_in_doubt: bool,
     /// In which period the store counted this queue among those whose callers wait, for each scope.
     pub(super) counted: Vec<Stamp>,

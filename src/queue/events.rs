@@ -86,7 +86,7 @@ pub(super) enum Event {
     Lost,
     /// This is what the process is called from now on.
     Renamed(u64),
-    /// The store has lost data, as another queue has seen.
+    /// The store has lost data, as another queue has seen, or may have: it is asked.
     LostData,
     /// A caller that goes without the store has it tried again.
     Knocked,

@@ -1,6 +1,7 @@
 //! Which queues of a process would say again what they were granted, if the store lost that. When one is told that it has lost data, those hear of
-//! it in which nobody calls: else only what is asked for meanwhile were said again.
+//! it in which nobody calls: else only what is asked for meanwhile were said again. Where nobody calls at all, one asks now and then.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -19,10 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const ROUND: Duration = Duration::from_secs(3);
 /// How many queues there are at least before those are looked for that are gone.
 const FEW: usize = 64;
+/// A queue that did not come to ask for so long leaves it to another.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The queues of one shard of an upstream that have been granted what counts for long.
 #[derive(Debug, Default)]
-pub(crate) struct Memories(Mutex<Known>);
+pub(crate) struct Memories {
+    known: Mutex<Known>,
+    /// A task has one of them ask now and then.
+    is_watched: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -37,8 +44,20 @@ struct Known {
 }
 
 impl Memories {
-    /// A queue was granted what it would say again, for the first time.
-    pub(super) fn add(&self, queue: &Arc<Queue>) {
+    /// A queue was granted what it would say again.
+    pub(super) fn add(self: &Arc<Self>, queue: &Arc<Queue>) {
+        if !queue.is_remembering.swap(true, Ordering::Relaxed) {
+            self.enter(queue);
+        }
+        if !self.is_watched.load(Ordering::Relaxed)
+            && let Ok(runtime) = Handle::try_current()
+            && !self.is_watched.swap(true, Ordering::Relaxed)
+        {
+            runtime.spawn(Watch(Arc::downgrade(self)).run());
+        }
+    }
+
+    fn enter(&self, queue: &Arc<Queue>) {
         let mut known = self.lock();
         if known.queues.len() >= known.sweep_at {
             known.queues.retain(|queue| queue.strong_count() > 0);
@@ -61,6 +80,31 @@ impl Memories {
         runtime.spawn(Rounds { memories: Arc::clone(self), ended: false }.run());
     }
 
+    /// Has the queue ask that has not for longest, where no other has for a while: a store that has lost all of its data tells any. Says when to
+    /// look again; `None` where nothing counts any more.
+    fn look(&self, now: Instant) -> Option<Instant> {
+        let (mut first, mut last): (Option<(Instant, Arc<Queue>)>, _) = (None, None);
+        self.lock().queues.retain(|queue| {
+            let Some(queue) = queue.upgrade() else { return false };
+            let Some(by) = queue.hears_by(now) else {
+                queue.is_remembering.store(false, Ordering::Relaxed);
+                // It may have been granted more just now, and not have entered itself as it stood here.
+                return queue.hears_by(now).is_some() && !queue.is_remembering.swap(true, Ordering::Relaxed);
+            };
+            last = last.max(Some(by));
+            if first.as_ref().is_none_or(|(first, _)| by < *first) {
+                first = Some((by, queue));
+            }
+            true
+        });
+        let ((_, queue), last) = (first?, last?);
+        if last > now {
+            return Some(last);
+        }
+        queue.happen(|_| Some(Event::LostData));
+        Some(now + PAUSE)
+    }
+
     /// The queues that ask now; `None` where all have, since the last loss.
     fn next_round(&self) -> Option<Vec<Weak<Queue>>> {
         let mut known = self.lock();
@@ -70,7 +114,30 @@ impl Memories {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Has a queue ask now and then, as long as any remembers what counts: there is one at most. Dropped with its runtime, it lets another begin.
+struct Watch(Weak<Memories>);
+
+impl Watch {
+    async fn run(self) {
+        let mut at = Instant::now();
+        loop {
+            sleep_until(at).await;
+            let Some(memories) = self.0.upgrade() else { return };
+            let Some(next) = memories.look(Instant::now()) else { return };
+            at = next;
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(memories) = self.0.upgrade() {
+            memories.is_watched.store(false, Ordering::Relaxed);
+        }
     }
 }
 

@@ -213,8 +213,19 @@ impl Memory {
 
     /// When a queue in which callers wait since then asks at the latest, where it would say anything again.
     pub(super) fn hear_by(&self, since: Instant) -> Option<Instant> {
-        let within = HEARS.saturating_sub(2 * self.answer).max(HEARS / 5);
-        self.written.filter(|_| self.would_say()).map(|written| written.max(since) + within)
+        self.written.filter(|_| self.would_say()).map(|written| written.max(since) + self.hears_within())
+    }
+
+    /// By when the store is asked at the latest whether it has lost what is remembered; `None` where nothing of it counts any more.
+    pub(super) fn hears_by(&self, now: Instant) -> Option<Instant> {
+        let span = Duration::from_micros(self.span.unsigned_abs());
+        // By then it has asked again who was granted a start further ahead.
+        let counts = |written: &Instant| *written + span + HEARS > now;
+        self.written.filter(|_| self.would_say()).filter(counts).map(|written| written + self.hears_within())
+    }
+
+    fn hears_within(&self) -> Duration {
+        HEARS.saturating_sub(2 * self.answer).max(HEARS / 5)
     }
 
     /// So long an answer takes.

@@ -1,7 +1,6 @@
 //! Everything that changes about a queue, under one lock: its engine, the callers that wait, and who drives.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use tokio::runtime::{Handle, Id};
@@ -106,7 +105,7 @@ impl Outbox {
         if let Some(loss) = losses.told {
             queue.memories.lost_data(loss);
         }
-        if losses.remembers && !queue.is_local() && !queue.is_remembering.swap(true, Ordering::Relaxed) {
+        if losses.remembers && !queue.is_local() {
             queue.memories.add(queue);
         }
     }

@@ -475,6 +475,35 @@ async fn what_was_granted_in_a_scope_that_is_paused_is_said_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_process_that_makes_no_call_says_again_what_it_was_granted_too() {
+    for (idle, is_scoped) in [(30, false), (30, true), (600, true), (3_300, false)] {
+        let store = Counting::default();
+        let new = |up: Upstream| {
+            let scoped = Limit::per_second(10).each(Scope::header("x-m"));
+            if is_scoped { up.limit(Limit::per_hour(100)).limit(scoped) } else { up.limit(Limit::per_hour(100)) }
+        };
+        let [one, other] = [(); 2].map(|()| store.process(new));
+        let call = async |throttle: &Throttle, scope: u32| {
+            let acquire = throttle.acquire("up").max_wait(secs(60));
+            let acquire = if is_scoped { acquire.scope(scope.to_string()) } else { acquire };
+            acquire.await.map(drop)
+        };
+        for scope in 0..60 {
+            call(&one, scope).await.unwrap();
+        }
+        sleep(secs(idle)).await;
+        call(&other, 0).await.unwrap();
+        store.lose_data();
+        let mut further = 0;
+        for scope in [0].into_iter().chain(1_000..1_050) {
+            further += u32::from(call(&other, scope).await.is_ok());
+        }
+        assert_eq!(further, 39, "idle for {idle} s: 61 were granted in this hour");
+        drop(one);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_losses_within_seconds_are_both_heard_of() {
     let store = Counting::default();
     let new = |up: Upstream| up.limit(Limit::per_hour(100)).limit(Limit::per_second(10).each(Scope::header("x-m")));

@@ -119,8 +119,8 @@ async fn a_seat_goes_to_the_next_merchant_in_the_order_in_which_they_came() {
         drop(permit);
     }
     assert_eq!(order, (1..=20).collect::<Vec<_>>());
-    // Each asks for its slot.
-    assert!(counted.messages() - before <= 21, "{} messages", counted.messages() - before);
+    // Each asks for its slot. Of the line the store hears that nobody waits any more, and where it rested until just then it asks before.
+    assert!(counted.messages() - before <= 20 + 2, "{} messages", counted.messages() - before);
 }
 
 #[tokio::test(start_paused = true)]
