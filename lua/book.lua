@@ -118,7 +118,7 @@ do
   for scope = 1, total > 1 and scopes or 0 do
     for of = 1, 3 do
       local weights = rivals_of(states[scope], of) - claimed_in(states[scope], sender, of)
-      if weights > 0 then shares[#shares + 1] = share_of(scope, of, runs, weights, soonest, limits[of]) end
+      if weights > 0 then shares[#shares + 1] = share_of(scope, of, runs, weights, soonest, limits[of], limits[of] == limits[1]) end
     end
   end
   settle(turns)

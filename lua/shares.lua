@@ -61,13 +61,14 @@ local function could_start(scope, charges, measure, units, soonest, limit)
   return start <= limit
 end
 
--- How many callers of these charges the rate of a scope's limits lets start within a time, one after another.
-local function at_rate(scope, charges, span)
+-- How many callers of these charges the rate of a scope's limits lets start within a time, one after another; no less than one of so many
+-- parts of each quota.
+local function at_rate(scope, charges, span, part)
   local most = math.huge
   for i, log in ipairs(logs) do
     for _, term in ipairs(log.scope == scope and charges[i] > 0 and log.terms or {}) do
       local units = term.bucket and 1000 * span / term.left.interval or term.quota * span / term.span
-      most = min(most, floor(floor(units) / charges[i]))
+      most = min(most, floor(max(floor(units), floor(term.quota / part)) / charges[i]))
     end
   end
   return most
@@ -78,8 +79,8 @@ end
 -- is theirs. Half of it by its part of all weights, half as if it were so many processes, each with an equal part of what others left.
 --
 -- Another unit may be taken as long as, if all had as much, one more unit could start until then: together with all of them, or one after
--- another at the rate of the limits.
-local function share_of(scope, priority, runs, weights, soonest, limit)
+-- another at the rate of the limits. And its part of a quarter of the whole quota, where nobody of a higher priority waits.
+local function share_of(scope, priority, runs, weights, soonest, limit, is_highest)
   local measure, wanted, first, last = nil, 0, nil, nil
   for _, run in ipairs(runs) do
     if run.priority == priority then first, last = first or run, run end
@@ -106,7 +107,7 @@ local function share_of(scope, priority, runs, weights, soonest, limit)
   if over == 0 or may_take(over) then return nil end
   local start, units = earliest_of(soonest, first.charges, scope), 0
   if start <= limit then
-    units = ceil((at_rate(scope, first.charges, limit - start) + 1) * first.charges[measure] * part / whole)
+    units = ceil((at_rate(scope, first.charges, limit - start, is_highest and 4 or math.huge) + 1) * first.charges[measure] * part / whole)
   end
   -- Mostly it is a small part of what is wanted.
   local step = 1

@@ -177,10 +177,15 @@ impl<'a> View<'a> {
         true
     }
 
-    /// How many callers of these charges the rate of a scope's limits lets start within a time.
-    pub(super) fn at_rate(&self, scope: usize, charges: &[u32], time: Duration) -> u64 {
+    /// How many callers of these charges the rate of a scope's limits lets start within a time; no less than one of so many parts of each
+    /// quota, where that is said.
+    pub(super) fn at_rate(&self, scope: usize, charges: &[u32], time: Duration, part: Option<u32>) -> u64 {
         let of_page = |(at, page): (usize, &Page<'_>)| {
-            let of_term = |term: &Term| page.in_force.term(page.log, *term).at_rate(time) / u64::from(charges[at]);
+            let of_term = |term: &Term| {
+                let term = page.in_force.term(page.log, *term);
+                let least = part.map_or(0, |part| u64::from(term.quota / part));
+                term.at_rate(time).max(least) / u64::from(charges[at])
+            };
             page.log.terms.iter().map(of_term).min().unwrap_or(u64::MAX)
         };
         self.pages_of(scope).filter(|(at, _)| charges[*at] > 0).map(of_page).min().unwrap_or(0)

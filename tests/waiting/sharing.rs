@@ -43,6 +43,21 @@ async fn eight_processes_with_endless_demand_get_equal_shares_of_the_whole_quota
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_last_slots_of_a_window_of_seconds_are_not_asked_for_one_by_one() {
+    let (mut calls, mut asks, mut least) = (0, 0, 1.0_f64);
+    for seed in 0..10 {
+        fastrand::seed(seed);
+        let store = Counting::default();
+        let starts = demand(&store, Limit::new(50, Duration::from_secs(5)), 4, 8, 22).await;
+        (calls, asks) = (calls + starts.concat().len(), asks + store.asks());
+        least = least.min(fairness(&starts));
+    }
+    println!("{asks} asks for {calls} calls, fairness {least:.3}");
+    assert!(asks * 100 <= calls as u64 * 28, "{asks} asks for {calls} calls");
+    assert!(least >= 0.95, "{least}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_quota_shorter_than_the_horizon_is_used_up_all_the_same() {
     fastrand::seed(4);
     let store = Counting::default();

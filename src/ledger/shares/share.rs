@@ -22,6 +22,8 @@ pub(in crate::ledger) struct Weights {
     pub(in crate::ledger) others: u32,
 }
 
+/// The processes that wait may take one part of so many of the quota in one go, each its own.
+const LEAST_PART: u32 = 4;
 /// A part of a million, where it is no simple one.
 const MILLION: u64 = 1_000_000;
 
@@ -50,7 +52,8 @@ impl Share {
     /// have it, or a higher one. `None` where all is theirs.
     ///
     /// Another unit may be taken as long as, if every process had as much for its weight, one more unit could start until then: together
-    /// with all of them, or one after another at the rate of the limits.
+    /// with all of them, or one after another at the rate of the limits. And its part of some of the whole quota, where nobody of a higher
+    /// priority waits: of the last free units of a long window it asked for one after another else.
     fn of(
         view: &View<'_>,
         (scope, priority): (usize, Priority),
@@ -72,7 +75,8 @@ impl Share {
             return None;
         }
         let start = view.earliest_in(scope, soonest, &first.charges);
-        let at_rate = view.at_rate(scope, &first.charges, limit.since(start));
+        let is_highest = limit == bounds.limit(Priority::High);
+        let at_rate = view.at_rate(scope, &first.charges, limit.since(start), is_highest.then_some(LEAST_PART));
         let at_rate = at_rate.saturating_add(1).saturating_mul(units_of(first) * part).div_ceil(whole);
         let mut units = if start <= limit { at_rate } else { 0 };
         let mut over = spent_before_last;

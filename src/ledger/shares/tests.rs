@@ -23,6 +23,9 @@ fn a_process_gets_an_equal_share_of_what_is_free() {
         (0, (20, 1), 0, 2, 20),
         (40, (100, 1), 0, 2, 30),
         (41, (100, 1), 0, 2, 30),
+        // Its part of a quarter of the quota, and of what the rate lets start by the horizon.
+        (88, (100, 1), 0, 2, 12),
+        (88, (100, 1), 0, 4, 7),
         (99, (100, 1), 0, 2, 1),
         (100, (100, 1), 0, 2, 0),
         (0, (20, 10), 0, 2, 5),
