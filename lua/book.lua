@@ -116,9 +116,11 @@ do
   end
   limits = limits_of(states, soonest, slack, limit)
   for scope = 1, total > 1 and scopes or 0 do
+    local higher = 0
     for of = 1, 3 do
       local weights = rivals_of(states[scope], of) - claimed_in(states[scope], sender, of)
-      if weights > 0 then shares[#shares + 1] = share_of(scope, of, runs, weights, soonest, limits[of], limits[of] == limits[1]) end
+      if weights > 0 then shares[#shares + 1] = share_of(scope, of, runs, weights, soonest, limits[of], higher <= 0) end
+      higher = weights
     end
   end
   settle(turns)
@@ -221,7 +223,7 @@ for _, log in ipairs(logs) do
   if log.length and log.length > 2 * log.quota + TRIM_SLACK then long[#long + 1] = log end
 end
 
-local changed = granted > 0 or back > 0 or is_colder or has_debts or lost.again > 0
+local changed = granted > 0 or back > 0 or is_colder or has_debts or lost.again > 0 or lost.must_remember
 local counts = {}
 do
   local promised = min(next, now + MAX_SILENCE) + horizon

@@ -78,12 +78,14 @@ do
 
   -- Of a process that is counted it matters when the first caller can start.
   local times, start, far, overfull = counted > 0 and 1 or callers, pause and pause[1] or clock, pause and pause[1] or 9e15, false
+  local remembers = false
   for i = 1, plain and width or 0 do
     local key, from, units, quota, is_full = KEYS[first_log + i - 1], logs[i], a[charges + i] * times, 0, false
     local newest = call('LINDEX', key, '-1')
     local stamp = tonumber(newest or nil)
     plain = plain and units <= (pause and 1 or PIECE) and (not newest or stamp and stamp >= oldest and stamp < far)
       and a[newest_known + i] <= (stamp or 0)
+    remembers = remembers or a[newest_known + i] > 0
     if plain and stamp and units > 0 and stamp > start then start = stamp end
     for t = from + 2, plain and units > 0 and from + 2 * a[from + 1] or 0, 2 do
       local n, span = a[t] - units + 1, a[t + 1]
@@ -110,7 +112,8 @@ do
   end
 
   if plain and counted > 0 and not overfull and start > clock + within and a[7] % 16 == 0
-    and (max_wait < 0 or start <= clock + max_wait) then
+    and (max_wait < 0 or start <= clock + max_wait)
+    and not (remembers and retention > 10 * SECOND and a[newest_known] + MAX_MEMORY / 2 <= clock) then
     local stop, cause, status = 0, 0, 0
     if pause then stop, cause, status = pause[1], pause[4], pause[7] end
     return struct.pack('<i8i8i8i8i8i8i8i8i8i8', a[1], clock, 0, start, within, stop, cause, status, others, counted)

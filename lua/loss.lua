@@ -87,6 +87,9 @@ function lost.note(states, at)
   end
   -- Others may not have said yet what they were granted, or the sender has not, who hears of it only now.
   lost.withholds = remembers and lost.tell > 0
+  -- An entry of what counts for long is named for as long, but a message only for a minute: were none of the last minute there, whoever
+  -- books after a loss would hide it.
+  lost.must_remember = remembers and memory > 10 * SECOND and told + MAX_MEMORY / 2 <= now
   for _, log in ipairs(logs) do
     local loss = log.counts > 10 * SECOND and lost.of(states[log.scope])
     lost.withholds = lost.withholds or loss and (loss[4] or 0) > 0 and now < min(loss[2], loss[4] + lost.SETTLING)

@@ -61,17 +61,17 @@ local function could_start(scope, charges, measure, units, soonest, limit)
   return start <= limit
 end
 
--- How many callers of these charges the rate of a scope's limits lets start within a time, one after another; no less than one of so many
--- parts of each quota.
-local function at_rate(scope, charges, span, part)
-  local most = math.huge
+-- How many callers of these charges the rate of a scope's limits lets start within a time, one after another; and for how many of them a
+-- quarter of each quota is enough.
+local function at_rate(scope, charges, span)
+  local most, in_a_quarter = math.huge, math.huge
   for i, log in ipairs(logs) do
     for _, term in ipairs(log.scope == scope and charges[i] > 0 and log.terms or {}) do
       local units = term.bucket and 1000 * span / term.left.interval or term.quota * span / term.span
-      most = min(most, floor(max(floor(units), floor(term.quota / part)) / charges[i]))
+      most, in_a_quarter = min(most, floor(floor(units) / charges[i])), min(in_a_quarter, floor(floor(term.quota / 4) / charges[i]))
     end
   end
-  return most
+  return most, in_a_quarter
 end
 
 -- A share of what is free in a scope's logs until the limit, for callers of a priority, among those who wait and have it, or a higher one;
@@ -79,7 +79,7 @@ end
 -- is theirs. Half of it by its part of all weights, half as if it were so many processes, each with an equal part of what others left.
 --
 -- Another unit may be taken as long as, if all had as much, one more unit could start until then: together with all of them, or one after
--- another at the rate of the limits. And its part of a quarter of the whole quota, where nobody of a higher priority waits.
+-- another at the rate of the limits. And no less than its part of a quarter of the quota, where nobody of a higher priority waits.
 local function share_of(scope, priority, runs, weights, soonest, limit, is_highest)
   local measure, wanted, first, last = nil, 0, nil, nil
   for _, run in ipairs(runs) do
@@ -107,7 +107,9 @@ local function share_of(scope, priority, runs, weights, soonest, limit, is_highe
   if over == 0 or may_take(over) then return nil end
   local start, units = earliest_of(soonest, first.charges, scope), 0
   if start <= limit then
-    units = ceil((at_rate(scope, first.charges, limit - start, is_highest and 4 or math.huge) + 1) * first.charges[measure] * part / whole)
+    local least, in_a_quarter = at_rate(scope, first.charges, limit - start)
+    if is_highest then least = max(least, in_a_quarter) end
+    units = ceil((least + 1) * first.charges[measure] * part / whole)
   end
   -- Mostly it is a small part of what is wanted.
   local step = 1

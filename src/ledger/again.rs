@@ -64,6 +64,18 @@ impl Ask {
         self.again.as_ref().map_or(Stamp::NEVER, |again| again.loss)
     }
 
+    /// Whether its queue remembers that it was granted anything that counts.
+    pub(super) fn remembers(&self) -> bool {
+        let mut newest = self.logs.iter().zip(&self.remembered.newest).filter(|(log, _)| log.retention() > 0);
+        newest.any(|(_, newest)| *newest > Stamp::NEVER)
+    }
+
+    /// Whether it is remembered though it may change nothing. Of what counts for long its queue names an entry for as long, but a message only
+    /// for a minute: were none of the last minute there, whoever books after a loss would hide it.
+    pub(super) fn must_be_remembered(&self, now: Stamp) -> bool {
+        self.retention() > SHORT && self.remembers() && self.remembered.told.plus(MAX_MEMORY / 2) <= now
+    }
+
     /// Whether it says again what it was granted.
     pub(super) fn says_again(&self) -> bool {
         self.again.as_ref().is_some_and(|again| !again.steps.is_empty())
@@ -91,9 +103,7 @@ impl Ledger {
             // Nothing is waited for any more where all was forgotten by hand.
             log.retention() > SHORT && loss.is_some_and(|loss| now < loss.settles.min(loss.lost.plus(SETTLING)))
         };
-        let mut newest = ask.logs.iter().zip(&ask.remembered.newest).filter(|(log, _)| log.retention() > 0);
-        let remembers = newest.any(|(_, newest)| *newest > Stamp::NEVER);
-        (tells_loss && remembers) || ask.logs.iter().any(is_settling)
+        (tells_loss && ask.remembers()) || ask.logs.iter().any(is_settling)
     }
 
     /// Whether a slot of this start was booked in a scope before a loss that its queue has not heard of: it may not be there, and what is there

@@ -177,15 +177,20 @@ impl<'a> View<'a> {
         true
     }
 
-    /// How many callers of these charges the rate of a scope's limits lets start within a time; no less than one of so many parts of each
-    /// quota, where that is said.
-    pub(super) fn at_rate(&self, scope: usize, charges: &[u32], time: Duration, part: Option<u32>) -> u64 {
+    /// How many callers of these charges the rate of a scope's limits lets start within a time.
+    pub(super) fn at_rate(&self, scope: usize, charges: &[u32], time: Duration) -> u64 {
+        self.least_by_term(scope, charges, |term| term.at_rate(time))
+    }
+
+    /// For how many callers of these charges a quarter of each quota of a scope is enough.
+    pub(super) fn in_a_quarter(&self, scope: usize, charges: &[u32]) -> u64 {
+        self.least_by_term(scope, charges, |term| u64::from(term.quota / 4))
+    }
+
+    /// How many callers of these charges there are units for by each term of a scope.
+    fn least_by_term(&self, scope: usize, charges: &[u32], units: impl Fn(Term) -> u64) -> u64 {
         let of_page = |(at, page): (usize, &Page<'_>)| {
-            let of_term = |term: &Term| {
-                let term = page.in_force.term(page.log, *term);
-                let least = part.map_or(0, |part| u64::from(term.quota / part));
-                term.at_rate(time).max(least) / u64::from(charges[at])
-            };
+            let of_term = |term: &Term| units(page.in_force.term(page.log, *term)) / u64::from(charges[at]);
             page.log.terms.iter().map(of_term).min().unwrap_or(u64::MAX)
         };
         self.pages_of(scope).filter(|(at, _)| charges[*at] > 0).map(of_page).min().unwrap_or(0)

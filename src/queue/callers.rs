@@ -20,6 +20,7 @@ use super::log_time::LogTime;
 use super::looks::Looks;
 use super::memories::Memories;
 use super::process::Process;
+use super::resend::Resend;
 use super::settling::{Correction, Settling};
 use super::state::{Outbox, State};
 use super::waiters::Slot;
@@ -305,8 +306,13 @@ impl Queue {
     }
 
     /// By when it, or another, is to ask whether the store lost anything of that; `None` where nothing of it counts any more.
-    pub(super) fn hears_by(&self, now: Instant) -> Option<Instant> {
-        self.known().filter(|state| !state.engine.closed)?.engine.memory.hears_by(now)
+    pub(super) fn asks_by(&self, now: Instant) -> Option<Instant> {
+        self.known().filter(|state| !state.engine.closed)?.engine.memory.asks_by(now)
+    }
+
+    /// Whether it tries again to reach a store that does not answer.
+    pub(super) fn tries_again(&self) -> bool {
+        self.known().is_some_and(|state| state.engine.resend.as_ref().is_some_and(Resend::has_failed))
     }
 
     /// Whether it has asked whether the store lost anything of that, and has said all there was to say.

@@ -349,6 +349,10 @@ impl Engine {
     /// Lets go of everybody who waits, and of every slot.
     pub(super) fn close(&mut self, now: Instant, effects: &mut Effects) {
         self.closed = true;
+        // Whether anything was lost matters no more, and nobody waits for that.
+        if self.unanswered.as_deref().is_some_and(Message::only_asks) {
+            (self.unanswered, self.resend, self.under_way) = (None, None, false);
+        }
         let (tickets, slots) = self.waiters.drain();
         self.put_back(slots, now);
         tell(effects, tickets.into_iter().map(|ticket| (ticket, Error::Closed)));

@@ -1,6 +1,7 @@
 //! Which queues of a process would say again what they were granted, if the store lost that. When one is told that it has lost data, those hear of
 //! it in which nobody calls: else only what is asked for meanwhile were said again. Where nobody calls at all, one asks now and then.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -13,15 +14,15 @@ use super::events::Event;
 use crate::ledger::Stamp;
 
 /// How many queues ask at once, how often it is looked whether they have said all, and for how long they are waited for.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 64;
 const LOOKS: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// From the begin of one round to the begin of the next. Each scope has its own time at which its loss was seen, mostly in the first round.
 const ROUND: Duration = Duration::from_secs(3);
 /// How many queues there are at least before those are looked for that are gone.
 const FEW: usize = 64;
-/// A queue that did not come to ask for so long leaves it to another.
-const PAUSE: Duration = Duration::from_secs(1);
+/// A queue that was to ask, and has not come to it for so long, leaves it to another.
+const STUCK: Duration = Duration::from_secs(1);
 
 /// The queues of one shard of an upstream that have been granted what counts for long.
 #[derive(Debug, Default)]
@@ -41,6 +42,8 @@ struct Known {
     asked: Stamp,
     /// A task has them ask.
     runs: bool,
+    /// So many were to ask whether anything was lost, one after another, and did not come to it.
+    stuck: usize,
 }
 
 impl Memories {
@@ -53,7 +56,7 @@ impl Memories {
             && let Ok(runtime) = Handle::try_current()
             && !self.is_watched.swap(true, Ordering::Relaxed)
         {
-            runtime.spawn(Watch(Arc::downgrade(self)).run());
+            runtime.spawn(Watch { memories: Arc::downgrade(self), ended: false }.run());
         }
     }
 
@@ -80,29 +83,44 @@ impl Memories {
         runtime.spawn(Rounds { memories: Arc::clone(self), ended: false }.run());
     }
 
-    /// Has the queue ask that has not for longest, where no other has for a while: a store that has lost all of its data tells any. Says when to
-    /// look again; `None` where nothing counts any more.
+    /// Has the queue ask that has asked last, where none has for a while: a store that has lost all of its data, or the last of it, tells that.
+    /// Says when to look again; `None` where nothing counts any more.
     fn look(&self, now: Instant) -> Option<Instant> {
-        let (mut first, mut last): (Option<(Instant, Arc<Queue>)>, _) = (None, None);
-        self.lock().queues.retain(|queue| {
-            let Some(queue) = queue.upgrade() else { return false };
-            let Some(by) = queue.hears_by(now) else {
+        // Those that are gone by now are dropped without the lock.
+        let mut queues = Vec::new();
+        let mut known = self.lock();
+        known.queues.retain(|weak| {
+            let Some(queue) = weak.upgrade() else { return false };
+            let by = queue.asks_by(now).or_else(|| {
                 queue.is_remembering.store(false, Ordering::Relaxed);
                 // It may have been granted more just now, and not have entered itself as it stood here.
-                return queue.hears_by(now).is_some() && !queue.is_remembering.swap(true, Ordering::Relaxed);
-            };
-            last = last.max(Some(by));
-            if first.as_ref().is_none_or(|(first, _)| by < *first) {
-                first = Some((by, queue));
-            }
-            true
+                queue.asks_by(now).filter(|_| !queue.is_remembering.swap(true, Ordering::Relaxed))
+            });
+            queues.push((by, queue));
+            by.is_some()
         });
-        let ((_, queue), last) = (first?, last?);
+        queues.sort_by_key(|(by, _)| Reverse(*by));
+        let remembering = queues.iter().filter(|(by, _)| by.is_some()).count();
+        let Some(last) = queues.first().and_then(|(by, _)| *by) else {
+            self.is_watched.store(false, Ordering::Relaxed);
+            return None;
+        };
         if last > now {
+            known.stuck = 0;
             return Some(last);
         }
-        queue.happen(|_| Some(Event::LostData));
-        Some(now + PAUSE)
+        // Where the store does not answer one tries at a time.
+        let tries = queues[..remembering].iter().position(|(_, queue)| queue.tries_again());
+        let next = tries.unwrap_or(known.stuck % remembering);
+        known.stuck += usize::from(tries.is_none());
+        drop(known);
+        let (_, queue) = &queues[next];
+        // A caller that is polled no more may have driven it.
+        queue.leave_to_a_task();
+        if tries.is_none() {
+            queue.happen(|_| Some(Event::LostData));
+        }
+        Some(now + STUCK)
     }
 
     /// The queues that ask now; `None` where all have, since the last loss.
@@ -119,15 +137,21 @@ impl Memories {
 }
 
 /// Has a queue ask now and then, as long as any remembers what counts: there is one at most. Dropped with its runtime, it lets another begin.
-struct Watch(Weak<Memories>);
+struct Watch {
+    memories: Weak<Memories>,
+    ended: bool,
+}
 
 impl Watch {
-    async fn run(self) {
+    async fn run(mut self) {
         let mut at = Instant::now();
         loop {
             sleep_until(at).await;
-            let Some(memories) = self.0.upgrade() else { return };
-            let Some(next) = memories.look(Instant::now()) else { return };
+            let next = self.memories.upgrade().and_then(|memories| memories.look(Instant::now()));
+            let Some(next) = next else {
+                self.ended = true;
+                return;
+            };
             at = next;
         }
     }
@@ -135,7 +159,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if let Some(memories) = self.0.upgrade() {
+        if let Some(memories) = self.memories.upgrade().filter(|_| !self.ended) {
             memories.is_watched.store(false, Ordering::Relaxed);
         }
     }

@@ -31,6 +31,7 @@ mod refusing;
 mod releases;
 mod releasing;
 mod resetting;
+mod saying_again;
 mod scopes;
 mod seats;
 mod settling;

@@ -22,8 +22,6 @@ pub(in crate::ledger) struct Weights {
     pub(in crate::ledger) others: u32,
 }
 
-/// The processes that wait may take one part of so many of the quota in one go, each its own.
-const LEAST_PART: u32 = 4;
 /// A part of a million, where it is no simple one.
 const MILLION: u64 = 1_000_000;
 
@@ -52,14 +50,14 @@ impl Share {
     /// have it, or a higher one. `None` where all is theirs.
     ///
     /// Another unit may be taken as long as, if every process had as much for its weight, one more unit could start until then: together
-    /// with all of them, or one after another at the rate of the limits. And its part of some of the whole quota, where nobody of a higher
-    /// priority waits: of the last free units of a long window it asked for one after another else.
+    /// with all of them, or one after another at the rate of the limits. And no less than its part of a quarter of the quota, where nobody
+    /// of a higher priority waits: else it asked for the last free units of a long window one by one.
     fn of(
         view: &View<'_>,
         (scope, priority): (usize, Priority),
         runs: &[Run],
         bounds: &Bounds,
-        weights: Weights,
+        (weights, is_highest): (Weights, bool),
     ) -> Option<Self> {
         let of_priority = || runs.iter().filter(|run| run.priority == priority);
         let (first, last) = (of_priority().next()?, of_priority().next_back()?);
@@ -75,10 +73,10 @@ impl Share {
             return None;
         }
         let start = view.earliest_in(scope, soonest, &first.charges);
-        let is_highest = limit == bounds.limit(Priority::High);
-        let at_rate = view.at_rate(scope, &first.charges, limit.since(start), is_highest.then_some(LEAST_PART));
-        let at_rate = at_rate.saturating_add(1).saturating_mul(units_of(first) * part).div_ceil(whole);
-        let mut units = if start <= limit { at_rate } else { 0 };
+        let at_rate = view.at_rate(scope, &first.charges, limit.since(start));
+        let at_least = if is_highest { at_rate.max(view.in_a_quarter(scope, &first.charges)) } else { at_rate };
+        let at_least = at_least.saturating_add(1).saturating_mul(units_of(first) * part).div_ceil(whole);
+        let mut units = if start <= limit { at_least } else { 0 };
         let mut over = spent_before_last;
         while units < over {
             let spent = units + (over - units) / 2;
@@ -104,7 +102,9 @@ impl Shares {
         let each = (0..view.scopes()).flat_map(|scope| Priority::ALL.map(|priority| (scope, priority)));
         let share = |of: (usize, Priority)| {
             let weights = Weights { own, others: others(of.0, of.1) };
-            if weights.others > 0 { Share::of(view, of, runs, bounds, weights) } else { None }
+            let higher = of.1.place().checked_sub(1).map(|place| Priority::ALL[place]);
+            let is_highest = higher.is_none_or(|higher| others(of.0, higher) == 0);
+            if weights.others > 0 { Share::of(view, of, runs, bounds, (weights, is_highest)) } else { None }
         };
         Self(each.filter_map(share).collect())
     }

@@ -38,7 +38,8 @@ fn a_process_gets_an_equal_share_of_what_is_free() {
         let (terms, starts) = ([Term::new(100, 1_000)], vec![0; used]);
         let book = Book::new(&[(None, &terms, &starts)]);
         let (mut view, runs, bounds) = (book.view(), [run(callers, units)], within(horizon));
-        let mut shares = Shares::of(&view, &runs, &bounds, 1, |_, _| processes - 1);
+        let others = |_, priority| if priority == Priority::High { 0 } else { processes - 1 };
+        let mut shares = Shares::of(&view, &runs, &bounds, 1, others);
         let decision = decide(&mut view, &runs, bounds, &mut shares, Vec::new(), 0);
         assert_eq!(decision.granted, expected, "{used} used, {callers} of {units}, {processes} processes");
         let waits = decision.granted < callers;

@@ -134,10 +134,10 @@ fn the_rate_of_a_scope_is_that_of_its_slowest_limit() {
     let view = book.view();
     let rates = [(0, [1, 1], 50), (1, [1, 1], 10), (1, [9, 3], 3), (1, [1, 0], 0)];
     for (scope, charges, expected) in rates {
-        assert_eq!(view.at_rate(scope, &charges, Duration::from_micros(500), None), expected, "{scope} {charges:?}");
+        assert_eq!(view.at_rate(scope, &charges, Duration::from_micros(500)), expected, "{scope} {charges:?}");
     }
-    // The third of 10, of 20 and 10, and of nothing.
-    for (scope, charges, expected) in [(0, [1, 1], 3), (1, [1, 1], 3), (1, [1, 3], 1), (1, [1, 0], 0)] {
-        assert_eq!(view.at_rate(scope, &charges, Duration::ZERO, Some(3)), expected, "{scope} {charges:?}");
+    // A quarter of 10, of 20 and 10, and of nothing.
+    for (scope, charges, expected) in [(0, [1, 1], 2), (1, [1, 1], 2), (1, [1, 2], 1), (1, [1, 0], 0)] {
+        assert_eq!(view.in_a_quarter(scope, &charges), expected, "{scope} {charges:?}");
     }
 }
