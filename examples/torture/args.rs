@@ -17,4 +17,8 @@ pub(crate) struct Args {
     /// Redis loses its data, too
     #[arg(long)]
     pub(crate) lose: bool,
+
+    /// Each process throttles by itself while Redis cannot be reached
+    #[arg(long)]
+    pub(crate) locally: bool,
 }

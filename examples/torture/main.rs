@@ -4,12 +4,13 @@
 //! cargo run --release --example torture
 //! cargo run --release --example torture -- --seconds 600 --seed 7
 //! cargo run --release --example torture -- --lose
+//! cargo run --release --example torture -- --locally
 //! ```
 //!
 //! The upstream answers 429 to every call beyond 200 a second. No call may be refused, and four fifths of the quota that the
 //! outages leave are to be used. A call that was on its way for longer than the guard, since its process or this machine stood
 //! still, is more than any throttle can promise for: what is refused in the window behind one is counted apart. With `--lose`,
-//! Redis loses its data, too.
+//! Redis loses its data, too; with `--locally`, processes throttle by themselves while Redis cannot be reached.
 //!
 //! The exit code is 0, 1 when a call was refused or too little of the quota used, and 2 when something else failed.
 
@@ -57,7 +58,7 @@ mod tests {
 
     #[test]
     fn nobody_is_refused_and_the_quota_is_used_whatever_happens_for_15_s() -> Result<(), Box<dyn Error>> {
-        let args = Args { seconds: 15, seed: Some(4), lose: false };
+        let args = Args { seconds: 15, seed: Some(4), lose: false, locally: false };
         assert!(torture(&args)?, "see above; --seed makes the same faults again");
         Ok(())
     }

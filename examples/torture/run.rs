@@ -20,7 +20,7 @@ const EVERY: Duration = Duration::from_secs(3);
 pub(crate) fn run(args: &Args) -> Result<Report, Box<dyn Error>> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     println!("seed {seed}");
-    let (mut random, mut scene) = (fastrand::Rng::with_seed(seed), Scene::start()?);
+    let (mut random, mut scene) = (fastrand::Rng::with_seed(seed), Scene::start(args.locally)?);
     let offset = micros_now() - scene.upstream.now();
     let (began, lasting) = (Instant::now(), Duration::from_secs(args.seconds.into()));
     let mut outages = Duration::ZERO;

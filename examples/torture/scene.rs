@@ -19,16 +19,18 @@ pub(crate) struct Scene {
     /// One before each worker's Redis.
     proxies: Vec<FlakyProxy>,
     workers: Vec<Child>,
+    /// They throttle by themselves while Redis cannot be reached.
+    locally: bool,
 }
 
 impl Scene {
     /// Everybody calls.
-    pub(crate) fn start() -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn start(locally: bool) -> Result<Self, Box<dyn Error>> {
         let limit = StrictUpstream::builder().limit(QUOTA.into(), Duration::from_secs(1), Shape::SlidingLog);
         let (upstream, redis) = (limit.start()?, RedisServer::start_with(&["--appendonly", "yes"])?);
         let proxies = (0..WORKERS).map(|_| FlakyProxy::start(redis.addr())).collect::<Result<Vec<_>, _>>()?;
-        let workers = proxies.iter().map(|proxy| worker(&upstream, proxy)).collect::<Result<_, _>>()?;
-        Ok(Self { upstream, redis, proxies, workers })
+        let workers = proxies.iter().map(|proxy| worker(&upstream, proxy, locally)).collect::<Result<_, _>>()?;
+        Ok(Self { upstream, redis, proxies, workers, locally })
     }
 
     pub(crate) fn workers(&self) -> usize {
@@ -66,7 +68,7 @@ impl Scene {
                 return Ok(Duration::ZERO);
             }
             Fault::KillWorker(of) => {
-                self.workers[of] = worker(&self.upstream, &self.proxies[of])?;
+                self.workers[of] = worker(&self.upstream, &self.proxies[of], self.locally)?;
                 return Ok(Duration::ZERO);
             }
             Fault::FreezeWorker(of, lasting) => {
@@ -97,6 +99,6 @@ impl Scene {
     }
 }
 
-fn worker(upstream: &StrictUpstream, proxy: &FlakyProxy) -> std::io::Result<Child> {
-    Child::start(&worker::Args { upstream: upstream.url(), redis: proxy.url() })
+fn worker(upstream: &StrictUpstream, proxy: &FlakyProxy, locally: bool) -> std::io::Result<Child> {
+    Child::start(&worker::Args { upstream: upstream.url(), redis: proxy.url(), locally })
 }

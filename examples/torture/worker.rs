@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use http::{Extensions, HeaderValue};
+use outgate::store::WithoutStore;
 use outgate::{Limit, RedisStore, Throttle, Upstream};
 use reqwest::{Request, Response, redirect, retry};
 use reqwest_middleware::{ClientBuilder, Middleware, Next};
@@ -19,6 +20,7 @@ use crate::run::{GUARD, QUOTA};
 
 const UPSTREAM: &str = "OUTGATE_TORTURE_UPSTREAM";
 const REDIS: &str = "OUTGATE_TORTURE_REDIS";
+const LOCALLY: &str = "OUTGATE_TORTURE_LOCALLY";
 
 /// What a worker says when it begins.
 pub(crate) const READY: &str = "worker is ready";
@@ -35,16 +37,19 @@ pub(crate) struct Args {
     pub(crate) upstream: String,
     /// The URL of its Redis.
     pub(crate) redis: String,
+    /// It throttles by itself while that cannot be reached.
+    pub(crate) locally: bool,
 }
 
 impl Args {
     pub(crate) fn put(&self, command: &mut Command) {
-        command.env(UPSTREAM, &self.upstream).env(REDIS, &self.redis);
+        command.env(UPSTREAM, &self.upstream).env(REDIS, &self.redis).env(LOCALLY, self.locally.to_string());
     }
 
     /// `None` in a process that nobody told anything.
     pub(crate) fn take() -> Option<Self> {
-        Some(Self { upstream: env::var(UPSTREAM).ok()?, redis: env::var(REDIS).ok()? })
+        let (upstream, redis) = (env::var(UPSTREAM).ok()?, env::var(REDIS).ok()?);
+        Some(Self { upstream, redis, locally: env::var(LOCALLY).is_ok_and(|locally| locally == "true") })
     }
 }
 
@@ -75,7 +80,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let limit = Limit::per_second(QUOTA).guard(GUARD);
     let upstream = Upstream::new("torture").host("127.0.0.1").limit(limit);
-    let throttle = Throttle::builder().store(RedisStore::open(&args.redis)?).upstream(upstream).build()?;
+    let policy = if args.locally { WithoutStore::ThrottleLocally } else { WithoutStore::Wait };
+    let throttle = Throttle::builder().store(RedisStore::open(&args.redis)?).without_store(policy).upstream(upstream);
+    let throttle = throttle.build()?;
     let http = reqwest::Client::builder().no_proxy().redirect(redirect::Policy::none()).retry(retry::never());
     let client = ClientBuilder::new(http.build()?).with(throttle.middleware()).with(LetGo).build();
     for _ in 0..TASKS {
