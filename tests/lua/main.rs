@@ -67,16 +67,22 @@ fn file(name: &str) -> &'static str {
     FILES.iter().find(|(of, _)| *of == name).map_or_else(|| panic!("no file is called {name}"), |(_, text)| text)
 }
 
-/// The files of a script, in the order in which they are joined.
-fn files_of(script: &str) -> Vec<&'static str> {
+/// The files of a script, in the order in which they are joined; each part of it is a function inside of the one before.
+fn parts_of(script: &str) -> Vec<Vec<&'static str>> {
     let joined = JOINED.split("script!(").find_map(|call| call.strip_prefix(script)?.strip_prefix(": "));
-    let files = joined.and_then(|files| files.split_once(')')).unwrap_or_else(|| panic!("{script} is not joined")).0;
-    files.split(',').map(|file| file.trim().trim_matches('"')).collect()
+    let parts = joined.and_then(|parts| parts.split_once(')')).unwrap_or_else(|| panic!("{script} is not joined")).0;
+    let files = |part: &'static str| part.split(',').map(|file| file.trim().trim_matches('"')).collect();
+    parts.split(';').map(files).collect()
+}
+
+fn files_of(script: &str) -> Vec<&'static str> {
+    parts_of(script).concat()
 }
 
 /// A script as it is run.
 fn whole(script: &str) -> String {
-    files_of(script).into_iter().map(file).collect()
+    let parts: Vec<String> = parts_of(script).into_iter().map(|files| files.into_iter().map(file).collect()).collect();
+    parts.join("return (function()\n") + &"end)()".repeat(parts.len() - 1)
 }
 
 fn texts(reply: &Reply) -> Vec<String> {

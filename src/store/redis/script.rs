@@ -43,11 +43,20 @@ fn bare(text: &'static str) -> String {
 /// What needs no blanks, where it stands in no string.
 const NARROWED: [(&str, &str); 6] = [(", ", ","), (" = ", "="), (" + ", "+"), ("{ ", "{"), (" }", "}"), (" == ", "==")];
 
+/// Parts of a script, each in a function of its own inside of the one before.
+///
+/// Lua 5.1 looks for each local that a new function uses among all of those that any function uses already, one by one. Those of an outer
+/// function it knows by their place.
+fn nested(parts: &[String]) -> String {
+    let ends = "end)()".repeat(parts.len() - 1);
+    parts.join("return (function()\n") + &ends
+}
+
 macro_rules! script {
-    ($verb:ident: $($file:literal),+) => {
+    ($verb:ident: $($($file:literal),+);+) => {
         pub(super) fn $verb() -> &'static Script {
             static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
-                let body = bare(concat!($(include_str!(concat!("../../../lua/", $file, ".lua"))),+));
+                let body = nested(&[$(bare(concat!($(include_str!(concat!("../../../lua/", $file, ".lua"))),+))),+]);
                 let hash = redis::Script::new(&body).get_hash().to_owned();
                 Script { body, hash }
             });
@@ -56,7 +65,7 @@ macro_rules! script {
     };
 }
 
-script!(book: "head", "first_look", "state", "list", "bucket", "calendar", "boundaries", "named_terms", "log", "contenders", "shares", "turns", "debt", "loss", "again", "holders", "roll_call", "seats", "claims", "book");
+script!(book: "head", "first_look"; "state", "list", "bucket", "calendar", "boundaries", "named_terms", "log", "contenders", "shares", "turns", "debt", "loss", "again", "holders", "roll_call", "seats", "claims", "book");
 script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");
