@@ -61,12 +61,13 @@ const PATHS: [Path; 7] = [
     Path { name: "one caller, a slot free, 8 others asking", target: 2.4, others: 8, ..ONE },
     Path { name: "64 callers, 24 of them granted", target: 4.8, free: 24, callers: CALLERS, granted: 24, ..ONE },
     Path {
-        name: "64 callers, 3 of them granted, 8 others asking",
+        // Its part of a quarter of the quota.
+        name: "64 callers, 28 of them granted, 8 others asking",
         target: 4.8,
         others: 8,
-        free: 24,
+        free: 100,
         callers: CALLERS,
-        granted: 3,
+        granted: 28,
         ..ONE
     },
     Path { name: "one caller, during a pause", target: 2.4, granted: 0, is_paused: true, ..ONE },
