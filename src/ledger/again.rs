@@ -77,7 +77,7 @@ impl Ask {
     }
 
     /// Whether it says again what it was granted.
-    pub(super) fn says_again(&self) -> bool {
+    pub(crate) fn says_again(&self) -> bool {
         self.again.as_ref().is_some_and(|again| !again.steps.is_empty())
     }
 }

@@ -174,7 +174,7 @@ impl Ledger {
         let looked_at = self.enter_looks(now, &looked);
         let entering = Entering { now, id, ask, decision: &decision, claimants: &claimants, had_claim, period, far };
         let mut changed = decision.granted > 0 || !ask.back.is_empty() || ask.cold.is_some() || !ask.debts.is_empty();
-        changed |= ask.says_again() || ask.must_be_remembered(now);
+        changed |= ask.says_again() || own.must_be_remembered(now);
         let mut receipts = Vec::with_capacity(scopes.len());
         for (at, (&scope, waiting)) in scopes.iter().zip(&mut waiting).enumerate() {
             let (counts, is_news) = entering.enter(waiting, at, scope, counted(at));

@@ -57,11 +57,10 @@ impl Message {
 
     /// Whether it says nothing that the store must know, and asks for nobody.
     pub(super) fn only_asks(&self) -> bool {
-        let says_again = |ask: &Ask| ask.again.as_ref().is_some_and(|again| !again.steps.is_empty());
         let settles =
             |ask: &Ask| !ask.back.is_empty() || ask.cold.is_some() || !ask.debts.is_empty() || ask.seats.is_some();
         let waited = |ask: &Ask| ask.counted.iter().any(|at| *at > Stamp::NEVER);
-        self.ask().is_some_and(|ask| ask.runs.is_empty() && !settles(ask) && !waited(ask) && !says_again(ask))
+        self.ask().is_some_and(|ask| ask.runs.is_empty() && !settles(ask) && !waited(ask) && !ask.says_again())
     }
 
     /// Whether slots are on their way back with it.

@@ -42,8 +42,6 @@ struct Known {
     asked: Stamp,
     /// A task has them ask.
     runs: bool,
-    /// So many were to ask whether anything was lost, one after another, and did not come to it.
-    stuck: usize,
 }
 
 impl Memories {
@@ -56,7 +54,7 @@ impl Memories {
             && let Ok(runtime) = Handle::try_current()
             && !self.is_watched.swap(true, Ordering::Relaxed)
         {
-            runtime.spawn(Watch { memories: Arc::downgrade(self), ended: false }.run());
+            runtime.spawn(Watch { memories: Arc::downgrade(self), stuck: 0, ended: false }.run());
         }
     }
 
@@ -83,44 +81,31 @@ impl Memories {
         runtime.spawn(Rounds { memories: Arc::clone(self), ended: false }.run());
     }
 
-    /// Has the queue ask that has asked last, where none has for a while: a store that has lost all of its data, or the last of it, tells that.
-    /// Says when to look again; `None` where nothing counts any more.
-    fn look(&self, now: Instant) -> Option<Instant> {
+    /// The queues that remember what counts, each with when it is to ask again: who has asked last comes first. Where there is none nobody
+    /// watches any more.
+    fn remembering(&self, now: Instant) -> Vec<(Instant, Arc<Queue>)> {
         // Those that are gone by now are dropped without the lock.
-        let mut queues = Vec::new();
+        let (mut remembering, mut others) = (Vec::new(), Vec::new());
         let mut known = self.lock();
-        known.queues.retain(|weak| {
-            let Some(queue) = weak.upgrade() else { return false };
+        known.queues.retain(|queue| {
+            let Some(queue) = queue.upgrade() else { return false };
             let by = queue.asks_by(now).or_else(|| {
                 queue.is_remembering.store(false, Ordering::Relaxed);
                 // It may have been granted more just now, and not have entered itself as it stood here.
                 queue.asks_by(now).filter(|_| !queue.is_remembering.swap(true, Ordering::Relaxed))
             });
-            queues.push((by, queue));
+            match by {
+                Some(by) => remembering.push((by, queue)),
+                None => others.push(queue),
+            }
             by.is_some()
         });
-        queues.sort_by_key(|(by, _)| Reverse(*by));
-        let remembering = queues.iter().filter(|(by, _)| by.is_some()).count();
-        let Some(last) = queues.first().and_then(|(by, _)| *by) else {
+        if remembering.is_empty() {
             self.is_watched.store(false, Ordering::Relaxed);
-            return None;
-        };
-        if last > now {
-            known.stuck = 0;
-            return Some(last);
         }
-        // Where the store does not answer one tries at a time.
-        let tries = queues[..remembering].iter().position(|(_, queue)| queue.tries_again());
-        let next = tries.unwrap_or(known.stuck % remembering);
-        known.stuck += usize::from(tries.is_none());
         drop(known);
-        let (_, queue) = &queues[next];
-        // A caller that is polled no more may have driven it.
-        queue.leave_to_a_task();
-        if tries.is_none() {
-            queue.happen(|_| Some(Event::LostData));
-        }
-        Some(now + STUCK)
+        remembering.sort_by_key(|(by, _)| Reverse(*by));
+        remembering
     }
 
     /// The queues that ask now; `None` where all have, since the last loss.
@@ -139,6 +124,8 @@ impl Memories {
 /// Has a queue ask now and then, as long as any remembers what counts: there is one at most. Dropped with its runtime, it lets another begin.
 struct Watch {
     memories: Weak<Memories>,
+    /// So many queues were to ask, one after another, and did not come to it.
+    stuck: usize,
     ended: bool,
 }
 
@@ -147,13 +134,33 @@ impl Watch {
         let mut at = Instant::now();
         loop {
             sleep_until(at).await;
-            let next = self.memories.upgrade().and_then(|memories| memories.look(Instant::now()));
-            let Some(next) = next else {
+            let Some(next) = self.look(Instant::now()) else {
                 self.ended = true;
                 return;
             };
             at = next;
         }
+    }
+
+    /// Has the queue ask that has asked last, where none has for a while: a store that has lost all of its data, or the last of it, tells that.
+    /// Says when to look again; `None` where nothing counts any more.
+    fn look(&mut self, now: Instant) -> Option<Instant> {
+        let queues = self.memories.upgrade()?.remembering(now);
+        let (last, _) = queues.first()?;
+        if *last > now {
+            self.stuck = 0;
+            return Some(*last);
+        }
+        // Where the store does not answer one tries at a time.
+        let tries = queues.iter().find(|(_, queue)| queue.tries_again());
+        let (_, queue) = tries.unwrap_or(&queues[self.stuck % queues.len()]);
+        // A caller that is polled no more may have driven it.
+        queue.leave_to_a_task();
+        if tries.is_none() {
+            self.stuck += 1;
+            queue.happen(|_| Some(Event::LostData));
+        }
+        Some(now + STUCK)
     }
 }
 
