@@ -4,7 +4,7 @@
 do
   local scopes, widest = a[8], a[9]
   local states, first_log, at = 1 + scopes - widest, 3 + scopes - widest, 10 + scopes
-  local plain = a[3] <= clock and a[4] == 0 and a[6] == 0 and a[7] % 16 < 2
+  local plain = a[3] <= clock and a[4] == 0 and a[6] == 0 and a[7] % 16 < 2 and a[7] < 4096
   -- A message that came before, that came late, or that another process sent under the same name is not common.
   local lapse, survived = 0, 0
   if plain and record then

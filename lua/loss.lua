@@ -27,29 +27,37 @@ function lost.of(state) return state.loss and lapse_of.loss(state.loss) > now an
 -- Notes what is missing of what an ask remembers. Nobody starts then until all counts no more that may be lost, of windows of up to 10 s:
 -- what started before, and what was booked ahead. What counts for longer is entered again. What a loss that is known explains is no news.
 -- From `at` on the arguments say: a message that the store must remember or 0, the log time told then, for each log the newest entry that
--- must be there or 0; where the sender has heard of a loss, that for which it said last what it was granted or 0, the last of which it
--- has heard, count of steps that were granted before, of each: start, units by log. Says where that ends.
+-- must be there or 0, or, below 0, until when others may have sent by themselves; where there is such a log, when the sender lost the
+-- store; where it has heard of a loss, that for which it said last what it was granted or 0, the last of which it has heard, count of steps
+-- that were granted before, of each: start, units by log. Says where that ends.
 function lost.note(states, at)
   local told, reach, memory, width = a[at + 1], a[5] + a[6], 0, #logs
-  local again = floor(a[7] / 2048) % 2 == 1 and at + 2 + width
+  local lost_at = a[7] >= 4096 and a[at + 2 + width]
+  local behind = at + 2 + width + (lost_at and 1 or 0)
+  local again = floor(a[7] / 2048) % 2 == 1 and behind
   lost.heard, lost.known, lost.again = again and a[again] or 0, again and a[again + 1] or 0, again and a[again + 2] or 0
   for _, log in ipairs(logs) do memory = max(memory, log.counts) end
   lost.number, lost.told, lost.memory = a[1] > 0 and a[at] or 0, told, memory
   local remembers = false
   local still_has = lost.still_has(memory)
   for i, log in ipairs(logs) do
-    local state, newest, counts, retention = states[log.scope], min(a[at + 1 + i], now + MAX_MEMORY), log.counts, 0
+    local state, newest, counts, retention = states[log.scope], min(math.abs(a[at + 1 + i]), now + MAX_MEMORY), log.counts, 0
     for t = 1, log.own do
       if log.terms[t].base <= 10 * SECOND then retention = max(retention, log.terms[t].span) end
     end
     if counts > 0 and (still_has == false or newest > 0) then
       local known, settles, is_long = lost.of(state), 0, counts > 10 * SECOND
-      remembers = remembers or newest > 0
+      local tail = stamp_of(call('LINDEX', log.key, '-1'), log.key)
+      if lost_at and a[at + 1 + i] < 0 then
+        -- Who booked before what counts still has reached the store too lately for anybody to have sent by itself.
+        local before = stamp_of(call('LINDEX', log.key, format('%d', -newer_than(log.key, lost_at) - 1)), log.key)
+        if before and before + counts > now then newest = 0 end
+      end
+      remembers = remembers or a[at + 1 + i] > 0
       -- Who counts for short alone has asked nobody to say anything again.
       local seen = known and known[4] or 0
       local explained = known and (is_long and max(seen, known[3] or 0) or known[1])
       local is_news = still_has == false and not (known and told <= explained)
-      local tail = stamp_of(call('LINDEX', log.key, '-1'), log.key)
       local there = max(tail or 0, known and known[3] or 0)
       local is_missing = newest + counts > now and newest > there
       if is_missing then
@@ -94,7 +102,7 @@ function lost.note(states, at)
     local loss = log.counts > 10 * SECOND and lost.of(states[log.scope])
     lost.withholds = lost.withholds or loss and (loss[4] or 0) > 0 and now < min(loss[2], loss[4] + lost.SETTLING)
   end
-  at = at + 2 + width
+  at = behind
   if again then
     lost.enter(states, at + 3, lost.again)
     at = at + 3 + lost.again * (width + 1)

@@ -3,7 +3,7 @@
 //! `lua/again.lua` says the same in Redis.
 
 use super::loss::{Loss, SHORT};
-use super::{Ask, Ledger, Log, MAX_MEMORY, MessageId, NOBODY, ScopeId, Slots, Stamp};
+use super::{Ask, Ledger, Log, MAX_MEMORY, MessageId, NOBODY, Remembered, ScopeId, Slots, Stamp};
 
 /// For so long nobody starts after a loss in a log that counts for longer than is waited for: a queue in which callers wait asks every 5 s,
 /// hears of it, and says what it was granted in its next message.
@@ -66,8 +66,12 @@ impl Ask {
 
     /// Whether its queue remembers that it was granted anything that counts.
     pub(super) fn remembers(&self) -> bool {
-        let mut newest = self.logs.iter().zip(&self.remembered.newest).filter(|(log, _)| log.retention() > 0);
-        newest.any(|(_, newest)| *newest > Stamp::NEVER)
+        let Remembered { newest, apart, .. } = &self.remembered;
+        let is_told = |(at, newest): (usize, &Stamp)| {
+            *newest > Stamp::NEVER && apart.get(at).is_none_or(|apart| *apart == Stamp::NEVER)
+        };
+        let mut newest = self.logs.iter().zip(newest.iter().enumerate()).filter(|(log, _)| log.retention() > 0);
+        newest.any(|(_, newest)| is_told(newest))
     }
 
     /// Whether it is remembered though it may change nothing. Of what counts for long its queue names an entry for as long, but a message only

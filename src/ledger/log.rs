@@ -50,6 +50,11 @@ impl SlidingLog {
         self.starts.get(index).copied()
     }
 
+    /// The newest entry that does not start later than that.
+    pub(super) fn newest_by(&self, by: Stamp) -> Option<Stamp> {
+        self.starts.partition_point(|start| *start <= by).checked_sub(1).map(|at| self.starts[at])
+    }
+
     /// The rule: the earliest start, not before `floor`, for `cost` units under every term.
     ///
     /// A cost above a term's quota can never start; ask [`Term::quota`] first.

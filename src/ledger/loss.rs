@@ -34,13 +34,19 @@ pub struct Remembered {
     /// For each log of the ask its newest entry that was granted to the queue, and not handed back; zero where none counts any
     /// more. Left out where there is none at all.
     pub newest: Vec<Stamp>,
+    /// For each log until when other processes may have sent by themselves, as they could not reach the store; zero where they have not. It
+    /// counts as an entry that must be there, in place of the newest, unless one is there of before [`lost_at`](Self::lost_at) that counts
+    /// still: who booked that has reached the store too lately for anybody to have sent by itself. Left out where nobody has.
+    pub apart: Vec<Stamp>,
+    /// When the sender could not reach the store first in that outage, at the earliest.
+    pub lost_at: Stamp,
 }
 
 impl Remembered {
     /// A queue that remembers a message and the answer to it, and the newest entry of each log.
     #[must_use]
     pub fn new(number: u64, told: Stamp, newest: impl Into<Vec<Stamp>>) -> Self {
-        Self { number, told, newest: newest.into() }
+        Self { number, told, newest: newest.into(), apart: Vec::new(), lost_at: Stamp::NEVER }
     }
 }
 
@@ -114,16 +120,27 @@ impl Ledger {
         let remembered = &ask.remembered;
         let still_has = self.still_has(now, id, remembered, ask.retention());
         let is_forgotten = still_has == Some(false);
-        if !is_forgotten && remembered.newest.is_empty() {
+        if !is_forgotten && remembered.newest.is_empty() && remembered.apart.is_empty() {
             return;
         }
         let mut losses: Vec<(Option<ScopeId>, Loss)> = Vec::new();
         for (at, log) in ask.logs.iter().enumerate().filter(|(_, log)| log.retention() > 0) {
-            let (counts, newest) = (log.retention(), remembered.newest.get(at).copied().unwrap_or(Stamp::NEVER));
-            let newest = newest.min(now.plus(MAX_MEMORY));
-            let scope = self.scope(log.scope);
+            let (counts, scope) = (log.retention(), self.scope(log.scope));
             let known = self.loss_of(now, log.scope);
-            let tail = scope.and_then(|scope| scope.logs.get(&log.unit)).and_then(|entries| entries.nth_newest(1));
+            let entries = scope.and_then(|scope| scope.logs.get(&log.unit));
+            let tail = entries.and_then(|entries| entries.nth_newest(1));
+            let of = |all: &[Stamp]| all.get(at).copied().filter(|stamp| *stamp > Stamp::NEVER);
+            let counts_still = |before: Stamp| before.plus(counts) > now;
+            let newest = match of(&remembered.apart) {
+                Some(_)
+                    if entries.and_then(|entries| entries.newest_by(remembered.lost_at)).is_some_and(counts_still) =>
+                {
+                    None
+                }
+                Some(apart) => Some(apart),
+                None => of(&remembered.newest),
+            };
+            let newest = newest.unwrap_or(Stamp::NEVER).min(now.plus(MAX_MEMORY));
             let there = known.map_or(Stamp::NEVER, |loss| loss.forgotten).max(tail.unwrap_or(Stamp::NEVER));
             let is_missing = newest > Stamp::NEVER && newest.plus(counts) > now && newest > there;
             let is_long = counts > SHORT;
@@ -223,6 +240,23 @@ mod tests {
         assert_eq!(told(Remembered::new(1, at(0), [at(-1)])), (5, false), "others booked since");
         assert!(told(Remembered::new(2, at(0), [at(0)])).1, "a later message is gone");
         assert!(told(Remembered::new(1, at(0), [at(1)])).1, "a later entry is gone");
+    }
+
+    #[test]
+    fn others_may_have_sent_by_themselves_unless_an_entry_of_before_the_outage_counts_still() {
+        let told = |lost_at: i64, until: i64| {
+            let mut ledger = Ledger::new();
+            ask(&mut ledger, at(0), 1, 1, Remembered::default());
+            let outage = Remembered { apart: vec![at(until)], lost_at: at(lost_at), ..Remembered::default() };
+            said(&ask(&mut ledger, at(900), 2, 1, outage))
+        };
+        assert_eq!(told(0, 1_900), (900, false), "it was booked when the store was lost");
+        assert_eq!(told(-1, 1_900), (2_900, true), "it was booked later, maybe when the store was back");
+        assert_eq!(told(-1, -100), (900, false), "what was sent counts no more");
+        let mut ledger = Ledger::new();
+        ask(&mut ledger, at(0), 1, 1, Remembered::default());
+        let outage = Remembered { apart: vec![at(2_000)], lost_at: at(500), ..Remembered::default() };
+        assert_eq!(said(&ask(&mut ledger, at(1_000), 2, 1, outage)), (3_000, true), "it counts no more");
     }
 
     #[test]

@@ -436,7 +436,7 @@ impl Ask {
             && self.cold.iter().all(|cold| cold.charges.len() == count)
             && self.seats.iter().all(Seats::is_sound)
             && (self.debts.is_empty() || self.debts.len() == count)
-            && (self.remembered.newest.is_empty() || self.remembered.newest.len() == count)
+            && [&self.remembered.newest, &self.remembered.apart].iter().all(|of| of.is_empty() || of.len() == count)
             && self.again.iter().all(|again| again.is_sound(count))
             && (1..=MAX_WEIGHT).contains(&self.weight)
     }

@@ -1,8 +1,10 @@
 //! An outage in which each process throttles by itself: since when it lasts, and until when others may do so. Pure: time is an argument.
 //!
 //! The shared log and the shares of the processes must not be used within one window. So each process goes by its share no sooner than a
-//! window after the store was lost, when all that was booked there counts no more. And after an outage that was long enough for that, each
-//! tells the store of an entry that it cannot hold, as where data was lost: then nobody starts until what others sent meanwhile counts no more.
+//! window and two seconds after the store was lost, when all that was booked there counts no more. And after an outage that was long enough
+//! for that, each tells the store until when others may have sent, as of an entry that is lost: nobody starts then until all of that counts
+//! no more. Where it has sent nothing itself, that goes for nothing in a log in which an entry counts still that was booked before it lost the
+//! store: somebody was answered too lately for anybody to have sent by itself.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,6 +20,9 @@ use crate::store::MemoryStore;
 
 /// What the processes of an upstream notice within so long they notice at once: that the store is lost, and that it is back.
 const SPREAD: Duration = STALL;
+/// For so long everybody waits for the store when nothing counts any more: after an outage that was over by then nobody waits for what others
+/// may have sent, and most are.
+const BRIEF: Duration = Duration::from_secs(1);
 /// For so long it is told what may have been sent in an outage: no log counts for longer.
 const TOLD: Duration = Duration::from_micros(SHORT.unsigned_abs());
 
@@ -35,6 +40,8 @@ struct State {
 
 #[derive(Debug)]
 struct Outage {
+    /// When the first message was sent that could not reach it.
+    sent: Instant,
     since: Instant,
     /// When the store was found lost last.
     failed_at: Instant,
@@ -54,17 +61,21 @@ pub(super) struct Own {
 /// An outage that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
+    /// When this process had sent the first message that could not reach the store.
+    pub(super) sent: Instant,
     /// Until when any process may have sent by itself.
     pub(super) until: Instant,
     /// At the most.
     pub(super) lasted: Duration,
     pub(super) at: Instant,
+    /// This process has.
+    pub(super) went: bool,
 }
 
 impl Apart {
-    /// The store cannot be reached.
-    pub(super) fn lose(&self, now: Instant) {
-        let new = || Outage { since: now, failed_at: now, went_at: None, own: None };
+    /// The store cannot be reached by a message that was sent first at `sent`.
+    pub(super) fn lose(&self, sent: Instant, now: Instant) {
+        let new = || Outage { sent, since: now, failed_at: now, went_at: None, own: None };
         self.lock().outage.get_or_insert_with(new).failed_at = now;
     }
 
@@ -80,9 +91,11 @@ impl Apart {
         let until = if is_fresh { now + SPREAD } else { outage.went_at.unwrap_or(outage.since) };
         let before = state.last.filter(|last| now < last.until + TOLD);
         state.last = Some(Ended {
+            sent: before.map_or(outage.sent, |before| before.sent.min(outage.sent)),
             until: before.map_or(until, |before| until.max(before.until)),
             lasted: before.map_or(lasted, |before| lasted.max(before.lasted)),
             at: now,
+            went: outage.went_at.is_some() || before.is_some_and(|before| before.went),
         });
     }
 
@@ -121,35 +134,46 @@ impl Apart {
     }
 }
 
-/// How long after the store was lost nothing counts any more that was booked there so far ahead. Nobody waits for it any longer.
+/// How long after the store was lost nothing counts any more that was booked there so far ahead.
 pub(super) fn runs_out_after(logs: &[Log], horizon: Duration) -> Duration {
     let longest = logs.iter().map(Log::retention).max().unwrap_or(0);
     horizon + Duration::from_micros(longest.unsigned_abs())
 }
 
-/// How long after that a process may send by itself: by then all have noticed, and wait no more for the store.
+/// How long after the store was lost everybody waits for it.
+pub(super) fn waited_for(logs: &[Log], horizon: Duration) -> Duration {
+    runs_out_after(logs, horizon) + BRIEF
+}
+
+/// How long after the store was lost a process may send by itself: by then all have noticed, and wait no more for the store.
 pub(super) fn opens_after(logs: &[Log], horizon: Duration) -> Duration {
-    runs_out_after(logs, horizon) + SPREAD
+    waited_for(logs, horizon) + SPREAD
 }
 
 /// After an outage.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doubt {
+    /// When this process had sent the first message that could not reach the store, in log time, at the earliest.
+    pub(super) lost_at: Stamp,
     /// Until when others may have sent by themselves, in log time.
     pub(super) until: Stamp,
     pub(super) lasted: Duration,
     /// What was first said before its end told nobody of it.
     pub(super) ended_at: Instant,
+    /// This process has.
+    pub(super) went: bool,
 }
 
 /// Adds what the store must hold of an outage, of logs that may have been sent by meanwhile, as far as that counts by the log time that is known.
 pub(super) fn remember(told: &mut Remembered, doubt: Doubt, logs: &[Log], horizon: Duration, known: Option<Stamp>) {
-    let Doubt { until, lasted, .. } = doubt;
+    let Doubt { lost_at, until, lasted, went, .. } = doubt;
     for (at, log) in logs.iter().enumerate().filter(|(_, log)| !log.terms.is_empty()) {
         let counts = known.is_none_or(|known| until.plus(log.retention()) > known);
-        if counts && lasted >= runs_out_after(std::slice::from_ref(log), horizon) {
-            told.newest.resize(logs.len(), Stamp::NEVER);
-            told.newest[at] = told.newest[at].max(until);
+        if counts && lasted >= waited_for(std::slice::from_ref(log), horizon) {
+            let of_logs = if went { &mut told.newest } else { &mut told.apart };
+            told.lost_at = lost_at;
+            of_logs.resize(logs.len(), Stamp::NEVER);
+            of_logs[at] = of_logs[at].max(until);
         }
     }
 }

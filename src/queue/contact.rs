@@ -87,11 +87,11 @@ impl Contact {
         self.heard.fetch_max(heard, Ordering::Relaxed);
     }
 
-    /// It could not be reached.
-    pub(super) fn lose(&self, error: &StoreError, now: Instant) {
+    /// It could not be reached by a message that was sent first at `sent`.
+    pub(super) fn lose(&self, error: &StoreError, sent: Instant, now: Instant) {
         let mut state = self.lock();
         state.cut_off = Some((error.clone(), now));
-        self.apart.lose(now);
+        self.apart.lose(sent, now);
         self.tell(&state, Some(error));
     }
 
@@ -190,7 +190,7 @@ mod tests {
         let refusal = StoreError::new(StoreErrorKind::Refused, "no");
         contact.answered(now);
         assert_eq!(is_lost(&contact), (false, false));
-        contact.lose(&StoreError::late(), now);
+        contact.lose(&StoreError::late(), now, now);
         contact.refuse(&refusal);
         contact.refuse(&refusal);
         assert_eq!(is_lost(&contact), (true, true));

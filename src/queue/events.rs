@@ -107,8 +107,8 @@ pub(super) enum Effect {
     Look,
     /// Take another name: somebody else has this one.
     Rename(u64),
-    /// Tell all queues of the upstream that the store cannot be reached.
-    CutOff(StoreError),
+    /// Tell all queues of the upstream that the store cannot be reached, by a message that was sent first then.
+    CutOff(StoreError, Instant),
     /// Tell them that it has answered.
     Answered,
     /// Note that it has lost data: nobody starts for a while.

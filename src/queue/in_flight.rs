@@ -262,7 +262,9 @@ impl Engine {
         ask.back.iter().for_each(|slots| self.memory.handed_back(slots));
         ask.remembered = self.memory.remembered(&self.settings.logs, header.outlook.known, now);
         ask.again = self.memory.again();
-        if let Some(doubt) = self.lost.doubt {
+        let untold = self.untold();
+        self.lost.telling = untold.map(|doubt| doubt.ended_at);
+        if let Some(doubt) = untold {
             apart::remember(
                 &mut ask.remembered,
                 doubt,

@@ -49,8 +49,9 @@ impl Queue {
     /// What the store is told of an outage that is over.
     pub(super) fn doubt(&self, now: Instant) -> Option<Doubt> {
         let ended = self.contact.apart.last(now)?;
+        let (lost_at, _) = self.time.bounds_at(ended.sent)?;
         let (_, until) = self.time.bounds_at(ended.until)?;
-        Some(Doubt { until, lasted: ended.lasted, ended_at: ended.at })
+        Some(Doubt { lost_at, until, lasted: ended.lasted, ended_at: ended.at, went: ended.went })
     }
 
     /// Waits for a slot by the part of this process, while the store cannot answer and did not for `error`. `None`: it is back. With the queue

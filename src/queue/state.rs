@@ -192,7 +192,7 @@ impl State {
                     queue.process.rename(sender);
                     renamed = true;
                 }
-                Effect::CutOff(error) => queue.contact.lose(&error, now),
+                Effect::CutOff(error, sent) => queue.contact.lose(&error, sent, now),
                 Effect::Answered => queue.contact.answered(now),
                 Effect::LostData => {
                     queue.contact.lost_data(now);

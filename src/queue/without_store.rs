@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::apart::{Doubt, runs_out_after};
+use super::apart::{Doubt, waited_for};
 use super::contact::is_believed;
 use super::engine::Engine;
 use super::events::{Effect, Effects, tell};
@@ -28,6 +28,9 @@ pub(super) struct Lost {
     waits_until: Option<Instant>,
     /// After an outage in which processes may have sent by themselves.
     pub(super) doubt: Option<Doubt>,
+    /// When the one ended of which the message under way tells; and the one of which the store was told, where nobody had.
+    pub(super) telling: Option<Instant>,
+    told: Option<Instant>,
     /// When it was last heard of, but for answers to messages.
     heard_at: Option<Instant>,
 }
@@ -81,7 +84,8 @@ impl Engine {
         if error.kind() == StoreErrorKind::Unreachable {
             self.lost.cut_off = Some(error.clone());
             self.waits_since(self.lost.waits_until.is_none().then_some(now));
-            effects.push(Effect::CutOff(error));
+            let sent = self.resend.as_ref().map_or(now, |resend| resend.since);
+            effects.push(Effect::CutOff(error, sent));
         } else {
             let is_news = self.lost.refused.replace((error.clone(), now)).is_none();
             effects.extend(is_news.then_some(Effect::Refused(error)));
@@ -107,12 +111,13 @@ impl Engine {
         (!self.lost.is_known(now)).then_some(since + STALL)
     }
 
-    /// Where each process throttles by itself, callers wait for the store until nothing counts any more that was booked before.
+    /// Where each process throttles by itself, callers wait for the store until nothing counts any more that was booked before, and a second
+    /// more.
     pub(super) fn waits_since(&mut self, lost_at: Option<Instant>) {
         let Some(lost_at) = lost_at.filter(|_| self.settings.without_store == WithoutStore::ThrottleLocally) else {
             return;
         };
-        self.lost.waits_until = Some(lost_at + runs_out_after(&self.settings.logs, self.settings.horizon));
+        self.lost.waits_until = Some(lost_at + waited_for(&self.settings.logs, self.settings.horizon));
     }
 
     /// Whether an answer is to a message that was first sent before the end of an outage in which processes may have sent by themselves: it
@@ -120,6 +125,17 @@ impl Engine {
     pub(super) fn knows_nothing_of_outage(&self, sent: Instant) -> bool {
         let ends = self.lost.cut_off.is_some() && self.lost.waits_until.is_some();
         ends || self.lost.doubt.is_some_and(|doubt| sent <= doubt.ended_at)
+    }
+
+    /// The outage of which an ask is to tell.
+    pub(super) fn untold(&self) -> Option<Doubt> {
+        self.lost.doubt.filter(|doubt| self.lost.told != Some(doubt.ended_at))
+    }
+
+    /// The message under way is answered. Where nothing was lost nobody has sent in the outage of which it told.
+    pub(super) fn doubts_no_more(&mut self, lost: bool) {
+        let told = self.lost.telling.take().filter(|_| !lost);
+        self.lost.told = told.or(self.lost.told);
     }
 
     /// When callers wait no more for a store that is lost.

@@ -118,7 +118,7 @@ impl Story {
             Effect::Wake(at) => format!("wake {}", self.world.millis(at)),
             Effect::Rename(sender) => format!("rename {sender}"),
             Effect::Look => "look".to_owned(),
-            Effect::CutOff(_) => "cut off".to_owned(),
+            Effect::CutOff(..) => "cut off".to_owned(),
             Effect::Answered => "answered".to_owned(),
             Effect::LostData => "lost data".to_owned(),
             Effect::ToldOfLoss(_) => "told of a loss".to_owned(),

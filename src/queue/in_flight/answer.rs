@@ -104,6 +104,7 @@ impl Engine {
         self.counted.clone_from(&grant.counted);
         let Some(ask) = message.ask() else { return };
         self.memory.takes(answered.outlook.round_trip);
+        self.doubts_no_more(grant.lost);
         // Nothing was lost where it was told itself of what went without the store.
         effects.extend((grant.lost && self.lost.doubt.is_none()).then_some(Effect::LostData));
         if grant.remembered {

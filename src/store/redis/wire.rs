@@ -217,11 +217,19 @@ impl Integers {
                 + 4 * u32::from(!ask.debts.is_empty())
                 + 8 * u32::from(ask.seats.is_some())
                 + 16 * ask.weight.saturating_sub(1)
-                + 2_048 * u32::from(ask.again.is_some()),
+                + 2_048 * u32::from(ask.again.is_some())
+                + 4_096 * u32::from(!ask.remembered.apart.is_empty()),
         );
         self.logs(&ask.logs, &ask.counted);
         self.push(ask.remembered.number).stamp(Some(ask.remembered.told));
-        (0..ask.logs.len()).for_each(|at| _ = self.stamp(ask.remembered.newest.get(at).copied()));
+        let of = |all: &[Stamp], at: usize| all.get(at).map_or(0, |stamp| stamp.as_micros());
+        for at in 0..ask.logs.len() {
+            let apart = of(&ask.remembered.apart, at);
+            self.push(if apart > 0 { -apart } else { of(&ask.remembered.newest, at) });
+        }
+        if !ask.remembered.apart.is_empty() {
+            self.stamp(Some(ask.remembered.lost_at));
+        }
         if let Some(Again { heard, loss, steps, .. }) = &ask.again {
             self.stamp(Some(*heard)).stamp(Some(*loss)).push(steps.len() as u64);
             for Slots { count, start, charges, .. } in steps {
@@ -363,6 +371,8 @@ mod tests {
         ];
         let run = Run::new(3, [2, 1]).max_wait(Duration::from_millis(1));
         let [high, low] = [Priority::High, Priority::Low].map(|priority| Run::new(5, [1, 1]).priority(priority));
+        let mut remembered = Remembered::new(3, Stamp::from_micros(60), [Stamp::from_micros(55), Stamp::NEVER]);
+        (remembered.apart, remembered.lost_at) = (vec![Stamp::NEVER, Stamp::from_micros(65)], Stamp::from_micros(58));
         let ask = Ask {
             ahead: Duration::from_millis(40),
             back: vec![Slots::new(2, Stamp::from_micros(90), [2, 0])],
@@ -371,7 +381,7 @@ mod tests {
             counted: vec![Stamp::from_micros(7_000), Stamp::NEVER],
             seats: Some(Seats::new([SeatLimit::new(scope, 9), SeatLimit::new(None, 25)]).keeping(3, 1)),
             weight: 4,
-            remembered: Remembered::new(3, Stamp::from_micros(60), [Stamp::from_micros(55), Stamp::NEVER]),
+            remembered,
             ..Ask::new(logs, vec![high, run, low])
         };
         let message = Message::new("up", MessageId::new(255, "ab", 7).after(3), ask);
@@ -384,10 +394,10 @@ mod tests {
         let expected = [&expected[..], &[&seats, ":seats"]].concat();
         assert_eq!(keys[0], "7");
         assert_eq!(keys[1..], expected.iter().map(|key| format!("outgate:v1:{{up}}{key}")).collect::<Vec<_>>());
-        let header = [7, 3, 80, 0, 250_000, 40_000, 62];
+        let header = [7, 3, 80, 0, 250_000, 40_000, 4_158];
         let scopes = [2, 1, 7_000, 0];
         let logs = [1, 1, 5, 1_000, 2, 2, 4, 900, 2, -89, 1, 40_000, 88_500];
-        let remembered = [3, 60, 55, 0];
+        let remembered = [3, 60, 55, -65, 58];
         let (cold, debts, back) = ([70, 75, 3, 1, 0, 200, 0], [0, 6], [1, 90, 0, 4, 0]);
         let runs = [5 - (1 << 32), -1, 1, 1, 3, 1_000, 2, 1, 5 + (1 << 32), -1, 1, 1];
         let seats = [60_000_000, 3, 1, 9, 25];

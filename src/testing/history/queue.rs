@@ -112,7 +112,14 @@ impl Queue {
             1 => now.plus(rng.i64(-1_000_000..1_500_000)),
             _ => newest,
         });
-        Remembered::new(number, self.told, newest.collect::<Vec<_>>())
+        let newest: Vec<_> = newest.collect();
+        let mut remembered = Remembered::new(number, self.told, newest);
+        if rng.u8(0..4) == 0 {
+            let apart = remembered.newest.iter().map(|newest| if rng.bool() { *newest } else { Stamp::NEVER });
+            remembered.apart = apart.collect();
+            remembered.lost_at = now.plus(-rng.i64(-100_000..3_000_000));
+        }
+        remembered
     }
 
     /// What it says of a loss that it was told of: some starts, of which some may have been granted. Seldom of one that never was.

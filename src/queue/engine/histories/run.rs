@@ -83,7 +83,7 @@ impl<C: Checks> Run<C> {
                     self.rename(which);
                 }
                 Effect::Look
-                | Effect::CutOff(_)
+                | Effect::CutOff(..)
                 | Effect::Answered
                 | Effect::LostData
                 | Effect::ToldOfLoss(_)
