@@ -40,6 +40,12 @@ function lost.note(states, at)
   lost.number, lost.told, lost.memory = a[1] > 0 and a[at] or 0, told, memory
   local remembers = false
   local still_has = lost.still_has(memory)
+  -- The newest entry of any log that was booked before the sender lost the store.
+  local booked = 0
+  for _, log in ipairs(lost_at and logs or {}) do
+    local before = log.counts > 0 and call('LINDEX', log.key, format('%d', -newer_than(log.key, lost_at) - 1))
+    booked = max(booked, stamp_of(before, log.key) or 0)
+  end
   for i, log in ipairs(logs) do
     local state, newest, counts, retention = states[log.scope], min(math.abs(a[at + 1 + i]), now + MAX_MEMORY), log.counts, 0
     for t = 1, log.own do
@@ -48,11 +54,8 @@ function lost.note(states, at)
     if counts > 0 and (still_has == false or newest > 0) then
       local known, settles, is_long = lost.of(state), 0, counts > 10 * SECOND
       local tail = stamp_of(call('LINDEX', log.key, '-1'), log.key)
-      if lost_at and a[at + 1 + i] < 0 then
-        -- Who booked before what counts still has reached the store too lately for anybody to have sent by itself.
-        local before = stamp_of(call('LINDEX', log.key, format('%d', -newer_than(log.key, lost_at) - 1)), log.key)
-        if before and before + counts > now then newest = 0 end
-      end
+      -- Whoever booked what counts still has reached the store too lately for anybody to have sent by itself.
+      if a[at + 1 + i] < 0 and booked > 0 and booked + counts > now then newest = 0 end
       remembers = remembers or a[at + 1 + i] > 0
       -- Who counts for short alone has asked nobody to say anything again.
       local seen = known and known[4] or 0

@@ -35,10 +35,10 @@ pub struct Remembered {
     /// more. Left out where there is none at all.
     pub newest: Vec<Stamp>,
     /// For each log until when other processes may have sent by themselves, as they could not reach the store; zero where they have not. It
-    /// counts as an entry that must be there, in place of the newest, unless one is there of before [`lost_at`](Self::lost_at) that counts
-    /// still: who booked that has reached the store too lately for anybody to have sent by itself. Left out where nobody has.
+    /// counts as an entry that must be there, in place of the newest, unless any log of the ask has one of [`lost_at`](Self::lost_at) or before
+    /// that would count still: who booked that has reached the store too lately for anybody to have sent by itself. Left out where nobody has.
     pub apart: Vec<Stamp>,
-    /// When the sender could not reach the store first in that outage, at the earliest.
+    /// When the sender had sent the message that could not reach the store first in that outage, at the earliest.
     pub lost_at: Stamp,
 }
 
@@ -114,6 +114,15 @@ impl Ledger {
         self.scope(scope)?.constraints().loss.filter(|loss| loss.lapse() > now)
     }
 
+    /// The newest entry of any log of an ask that does not start later than that.
+    fn booked_by(&self, by: Stamp, ask: &Ask) -> Option<Stamp> {
+        if ask.remembered.apart.is_empty() {
+            return None;
+        }
+        let logs = ask.logs.iter().filter(|log| log.retention() > 0);
+        logs.filter_map(|log| self.scope(log.scope)?.logs.get(&log.unit)?.newest_by(by)).max()
+    }
+
     /// Notes what is missing of what an ask remembers. Nobody starts then until all counts no more that may be lost: what started before,
     /// and what was booked ahead. What a loss that is known explains is no news.
     pub(super) fn note_losses(&mut self, now: Stamp, id: &MessageId, ask: &Ask) {
@@ -123,20 +132,15 @@ impl Ledger {
         if !is_forgotten && remembered.newest.is_empty() && remembered.apart.is_empty() {
             return;
         }
+        let booked = self.booked_by(remembered.lost_at, ask);
         let mut losses: Vec<(Option<ScopeId>, Loss)> = Vec::new();
         for (at, log) in ask.logs.iter().enumerate().filter(|(_, log)| log.retention() > 0) {
             let (counts, scope) = (log.retention(), self.scope(log.scope));
             let known = self.loss_of(now, log.scope);
-            let entries = scope.and_then(|scope| scope.logs.get(&log.unit));
-            let tail = entries.and_then(|entries| entries.nth_newest(1));
+            let tail = scope.and_then(|scope| scope.logs.get(&log.unit)).and_then(|entries| entries.nth_newest(1));
             let of = |all: &[Stamp]| all.get(at).copied().filter(|stamp| *stamp > Stamp::NEVER);
-            let counts_still = |before: Stamp| before.plus(counts) > now;
             let newest = match of(&remembered.apart) {
-                Some(_)
-                    if entries.and_then(|entries| entries.newest_by(remembered.lost_at)).is_some_and(counts_still) =>
-                {
-                    None
-                }
+                Some(_) if booked.is_some_and(|booked| booked.plus(counts) > now) => None,
                 Some(apart) => Some(apart),
                 None => of(&remembered.newest),
             };

@@ -3,8 +3,9 @@
 //! The shared log and the shares of the processes must not be used within one window. So each process goes by its share no sooner than a
 //! window and two seconds after the store was lost, when all that was booked there counts no more. And after an outage that was long enough
 //! for that, each tells the store until when others may have sent, as of an entry that is lost: nobody starts then until all of that counts
-//! no more. Where it has sent nothing itself, that goes for nothing in a log in which an entry counts still that was booked before it lost the
-//! store: somebody was answered too lately for anybody to have sent by itself.
+//! no more. Where it has sent nothing itself, that goes for nothing as long as an entry counts that was booked before it lost the store:
+//! somebody reached that too lately for anybody to have sent by itself. As the answer may have been lost on its way, it asks for nobody then
+//! until all others must have the store back, and have told what they have sent.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,12 +20,14 @@ use crate::ledger::{Log, Remembered, SHORT, Stamp};
 use crate::store::MemoryStore;
 
 /// What the processes of an upstream notice within so long they notice at once: that the store is lost, and that it is back.
-const SPREAD: Duration = STALL;
+pub(super) const SPREAD: Duration = STALL;
 /// For so long everybody waits for the store when nothing counts any more: after an outage that was over by then nobody waits for what others
 /// may have sent, and most are.
 const BRIEF: Duration = Duration::from_secs(1);
 /// For so long it is told what may have been sent in an outage: no log counts for longer.
 const TOLD: Duration = Duration::from_micros(SHORT.unsigned_abs());
+/// Of so many outages that are over each is known by itself: of more, the first two are one.
+const MOST: usize = 16;
 
 /// What the queues of one upstream know of it together.
 #[derive(Debug, Default)]
@@ -35,12 +38,13 @@ struct State {
     /// When the store answered last.
     heard_at: Option<Instant>,
     outage: Option<Outage>,
-    last: Option<Ended>,
+    /// Outages that are over, if not for long.
+    ended: Vec<Ended>,
 }
 
 #[derive(Debug)]
 struct Outage {
-    /// When the first message was sent that could not reach it.
+    /// When the message was sent that could not reach it first.
     sent: Instant,
     since: Instant,
     /// When the store was found lost last.
@@ -61,7 +65,7 @@ pub(super) struct Own {
 /// An outage that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
-    /// When this process had sent the first message that could not reach the store.
+    /// When this process had sent the message that could not reach the store first.
     pub(super) sent: Instant,
     /// Until when any process may have sent by itself.
     pub(super) until: Instant,
@@ -75,8 +79,14 @@ pub(super) struct Ended {
 impl Apart {
     /// The store cannot be reached by a message that was sent first at `sent`.
     pub(super) fn lose(&self, sent: Instant, now: Instant) {
-        let new = || Outage { sent, since: now, failed_at: now, went_at: None, own: None };
-        self.lock().outage.get_or_insert_with(new).failed_at = now;
+        let mut state = self.lock();
+        match &mut state.outage {
+            Some(outage) if outage.is_fresh(now) => outage.failed_at = now,
+            before => {
+                let went_at = before.as_ref().and_then(|before| before.went_at);
+                *before = Some(Outage { sent, since: now, failed_at: now, went_at, own: None });
+            }
+        }
     }
 
     /// It has answered.
@@ -87,26 +97,27 @@ impl Apart {
         // Others may have found it lost before, as soon as it had answered here.
         let lasted = heard_at.map_or(Duration::MAX, |heard_at| now.saturating_duration_since(heard_at));
         // Who did not try it lately does not know when it was back: those who did tell.
-        let is_fresh = now.saturating_duration_since(outage.failed_at) < PATIENCE;
-        let until = if is_fresh { now + SPREAD } else { outage.went_at.unwrap_or(outage.since) };
-        let before = state.last.filter(|last| now < last.until + TOLD);
-        state.last = Some(Ended {
-            sent: before.map_or(outage.sent, |before| before.sent.min(outage.sent)),
-            until: before.map_or(until, |before| until.max(before.until)),
-            lasted: before.map_or(lasted, |before| lasted.max(before.lasted)),
-            at: now,
-            went: outage.went_at.is_some() || before.is_some_and(|before| before.went),
-        });
+        let until = if outage.is_fresh(now) { now + SPREAD } else { outage.went_at.unwrap_or(outage.since) };
+        state.ended.retain(|ended| ended.matters(now));
+        state.ended.push(Ended { sent: outage.sent, until, lasted, at: now, went: outage.went_at.is_some() });
+        if state.ended.len() > MOST {
+            let first = state.ended.remove(0);
+            state.ended[0] = state.ended[0].and(first);
+        }
     }
 
-    /// Since when the store has been lost.
-    pub(super) fn since(&self) -> Option<Instant> {
-        self.lock().outage.as_ref().map(|outage| outage.since)
+    /// Since when the store has been lost: since now, where it was not tried lately, and may have been back meanwhile.
+    pub(super) fn since(&self, now: Instant) -> Option<Instant> {
+        let state = self.lock();
+        let outage = state.outage.as_ref()?;
+        Some(if outage.is_fresh(now) { outage.since } else { now })
     }
 
-    /// An outage that is over, if not for long.
-    pub(super) fn last(&self, now: Instant) -> Option<Ended> {
-        self.lock().last.filter(|last| now < last.until + TOLD)
+    /// The outages that are over, if not for long, and ended after `told`, as one.
+    pub(super) fn ended(&self, told: Option<Instant>, now: Instant) -> Option<Ended> {
+        let state = self.lock();
+        let untold = state.ended.iter().filter(|ended| ended.matters(now) && told.is_none_or(|told| told < ended.at));
+        untold.copied().reduce(Ended::and)
     }
 
     /// Where calls are booked meanwhile. `None`: the store is back, or the operating system gives no randomness.
@@ -134,6 +145,31 @@ impl Apart {
     }
 }
 
+impl Outage {
+    /// Whether the store was tried lately.
+    fn is_fresh(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.failed_at) < PATIENCE
+    }
+}
+
+impl Ended {
+    /// Whether anything counts that may have been sent meanwhile.
+    fn matters(&self, now: Instant) -> bool {
+        now < self.until + TOLD
+    }
+
+    /// Both as one.
+    fn and(self, other: Self) -> Self {
+        Self {
+            sent: self.sent.min(other.sent),
+            until: self.until.max(other.until),
+            lasted: self.lasted.max(other.lasted),
+            at: self.at.max(other.at),
+            went: self.went || other.went,
+        }
+    }
+}
+
 /// How long after the store was lost nothing counts any more that was booked there so far ahead.
 pub(super) fn runs_out_after(logs: &[Log], horizon: Duration) -> Duration {
     let longest = logs.iter().map(Log::retention).max().unwrap_or(0);
@@ -153,7 +189,7 @@ pub(super) fn opens_after(logs: &[Log], horizon: Duration) -> Duration {
 /// After an outage.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doubt {
-    /// When this process had sent the first message that could not reach the store, in log time, at the earliest.
+    /// When this process had sent the message that could not reach the store first, in log time, at the earliest.
     pub(super) lost_at: Stamp,
     /// Until when others may have sent by themselves, in log time.
     pub(super) until: Stamp,
@@ -164,16 +200,32 @@ pub(super) struct Doubt {
     pub(super) went: bool,
 }
 
-/// Adds what the store must hold of an outage, of logs that may have been sent by meanwhile, as far as that counts by the log time that is known.
-pub(super) fn remember(told: &mut Remembered, doubt: Doubt, logs: &[Log], horizon: Duration, known: Option<Stamp>) {
-    let Doubt { lost_at, until, lasted, went, .. } = doubt;
-    for (at, log) in logs.iter().enumerate().filter(|(_, log)| !log.terms.is_empty()) {
-        let counts = known.is_none_or(|known| until.plus(log.retention()) > known);
-        if counts && lasted >= waited_for(std::slice::from_ref(log), horizon) {
-            let of_logs = if went { &mut told.newest } else { &mut told.apart };
-            told.lost_at = lost_at;
+impl Doubt {
+    /// Whether others may have sent by this log alone.
+    fn concerns(&self, log: &Log, horizon: Duration) -> bool {
+        !log.terms.is_empty() && self.lasted >= waited_for(std::slice::from_ref(log), horizon)
+    }
+
+    /// Whether others may have sent, and this process has not.
+    pub(super) fn is_of_others(&self, logs: &[Log], horizon: Duration) -> bool {
+        !self.went && logs.iter().any(|log| self.concerns(log, horizon))
+    }
+
+    /// Adds what the store must hold of it, as far as that counts by the log time that is known. Says whether there is anything.
+    pub(super) fn add_to(self, told: &mut Remembered, logs: &[Log], horizon: Duration, known: Option<Stamp>) -> bool {
+        let mut adds = false;
+        for (at, log) in logs.iter().enumerate().filter(|(_, log)| self.concerns(log, horizon)) {
+            if known.is_some_and(|known| self.until.plus(log.retention()) <= known) {
+                continue;
+            }
+            let of_logs = if self.went { &mut told.newest } else { &mut told.apart };
             of_logs.resize(logs.len(), Stamp::NEVER);
-            of_logs[at] = of_logs[at].max(until);
+            of_logs[at] = of_logs[at].max(self.until);
+            adds = true;
         }
+        if !told.apart.is_empty() {
+            told.lost_at = self.lost_at;
+        }
+        adds
     }
 }

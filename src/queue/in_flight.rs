@@ -9,7 +9,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub(super) use self::answer::Answered;
-use super::apart;
 use super::cold::Untold;
 use super::engine::Engine;
 use super::events::{Effect, Effects, Settings};
@@ -29,6 +28,8 @@ pub(super) struct Message {
     said: ledger::Message,
     /// Of the callers asked for.
     tickets: Vec<u64>,
+    /// When the last outage ended of which it tells, and whether there is anything to tell.
+    tells: Option<(Instant, bool)>,
 }
 
 impl Message {
@@ -38,7 +39,7 @@ impl Message {
             return Arc::clone(self);
         }
         let said = ledger::Message { latest: None, ..self.said.clone() };
-        Arc::new(Self { said, tickets: self.tickets.clone() })
+        Arc::new(Self { said, tickets: self.tickets.clone(), tells: self.tells })
     }
 
     /// The name that it is sent under.
@@ -148,7 +149,7 @@ impl Engine {
         if let Some(at) = self.silent_until.filter(|&at| at > now) {
             return Err(Some(at));
         }
-        if self.memory.has_untold() {
+        if self.memory.has_untold() || self.says_first() {
             return Ok(self.ask_for_nobody(header(), now));
         }
         let is_unseated = self.is_unseated();
@@ -262,18 +263,12 @@ impl Engine {
         ask.back.iter().for_each(|slots| self.memory.handed_back(slots));
         ask.remembered = self.memory.remembered(&self.settings.logs, header.outlook.known, now);
         ask.again = self.memory.again();
-        let untold = self.untold();
-        self.lost.telling = untold.map(|doubt| doubt.ended_at);
-        if let Some(doubt) = untold {
-            apart::remember(
-                &mut ask.remembered,
-                doubt,
-                &self.settings.logs,
-                self.settings.horizon,
-                header.outlook.known,
-            );
-        }
-        Message { said: message(&self.settings, id, ask, &header.outlook), tickets }
+        let tells = self.lost.doubt.map(|doubt| {
+            let adds =
+                doubt.add_to(&mut ask.remembered, &self.settings.logs, self.settings.horizon, header.outlook.known);
+            (doubt.ended_at, adds)
+        });
+        Message { said: message(&self.settings, id, ask, &header.outlook), tickets, tells }
     }
 }
 

@@ -46,9 +46,9 @@ impl Queue {
         self.local.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the store is told of an outage that is over.
-    pub(super) fn doubt(&self, now: Instant) -> Option<Doubt> {
-        let ended = self.contact.apart.last(now)?;
+    /// What the store is told of outages that are over, and ended after `told`.
+    pub(super) fn doubt(&self, told: Option<Instant>, now: Instant) -> Option<Doubt> {
+        let ended = self.contact.apart.ended(told, now)?;
         let (lost_at, _) = self.time.bounds_at(ended.sent)?;
         let (_, until) = self.time.bounds_at(ended.until)?;
         Some(Doubt { lost_at, until, lasted: ended.lasted, ended_at: ended.at, went: ended.went })
@@ -74,7 +74,7 @@ impl Queue {
             if self.is_closed() {
                 return Err(Error::Closed);
             }
-            let Some(since) = self.contact.apart.since() else {
+            let Some(since) = self.contact.apart.since(now) else {
                 return if waited { Ok(None) } else { Err(error) };
             };
             waited = true;
@@ -99,7 +99,7 @@ impl Queue {
                         () = sleep(LOOK) => {}
                     }
                     self.happen(|_| Some(Event::Knocked));
-                    if self.is_closed() || self.contact.apart.since() != Some(since) {
+                    if self.is_closed() || self.contact.apart.since(Instant::now()) != Some(since) {
                         break None;
                     }
                 }

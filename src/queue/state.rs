@@ -156,8 +156,9 @@ impl State {
         if queue.settings.without_store != WithoutStore::Wait {
             let (cut_off, heard_at) = (queue.contact.cut_off(now), queue.contact.heard_at());
             if queue.settings.without_store == WithoutStore::ThrottleLocally {
-                self.engine.waits_since(cut_off.as_ref().and_then(|_| queue.contact.apart.since()));
-                self.engine.lost.doubt = queue.doubt(now);
+                self.engine.waits_since(cut_off.as_ref().and_then(|_| queue.contact.apart.since(now)));
+                let told = self.engine.lost.told;
+                self.engine.doubt(queue.doubt(told, now));
             }
             self.act(queue, now, out, |engine, effects| engine.follow(cut_off, heard_at, now, effects));
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::apart::{Doubt, waited_for};
+use super::apart::{Doubt, SPREAD, waited_for};
 use super::contact::is_believed;
 use super::engine::Engine;
 use super::events::{Effect, Effects, tell};
@@ -26,11 +26,11 @@ pub(super) struct Lost {
     cut_off: Option<StoreError>,
     /// Callers wait for it until then all the same.
     waits_until: Option<Instant>,
-    /// After an outage in which processes may have sent by themselves.
+    /// After outages in which processes may have sent by themselves.
     pub(super) doubt: Option<Doubt>,
-    /// When the one ended of which the message under way tells; and the one of which the store was told, where nobody had.
-    pub(super) telling: Option<Instant>,
-    told: Option<Instant>,
+    /// When the last one ended of which the store was told; and the last of which it is told no more, as nothing was lost.
+    said: Option<Instant>,
+    pub(super) told: Option<Instant>,
     /// When it was last heard of, but for answers to messages.
     heard_at: Option<Instant>,
 }
@@ -127,15 +127,33 @@ impl Engine {
         ends || self.lost.doubt.is_some_and(|doubt| sent <= doubt.ended_at)
     }
 
-    /// The outage of which an ask is to tell.
-    pub(super) fn untold(&self) -> Option<Doubt> {
-        self.lost.doubt.filter(|doubt| self.lost.told != Some(doubt.ended_at))
+    /// Takes note of outages that are over. What this process has sent in one the store is told at once.
+    pub(super) fn doubt(&mut self, doubt: Option<Doubt>) {
+        self.lost.doubt = doubt;
+        self.is_in_doubt |= !self.closed && self.unsaid().is_some_and(|doubt| doubt.went);
     }
 
-    /// The message under way is answered. Where nothing was lost nobody has sent in the outage of which it told.
-    pub(super) fn doubts_no_more(&mut self, lost: bool) {
-        let told = self.lost.telling.take().filter(|_| !lost);
-        self.lost.told = told.or(self.lost.told);
+    /// The outages of which the store was told nothing yet.
+    fn unsaid(&self) -> Option<Doubt> {
+        self.lost.doubt.filter(|doubt| self.lost.said.is_none_or(|said| said < doubt.ended_at))
+    }
+
+    /// Whether the store is to be told that others may have sent, before anybody asks for a slot.
+    pub(super) fn says_first(&self) -> bool {
+        let is_of_others = |doubt: Doubt| doubt.is_of_others(&self.settings.logs, self.settings.horizon);
+        self.waiters.has_unslotted() && self.unsaid().is_some_and(is_of_others)
+    }
+
+    /// The store was told of an outage that ended then. Where nothing is lost nobody has sent who must have told by now; whoever is late tells
+    /// before this queue asks.
+    pub(super) fn has_said(&mut self, ended_at: Instant, others: bool, lost: bool) {
+        self.lost.said = self.lost.said.max(Some(ended_at));
+        if !lost {
+            self.lost.told = self.lost.told.max(Some(ended_at));
+            if others && !self.closed {
+                self.silent_until = self.silent_until.max(Some(ended_at + SPREAD));
+            }
+        }
     }
 
     /// When callers wait no more for a store that is lost.

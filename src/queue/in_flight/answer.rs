@@ -104,9 +104,12 @@ impl Engine {
         self.counted.clone_from(&grant.counted);
         let Some(ask) = message.ask() else { return };
         self.memory.takes(answered.outlook.round_trip);
-        self.doubts_no_more(grant.lost);
+        if let Some((ended_at, _)) = message.tells {
+            self.has_said(ended_at, !ask.remembered.apart.is_empty(), grant.lost);
+        }
         // Nothing was lost where it was told itself of what went without the store.
-        effects.extend((grant.lost && self.lost.doubt.is_none()).then_some(Effect::LostData));
+        let told_itself = message.tells.is_some_and(|(_, adds)| adds);
+        effects.extend((grant.lost && !told_itself).then_some(Effect::LostData));
         if grant.remembered {
             let lease = ask.seats.as_ref().map_or(Duration::ZERO, |seats| seats.lease);
             self.memory.is_remembered(number, grant.now, lease, sent);
