@@ -2,10 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::runtime::Runtime;
-
 use crate::baselines::Quota;
-use crate::contender::{Contender, Decider, SORTED_SET};
+use crate::contender::{Contender, SORTED_SET};
 use crate::page::{Page, Target};
 use crate::race::Threads;
 use crate::server::{Failure, Server};
@@ -39,18 +37,18 @@ pub(crate) fn run(page: &mut Page) -> Result<(), Failure> {
     page.section("Script time against the length of the log");
     page.text(&format!(
         "A limit of N per hour with N calls in its log, and one caller. For each round the log is put back to N entries of which \
-         {ASKS} have just ceased to count; {ASKS} asks follow. Once in N calls the log is trimmed, which is not among them. µs for \
+         {ASKS} have just ceased to count; {ASKS} asks of a new process follow, of which the first is not counted. Once in N calls the log is trimmed, which is not among them. µs for \
          each script call, by `INFO commandstats`.",
     ));
-    let (mut server, runtime) = (Server::start()?, Threads::One.runtime()?);
+    let mut server = Server::start()?;
     let mut logs = Vec::new();
     for length in LENGTHS {
-        logs.push(Log::new(&mut server, &runtime, Contender::Outgate, length)?);
-        logs.push(Log::new(&mut server, &runtime, SORTED_SET, length)?);
+        logs.push(Log::new(&mut server, Contender::Outgate, length)?);
+        logs.push(Log::new(&mut server, SORTED_SET, length)?);
     }
     for _ in 0..page.rounds(45) {
         for log in &mut logs {
-            log.round(&mut server, &runtime)?;
+            log.round(&mut server)?;
         }
     }
     let spreads: Vec<_> = logs.iter().map(|log| Spread::of(log.us.clone())).collect();
@@ -74,44 +72,54 @@ pub(crate) fn run(page: &mut Page) -> Result<(), Failure> {
 
 /// A log of some length, and the rounds on it.
 struct Log {
+    contender: Contender,
+    quota: Quota,
     length: u32,
+    name: String,
     key: String,
-    decider: Decider,
     us: Vec<f64>,
 }
 
 impl Log {
-    fn new(server: &mut Server, runtime: &Runtime, contender: Contender, length: u32) -> Result<Self, Failure> {
+    fn new(server: &mut Server, contender: Contender, length: u32) -> Result<Self, Failure> {
         let ours = contender == Contender::Outgate;
         // The sorted set forgets at once what counts no more, so that it needs room for the asks.
         let quota = Quota { quota: if ours { length } else { length + ASKS }, window: WINDOW };
         let name = format!("{}{length}", if ours { "log" } else { "set" });
-        let decider = runtime.block_on(contender.open(&server.url(), &name, quota))?;
-        let key = if ours { format!("outgate:v1:{{{name}}}:log:calls") } else { name };
+        let key = if ours { format!("outgate:v1:{{{name}}}:log:calls") } else { name.clone() };
         let expired = if ours { ASKS } else { 0 };
         let (first, last) = (stamp(Duration::from_secs(3_000)), stamp(Duration::from_secs(1)));
         let fill = if ours { FILL_LIST } else { FILL_SET };
         server.command(&["EVAL", fill, "1", &key, &(length - expired).to_string(), &first, &last])?;
-        Ok(Self { length, key, decider, us: Vec::new() })
+        Ok(Self { contender, quota, length, name, key, us: Vec::new() })
     }
 
-    fn round(&mut self, server: &mut Server, runtime: &Runtime) -> Result<(), Failure> {
-        if let Decider::Outgate(..) = self.decider {
+    /// By a process of its own: one that knew of another round would miss the calls that were taken out.
+    fn round(&mut self, server: &mut Server) -> Result<(), Failure> {
+        if self.contender == Contender::Outgate {
             let expired = stamp(EXPIRED);
             let mut push = vec!["LPUSH", &self.key];
             push.extend([expired.as_str(); ASKS as usize]);
             server.command(&push)?;
         }
-        let before = server.counters()?;
-        runtime.block_on(async {
-            for _ in 0..ASKS {
-                if !self.decider.decide().await? {
-                    return Err::<_, Failure>(format!("the quota of {} is used up", self.key).into());
+        let runtime = Threads::One.runtime()?;
+        let mut decider = runtime.block_on(self.contender.open(&server.url(), &self.name, self.quota))?;
+        let mut ask = |times: u32| {
+            runtime.block_on(async {
+                for _ in 0..times {
+                    if !decider.decide().await? {
+                        return Err::<_, Failure>(format!("the quota of {} is used up", self.key).into());
+                    }
                 }
-            }
-            Ok(())
-        })?;
+                Ok(())
+            })
+        };
+        // The first shows the server's clock as well.
+        ask(1)?;
+        let before = server.counters()?;
+        ask(ASKS - 1)?;
         let work = server.work_since(&before, &["evalsha"])?;
+        drop((decider, runtime));
         self.us.push(work.us / work.calls);
         self.put_back(server)
     }
@@ -119,7 +127,7 @@ impl Log {
     /// Takes the calls of a round out again.
     fn put_back(&self, server: &mut Server) -> Result<(), Failure> {
         let asks = ASKS.to_string();
-        let (left, expected) = if let Decider::Outgate(..) = self.decider {
+        let (left, expected) = if self.contender == Contender::Outgate {
             server.command(&["RPOP", &self.key, &asks])?;
             // What has ceased to count stays in the log until there are N of it.
             server.command(&["LTRIM", &self.key, &format!("-{}", self.length - ASKS), "-1"])?;
