@@ -181,7 +181,9 @@ impl RedisCluster {
             told(node, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus])?;
         }
         let known = format!("cluster_known_nodes:{}", self.nodes.len());
-        self.wait_until(|node| says(node, &["CLUSTER", "INFO"], &[&known, "cluster_state:ok"]))?;
+        // A node that serves without all slots is "ok" before it has heard of the slots of others.
+        let assigned = format!("cluster_slots_assigned:{SLOTS}");
+        self.wait_until(|node| says(node, &["CLUSTER", "INFO"], &[&known, &assigned, "cluster_state:ok"]))?;
         for (place, replica) in self.nodes[primaries..].iter().enumerate() {
             told(replica, &["CLUSTER", "REPLICATE", &self.id(place)?])?;
         }

@@ -1,5 +1,7 @@
 //! Connecting to a Cluster tries every node that has slots, and fails with what is wrong.
 
+use std::io;
+use std::thread;
 use std::time::Duration;
 
 use outgate::RedisStore;
@@ -90,5 +92,22 @@ async fn the_line_of_the_docs_and_what_they_say_of_a_cluster_is_enough_on_every_
     told(&["ACL", "SETUSER", "outgate", "-cluster|slots"])?;
     let (_, why) = not_connected(&urls).await?;
     assert!(why.contains("cluster|slots"), "{why}");
+    Ok(())
+}
+
+#[test]
+fn every_node_of_a_cluster_that_has_started_knows_who_serves_each_slot() -> Outcome {
+    let starting: Vec<_> = (0..8)
+        .map(|_| {
+            thread::spawn(|| {
+                let cluster = RedisCluster::start(3, 0)?;
+                let known = [0, 5_500, 16_383].map(|slot| cluster.primary(slot));
+                known.into_iter().collect::<io::Result<Vec<_>>>()
+            })
+        })
+        .collect();
+    for started in starting {
+        assert_eq!(started.join().map_err(|_| "a thread panicked")??, [Some(0), Some(1), Some(2)]);
+    }
     Ok(())
 }
