@@ -228,11 +228,11 @@ impl Ledger {
         of_scopes + usize::from(!is_spent)
     }
 
-    /// Loses the logs alone.
+    /// Loses its logs alone: those in which nothing has started since then, or all.
     #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn lose_logs(&mut self) {
+    pub(crate) fn lose_logs(&mut self, since: Option<Stamp>) {
         let scopes = self.scopes.iter_mut().flat_map(HashMap::values_mut).map(Box::as_mut);
-        scopes.chain([&mut self.upstream]).for_each(|scope| scope.logs = logs::Logs::new());
+        scopes.chain([&mut self.upstream]).for_each(|scope| scope.logs.lose(since));
     }
 
     /// How many scopes it has room for.

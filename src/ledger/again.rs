@@ -221,7 +221,7 @@ mod tests {
     fn who_has_its_message_is_told_that_its_log_is_gone() {
         let (logs, mut ledger) = ([calls(60 * MINUTE)], Ledger::new());
         told(&mut ledger, -10 * SECOND, (2, 1), Ask::new(&logs[..], vec![Run::new(60, [1])]));
-        ledger.lose_logs();
+        ledger.lose_logs(None);
         // So is the last message of another process.
         let (seen, _) = *told(&mut ledger, 0, (1, 9), ask(&logs, -5 * SECOND, 0)).loss.unwrap();
         let steps = vec![Slots::new(1, at(-5 * SECOND), [1])];

@@ -76,6 +76,14 @@ impl Logs {
         }
     }
 
+    /// Forgets the logs in which nothing has started since then, or all.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn lose(&mut self, since: Option<Stamp>) {
+        let mut left: Vec<_> = self.first.take().into_iter().chain(self.more.drain(..)).collect();
+        left.retain(|(_, log)| since.is_some_and(|since| log.nth_newest(1).is_some_and(|newest| newest >= since)));
+        (self.first, self.more) = (left.pop(), left);
+    }
+
     /// Forgets the log of this name. Says which was its newest entry.
     pub(super) fn forget(&mut self, name: &Arc<str>) -> Option<Stamp> {
         let (_, log) = if self.first.as_ref().is_some_and(|(of, _)| of == name) {

@@ -28,7 +28,7 @@ use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
 use crate::counts::Counts;
 use crate::error::Error;
-use crate::ledger::{Reason, ScopeId};
+use crate::ledger::{Reason, SHORT, ScopeId};
 
 /// One queue: a process, and the logs that everybody in it needs a slot in.
 pub(crate) struct Queue {
@@ -308,6 +308,11 @@ impl Queue {
     /// By when it, or another, is to ask whether the store lost anything of that; `None` where nothing of it counts any more.
     pub(super) fn asks_by(&self, now: Instant) -> Option<Instant> {
         self.known().filter(|state| !state.engine.closed)?.engine.memory.asks_by(now)
+    }
+
+    /// Whether any of its logs that count for long is not of the whole upstream: others do not ask for it.
+    pub(super) fn counts_alone_for_long(&self) -> bool {
+        self.settings.logs.iter().any(|log| log.scope.is_some() && log.retention() > SHORT)
     }
 
     /// Whether it tries again to reach a store that does not answer.

@@ -2,6 +2,7 @@
 //! it in which nobody calls: else only what is asked for meanwhile were said again. Where nobody calls at all, one asks now and then.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -23,6 +24,9 @@ const ROUND: Duration = Duration::from_secs(3);
 const FEW: usize = 64;
 /// A queue that was to ask, and has not come to it for so long, leaves it to another.
 const STUCK: Duration = Duration::from_secs(1);
+/// One queue asks so long after another; and among so many of them one is that which has asked last.
+const APART: Duration = Duration::from_millis(200);
+const IN_TURN: u32 = 25;
 
 /// The queues of one shard of an upstream that have been granted what counts for long.
 #[derive(Debug, Default)]
@@ -54,7 +58,7 @@ impl Memories {
             && let Ok(runtime) = Handle::try_current()
             && !self.is_watched.swap(true, Ordering::Relaxed)
         {
-            runtime.spawn(Watch { memories: Arc::downgrade(self), stuck: 0, ended: false }.run());
+            runtime.spawn(Watch::of(self).run());
         }
     }
 
@@ -121,15 +125,23 @@ impl Memories {
     }
 }
 
-/// Has a queue ask now and then, as long as any remembers what counts: there is one at most. Dropped with its runtime, it lets another begin.
+/// Has queues ask now and then, as long as any remembers what counts: there is one at most. Dropped with its runtime, it lets another begin.
 struct Watch {
     memories: Weak<Memories>,
-    /// So many queues were to ask, one after another, and did not come to it.
-    stuck: usize,
+    /// Those that are to ask, one after another.
+    next: VecDeque<Weak<Queue>>,
+    /// Who was to ask last, and when.
+    last: Option<(Weak<Queue>, Instant)>,
+    /// So many were to ask since the one that had asked last did so again.
+    asks: u32,
     ended: bool,
 }
 
 impl Watch {
+    fn of(memories: &Arc<Memories>) -> Self {
+        Self { memories: Arc::downgrade(memories), next: VecDeque::new(), last: None, asks: 0, ended: false }
+    }
+
     async fn run(mut self) {
         let mut at = Instant::now();
         loop {
@@ -142,25 +154,53 @@ impl Watch {
         }
     }
 
-    /// Has the queue ask that has asked last, where none has for a while: a store that has lost all of its data, or the last of it, tells that.
-    /// Says when to look again; `None` where nothing counts any more.
+    /// Has the next queue ask. Says when to look again; `None` where nothing counts any more.
     fn look(&mut self, now: Instant) -> Option<Instant> {
-        let queues = self.memories.upgrade()?.remembering(now);
-        let (last, _) = queues.first()?;
-        if *last > now {
-            self.stuck = 0;
-            return Some(*last);
+        let last = self.last.take().and_then(|(last, at)| Some((last.upgrade()?, at)));
+        if let Some((last, at)) = last.filter(|(last, _)| !last.has_said_again()) {
+            // A caller that is polled no more may have driven it.
+            last.leave_to_a_task();
+            // Where the store does not answer one tries at a time.
+            if last.tries_again() || now < at + STUCK {
+                self.last = Some((Arc::downgrade(&last), at));
+                return Some(now + STUCK);
+            }
         }
-        // Where the store does not answer one tries at a time.
-        let tries = queues.iter().find(|(_, queue)| queue.tries_again());
-        let (_, queue) = tries.unwrap_or(&queues[self.stuck % queues.len()]);
-        // A caller that is polled no more may have driven it.
+        let queue = match self.next(now) {
+            Ok(queue) => queue,
+            Err(at) => return at,
+        };
+        self.last = Some((Arc::downgrade(&queue), now));
         queue.leave_to_a_task();
-        if tries.is_none() {
-            self.stuck += 1;
-            queue.happen(|_| Some(Event::LostData));
+        queue.happen(|_| Some(Event::LostData));
+        Some(now + APART)
+    }
+
+    /// The queue that asks now; else when one is to, where any remembers what counts. Each asks for the logs that its callers alone use, and
+    /// else the one that has asked last: a store that has lost all of its data, or the last of it, tells that.
+    fn next(&mut self, now: Instant) -> Result<Arc<Queue>, Option<Instant>> {
+        let is_due = |queue: &Arc<Queue>| queue.asks_by(now).is_some_and(|by| by <= now);
+        let Some(memories) = self.memories.upgrade() else { return Err(None) };
+        self.asks += 1;
+        if self.asks < IN_TURN
+            && let Some(next) = self.next_in_turn(is_due)
+        {
+            return Ok(next);
         }
-        Some(now + STUCK)
+        self.asks = 0;
+        let queues = memories.remembering(now);
+        let Some((last_by, last)) = queues.first() else { return Err(None) };
+        if *last_by <= now || !self.next.is_empty() {
+            return Ok(Arc::clone(last));
+        }
+        let in_turn = || queues.iter().rev().filter(|(_, queue)| queue.counts_alone_for_long());
+        self.next = in_turn().filter(|(by, _)| *by <= now).map(|(_, queue)| Arc::downgrade(queue)).collect();
+        let first = in_turn().next().map_or(*last_by, |(by, _)| *by.min(last_by));
+        self.next_in_turn(is_due).ok_or(Some(first))
+    }
+
+    fn next_in_turn(&mut self, is_due: impl Fn(&Arc<Queue>) -> bool) -> Option<Arc<Queue>> {
+        std::iter::from_fn(|| self.next.pop_front()).find_map(|next| next.upgrade().filter(&is_due))
     }
 }
 

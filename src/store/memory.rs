@@ -114,15 +114,18 @@ impl MemoryStore {
         self.0.all().for_each(|kept| *kept.lock() = Ledger::new());
     }
 
-    /// Loses its logs alone, as a server does that evicts them.
+    /// Loses its logs alone, as a server does that evicts them: those in which nothing has started for so long, or all.
     ///
     /// ```
+    /// use std::time::Duration;
+    ///
     /// let store = outgate::MemoryStore::new();
-    /// store.lose_logs(); // what was told of pauses, and by whom, is kept
+    /// store.lose_logs(Some(Duration::from_secs(20))); // what was told of pauses, and by whom, is kept
     /// ```
     #[cfg(any(test, feature = "testing"))]
-    pub fn lose_logs(&self) {
-        self.0.all().for_each(|kept| kept.lock().lose_logs());
+    pub fn lose_logs(&self, unused_for: Option<Duration>) {
+        let since = unused_for.map(|unused| self.0.now().plus(-micros(unused)));
+        self.0.all().for_each(|kept| kept.lock().lose_logs(since));
     }
 
     fn on(clock: Clock) -> Self {

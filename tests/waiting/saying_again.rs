@@ -278,6 +278,42 @@ async fn a_process_that_makes_no_call_asks_once_in_five_seconds_as_long_as_anyth
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_log_that_nobody_uses_is_not_given_twice_when_it_is_evicted() {
+    for scopes in [1, 20, 60] {
+        let store = Counting::default();
+        let new = |up: Upstream| up.limit(Limit::per_hour(100).each(Scope::header("x-m")));
+        let [one, other] = [(); 2].map(|()| store.process(new));
+        let call = async |throttle: &Throttle, scope: u32| {
+            throttle.acquire("up").scope(scope.to_string()).max_wait(secs(60)).await.is_ok()
+        };
+        for scope in 0..scopes {
+            for _ in 0..80 {
+                assert!(call(&one, scope).await);
+            }
+        }
+        // One process goes on in another scope alone.
+        let (before, mut calls) = (store.asks(), 0);
+        for second in 0..40 {
+            if second == 20 {
+                store.lose_unused_logs(secs(15));
+            }
+            calls += u64::from(call(&one, 1_000 + scopes).await);
+            sleep(secs(1)).await;
+        }
+        let asks = store.asks() - before - calls;
+        // Each every 5 s, five a second at most; and all of them in a few rounds after the loss.
+        assert!(asks <= u64::from(scopes.min(25) * 8 + scopes * 3), "{asks} asks of {scopes} scopes in 40 s");
+        for scope in 0..scopes {
+            let mut further = 0;
+            while call(&other, scope).await {
+                further += 1;
+            }
+            assert_eq!(further, 20, "{scope} of {scopes}: 80 were granted in this hour");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_process_that_begins_after_a_loss_hides_it_from_none_that_makes_no_call() {
     for idle in [30, 600] {
         let store = Counting::default();

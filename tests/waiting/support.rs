@@ -84,7 +84,12 @@ impl Counting {
 
     /// Loses its logs alone.
     pub(crate) fn lose_logs(&self) {
-        self.inner().lose_logs();
+        self.inner().lose_logs(None);
+    }
+
+    /// Loses the logs in which nothing has started for so long.
+    pub(crate) fn lose_unused_logs(&self, unused_for: Duration) {
+        self.inner().lose_logs(Some(unused_for));
     }
 
     pub(crate) fn asks(&self) -> u64 {

@@ -128,7 +128,7 @@ impl Run<Slots> {
                 if self.processes.iter().all(|process| process.scene.engine.memory.is_any(now)) {
                     // Logs alone as well, where the window is not waited for.
                     if self.checks.span > SPAN && self.rng.bool() {
-                        self.world.store.lose_logs();
+                        self.world.store.lose_logs(None);
                     } else {
                         self.world.store.lose_data();
                     }
