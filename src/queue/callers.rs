@@ -19,6 +19,7 @@ use super::handover::Successors;
 use super::log_time::LogTime;
 use super::looks::Looks;
 use super::memories::Memories;
+use super::memory::HEARS;
 use super::process::Process;
 use super::resend::Resend;
 use super::settling::{Correction, Settling};
@@ -305,9 +306,22 @@ impl Queue {
         self.known().is_some_and(|state| state.engine.memory.would_say())
     }
 
-    /// By when it, or another, is to ask whether the store lost anything of that; `None` where nothing of it counts any more.
+    /// By when it, or another, is to ask whether the store lost anything of that; `None` where nothing of it counts any more. For its
+    /// callers' sake it asks in time, unless that of them is polled no more who is to.
     pub(super) fn asks_by(&self, now: Instant) -> Option<Instant> {
-        self.known().filter(|state| !state.engine.closed)?.engine.memory.asks_by(now)
+        let state = self.known().filter(|state| !state.engine.closed)?;
+        let later = if state.engine.asks_for_callers(now) { HEARS } else { Duration::ZERO };
+        state.engine.memory.asks_by(now).map(|by| by + later)
+    }
+
+    /// When it asked last, and was granted anything.
+    pub(super) fn granted_at(&self) -> Option<Instant> {
+        self.known()?.engine.memory.granted_at()
+    }
+
+    /// Whether a message of it is on its way.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.known().is_some_and(|state| state.engine.under_way)
     }
 
     /// Whether any of its logs that count for long is not of the whole upstream: others do not ask for it.

@@ -159,8 +159,10 @@ impl Engine {
             return Ok(self.message(header(), Vec::new(), ask, now));
         }
         let told_by = self.untold.as_ref().map(Untold::by).into_iter().chain(self.settle_by(now)).min();
-        let is_paused = self.paused.is_some_and(|(until, _)| until > now);
-        let waits_since = self.waiters.first_joined().filter(|_| !is_paused && self.waiters.has_unslotted());
+        if self.is_paused(now) && self.is_in_doubt {
+            return Ok(self.ask_for_nobody(header(), now));
+        }
+        let waits_since = self.waiters.first_joined().filter(|_| self.asks_for_callers(now));
         let hear_by =
             if self.is_in_doubt { Some(now) } else { waits_since.and_then(|since| self.memory.hear_by(since)) };
         let told_by = told_by.into_iter().chain(hear_by).min();
@@ -189,6 +191,15 @@ impl Engine {
             Some(at) if at <= now => Ok(self.ask_for_nobody(header(), now)),
             later => Err(later),
         }
+    }
+
+    pub(super) fn is_paused(&self, now: Instant) -> bool {
+        self.paused.is_some_and(|(until, _)| until > now)
+    }
+
+    /// Whether callers wait for whom it asks.
+    pub(super) fn asks_for_callers(&self, now: Instant) -> bool {
+        !self.is_paused(now) && self.waiters.has_unslotted()
     }
 
     /// The slots that nobody here wants, as many as one message may carry.

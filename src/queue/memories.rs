@@ -1,7 +1,6 @@
 //! Which queues of a process would say again what they were granted, if the store lost that. When one is told that it has lost data, those hear of
 //! it in which nobody calls: else only what is asked for meanwhile were said again. Where nobody calls at all, one asks now and then.
 
-use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Queue;
 use super::events::Event;
+use super::memory::HEARS;
 use crate::ledger::Stamp;
 
 /// How many queues ask at once, how often it is looked whether they have said all, and for how long they are waited for.
@@ -24,9 +24,12 @@ const ROUND: Duration = Duration::from_secs(3);
 const FEW: usize = 64;
 /// A queue that was to ask, and has not come to it for so long, leaves it to another.
 const STUCK: Duration = Duration::from_secs(1);
-/// One queue asks so long after another; and among so many of them one is that which has asked last.
+/// One that tries again for so long has given up by then, or is not polled.
+const GIVES_UP: Duration = Duration::from_secs(30);
+/// One queue asks so long after another.
 const APART: Duration = Duration::from_millis(200);
-const IN_TURN: u32 = 25;
+/// Those that are to ask are listed so long after each other at least, and at most.
+const LISTED: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
 /// The queues of one shard of an upstream that have been granted what counts for long.
 #[derive(Debug, Default)]
@@ -85,8 +88,7 @@ impl Memories {
         runtime.spawn(Rounds { memories: Arc::clone(self), ended: false }.run());
     }
 
-    /// The queues that remember what counts, each with when it is to ask again: who has asked last comes first. Where there is none nobody
-    /// watches any more.
+    /// The queues that remember what counts, each with when it is to ask again. Where there is none nobody watches any more.
     fn remembering(&self, now: Instant) -> Vec<(Instant, Arc<Queue>)> {
         // Those that are gone by now are dropped without the lock.
         let (mut remembering, mut others) = (Vec::new(), Vec::new());
@@ -108,7 +110,6 @@ impl Memories {
             self.is_watched.store(false, Ordering::Relaxed);
         }
         drop(known);
-        remembering.sort_by_key(|(by, _)| Reverse(*by));
         remembering
     }
 
@@ -126,20 +127,24 @@ impl Memories {
 }
 
 /// Has queues ask now and then, as long as any remembers what counts: there is one at most. Dropped with its runtime, it lets another begin.
+///
+/// Each asks for the logs that its callers alone use. Of all others the one asks that was granted something last: a store that has lost all of
+/// its data, or the last of it, tells that.
 struct Watch {
     memories: Weak<Memories>,
-    /// Those that are to ask, one after another.
-    next: VecDeque<Weak<Queue>>,
+    /// Those that are to ask, in their order; when they were listed, and when the next is to ask that is not among them.
+    due: VecDeque<Weak<Queue>>,
+    listed_at: Option<Instant>,
+    next_by: Instant,
     /// Who was to ask last, and when.
-    last: Option<(Weak<Queue>, Instant)>,
-    /// So many were to ask since the one that had asked last did so again.
-    asks: u32,
+    asked: Option<(Weak<Queue>, Instant)>,
     ended: bool,
 }
 
 impl Watch {
     fn of(memories: &Arc<Memories>) -> Self {
-        Self { memories: Arc::downgrade(memories), next: VecDeque::new(), last: None, asks: 0, ended: false }
+        let (memories, next_by) = (Arc::downgrade(memories), Instant::now());
+        Self { memories, due: VecDeque::new(), listed_at: None, next_by, asked: None, ended: false }
     }
 
     async fn run(mut self) {
@@ -156,51 +161,53 @@ impl Watch {
 
     /// Has the next queue ask. Says when to look again; `None` where nothing counts any more.
     fn look(&mut self, now: Instant) -> Option<Instant> {
-        let last = self.last.take().and_then(|(last, at)| Some((last.upgrade()?, at)));
-        if let Some((last, at)) = last.filter(|(last, _)| !last.has_said_again()) {
-            // A caller that is polled no more may have driven it.
-            last.leave_to_a_task();
-            // Where the store does not answer one tries at a time.
-            if last.tries_again() || now < at + STUCK {
-                self.last = Some((Arc::downgrade(&last), at));
-                return Some(now + STUCK);
-            }
+        if self.waits(now) {
+            return Some(now + APART);
         }
-        let queue = match self.next(now) {
-            Ok(queue) => queue,
-            Err(at) => return at,
+        let [least, most] = LISTED;
+        let is_over = |listed: Instant| listed + if self.due.is_empty() { least } else { most } <= now;
+        if self.listed_at.is_none_or(is_over) {
+            self.list(now)?;
+        }
+        let is_due = |queue: &Arc<Queue>| queue.asks_by(now).is_some_and(|by| by <= now);
+        let mut due = std::iter::from_fn(|| self.due.pop_front()).filter_map(|queue| queue.upgrade());
+        let Some(queue) = due.find(is_due) else {
+            let listed_at = self.listed_at.unwrap_or(now);
+            return Some(self.next_by.clamp(listed_at + least, listed_at + most));
         };
-        self.last = Some((Arc::downgrade(&queue), now));
+        self.asked = Some((Arc::downgrade(&queue), now));
         queue.leave_to_a_task();
         queue.happen(|_| Some(Event::LostData));
         Some(now + APART)
     }
 
-    /// The queue that asks now; else when one is to, where any remembers what counts. Each asks for the logs that its callers alone use, and
-    /// else the one that has asked last: a store that has lost all of its data, or the last of it, tells that.
-    fn next(&mut self, now: Instant) -> Result<Arc<Queue>, Option<Instant>> {
-        let is_due = |queue: &Arc<Queue>| queue.asks_by(now).is_some_and(|by| by <= now);
-        let Some(memories) = self.memories.upgrade() else { return Err(None) };
-        self.asks += 1;
-        if self.asks < IN_TURN
-            && let Some(next) = self.next_in_turn(is_due)
-        {
-            return Ok(next);
+    /// Whether to wait for the one that was to ask last: where the store does not answer one tries at a time.
+    fn waits(&self, now: Instant) -> bool {
+        let Some((Some(queue), at)) = self.asked.as_ref().map(|(queue, at)| (queue.upgrade(), *at)) else {
+            return false;
+        };
+        let has_said = queue.has_said_again();
+        if !has_said {
+            // A caller that is polled no more may have driven it.
+            queue.leave_to_a_task();
         }
-        self.asks = 0;
-        let queues = memories.remembering(now);
-        let Some((last_by, last)) = queues.first() else { return Err(None) };
-        if *last_by <= now || !self.next.is_empty() {
-            return Ok(Arc::clone(last));
-        }
-        let in_turn = || queues.iter().rev().filter(|(_, queue)| queue.counts_alone_for_long());
-        self.next = in_turn().filter(|(by, _)| *by <= now).map(|(_, queue)| Arc::downgrade(queue)).collect();
-        let first = in_turn().next().map_or(*last_by, |(by, _)| *by.min(last_by));
-        self.next_in_turn(is_due).ok_or(Some(first))
+        let waited_for = now - at;
+        let is_stuck = waited_for >= if queue.is_under_way() { HEARS } else { STUCK };
+        !has_said && !is_stuck || queue.tries_again() && waited_for < GIVES_UP
     }
 
-    fn next_in_turn(&mut self, is_due: impl Fn(&Arc<Queue>) -> bool) -> Option<Arc<Queue>> {
-        std::iter::from_fn(|| self.next.pop_front()).find_map(|next| next.upgrade().filter(&is_due))
+    /// Lists those that are to ask by now; `None` where nothing counts any more.
+    fn list(&mut self, now: Instant) -> Option<()> {
+        let mut queues = self.memories.upgrade()?.remembering(now);
+        let (_, last) = queues.iter().max_by_key(|(_, queue)| queue.granted_at())?;
+        let last = Arc::clone(last);
+        queues.retain(|(_, queue)| queue.counts_alone_for_long() || Arc::ptr_eq(queue, &last));
+        queues.sort_by_key(|(by, queue)| (!Arc::ptr_eq(queue, &last), *by));
+        let (due, later): (Vec<_>, Vec<_>) = queues.into_iter().partition(|(by, _)| *by <= now);
+        self.due = due.iter().map(|(_, queue)| Arc::downgrade(queue)).collect();
+        self.next_by = later.iter().map(|(by, _)| *by).min().unwrap_or(now);
+        self.listed_at = Some(now);
+        Some(())
     }
 }
 

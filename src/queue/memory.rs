@@ -17,7 +17,7 @@ const MOST: usize = 256;
 const STEPS: i64 = 64;
 /// Who remembers what counts for long, and in which callers wait, hears so soon that the store has lost it: before others start that do not
 /// know of it. Two answers, and what others book ahead meanwhile, fit into what is left of 6 s.
-const HEARS: Duration = Duration::from_secs(5);
+pub(super) const HEARS: Duration = Duration::from_secs(5);
 /// The store is told of a message for so much longer than it must remember that.
 const BEYOND: Duration = Duration::from_micros(ledger::BEYOND.unsigned_abs());
 
@@ -30,6 +30,8 @@ pub(super) struct Memory {
     /// When the last message was written; and how long an answer takes.
     written: Option<Instant>,
     answer: Duration,
+    /// When the last message was written that was granted anything.
+    granted_at: Option<Instant>,
     /// Starts that were granted, ascending.
     starts: VecDeque<Stamp>,
     /// Units of each log that were granted with each of them, and not handed back.
@@ -97,6 +99,7 @@ impl Memory {
 
     /// Callers were granted a start, each with these charges, by the message of this number.
     pub(super) fn granted(&mut self, start: Stamp, callers: u32, charges: &[u32], by: u64) {
+        self.granted_at = self.written;
         let width = charges.len();
         let at = self.starts.iter().rposition(|known| *known <= start).map_or(0, |before| before + 1);
         if at == 0 || self.starts[at - 1] != start {
@@ -225,6 +228,11 @@ impl Memory {
         // A start lies hardly further ahead of its message.
         let counts = |written: &Instant| *written + span + HEARS > now;
         self.written.filter(|_| self.would_say()).filter(counts).map(|written| written + self.hears_within())
+    }
+
+    /// When the last message was written that was granted anything.
+    pub(super) const fn granted_at(&self) -> Option<Instant> {
+        self.granted_at
     }
 
     fn hears_within(&self) -> Duration {

@@ -356,19 +356,56 @@ async fn a_caller_that_is_polled_no_more_keeps_no_process_from_hearing_of_a_loss
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_makes_no_call_asks_little_of_a_store_that_does_not_answer_and_closes_at_once() {
-    let lost = Arc::new(AtomicBool::new(false));
-    let is_lost = Arc::clone(&lost);
-    let store = Counting::answering(move |_| Way { lost: is_lost.load(Ordering::Relaxed), ..Way::default() });
-    let throttle = of_scopes(&store, 60).await;
-    lost.store(true, Ordering::Relaxed);
+    let of_all = |up: Upstream| up.limit(Limit::per_hour(100)).limit(Limit::per_second(10).each(Scope::header("x-m")));
+    let of_each = |up: Upstream| up.limit(Limit::per_hour(100).each(Scope::header("x-m")));
+    for (delay, is_of_each) in [(0, false), (0, true), (4, false), (4, true)] {
+        let lost = Arc::new(AtomicBool::new(false));
+        let is_lost = Arc::clone(&lost);
+        let store = Counting::answering(move |_| {
+            let lost = is_lost.load(Ordering::Relaxed);
+            Way { lost, delay: if lost { secs(delay) } else { Duration::ZERO } }
+        });
+        let throttle = if is_of_each { store.process(of_each) } else { store.process(of_all) };
+        for scope in 0..60 {
+            drop(throttle.acquire("up").scope(scope.to_string()).await.unwrap());
+        }
+        lost.store(true, Ordering::Relaxed);
+        let before = store.asks();
+        sleep(secs(60)).await;
+        let asks = store.asks() - before;
+        println!("{delay} s, {is_of_each}: {asks} asks in 60 s");
+        assert!(asks <= 120, "{delay} s, {is_of_each}: {asks} asks in 60 s");
+        let begin = Instant::now();
+        throttle.close().await;
+        assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_scopes_in_which_nobody_calls_five_a_second_are_asked_for_and_all_in_turn() {
+    let store = Counting::default();
+    let throttle = store.process(|up| up.limit(Limit::per_hour(100).each(Scope::header("x-m"))));
+    for scope in 0..200 {
+        drop(throttle.acquire("up").scope(scope.to_string()).await.unwrap());
+    }
+    sleep(secs(10)).await;
     let before = store.asks();
-    sleep(secs(60)).await;
+    sleep(secs(100)).await;
     let asks = store.asks() - before;
-    println!("{asks} asks in 60 s");
-    assert!(asks <= 120, "{asks} asks in 60 s");
-    let begin = Instant::now();
-    throttle.close().await;
-    assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
+    assert!((450..=500).contains(&asks), "{asks} asks in 100 s");
+    // In 40 s each has its turn, and so tells of its own log.
+    store.lose_unused_logs(secs(1));
+    sleep(secs(60)).await;
+    let other = store.process(|up| up.limit(Limit::per_hour(100).each(Scope::header("x-m"))));
+    let mut calls = JoinSet::new();
+    for scope in 0..200 {
+        for _ in 0..100 {
+            let other = other.clone();
+            calls.spawn(async move { other.acquire("up").scope(scope.to_string()).max_wait(secs(60)).await.is_ok() });
+        }
+    }
+    let further = calls.join_all().await.into_iter().filter(|gone| *gone).count();
+    assert_eq!(further, 200 * 99, "one of 100 was granted in each scope");
 }
 
 #[tokio::test(start_paused = true)]

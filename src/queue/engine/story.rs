@@ -70,6 +70,7 @@ impl Story {
                 self.under_way = None;
                 Event::Lost
             }
+            "doubt" => Event::LostData,
             "renamed" => Event::Renamed(number(0)),
             "close" => Event::Closed,
             "turn" => {

@@ -148,6 +148,22 @@ fn during_a_pause_slots_go_back_and_callers_wait() {
 }
 
 #[test]
+fn during_a_pause_it_is_asked_whether_data_was_lost_but_for_no_caller() {
+    check_booked(&[
+        ("1010: pause 0 9000", "look, wake 1010"),
+        ("turn", "ask 2 3 -1, wake _"),
+        ("answer", ""),
+        ("turn", "ask -1, wake _"),
+        ("answer", ""),
+        ("turn", "wake 9000"),
+        ("5000: doubt", "wake 5000"),
+        ("turn", "ask, wake _"),
+        ("answer", ""),
+        ("turn", "wake 9000"),
+    ]);
+}
+
+#[test]
 fn whom_waiting_does_not_help_is_told() {
     check_booked(&[
         ("1010: ban 0 61010", "look, tell 2 barred 60000, tell 3 barred 60000, wake 1010"),

@@ -133,8 +133,11 @@ impl Engine {
         self.seats_lent(granted);
         match answered.placing {
             _ if ask.runs.is_empty() => {
-                // There is room now that the last answer knew nothing of.
-                (self.on_record, self.ask_at, self.next_slot) = (false, None, None);
+                self.on_record = false;
+                if !self.is_paused(now) || !ask.back.is_empty() {
+                    // There is room now that the last answer knew nothing of.
+                    (self.ask_at, self.next_slot) = (None, None);
+                }
                 if std::mem::take(&mut self.pause_unknown) {
                     self.wait_out_pause(now, effects);
                 }
