@@ -64,6 +64,9 @@ pub use self::time_unit::TimeUnit;
 pub use self::unit::Unit;
 use self::wait::Wait;
 
+/// In which a gRPC server says what became of a call.
+pub(crate) static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+
 /// What one response said about the quota: whether it refused, how long to wait, and what is left.
 ///
 /// Reading is total: headers that cannot be read are [ignored and listed](Self::invalid), and never guessed. Bodies are
@@ -138,7 +141,7 @@ impl Feedback {
 
     /// Whether a response can be a refusal at all: by its status, or as a gRPC server's.
     pub(crate) fn may_refuse(status: StatusCode, headers: &HeaderMap) -> bool {
-        verdict::is_error(status) || headers.contains_key("grpc-status")
+        verdict::is_error(status) || headers.contains_key(&GRPC_STATUS)
     }
 
     /// The quota is spent, and something is left again after `wait`.

@@ -63,11 +63,11 @@ impl Middleware {
 
 #[async_trait]
 impl ReqwestMiddleware for Middleware {
-    async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
+    async fn handle(&self, mut request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
         let Some(mut route) = self.route(&request, extensions).map_err(throttled)? else {
             return next.run(request, extensions).await;
         };
-        let (mut request, mut now) = (request, route.since);
+        let mut now = route.since;
         loop {
             let target = Target::of(request.url());
             let again = if route.may_retry() { request.try_clone() } else { None };

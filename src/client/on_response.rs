@@ -18,7 +18,7 @@ use crate::config::call::Call;
 use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
 use crate::error::Error;
-use crate::feedback::{Feedback, Quota, Refusal};
+use crate::feedback::{Feedback, GRPC_STATUS, Quota, Refusal};
 use crate::ledger::{Evidence, Log, Pause, Report, Stamp};
 use crate::queue::news::{Said, Whom};
 use crate::queue::reports::{reports, told_by};
@@ -99,7 +99,8 @@ impl Throttle {
         settle_by(registered, permit, answer);
         hear_clock(registered, permit, answer.headers, Instant::now());
         let (dialect, status) = (&registered.upstream.dialect, answer.status);
-        let feedback = if registered.upstream.learns || Feedback::may_refuse(status, answer.headers) {
+        let may_refuse = Feedback::may_refuse(status, answer.headers);
+        let feedback = if registered.upstream.learns || may_refuse {
             Feedback::read_as(dialect, status, answer.headers, SystemTime::now())
         } else {
             // What it says of the quota is nobody's business here.
@@ -111,7 +112,7 @@ impl Throttle {
         }
         if refusal.is_some() {
             permit.tell_refused();
-        } else if !status.is_server_error() && !is_grpc_failure(answer.headers) {
+        } else if !may_refuse || !status.is_server_error() && !is_grpc_failure(answer.headers) {
             permit.tell_served();
         }
         if refusal.is_none() && !registered.upstream.learns {
@@ -128,7 +129,7 @@ impl Throttle {
 
 /// Whether a gRPC server says what a 500, 503 or 504 says: unknown, deadline exceeded, internal, unavailable, data loss.
 fn is_grpc_failure(headers: &HeaderMap) -> bool {
-    headers.get("grpc-status").is_some_and(|status| matches!(status.as_bytes(), b"2" | b"4" | b"13" | b"14" | b"15"))
+    headers.get(&GRPC_STATUS).is_some_and(|status| matches!(status.as_bytes(), b"2" | b"4" | b"13" | b"14" | b"15"))
 }
 
 /// Settles a call by what the head of its response says that it used.

@@ -82,7 +82,8 @@ impl Reachability {
             return Ok(visit(Look::default(), now));
         }
         let until = route.deadline().unwrap_or(now + PATIENCE);
-        match timeout_at(if route.now_or_never { now } else { until }, found.wait()).await {
+        // Boxed, as every call would have room for it.
+        match Box::pin(timeout_at(if route.now_or_never { now } else { until }, found.wait())).await {
             Ok(look) => Ok(visit(look, Instant::now())),
             Err(_) if route.deadline().is_none() && !route.now_or_never => Ok(visit(Look::default(), Instant::now())),
             Err(_) => Err(found.unreachable(route)),

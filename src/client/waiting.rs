@@ -47,7 +47,8 @@ impl Throttle {
                 Err(asked) => asked.into_entered(),
             },
         };
-        self.wait(route, entered, now, anew).await
+        // Boxed, as every call would have room for it.
+        Box::pin(self.wait(route, entered, now, anew)).await
     }
 
     /// Waits in the queue, as one that came at `since`, until the slot starts.
