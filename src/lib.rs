@@ -55,7 +55,8 @@
 //!
 //! No window of a limit plus its guard ever holds more starts than its quota: under concurrency, cancellation, lost replies
 //! and crashes. What the upstream sees keeps to the quota too, whatever way it counts, as long as the delay between a
-//! permit and the arrival of the call varies by no more than the guard less what a slot may be late: half the guard, at most 50 ms.
+//! permit and the arrival of the call varies by no more than the guard less what a slot may be late: that is a little less than half the
+//! guard, and 219 ms at most.
 //!
 //! # Features
 //!
