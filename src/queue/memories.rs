@@ -24,8 +24,10 @@ const ROUND: Duration = Duration::from_secs(3);
 const FEW: usize = 64;
 /// A queue that was to ask, and has not come to it for so long, leaves it to another.
 const STUCK: Duration = Duration::from_secs(1);
-/// One that tries again for so long has given up by then, or is not polled.
-const GIVES_UP: Duration = Duration::from_secs(30);
+/// One that tries again for so long is refused alone, or not polled: else the store does not answer any other either.
+const GIVES_UP: Duration = Duration::from_secs(20);
+/// One that has not come to ask, or tried in vain, is left out for so long.
+const ASIDE: Duration = Duration::from_secs(60);
 /// One queue asks so long after another.
 const APART: Duration = Duration::from_millis(200);
 /// Those that are to ask are listed so long after each other at least, and at most.
@@ -136,6 +138,10 @@ struct Watch {
     due: VecDeque<Weak<Queue>>,
     listed_at: Option<Instant>,
     next_by: Instant,
+    /// By when the one is to ask that was granted something last.
+    last_by: Instant,
+    /// Those that are left out, and since when.
+    aside: Vec<(Weak<Queue>, Instant)>,
     /// Who was to ask last, and when.
     asked: Option<(Weak<Queue>, Instant)>,
     ended: bool,
@@ -144,7 +150,8 @@ struct Watch {
 impl Watch {
     fn of(memories: &Arc<Memories>) -> Self {
         let (memories, next_by) = (Arc::downgrade(memories), Instant::now());
-        Self { memories, due: VecDeque::new(), listed_at: None, next_by, asked: None, ended: false }
+        let (due, aside) = (VecDeque::new(), Vec::new());
+        Self { memories, due, listed_at: None, next_by, last_by: next_by, aside, asked: None, ended: false }
     }
 
     async fn run(mut self) {
@@ -165,7 +172,10 @@ impl Watch {
             return Some(now + APART);
         }
         let [least, most] = LISTED;
-        let is_over = |listed: Instant| listed + if self.due.is_empty() { least } else { most } <= now;
+        let is_over = |listed: Instant| {
+            let at_most = if self.due.is_empty() { listed } else { self.last_by.min(listed + most) };
+            at_most.max(listed + least) <= now
+        };
         if self.listed_at.is_none_or(is_over) {
             self.list(now)?;
         }
@@ -182,8 +192,8 @@ impl Watch {
     }
 
     /// Whether to wait for the one that was to ask last: where the store does not answer one tries at a time.
-    fn waits(&self, now: Instant) -> bool {
-        let Some((Some(queue), at)) = self.asked.as_ref().map(|(queue, at)| (queue.upgrade(), *at)) else {
+    fn waits(&mut self, now: Instant) -> bool {
+        let Some((queue, at)) = self.asked.as_ref().and_then(|(queue, at)| Some((queue.upgrade()?, *at))) else {
             return false;
         };
         let has_said = queue.has_said_again();
@@ -193,14 +203,27 @@ impl Watch {
         }
         let waited_for = now - at;
         let is_stuck = waited_for >= if queue.is_under_way() { HEARS } else { STUCK };
-        !has_said && !is_stuck || queue.tries_again() && waited_for < GIVES_UP
+        let tries_again = queue.tries_again();
+        let waits = !has_said && !is_stuck || tries_again && waited_for < GIVES_UP;
+        if !waits {
+            let is_in_vain = !has_said || tries_again;
+            self.aside.extend(is_in_vain.then(|| (Arc::downgrade(&queue), now)));
+            self.asked = None;
+        }
+        waits
     }
 
     /// Lists those that are to ask by now; `None` where nothing counts any more.
     fn list(&mut self, now: Instant) -> Option<()> {
         let mut queues = self.memories.upgrade()?.remembering(now);
-        let (_, last) = queues.iter().max_by_key(|(_, queue)| queue.granted_at())?;
+        self.aside.retain(|(_, since)| *since + ASIDE > now);
+        let is_aside = |queue: &Arc<Queue>| self.aside.iter().any(|(of, _)| of.as_ptr() == Arc::as_ptr(queue));
+        if queues.iter().any(|(_, queue)| !is_aside(queue)) {
+            queues.retain(|(_, queue)| !is_aside(queue));
+        }
+        let (last_by, last) = queues.iter().max_by_key(|(_, queue)| queue.granted_at())?;
         let last = Arc::clone(last);
+        self.last_by = *last_by;
         queues.retain(|(_, queue)| queue.counts_alone_for_long() || Arc::ptr_eq(queue, &last));
         queues.sort_by_key(|(by, queue)| (!Arc::ptr_eq(queue, &last), *by));
         let (due, later): (Vec<_>, Vec<_>) = queues.into_iter().partition(|(by, _)| *by <= now);
