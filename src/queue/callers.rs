@@ -314,7 +314,7 @@ impl Queue {
         state.engine.memory.asks_by(now).map(|by| by + later)
     }
 
-    /// When it asked last, and was granted anything.
+    /// When the last message was written that was granted anything.
     pub(super) fn granted_at(&self) -> Option<Instant> {
         self.known()?.engine.memory.granted_at()
     }

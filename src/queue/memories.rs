@@ -1,5 +1,6 @@
 //! Which queues of a process would say again what they were granted, if the store lost that. When one is told that it has lost data, those hear of
-//! it in which nobody calls: else only what is asked for meanwhile were said again. Where nobody calls at all, one asks now and then.
+//! it in which nobody calls: else only what is asked for meanwhile were said again. Where nobody calls at all, one asks now and then; and so does each
+//! whose logs no other asks for.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
