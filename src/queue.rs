@@ -34,6 +34,7 @@ pub(crate) mod seats;
 mod served;
 pub(crate) mod settling;
 pub(crate) mod shard;
+pub(crate) mod shift;
 pub(crate) mod skew;
 mod state;
 pub(crate) mod table;

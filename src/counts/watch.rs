@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
+
+use crate::queue::shift::{OnShift, Shift};
 
 /// How often what changes by itself is looked at, while anybody waits or a pause lasts.
 const EVERY: Duration = Duration::from_secs(1);
@@ -19,22 +20,22 @@ type Look = dyn Fn() -> bool + Send + Sync;
 pub(crate) struct Watch {
     /// Says whether there is.
     look: Box<Look>,
-    runs: AtomicBool,
+    shift: Arc<Shift>,
 }
 
 impl Watch {
     pub(crate) fn by(look: impl Fn() -> bool + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { look: Box::new(look), runs: AtomicBool::new(false) })
+        Arc::new(Self { look: Box::new(look), shift: Arc::default() })
     }
 
     /// Begins, unless somebody looks already. Outside of a runtime nobody does.
     pub(super) fn begin(self: &Arc<Self>) {
-        if self.runs.load(Ordering::SeqCst) || self.runs.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(Runs { watch: Arc::clone(self), ended: false }.run())),
-            Err(_) => self.runs.store(false, Ordering::SeqCst),
+        let now = Instant::now();
+        if self.shift.is_free(now)
+            && let Ok(runtime) = Handle::try_current()
+            && let Some(shift) = self.shift.begin(now, now + EVERY)
+        {
+            runtime.spawn(run(Arc::clone(self), shift));
         }
     }
 }
@@ -45,33 +46,20 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// Whoever looks: there is one at most. Dropped with its runtime, it lets another begin.
-struct Runs {
-    watch: Arc<Watch>,
-    ended: bool,
-}
-
-impl Runs {
-    async fn run(mut self) {
-        let mut rest = EVERY;
-        loop {
-            sleep(rest).await;
-            // Who comes from here on begins another, or is seen.
-            self.watch.runs.store(false, Ordering::SeqCst);
-            let began = Instant::now();
-            self.ended = !(self.watch.look)() || self.watch.runs.swap(true, Ordering::SeqCst);
-            if self.ended {
-                return;
-            }
-            rest = EVERY.max(began.elapsed() * PART);
+/// Looks now and then, as long as there is anything to be seen.
+async fn run(watch: Arc<Watch>, mut shift: OnShift) {
+    let mut at = Instant::now() + EVERY;
+    while shift.goes_on(at) {
+        sleep_until(at).await;
+        // Who comes from here on begins another, or is seen.
+        shift.end();
+        let began = Instant::now();
+        if !(watch.look)() {
+            return;
         }
-    }
-}
-
-impl Drop for Runs {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.watch.runs.store(false, Ordering::SeqCst);
-        }
+        let now = Instant::now();
+        at = now + EVERY.max((now - began) * PART);
+        let Some(next) = watch.shift.begin(now, at) else { return };
+        shift = next;
     }
 }

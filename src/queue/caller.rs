@@ -119,7 +119,7 @@ impl Queue {
     }
 
     /// Gives up on a driver that did not look when it had promised: its runtime stands still. Everybody looks, and one drives.
-    fn look_after(self: &Arc<Self>, overdue_at: Instant) {
+    pub(super) fn look_after(self: &Arc<Self>, overdue_at: Instant) {
         let (now, mut out) = (Instant::now(), Outbox::default());
         let mut state = self.lock();
         if state.duty.overdue_at(here()).is_some_and(|at| at <= overdue_at) {

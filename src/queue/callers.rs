@@ -306,17 +306,18 @@ impl Queue {
         self.known().is_some_and(|state| state.engine.memory.would_say())
     }
 
-    /// By when it, or another, is to ask whether the store lost anything of that; `None` where nothing of it counts any more. For its
-    /// callers' sake it asks in time, unless that of them is polled no more who is to.
-    pub(super) fn asks_by(&self, now: Instant) -> Option<Instant> {
+    /// When it was granted last what it remembers, and by when it, or another, is to ask whether the store lost anything of that; `None` where
+    /// nothing of it counts any more. For its callers' sake it asks in time, unless that of them is polled no more who is to.
+    pub(super) fn asks_by(&self, now: Instant) -> Option<(Instant, Instant)> {
         let state = self.known().filter(|state| !state.engine.closed)?;
         let later = if state.engine.asks_for_callers(now) { HEARS } else { Duration::ZERO };
-        state.engine.memory.asks_by(now).map(|by| by + later)
+        state.engine.memory.asks_by(now).map(|(granted_at, by)| (granted_at, by + later))
     }
 
-    /// When the last message was written that was granted anything.
-    pub(super) fn granted_at(&self) -> Option<Instant> {
-        self.known()?.engine.memory.granted_at()
+    /// Has it ask whether the store lost anything of that.
+    pub(super) fn asks_after_loss(self: &Arc<Self>) {
+        self.is_driven_on();
+        self.happen(|_| Some(Event::LostData));
     }
 
     /// Whether a message of it is on its way.
@@ -358,6 +359,17 @@ impl Queue {
     pub(super) fn leave_to_a_task(&self) {
         let driver = self.lock().duty.take_by_hand();
         driver.into_iter().for_each(Driver::spawn);
+    }
+
+    /// Has a task of this runtime drive where a caller did that may be polled no more, and where whoever did stands still.
+    pub(super) fn is_driven_on(self: &Arc<Self>) {
+        let now = Instant::now();
+        self.look_after(now);
+        self.leave_to_a_task();
+        let number = self.lock().take_duty(now);
+        if let Some(number) = number {
+            Driver::new(self, number).spawn();
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {

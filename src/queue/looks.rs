@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::lost::LostPauses;
 use super::Queue;
+use super::shift::{OnShift, Shift};
 use crate::ledger::{Body, Looked, Message, MessageId, Reason, ScopeHasher, ScopeId, Stamp, micros};
 
 /// How often a process looks, where callers wait or come.
@@ -33,6 +34,8 @@ const LONG_AGO: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     state: Mutex<State>,
+    /// Somebody looks.
+    shift: Arc<Shift>,
     /// Whoever looks is to look now.
     hurry: Notify,
 }
@@ -41,8 +44,6 @@ pub(crate) struct Looks {
 struct State {
     /// By the streams of their messages.
     queues: HashMap<Arc<str>, Weak<Queue>, ScopeHasher>,
-    /// Somebody looks.
-    runs: bool,
     /// When the last look was.
     looked_at: Option<Instant>,
     /// The log time of the last look, or of the first pause.
@@ -91,13 +92,11 @@ impl Looks {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut state = self.lock();
         state.queues.insert(Arc::clone(&queue.settings.stream), Arc::downgrade(queue));
-        if state.runs {
-            return;
-        }
-        state.runs = true;
-        (state.since, state.looked_at) = (queue.time.known(), Some(Instant::now()));
+        let now = Instant::now();
+        let Some(shift) = self.shift.begin(now, now + EVERY) else { return };
+        (state.since, state.looked_at) = (state.since.or_else(|| queue.time.known()), Some(now));
         drop(state);
-        runtime.spawn(Runs { looks: Arc::clone(self), ended: false }.run());
+        runtime.spawn(run(Arc::clone(self), shift));
     }
 
     /// The pause of the whole upstream is over, or may be: whoever waits asks again.
@@ -109,14 +108,14 @@ impl Looks {
     /// The store has lost data: whoever looks is to look at once. Who hears so soon again hears of the same loss.
     pub(super) fn lost_data(&self, now: Instant) {
         let mut state = self.lock();
-        if state.runs && state.lost_data.is_none_or(|(at, _)| at + FRESH <= now) {
+        if !self.shift.is_free(now) && state.lost_data.is_none_or(|(at, _)| at + FRESH <= now) {
             state.lost_data = Some((now, true));
             self.hurry.notify_one();
         }
     }
 
     /// What is to be looked at now, and whether it is time for that; `None` where nothing is paused any more.
-    fn next(&self, now: Instant) -> Option<(Look, bool)> {
+    fn next(&self, shift: &mut OnShift, now: Instant) -> Option<(Look, bool)> {
         let mut state = self.lock();
         let is_after_loss = state.lost_data.as_mut().is_some_and(|(_, is_news)| std::mem::take(is_news));
         let (mut queues, mut came) = (Vec::with_capacity(state.queues.len()), false);
@@ -128,8 +127,9 @@ impl Looks {
             true
         });
         if queues.is_empty() {
-            (state.runs, state.since) = (false, None);
+            state.since = None;
             state.seen.clear();
+            shift.end();
             return None;
         }
         let first = state.turn % queues.len();
@@ -209,43 +209,25 @@ impl Look {
     }
 }
 
-/// Whoever looks: there is one at most. Dropped with its runtime, it lets another begin.
-struct Runs {
-    looks: Arc<Looks>,
-    ended: bool,
-}
-
-impl Runs {
-    async fn run(mut self) {
-        let mut at = Instant::now() + EVERY;
-        loop {
-            select! {
-                () = sleep_until(at) => {}
-                () = self.looks.hurry.notified() => {}
-            }
-            let Some((look, is_due)) = self.looks.next(Instant::now()) else {
-                self.ended = true;
-                return;
-            };
-            at = Instant::now() + EVERY;
-            let looked = if is_due { look.ask().await } else { None };
-            let Some(looked) = looked else { continue };
-            let mut seen = {
-                let mut state = self.looks.lock();
-                state.since = Some(looked.now);
-                std::mem::take(&mut state.seen)
-            };
-            let lost = look.tell(&looked, &mut seen, Instant::now());
-            self.looks.lock().seen = seen;
-            lost.tell_again(at).await;
+/// Looks now and then, as long as anything is paused.
+async fn run(looks: Arc<Looks>, mut shift: OnShift) {
+    let mut at = Instant::now() + EVERY;
+    while shift.goes_on(at) {
+        select! {
+            () = sleep_until(at) => {}
+            () = looks.hurry.notified() => {}
         }
-    }
-}
-
-impl Drop for Runs {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.looks.lock().runs = false;
-        }
+        let Some((look, is_due)) = looks.next(&mut shift, Instant::now()) else { return };
+        at = Instant::now() + EVERY;
+        let looked = if is_due { look.ask().await } else { None };
+        let Some(looked) = looked else { continue };
+        let mut seen = {
+            let mut state = looks.lock();
+            state.since = Some(looked.now);
+            std::mem::take(&mut state.seen)
+        };
+        let lost = look.tell(&looked, &mut seen, Instant::now());
+        looks.lock().seen = seen;
+        lost.tell_again(at).await;
     }
 }

@@ -222,17 +222,14 @@ impl Memory {
         self.written.filter(|_| self.would_say()).map(|written| written.max(since) + self.hears_within())
     }
 
-    /// When it is long enough since the last message to ask whether anything was lost; `None` where nothing counts any more.
-    pub(super) fn asks_by(&self, now: Instant) -> Option<Instant> {
+    /// When the last message was written that was granted anything, and when it is long enough since the last of all to ask whether anything was
+    /// lost; `None` where nothing counts any more.
+    pub(super) fn asks_by(&self, now: Instant) -> Option<(Instant, Instant)> {
         let span = Duration::from_micros(self.span.unsigned_abs());
+        let written = self.written.filter(|_| self.would_say())?;
         // A start lies hardly further ahead of its message.
-        let counts = |written: &Instant| *written + span + HEARS > now;
-        self.written.filter(|_| self.would_say()).filter(counts).map(|written| written + self.hears_within())
-    }
-
-    /// When the last message was written that was granted anything.
-    pub(super) const fn granted_at(&self) -> Option<Instant> {
-        self.granted_at
+        let counts = written + span + HEARS > now;
+        counts.then(|| (self.granted_at.unwrap_or(written), written + self.hears_within()))
     }
 
     fn hears_within(&self) -> Duration {

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Queue;
+use super::shift::{OnShift, Shift};
 use crate::ledger::{Body, Message, Presence, Renewal, ScopeId, ScopePresence, micros};
 use crate::store::WithoutStore;
 
@@ -39,7 +40,7 @@ pub(crate) struct Attendance {
     /// When the next call has the store told, in microseconds since then.
     due: AtomicI64,
     /// Somebody looks who waits.
-    runs: AtomicBool,
+    shift: Arc<Shift>,
     /// Whoever has the store told takes them meanwhile: there may be as many as scopes, and no caller is to wait for that.
     used: Mutex<Used>,
     told: Mutex<Told>,
@@ -76,8 +77,8 @@ impl Told {
 
 impl Default for Attendance {
     fn default() -> Self {
-        let (due, runs) = (AtomicI64::new(i64::MIN), AtomicBool::new(false));
-        Self { epoch: Instant::now(), due, runs, used: Mutex::default(), told: Mutex::default() }
+        let (due, shift) = (AtomicI64::new(i64::MIN), Arc::default());
+        Self { epoch: Instant::now(), due, shift, used: Mutex::default(), told: Mutex::default() }
     }
 }
 
@@ -99,7 +100,7 @@ impl Attendance {
         }
         if is_mine
             && due != i64::MIN
-            && !self.runs.load(Ordering::Relaxed)
+            && self.shift.is_free(now)
             && let Ok(runtime) = Handle::try_current()
         {
             let attendance = Arc::clone(self);
@@ -117,17 +118,15 @@ impl Attendance {
 
     /// Has the store told now and then, as long as that is worth it: at first then, at the earliest.
     fn run(self: &Arc<Self>, first: Instant, now: Instant) {
-        if self.runs.load(Ordering::Relaxed) {
+        if !self.shift.is_free(now) {
             return;
         }
         let told = lock(&self.told);
         let Ok(runtime) = Handle::try_current() else { return };
-        if told.closed || self.runs.swap(true, Ordering::Relaxed) {
-            return;
-        }
         let at = first.max(told.last.map_or(now, |(last, _)| last + STEADILY));
+        let Some(shift) = self.shift.begin(now, at).filter(|_| !told.closed) else { return };
         drop(told);
-        runtime.spawn(Runs { attendance: Arc::clone(self), ended: false }.run(at));
+        runtime.spawn(run(Arc::clone(self), shift, at));
     }
 
     /// How many processes there were when the store was lost then, where it had told that not long before. What the first of many processes
@@ -291,37 +290,21 @@ async fn send(queue: &Arc<Queue>, renewal: Renewal) -> Option<u32> {
     }
 }
 
-/// Whoever tells the store while callers wait: there is one at most. Dropped with its runtime, it lets another begin.
-struct Runs {
-    attendance: Arc<Attendance>,
-    ended: bool,
-}
-
-impl Runs {
-    async fn run(mut self, mut at: Instant) {
-        loop {
-            sleep_until(at).await;
-            let is_worth_it = self.attendance.is_worth_it();
-            let is_waiting = is_worth_it && self.attendance.tell().await.1;
-            if !is_waiting {
-                self.ended = true;
-                self.attendance.runs.store(false, Ordering::Relaxed);
-                if std::mem::take(&mut lock(&self.attendance.told).is_steady) {
-                    // The next call has the process counted anew.
-                    self.attendance.due.store(i64::MIN, Ordering::Relaxed);
-                }
-                return;
+/// Tells the store now and then, while callers wait.
+async fn run(attendance: Arc<Attendance>, mut shift: OnShift, mut at: Instant) {
+    while shift.goes_on(at) {
+        sleep_until(at).await;
+        let is_worth_it = attendance.is_worth_it();
+        let is_waiting = is_worth_it && attendance.tell().await.1;
+        if !is_waiting {
+            shift.end();
+            if std::mem::take(&mut lock(&attendance.told).is_steady) {
+                // The next call has the process counted anew.
+                attendance.due.store(i64::MIN, Ordering::Relaxed);
             }
-            at = Instant::now() + lock(&self.attendance.told).pace();
+            return;
         }
-    }
-}
-
-impl Drop for Runs {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.attendance.runs.store(false, Ordering::Relaxed);
-        }
+        at = Instant::now() + lock(&attendance.told).pace();
     }
 }
 

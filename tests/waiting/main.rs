@@ -45,4 +45,5 @@ mod together;
 mod traced;
 mod true_costs;
 mod units;
+mod without_calls;
 mod without_store;

@@ -160,6 +160,11 @@ fn during_a_pause_it_is_asked_whether_data_was_lost_but_for_no_caller() {
         ("turn", "ask, wake _"),
         ("answer", ""),
         ("turn", "wake 9000"),
+        // What a call used less than it was charged goes back.
+        ("5500: settle 1 1 0", "wake 5631"),
+        ("5632: turn", "ask -1, wake _"),
+        ("answer", ""),
+        ("turn", "wake 9000"),
     ]);
 }
 

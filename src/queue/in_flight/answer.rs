@@ -134,9 +134,12 @@ impl Engine {
         match answered.placing {
             _ if ask.runs.is_empty() => {
                 self.on_record = false;
-                if !self.is_paused(now) || !ask.back.is_empty() {
+                // Another may look whether a pause holds, as soon as who was to look has handed that back.
+                let may_look = ask.back.iter().any(|slots| slots.looks);
+                let paused = self.paused.map(|(until, _)| until).filter(|until| *until > now && !may_look);
+                if paused.is_none() || !ask.back.is_empty() {
                     // There is room now that the last answer knew nothing of.
-                    (self.ask_at, self.next_slot) = (None, None);
+                    (self.ask_at, self.next_slot) = (paused, paused);
                 }
                 if std::mem::take(&mut self.pause_unknown) {
                     self.wait_out_pause(now, effects);

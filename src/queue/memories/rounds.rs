@@ -1,0 +1,45 @@
+//! After a loss: has all queues ask.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::Memories;
+use crate::queue::Queue;
+use crate::queue::shift::OnShift;
+
+/// How many queues ask at once, how often it is looked whether they have said all, and for how long they are waited for.
+const AT_ONCE: usize = 64;
+const LOOKS: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_secs(1);
+/// From the begin of one round to the begin of the next. Each scope has its own time at which its loss was seen, mostly in the first round.
+const ROUND: Duration = Duration::from_secs(3);
+
+/// Has all queues ask, until all have since the last loss.
+pub(super) async fn run(memories: Arc<Memories>, mut shift: OnShift) {
+    while let Some((seen, queues)) = memories.to_ask(&mut shift) {
+        let next = Instant::now() + ROUND;
+        for some in queues.chunks(AT_ONCE) {
+            let end = Instant::now() + PATIENCE;
+            if !shift.goes_on(end) {
+                return;
+            }
+            ask(some, end).await;
+        }
+        memories.has_asked(seen);
+        if !shift.goes_on(next) {
+            return;
+        }
+        sleep_until(next).await;
+    }
+}
+
+/// Lets a few queues ask, and waits until they have said what there is to say, or the store does not answer.
+async fn ask(queues: &[Weak<Queue>], end: Instant) {
+    let queues: Vec<_> = queues.iter().filter_map(Weak::upgrade).filter(|queue| queue.remembers()).collect();
+    queues.iter().for_each(Queue::asks_after_loss);
+    while Instant::now() < end && !queues.iter().all(|queue| queue.has_said_again()) {
+        sleep(LOOKS).await;
+    }
+}

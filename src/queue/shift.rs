@@ -1,0 +1,111 @@
+//! A task of a process of which there is one at most: who looks now and then. Where its runtime is gone another begins at once; where that is kept, and
+//! polls it no more, another begins some seconds after it was to look.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use tokio::time::Instant;
+
+use super::resend::PATIENCE;
+use crate::ledger::micros;
+
+const NOBODY: i64 = i64::MIN;
+
+/// Whether anybody has it, and by when they look.
+#[derive(Debug)]
+pub(crate) struct Shift {
+    epoch: Instant,
+    /// In microseconds since then.
+    looks_by: AtomicI64,
+}
+
+/// Has the shift until it is dropped, or another has begun.
+#[derive(Debug)]
+pub(crate) struct OnShift {
+    shift: Arc<Shift>,
+    /// As it stands there: another has written another.
+    looks_by: i64,
+}
+
+impl Default for Shift {
+    fn default() -> Self {
+        Self { epoch: Instant::now(), looks_by: AtomicI64::new(NOBODY) }
+    }
+}
+
+impl Shift {
+    /// Whether nobody has it, or has not looked for too long.
+    pub(crate) fn is_free(&self, now: Instant) -> bool {
+        self.is_over(self.looks_by.load(Ordering::SeqCst), now)
+    }
+
+    /// Takes it, to look by then.
+    pub(crate) fn begin(self: &Arc<Self>, now: Instant, looks_by: Instant) -> Option<OnShift> {
+        let (before, looks_by) = (self.looks_by.load(Ordering::SeqCst), self.micros(looks_by));
+        let begins = self.is_over(before, now) && self.changes(before, looks_by);
+        begins.then(|| OnShift { shift: Arc::clone(self), looks_by })
+    }
+
+    fn is_over(&self, looks_by: i64, now: Instant) -> bool {
+        looks_by == NOBODY || looks_by.saturating_add(micros(PATIENCE)) < self.micros(now)
+    }
+
+    fn changes(&self, before: i64, after: i64) -> bool {
+        self.looks_by.compare_exchange(before, after, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    fn micros(&self, at: Instant) -> i64 {
+        micros(at.saturating_duration_since(self.epoch))
+    }
+}
+
+impl OnShift {
+    /// Goes on, to look by then; not where another has begun meanwhile.
+    pub(crate) fn goes_on(&mut self, looks_by: Instant) -> bool {
+        self.becomes(self.shift.micros(looks_by))
+    }
+
+    /// Leaves it to whoever comes next.
+    pub(crate) fn end(&mut self) {
+        self.becomes(NOBODY);
+    }
+
+    fn becomes(&mut self, looks_by: i64) -> bool {
+        let is_mine = self.shift.changes(self.looks_by, looks_by);
+        if is_mine {
+            self.looks_by = looks_by;
+        }
+        is_mine
+    }
+}
+
+impl Drop for OnShift {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_at_most_has_it_and_who_does_not_look_loses_it() {
+        let (shift, begin) = (Arc::new(Shift::default()), Instant::now());
+        let at = |millis| begin + Duration::from_millis(millis);
+        let mut first = shift.begin(at(0), at(1_000)).unwrap();
+        assert!(shift.begin(at(0), at(1_000)).is_none() && first.goes_on(at(2_000)));
+        assert!(shift.begin(at(7_000), at(8_000)).is_none(), "it may be late");
+        let mut second = shift.begin(at(7_001), at(8_000)).unwrap();
+        assert!(!first.goes_on(at(9_000)) && second.goes_on(at(9_000)));
+        drop(first);
+        assert!(!shift.is_free(at(9_000)), "it was not its own any more");
+        drop(second);
+        assert!(shift.is_free(at(9_000)));
+        let mut third = shift.begin(at(9_000), at(10_000)).unwrap();
+        third.end();
+        assert!(shift.begin(at(9_000), at(10_000)).is_some());
+    }
+}
