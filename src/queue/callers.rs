@@ -209,7 +209,7 @@ impl Queue {
         let engine = &mut self.known()?.engine;
         let came = std::mem::take(&mut engine.came) || !engine.waiters.is_empty();
         let since = engine.paused_at.unwrap_or(now);
-        engine.paused.filter(|(until, _)| *until > now).map(|pause| (since, pause, came))
+        engine.lasting_pause(now).map(|pause| (since, pause, came))
     }
 
     /// Lets go of everybody who waits, and of every slot.
@@ -265,7 +265,7 @@ impl Queue {
 
     /// Until when nobody here sends, and why.
     pub(super) fn paused(&self, now: Instant) -> Option<(Instant, Reason)> {
-        self.known()?.engine.paused.filter(|(until, _)| *until > now)
+        self.known()?.engine.lasting_pause(now)
     }
 
     /// Whose logs its callers are charged in.

@@ -244,7 +244,7 @@ impl Engine {
     /// Takes a caller in, or refuses it at once.
     fn join(&mut self, waiter: Waiter, now: Instant, effects: &mut Effects) {
         self.came = true;
-        effects.extend(self.paused.filter(|(until, _)| *until > now).map(|_| Effect::Look));
+        effects.extend(self.is_paused(now).then_some(Effect::Look));
         if let Err(error) = self.admit(&waiter, now) {
             if self.is_without_store(now) {
                 self.knock(now, effects);
@@ -360,7 +360,7 @@ impl Engine {
 
     /// Whether nobody is here, nothing is paused, and the store knows of nobody.
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
-        !self.closed && !self.has_work() && self.paused.is_none_or(|(until, _)| until <= now)
+        !self.closed && !self.has_work() && !self.is_paused(now)
     }
 
     /// Whether anything is left to do, now or later.

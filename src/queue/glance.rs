@@ -123,7 +123,7 @@ impl Queue {
         let of_crowd = self.crowd.paused(now);
         let state = self.known();
         let engine = state.as_ref().map(|state| &state.engine);
-        let of_queue = engine.and_then(|engine| engine.paused).filter(|(until, _)| *until > now);
+        let of_queue = engine.and_then(|engine| engine.lasting_pause(now));
         let paused = match (of_queue, of_crowd) {
             (Some((one, reason)), Some((other, further))) => Some((one.max(other), reason.or_graver(further))),
             (one, other) => one.or(other),
@@ -158,7 +158,7 @@ impl Engine {
             let is_short = self.seats.as_ref().is_some_and(|seats| seats.ask_at(now).is_some());
             is_short && self.next_slot.is_none_or(|next| next <= now)
         };
-        Some(if self.paused.is_some_and(|(until, _)| until > now) {
+        Some(if self.is_paused(now) {
             WaitsFor::Pause
         } else if !self.waiters.has_unslotted() {
             WaitsFor::Limit

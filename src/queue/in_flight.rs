@@ -193,10 +193,6 @@ impl Engine {
         }
     }
 
-    pub(super) fn is_paused(&self, now: Instant) -> bool {
-        self.paused.is_some_and(|(until, _)| until > now)
-    }
-
     /// Whether callers wait for whom it asks.
     pub(super) fn asks_for_callers(&self, now: Instant) -> bool {
         !self.is_paused(now) && self.waiters.has_unslotted()

@@ -11,16 +11,25 @@ use crate::error::Error;
 use crate::ledger::{Cause, PauseLeft, Reason};
 
 impl Engine {
+    /// Until when nobody sends, and why.
+    pub(super) fn lasting_pause(&self, now: Instant) -> Option<(Instant, Reason)> {
+        self.paused.filter(|(until, _)| *until > now)
+    }
+
+    pub(super) fn is_paused(&self, now: Instant) -> bool {
+        self.lasting_pause(now).is_some()
+    }
+
     /// Whether a slot starts before the end of the pause. Two answers tell that end a little differently: by as much as a slot
     /// may be late.
     pub(super) fn is_before_end_of_pause(&self, slot: &Slot, now: Instant) -> bool {
         !slot.looks
-            && self.paused.is_some_and(|(until, _)| until > now && slot.start + self.settings.late_at_most() < until)
+            && self.lasting_pause(now).is_some_and(|(until, _)| slot.start + self.settings.late_at_most() < until)
     }
 
     /// Nobody sends before `until`: whoever has an earlier slot needs another, and who cannot be helped by waiting is told.
     pub(super) fn pause(&mut self, until: Instant, reason: Reason, now: Instant, effects: &mut Effects) {
-        let before = self.paused.filter(|(paused, _)| *paused > now);
+        let before = self.lasting_pause(now);
         // Those who wait for seats alone are told by the queues that they wait for.
         if self.settings.logs.is_empty()
             || until <= now
@@ -73,7 +82,7 @@ impl Engine {
 
     /// What is left of the pause.
     pub(super) fn pause_left(&self, now: Instant) -> Option<PauseLeft> {
-        let (until, reason) = self.paused.filter(|(until, _)| *until > now)?;
+        let (until, reason) = self.lasting_pause(now)?;
         Some(PauseLeft::new(until - now, reason))
     }
 

@@ -205,8 +205,7 @@ impl Engine {
 
     /// Gives the seats that are free to the first callers, where they need nothing else.
     pub(super) fn seat_callers(&mut self, now: Instant, effects: &mut Effects) {
-        let is_paused = self.paused.is_some_and(|(until, _)| until > now);
-        if is_paused || self.closed || !self.is_seats_only() {
+        if self.is_paused(now) || self.closed || !self.is_seats_only() {
             return;
         }
         while self.waiters.has_unslotted() && self.seats.as_mut().is_some_and(|seats| seats.take(now)) {

@@ -190,8 +190,7 @@ impl Engine {
     /// When the store is told of what calls used: at once where that makes room for somebody who waits.
     pub(super) fn settle_by(&self, now: Instant) -> Option<Instant> {
         let corrections = self.corrections.as_ref()?;
-        let is_paused = self.paused.is_some_and(|(until, _)| until > now);
-        let helps = corrections.makes_room && self.waiters.has_unslotted() && !is_paused;
+        let helps = corrections.makes_room && self.asks_for_callers(now);
         Some(if helps { now.min(corrections.by) } else { corrections.by })
     }
 

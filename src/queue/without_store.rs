@@ -202,7 +202,7 @@ impl Engine {
     /// Until when whoever goes without the store waits for the end of a pause.
     pub(super) fn sits_out_until(&self, now: Instant) -> Option<Instant> {
         let goes = self.settings.without_store == WithoutStore::SendUnthrottled;
-        self.paused.map(|(until, _)| until).filter(|until| goes && *until > now)
+        self.lasting_pause(now).map(|(until, _)| until).filter(|_| goes)
     }
 
     /// When callers go who sit out a pause.

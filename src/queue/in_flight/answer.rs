@@ -136,7 +136,7 @@ impl Engine {
                 self.on_record = false;
                 // Another may look whether a pause holds, as soon as who was to look has handed that back.
                 let may_look = ask.back.iter().any(|slots| slots.looks);
-                let paused = self.paused.map(|(until, _)| until).filter(|until| *until > now && !may_look);
+                let paused = self.lasting_pause(now).map(|(until, _)| until).filter(|_| !may_look);
                 if paused.is_none() || !ask.back.is_empty() {
                     // There is room now that the last answer knew nothing of.
                     (self.ask_at, self.next_slot) = (paused, paused);
@@ -288,7 +288,7 @@ impl Engine {
 
     /// The store does not know of the pause: there is nothing to ask for before its end.
     fn wait_out_pause(&mut self, now: Instant, effects: &mut Effects) {
-        let Some((until, _)) = self.paused.filter(|(until, _)| *until > now) else { return };
+        let Some((until, _)) = self.lasting_pause(now) else { return };
         self.next_slot = self.next_slot.max(Some(until));
         self.ask_at = self.ask_at.max(Some(until));
         self.refuse_late(now, effects);
