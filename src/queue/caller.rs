@@ -13,6 +13,7 @@ use super::crowd::Member;
 use super::driver::Driver;
 use super::events::Event;
 use super::places::Outcome;
+use super::resend::PATIENCE;
 use super::state::{ByHand, Outbox};
 use super::waiters::{Slot, Waiter, Wish};
 use crate::config::priority::Priority;
@@ -119,10 +120,10 @@ impl Queue {
     }
 
     /// Gives up on a driver that did not look when it had promised: its runtime stands still. Everybody looks, and one drives.
-    pub(super) fn look_after(self: &Arc<Self>, overdue_at: Instant) {
-        let (now, mut out) = (Instant::now(), Outbox::default());
+    pub(super) fn look_after(self: &Arc<Self>, now: Instant) {
+        let mut out = Outbox::default();
         let mut state = self.lock();
-        if state.duty.overdue_at(here()).is_some_and(|at| at <= overdue_at) {
+        if state.duty.overdue_at(here()).is_some_and(|at| at <= now) {
             state.abandon(now, self, &mut out);
         }
         drop(state);
@@ -206,7 +207,8 @@ impl Caller<'_> {
         poll_fn(|cx| {
             loop {
                 let overdue_at = match self.queue.poll_outcome(self.ticket, cx) {
-                    (Poll::Pending, Some(overdue_at)) => overdue_at,
+                    // Somebody may hurry it meanwhile.
+                    (Poll::Pending, Some(overdue_at)) => overdue_at.min(Instant::now() + 2 * PATIENCE),
                     (outcome, _) => return outcome,
                 };
                 let watch = watch.get_or_insert_with(|| Box::pin(sleep_until(overdue_at)));
@@ -216,7 +218,7 @@ impl Caller<'_> {
                 if watch.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
                 }
-                self.queue.look_after(overdue_at);
+                self.queue.look_after(Instant::now());
             }
         })
         .await

@@ -18,7 +18,7 @@ use super::events::{Event, Settings};
 use super::handover::Successors;
 use super::log_time::LogTime;
 use super::looks::Looks;
-use super::memories::Memories;
+use super::memories::{Mark, Memories};
 use super::memory::HEARS;
 use super::process::Process;
 use super::resend::Resend;
@@ -62,8 +62,7 @@ pub(crate) struct Queue {
     pub(super) is_used: AtomicBool,
     /// Stands among those of which the store is told.
     pub(super) is_listed: AtomicBool,
-    /// Stands among those that would say again what they were granted.
-    pub(super) is_remembering: AtomicBool,
+    pub(super) mark: Mark,
     /// Wakes the driver when something came up that it does not sleep for.
     pub(super) nudge: Notify,
     /// Tells that nothing is left to do.
@@ -135,7 +134,7 @@ impl Queue {
             permits: AtomicUsize::new(0),
             is_used: AtomicBool::new(false),
             is_listed: AtomicBool::new(false),
-            is_remembering: AtomicBool::new(false),
+            mark: Mark::default(),
             nudge: Notify::new(),
             idled: Notify::new(),
         })
@@ -333,6 +332,11 @@ impl Queue {
     /// Whether it tries again to reach a store that does not answer.
     pub(super) fn tries_again(&self) -> bool {
         self.known().is_some_and(|state| state.engine.resend.as_ref().is_some_and(Resend::has_failed))
+    }
+
+    /// Whether the store has answered it since then.
+    pub(super) fn has_heard(&self, since: Instant) -> bool {
+        self.known().is_some_and(|state| state.engine.memory.has_heard(since))
     }
 
     /// Whether it has asked whether the store lost anything of that, and has said all there was to say.

@@ -159,13 +159,13 @@ impl Engine {
             return Ok(self.message(header(), Vec::new(), ask, now));
         }
         let told_by = self.untold.as_ref().map(Untold::by).into_iter().chain(self.settle_by(now)).min();
+        if self.is_paused(now) && self.is_in_doubt {
+            return Ok(self.ask_for_nobody(header(), now));
+        }
         let waits_since = self.waiters.first_joined().filter(|_| self.asks_for_callers(now));
         let hear_by =
             if self.is_in_doubt { Some(now) } else { waits_since.and_then(|since| self.memory.hear_by(since)) };
         let told_by = told_by.into_iter().chain(hear_by).min();
-        if self.is_paused(now) && told_by.is_some_and(|by| by <= now) {
-            return Ok(self.ask_for_nobody(header(), now));
-        }
         let seats_at = self.tell_of_seats_at(now);
         if is_unseated && self.waiters.has_unslotted() {
             // It asks when it has a seat, and looks for one when its slot may be near, and no pause lasts.

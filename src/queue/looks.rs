@@ -94,8 +94,12 @@ impl Looks {
         state.queues.insert(Arc::clone(&queue.settings.stream), Arc::downgrade(queue));
         let now = Instant::now();
         let Some(shift) = self.shift.begin(now, now + EVERY) else { return };
-        (state.since, state.looked_at) = (state.since.or_else(|| queue.time.known()), Some(now));
+        // Whoever looked before was not there to the end: what was released long ago is not known any more.
+        let is_first = state.since.is_none();
+        (state.since, state.looked_at) = (queue.time.known().filter(|_| is_first), Some(now));
         drop(state);
+        // The next is told, and not one that is polled no more.
+        self.hurry.notify_waiters();
         runtime.spawn(run(Arc::clone(self), shift));
     }
 
@@ -219,7 +223,8 @@ async fn run(looks: Arc<Looks>, mut shift: OnShift) {
         }
         let Some((look, is_due)) = looks.next(&mut shift, Instant::now()) else { return };
         at = Instant::now() + EVERY;
-        let looked = if is_due { look.ask().await } else { None };
+        let asks = async { if is_due { look.ask().await } else { None } };
+        let Some(looked) = shift.during(asks).await else { return };
         let Some(looked) = looked else { continue };
         let mut seen = {
             let mut state = looks.lock();
@@ -228,6 +233,8 @@ async fn run(looks: Arc<Looks>, mut shift: OnShift) {
         };
         let lost = look.tell(&looked, &mut seen, Instant::now());
         looks.lock().seen = seen;
-        lost.tell_again(at).await;
+        if shift.during(lost.tell_again(at)).await.is_none() {
+            return;
+        }
     }
 }

@@ -5,10 +5,11 @@
 mod rounds;
 mod watch;
 
-use std::sync::atomic::Ordering;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
 
 use super::Queue;
@@ -17,6 +18,32 @@ use crate::ledger::Stamp;
 
 /// How many queues there are at least before those are looked for that are gone.
 const FEW: usize = 64;
+
+/// Whether a queue stands among those that would say again what they were granted, and in which runtime it was granted something last.
+#[derive(Debug, Default)]
+pub(super) struct Mark(AtomicU64);
+
+impl Mark {
+    const NOWHERE: u64 = 0;
+
+    /// It is granted something here. Says whether it stands there already; `None` where what it was granted last was granted here, too.
+    fn set(&self, here: Option<Id>) -> Option<bool> {
+        let mut hash = DefaultHasher::new();
+        here.hash(&mut hash);
+        let here = hash.finish().max(1);
+        let before = self.0.swap(here, Ordering::Relaxed);
+        (before != here).then_some(before != Self::NOWHERE)
+    }
+
+    fn clear(&self) {
+        self.0.store(Self::NOWHERE, Ordering::Relaxed);
+    }
+
+    /// Sets it where it is not; says whether it was.
+    fn set_again(&self) -> bool {
+        self.0.compare_exchange(Self::NOWHERE, 1, Ordering::Relaxed, Ordering::Relaxed).is_err()
+    }
+}
 
 /// The queues of one shard of an upstream that have been granted what counts for long.
 #[derive(Debug, Default)]
@@ -33,6 +60,8 @@ struct Known {
     queues: Vec<Weak<Queue>>,
     /// So many there are when they are looked through again.
     sweep_at: usize,
+    /// In each of these a task watches, or stands by.
+    runtimes: Vec<Id>,
     /// When the last loss was seen of which any queue was told, and of which all were that have asked.
     told: Stamp,
     asked: Stamp,
@@ -47,27 +76,32 @@ struct Remembering {
 }
 
 impl Memories {
-    /// A queue was granted what it would say again.
+    /// A queue was granted what it would say again. In each runtime in which any is, a task watches, or stands by for one that does not.
     pub(super) fn add(self: &Arc<Self>, queue: &Arc<Queue>) {
-        if !queue.is_remembering.swap(true, Ordering::Relaxed) {
-            self.enter(queue);
-        }
+        let runtime = Handle::try_current().ok();
+        let here = runtime.as_ref().map(Handle::id);
+        let stands_by = queue.mark.set(here).and_then(|is_known| self.enter(queue, is_known, here));
+        let Some(runtime) = runtime else { return };
         let now = Instant::now();
-        if self.watch.is_free(now)
-            && let Ok(runtime) = Handle::try_current()
-            && let Some(shift) = self.watch.begin(now, now)
-        {
-            runtime.spawn(watch::run(Arc::downgrade(self), shift));
+        let on_shift = self.watch.begin(now, now);
+        if on_shift.is_some() || stands_by.is_some() {
+            runtime.spawn(watch::run(Arc::downgrade(self), Arc::clone(&self.watch), on_shift, stands_by));
         }
     }
 
-    fn enter(&self, queue: &Arc<Queue>) {
+    /// Enters a queue that is not known yet. Has a task stand by in this runtime where none does.
+    fn enter(self: &Arc<Self>, queue: &Arc<Queue>, is_known: bool, here: Option<Id>) -> Option<StandsBy> {
         let mut known = self.lock();
-        if known.queues.len() >= known.sweep_at {
-            known.queues.retain(|queue| queue.strong_count() > 0);
-            known.sweep_at = (2 * known.queues.len()).max(FEW);
+        if !is_known {
+            if known.queues.len() >= known.sweep_at {
+                known.queues.retain(|queue| queue.strong_count() > 0);
+                known.sweep_at = (2 * known.queues.len()).max(FEW);
+            }
+            known.queues.push(Arc::downgrade(queue));
         }
-        known.queues.push(Arc::downgrade(queue));
+        let here = here.filter(|here| !known.runtimes.contains(here))?;
+        known.runtimes.push(here);
+        Some(StandsBy { memories: Arc::downgrade(self), here })
     }
 
     /// The store has told a queue that it has lost data, as was seen then: all ask whether it was theirs, and say again what they were granted.
@@ -93,9 +127,9 @@ impl Memories {
         known.queues.retain(|queue| {
             let Some(queue) = queue.upgrade() else { return false };
             let asks = queue.asks_by(now).or_else(|| {
-                queue.is_remembering.store(false, Ordering::Relaxed);
+                queue.mark.clear();
                 // It may have been granted more just now, and not have entered itself as it stood here.
-                queue.asks_by(now).filter(|_| !queue.is_remembering.swap(true, Ordering::Relaxed))
+                queue.asks_by(now).filter(|_| !queue.mark.set_again())
             });
             match asks {
                 Some((granted_at, by)) => remembering.push(Remembering { queue, granted_at, by }),
@@ -110,7 +144,7 @@ impl Memories {
         remembering
     }
 
-    /// The queues that are to ask now, and of the losses until when; none where all have, since the last.
+    /// The queues that are to ask now, for all losses seen up to then; none where all have, since the last.
     fn to_ask(&self, shift: &mut OnShift) -> Option<(Stamp, Vec<Weak<Queue>>)> {
         let known = self.lock();
         if known.told <= known.asked {
@@ -120,7 +154,7 @@ impl Memories {
         Some((known.told, known.queues.clone()))
     }
 
-    /// All have asked, of the losses until then.
+    /// All have asked, for all losses seen up to then.
     fn has_asked(&self, seen: Stamp) {
         let mut known = self.lock();
         known.asked = known.asked.max(seen);
@@ -128,5 +162,19 @@ impl Memories {
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A task watches in a runtime, or stands by, until it is over or dropped.
+struct StandsBy {
+    memories: Weak<Memories>,
+    here: Id,
+}
+
+impl Drop for StandsBy {
+    fn drop(&mut self) {
+        if let Some(memories) = self.memories.upgrade() {
+            memories.lock().runtimes.retain(|runtime| *runtime != self.here);
+        }
     }
 }

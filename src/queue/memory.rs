@@ -27,8 +27,9 @@ pub(super) struct Memory {
     /// For how long the longest log counts.
     span: i64,
     message: Option<Last>,
-    /// When the last message was written; and how long an answer takes.
+    /// When the last message was written, and when the last answer came; and how long one takes.
     written: Option<Instant>,
+    heard_at: Option<Instant>,
     answer: Duration,
     /// When the last message was written that was granted anything.
     granted_at: Option<Instant>,
@@ -236,9 +237,14 @@ impl Memory {
         HEARS.saturating_sub(2 * self.answer).max(HEARS / 5)
     }
 
-    /// So long an answer takes.
-    pub(super) const fn takes(&mut self, answer: Duration) {
-        self.answer = answer;
+    /// An answer came at `now`, and so long one takes.
+    pub(super) const fn answered(&mut self, answer: Duration, now: Instant) {
+        (self.answer, self.heard_at) = (answer, Some(now));
+    }
+
+    /// Whether an answer came since then.
+    pub(super) fn has_heard(&self, since: Instant) -> bool {
+        self.heard_at >= Some(since)
     }
 
     /// The process has another name: messages of the last are no more its own. What it was granted under that is still held, if only

@@ -294,8 +294,8 @@ async fn send(queue: &Arc<Queue>, renewal: Renewal) -> Option<u32> {
 async fn run(attendance: Arc<Attendance>, mut shift: OnShift, mut at: Instant) {
     while shift.goes_on(at) {
         sleep_until(at).await;
-        let is_worth_it = attendance.is_worth_it();
-        let is_waiting = is_worth_it && attendance.tell().await.1;
+        let tells = async { attendance.is_worth_it() && attendance.tell().await.1 };
+        let Some(is_waiting) = shift.during(tells).await else { return };
         if !is_waiting {
             shift.end();
             if std::mem::take(&mut lock(&attendance.told).is_steady) {

@@ -1,10 +1,12 @@
-//! A task of a process of which there is one at most: who looks now and then. Where its runtime is gone another begins at once; where that is kept, and
-//! polls it no more, another begins some seconds after it was to look.
+//! A task of a process of which there is one at most: who looks now and then. Where its runtime is gone the next may begin at once; where that is kept,
+//! and polls it no more, some seconds after it was to look.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::resend::PATIENCE;
 use crate::ledger::micros;
@@ -23,7 +25,7 @@ pub(crate) struct Shift {
 #[derive(Debug)]
 pub(crate) struct OnShift {
     shift: Arc<Shift>,
-    /// As it stands there: another has written another.
+    /// What it wrote there: where that is another by now, another has begun.
     looks_by: i64,
 }
 
@@ -39,7 +41,13 @@ impl Shift {
         self.is_over(self.looks_by.load(Ordering::SeqCst), now)
     }
 
-    /// Takes it, to look by then.
+    /// When whoever has it will have looked, or is to be replaced.
+    pub(crate) fn free_at(&self) -> Instant {
+        let looks_by = u64::try_from(self.looks_by.load(Ordering::SeqCst)).unwrap_or(0);
+        self.epoch + Duration::from_micros(looks_by) + PATIENCE + Duration::from_millis(1)
+    }
+
+    /// Takes it, and promises to look by then.
     pub(crate) fn begin(self: &Arc<Self>, now: Instant, looks_by: Instant) -> Option<OnShift> {
         let (before, looks_by) = (self.looks_by.load(Ordering::SeqCst), self.micros(looks_by));
         let begins = self.is_over(before, now) && self.changes(before, looks_by);
@@ -60,9 +68,23 @@ impl Shift {
 }
 
 impl OnShift {
-    /// Goes on, to look by then; not where another has begun meanwhile.
+    /// Goes on, and promises to look by then; not where another has begun meanwhile.
     pub(crate) fn goes_on(&mut self, looks_by: Instant) -> bool {
         self.becomes(self.shift.micros(looks_by))
+    }
+
+    /// Goes on while it waits for this, however long the store takes; not where another has begun before.
+    pub(crate) async fn during<T>(&mut self, happens: impl Future<Output = T>) -> Option<T> {
+        let mut happens = pin!(happens);
+        loop {
+            let at = Instant::now() + PATIENCE;
+            if !self.goes_on(at) {
+                return None;
+            }
+            if let Ok(happened) = timeout_at(at, happens.as_mut()).await {
+                return Some(happened);
+            }
+        }
     }
 
     /// Leaves it to whoever comes next.

@@ -247,6 +247,8 @@ impl State {
     pub(super) fn abandon(&mut self, now: Instant, queue: &Queue, out: &mut Outbox) {
         (self.duty.driven, self.duty.look_by) = (false, None);
         self.duty.number += 1;
+        // Whoever drives next is to be nudged, and not a task that is polled no more.
+        queue.nudge.notify_waiters();
         out.former = self.duty.put_by_hand(ByHand::Nobody);
         self.handle(Event::Lost, now, queue, out);
         out.wakers.extend(self.places.everybody());

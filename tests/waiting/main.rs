@@ -38,6 +38,7 @@ mod settling;
 mod shards;
 mod sharing;
 mod snapshot;
+mod standing_still;
 mod stepping;
 mod support;
 mod throttling_locally;

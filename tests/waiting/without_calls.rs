@@ -7,7 +7,7 @@ use std::time::Duration;
 use outgate::ledger::{Body, Message};
 use outgate::store::{Applying, StoreError, StoreErrorKind};
 use outgate::{Limit, MemoryStore, Scope, Store, Throttle, Upstream};
-use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -52,12 +52,15 @@ async fn left(throttle: &Throttle, scopes: impl Iterator<Item = u32>, calls: usi
 /// Who asked, and when.
 type Asked = Vec<(Arc<str>, Instant)>;
 
-/// A store that says who asked when, and answers nobody of one scope.
+/// A store that says who asked when, and answers nobody of some scopes.
 #[derive(Clone, Debug, Default)]
 struct Witness {
     store: MemoryStore,
     asked: Arc<Mutex<Asked>>,
-    refused: Arc<Mutex<Option<Arc<str>>>>,
+    refused: Arc<Mutex<Vec<Arc<str>>>>,
+    /// Tells when one asks that is looked for.
+    looked_for: Arc<Mutex<Option<Arc<str>>>>,
+    found: Arc<Notify>,
 }
 
 impl Witness {
@@ -81,9 +84,12 @@ impl Store for Witness {
         Applying::pending(async move {
             if matches!(message.body, Body::Ask(_)) && !message.id.stream.is_empty() {
                 self.asked.lock().unwrap().push((Arc::clone(&message.id.stream), Instant::now()));
+                if self.looked_for.lock().unwrap().take_if(|stream| *stream == message.id.stream).is_some() {
+                    self.found.notify_one();
+                }
             }
-            sleep(Duration::from_millis(1)).await;
-            if self.refused.lock().unwrap().as_ref() == Some(&message.id.stream) {
+            sleep(Duration::from_millis(20)).await;
+            if self.refused.lock().unwrap().contains(&message.id.stream) {
                 return Err(StoreError::new(StoreErrorKind::Unreachable, "the answer was lost"));
             }
             self.store.apply(message).await
@@ -91,58 +97,51 @@ impl Store for Witness {
     }
 }
 
-/// Has this happen in a runtime of its own, whose only thread has something else to do afterwards.
-fn elsewhere<F: Future<Output = ()>>(happens: impl FnOnce() -> F + Send + 'static) -> Runtime {
-    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let stands_still = std::thread::spawn(move || {
-        runtime.block_on(happens());
-        runtime
-    });
-    stands_still.join().unwrap()
+#[tokio::test(start_paused = true)]
+async fn those_that_the_store_alone_refuses_keep_no_other_from_hearing_of_a_loss() {
+    for refused in [1, 5] {
+        let store = Witness::default();
+        let [one, other] = [(); 2].map(|()| store.process());
+        for scope in 0..refused {
+            call(&one, scope..=scope).await;
+            store.refused.lock().unwrap().push(store.last());
+        }
+        let first = store.refused.lock().unwrap()[0].clone();
+        let refuses = std::mem::take(&mut *store.refused.lock().unwrap());
+        call(&one, refused..refused + 20).await;
+        *store.refused.lock().unwrap() = refuses;
+        sleep(secs(300)).await;
+        store.store.lose_logs(Some(secs(1)));
+        let before = store.asked(&first).len();
+        sleep(secs(60)).await;
+        let tries = store.asked(&first).len() - before;
+        assert!((1..=120).contains(&tries), "{tries} tries in 60 s");
+        let left = left(&other, refused..refused + 20, 100).await;
+        assert_eq!(left, [99; 20], "one of 100 was granted in each of these scopes");
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_runtime_that_stands_still_keeps_no_process_from_hearing_of_a_loss() {
-    let store = Counting::default();
-    let [one, other] = [(); 2].map(|()| store.process(of_each));
-    // The first call has a task begin that watches; and the last is of a queue in which somebody waits, in that runtime.
-    let first = one.clone();
-    let runtime = elsewhere(async move || call(&first, 0..1).await);
-    sleep(secs(10)).await;
-    call(&one, 1..21).await;
-    let waits = one.clone();
-    let second = elsewhere(async move || {
-        sleep(secs(10)).await;
-        call(&waits, [21; 100].into_iter()).await;
-        let waits = tokio::spawn(async move { call(&waits, 21..22).await });
-        sleep(secs(1)).await;
-        drop(waits);
-    });
-    sleep(secs(20)).await;
-    call(&one, 22..23).await;
-    store.lose_unused_logs(secs(1));
-    sleep(secs(40)).await;
-    let left = left(&other, 0..22, 100).await;
-    assert_eq!(left[..21], [99; 21], "one of 100 was granted in each of these scopes");
-    assert_eq!(left[21], 0, "100 were granted");
-    runtime.shutdown_background();
-    second.shutdown_background();
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_that_the_store_alone_refuses_keeps_no_other_from_hearing_of_a_loss() {
+async fn one_in_which_callers_come_just_then_keeps_no_other_from_asking() {
     let store = Witness::default();
-    let [one, other] = [(); 2].map(|()| store.process());
-    call(&one, 0..21).await;
+    let up = Upstream::new("up").limit(Limit::per_hour(1_000_000).each(Scope::header("x-m")));
+    let one = Throttle::builder().store(store.clone()).upstream(up).build().unwrap();
+    call(&one, 3..4).await;
+    let idle = store.last();
+    call(&one, (0..10).filter(|scope| *scope != 3)).await;
     let last = store.last();
-    *store.refused.lock().unwrap() = Some(Arc::clone(&last));
-    sleep(secs(60)).await;
-    store.store.lose_logs(Some(secs(1)));
-    let before = store.asked(&last).len();
-    sleep(secs(60)).await;
-    let tries = store.asked(&last).len() - before;
-    assert!((1..=120).contains(&tries), "{tries} tries in 60 s");
-    assert_eq!(left(&other, 0..20, 100).await, [99; 20], "one of 100 was granted in each of these scopes");
+    sleep(secs(30)).await;
+    *store.looked_for.lock().unwrap() = Some(last);
+    store.found.notified().await;
+    let begin = Instant::now();
+    while begin.elapsed() < secs(60) {
+        call(&one, 9..10).await;
+    }
+    let asked: Vec<_> = store.asked(&idle).into_iter().filter(|at| *at + secs(10) > begin).collect();
+    assert!(asked.len() > 6, "{} times in 60 s", asked.len());
+    for pair in asked.windows(2) {
+        assert!(pair[1] - pair[0] < secs(8), "{:?}", pair[1] - pair[0]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +150,7 @@ async fn of_many_scopes_the_one_that_was_granted_something_last_asks_within_five
     let one = store.process();
     call(&one, 0..200).await;
     sleep(secs(60)).await;
-    // Its turn were among 200, five a second.
+    // By turns it would wait for 200 others, at five a second.
     call(&one, 7..8).await;
     let (last, begin) = (store.last(), Instant::now());
     sleep(secs(60)).await;

@@ -162,7 +162,10 @@ fn during_a_pause_it_is_asked_whether_data_was_lost_but_for_no_caller() {
         ("turn", "wake 9000"),
         // What a call used less than it was charged goes back.
         ("5500: settle 1 1 0", "wake 5631"),
-        ("5632: turn", "ask -1, wake _"),
+        ("5632: turn", "ask 2 3 -1, wake _"),
+        // The store does not know of the pause: what it grants is no use, and is not asked for again before the end.
+        ("answer", ""),
+        ("turn", "ask -1, wake _"),
         ("answer", ""),
         ("turn", "wake 9000"),
     ]);

@@ -103,7 +103,7 @@ impl Engine {
         self.previous = if grant.remembered { number } else { 0 };
         self.counted.clone_from(&grant.counted);
         let Some(ask) = message.ask() else { return };
-        self.memory.takes(answered.outlook.round_trip);
+        self.memory.answered(answered.outlook.round_trip, now);
         if let Some((ended_at, _)) = message.tells {
             self.has_said(ended_at, !ask.remembered.apart.is_empty(), grant.lost);
         }

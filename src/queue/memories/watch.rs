@@ -9,31 +9,54 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::{Memories, Remembering};
+use super::{Memories, Remembering, StandsBy};
 use crate::queue::Queue;
 use crate::queue::resend::PATIENCE;
-use crate::queue::shift::OnShift;
+use crate::queue::shift::{OnShift, Shift};
 
 /// One queue asks so long after another.
 const APART: Duration = Duration::from_millis(200);
 /// A queue that was to ask, and has not come to it for so long, leaves it to another.
 const STUCK: Duration = Duration::from_secs(1);
-/// One that waits so long for an answer is refused alone: else the store does not answer any other either.
+/// One that still has no answer after so long may be the only one that has none: others try.
 const GIVES_UP: Duration = Duration::from_secs(20);
-/// For so long one is left out that has tried in vain.
+/// For so long one is left out that has tried in vain; then it is the last that is to ask.
 const ASIDE: Duration = Duration::from_secs(60);
 /// Those that are to ask are listed so long after each other at least, and at most.
 const LISTED: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// Has one queue ask after another, until nothing counts any more.
-pub(super) async fn run(memories: Weak<Memories>, shift: OnShift) {
-    let mut watch = Watch::of(memories, shift);
-    while let Some(at) = watch.look(Instant::now()) {
-        if !watch.shift.goes_on(at) {
+/// Watches, if it has the shift, until nothing counts any more; and stands by while another has it.
+pub(super) async fn run(
+    memories: Weak<Memories>,
+    shift: Arc<Shift>,
+    mut on_shift: Option<OnShift>,
+    stands_by: Option<StandsBy>,
+) {
+    loop {
+        let now = Instant::now();
+        if let Some(on_shift) = on_shift.take().or_else(|| shift.begin(now, now))
+            && watch(memories.clone(), on_shift).await
+        {
             return;
+        }
+        if stands_by.is_none() {
+            return;
+        }
+        sleep_until(shift.free_at()).await;
+    }
+}
+
+/// Has one queue ask after another. Says whether nothing counts any more: else another has begun.
+async fn watch(memories: Weak<Memories>, shift: OnShift) -> bool {
+    let mut watch = Watch::of(memories, shift);
+    while watch.shift.goes_on(Instant::now()) {
+        let Some(at) = watch.look(Instant::now()) else { return true };
+        if !watch.shift.goes_on(at) {
+            return false;
         }
         sleep_until(at).await;
     }
+    false
 }
 
 struct Watch {
@@ -45,7 +68,7 @@ struct Watch {
     /// When the next is to ask that is not among them; and by when the one is that was granted something last.
     next_by: Instant,
     last_by: Instant,
-    /// Those that are left out, and until when.
+    /// Those that have tried in vain, until when they are left out.
     aside: Vec<(Weak<Queue>, Instant)>,
     /// Who was to ask last, and when.
     asked: Option<(Weak<Queue>, Instant)>,
@@ -91,12 +114,14 @@ impl Watch {
             queue.is_driven_on();
         }
         let is_tried = tries_again || queue.is_under_way();
-        let is_done = has_said && !tries_again;
+        // One in which callers come just then has a message under way for ever.
+        let is_done = !tries_again && (has_said || queue.has_heard(at));
         if !is_done && now - at < if is_tried { GIVES_UP } else { STUCK } {
             return true;
         }
         // Whoever was to drive it, in a runtime that stands still, is replaced by then.
         let aside = if is_tried { ASIDE } else { PATIENCE };
+        self.aside.retain(|(of, _)| of.as_ptr() != Arc::as_ptr(&queue));
         self.aside.extend((!is_done).then(|| (Arc::downgrade(&queue), now + aside)));
         self.asked = None;
         false
@@ -105,8 +130,12 @@ impl Watch {
     /// Lists those that are to ask by now; `None` where nothing counts any more.
     fn list(&mut self, now: Instant) -> Option<()> {
         let mut queues = self.memories.upgrade()?.remembering(&mut self.shift, now);
-        self.aside.retain(|(_, until)| *until > now);
-        let is_aside = |of: &Remembering| self.aside.iter().any(|(queue, _)| queue.as_ptr() == Arc::as_ptr(&of.queue));
+        self.aside.retain(|(queue, _)| queue.strong_count() > 0);
+        let until = |of: &Remembering| {
+            let mut aside = self.aside.iter();
+            aside.find(|(queue, _)| queue.as_ptr() == Arc::as_ptr(&of.queue)).map(|(_, until)| *until)
+        };
+        let is_aside = |of: &Remembering| until(of) > Some(now);
         if !queues.iter().all(is_aside) {
             queues.retain(|of| !is_aside(of));
         }
@@ -115,7 +144,7 @@ impl Watch {
         let last = Arc::clone(&last.queue);
         let is_last = |of: &Remembering| Arc::ptr_eq(&of.queue, &last);
         queues.retain(|of| is_last(of) || of.queue.counts_alone_for_long());
-        queues.sort_by_key(|of| (!is_last(of), of.by));
+        queues.sort_by_key(|of| (!is_last(of), until(of).is_some(), of.by));
         let (due, later): (Vec<_>, Vec<_>) = queues.into_iter().partition(|of| of.by <= now);
         self.due = due.iter().map(|of| Arc::downgrade(&of.queue)).collect();
         self.next_by = later.iter().map(|of| of.by).min().unwrap_or(now);

@@ -1,0 +1,221 @@
+//! A runtime that is kept, and polls nothing any more, as of a thread that has something else to do: what others of the process wait for is done in
+//! theirs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use outgate::feedback::Feedback;
+use outgate::ledger::{Body, Message};
+use outgate::store::{Applying, StoreError, StoreErrorKind};
+use outgate::{Limit, MemoryStore, Scope, Store, Throttle, Upstream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::Counting;
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// Has this happen in a runtime of its own, whose only thread has something else to do afterwards.
+fn elsewhere<F: Future<Output = ()>>(happens: impl FnOnce() -> F + Send + 'static) -> Runtime {
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let stands_still = std::thread::spawn(move || {
+        runtime.block_on(happens());
+        runtime
+    });
+    stands_still.join().unwrap()
+}
+
+/// One call in each of these scopes.
+async fn call(throttle: &Throttle, scopes: impl Iterator<Item = u32>) {
+    for scope in scopes {
+        drop(throttle.acquire("up").scope(scope.to_string()).await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_keeps_no_process_from_hearing_of_a_loss() {
+    let store = Counting::default();
+    let of_each = |up: Upstream| up.limit(Limit::per_hour(100).each(Scope::header("x-m")));
+    let [one, other] = [(); 2].map(|()| store.process(of_each));
+    // The first call has a task begin that watches; and of the last queue a task drives in which somebody waits.
+    let first = one.clone();
+    let runtime = elsewhere(async move || call(&first, 0..1).await);
+    call(&one, 1..21).await;
+    let last = one.clone();
+    let second = elsewhere(async move || {
+        sleep(secs(1)).await;
+        call(&last, [21; 100].into_iter()).await;
+        let waits = tokio::spawn(async move { call(&last, 21..22).await });
+        sleep(secs(1)).await;
+        drop(waits);
+    });
+    // Nobody calls any more.
+    sleep(secs(30)).await;
+    store.lose_unused_logs(secs(1));
+    sleep(secs(60)).await;
+    for scope in 0..22_u32 {
+        let mut calls = JoinSet::new();
+        for _ in 0..100 {
+            let call = other.acquire("up").scope(scope.to_string()).max_wait(secs(60));
+            calls.spawn(async move { call.await.is_ok() });
+        }
+        let further = calls.join_all().await.into_iter().filter(|gone| *gone).count();
+        let granted = if scope == 21 { 100 } else { 1 };
+        assert_eq!(further, 100 - granted, "{granted} of 100 were granted in scope {scope}");
+    }
+    runtime.shutdown_background();
+    second.shutdown_background();
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_is_told_of_a_release_though_it_drove_before() {
+    let throttle = Counting::default().process(|up| up.limit(Limit::per_second(10)));
+    let first = throttle.clone();
+    let runtime = elsewhere(async move || {
+        first.report("up", &Feedback::refused(secs(3))).await.unwrap();
+        let waits = first.clone();
+        drop(tokio::spawn(async move { waits.acquire("up").await.map(drop) }));
+        sleep(Duration::from_millis(100)).await;
+    });
+    timeout(secs(60), async { throttle.acquire("up").await }).await.unwrap().map(drop).unwrap();
+    sleep(secs(60)).await;
+    for _ in 0..3 {
+        throttle.report("up", &Feedback::refused(secs(600))).await.unwrap();
+        let waits = throttle.clone();
+        let waits = tokio::spawn(async move { waits.acquire("up").await.map(drop).unwrap() });
+        sleep(secs(10)).await;
+        let begin = Instant::now();
+        throttle.release("up").await.unwrap();
+        waits.await.unwrap();
+        assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
+        sleep(secs(60)).await;
+    }
+    runtime.shutdown_background();
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_a_pause_holds_is_looked_at_elsewhere_and_one_that_is_lost_is_told_again() {
+    for (is_gone, is_lost) in [(false, false), (false, true), (true, false), (true, true)] {
+        let store = Counting::default();
+        let [throttle, other] = [(); 2].map(|()| store.process(|up| up.limit(Limit::per_second(10))));
+        let first = throttle.clone();
+        let runtime = elsewhere(async move || {
+            first.report("up", &Feedback::refused(secs(600))).await.unwrap();
+            let waits = first.clone();
+            let waits = tokio::spawn(async move { waits.acquire("up").await.map(drop) });
+            sleep(secs(12)).await;
+            waits.abort();
+            sleep(secs(1)).await;
+        });
+        let runtime = if is_gone {
+            std::thread::spawn(move || drop(runtime)).join().unwrap();
+            None
+        } else {
+            Some(runtime)
+        };
+        sleep(secs(40)).await;
+        if is_lost {
+            store.lose_data();
+        }
+        let waits = throttle.clone();
+        let waits = tokio::spawn(async move { waits.acquire("up").await.map(drop).unwrap() });
+        sleep(secs(60)).await;
+        assert!(!waits.is_finished(), "gone {is_gone}, lost {is_lost}: the pause lasts");
+        let begin = Instant::now();
+        other.release("up").await.unwrap();
+        timeout(secs(10), waits).await.expect("it looks again").unwrap();
+        assert!(begin.elapsed() < secs(3), "{:?}", begin.elapsed());
+        runtime.into_iter().for_each(Runtime::shutdown_background);
+    }
+}
+
+/// A store that counts who tells and looks, and answers late and in vain at times.
+#[derive(Clone, Debug, Default)]
+struct Late {
+    store: MemoryStore,
+    by_secs: Arc<AtomicU64>,
+    fails: Arc<AtomicBool>,
+    told: Arc<AtomicU64>,
+    looked: Arc<AtomicU64>,
+}
+
+impl Late {
+    fn process(&self) -> Throttle {
+        let up = Upstream::new("up").limit(Limit::per_minute(5));
+        Throttle::builder().store(self.clone()).upstream(up).build().unwrap()
+    }
+
+    fn counted(&self) -> [u64; 2] {
+        [&self.told, &self.looked].map(|count| count.swap(0, Ordering::SeqCst))
+    }
+}
+
+impl Store for Late {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        Applying::pending(async move {
+            self.told.fetch_add(u64::from(matches!(message.body, Body::Renew(_))), Ordering::SeqCst);
+            self.looked.fetch_add(u64::from(matches!(message.body, Body::Look { .. })), Ordering::SeqCst);
+            sleep(Duration::from_millis(1)).await;
+            if self.fails.load(Ordering::SeqCst) {
+                sleep(secs(self.by_secs.load(Ordering::SeqCst))).await;
+                return Err(StoreError::new(StoreErrorKind::Unreachable, "the answer was lost"));
+            }
+            self.store.apply(message).await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_told_to_the_store_in_another() {
+    let store = Late::default();
+    let throttle = store.process();
+    let first = throttle.clone();
+    let runtime = elsewhere(async move || {
+        for _ in 0..6 {
+            let waits = first.clone();
+            drop(tokio::spawn(async move { waits.acquire("up").await.map(drop) }));
+        }
+        sleep(secs(3)).await;
+    });
+    let waits =
+        tokio::spawn(async move { (throttle.acquire("up").await.map(drop), throttle.acquire("up").await.map(drop)) });
+    sleep(secs(15)).await;
+    store.counted();
+    sleep(secs(40)).await;
+    let [told, _] = store.counted();
+    assert!((2..=4).contains(&told), "{told} times in 40 s");
+    waits.abort();
+    runtime.shutdown_background();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_answers_late_is_told_and_looked_at_by_one_at_a_time() {
+    for by_secs in [12, 60] {
+        for is_paused in [false, true] {
+            let store = Late::default();
+            store.by_secs.store(by_secs, Ordering::SeqCst);
+            let throttle = store.process();
+            for _ in 0..5 {
+                drop(throttle.acquire("up").await.unwrap());
+            }
+            if is_paused {
+                throttle.report("up", &Feedback::refused(secs(900))).await.unwrap();
+            }
+            sleep(secs(3)).await;
+            store.fails.store(true, Ordering::SeqCst);
+            store.counted();
+            for _ in 0..600 {
+                let waits = throttle.clone();
+                drop(tokio::spawn(async move { drop(waits.acquire("up").max_wait(secs(30)).await) }));
+                sleep(secs(1)).await;
+            }
+            let counted = store.counted();
+            let most = 600 / by_secs + 1;
+            assert!(counted.iter().all(|times| *times <= most), "{by_secs} s, paused {is_paused}: {counted:?}");
+        }
+    }
+}
