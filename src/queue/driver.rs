@@ -31,12 +31,22 @@ pub(super) struct Driver {
     wants: Wants,
     /// Of its task: when that is dropped its runtime is gone, and nothing can be spawned.
     runtime: Option<Id>,
+    /// Where the message that is under way was sent by hand: its connection and its alarms may be there.
+    sent_in: Option<Handle>,
     done: bool,
 }
 
 impl Driver {
     pub(super) fn new(queue: &Arc<Queue>, number: u64) -> Self {
-        Self { queue: Arc::clone(queue), number, in_flight: None, wants: Wants::default(), runtime: None, done: false }
+        Self {
+            queue: Arc::clone(queue),
+            number,
+            in_flight: None,
+            wants: Wants::default(),
+            runtime: None,
+            sent_in: None,
+            done: false,
+        }
     }
 
     pub(super) const fn number(&self) -> u64 {
@@ -79,13 +89,14 @@ impl Driver {
         let answer = in_flight.as_mut().poll(cx);
         let queue = Arc::clone(&self.queue);
         let Poll::Ready((reply, exchange)) = answer else {
+            self.sent_in = self.sent_in.take().or_else(|| Handle::try_current().ok());
             let given_back = queue.lock().park(self);
             return given_back.map_or(Poll::Pending, |driver| {
                 driver.spawn();
                 Poll::Ready(None)
             });
         };
-        self.in_flight = None;
+        (self.in_flight, self.sent_in) = (None, None);
         let answered = Answered::new(reply, exchange, &queue.time, &queue.settings);
         let mut out = Outbox::of(ticket);
         let mut state = queue.lock();
@@ -108,9 +119,9 @@ impl Driver {
         Poll::Ready(if let Poll::Ready(outcome) = outcome { Some(outcome) } else { None })
     }
 
-    /// Leaves the driving to a task.
+    /// Leaves the driving to a task: where a message is under way, in the runtime in which that was sent.
     pub(super) fn spawn(mut self) {
-        if let Ok(runtime) = Handle::try_current() {
+        if let Some(runtime) = self.sent_in.take().or_else(|| Handle::try_current().ok()) {
             let driver = self.moved(Some(runtime.id()));
             runtime.spawn(driver.run());
         } else {
@@ -122,7 +133,15 @@ impl Driver {
     fn moved(&mut self, runtime: Option<Id>) -> Self {
         self.done = true;
         let (queue, in_flight) = (Arc::clone(&self.queue), self.in_flight.take());
-        Self { queue, number: self.number, in_flight, wants: std::mem::take(&mut self.wants), runtime, done: false }
+        Self {
+            queue,
+            number: self.number,
+            in_flight,
+            wants: std::mem::take(&mut self.wants),
+            runtime,
+            sent_in: self.sent_in.take(),
+            done: false,
+        }
     }
 
     async fn run(mut self) {

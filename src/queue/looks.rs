@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::lost::LostPauses;
 use super::Queue;
-use super::shift::{OnShift, Shift};
+use super::shift::{OnShift, Shift, StandsBy};
 use crate::ledger::{Body, Looked, Message, MessageId, Reason, ScopeHasher, ScopeId, Stamp, micros};
 
 /// How often a process looks, where callers wait or come.
@@ -92,15 +92,25 @@ impl Looks {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut state = self.lock();
         state.queues.insert(Arc::clone(&queue.settings.stream), Arc::downgrade(queue));
-        let now = Instant::now();
-        let Some(shift) = self.shift.begin(now, now + EVERY) else { return };
-        // Whoever looked before was not there to the end: what was released long ago is not known any more.
         let is_first = state.since.is_none();
-        (state.since, state.looked_at) = (queue.time.known().filter(|_| is_first), Some(now));
+        let on_shift = self.begin(&mut state, Instant::now());
+        if on_shift.is_some() && is_first {
+            state.since = queue.time.known();
+        }
         drop(state);
+        let stands_by = self.shift.stands_by(runtime.id());
+        if on_shift.is_some() || stands_by.is_some() {
+            runtime.spawn(run(Arc::clone(self), on_shift, stands_by));
+        }
+    }
+
+    fn begin(&self, state: &mut State, now: Instant) -> Option<OnShift> {
+        let shift = self.shift.begin(now, now + EVERY)?;
+        // Whoever looked before was not there to the end: what was released long ago is not known any more.
+        (state.since, state.looked_at) = (None, Some(now));
         // The next is told, and not one that is polled no more.
         self.hurry.notify_waiters();
-        runtime.spawn(run(Arc::clone(self), shift));
+        Some(shift)
     }
 
     /// The pause of the whole upstream is over, or may be: whoever waits asks again.
@@ -213,18 +223,27 @@ impl Look {
     }
 }
 
-/// Looks now and then, as long as anything is paused.
-async fn run(looks: Arc<Looks>, mut shift: OnShift) {
+/// Looks, if it has the shift, as long as anything is paused; and stands by while another has it.
+async fn run(looks: Arc<Looks>, on_shift: Option<OnShift>, stands_by: Option<StandsBy>) {
+    let begin = || looks.begin(&mut looks.lock(), Instant::now());
+    looks.shift.take_turns(on_shift, stands_by, begin, |shift| look(&looks, shift)).await;
+}
+
+/// Looks now and then. Says whether nothing is paused any more: else another has begun.
+async fn look(looks: &Looks, mut shift: OnShift) -> bool {
     let mut at = Instant::now() + EVERY;
     while shift.goes_on(at) {
         select! {
             () = sleep_until(at) => {}
             () = looks.hurry.notified() => {}
         }
-        let Some((look, is_due)) = looks.next(&mut shift, Instant::now()) else { return };
         at = Instant::now() + EVERY;
+        if !shift.goes_on(at) {
+            return false;
+        }
+        let Some((look, is_due)) = looks.next(&mut shift, Instant::now()) else { return true };
         let asks = async { if is_due { look.ask().await } else { None } };
-        let Some(looked) = shift.during(asks).await else { return };
+        let Some(looked) = shift.during(asks).await else { return false };
         let Some(looked) = looked else { continue };
         let mut seen = {
             let mut state = looks.lock();
@@ -234,7 +253,8 @@ async fn run(looks: Arc<Looks>, mut shift: OnShift) {
         let lost = look.tell(&looked, &mut seen, Instant::now());
         looks.lock().seen = seen;
         if shift.during(lost.tell_again(at)).await.is_none() {
-            return;
+            return false;
         }
     }
+    false
 }

@@ -19,29 +19,37 @@ use crate::ledger::Stamp;
 /// How many queues there are at least before those are looked for that are gone.
 const FEW: usize = 64;
 
-/// Whether a queue stands among those that would say again what they were granted, and in which runtime it was granted something last.
+/// Whether a queue stands among those that would say again what they were granted, and in which runtimes anything has happened in it since it does.
 #[derive(Debug, Default)]
 pub(super) struct Mark(AtomicU64);
 
 impl Mark {
-    const NOWHERE: u64 = 0;
-
-    /// It is granted something here. Says whether it stands there already; `None` where what it was granted last was granted here, too.
+    /// Says whether it stands there already; `None` where anything has happened in it here before.
     fn set(&self, here: Option<Id>) -> Option<bool> {
-        let mut hash = DefaultHasher::new();
-        here.hash(&mut hash);
-        let here = hash.finish().max(1);
-        let before = self.0.swap(here, Ordering::Relaxed);
-        (before != here).then_some(before != Self::NOWHERE)
+        let here = here.map_or(Self::ANYWHERE, Self::of);
+        if self.0.load(Ordering::Relaxed) & here != 0 {
+            return None;
+        }
+        let before = self.0.fetch_or(here | Self::ANYWHERE, Ordering::Relaxed);
+        (before & here == 0).then_some(before != 0)
     }
 
     fn clear(&self) {
-        self.0.store(Self::NOWHERE, Ordering::Relaxed);
+        self.0.store(0, Ordering::Relaxed);
     }
 
     /// Sets it where it is not; says whether it was.
     fn set_again(&self) -> bool {
-        self.0.compare_exchange(Self::NOWHERE, 1, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        self.0.compare_exchange(0, Self::ANYWHERE, Ordering::Relaxed, Ordering::Relaxed).is_err()
+    }
+
+    const ANYWHERE: u64 = 1;
+
+    /// A bit for each runtime; where there are more than bits, some share one.
+    fn of(here: Id) -> u64 {
+        let mut hash = DefaultHasher::new();
+        here.hash(&mut hash);
+        2 << (hash.finish() % 63)
     }
 }
 
@@ -60,8 +68,6 @@ struct Known {
     queues: Vec<Weak<Queue>>,
     /// So many there are when they are looked through again.
     sweep_at: usize,
-    /// In each of these a task watches, or stands by.
-    runtimes: Vec<Id>,
     /// When the last loss was seen of which any queue was told, and of which all were that have asked.
     told: Stamp,
     asked: Stamp,
@@ -76,32 +82,29 @@ struct Remembering {
 }
 
 impl Memories {
-    /// A queue was granted what it would say again. In each runtime in which any is, a task watches, or stands by for one that does not.
+    /// A queue was granted what it would say again. In each runtime in which anything happens in any a task watches, or stands by.
     pub(super) fn add(self: &Arc<Self>, queue: &Arc<Queue>) {
         let runtime = Handle::try_current().ok();
         let here = runtime.as_ref().map(Handle::id);
-        let stands_by = queue.mark.set(here).and_then(|is_known| self.enter(queue, is_known, here));
+        let Some(is_known) = queue.mark.set(here) else { return };
+        if !is_known {
+            self.enter(queue);
+        }
         let Some(runtime) = runtime else { return };
-        let now = Instant::now();
+        let (now, stands_by) = (Instant::now(), self.watch.stands_by(runtime.id()));
         let on_shift = self.watch.begin(now, now);
         if on_shift.is_some() || stands_by.is_some() {
             runtime.spawn(watch::run(Arc::downgrade(self), Arc::clone(&self.watch), on_shift, stands_by));
         }
     }
 
-    /// Enters a queue that is not known yet. Has a task stand by in this runtime where none does.
-    fn enter(self: &Arc<Self>, queue: &Arc<Queue>, is_known: bool, here: Option<Id>) -> Option<StandsBy> {
+    fn enter(&self, queue: &Arc<Queue>) {
         let mut known = self.lock();
-        if !is_known {
-            if known.queues.len() >= known.sweep_at {
-                known.queues.retain(|queue| queue.strong_count() > 0);
-                known.sweep_at = (2 * known.queues.len()).max(FEW);
-            }
-            known.queues.push(Arc::downgrade(queue));
+        if known.queues.len() >= known.sweep_at {
+            known.queues.retain(|queue| queue.strong_count() > 0);
+            known.sweep_at = (2 * known.queues.len()).max(FEW);
         }
-        let here = here.filter(|here| !known.runtimes.contains(here))?;
-        known.runtimes.push(here);
-        Some(StandsBy { memories: Arc::downgrade(self), here })
+        known.queues.push(Arc::downgrade(queue));
     }
 
     /// The store has told a queue that it has lost data, as was seen then: all ask whether it was theirs, and say again what they were granted.
@@ -144,6 +147,11 @@ impl Memories {
         remembering
     }
 
+    /// Where not all have asked that are to, and whoever has them ask stands still, another does.
+    pub(super) fn goes_on_asking(self: &Arc<Self>) {
+        self.lost_data(Stamp::NEVER);
+    }
+
     /// The queues that are to ask now, for all losses seen up to then; none where all have, since the last.
     fn to_ask(&self, shift: &mut OnShift) -> Option<(Stamp, Vec<Weak<Queue>>)> {
         let known = self.lock();
@@ -154,6 +162,11 @@ impl Memories {
         Some((known.told, known.queues.clone()))
     }
 
+    /// Whether another loss was seen since.
+    fn has_lost_more(&self, seen: Stamp) -> bool {
+        self.lock().told > seen
+    }
+
     /// All have asked, for all losses seen up to then.
     fn has_asked(&self, seen: Stamp) {
         let mut known = self.lock();
@@ -162,19 +175,5 @@ impl Memories {
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A task watches in a runtime, or stands by, until it is over or dropped.
-struct StandsBy {
-    memories: Weak<Memories>,
-    here: Id,
-}
-
-impl Drop for StandsBy {
-    fn drop(&mut self) {
-        if let Some(memories) = self.memories.upgrade() {
-            memories.lock().runtimes.retain(|runtime| *runtime != self.here);
-        }
     }
 }

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Queue;
+use super::resend::PATIENCE;
 use super::shift::{OnShift, Shift};
 use crate::ledger::{Body, Message, Presence, Renewal, ScopeId, ScopePresence, micros};
 use crate::store::WithoutStore;
@@ -92,7 +93,7 @@ impl Attendance {
         if now_micros < due {
             return;
         }
-        let next = now_micros + micros(if due == i64::MIN { FIRST } else { AS_CALLS_COME });
+        let next = now_micros + micros(if due == i64::MIN { FIRST } else { again(queue) });
         let is_mine = self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_mine && is_steady(queue) {
             lock(&self.told).is_steady = true;
@@ -229,7 +230,7 @@ impl Attendance {
             told.described = Some((described, now));
         }
         drop(told);
-        let next = micros(now.saturating_duration_since(self.epoch) + AS_CALLS_COME);
+        let next = micros(now.saturating_duration_since(self.epoch) + again(&queue));
         self.due.store(next, Ordering::Relaxed);
         let renewal = Renewal { about, ..Renewal::new(Arc::clone(queue.upstream()), presence, LAPSES[lasting]) };
         Some((queue, renewal))
@@ -274,6 +275,11 @@ fn scopes(queues: &[(Attended, Arc<Queue>)]) -> Vec<ScopePresence> {
 /// Whether each process that uses the upstream is counted all the time.
 fn is_steady(queue: &Arc<Queue>) -> bool {
     queue.settings.without_store == WithoutStore::ThrottleLocally
+}
+
+/// So long after the store was told a call has it told again: where it is told steadily, as soon as whoever does that is replaced.
+fn again(queue: &Arc<Queue>) -> Duration {
+    if is_steady(queue) { STEADILY + PATIENCE + FIRST } else { AS_CALLS_COME }
 }
 
 async fn send(queue: &Arc<Queue>, renewal: Renewal) -> Option<u32> {

@@ -2,11 +2,12 @@
 //! and polls it no more, some seconds after it was to look.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::runtime::{Handle, Id};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::resend::PATIENCE;
 use crate::ledger::micros;
@@ -19,6 +20,15 @@ pub(crate) struct Shift {
     epoch: Instant,
     /// In microseconds since then.
     looks_by: AtomicI64,
+    /// In each of these a task stands by, or has it.
+    runtimes: Mutex<Vec<Id>>,
+}
+
+/// Stands by in a runtime until it is dropped.
+#[derive(Debug)]
+pub(crate) struct StandsBy {
+    shift: Arc<Shift>,
+    here: Id,
 }
 
 /// Has the shift until it is dropped, or another has begun.
@@ -31,7 +41,7 @@ pub(crate) struct OnShift {
 
 impl Default for Shift {
     fn default() -> Self {
-        Self { epoch: Instant::now(), looks_by: AtomicI64::new(NOBODY) }
+        Self { epoch: Instant::now(), looks_by: AtomicI64::new(NOBODY), runtimes: Mutex::default() }
     }
 }
 
@@ -41,8 +51,43 @@ impl Shift {
         self.is_over(self.looks_by.load(Ordering::SeqCst), now)
     }
 
+    /// A task stands by in this runtime; `None` where one does already.
+    pub(crate) fn stands_by(self: &Arc<Self>, here: Id) -> Option<StandsBy> {
+        let mut runtimes = self.runtimes();
+        let is_new = !runtimes.contains(&here);
+        runtimes.extend(is_new.then_some(here));
+        is_new.then(|| StandsBy { shift: Arc::clone(self), here })
+    }
+
+    /// Serves whenever it gets the shift, and stands by while another has it, unless a task of this runtime does that already. Is over as soon as
+    /// it has served to the end.
+    pub(crate) async fn take_turns<F: Future<Output = bool>>(
+        self: &Arc<Self>,
+        mut on_shift: Option<OnShift>,
+        mut stands_by: Option<StandsBy>,
+        begin: impl Fn() -> Option<OnShift>,
+        serve: impl Fn(OnShift) -> F,
+    ) {
+        loop {
+            if let Some(on_shift) = on_shift.take().or_else(&begin)
+                && serve(on_shift).await
+            {
+                return;
+            }
+            stands_by = stands_by.or_else(|| self.stands_by(Handle::current().id()));
+            if stands_by.is_none() {
+                return;
+            }
+            sleep_until(self.free_at()).await;
+        }
+    }
+
+    fn runtimes(&self) -> MutexGuard<'_, Vec<Id>> {
+        self.runtimes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// When whoever has it will have looked, or is to be replaced.
-    pub(crate) fn free_at(&self) -> Instant {
+    fn free_at(&self) -> Instant {
         let looks_by = u64::try_from(self.looks_by.load(Ordering::SeqCst)).unwrap_or(0);
         self.epoch + Duration::from_micros(looks_by) + PATIENCE + Duration::from_millis(1)
     }
@@ -82,7 +127,7 @@ impl OnShift {
                 return None;
             }
             if let Ok(happened) = timeout_at(at, happens.as_mut()).await {
-                return Some(happened);
+                return self.goes_on(at).then_some(happened);
             }
         }
     }
@@ -104,6 +149,12 @@ impl OnShift {
 impl Drop for OnShift {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+impl Drop for StandsBy {
+    fn drop(&mut self) {
+        self.shift.runtimes().retain(|runtime| *runtime != self.here);
     }
 }
 

@@ -10,6 +10,7 @@ mod complaints;
 mod fault;
 mod format;
 mod link;
+mod one_at_a_time;
 mod script;
 #[cfg(feature = "redis-sentinel")]
 mod sentinel;

@@ -3,12 +3,12 @@
 use std::future::IntoFuture as _;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use outgate::testing::Mode;
 use outgate::{Error, Feedback, Limit, RedisStore};
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::scene::{AT_ONCE, Outcome, PATIENCE, Scene, plenty, timed};
 
@@ -120,4 +120,24 @@ fn callers_are_served_when_the_runtime_that_was_asking_for_them_is_dropped() -> 
         }
         Outcome::Ok(())
     })
+}
+
+#[test]
+fn a_call_that_connects_where_nothing_is_polled_any_more_keeps_nobody_from_the_store() -> Outcome {
+    let scene = Scene::new()?;
+    let throttle = scene.throttle(plenty())?;
+    scene.proxy.set(Mode::Blackhole);
+    let (first, second) = (runtime()?, runtime()?);
+    let connects = throttle.clone();
+    first.block_on(async {
+        tokio::spawn(async move { connects.acquire("up").await });
+        sleep(Duration::from_millis(100)).await;
+    });
+    scene.proxy.set(Mode::Pass);
+    let begin = Instant::now();
+    while let Err(error) = second.block_on(async { throttle.acquire("up").await }) {
+        assert!(begin.elapsed() < 4 * PATIENCE, "{error}");
+    }
+    drop(first);
+    Ok(())
 }

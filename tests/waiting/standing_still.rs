@@ -1,16 +1,18 @@
 //! A runtime that is kept, and polls nothing any more, as of a thread that has something else to do: what others of the process wait for is done in
 //! theirs.
 
+use std::future::IntoFuture as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use outgate::feedback::Feedback;
 use outgate::ledger::{Body, Message};
-use outgate::store::{Applying, StoreError, StoreErrorKind};
+use outgate::store::{Applying, StoreError, StoreErrorKind, WithoutStore};
 use outgate::{Limit, MemoryStore, Scope, Store, Throttle, Upstream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::Counting;
@@ -69,6 +71,92 @@ async fn it_keeps_no_process_from_hearing_of_a_loss() {
     }
     runtime.shutdown_background();
     second.shutdown_background();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_all_are_to_say_after_a_loss_is_said_though_it_was_told_of_it() {
+    for calls_after in [false, true] {
+        let store = Counting::default();
+        let each = Limit::per_second(1_000).each(Scope::header("x-m"));
+        let [one, other] = [(); 2].map(|()| store.process(|up| up.limit(Limit::per_hour(300)).limit(each.clone())));
+        call(&one, 0..200).await;
+        store.lose_data();
+        let first = one.clone();
+        let runtime = elsewhere(async move || {
+            // It is told of the loss, and has a few of them ask.
+            assert!(timeout(Duration::from_millis(2), call(&first, 199..200)).await.is_err());
+        });
+        if calls_after {
+            call(&one, 0..1).await;
+        }
+        sleep(secs(60)).await;
+        let mut calls = JoinSet::new();
+        for _ in 0..300 {
+            let call = other.acquire("up").scope("z").max_wait(secs(60));
+            calls.spawn(async move { call.await.is_ok() });
+        }
+        let further = calls.join_all().await.into_iter().filter(|gone| *gone).count();
+        assert_eq!(further, 100 - usize::from(calls_after));
+        runtime.shutdown_background();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_on_its_way_there_is_sent_again() {
+    let throttle = Late::default().process();
+    let first = throttle.clone();
+    let runtime = elsewhere(async move || {
+        drop(tokio::spawn(async move { first.acquire("up").await.map(drop) }));
+        yield_now().await;
+    });
+    let begin = Instant::now();
+    while let Err(error) = throttle.acquire("up").await.map(drop) {
+        assert!(begin.elapsed() < secs(30), "{error}");
+    }
+    runtime.shutdown_background();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_already_is_told_of_a_release_though_it_looked() {
+    let store = Counting::default();
+    let [throttle, other] = [(); 2].map(|()| store.process(|up| up.limit(Limit::per_second(10))));
+    let first = throttle.clone();
+    let runtime = elsewhere(async move || {
+        first.report("up", &Feedback::refused(secs(600))).await.unwrap();
+        let waits = first.clone();
+        drop(tokio::spawn(async move { waits.acquire("up").await.map(drop) }));
+        sleep(secs(2)).await;
+    });
+    let waits: JoinSet<_> = (0..50).map(|_| throttle.acquire("up").max_wait(secs(900)).into_future()).collect();
+    sleep(secs(60)).await;
+    let begin = Instant::now();
+    other.release("up").await.unwrap();
+    let gone = timeout(secs(30), waits.join_all()).await.expect("they are told");
+    assert!(gone.iter().all(Result::is_ok) && begin.elapsed() < secs(10), "{:?}", begin.elapsed());
+    runtime.shutdown_background();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_throttles_by_itself_is_counted_all_the_time() {
+    let store = Late::default();
+    let throttle = store.process_of(Limit::per_second(100), WithoutStore::ThrottleLocally);
+    let first = throttle.clone();
+    let runtime = elsewhere(async move || {
+        for _ in 0..10 {
+            drop(first.acquire("up").await.unwrap());
+            sleep(secs(1)).await;
+        }
+    });
+    // For 20 s it is known of after each time.
+    for _ in 0..20 {
+        for _ in 0..19 {
+            drop(throttle.acquire("up").await.unwrap());
+            sleep(secs(1)).await;
+        }
+        let [told, _] = store.counted();
+        assert!(told > 0);
+    }
+    runtime.shutdown_background();
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,7 +233,11 @@ struct Late {
 
 impl Late {
     fn process(&self) -> Throttle {
-        let up = Upstream::new("up").limit(Limit::per_minute(5));
+        self.process_of(Limit::per_minute(5), WithoutStore::Wait)
+    }
+
+    fn process_of(&self, limit: Limit, without_store: WithoutStore) -> Throttle {
+        let up = Upstream::new("up").limit(limit).without_store(without_store);
         Throttle::builder().store(self.clone()).upstream(up).build().unwrap()
     }
 

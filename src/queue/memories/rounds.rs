@@ -16,18 +16,33 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// From the begin of one round to the begin of the next. Each scope has its own time at which its loss was seen, mostly in the first round.
 const ROUND: Duration = Duration::from_secs(3);
 
+/// For so long those are asked again that have not come to it: whoever drives them may stand still.
+const GIVES_UP: Duration = Duration::from_secs(20);
+
 /// Has all queues ask, until all have since the last loss.
 pub(super) async fn run(memories: Arc<Memories>, mut shift: OnShift) {
-    while let Some((seen, queues)) = memories.to_ask(&mut shift) {
-        let next = Instant::now() + ROUND;
-        for some in queues.chunks(AT_ONCE) {
-            let end = Instant::now() + PATIENCE;
-            if !shift.goes_on(end) {
+    while let Some((seen, mut queues)) = memories.to_ask(&mut shift) {
+        let begin = Instant::now();
+        loop {
+            let next = Instant::now() + ROUND;
+            for some in queues.chunks(AT_ONCE) {
+                let end = Instant::now() + PATIENCE;
+                if !shift.goes_on(end) {
+                    return;
+                }
+                ask(some, end).await;
+            }
+            queues.retain(|queue| queue.upgrade().is_some_and(|queue| !queue.has_said_again()));
+            if queues.is_empty() || begin.elapsed() >= GIVES_UP || memories.has_lost_more(seen) {
+                break;
+            }
+            if !shift.goes_on(next) {
                 return;
             }
-            ask(some, end).await;
+            sleep_until(next).await;
         }
         memories.has_asked(seen);
+        let next = Instant::now().max(begin + ROUND);
         if !shift.goes_on(next) {
             return;
         }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::{Memories, Remembering, StandsBy};
+use super::{Memories, Remembering};
 use crate::queue::Queue;
 use crate::queue::resend::PATIENCE;
-use crate::queue::shift::{OnShift, Shift};
+use crate::queue::shift::{OnShift, Shift, StandsBy};
 
 /// One queue asks so long after another.
 const APART: Duration = Duration::from_millis(200);
@@ -29,21 +29,11 @@ const LISTED: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 pub(super) async fn run(
     memories: Weak<Memories>,
     shift: Arc<Shift>,
-    mut on_shift: Option<OnShift>,
+    on_shift: Option<OnShift>,
     stands_by: Option<StandsBy>,
 ) {
-    loop {
-        let now = Instant::now();
-        if let Some(on_shift) = on_shift.take().or_else(|| shift.begin(now, now))
-            && watch(memories.clone(), on_shift).await
-        {
-            return;
-        }
-        if stands_by.is_none() {
-            return;
-        }
-        sleep_until(shift.free_at()).await;
-    }
+    let begin = || shift.begin(Instant::now(), Instant::now());
+    shift.take_turns(on_shift, stands_by, begin, |on_shift| watch(memories.clone(), on_shift)).await;
 }
 
 /// Has one queue ask after another. Says whether nothing counts any more: else another has begun.
@@ -129,7 +119,9 @@ impl Watch {
 
     /// Lists those that are to ask by now; `None` where nothing counts any more.
     fn list(&mut self, now: Instant) -> Option<()> {
-        let mut queues = self.memories.upgrade()?.remembering(&mut self.shift, now);
+        let memories = self.memories.upgrade()?;
+        memories.goes_on_asking();
+        let mut queues = memories.remembering(&mut self.shift, now);
         self.aside.retain(|(queue, _)| queue.strong_count() > 0);
         let until = |of: &Remembering| {
             let mut aside = self.aside.iter();

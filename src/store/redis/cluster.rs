@@ -27,6 +27,7 @@ use super::call::Call;
 use super::fault::Said;
 use super::format;
 use super::link::{CONNECT_TIMEOUT, Failure, Missed, connect, in_runtime, tuned, unreachable};
+use super::one_at_a_time::OneAtATime;
 use super::trial;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::Reply;
@@ -47,7 +48,7 @@ pub(super) struct Cluster {
     is_ours: AtomicBool,
     nodes: Mutex<Nodes>,
     /// Held by the one call that looks up who has which slots; the others wait for its outcome.
-    looking: tokio::sync::Mutex<()>,
+    looking: OneAtATime,
 }
 
 impl Cluster {
@@ -59,7 +60,7 @@ impl Cluster {
             response_timeout,
             is_ours: AtomicBool::new(false),
             nodes: Mutex::default(),
-            looking: tokio::sync::Mutex::default(),
+            looking: OneAtATime::within(2 * CONNECT_TIMEOUT + response_timeout),
         }
     }
 
@@ -200,10 +201,7 @@ impl Cluster {
     async fn look(&self) -> Result<(), StoreError> {
         in_runtime()?;
         let looks = self.nodes().looks();
-        // Whoever looks may be polled no more.
-        let Ok(_looking) = timeout(2 * CONNECT_TIMEOUT, self.looking.lock()).await else {
-            return Err(unreachable("the Cluster cannot be reached: another call has not got through"));
-        };
+        let _looking = self.looking.turn().await;
         if let Some(outcome) = self.nodes().outcome(looks, Instant::now()) {
             return outcome;
         }

@@ -26,6 +26,7 @@ pub(super) use self::witnessed::Witnessed;
 use super::call::Call;
 use super::complaints::Complaints;
 use super::fault::{Fault, Said};
+use super::one_at_a_time::OneAtATime;
 use super::script::Script;
 use super::unreadable::Unreadable;
 use crate::error::{StoreError, StoreErrorKind};
@@ -44,7 +45,7 @@ pub(super) struct Link {
     response_timeout: Duration,
     current: Mutex<Current>,
     /// Held by the one call that connects; the others wait for its outcome.
-    connecting: tokio::sync::Mutex<()>,
+    connecting: OneAtATime,
     down: AtomicBool,
     complaints: Mutex<Complaints>,
     /// Which of several servers this is, and whether another one serves in its place.
@@ -86,7 +87,7 @@ impl Link {
             prefix: prefix.into(),
             response_timeout,
             current: Mutex::default(),
-            connecting: tokio::sync::Mutex::default(),
+            connecting: OneAtATime::within(2 * CONNECT_TIMEOUT),
             down: AtomicBool::new(false),
             complaints: Mutex::default(),
             node: None,
@@ -154,10 +155,7 @@ impl Link {
             }
             current.attempts
         };
-        // Whoever connects may be polled no more.
-        let Ok(_connecting) = timeout(2 * CONNECT_TIMEOUT, self.connecting.lock()).await else {
-            return Err(unreachable("the store cannot be connected to: another call has not got through"));
-        };
+        let _connecting = self.connecting.turn().await;
         {
             let current = self.current();
             if let Some(connection) = &current.connection {

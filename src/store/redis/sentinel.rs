@@ -33,6 +33,7 @@ use self::sentinels::Sentinels;
 use super::call::Call;
 use super::complaints::Complaints;
 use super::link::{CONNECT_TIMEOUT, Failure, in_runtime, unreachable};
+use super::one_at_a_time::OneAtATime;
 use super::trial;
 use crate::error::StoreError;
 use crate::ledger::Reply;
@@ -51,7 +52,7 @@ pub(super) struct Sentinel {
     response_timeout: Duration,
     known: Mutex<Known>,
     /// Held by the one call that looks up who is the primary; the others wait for its outcome.
-    looking: tokio::sync::Mutex<()>,
+    looking: OneAtATime,
     /// Changes when the primary may be another one.
     alarm: watch::Sender<()>,
     listener: Mutex<Listener>,
@@ -73,7 +74,7 @@ impl Sentinel {
             prefix: prefix.into(),
             response_timeout,
             known: Mutex::default(),
-            looking: tokio::sync::Mutex::default(),
+            looking: OneAtATime::within(2 * CONNECT_TIMEOUT + response_timeout),
             alarm: watch::Sender::new(()),
             listener: Mutex::default(),
             complaints: Mutex::default(),

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::news::News;
 use super::primary::Primary;
 use super::{SILENCE, Sentinel};
 use crate::error::StoreError;
 use crate::store::redis::address::Address;
-use crate::store::redis::link::{CONNECT_TIMEOUT, Failure, unreachable};
+use crate::store::redis::link::Failure;
 
 impl Sentinel {
     /// The primary that is to be believed.
@@ -18,10 +18,7 @@ impl Sentinel {
             return Ok(primary);
         }
         let looks = self.known().looks;
-        // Whoever looks may be polled no more.
-        let Ok(_looking) = timeout(2 * CONNECT_TIMEOUT, self.looking.lock()).await else {
-            return Err(unreachable("the Sentinels cannot be asked: another call has not got through").into());
-        };
+        let _looking = self.looking.turn().await;
         if let Some(outcome) = self.known().outcome(looks, Instant::now()) {
             return outcome;
         }
