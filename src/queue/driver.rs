@@ -14,6 +14,7 @@ use super::bounds::Exchange;
 use super::events::Event;
 use super::in_flight::{Answered, Message, Reply, ask_for_time};
 use super::places::Outcome;
+use super::resend::PATIENCE;
 use super::state::{ByHand, Outbox};
 use super::wants::Wants;
 
@@ -31,8 +32,10 @@ pub(super) struct Driver {
     wants: Wants,
     /// Of its task: when that is dropped its runtime is gone, and nothing can be spawned.
     runtime: Option<Id>,
-    /// Where the message that is under way was sent by hand: its connection and its alarms may be there.
-    sent_in: Option<Handle>,
+    /// Where the message that is under way was sent by hand.
+    sent_in: Option<Id>,
+    /// When it was taken over from there: its connection and its alarms may be there, where nothing may be polled any more.
+    taken_over: Option<Instant>,
     done: bool,
 }
 
@@ -45,6 +48,7 @@ impl Driver {
             wants: Wants::default(),
             runtime: None,
             sent_in: None,
+            taken_over: None,
             done: false,
         }
     }
@@ -89,7 +93,7 @@ impl Driver {
         let answer = in_flight.as_mut().poll(cx);
         let queue = Arc::clone(&self.queue);
         let Poll::Ready((reply, exchange)) = answer else {
-            self.sent_in = self.sent_in.take().or_else(|| Handle::try_current().ok());
+            self.sent_in = self.sent_in.or_else(|| Handle::try_current().ok().map(|runtime| runtime.id()));
             let given_back = queue.lock().park(self);
             return given_back.map_or(Poll::Pending, |driver| {
                 driver.spawn();
@@ -119,10 +123,12 @@ impl Driver {
         Poll::Ready(if let Poll::Ready(outcome) = outcome { Some(outcome) } else { None })
     }
 
-    /// Leaves the driving to a task: where a message is under way, in the runtime in which that was sent.
+    /// Leaves the driving to a task.
     pub(super) fn spawn(mut self) {
-        if let Some(runtime) = self.sent_in.take().or_else(|| Handle::try_current().ok()) {
-            let driver = self.moved(Some(runtime.id()));
+        if let Ok(runtime) = Handle::try_current() {
+            let mut driver = self.moved(Some(runtime.id()));
+            let is_elsewhere = driver.sent_in.take().is_some_and(|there| there != runtime.id());
+            driver.taken_over = is_elsewhere.then(Instant::now);
             runtime.spawn(driver.run());
         } else {
             self.abandon();
@@ -140,6 +146,7 @@ impl Driver {
             wants: std::mem::take(&mut self.wants),
             runtime,
             sent_in: self.sent_in.take(),
+            taken_over: None,
             done: false,
         }
     }
@@ -148,14 +155,14 @@ impl Driver {
         let mut out = Outbox::default();
         let mut alarm = pin!(sleep_until(Instant::now()));
         while self.turn(&mut out) {
-            let wake = out.wake;
+            let wake = out.wake.into_iter().chain(self.taken_over.map(|at| at + PATIENCE)).min();
             if let Some(at) = wake.filter(|at| *at != alarm.deadline()) {
                 alarm.as_mut().reset(at);
             }
             tokio::select! {
                 biased;
                 (reply, exchange) = answer(&mut self.in_flight) => {
-                    self.in_flight = None;
+                    (self.in_flight, self.taken_over) = (None, None);
                     self.receive(reply, exchange, &mut out);
                 }
                 told = self.wants.told(), if !self.wants.is_empty() => self.tell(told, &mut out),
@@ -171,10 +178,18 @@ impl Driver {
     /// meanwhile, because this one was not heard of for too long.
     fn turn(&mut self, out: &mut Outbox) -> bool {
         let now = Instant::now();
+        let is_lost = self.taken_over.is_some_and(|at| at + PATIENCE <= now);
+        if is_lost {
+            (self.in_flight, self.taken_over) = (None, None);
+        }
         let mut state = self.queue.lock();
         self.done = !state.duty.is_driven_by(self.number);
         if self.done {
             return false;
+        }
+        if is_lost {
+            // It is sent again: the store acts once.
+            state.handle(Event::Lost, now, &self.queue, out);
         }
         state.duty.is_polled_in(self.runtime);
         state.turn(&self.queue, now, out);

@@ -19,37 +19,32 @@ use crate::ledger::Stamp;
 /// How many queues there are at least before those are looked for that are gone.
 const FEW: usize = 64;
 
-/// Whether a queue stands among those that would say again what they were granted, and in which runtimes anything has happened in it since it does.
+/// Whether a queue stands among those that would say again what they were granted, and in which runtime anything happened in it last.
 #[derive(Debug, Default)]
 pub(super) struct Mark(AtomicU64);
 
 impl Mark {
-    /// Says whether it stands there already; `None` where anything has happened in it here before.
+    const NOWHERE: u64 = 0;
+
+    /// Something happens in it here. Says whether it stands there already; `None` where what happened last did here, too.
     fn set(&self, here: Option<Id>) -> Option<bool> {
-        let here = here.map_or(Self::ANYWHERE, Self::of);
-        if self.0.load(Ordering::Relaxed) & here != 0 {
+        let mut hash = DefaultHasher::new();
+        here.hash(&mut hash);
+        let here = hash.finish().max(1);
+        if self.0.load(Ordering::Relaxed) == here {
             return None;
         }
-        let before = self.0.fetch_or(here | Self::ANYWHERE, Ordering::Relaxed);
-        (before & here == 0).then_some(before != 0)
+        let before = self.0.swap(here, Ordering::Relaxed);
+        (before != here).then_some(before != Self::NOWHERE)
     }
 
     fn clear(&self) {
-        self.0.store(0, Ordering::Relaxed);
+        self.0.store(Self::NOWHERE, Ordering::Relaxed);
     }
 
     /// Sets it where it is not; says whether it was.
     fn set_again(&self) -> bool {
-        self.0.compare_exchange(0, Self::ANYWHERE, Ordering::Relaxed, Ordering::Relaxed).is_err()
-    }
-
-    const ANYWHERE: u64 = 1;
-
-    /// A bit for each runtime; where there are more than bits, some share one.
-    fn of(here: Id) -> u64 {
-        let mut hash = DefaultHasher::new();
-        here.hash(&mut hash);
-        2 << (hash.finish() % 63)
+        self.0.compare_exchange(Self::NOWHERE, 1, Ordering::Relaxed, Ordering::Relaxed).is_err()
     }
 }
 
@@ -86,12 +81,13 @@ impl Memories {
     pub(super) fn add(self: &Arc<Self>, queue: &Arc<Queue>) {
         let runtime = Handle::try_current().ok();
         let here = runtime.as_ref().map(Handle::id);
-        let Some(is_known) = queue.mark.set(here) else { return };
-        if !is_known {
+        let is_known = queue.mark.set(here);
+        if is_known == Some(false) {
             self.enter(queue);
         }
         let Some(runtime) = runtime else { return };
-        let (now, stands_by) = (Instant::now(), self.watch.stands_by(runtime.id()));
+        let (now, is_new) = (Instant::now(), is_known.is_some());
+        let stands_by = is_new.then(|| self.watch.stands_by(runtime.id())).flatten();
         let on_shift = self.watch.begin(now, now);
         if on_shift.is_some() || stands_by.is_some() {
             runtime.spawn(watch::run(Arc::downgrade(self), Arc::clone(&self.watch), on_shift, stands_by));

@@ -131,6 +131,8 @@ impl State {
         self.catch_up(queue, now, out);
         (out.wake, out.idle) = (None, false);
         self.act(queue, now, out, |engine, effects| engine.turn(now, header, effects));
+        // Who looks whether a pause holds may stand still: another stands by where those wait who are to be told.
+        out.looks |= self.engine.is_paused(now) && !self.engine.waiters.is_empty();
         if self.engine.borrowed.is_some() {
             out.wants = self.engine.wants(now);
             self.take_back(out);

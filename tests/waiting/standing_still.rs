@@ -118,22 +118,28 @@ async fn a_message_that_is_on_its_way_there_is_sent_again() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_already_is_told_of_a_release_though_it_looked() {
-    let store = Counting::default();
-    let [throttle, other] = [(); 2].map(|()| store.process(|up| up.limit(Limit::per_second(10))));
-    let first = throttle.clone();
-    let runtime = elsewhere(async move || {
-        first.report("up", &Feedback::refused(secs(600))).await.unwrap();
-        let waits = first.clone();
-        drop(tokio::spawn(async move { waits.acquire("up").await.map(drop) }));
-        sleep(secs(2)).await;
-    });
-    let waits: JoinSet<_> = (0..50).map(|_| throttle.acquire("up").max_wait(secs(900)).into_future()).collect();
-    sleep(secs(60)).await;
-    let begin = Instant::now();
-    other.release("up").await.unwrap();
-    let gone = timeout(secs(30), waits.join_all()).await.expect("they are told");
-    assert!(gone.iter().all(Result::is_ok) && begin.elapsed() < secs(10), "{:?}", begin.elapsed());
-    runtime.shutdown_background();
+    for waits_before in [false, true] {
+        let store = Counting::default();
+        let [throttle, other] = [(); 2].map(|()| store.process(|up| up.limit(Limit::per_second(10))));
+        let callers = || (0..50).map(|_| throttle.acquire("up").max_wait(secs(900)).into_future()).collect();
+        let mut waits: JoinSet<_> = if waits_before { callers() } else { JoinSet::new() };
+        sleep(Duration::from_millis(100)).await;
+        let first = throttle.clone();
+        let runtime = elsewhere(async move || {
+            first.report("up", &Feedback::refused(secs(600))).await.unwrap();
+            sleep(secs(2)).await;
+        });
+        if !waits_before {
+            waits = callers();
+        }
+        sleep(secs(60)).await;
+        assert!(!waits.is_empty());
+        let begin = Instant::now();
+        other.release("up").await.unwrap();
+        let gone = timeout(secs(30), waits.join_all()).await.expect("they are told");
+        assert!(gone.iter().all(Result::is_ok) && begin.elapsed() < secs(10), "{:?}", begin.elapsed());
+        runtime.shutdown_background();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -156,7 +156,7 @@ impl Link {
             current.attempts
         };
         let _connecting = self.connecting.turn().await;
-        {
+        let begun = {
             let current = self.current();
             if let Some(connection) = &current.connection {
                 return Ok((connection.clone(), current.generation));
@@ -167,8 +167,17 @@ impl Link {
             {
                 return Err(failure.clone());
             }
+            current.attempts
+        };
+        let made = timeout(CONNECT_TIMEOUT, self.connect()).await;
+        {
+            // Where this one took too long, another may have taken its place.
+            let current = self.current();
+            if let Some(connection) = current.connection.as_ref().filter(|_| current.attempts != begun) {
+                return Ok((connection.clone(), current.generation));
+            }
         }
-        let made = match timeout(CONNECT_TIMEOUT, self.connect()).await {
+        let made = match made {
             Ok(Ok(connection)) => connection.inspect_err(|error| self.complain("format", "", error)),
             Ok(Err(error)) => Err(self.not_connected(error)),
             Err(_) => {

@@ -31,7 +31,10 @@ impl OneAtATime {
             let Current { turn, since } = self.current().clone();
             let until = since.unwrap_or_else(Instant::now) + self.most;
             if let Ok(mine) = timeout_at(until, Arc::clone(&turn).lock_owned()).await {
-                self.current().since = Some(Instant::now());
+                let mut current = self.current();
+                if Arc::ptr_eq(&current.turn, &turn) {
+                    current.since = Some(Instant::now());
+                }
                 return mine;
             }
             let mut current = self.current();
