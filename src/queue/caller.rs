@@ -126,6 +126,7 @@ impl Queue {
         if state.duty.overdue_at(here()).is_some_and(|at| at <= now) {
             state.abandon(now, self, &mut out);
         }
+        state.stands_by(now, &mut out);
         drop(state);
         out.wake_all(self);
     }

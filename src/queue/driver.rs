@@ -4,9 +4,10 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
-use tokio::task::yield_now;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Queue;
@@ -14,9 +15,11 @@ use super::bounds::Exchange;
 use super::events::Event;
 use super::in_flight::{Answered, Message, Reply, ask_for_time};
 use super::places::Outcome;
-use super::resend::PATIENCE;
 use super::state::{ByHand, Outbox};
 use super::wants::Wants;
+
+/// A message that was taken over from another runtime is sent again after so long: well before its callers are refused.
+const SENT_AGAIN: Duration = Duration::from_millis(500);
 
 type InFlight = Pin<Box<dyn Future<Output = (Reply, Exchange)> + Send>>;
 
@@ -33,8 +36,8 @@ pub(super) struct Driver {
     /// Of its task: when that is dropped its runtime is gone, and nothing can be spawned.
     runtime: Option<Id>,
     /// Where the message that is under way was sent by hand.
-    sent_in: Option<Id>,
-    /// When it was taken over from there: its connection and its alarms may be there, where nothing may be polled any more.
+    sent_in: Option<Handle>,
+    /// When it was taken over from there, where nothing may be polled any more.
     taken_over: Option<Instant>,
     done: bool,
 }
@@ -93,7 +96,7 @@ impl Driver {
         let answer = in_flight.as_mut().poll(cx);
         let queue = Arc::clone(&self.queue);
         let Poll::Ready((reply, exchange)) = answer else {
-            self.sent_in = self.sent_in.or_else(|| Handle::try_current().ok().map(|runtime| runtime.id()));
+            self.sent_in = self.sent_in.take().or_else(|| Handle::try_current().ok());
             let given_back = queue.lock().park(self);
             return given_back.map_or(Poll::Pending, |driver| {
                 driver.spawn();
@@ -123,16 +126,16 @@ impl Driver {
         Poll::Ready(if let Poll::Ready(outcome) = outcome { Some(outcome) } else { None })
     }
 
-    /// Leaves the driving to a task.
+    /// Leaves the driving to a task. The message under way stays where it was sent: its alarms are there, and its connection may be.
     pub(super) fn spawn(mut self) {
-        if let Ok(runtime) = Handle::try_current() {
-            let mut driver = self.moved(Some(runtime.id()));
-            let is_elsewhere = driver.sent_in.take().is_some_and(|there| there != runtime.id());
-            driver.taken_over = is_elsewhere.then(Instant::now);
-            runtime.spawn(driver.run());
-        } else {
-            self.abandon();
+        let sent_in = self.sent_in.take();
+        let Some(runtime) = Handle::try_current().ok().or_else(|| sent_in.clone()) else { return self.abandon() };
+        let mut driver = self.moved(Some(runtime.id()));
+        if let Some(there) = sent_in.filter(|there| there.id() != runtime.id()) {
+            driver.taken_over = Some(Instant::now());
+            driver.in_flight = driver.in_flight.take().map(|message| polled_in(&there, message));
         }
+        runtime.spawn(driver.run());
     }
 
     /// The same driver elsewhere; this one is done.
@@ -155,7 +158,7 @@ impl Driver {
         let mut out = Outbox::default();
         let mut alarm = pin!(sleep_until(Instant::now()));
         while self.turn(&mut out) {
-            let wake = out.wake.into_iter().chain(self.taken_over.map(|at| at + PATIENCE)).min();
+            let wake = out.wake.into_iter().chain(self.taken_over.map(|at| at + SENT_AGAIN)).min();
             if let Some(at) = wake.filter(|at| *at != alarm.deadline()) {
                 alarm.as_mut().reset(at);
             }
@@ -178,7 +181,7 @@ impl Driver {
     /// meanwhile, because this one was not heard of for too long.
     fn turn(&mut self, out: &mut Outbox) -> bool {
         let now = Instant::now();
-        let is_lost = self.taken_over.is_some_and(|at| at + PATIENCE <= now);
+        let is_lost = self.taken_over.is_some_and(|at| at + SENT_AGAIN <= now);
         if is_lost {
             (self.in_flight, self.taken_over) = (None, None);
         }
@@ -275,6 +278,18 @@ async fn answer(in_flight: &mut Option<InFlight>) -> (Reply, Exchange) {
         Some(in_flight) => in_flight.as_mut().await,
         None => std::future::pending().await,
     }
+}
+
+/// The same message, polled in another runtime. Where that is gone it is never answered, and is sent again.
+fn polled_in(there: &Handle, message: InFlight) -> InFlight {
+    let mut polled = JoinSet::new();
+    polled.spawn_on(message, there);
+    Box::pin(async move {
+        match polled.join_next().await {
+            Some(Ok(answer)) => answer,
+            _ => std::future::pending().await,
+        }
+    })
 }
 
 /// A message on its way, on the store's own time: it outlives the caller that sent it.

@@ -131,8 +131,7 @@ impl State {
         self.catch_up(queue, now, out);
         (out.wake, out.idle) = (None, false);
         self.act(queue, now, out, |engine, effects| engine.turn(now, header, effects));
-        // Who looks whether a pause holds may stand still: another stands by where those wait who are to be told.
-        out.looks |= self.engine.is_paused(now) && !self.engine.waiters.is_empty();
+        self.stands_by(now, out);
         if self.engine.borrowed.is_some() {
             out.wants = self.engine.wants(now);
             self.take_back(out);
@@ -143,6 +142,11 @@ impl State {
         out.wake = out.wake.into_iter().chain(answered_by).min();
         self.duty.look_by = out.wake;
         self.stop_if_idle();
+    }
+
+    /// Who looks whether a pause holds may stand still: another stands by where this is polled, if callers wait.
+    pub(super) fn stands_by(&self, now: Instant, out: &mut Outbox) {
+        out.looks |= !self.engine.waiters.is_empty() && self.engine.is_paused(now);
     }
 
     /// Tells the engine what it has to know of its process and its upstream: what the one is called by now, until when nobody

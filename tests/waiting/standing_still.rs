@@ -103,17 +103,27 @@ async fn what_all_are_to_say_after_a_loss_is_said_though_it_was_told_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_is_on_its_way_there_is_sent_again() {
-    let throttle = Late::default().process();
-    let first = throttle.clone();
-    let runtime = elsewhere(async move || {
-        drop(tokio::spawn(async move { first.acquire("up").await.map(drop) }));
-        yield_now().await;
-    });
-    let begin = Instant::now();
-    while let Err(error) = throttle.acquire("up").await.map(drop) {
-        assert!(begin.elapsed() < secs(30), "{error}");
+    for is_gone in [false, true] {
+        let throttle = Late::default().process();
+        let first = throttle.clone();
+        let runtime = elsewhere(async move || {
+            drop(tokio::spawn(async move { first.acquire("up").await.map(drop) }));
+            yield_now().await;
+        });
+        let waits = throttle.clone();
+        let waits = tokio::spawn(async move { waits.acquire("up").await.map(drop) });
+        sleep(Duration::from_millis(100)).await;
+        let runtime = if is_gone {
+            std::thread::spawn(move || drop(runtime)).join().unwrap();
+            None
+        } else {
+            Some(runtime)
+        };
+        let begin = Instant::now();
+        waits.await.unwrap().unwrap();
+        assert!(begin.elapsed() < secs(1), "{:?}", begin.elapsed());
+        runtime.into_iter().for_each(Runtime::shutdown_background);
     }
-    runtime.shutdown_background();
 }
 
 #[tokio::test(start_paused = true)]
