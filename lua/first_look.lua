@@ -113,7 +113,7 @@ do
 
   if plain and counted > 0 and not overfull and start > clock + within and a[7] % 16 == 0
     and (max_wait < 0 or start <= clock + max_wait)
-    and not (remembers and retention > SHORT and a[newest_known] + MAX_MEMORY / 2 <= clock) then
+    and not (remembers and retention > 10 * SECOND and a[newest_known] + MAX_MEMORY / 2 <= clock) then
     local stop, cause, status = 0, 0, 0
     if pause then stop, cause, status = pause[1], pause[4], pause[7] end
     return struct.pack('<i8i8i8i8i8i8i8i8i8i8', a[1], clock, 0, start, within, stop, cause, status, others, counted)

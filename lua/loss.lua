@@ -49,10 +49,10 @@ function lost.note(states, at)
   for i, log in ipairs(logs) do
     local state, newest, counts, retention = states[log.scope], min(math.abs(a[at + 1 + i]), now + MAX_MEMORY), log.counts, 0
     for t = 1, log.own do
-      if log.terms[t].base <= SHORT then retention = max(retention, log.terms[t].span) end
+      if log.terms[t].base <= 10 * SECOND then retention = max(retention, log.terms[t].span) end
     end
     if counts > 0 and (still_has == false or newest > 0) then
-      local known, settles, is_long = lost.of(state), 0, counts > SHORT
+      local known, settles, is_long = lost.of(state), 0, counts > 10 * SECOND
       local tail = stamp_of(call('LINDEX', log.key, '-1'), log.key)
       -- Whoever booked what counts still has reached the store too lately for anybody to have sent by itself.
       if a[at + 1 + i] < 0 and booked > 0 and booked + counts > now then newest = 0 end
@@ -100,9 +100,9 @@ function lost.note(states, at)
   lost.withholds = remembers and lost.tell > 0
   -- An entry of what counts for long is named for as long, but a message only for a minute: were none of the last minute there, whoever
   -- books after a loss would hide it.
-  lost.must_remember = remembers and memory > SHORT and told + MAX_MEMORY / 2 <= now
+  lost.must_remember = remembers and memory > 10 * SECOND and told + MAX_MEMORY / 2 <= now
   for _, log in ipairs(logs) do
-    local loss = log.counts > SHORT and lost.of(states[log.scope])
+    local loss = log.counts > 10 * SECOND and lost.of(states[log.scope])
     lost.withholds = lost.withholds or loss and (loss[4] or 0) > 0 and now < min(loss[2], loss[4] + lost.SETTLING)
   end
   at = behind
