@@ -6,7 +6,7 @@
 -- KEYS[3..] states of the ask's scopes but the whole upstream, in the order of their logs
 -- KEYS[..] logs    one list of start times for each log: those of the whole upstream first, those of one scope next to each other
 -- KEYS[..] seats   for each limit on calls in flight, who holds its seats
--- ARGV[1] integers of 8 bytes:
+-- ARGV[1] doubles of 8 bytes:
 --         1 number    of this message in the sender's stream; 0: it is nobody's, and not remembered
 --         2 previous  number of the last message that the sender knows to be remembered, or 0
 --         3 known     the newest log time that the sender knows, or 0

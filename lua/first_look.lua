@@ -1,6 +1,7 @@
 -- The commonest asks, decided at a glance: callers of one kind, where others may wait, but nothing else is in force. All of them can start
--- now; or the first cannot start within the horizon, maybe for a pause, and its process is counted already among those who wait, so that
--- nothing is to be written. The rest of the script would answer alike.
+-- now; or the first cannot start within the horizon, maybe for a pause; or each takes one unit, and some start within the horizon. Who is
+-- left waits in a process that is counted already among those who wait, so that nothing is to be written of that. The rest of the script
+-- would answer alike.
 do
   local scopes, widest = a[8], a[9]
   local states, first_log, at = 1 + scopes - widest, 3 + scopes - widest, 10 + scopes
@@ -36,7 +37,7 @@ do
   -- Others who wait, of this priority or of higher ones, in the scope where most do; how far ahead it books beside them; in which period
   -- the sender is counted; and a pause of its scope.
   local horizon, others, counted, pause, released = a[5], 0, 0, false, false
-  local within = horizon
+  local within, is_highest = horizon, true
   for i = 2, plain and 1 + states or 1 do
     local packed, scope = raw, i - 2 + widest
     if i > 2 then packed = call('GET', KEYS[i]) end
@@ -63,7 +64,7 @@ do
         plain = all[1] - all[3] <= clock
         local function count_at(of) return is_over and 0 or all[of] + (has_ended and 0 or all[of + 3]) end
         for of = 4, own - 1 do higher = higher + count_at(of) end
-        if higher > 0 then within = min(horizon, SLACK) end
+        if higher > 0 then within, is_highest = min(horizon, SLACK), false end
         local equals = count_at(own)
         if known == all[1] + priority and all[own] > 0 and not has_ended and scopes == 1 and a[1] > 0 then
           equals, counted = equals - min(weight, all[own]), known
@@ -119,41 +120,140 @@ do
     return struct.pack('<i8i8i8i8i8i8i8i8i8i8', a[1], clock, 0, start, within, stop, cause, status, others, counted)
   end
 
+  -- What is answered where it is decided: flags, and what follows them; '' where everybody starts now, and there is nothing else to say.
+  -- And the start of the last caller; or those of all, where they differ.
+  local body, last, stamps = nil, clock, {}
+
   -- So are shares.
   if plain and start == clock and times == callers and (callers == 1 or others == 0) then
-    local stamp = format('%d', clock)
-    for i, log in ipairs(logs) do
-      local key, units, newest, from = log[1], log[2], log[3], log[4]
-      if units == 1 then
-        call('RPUSH', key, stamp)
-      elseif units > 1 then
-        local stamps = {}
-        for i = 1, units do stamps[i] = stamp end
-        call('RPUSH', key, unpack(stamps))
-      end
-      local span = 0
-      for t = from + 3, from + 1 + 2 * a[from + 1], 2 do span = max(span, a[t]) end
-      -- What the sender booked itself in the same second lets it expire no sooner.
-      local is_own = newest and newest == a[newest_known + i] and floor(newest / SECOND) == floor(clock / SECOND)
-      if units > 0 and not is_own then expire(key, newest, clock, ceil(span / 1000)) end
-    end
-    local body
+    body = ''
     if others + counted > 0 then
       body = struct.pack('<i8i8i8i8i8i8i8i8', 2, clock, within, 0, 0, 0, others, counted) .. string.rep('\0', 8 * (scopes - 1))
         .. struct.pack('<i8i8i8', 1, clock, callers)
     end
+  elseif plain and start <= clock + within and scopes == 1 and a[7] % 2048 == 0 and max_wait < 0 and callers <= PIECE
+    and not (pause or overfull) then
+    -- The terms of the logs that are charged. Of each the entries are read as they are needed: the one before those of a full quota, then
+    -- for each caller the one that has to stop counting.
+    local terms, limit, soonest, most = {}, clock + within, clock, callers
+    for i, log in ipairs(logs) do
+      local units, from = a[charges + i], log[4]
+      plain = plain and units <= 1
+      for t = from + 2, units > 0 and from + 2 * a[from + 1] or 0, 2 do
+        terms[#terms + 1] = { key = log[1], quota = a[t], span = a[t + 1], newest = max(log[3] or 0, clock), read = 0 }
+      end
+      if units > 0 then soonest = max(soonest, log[3] or 0) end
+    end
+    -- In pieces, each twice as long as the one before.
+    local function read_on(term)
+      local upto = min(2 * term.read + 15, callers, term.quota)
+      local from, to = term.quota + 1 - term.read, term.quota + 1 - upto
+      local found = call('LRANGE', term.key, format('%d', -from), format('%d', -to))
+      for n = 1, #found do
+        local stamp = tonumber(found[n])
+        plain = plain and stamp and stamp >= oldest and stamp < 9e15
+        term[upto - #found + n] = stamp
+      end
+      term.read = upto + 1
+    end
+    -- When the next caller starts behind those who start at `starts`.
+    local starts = {}
+    local function next_start()
+      local caller, start = #starts + 1, starts[#starts] or soonest
+      for _, term in ipairs(terms) do
+        if caller <= term.quota and caller >= term.read then read_on(term) end
+        local entry = starts[caller - term.quota] or term[caller]
+        if plain and entry and entry + term.span > start then start = entry + term.span end
+      end
+      return start
+    end
+
+    -- Where more counts than its terms ever let start somebody may ask by others, and is to be told.
+    local first = next_start()
+    for _, term in ipairs(terms) do plain = plain and not (term[0] and term[0] + term.span > term.newest) end
+    -- The share of its process, as shares.lua finds it.
+    if plain and others > 0 and callers > 1 then
+      local least, in_a_quarter = math.huge, math.huge
+      for _, term in ipairs(terms) do
+        least, in_a_quarter = min(least, floor(term.quota * (limit - first) / term.span)), min(in_a_quarter, floor(term.quota / 4))
+      end
+      local function may_take(spent)
+        local units = spent * (others + 1) + 1
+        for _, term in ipairs(terms) do
+          local entry = units <= term.quota and call('LINDEX', term.key, format('%d', units - term.quota - 1))
+          if units > term.quota or entry and (tonumber(entry) or 9e15) + term.span > limit then return false end
+        end
+        return true
+      end
+      local over, step = callers - 1, 1
+      if not may_take(over) then
+        most = ceil(((is_highest and max(least, in_a_quarter) or least) + 1) / (others + 1))
+        while most < over do
+          local spent = min(most + step - 1, most + floor((over - most) / 2))
+          if may_take(spent) then most, step = spent + 1, 2 * step else over = spent end
+        end
+      end
+    end
+
+    local next = first
+    while plain and next <= limit and #starts < min(most, callers) do
+      starts[#starts + 1] = next
+      next = #starts < callers and next_start() or clock
+    end
+    local count = #starts
+    plain = plain and count > 0 and (count == callers or counted > 0)
+    for i, log in ipairs(logs) do
+      local quota, from = 0, log[4]
+      for t = from + 2, from + 2 * a[from + 1], 2 do quota = max(quota, a[t]) end
+      plain = plain and (a[charges + i] == 0 or call('LLEN', log[1]) + count <= 2 * quota + TRIM_SLACK)
+    end
+    if plain then
+      local answers, from = {}, 1
+      for n = 1, count do
+        stamps[n] = starts[n] == starts[n - 1] and stamps[n - 1] or format('%d', starts[n])
+        if starts[n + 1] ~= starts[n] then
+          answers[#answers + 1], from = struct.pack('<i8i8i8', 1, starts[n], n + 1 - from), n + 1
+        end
+      end
+      callers, last = count, starts[count]
+      body = struct.pack('<i8i8i8i8i8i8i8i8', 2, next, within, 0, 0, 0, others, counted) .. table.concat(answers)
+    end
+  end
+
+  -- Write. Keys expire by whole seconds: where the newest entry is the sender's own, of the same second, the log does not sooner.
+  if body then
+    local text = format('%d', last)
+    for i, log in ipairs(logs) do
+      local key, units, newest, from, span = log[1], a[charges + i] * callers, log[3], log[4], 0
+      if units == 1 then
+        call('RPUSH', key, text)
+      elseif units > 1 then
+        for n = #stamps + 1, units do stamps[n] = text end
+        call('RPUSH', key, unpack(stamps, 1, units))
+      end
+      local is_own = newest and newest == a[newest_known + i] and floor(newest / SECOND) == floor(last / SECOND)
+      if ticks and units > 0 and not is_own then
+        for t = from + 3, from + 1 + 2 * a[from + 1], 2 do span = max(span, a[t]) end
+        local keep, expiry = ceil(span / 1000), newest and call('PEXPIRETIME', key) or 0
+        if expiry > 0 then keep = max(keep, expiry - LEAP - (floor(newest / SECOND) + 1) * 1000) end
+        local at = (floor(last / SECOND) + 1) * 1000 + keep + LEAP
+        if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end
+      end
+    end
     if a[1] > 0 then
       local before = lapse
       lapse = max(min(lapse, clock + MAX_MEMORY + 1000 * LEAP), clock + min(retention + horizon, MAX_MEMORY) + 1000 * LEAP)
-      local replay = body and struct.pack('<i8i8', a[1], lapse) .. body or struct.pack('<i8i8i8i8', a[1], lapse, 3, clock)
+      local replay = body == '' and struct.pack('<i8i8i8i8', a[1], lapse, 3, clock) or struct.pack('<i8i8', a[1], lapse) .. body
       -- In the place of the last where that is kept for as long: that takes half the time.
       if record and #record == #replay and floor(before / SECOND) == floor(lapse / SECOND) then
         call('SETRANGE', KEYS[1], '0', replay)
+      elseif ticks then
+        call('SET', KEYS[1], replay, 'PXAT', format('%d', (floor(lapse / SECOND) + 1) * 1000))
       else
-        call('PSETEX', KEYS[1], format('%d', ticks and end_of_second(lapse) - floor(clock / 1000) or LONGEST), replay)
+        call('SET', KEYS[1], replay, 'PX', format('%d', LONGEST))
       end
     end
-    if body then return struct.pack('<i8i8', a[1], clock) .. body end
+    if body ~= '' then return struct.pack('<i8i8', a[1], clock) .. body end
     local elapsed = clock - a[3]
     if elapsed < 1099511627776 then return elapsed * 4096 + a[1] % 4096 end
     return struct.pack('<i8i8i8i8', a[1], clock, 3, clock)

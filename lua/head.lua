@@ -7,14 +7,15 @@ local SLACK = 20000
 -- any log counts.
 local LEAP, LONGEST = 11000, 2764800000
 
--- The arguments: integers of 8 bytes, in pieces that fit the stack.
-local a, size = {}, #ARGV[1] / 8
-if size <= PIECE then
-  a = { struct.unpack('<' .. string.rep('i8', size), ARGV[1]) }
+-- The arguments: doubles, in which Lua counts, in pieces that fit the stack. To spell the format out takes less than to repeat it.
+local size, a = #ARGV[1] / 8, nil
+if size <= 48 then
+  a = { struct.unpack(string.sub('<dddddddddddddddddddddddddddddddddddddddddddddddd', 1, size + 1), ARGV[1]) }
 else
+  a = {}
   for from = 1, size, PIECE do
     local count = min(PIECE, size - from + 1)
-    local piece = { struct.unpack('<' .. string.rep('i8', count), ARGV[1], 8 * from - 7) }
+    local piece = { struct.unpack('<' .. string.rep('d', count), ARGV[1], 8 * from - 7) }
     for i = 1, count do a[from + i - 1] = piece[i] end
   end
 end
@@ -29,19 +30,3 @@ end
 
 local record = a[1] > 0 and call('GET', KEYS[1])
 local raw = call('GET', KEYS[2])
-
--- The end, in ms, of the second of the server's clock in which a stamp lies: keys expire by whole seconds, so that mostly there is
--- nothing to change.
-local correction = 0
-local function end_of_second(stamp) return (floor((stamp - correction) / SECOND) + 1) * 1000 end
-
--- Lets a log, whose newest entry was `before`, expire when `newest` stops counting, after `keep` ms for whoever asks. What the expiry
--- is later than that says for how long the most patient process counts. Says how long its entries are kept.
-local function expire(key, before, newest, keep)
-  if not ticks then return keep end
-  local expiry = before and call('PEXPIRETIME', key) or 0
-  if expiry > 0 then keep = max(keep, expiry - LEAP - end_of_second(before)) end
-  local at = end_of_second(newest) + keep + LEAP
-  if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end
-  return keep
-end

@@ -5,7 +5,7 @@
 -- KEYS[1] replay   the last message of the sender's stream, and its answer
 -- KEYS[2] state    of the whole upstream
 -- KEYS[3..] states of scopes that are looked at
--- ARGV[1] integers of 8 bytes: number, previous, known, latest, as for book.lua; since (log time of the last look)
+-- ARGV[1] doubles of 8 bytes: number, previous, known, latest, as for book.lua; since (log time of the last look)
 -- ARGV[2] clock    in tests only
 -- Returns integers of 8 bytes: number, now; for the whole upstream, and for each scope: end of its last pause that is remembered, or 0,
 --         and its cause; then for each release since: its scope, in four integers of 32 bits; each -1 for the whole upstream and all its

@@ -6,7 +6,7 @@
 -- KEYS[2] state    of the whole upstream
 -- KEYS[3] state    of the scope that is paused; none where the whole upstream is
 -- KEYS[..] log     that the refused calls were charged in, where they are evidence of what the upstream allows
--- ARGV[1] integers of 8 bytes: number, previous, known, latest, as for book.lua; recovery (µs after the pause in which calls come
+-- ARGV[1] doubles of 8 bytes: number, previous, known, latest, as for book.lua; recovery (µs after the pause in which calls come
 --         slower), cause (0 a refusal, 1 a spending limit, 2 a ban), memory (µs after the pause in which a refusal is the next in a row),
 --         started (stamp of the refused call, or 0), told (µs for which the upstream told to wait, where that is more), status (of the
 --         response, or 0), calls (that were refused; 0 where they are no evidence), units (that these were charged), count (of windows that

@@ -5,7 +5,7 @@
 -- KEYS[1] replay     the last message of the sender's stream, and its answer
 -- KEYS[2] state      of the whole upstream
 -- KEYS[3] processes  as renew.lua says
--- ARGV[1] integers of 8 bytes: number, previous, known, latest, as for book.lua
+-- ARGV[1] doubles of 8 bytes: number, previous, known, latest, as for book.lua
 -- ARGV[2] clock      in tests only
 -- Returns integers of 8 bytes: number, now, how many processes; then of each of them, and then of each description: when it was said, when
 --         it lapses, the name or the hash in two halves, how many integers follow, and these

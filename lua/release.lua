@@ -5,7 +5,7 @@
 -- KEYS[1] replay   the last message of the sender's stream, and its answer
 -- KEYS[2] state    of the whole upstream
 -- KEYS[3] state    of the scope that is released; none where the whole upstream is, with all its scopes
--- ARGV[1] integers of 8 bytes: number, previous, known, latest, as for book.lua; served (start of the call that looked, or 0: by hand)
+-- ARGV[1] doubles of 8 bytes: number, previous, known, latest, as for book.lua; served (start of the call that looked, or 0: by hand)
 -- ARGV[2] clock    in tests only
 -- Returns integers of 8 bytes: number, now
 -- Errors: OUTDATED, DUPLICATE, GARBAGE, as for book.lua

@@ -7,7 +7,7 @@
 -- KEYS[3] processes  a hash: of each process, `p` and its name; of each description, `d` and its hash: when it was said, when it
 --                    lapses, the name or the hash in two halves, how many integers follow, and these; and '': when those were taken out
 --                    last that have lapsed, and how many processes there are
--- ARGV[1] integers of 8 bytes: number, previous, known, latest, as for book.lua; lasting (µs for which the process is known of if it says
+-- ARGV[1] doubles of 8 bytes: number, previous, known, latest, as for book.lua; lasting (µs for which the process is known of if it says
 --         nothing more, or 0: it is gone), size (integers that it says of itself), upper, lower (halves of its name); then what it says
 --         of itself; then, where it describes the upstream, upper and lower half of the description's hash, and the description
 -- ARGV[2] clock      in tests only

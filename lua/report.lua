@@ -6,7 +6,7 @@
 -- KEYS[2] state    of the whole upstream
 -- KEYS[3] state    of the log's scope; none where that is the whole upstream
 -- KEYS[..] log     that is reported of
--- ARGV[1] integers of 8 bytes: number, previous, known, latest, as for book.lua; started (stamp of the call, or 0 for now); late (µs: calls
+-- ARGV[1] doubles of 8 bytes: number, previous, known, latest, as for book.lua; started (stamp of the call, or 0 for now); late (µs: calls
 --         that started so long after it had not arrived when the upstream counted); then for each report: quota and span (µs) of a
 --         term, window (µs) for which the upstream counts, units remaining, µs until they reset; where the span is negative it is that of
 --         a bucket, and more follows as for book.lua

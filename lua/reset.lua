@@ -6,7 +6,7 @@
 -- KEYS[2] state    of the whole upstream
 -- KEYS[3] state    of the scope; none where the logs are the whole upstream's own
 -- KEYS[..] log     of the scope, each that is forgotten
--- ARGV[1] integers of 8 bytes: number, previous, known, latest, as for book.lua; scoped (1 where KEYS[3] is a scope's state)
+-- ARGV[1] doubles of 8 bytes: number, previous, known, latest, as for book.lua; scoped (1 where KEYS[3] is a scope's state)
 -- ARGV[2] clock    in tests only
 -- Returns integers of 8 bytes: number, now
 -- Errors: OUTDATED, DUPLICATE, GARBAGE, as for book.lua; but a log whose entries make no sense is forgotten like any other

@@ -123,8 +123,7 @@ if wants_seats then
       end
     end
     if #holders > 0 then
-      local ms = ceil((lapse - now) / 1000) + LEAP
-      call('PSETEX', of.key, format('%d', ticks and ms or max(ms, LONGEST)), cmsgpack.pack(holders))
+      keep_until(of.key, cmsgpack.pack(holders), ceil((lapse - correction) / 1000) + LEAP)
     elseif of.is_kept then
       call('DEL', of.key)
     end

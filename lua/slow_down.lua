@@ -5,7 +5,7 @@
 -- KEYS[1] replay   the last message of the sender's stream, and its answer
 -- KEYS[2] state    of the whole upstream
 -- KEYS[3] state    of the scope; none where it is the whole upstream, with all its scopes
--- ARGV[1] integers of 8 bytes: number, previous, known, latest, as for book.lua; factor (millionths of the quotas that are left), lasting
+-- ARGV[1] doubles of 8 bytes: number, previous, known, latest, as for book.lua; factor (millionths of the quotas that are left), lasting
 --         (µs)
 -- ARGV[2] clock    in tests only
 -- Returns integers of 8 bytes: number, now

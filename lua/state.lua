@@ -1,4 +1,5 @@
--- What is kept of a scope beside its logs: who waits, and what the upstream imposed. Joined in front of every script but for its head.
+-- How long keys live, and what is kept of a scope beside its logs: who waits, and what the upstream imposed. Joined in front of every
+-- script but for its head. Of a state:
 --   contenders  when their period ends, when the one before ended, how long a period is; weights of those who were counted in it, of high,
 --               normal and low priority; the same of those of the one before who have not come back; false where nobody waits
 --   claims      for each: whose, start, lapse, units by log, priority (1 high, 2 normal, 3 low), weight
@@ -28,6 +29,27 @@ local RESUMED, FAR, MARK_MEMORY, SERVED_MEMORY, RECENT = 10, 1e15, 2764800000000
 -- Factors of a rate are millionths; it rises in so many steps. Parts of what is told of a term that others use, of a level, and of
 -- a boundary.
 local FULL, RISE, TOLD, LEVEL, BOUNDARY = 1000000, 1000, 9, 7, 5
+
+-- The end, in ms, of the second of the server's clock in which a stamp lies: keys expire by whole seconds, so that mostly there is
+-- nothing to change.
+local correction = 0
+local function end_of_second(stamp) return (floor((stamp - correction) / SECOND) + 1) * 1000 end
+
+-- Keeps a string until then, in ms of the server's clock: not for so long, which the server would count from a moment later.
+local function keep_until(key, value, at)
+  call('SET', key, value, ticks and 'PXAT' or 'PX', format('%d', ticks and at or LONGEST))
+end
+
+-- Lets a log, whose newest entry was `before`, expire when `newest` stops counting, after `keep` ms for whoever asks. What the expiry
+-- is later than that says for how long the most patient process counts. Says how long its entries are kept.
+local function expire(key, before, newest, keep)
+  if not ticks then return keep end
+  local expiry = before and call('PEXPIRETIME', key) or 0
+  if expiry > 0 then keep = max(keep, expiry - LEAP - end_of_second(before)) end
+  local at = end_of_second(newest) + keep + LEAP
+  if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end
+  return keep
+end
 
 -- Fails, since a log with an entry that is no time would look shorter than it is, and a state that is none would hide a pause.
 local function garbage(key) error(redis.error_reply('GARBAGE ' .. key)) end
@@ -132,9 +154,9 @@ local function save(state, now)
     contenders, claims, reach, pause, cold, outside, state.correction, rate, slow, releases, levels, boundaries, loss,
     named[1] and named or nil,
   })
-  local ms = ceil((lapse - now) / 1000) + LEAP
-  if not ticks or state.correction ~= 0 then ms = max(ms, LONGEST) end
-  call('PSETEX', state.key, format('%d', ms), packed)
+  local at = ceil((lapse - correction) / 1000) + LEAP
+  if state.correction ~= 0 then at = max(at, floor(clock / 1000) + LONGEST) end
+  keep_until(state.key, packed, at)
 end
 
 -- Log time: the server's clock, corrected so that it never runs backwards. A message says the newest log time that its sender knows: no
@@ -188,8 +210,7 @@ local function remember(memory, body)
   -- And for as long as the clock may leap ahead before that is taken back; not as long as a leap that was.
   lapse = max(min(lapse, now + MAX_MEMORY + 1000 * LEAP), now + min(memory, MAX_MEMORY) + 1000 * LEAP)
   if a[1] > 0 then
-    local ms = ticks and end_of_second(lapse) - floor(clock / 1000) or LONGEST
-    call('PSETEX', KEYS[1], format('%d', ms), struct.pack('<i8i8', a[1], lapse) .. body)
+    keep_until(KEYS[1], struct.pack('<i8i8', a[1], lapse) .. body, end_of_second(lapse))
   end
   return reply(body)
 end

@@ -1,10 +1,10 @@
-//! Speaks to the scripts as their headers say, in integers of eight bytes, without the code that does so in the crate.
+//! Speaks to the scripts as their headers say, without the code that does so in the crate.
 
 use std::collections::BTreeMap;
 
 use outgate::testing::{RedisServer, Reply, RespClient};
 
-use crate::{file, files_of, must};
+use crate::{joined, must};
 
 /// A log: `unit`, or `scope/unit`, and quota and span of each term.
 pub(crate) type Log<'a> = (&'a str, &'a [(u32, i64)]);
@@ -90,16 +90,15 @@ impl<'a> Desk<'a> {
     }
 
     pub(crate) fn run(&mut self, script: &str, keys: &[String], integers: &[i64]) -> Reply {
-        let is_joined = |file: &&str| match *file {
+        let body = joined(script, |file| match file {
             "head" => true,
             "first_look" => self.looks_first,
             _ => self.looks_on,
-        };
-        let files = files_of(script).into_iter().filter(is_joined);
-        let body: String = files.map(file).collect();
+        });
         let mut words = vec![b"EVAL".to_vec(), body.into_bytes(), keys.len().to_string().into_bytes()];
         words.extend(keys.iter().map(|key| key.as_bytes().to_vec()));
-        words.push(integers.iter().flat_map(|integer| integer.to_le_bytes()).collect());
+        #[expect(clippy::cast_precision_loss, reason = "no more than a double holds exactly")]
+        words.push(integers.iter().flat_map(|&integer| (integer as f64).to_le_bytes()).collect());
         words.extend(self.now.map(|now| now.to_string().into_bytes()));
         must(self.client.command(&words))
     }

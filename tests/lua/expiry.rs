@@ -15,10 +15,9 @@ fn kept(desk: &mut Desk<'_>, log: &str) -> i64 {
     desk.int("PEXPIRETIME", log) - (desk.newest(log) / SECOND + 1) * 1_000 - LEAP
 }
 
-/// A key lives until then, in log time. The server counts the milliseconds from the script's begin, the script from a moment later.
+/// A key lives until the end of the millisecond of then, in log time.
 fn lives(desk: &mut Desk<'_>, key: &str, until: i64) {
-    let beside = desk.int("PEXPIRETIME", key) - until / 1_000;
-    assert!((-1..=1).contains(&beside), "{} {key}: {beside} ms", desk.upstream);
+    assert_eq!(desk.int("PEXPIRETIME", key), (until + 999) / 1_000, "{} {key}", desk.upstream);
 }
 
 /// The end of the second in which an answer is forgotten, for what counts so long and what lies ahead from `now` on.

@@ -83,8 +83,8 @@ fn who_is_put_off_again_is_answered_at_a_glance() {
         desk.insist = false;
         desk.book(&logs, &many);
         desk.now = Some(NOW + SECOND - 200_000);
-        assert!(!at_a_glance(&mut desk, &logs, &many), "slots come within the horizon");
-        desk.now = Some(NOW + 9 * SECOND);
+        assert!(at_a_glance(&mut desk, &logs, &many), "slots come within the horizon");
+        desk.now = Some(NOW + 10 * SECOND);
         assert!(!at_a_glance(&mut desk, &logs, &many), "a new period");
     }
 }
@@ -110,6 +110,41 @@ fn one_caller_that_can_start_beside_others_who_wait_is_answered_at_a_glance() {
     desk.sender = 6;
     assert!(at_a_glance(&mut desk, &FOUR, &ONE), "who was not");
     assert_eq!((desk.said.others, desk.said.counted[0]), (4, 0));
+}
+
+#[test]
+fn some_of_many_callers_of_one_unit_each_are_granted_at_a_glance() {
+    const STEP: i64 = 200_000;
+    let server = must(RedisServer::start());
+    let logs: [Log<'_>; 1] = [("calls", &[(4, STEP)])];
+    let many: [Run<'_>; 1] = [(9, None, &[1])];
+    let mut desk = Desk::new(&server, "some", Some(NOW));
+    // Each time four may start in 100 ms, and four more in 300 ms, beyond the horizon.
+    let at = |desk: &mut Desk<'_>, steps: i64| {
+        assert_eq!(desk.newest("log:calls"), NOW + steps * STEP);
+        desk.now = Some(NOW + steps * STEP + STEP / 2);
+    };
+    assert!(!at_a_glance(&mut desk, &logs, &many), "some are put off for the first time");
+    at(&mut desk, 1);
+    assert!(at_a_glance(&mut desk, &logs, &many), "four of them, a little ahead");
+    assert!(desk.said.counted[0] > 0);
+    at(&mut desk, 2);
+    assert!(at_a_glance(&mut desk, &logs, &[(3, None, &[1])]), "all of them");
+    assert!(desk.said.counted[0] > 0, "who was just served is probably back soon");
+    desk.sender = 2;
+    assert!(at_a_glance(&mut desk, &logs, &ONE), "one who was never put off");
+    assert_eq!((desk.said.others, desk.said.counted[0]), (1, 0));
+    at(&mut desk, 3);
+    assert!(!at_a_glance(&mut desk, &logs, &many), "some of those who were not");
+    at(&mut desk, 4);
+    assert!(at_a_glance(&mut desk, &logs, &many), "a share beside another who waits");
+    desk.now = desk.now.map(|now| now + STEP);
+    desk.weight = 3;
+    assert!(!at_a_glance(&mut desk, &logs, &many), "whose weight is more than one");
+    desk.weight = 1;
+    desk.now = desk.now.map(|now| now + STEP);
+    assert!(!at_a_glance(&mut desk, &logs, &[(9, Some(5), &[1])]), "who do not wait so long");
+    assert!(!at_a_glance(&mut desk, &logs, &[(2, None, &[2])]), "of two units");
 }
 
 #[test]

@@ -81,7 +81,13 @@ fn files_of(script: &str) -> Vec<&'static str> {
 
 /// A script as it is run.
 fn whole(script: &str) -> String {
-    let parts: Vec<String> = parts_of(script).into_iter().map(|files| files.into_iter().map(file).collect()).collect();
+    joined(script, |_| true)
+}
+
+/// The same of some of its files.
+fn joined(script: &str, is_joined: impl Fn(&str) -> bool) -> String {
+    let text = |files: Vec<&str>| files.into_iter().filter(|name| is_joined(name)).map(file).collect();
+    let parts: Vec<String> = parts_of(script).into_iter().map(text).collect();
     parts.join("return (function()\n") + &"end)()".repeat(parts.len() - 1)
 }
 

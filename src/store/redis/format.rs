@@ -17,7 +17,7 @@ const KEPT_FOR: &str = "31622400000";
 const CLAIM: &str = "\
     local kept = redis.call('get', KEYS[1])
     if kept and string.match(kept, '^%d+') ~= string.match(ARGV[1], '^%d+') then return kept end
-    redis.call('psetex', KEYS[1], ARGV[2], ARGV[1])
+    redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])
     return ARGV[1]";
 
 /// Has this release's format known, where no other is kept.

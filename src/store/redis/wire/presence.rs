@@ -100,8 +100,7 @@ mod tests {
     fn stored(renewal: &Renewal) -> Vec<i64> {
         let mut integers = Integers(Vec::new());
         write(&mut integers, u64::MAX - 9, renewal);
-        let said: Vec<_> =
-            integers.0.chunks_exact(8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap())).collect();
+        let said = integers.read();
         let (of_process, of_description) = said[2..].split_at(2 + usize::try_from(said[1]).unwrap());
         let mut reply = vec![1, 70, 90, of_process[0], of_process[1], said[1]];
         reply.extend(&of_process[2..]);
