@@ -98,10 +98,7 @@ impl Looks {
             state.since = queue.time.known();
         }
         drop(state);
-        let stands_by = self.shift.stands_by(runtime.id());
-        if on_shift.is_some() || stands_by.is_some() {
-            runtime.spawn(run(Arc::clone(self), on_shift, stands_by));
-        }
+        self.shift.spawn((&runtime, true), on_shift, |on_shift, stands_by| run(Arc::clone(self), on_shift, stands_by));
     }
 
     fn begin(&self, state: &mut State, now: Instant) -> Option<OnShift> {

@@ -86,12 +86,10 @@ impl Memories {
             self.enter(queue);
         }
         let Some(runtime) = runtime else { return };
-        let (now, is_new) = (Instant::now(), is_known.is_some());
-        let stands_by = is_new.then(|| self.watch.stands_by(runtime.id())).flatten();
-        let on_shift = self.watch.begin(now, now);
-        if on_shift.is_some() || stands_by.is_some() {
-            runtime.spawn(watch::run(Arc::downgrade(self), Arc::clone(&self.watch), on_shift, stands_by));
-        }
+        let now = Instant::now();
+        self.watch.spawn((&runtime, is_known.is_some()), self.watch.begin(now, now), |on_shift, stands_by| {
+            watch::run(Arc::downgrade(self), Arc::clone(&self.watch), on_shift, stands_by)
+        });
     }
 
     fn enter(&self, queue: &Arc<Queue>) {

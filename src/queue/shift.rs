@@ -52,11 +52,24 @@ impl Shift {
     }
 
     /// A task stands by in this runtime; `None` where one does already.
-    pub(crate) fn stands_by(self: &Arc<Self>, here: Id) -> Option<StandsBy> {
+    fn stands_by(self: &Arc<Self>, here: Id) -> Option<StandsBy> {
         let mut runtimes = self.runtimes();
         let is_new = !runtimes.contains(&here);
         runtimes.extend(is_new.then_some(here));
         is_new.then(|| StandsBy { shift: Arc::clone(self), here })
+    }
+
+    /// Has a task of this runtime take turns where it has the shift, or where `is_new` here and none stands by yet.
+    pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
+        self: &Arc<Self>,
+        (runtime, is_new): (&Handle, bool),
+        on_shift: Option<OnShift>,
+        take_turns: impl FnOnce(Option<OnShift>, Option<StandsBy>) -> F,
+    ) {
+        let stands_by = if is_new { self.stands_by(runtime.id()) } else { None };
+        if on_shift.is_some() || stands_by.is_some() {
+            runtime.spawn(take_turns(on_shift, stands_by));
+        }
     }
 
     /// Serves whenever it gets the shift, and stands by while another has it, unless a task of this runtime does that already. Is over as soon as
@@ -116,6 +129,15 @@ impl OnShift {
     /// Goes on, and promises to look by then; not where another has begun meanwhile.
     pub(crate) fn goes_on(&mut self, looks_by: Instant) -> bool {
         self.becomes(self.shift.micros(looks_by))
+    }
+
+    /// Goes on, and sleeps until then; not where another has begun meanwhile.
+    pub(crate) async fn sleep_until(&mut self, at: Instant) -> bool {
+        let goes_on = self.goes_on(at);
+        if goes_on {
+            sleep_until(at).await;
+        }
+        goes_on
     }
 
     /// Goes on while it waits for this, however long the store takes; not where another has begun before.

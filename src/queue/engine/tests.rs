@@ -148,7 +148,7 @@ fn during_a_pause_slots_go_back_and_callers_wait() {
 }
 
 #[test]
-fn during_a_pause_it_is_asked_whether_data_was_lost_but_for_no_caller() {
+fn during_a_pause_a_doubt_asks_for_no_caller_and_what_goes_back_for_all() {
     check_booked(&[
         ("1010: pause 0 9000", "look, wake 1010"),
         ("turn", "ask 2 3 -1, wake _"),

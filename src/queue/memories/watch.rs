@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::{Memories, Remembering};
 use crate::queue::Queue;
@@ -41,10 +41,9 @@ async fn watch(memories: Weak<Memories>, shift: OnShift) -> bool {
     let mut watch = Watch::of(memories, shift);
     while watch.shift.goes_on(Instant::now()) {
         let Some(at) = watch.look(Instant::now()) else { return true };
-        if !watch.shift.goes_on(at) {
+        if !watch.shift.sleep_until(at).await {
             return false;
         }
-        sleep_until(at).await;
     }
     false
 }
