@@ -54,7 +54,7 @@ function lost.enter(states, at, count)
       for k, part in ipairs(log.state.levels) do
         if log.state.levels[k - (k - 1) % LEVEL] ~= log.key then others[#others + 1] = part end
       end
-      log.state.levels, log.state.is_news = others, true
+      log.state.levels, log.state.loss[7], log.state.is_news = others, 1, true
     end
   end
   if all[1] then lost.remember_first() end

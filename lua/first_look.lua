@@ -27,7 +27,10 @@ do
     -- Where something that the sender remembers is missing, the rest of the script looks.
     newest_known = at + 1
     plain, at = plain and a[at] <= survived, at + 2 + width
-    if plain and a[7] >= 2048 then heard, plain, at = a[at], a[at + 2] == 0 and a[at] == a[at + 1], at + 3 end
+    -- Nor while others may not have heard of a loss.
+    if plain and a[7] >= 2048 then
+      heard, plain, at = a[at], a[at + 2] == 0 and a[at] == a[at + 1] and a[at] + 6 * SECOND <= clock, at + 3
+    end
     plain = plain and a[at] == 0 and #a == at + 2 + width
   end
   local callers, priority = plain and a[at + 1] % 4294967296 or 0, plain and floor(a[at + 1] / 4294967296) or 0

@@ -46,12 +46,18 @@ function lost.note(states, at)
     local before = log.counts > 0 and call('LINDEX', log.key, format('%d', -newer_than(log.key, lost_at) - 1))
     booked = max(booked, stamp_of(before, log.key) or 0)
   end
+  -- Its queue has heard of a loss just now that no scope knows of: what knew of it was lost as well.
+  local heard = lost.known + lost.SETTLING > now and lost.known
+  for _, state in ipairs(states) do
+    local known = lost.of(state)
+    heard = heard and (not known or (known[4] or 0) < heard) and heard
+  end
   for i, log in ipairs(logs) do
     local state, newest, counts, retention = states[log.scope], min(math.abs(a[at + 1 + i]), now + MAX_MEMORY), log.counts, 0
     for t = 1, log.own do
       if log.terms[t].base <= 10 * SECOND then retention = max(retention, log.terms[t].span) end
     end
-    if counts > 0 and (still_has == false or newest > 0) then
+    if counts > 0 and (still_has == false or newest > 0 or heard) then
       local known, settles, is_long = lost.of(state), 0, counts > 10 * SECOND
       local tail = stamp_of(call('LINDEX', log.key, '-1'), log.key)
       -- Whoever booked what counts still has reached the store too lately for anybody to have sent by itself.
@@ -62,24 +68,30 @@ function lost.note(states, at)
       local explained = known and (is_long and max(seen, known[3] or 0) or known[1])
       local is_news = still_has == false and not (known and told <= explained)
       local there = max(tail or 0, known and known[3] or 0)
-      local is_missing = newest + counts > now and newest > there
+      local is_missing = newest > 0 and newest + counts > now and newest > there
+      -- What it says again by this message is missing until that has acted.
+      local says_it = seen > 0 and lost.known >= seen
       if is_missing then
-        -- What was booked since, or entered again, is there.
+        -- What was booked since, or entered again, is there. What others have said again is gone as well where there is nothing.
         is_news = is_news or not known or newest >= known[2] or seen > 0 and lost.heard >= seen or is_long and seen == 0
+          or is_long and known[7] and not tail and not says_it
         settles = newest + retention
       end
       if is_news then settles = max(settles, now + reach + retention) end
-      if is_news or is_missing then
+      local hears = heard and is_long and not is_news
+      if is_news or is_missing or hears then
         local noted = state.noted or known or { 0, 0, 0 }
-        local since, ends, of_logs = noted[4], noted[5], noted[6]
-        -- What it says again by this message is missing until that has acted.
-        local says_it = not is_news and seen > 0 and lost.known >= seen
-        if is_news and is_long then
+        local since, ends, of_logs, said = noted[4], noted[5], noted[6], hears and 1 or not is_news and noted[7] or nil
+        if hears then
+          settles, since, ends = max(settles, heard + lost.SETTLING), heard, max(ends or 0, now + reach + counts)
+        elseif is_news and is_long then
           settles, since, ends = max(settles, now + lost.SETTLING), now, max(ends or 0, now + reach + counts)
         end
-        if is_long and is_missing and not says_it and (not tail or still_has ~= false) then of_logs = 1 end
+        local of_log = is_long and is_missing and (not tail or still_has ~= false)
+        if hears or of_log and (is_news or not says_it) then of_logs = 1 end
         state.noted = { is_news and now or noted[1], max(noted[2], settles), noted[3] or 0 }
         if since or of_logs then state.noted[4], state.noted[5], state.noted[6] = since or 0, ends or 0, of_logs or 0 end
+        if (since or of_logs) and said then state.noted[7] = 1 end
       end
     end
   end

@@ -20,7 +20,7 @@
 --               upstream, for each release lately: key of the scope's state, or '' for all, and when; or false
 --   loss        when data was seen to be lost last, or forgotten by hand; before when nobody starts for that; the newest entry that was
 --               forgotten by hand, or 0; or false. Where some counts for longer than 10 s, also when that was seen last, until when any
---               of it counts, and 1 where logs alone were lost
+--               of it counts, 1 where logs alone were lost, and 1 where somebody has said again what it was granted
 --   named       for each list of terms that a process names of a log beside others, as named_terms.lua writes it; left out where none is
 
 -- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR. For so many µs a release by

@@ -136,7 +136,9 @@ impl Ledger {
             }
             if !steps.is_empty() {
                 steps.reverse();
-                self.scope_mut(log.scope).logs.entry(&log.unit).insert(&steps, log.retention());
+                let scope = self.scope_mut(log.scope);
+                scope.logs.entry(&log.unit).insert(&steps, log.retention());
+                scope.constrain(|of, _| of.loss.iter_mut().for_each(|loss| loss.is_said = true));
             }
         }
     }
@@ -230,6 +232,60 @@ mod tests {
         let remembered = Remembered::new(1, at(-10 * SECOND), [at(-10 * SECOND)]);
         let grant = told(&mut ledger, 2 * SECOND, (2, 2), Ask { remembered, ..Ask::new(logs, Vec::new()) });
         assert_eq!(grant.loss, Some(Box::new((seen, 0))));
+    }
+
+    /// Two processes that were granted fifty each of a hundred a minute, as of now; and what each remembers by its first message.
+    fn two_of_fifty() -> (Ledger, impl Fn(u64) -> Ask) {
+        let (logs, mut ledger) = ([calls(MINUTE)], Ledger::new());
+        for sender in [1, 2] {
+            told(&mut ledger, 0, (sender, 1), Ask::new(&logs[..], vec![Run::new(50, [1])]));
+        }
+        let asks = move |number| {
+            let remembered = Remembered::new(number, at(0), [at(0)]);
+            Ask { remembered, ..Ask::new(&logs[..], vec![Run::new(50, [1])]) }
+        };
+        (ledger, asks)
+    }
+
+    fn says(seen: Stamp, ask: Ask) -> Ask {
+        Ask { again: Some(Again::new(Stamp::NEVER, seen, vec![Slots::new(50, at(0), [1])])), ..ask }
+    }
+
+    #[test]
+    fn what_was_said_again_and_is_lost_again_is_said_once_more() {
+        let (mut ledger, asks) = two_of_fifty();
+        ledger.lose_logs(None);
+        let (first, _) = *told(&mut ledger, SECOND, (1, 2), asks(1)).loss.unwrap();
+        told(&mut ledger, SECOND + 1, (1, 3), says(first, asks(1)));
+        ledger.lose_logs(None);
+        // It has not heard of the first loss.
+        let (second, _) = *told(&mut ledger, 3 * SECOND, (2, 2), asks(1)).loss.unwrap();
+        assert_eq!(second, at(3 * SECOND));
+        for sender in [1, 2] {
+            told(&mut ledger, 4 * SECOND, (sender, 4), says(second, asks(1)));
+        }
+        assert_eq!(granted(&told(&mut ledger, 12 * SECOND, (2, 5), says(second, asks(4))), 50), 0);
+        // One that finds the log empty right after another has, and before that has said anything, finds the same loss.
+        let (mut ledger, asks) = two_of_fifty();
+        ledger.lose_logs(None);
+        let (first, _) = *told(&mut ledger, SECOND, (1, 2), asks(1)).loss.unwrap();
+        assert_eq!(told(&mut ledger, SECOND + 5_000, (2, 2), asks(1)).loss.unwrap().0, first);
+    }
+
+    #[test]
+    fn a_loss_that_the_store_has_forgotten_is_told_it_by_who_has_heard_of_it() {
+        let (mut ledger, asks) = two_of_fifty();
+        ledger.lose_logs(None);
+        let (seen, _) = *told(&mut ledger, SECOND, (1, 2), asks(1)).loss.unwrap();
+        told(&mut ledger, SECOND + 1, (1, 3), says(seen, asks(1)));
+        ledger.scope_mut(None).constrain(|of, _| of.loss = None);
+        let heard = || Ask { again: Some(Again::new(seen, seen, Vec::new())), ..asks(3) };
+        let grant = told(&mut ledger, 2 * SECOND, (1, 4), heard());
+        assert_eq!((granted(&grant, 50), grant.next, grant.loss), (0, seen.plus(SETTLING), None));
+        let (again, survived) = *told(&mut ledger, 3 * SECOND, (2, 2), asks(1)).loss.unwrap();
+        assert_eq!((again, survived), (seen, 0), "the same, of all that it was granted");
+        told(&mut ledger, 4 * SECOND, (2, 3), says(seen, asks(1)));
+        assert_eq!(granted(&told(&mut ledger, 8 * SECOND, (1, 5), heard()), 50), 0, "a hundred count");
     }
 
     #[test]

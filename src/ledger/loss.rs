@@ -64,6 +64,8 @@ pub(super) struct Loss {
     until: Stamp,
     /// Logs alone were lost: a message that is remembered does not say that its entries are there.
     pub(super) is_of_logs: bool,
+    /// Somebody has said since what it was granted.
+    pub(super) is_said: bool,
 }
 
 impl Loss {
@@ -74,6 +76,7 @@ impl Loss {
         lost: Stamp::NEVER,
         until: Stamp::NEVER,
         is_of_logs: false,
+        is_said: false,
     };
 
     /// Not lost, but forgotten by hand, as all that may have been lost `before` is now; `newest` was the last entry.
@@ -129,7 +132,11 @@ impl Ledger {
         let remembered = &ask.remembered;
         let still_has = self.still_has(now, id, remembered, ask.retention());
         let is_forgotten = still_has == Some(false);
-        if !is_forgotten && remembered.newest.is_empty() && remembered.apart.is_empty() {
+        // Its queue has heard of a loss just now that no scope knows of: what knew of it was lost as well.
+        let known_in = |scope| self.loss_of(now, scope).map_or(Stamp::NEVER, |loss| loss.lost);
+        let heard = Some(ask.says_for()).filter(|heard| heard.plus(SETTLING) > now);
+        let heard = heard.filter(|heard| ask.scopes().all(|scope| known_in(scope) < *heard));
+        if !is_forgotten && remembered.newest.is_empty() && remembered.apart.is_empty() && heard.is_none() {
             return;
         }
         let booked = self.booked_by(remembered.lost_at, ask);
@@ -146,17 +153,22 @@ impl Ledger {
             };
             let newest = newest.unwrap_or(Stamp::NEVER).min(now.plus(MAX_MEMORY));
             let there = known.map_or(Stamp::NEVER, |loss| loss.forgotten).max(tail.unwrap_or(Stamp::NEVER));
-            let is_missing = newest > Stamp::NEVER && newest.plus(counts) > now && newest > there;
             let is_long = counts > SHORT;
+            let is_missing = newest > Stamp::NEVER && newest.plus(counts) > now && newest > there;
             // Who counts for short alone has asked nobody to say anything again.
             let is_unheard = |loss: Loss| is_long && loss.lost == Stamp::NEVER;
             let explains = |loss: Loss| if is_long { loss.lost.max(loss.forgotten) } else { loss.at };
             // What was booked since, or entered again, is there.
             let was_there =
                 |loss: Loss| newest >= loss.settles || (loss.lost > Stamp::NEVER && ask.heard() >= loss.lost);
+            // What it says again by this message is missing until that has acted.
+            let says_it = known.is_some_and(|loss| loss.lost > Stamp::NEVER && ask.says_for() >= loss.lost);
+            // What others have said again is gone as well.
+            let is_gone_again = |loss: Loss| is_long && loss.is_said && tail.is_none() && !says_it;
             let is_news = (is_forgotten && known.is_none_or(|loss| remembered.told > explains(loss)))
-                || (is_missing && known.is_none_or(|loss| is_unheard(loss) || was_there(loss)));
-            if !is_news && !is_missing {
+                || (is_missing && known.is_none_or(|loss| is_unheard(loss) || was_there(loss) || is_gone_again(loss)));
+            let heard = heard.filter(|_| is_long && !is_news);
+            if !is_news && !is_missing && heard.is_none() {
                 continue;
             }
             let in_force = self.in_force(now, log.scope);
@@ -171,9 +183,13 @@ impl Ledger {
             let loss = &mut losses[of_scope].1;
             loss.at = if is_news { now } else { loss.at };
             loss.settles = loss.settles.max(settles);
-            // What it says again by this message is missing until that has acted.
-            let says_it = !is_news && known.is_some_and(|loss| loss.lost > Stamp::NEVER && ask.says_for() >= loss.lost);
-            loss.is_of_logs |= is_long && is_missing && (tail.is_none() || !is_forgotten) && !says_it;
+            let is_of_log = is_long && is_missing && (tail.is_none() || !is_forgotten);
+            loss.is_of_logs |= heard.is_some() || (is_of_log && (is_news || !says_it));
+            loss.is_said = heard.is_some() || (loss.is_said && !is_news);
+            if let Some(heard) = heard {
+                (loss.lost, loss.settles) = (heard, loss.settles.max(heard.plus(SETTLING)));
+                loss.until = loss.until.max(now.plus(ask.reach()).plus(counts));
+            }
             if is_news && is_long {
                 loss.settles = loss.settles.max(now.plus(SETTLING));
                 loss.lost = now;
