@@ -223,7 +223,8 @@ do
     end
   end
 
-  -- Write. Keys expire by whole seconds: where the newest entry is the sender's own, of the same second, the log does not sooner.
+  -- Write. Keys expire by whole seconds: where the newest entry is the sender's own, of the same second, the log does not sooner. Spelled
+  -- out, as state.lua's functions are not made yet: to make one takes longer.
   if body then
     local text = format('%d', last)
     for i, log in ipairs(logs) do

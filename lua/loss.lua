@@ -81,6 +81,8 @@ function lost.note(states, at)
       local hears = heard and is_long and not is_news
       if is_news or is_missing or hears then
         local noted = state.noted or known or { 0, 0, 0 }
+        -- What is seen beside it in another log of the scope is news to its queue.
+        hears = hears and (noted[4] or 0) <= heard
         local since, ends, of_logs, said = noted[4], noted[5], noted[6], hears and 1 or not is_news and noted[7] or nil
         if hears then
           settles, since, ends = max(settles, heard + lost.SETTLING), heard, max(ends or 0, now + reach + counts)

@@ -289,6 +289,18 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_that_the_store_has_forgotten_hides_none_that_is_seen_beside_it() {
+        let (logs, mut ledger) = ([calls(MINUTE), Log::new("files", [Term::new(100, 60 * MINUTE)])], Ledger::new());
+        told(&mut ledger, 0, (1, 1), Ask::new(&logs[..], vec![Run::new(1, [1, 1])]));
+        // Of the first log an entry is missing, and the other is as it was.
+        let remembered = Remembered::new(1, at(0), [at(SECOND), at(0)]);
+        let heard = Some(Again::new(at(SECOND), at(SECOND), Vec::new()));
+        let grant =
+            told(&mut ledger, 2 * SECOND, (1, 2), Ask { remembered, again: heard, ..Ask::new(logs, Vec::new()) });
+        assert_eq!(grant.loss, Some(Box::new((at(2 * SECOND), 0))));
+    }
+
+    #[test]
     fn who_has_its_message_is_told_so_after_a_failover_that_lost_those_of_others() {
         let (logs, mut ledger) = ([calls(60 * MINUTE)], Ledger::new());
         told(&mut ledger, -10 * SECOND, (2, 1), Ask::new(&logs[..], vec![Run::new(60, [1])]));

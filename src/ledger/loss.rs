@@ -181,6 +181,8 @@ impl Ledger {
                 losses.len() - 1
             });
             let loss = &mut losses[of_scope].1;
+            // What is seen beside it in another log of the scope is news to its queue.
+            let heard = heard.filter(|heard| loss.lost <= *heard);
             loss.at = if is_news { now } else { loss.at };
             loss.settles = loss.settles.max(settles);
             let is_of_log = is_long && is_missing && (tail.is_none() || !is_forgotten);
