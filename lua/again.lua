@@ -55,6 +55,7 @@ function lost.enter(states, at, count)
         if log.state.levels[k - (k - 1) % LEVEL] ~= log.key then others[#others + 1] = part end
       end
       log.state.levels, log.state.loss[7], log.state.is_news = others, 1, true
+      life.begin_anew(log.state, log.key)
     end
   end
   if all[1] then lost.remember_first() end

@@ -223,6 +223,7 @@ for _, log in ipairs(logs) do
   if log.length and log.length > 2 * log.quota + TRIM_SLACK then long[#long + 1] = log end
 end
 
+life.go_on(logs, back > 0)
 local changed = granted > 0 or back > 0 or is_colder or has_debts or lost.again > 0 or lost.must_remember
 local counts = {}
 do

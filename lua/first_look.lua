@@ -40,13 +40,13 @@ do
   -- Others who wait, of this priority or of higher ones, in the scope where most do; how far ahead it books beside them; in which period
   -- the sender is counted; and a pause of its scope.
   local horizon, others, counted, pause, released = a[5], 0, 0, false, false
-  local within, is_highest = horizon, true
+  local within, is_highest, lives = horizon, true, {}
   for i = 2, plain and 1 + states or 1 do
     local packed, scope = raw, i - 2 + widest
     if i > 2 then packed = call('GET', KEYS[i]) end
     if packed then
       local is_read, parts = pcall(cmsgpack.unpack, packed)
-      plain = plain and is_read and type(parts) == 'table' and (#parts == 13 or #parts == 14)
+      plain = plain and is_read and type(parts) == 'table' and #parts >= 13 and #parts <= 15
         and #parts[2] + #parts[5] + #parts[6] + #parts[11] + parts[7] == 0 and not (parts[3] or parts[8] or parts[9])
         and not (parts[13] and (parts[13][2] > clock or (parts[13][4] or 0) > heard))
       -- Terms that nobody names but those who ask by the same change nothing.
@@ -56,6 +56,7 @@ do
           for k = 0, from and 2 * a[from] or -1 do plain = plain and list[4 + k] == a[from + k] end
         end
       end
+      lives[scope] = plain and parts[15]
       released = released or (i == 2 and plain and parts[10])
       if plain and parts[4] and parts[4][5] > clock then
         -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.
@@ -109,8 +110,18 @@ do
       if a[t] > quota then quota = a[t] end
       is_full = is_full or entry
     end
-    for t = from + 2, plain and from + 2 * a[from + 1] or 0, 2 do retention = max(retention, a[t + 1]) end
-    logs[i] = { key, units, stamp, from }
+    -- For how long it counts at most. Where that is long it must be known that the log is there, since before what the sender remembers.
+    local counts, lasts = 0, nil
+    for t = from + 2, plain and from + 2 * a[from + 1] or 0, 2 do counts = max(counts, a[t + 1]) end
+    retention = max(retention, counts)
+    if plain and counts > 10 * SECOND then
+      local all, known = lives[a[from]] or {}, a[newest_known + i]
+      for l = 1, #all, 3 do
+        if all[l] == key and (known == 0 or known >= all[l + 1]) then lasts = all[l + 2] + 5 * SECOND - counts end
+      end
+      plain = stamp and lasts and lasts + counts > clock + 5 * SECOND and stamp <= lasts
+    end
+    logs[i] = { key, units, stamp, from, lasts }
     -- What has to be trimmed is left to the rest of the script.
     if plain and is_full and start == clock then plain = call('LLEN', key) + units <= 2 * quota + TRIM_SLACK end
   end
@@ -225,6 +236,9 @@ do
 
   -- Write. Keys expire by whole seconds: where the newest entry is the sender's own, of the same second, the log does not sooner. Spelled
   -- out, as state.lua's functions are not made yet: to make one takes longer.
+  for i, log in ipairs(body and logs or {}) do
+    if log[5] and a[charges + i] > 0 and last > log[5] then body = nil end
+  end
   if body then
     local text = format('%d', last)
     for i, log in ipairs(logs) do

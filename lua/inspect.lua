@@ -39,7 +39,7 @@ end
 
 function readable.state(record)
   local unpacked, parts = pcall(cmsgpack.unpack, record)
-  if not unpacked or type(parts) ~= 'table' or #parts < 13 or #parts > 14 or type(parts[7]) ~= 'number' then return false end
+  if not unpacked or type(parts) ~= 'table' or #parts < 13 or #parts > 15 or type(parts[7]) ~= 'number' then return false end
   local contenders, claims, reach, pause, cold, outside = unpack(parts)
   if type(claims) ~= 'table' or type(cold) ~= 'table' or type(outside) ~= 'table' or type(parts[11]) ~= 'table'
     or type(parts[12]) ~= 'table' then return false end
@@ -63,7 +63,10 @@ function readable.state(record)
   for i = 1, #parts[12], 5 do
     if type(parts[12][i]) ~= 'string' or not are_numbers(parts[12], i + 1, i + 4) then return false end
   end
-  if parts[14] ~= nil and type(parts[14]) ~= 'table' then return false end
+  if parts[14] and type(parts[14]) ~= 'table' or parts[15] and type(parts[15]) ~= 'table' then return false end
+  for i = 1, #(parts[15] or {}), 3 do
+    if type(parts[15][i]) ~= 'string' or not are_numbers(parts[15], i + 1, i + 2) then return false end
+  end
   for _, list in ipairs(parts[14] or {}) do
     if type(list) ~= 'table' or type(list[1]) ~= 'string' or type(list[3]) ~= 'string' then return false end
     if not are_numbers(list, 2, 2) or not are_numbers(list, 4, math.max(#list, 4)) then return false end

@@ -24,6 +24,12 @@ end
 -- The last loss of a scope, as long as it matters.
 function lost.of(state) return state.loss and lapse_of.loss(state.loss) > now and state.loss end
 
+-- Whether anybody is known to wait for a scope.
+local function waits_any(state)
+  local all = state.contenders
+  return all and all[1] + (max(unpack(all, 4, 6)) > 0 and all[3] or 0) > now
+end
+
 -- Notes what is missing of what an ask remembers. Nobody starts then until all counts no more that may be lost, of windows of up to 10 s:
 -- what started before, and what was booked ahead. What counts for longer is entered again. What a loss that is known explains is no news.
 -- From `at` on the arguments say: a message that the store must remember or 0, the log time told then, for each log the newest entry that
@@ -57,8 +63,9 @@ function lost.note(states, at)
     for t = 1, log.own do
       if log.terms[t].base <= 10 * SECOND then retention = max(retention, log.terms[t].span) end
     end
-    if counts > 0 and (still_has == false or newest > 0 or heard) then
-      local known, settles, is_long = lost.of(state), 0, counts > 10 * SECOND
+    local is_long = counts > 10 * SECOND
+    if counts > 0 and (still_has == false or newest > 0 or heard or is_long) then
+      local known, settles = lost.of(state), 0
       local tail = stamp_of(call('LINDEX', log.key, '-1'), log.key)
       -- Whoever booked what counts still has reached the store too lately for anybody to have sent by itself.
       if a[at + 1 + i] < 0 and booked > 0 and booked + counts > now then newest = 0 end
@@ -68,7 +75,12 @@ function lost.note(states, at)
       local explained = known and (is_long and max(seen, known[3] or 0) or known[1])
       local is_news = still_has == false and not (known and told <= explained)
       local there = max(tail or 0, known and known[3] or 0)
-      local is_missing = newest > 0 and newest + counts > now and newest > there
+      -- It was lost and begun anew since.
+      local at_life, told_of = life.at(state, log.key), a[9 + log.scope]
+      local is_older = a[at + 1 + i] > 0 and at_life and newest > (known and known[3] or 0) and newest < state.lives[at_life + 1]
+      local is_missing = newest > 0 and newest + counts > now and (newest > there or is_older)
+      -- Of an empty log it is known that it must be there; or its sender was counted among those who wait for it, and there are none.
+      local is_gone = is_long and not tail and (at_life or not known and told_of + 10 * SECOND > now and not waits_any(state))
       -- What it says again by this message is missing until that has acted.
       local says_it = seen > 0 and lost.known >= seen
       if is_missing then
@@ -77,6 +89,7 @@ function lost.note(states, at)
           or is_long and known[7] and not tail and not says_it
         settles = newest + retention
       end
+      is_news = is_news or is_gone
       if is_news then settles = max(settles, now + reach + retention) end
       local hears = heard and is_long and not is_news
       if is_news or is_missing or hears then
@@ -89,7 +102,8 @@ function lost.note(states, at)
         elseif is_news and is_long then
           settles, since, ends = max(settles, now + lost.SETTLING), now, max(ends or 0, now + reach + counts)
         end
-        local of_log = is_long and is_missing and (not tail or still_has ~= false)
+        local of_log = is_gone or is_long and is_missing and (not tail or still_has ~= false)
+        if is_news and is_long then life.begin_anew(state, log.key) end
         if hears or of_log and (is_news or not says_it) then of_logs = 1 end
         state.noted = { is_news and now or noted[1], max(noted[2], settles), noted[3] or 0 }
         if since or of_logs then state.noted[4], state.noted[5], state.noted[6] = since or 0, ends or 0, of_logs or 0 end

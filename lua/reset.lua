@@ -33,6 +33,7 @@ end
 -- Write.
 for i = first, #KEYS do call('DEL', KEYS[i]) end
 state.cold, state.outside, state.levels = of_others(state.cold, 6), of_others(state.outside, TOLD), of_others(state.levels, LEVEL)
+state.lives = of_others(state.lives, LIFE)
 state.rate, state.claims = false, {}
 state.loss = { now, now, max(now, min(newest, now + MAX_MEMORY), loss[2], loss[3] or 0) }
 for i = 4, #loss do state.loss[i] = loss[i] end

@@ -21,14 +21,16 @@
 --   loss        when data was seen to be lost last, or forgotten by hand; before when nobody starts for that; the newest entry that was
 --               forgotten by hand, or 0; or false. Where some counts for longer than 10 s, also when that was seen last, until when any
 --               of it counts, 1 where logs alone were lost, and 1 where somebody has said again what it was granted
---   named       for each list of terms that a process names of a log beside others, as named_terms.lua writes it; left out where none is
+--   named       for each list of terms that a process names of a log beside others, as named_terms.lua writes it; false or left out where
+--               there is none
+--   lives       for each log that counts for over 10 s, as life.lua writes it; left out where there is none
 
 -- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR. For so many µs a release by
 -- hand voids what was told before; a call that looked, and was served, does; and a release is told to whoever looks.
 local RESUMED, FAR, MARK_MEMORY, SERVED_MEMORY, RECENT = 10, 1e15, 2764800000000, 3600000000, 5000000
--- Factors of a rate are millionths; it rises in so many steps. Parts of what is told of a term that others use, of a level, and of
--- a boundary.
-local FULL, RISE, TOLD, LEVEL, BOUNDARY = 1000000, 1000, 9, 7, 5
+-- Factors of a rate are millionths; it rises in so many steps. Parts of what is told of a term that others use, of a level, of a boundary,
+-- and of a life.
+local FULL, RISE, TOLD, LEVEL, BOUNDARY, LIFE = 1000000, 1000, 9, 7, 5, 3
 
 -- The end, in ms, of the second of the server's clock in which a stamp lies: keys expire by whole seconds, so that mostly there is
 -- nothing to change.
@@ -58,16 +60,16 @@ local function read_state(packed, key)
   if not packed then
     return {
       contenders = false, claims = {}, reach = false, pause = false, cold = {}, outside = {}, correction = 0,
-      rate = false, slow = false, releases = false, levels = {}, boundaries = {}, loss = false, named = {}, key = key,
+      rate = false, slow = false, releases = false, levels = {}, boundaries = {}, loss = false, named = {}, lives = {}, key = key,
     }
   end
   local is_read, parts = pcall(cmsgpack.unpack, packed)
-  if not is_read or type(parts) ~= 'table' or #parts < 13 or #parts > 14 or type(parts[7]) ~= 'number' then garbage(key) end
+  if not is_read or type(parts) ~= 'table' or #parts < 13 or #parts > 15 or type(parts[7]) ~= 'number' then garbage(key) end
   local contenders, claims, reach, pause, cold, outside = unpack(parts)
   return {
     contenders = contenders, claims = claims, reach = reach, pause = pause, cold = cold, outside = outside,
     correction = parts[7], rate = parts[8], slow = parts[9], releases = parts[10], levels = parts[11],
-    boundaries = parts[12], loss = parts[13], named = parts[14] or {}, key = key,
+    boundaries = parts[12], loss = parts[13], named = parts[14] or {}, lives = parts[15] or {}, key = key,
   }
 end
 
@@ -100,7 +102,7 @@ end
 -- Writes what is left of a state, until none of it matters any more: what lapsed but now will matter again where the clock has leapt ahead
 -- and is set back.
 local function save(state, now)
-  local claims, cold, outside, levels, boundaries, named = {}, {}, {}, {}, {}, {}
+  local claims, cold, outside, levels, boundaries, named, lives = {}, {}, {}, {}, {}, {}, {}
   local lapse, since, is_empty = now, now - 1000 * LEAP, state.correction == 0
   local function kept(stamp)
     if stamp <= since then return false end
@@ -133,6 +135,11 @@ local function save(state, now)
   for _, list in ipairs(state.named) do
     if kept(list[2]) then named[#named + 1] = list end
   end
+  for i = 1, #state.lives, LIFE do
+    if kept(state.lives[i + 2]) then
+      for part = i, i + LIFE - 1 do lives[#lives + 1] = state.lives[part] end
+    end
+  end
   local contenders = state.contenders
   contenders = contenders and kept(contenders[1] + (max(unpack(contenders, 4, 6)) > 0 and contenders[3] or 0)) and contenders
   local reach = state.reach and kept(state.reach[2]) and state.reach
@@ -152,7 +159,7 @@ local function save(state, now)
   end
   local packed = cmsgpack.pack({
     contenders, claims, reach, pause, cold, outside, state.correction, rate, slow, releases, levels, boundaries, loss,
-    named[1] and named or nil,
+    named[1] and named or lives[1] and false, lives[1] and lives or nil,
   })
   local at = ceil((lapse - correction) / 1000) + LEAP
   if state.correction ~= 0 then at = max(at, floor(clock / 1000) + LONGEST) end
@@ -188,6 +195,9 @@ local function is_stale(state)
   end
   for _, list in ipairs(state.named) do
     if list[2] <= since then return true end
+  end
+  for i = 3, #state.lives, LIFE do
+    if state.lives[i] <= since then return true end
   end
   return (state.rate and lapse_of.rate(state.rate) <= since) or (state.slow and state.slow[2] <= since)
     or (state.loss and lapse_of.loss(state.loss) <= since)

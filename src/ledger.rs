@@ -31,6 +31,7 @@ mod debt;
 mod evidence;
 mod grant;
 mod in_force;
+mod life;
 mod log;
 mod log_time;
 mod logs;

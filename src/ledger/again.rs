@@ -137,7 +137,9 @@ impl Ledger {
             if !steps.is_empty() {
                 steps.reverse();
                 let scope = self.scope_mut(log.scope);
-                scope.logs.entry(&log.unit).insert(&steps, log.retention());
+                let entries = scope.logs.entry(&log.unit);
+                entries.insert(&steps, log.retention());
+                entries.begin_anew();
                 scope.constrain(|of, _| of.loss.iter_mut().for_each(|loss| loss.is_said = true));
             }
         }

@@ -6,6 +6,7 @@ use super::claims::{Claim, MAX_CLAIMS, Owner};
 use super::constraints::Constraints;
 use super::contenders::Contenders;
 use super::in_force::{InForce, longer};
+use super::loss::SHORT;
 use super::pause::Pausing;
 use super::scope::{Reach, Scope, Waiting};
 use super::seats::AskedSeats;
@@ -33,6 +34,16 @@ struct Claimant {
 impl Ledger {
     /// Decides on an ask, and says for how long the message has to be remembered.
     pub(super) fn book(&mut self, now: Stamp, id: &MessageId, ask: &Ask) -> (Grant, i64) {
+        let booked = self.decide_on(now, id, ask);
+        for log in ask.logs.iter().filter(|log| log.retention() > SHORT || !ask.back.is_empty()) {
+            if let Some(entries) = self.scope_mut(log.scope).logs.get_mut(&log.unit) {
+                entries.live_on(now, log.retention());
+            }
+        }
+        booked
+    }
+
+    fn decide_on(&mut self, now: Stamp, id: &MessageId, ask: &Ask) -> (Grant, i64) {
         self.note_losses(now, id, ask);
         self.enter_again(now, ask);
         let at_a_glance = self.start_at_a_glance(now, ask);
@@ -52,7 +63,9 @@ impl Ledger {
             let is_there = |(log, _): &(&Log, _)| !self.may_be_lost(now, log.scope, slots.start, ask);
             let there: Vec<_> = ask.logs.iter().zip(slots.charges.iter()).filter(is_there).collect();
             for (log, units) in there {
-                self.scope_mut(log.scope).logs.take_out(&log.unit, slots.start, units.saturating_mul(slots.count));
+                if let Some(entries) = self.scope_mut(log.scope).logs.get_mut(&log.unit) {
+                    entries.hand_back(slots.start, units.saturating_mul(slots.count));
+                }
             }
         }
         for slots in ask.back.iter().filter(|slots| slots.looks) {
@@ -163,12 +176,13 @@ impl Ledger {
             let scope = self.scope_mut(log.scope);
             scope.append(log, &starts, 1, now, retention, left);
             // Debts make it longer, too.
+            let Some(entries) = scope.logs.get_mut(&log.unit) else { continue };
             if ask.debts.get(at).is_some_and(|debt| *debt > 0) {
-                scope.logs.trim(&log.unit, now, log.largest_quota());
+                entries.trim(now, log.largest_quota());
             }
             // A span that is longer meanwhile lets entries count for longer than they were entered for.
             if retention > log.retention() {
-                scope.logs.keep(&log.unit, retention);
+                entries.keep(retention);
             }
         }
         let looked_at = self.enter_looks(now, &looked);

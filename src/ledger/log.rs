@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use super::bucket::{Bucket, Level, Levels};
+use super::life::Life;
 use super::rule::{Entries, earliest};
 use super::{Stamp, Term};
 
@@ -34,6 +35,8 @@ pub struct SlidingLog {
     retention: i64,
     /// How full the buckets are that the log is written for.
     levels: Option<Box<Levels>>,
+    /// What is known of it where it may be lost.
+    life: Life,
 }
 
 impl SlidingLog {
@@ -90,6 +93,35 @@ impl SlidingLog {
         }
         self.starts.extend(newer);
         self.levels = None;
+    }
+
+    /// The oldest entry.
+    fn oldest(&self) -> Option<Stamp> {
+        self.starts.front().copied()
+    }
+
+    /// What is known of it where it may be lost.
+    pub(super) const fn life(&self) -> Life {
+        self.life
+    }
+
+    /// Keeps known, as of `now`, that it is there: for whoever counts its entries for so long. Says nothing any more of an empty one.
+    pub(super) fn live_on(&mut self, now: Stamp, counts: i64) {
+        self.life = match (self.nth_newest(1), self.oldest()) {
+            (Some(newest), Some(oldest)) => self.life.going_on(now, counts, newest, oldest),
+            _ => Life::NONE,
+        };
+    }
+
+    /// Nothing is known of it: it was lost, or what was lost was entered again.
+    pub(super) const fn begin_anew(&mut self) {
+        self.life = Life::NONE;
+    }
+
+    /// Loses its entries, but not what is known of them.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn lose(&mut self) {
+        *self = Self { life: self.life, ..Self::new() };
     }
 
     /// Entries count for so long at least, in microseconds.
@@ -242,6 +274,7 @@ impl SlidingLog {
     #[must_use]
     pub fn is_spent(&self, now: Stamp) -> bool {
         self.nth_newest(1).is_none_or(|newest| newest.plus(self.retention) <= now)
+            && !self.life.is_known(now)
             && self.levels.as_ref().is_none_or(|levels| levels.is_spent(now))
     }
 }

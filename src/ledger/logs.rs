@@ -35,18 +35,9 @@ impl Logs {
         &mut self.more[at].1
     }
 
-    /// Entries of the log of this name count for so long at least.
-    pub(super) fn keep(&mut self, name: &Arc<str>, retention: i64) {
-        if let Some((_, log)) = self.first.iter_mut().chain(&mut self.more).find(|(of, _)| of == name) {
-            log.keep(retention);
-        }
-    }
-
-    /// Takes units that start then out of the log of this name.
-    pub(super) fn take_out(&mut self, name: &Arc<str>, start: Stamp, units: u32) {
-        if let Some((_, log)) = self.first.iter_mut().chain(&mut self.more).find(|(of, _)| of == name) {
-            log.hand_back(start, units);
-        }
+    /// The log of this name, to be changed, if anything was ever entered into it.
+    pub(super) fn get_mut(&mut self, name: &Arc<str>) -> Option<&mut SlidingLog> {
+        self.first.iter_mut().chain(&mut self.more).find(|(of, _)| of == name).map(|(_, log)| log)
     }
 
     /// What an upstream reports of the buckets of a log: what is missing beside ours is of others. Says how many units that are at
@@ -66,9 +57,7 @@ impl Logs {
 
     /// Units of a log that started from `first` to `last` were of cold calls, which may arrive later: they fill buckets accordingly.
     pub(super) fn arrive(&mut self, log: &Log, first: Stamp, last: Stamp) {
-        let Some((_, entries)) = self.first.iter_mut().chain(&mut self.more).find(|(of, _)| *of == log.unit) else {
-            return;
-        };
+        let Some(entries) = self.get_mut(&log.unit) else { return };
         for term in log.terms.iter().filter(|term| term.cold > 0) {
             if let Some(bucket) = term.as_bucket() {
                 entries.arrive(bucket, first.min(last), last.plus(term.cold));
@@ -76,12 +65,13 @@ impl Logs {
         }
     }
 
-    /// Forgets the logs in which nothing has started since then, or all.
+    /// Loses the logs in which nothing has started since then, or all.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn lose(&mut self, since: Option<Stamp>) {
-        let mut left: Vec<_> = self.first.take().into_iter().chain(self.more.drain(..)).collect();
-        left.retain(|(_, log)| since.is_some_and(|since| log.nth_newest(1).is_some_and(|newest| newest >= since)));
-        (self.first, self.more) = (left.pop(), left);
+        let is_used =
+            |log: &SlidingLog| since.is_some_and(|since| log.nth_newest(1).is_some_and(|newest| newest >= since));
+        let logs = self.first.iter_mut().chain(&mut self.more).map(|(_, log)| log);
+        logs.filter(|log| !is_used(log)).for_each(SlidingLog::lose);
     }
 
     /// Forgets the log of this name. Says which was its newest entry.
@@ -92,13 +82,6 @@ impl Logs {
             self.more.swap_remove(self.more.iter().position(|(of, _)| of == name)?)
         };
         log.nth_newest(1)
-    }
-
-    /// Forgets what nobody counts any more in the log of this name, once it is long.
-    pub(super) fn trim(&mut self, name: &Arc<str>, now: Stamp, quota: u32) {
-        if let Some((_, log)) = self.first.iter_mut().chain(&mut self.more).find(|(of, _)| of == name) {
-            log.trim(now, quota);
-        }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &SlidingLog> {
@@ -125,7 +108,7 @@ mod tests {
         let counted = |log: &SlidingLog| (log.nth_newest(2), log.nth_newest(3));
         for (at, name) in (1..).zip(&names) {
             assert_eq!(logs.get(name).map(counted), Some((Some(Stamp::from_micros(at)), None)), "{name}");
-            logs.take_out(name, Stamp::from_micros(at), 1);
+            logs.get_mut(name).unwrap().hand_back(Stamp::from_micros(at), 1);
         }
         assert_eq!(logs.iter().filter_map(|log| log.nth_newest(1)).count(), 3, "one of two is left in each");
         assert!(logs.get(&"calls of others".into()).is_none());

@@ -3,6 +3,7 @@
 //! `lua/loss.lua` says the same in Redis.
 
 use super::again::SETTLING;
+use super::life::Life;
 use super::release::MARK_MEMORY;
 use super::{Ask, LEAP, Ledger, MAX_MEMORY, MessageId, NOBODY, ScopeId, Stamp};
 
@@ -136,15 +137,17 @@ impl Ledger {
         let known_in = |scope| self.loss_of(now, scope).map_or(Stamp::NEVER, |loss| loss.lost);
         let heard = Some(ask.says_for()).filter(|heard| heard.plus(SETTLING) > now);
         let heard = heard.filter(|heard| ask.scopes().all(|scope| known_in(scope) < *heard));
-        if !is_forgotten && remembered.newest.is_empty() && remembered.apart.is_empty() && heard.is_none() {
+        let is_short = ask.retention() <= SHORT;
+        if is_short && !is_forgotten && remembered.newest.is_empty() && remembered.apart.is_empty() && heard.is_none() {
             return;
         }
         let booked = self.booked_by(remembered.lost_at, ask);
-        let mut losses: Vec<(Option<ScopeId>, Loss)> = Vec::new();
+        let (mut losses, mut lives) = (Vec::<(Option<ScopeId>, Loss)>::new(), Vec::new());
         for (at, log) in ask.logs.iter().enumerate().filter(|(_, log)| log.retention() > 0) {
             let (counts, scope) = (log.retention(), self.scope(log.scope));
             let known = self.loss_of(now, log.scope);
-            let tail = scope.and_then(|scope| scope.logs.get(&log.unit)).and_then(|entries| entries.nth_newest(1));
+            let entries = scope.and_then(|scope| scope.logs.get(&log.unit));
+            let (tail, life) = entries.map_or((None, Life::NONE), |entries| (entries.nth_newest(1), entries.life()));
             let of = |all: &[Stamp]| all.get(at).copied().filter(|stamp| *stamp > Stamp::NEVER);
             let newest = match of(&remembered.apart) {
                 Some(_) if booked.is_some_and(|booked| booked.plus(counts) > now) => None,
@@ -152,9 +155,16 @@ impl Ledger {
                 None => of(&remembered.newest),
             };
             let newest = newest.unwrap_or(Stamp::NEVER).min(now.plus(MAX_MEMORY));
-            let there = known.map_or(Stamp::NEVER, |loss| loss.forgotten).max(tail.unwrap_or(Stamp::NEVER));
+            let forgotten = known.map_or(Stamp::NEVER, |loss| loss.forgotten);
+            let there = forgotten.max(tail.unwrap_or(Stamp::NEVER));
             let is_long = counts > SHORT;
-            let is_missing = newest > Stamp::NEVER && newest.plus(counts) > now && newest > there;
+            // It was lost and begun anew since.
+            let is_older =
+                of(&remembered.apart).is_none() && life.is_known(now) && newest > forgotten && newest < life.since;
+            let is_missing = newest > Stamp::NEVER && newest.plus(counts) > now && (newest > there || is_older);
+            // Of an empty log it is known that it must be there; or its sender was counted among those who wait for it, and there are none.
+            let has_waited = || known.is_none() && self.has_forgotten(now, log.scope, ask);
+            let is_gone = is_long && tail.is_none() && (life.is_known(now) || has_waited());
             // Who counts for short alone has asked nobody to say anything again.
             let is_unheard = |loss: Loss| is_long && loss.lost == Stamp::NEVER;
             let explains = |loss: Loss| if is_long { loss.lost.max(loss.forgotten) } else { loss.at };
@@ -166,7 +176,8 @@ impl Ledger {
             // What others have said again is gone as well.
             let is_gone_again = |loss: Loss| is_long && loss.is_said && tail.is_none() && !says_it;
             let is_news = (is_forgotten && known.is_none_or(|loss| remembered.told > explains(loss)))
-                || (is_missing && known.is_none_or(|loss| is_unheard(loss) || was_there(loss) || is_gone_again(loss)));
+                || (is_missing && known.is_none_or(|loss| is_unheard(loss) || was_there(loss) || is_gone_again(loss)))
+                || is_gone;
             let heard = heard.filter(|_| is_long && !is_news);
             if !is_news && !is_missing && heard.is_none() {
                 continue;
@@ -185,7 +196,8 @@ impl Ledger {
             let heard = heard.filter(|heard| loss.lost <= *heard);
             loss.at = if is_news { now } else { loss.at };
             loss.settles = loss.settles.max(settles);
-            let is_of_log = is_long && is_missing && (tail.is_none() || !is_forgotten);
+            let is_of_log = is_gone || (is_long && is_missing && (tail.is_none() || !is_forgotten));
+            lives.extend((is_news && is_long).then_some(log));
             loss.is_of_logs |= heard.is_some() || (is_of_log && (is_news || !says_it));
             loss.is_said = heard.is_some() || (loss.is_said && !is_news);
             if let Some(heard) = heard {
@@ -201,6 +213,19 @@ impl Ledger {
         for (scope, loss) in losses {
             self.scope_mut(scope).constrain(|of, _| of.loss = Some(loss));
         }
+        for log in lives {
+            if let Some(entries) = self.scope_mut(log.scope).logs.get_mut(&log.unit) {
+                entries.begin_anew();
+            }
+        }
+    }
+
+    /// Whether the sender of an ask was counted among those who wait for a scope lately, and nobody is known to wait.
+    fn has_forgotten(&self, now: Stamp, scope: Option<ScopeId>, ask: &Ask) -> bool {
+        let place = ask.scopes().position(|of| of == scope);
+        let counted = place.and_then(|place| ask.counted.get(place)).copied().unwrap_or(Stamp::NEVER);
+        let waiting = || self.scope(scope).and_then(|scope| scope.waiting().contenders);
+        counted.plus(SHORT) > now && waiting().is_none_or(|contenders| contenders.lapse() <= now)
     }
 }
 

@@ -48,8 +48,9 @@ pub(crate) struct Desk<'a> {
     pub(crate) own: i64,
     /// For how long after a pause calls come slower.
     pub(crate) recovery: i64,
-    /// What each sender was told last of where it is counted.
-    pub(crate) counted: BTreeMap<u64, Vec<i64>>,
+    /// What each sender was told last of where it is counted, by the key of each scope's state; and those of the last ask.
+    pub(crate) counted: BTreeMap<(u64, String), i64>,
+    states: Vec<String>,
     /// The first look is joined in, and what comes behind it.
     pub(crate) looks_first: bool,
     pub(crate) looks_on: bool,
@@ -77,6 +78,7 @@ impl<'a> Desk<'a> {
             own: 0,
             recovery: 0,
             counted: BTreeMap::new(),
+            states: Vec::new(),
             looks_first: true,
             looks_on: true,
             said: Said::default(),
@@ -109,7 +111,9 @@ impl<'a> Desk<'a> {
         let debts = std::mem::take(&mut self.debts);
         integers.push(i64::from(self.insist) + 4 * i64::from(!debts.is_empty()) + 16 * (self.weight - 1));
         let mut keys = vec![self.key(&format!("replay:{:x}:asks", self.sender)), self.key("state")];
-        let counted = self.counted.get(&self.sender).cloned().unwrap_or_default();
+        self.states = scopes(logs).iter().map(|scope| self.key(&format!("{scope}/state"))).collect();
+        let of = |state: &String| self.counted.get(&(self.sender, state.clone())).copied().unwrap_or(0);
+        let counted: Vec<i64> = self.states.iter().map(of).collect();
         self.logs(logs, &counted, &mut keys, &mut integers);
         integers.extend([0, 0]);
         integers.extend(logs.iter().map(|_| self.own));
@@ -177,7 +181,9 @@ impl<'a> Desk<'a> {
                 ([now, (next - now).max(0)].into_iter().chain(each).collect(), said)
             }
         };
-        self.counted.insert(self.sender, said.counted.clone());
+        let counted =
+            self.states.iter().zip(&said.counted).map(|(state, &counted)| ((self.sender, state.clone()), counted));
+        self.counted.extend(counted);
         self.said = said;
         answer
     }

@@ -111,7 +111,6 @@ fn each_key_lives_as_long_as_what_it_says() {
     lives(&mut desk, "state", answer[0] + 2 * (silent_at_most + 80 * SECOND) + LEAP * 1_000);
 
     desk.upstream = "reported";
-    desk.counted.clear();
     let now = desk.report("calls", &[9, 60 * SECOND, 60 * SECOND, 3, 60 * SECOND])[0];
     lives(&mut desk, "state", now + 2 * 60 * SECOND + LEAP * 1_000);
     lives(&mut desk, "replay:1:!", forgotten(now, 60 * SECOND));
@@ -130,12 +129,19 @@ fn each_key_lives_as_long_as_what_it_says() {
 fn a_state_of_which_nothing_matters_any_more_is_deleted() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "left", None);
-    let logs: [Log<'_>; 1] = [("calls", &[(4, 60 * SECOND)])];
+    let logs: [Log<'_>; 1] = [("calls", &[(4, 9 * SECOND)])];
     desk.book(&logs, &[(4, None, &[1])]);
     desk.book(&logs, &[(1, None, &[1])]);
     assert_eq!(desk.int("EXISTS", "state"), 1);
     desk.book(&logs, &[]);
     assert_eq!(desk.int("EXISTS", "state"), 0, "it waits no more");
+
+    desk.upstream = "long";
+    let logs: [Log<'_>; 1] = [("calls", &[(4, 60 * SECOND)])];
+    let now = desk.book(&logs, &[(1, None, &[1])])[0];
+    lives(&mut desk, "state", now + 60 * SECOND + LEAP * 1_000);
+    desk.hand_back(&logs, &[(now, &[1])]);
+    assert_eq!(desk.int("EXISTS", "state"), 0, "nothing must be in its log any more");
 }
 
 #[test]

@@ -29,18 +29,19 @@ struct Step<'a> {
     weight: i64,
 }
 
-const LOGS: [Log<'static>; 5] = [
+const LOGS: [Log<'static>; 6] = [
     ("calls", &[(40, SECOND)]),
     ("points", &[(300, SECOND), (900, 9 * SECOND)]),
     ("5f/calls", &[(9, SECOND), (3, 50_000)]),
     ("5f/points", &[(2_000, 3 * SECOND)]),
     ("77/calls", &[(1, 20_000)]),
+    ("88/calls", &[(200, 12 * SECOND)]),
 ];
 
 /// What a history is like.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
-    /// Nobody waits, so that there is no state of anything.
+    /// Nobody waits, so that there is no state of anything but of a log that counts for long.
     Calm,
     /// Callers of one scope at a time wait.
     Full,
@@ -53,7 +54,7 @@ enum Manner {
 fn step(rng: &mut Rng, manner: Manner) -> Step<'static> {
     let (calm, wild, crowded) = (manner == Manner::Calm, manner == Manner::Wild, manner == Manner::Crowded);
     let is_of_one = manner == Manner::Full || crowded;
-    let among = if is_of_one { [0..2, 2..4][rng.usize(0..2)].clone() } else { 0..LOGS.len() };
+    let among = if is_of_one { [0..2, 2..4, 5..6][rng.usize(0..3)].clone() } else { 0..LOGS.len() };
     let logs: Vec<Log<'_>> = LOGS[among.clone()].iter().copied().filter(|_| rng.u8(0..3) > 0).collect();
     let logs = if logs.is_empty() { vec![LOGS[among.start]] } else { logs };
     let units = |rng: &mut Rng| -> Vec<u32> {

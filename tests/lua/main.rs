@@ -20,7 +20,7 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 31] = [
+const FILES: [(&str, &str); 32] = [
     ("again", include_str!("../../lua/again.lua")),
     ("book", include_str!("../../lua/book.lua")),
     ("boundaries", include_str!("../../lua/boundaries.lua")),
@@ -36,6 +36,7 @@ const FILES: [(&str, &str); 31] = [
     ("log", include_str!("../../lua/log.lua")),
     ("loss", include_str!("../../lua/loss.lua")),
     ("look", include_str!("../../lua/look.lua")),
+    ("life", include_str!("../../lua/life.lua")),
     ("named_terms", include_str!("../../lua/named_terms.lua")),
     ("pause", include_str!("../../lua/pause.lua")),
     ("processes", include_str!("../../lua/processes.lua")),

@@ -91,7 +91,7 @@ impl Engine {
             }
             Ok(grant) => grant,
         };
-        let sent = self.resend.as_ref().map_or(now, |resend| resend.since);
+        let (sent, sent_once) = (self.resend.as_ref().map_or(now, |resend| resend.since), self.resend.is_none());
         (self.resend, self.renamed) = (None, false);
         let knows_nothing_of_outage = self.knows_nothing_of_outage(sent);
         self.found(answered.took, effects);
@@ -121,9 +121,9 @@ impl Engine {
             self.memory.hear(loss, survived, number);
             effects.push(Effect::ToldOfLoss(loss));
         }
-        if let Some(told) = message.said.known.filter(|_| !ask.debts.is_empty()) {
-            // The calls of which it told started earlier, and the store entered that later.
-            self.memory.granted(told, 1, &ask.debts, number);
+        if let Some(known) = message.said.known.filter(|_| !ask.debts.is_empty()) {
+            // The calls of which it told started earlier. The store entered that when it answered, or when it came first, at the earliest.
+            self.memory.granted(if sent_once { grant.now } else { known }, 1, &ask.debts, number);
         }
         let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
         let granted = granted.map(|answer| answer.callers).sum();

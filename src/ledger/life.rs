@@ -1,0 +1,125 @@
+//! What a store keeps beside a log that counts for long: since when it is there, and until when it must be.
+//!
+//! A store may lose a log alone, where it evicts. Who was granted something of it misses that; but whoever remembers nothing would take it
+//! for a new one. `lua/life.lua` says the same in Redis.
+
+use super::Stamp;
+use super::loss::SHORT;
+
+/// By how much less long it is said to be there than it must: so seldom is anything written of it.
+const LAG: i64 = 5_000_000;
+
+/// Since when a log is there, and until when it must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Life {
+    /// The oldest entry of when this was written first: none that counts and is older was ever in it.
+    pub(super) since: Stamp,
+    until: Stamp,
+}
+
+impl Default for Life {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl Life {
+    /// Of a log of which nothing is known.
+    pub(super) const NONE: Self = Self { since: Stamp::NEVER, until: Stamp::NEVER };
+
+    /// Whether the log must be there.
+    pub(super) fn is_known(self, now: Stamp) -> bool {
+        self.until > now
+    }
+
+    /// That of a log with these entries, of whoever counts them for so long.
+    pub(super) fn going_on(self, now: Stamp, counts: i64, newest: Stamp, oldest: Stamp) -> Self {
+        let until = newest.plus(counts);
+        if counts <= SHORT || until <= now || (self.is_known(now) && self.until >= until.plus(-LAG)) {
+            return self;
+        }
+        Self { since: if self.is_known(now) { self.since } else { oldest }, until }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Ask, Grant, Ledger, Log, Message, MessageId, Remembered, Reply, Run, Slots, Term};
+
+    const SECOND: i64 = 1_000_000;
+
+    const fn at(micros: i64) -> Stamp {
+        Stamp::from_micros(90 * SECOND + micros)
+    }
+
+    /// An ask for so many of a hundred a minute.
+    fn ask(callers: u32) -> Ask {
+        let runs = (callers > 0).then(|| Run::new(callers, [1])).into_iter().collect();
+        Ask::new([Log::new("calls", [Term::new(100, 60 * SECOND)])], runs)
+    }
+
+    fn remembering(newest: Stamp, ask: Ask) -> Ask {
+        Ask { remembered: Remembered::new(0, at(0), [newest]), ..ask }
+    }
+
+    fn told(ledger: &mut Ledger, now: i64, (sender, number): (u64, u64), ask: Ask) -> Grant {
+        ledger
+            .apply(at(now), &Message::new("up", MessageId::new(sender, "", number), ask))
+            .ok()
+            .and_then(Reply::grant)
+            .unwrap()
+    }
+
+    /// How many of a hundred are granted, and when a loss is told of.
+    fn said(grant: &Grant) -> (u32, Option<Stamp>) {
+        let granted = grant.answers(100).filter(|answer| answer.verdict.is_granted());
+        (granted.map(|answer| answer.callers).sum(), grant.loss.as_deref().map(|(seen, _)| *seen))
+    }
+
+    #[test]
+    fn an_empty_log_that_must_be_there_is_lost_whoever_asks() {
+        for (now, is_lost) in [(1, true), (59, true), (61, false)] {
+            let mut ledger = Ledger::new();
+            told(&mut ledger, 0, (1, 1), ask(50));
+            ledger.lose_logs(None);
+            let expected = if is_lost { (0, Some(at(now * SECOND))) } else { (100, None) };
+            assert_eq!(said(&told(&mut ledger, now * SECOND, (2, 1), ask(100))), expected, "after {now} s");
+        }
+    }
+
+    #[test]
+    fn a_log_that_was_handed_back_to_the_last_entry_is_none_that_is_lost() {
+        let mut ledger = Ledger::new();
+        told(&mut ledger, 0, (1, 1), ask(50));
+        told(&mut ledger, SECOND, (1, 2), Ask { back: vec![Slots::new(50, at(0), [1])], ..ask(0) });
+        assert_eq!(said(&told(&mut ledger, 2 * SECOND, (2, 1), ask(100))), (100, None));
+    }
+
+    #[test]
+    fn a_log_that_is_newer_than_what_somebody_was_granted_was_lost_before() {
+        let mut ledger = Ledger::new();
+        // All is lost, and somebody else begins anew.
+        told(&mut ledger, SECOND, (2, 1), ask(1));
+        let grant = told(&mut ledger, 2 * SECOND, (1, 2), remembering(at(0), ask(100)));
+        assert_eq!(said(&grant), (0, Some(at(2 * SECOND))));
+        let mut ledger = Ledger::new();
+        told(&mut ledger, 0, (1, 1), ask(1));
+        told(&mut ledger, SECOND, (2, 1), ask(1));
+        let grant = told(&mut ledger, 2 * SECOND, (1, 2), remembering(at(0), ask(100)));
+        assert_eq!(said(&grant), (98, None), "it is there");
+    }
+
+    #[test]
+    fn who_was_put_off_and_is_not_known_to_wait_any_more_was_put_off_by_what_is_lost() {
+        let mut ledger = Ledger::new();
+        told(&mut ledger, 0, (1, 1), ask(100));
+        let counted = told(&mut ledger, SECOND, (2, 1), ask(9)).counted;
+        for (now, is_lost) in [(2 * SECOND, true), (60 * SECOND, false)] {
+            let (expected, again) = (is_lost.then_some(at(now)), Ask { counted: counted.clone(), ..ask(9) });
+            assert_eq!(said(&told(&mut Ledger::new(), now, (2, 2), again)).1, expected);
+        }
+        let again = Ask { counted, ..ask(9) };
+        assert_eq!(said(&told(&mut ledger, 2 * SECOND, (2, 2), again)), (0, None), "it waits");
+    }
+}
