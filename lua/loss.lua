@@ -102,7 +102,9 @@ function lost.note(states, at)
         elseif is_news and is_long then
           settles, since, ends = max(settles, now + lost.SETTLING), now, max(ends or 0, now + reach + counts)
         end
-        local of_log = is_gone or is_long and is_missing and (not tail or still_has ~= false)
+        -- Where no more is known of a log that counts still, what was known of an earlier loss may be lost as well.
+        local is_unknown = is_news and not at_life and tail and tail + counts > now
+        local of_log = is_gone or is_long and (is_unknown or is_missing and (not tail or is_older or still_has ~= false))
         if is_news and is_long then life.begin_anew(state, log.key) end
         if hears or of_log and (is_news or not says_it) then of_logs = 1 end
         state.noted = { is_news and now or noted[1], max(noted[2], settles), noted[3] or 0 }

@@ -111,6 +111,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lost_with_the_state_and_a_message_is_said_again_by_all() {
+        for is_older in [true, false] {
+            let mut ledger = Ledger::new();
+            told(&mut ledger, 0, (2, 1), ask(50));
+            ledger.lose_logs(None);
+            let log = &mut ledger.scope_mut(None).logs;
+            log.entry(&"calls".into()).begin_anew();
+            let third = if is_older { ask(1) } else { ask(0) };
+            told(&mut ledger, SECOND, (3, 1), third);
+            if !is_older {
+                let log = ledger.scope_mut(None).logs.entry(&"calls".into());
+                log.append(at(0), 50, 60 * SECOND);
+            }
+            // The message of the first is missing; that of the second is there.
+            let remembered = Remembered::new(7, at(SECOND / 2), [at(0)]);
+            let grant = told(&mut ledger, 2 * SECOND, (1, 8), Ask { remembered, ..ask(9) });
+            let seen = at(2 * SECOND);
+            assert_eq!(grant.loss, Some(Box::new((seen, 0))), "{is_older}");
+            let remembered = Remembered::new(1, at(0), [at(0)]);
+            let grant = told(&mut ledger, 3 * SECOND, (2, 2), Ask { remembered, ..ask(9) });
+            assert_eq!(grant.loss, Some(Box::new((seen, 0))), "{is_older}: all that it was granted");
+        }
+    }
+
+    #[test]
     fn who_was_put_off_and_is_not_known_to_wait_any_more_was_put_off_by_what_is_lost() {
         let mut ledger = Ledger::new();
         told(&mut ledger, 0, (1, 1), ask(100));

@@ -196,7 +196,11 @@ impl Ledger {
             let heard = heard.filter(|heard| loss.lost <= *heard);
             loss.at = if is_news { now } else { loss.at };
             loss.settles = loss.settles.max(settles);
-            let is_of_log = is_gone || (is_long && is_missing && (tail.is_none() || !is_forgotten));
+            // Where no more is known of a log that counts still, what was known of an earlier loss may be lost as well.
+            let is_unknown = !life.is_known(now) && tail.is_some_and(|tail| tail.plus(counts) > now);
+            let is_of_log = is_gone
+                || (is_long && is_missing && (tail.is_none() || is_older || !is_forgotten))
+                || (is_long && is_news && is_unknown);
             lives.extend((is_news && is_long).then_some(log));
             loss.is_of_logs |= heard.is_some() || (is_of_log && (is_news || !says_it));
             loss.is_said = heard.is_some() || (loss.is_said && !is_news);

@@ -216,8 +216,7 @@ async fn a_log_that_nobody_uses_is_not_given_twice_when_it_is_evicted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_begins_after_a_loss_hides_it_from_none_that_makes_no_call() {
-    // Who has asked for nothing of late cannot tell whether messages were lost with the log: what was granted since is entered twice.
-    for (idle, twice) in [(30, 0), (600, 1)] {
+    for idle in [30, 600] {
         let store = Counting::default();
         let one = of_scopes(&store, 60).await;
         sleep(secs(idle)).await;
@@ -230,7 +229,8 @@ async fn a_process_that_begins_after_a_loss_hides_it_from_none_that_makes_no_cal
             let call = other.acquire("up").scope(scope.to_string()).max_wait(secs(60));
             further += u32::from(call.await.is_ok());
         }
-        assert_eq!(further, 39 - twice, "idle for {idle} s: 61 were granted in this hour");
+        // It cannot be told whether messages were lost with the log: what was granted since is entered twice.
+        assert_eq!(further, 38, "idle for {idle} s: 61 were granted in this hour");
         drop(one);
     }
 }
