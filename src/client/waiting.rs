@@ -1,11 +1,13 @@
 //! A call that waits for its permit: in its queue, and in the one that takes its place where the upstream's limits are replaced.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
-use tracing::{Instrument as _, Span};
+use tracing::Span;
 
 use crate::client::acquire::{Asked, span};
 use crate::client::auth_breaker::Pass;
@@ -65,7 +67,10 @@ impl Throttle {
         if !span.is_disabled() {
             span.record("ahead", entered.0.waiting());
         }
-        let outcome = self.stand(route, entered, since, anew, &span).instrument(span.clone()).await;
+        let outcome = {
+            let mut stands = pin!(self.stand(route, entered, since, anew, &span));
+            poll_fn(|cx| span.in_scope(|| stands.as_mut().poll(cx))).await
+        };
         let waited = outcome.as_ref().map_or_else(|_| since.elapsed(), Permit::waited);
         span.record("waited_us", u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
         if let Err(error) = &outcome {

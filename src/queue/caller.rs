@@ -32,6 +32,14 @@ pub(crate) struct Patience {
 /// A driver whose message a caller waits for itself. Boxed, as everybody who waits would have room for it.
 type DrivenByHand = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
 
+/// How a caller that has just joined waits.
+enum Begins {
+    Driving(DrivenByHand),
+    /// It is woken when it is told anything, and nobody has to be looked after: there is nothing to look for before.
+    Asleep,
+    Looking,
+}
+
 impl Queue {
     /// Takes a caller in that comes at `joined`.
     pub(crate) fn enter(&self, joined: Instant) -> Result<Member, Error> {
@@ -60,8 +68,8 @@ impl Queue {
         let mut caller = Caller { queue: self, ticket, waits: false };
         loop {
             let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-            let by_hand = caller.join(waiter.clone(), waker, now);
-            let slot = caller.outcome(by_hand, patience.until).await?;
+            let begins = caller.join(waiter.clone(), waker, now);
+            let slot = caller.outcome(begins, patience.until).await?;
             now = Instant::now();
             if !self.is_sure_of_seats(now) {
                 tracing::debug!(upstream = &*self.settings.upstream, "seat may be lost, asking again");
@@ -128,7 +136,7 @@ impl Queue {
         }
         state.stands_by(now, &mut out);
         drop(state);
-        out.wake_all(self);
+        out.wake_all(self, now);
     }
 }
 
@@ -147,7 +155,7 @@ struct Caller<'a> {
 
 impl Caller<'_> {
     /// Takes its place. Where nobody drives the queue and nobody else waits, its message is to be sent by hand.
-    fn join(&mut self, waiter: Waiter, waker: Waker, now: Instant) -> Option<DrivenByHand> {
+    fn join(&mut self, waiter: Waiter, waker: Waker, now: Instant) -> Begins {
         let (queue, mut out) = (self.queue, Outbox::default());
         let mut state = queue.lock();
         self.waits = true;
@@ -156,9 +164,11 @@ impl Caller<'_> {
         let Some(number) = state.take_duty(now) else {
             // Whoever drives by hand may be polled no more.
             let (driver, nudge) = (state.duty.take_by_hand(), state.duty.hurry(out.wake));
+            let is_driven = !state.duty.is_undriven() && state.duty.overdue_at(here()).is_none();
+            let sleeps = is_driven && state.places.is_undecided(self.ticket);
             drop(state);
-            queue.see_to(driver, nudge, &mut out);
-            return None;
+            queue.see_to(driver, nudge, &mut out, now);
+            return if sleeps { Begins::Asleep } else { Begins::Looking };
         };
         let mut driver = Driver::new(queue, number);
         state.turn(queue, now, &mut out);
@@ -170,29 +180,30 @@ impl Caller<'_> {
         if let Some(message) = message {
             driver.send(message);
         }
-        out.wake_all(queue);
+        out.wake_all(queue, now);
         if out.idle {
             queue.idled.notify_waiters();
         }
         if is_alone {
-            return Some(Box::pin(driver.by_hand(self.ticket, out.wake)));
+            return Begins::Driving(Box::pin(driver.by_hand(self.ticket, out.wake)));
         }
         driver.spawn();
-        None
+        Begins::Looking
     }
 
     /// What the caller is told in the end.
     ///
     /// Whoever finds the queue undriven sends its first message, and takes the answer, itself, so that a caller alone pays for no
     /// other task.
-    async fn outcome(&mut self, by_hand: Option<DrivenByHand>, until: Option<Instant>) -> Outcome {
+    async fn outcome(&mut self, begins: Begins, until: Option<Instant>) -> Outcome {
         let outcome = async {
-            if let Some(by_hand) = by_hand
+            let sleeps = matches!(begins, Begins::Asleep);
+            if let Begins::Driving(by_hand) = begins
                 && let Some(outcome) = by_hand.await
             {
                 return outcome;
             }
-            self.wait().await
+            self.wait(sleeps).await
         };
         let outcome = match until {
             None => outcome.await,
@@ -202,10 +213,13 @@ impl Caller<'_> {
         outcome
     }
 
-    async fn wait(&self) -> Outcome {
+    async fn wait(&self, mut sleeps: bool) -> Outcome {
         // Where the driver is polled in this runtime it is as good as this caller itself.
         let mut watch: Option<Pin<Box<Sleep>>> = None;
         poll_fn(|cx| {
+            if std::mem::take(&mut sleeps) {
+                return Poll::Pending;
+            }
             loop {
                 let overdue_at = match self.queue.poll_outcome(self.ticket, cx) {
                     // Somebody may hurry it meanwhile.

@@ -230,12 +230,12 @@ impl Queue {
         };
         let nudge = state.duty.hurry(out.wake);
         drop(state);
-        self.see_to(driver, nudge, &mut out);
+        self.see_to(driver, nudge, &mut out, now);
     }
 
     /// Has a task drive, or whoever drives look.
-    pub(super) fn see_to(self: &Arc<Self>, driver: Option<Driver>, nudge: bool, out: &mut Outbox) {
-        out.wake_all(self);
+    pub(super) fn see_to(self: &Arc<Self>, driver: Option<Driver>, nudge: bool, out: &mut Outbox, now: Instant) {
+        out.wake_all(self, now);
         match driver {
             Some(driver) => driver.spawn(),
             None if nudge => self.nudge.notify_one(),

@@ -117,7 +117,7 @@ impl Driver {
         let outcome = state.places.poll(ticket, cx);
         self.done = state.stop_if_idle();
         drop(state);
-        out.wake_all(&queue);
+        out.wake_all(&queue, exchange.arrived);
         if self.done {
             queue.idled.notify_waiters();
         } else {
@@ -206,7 +206,7 @@ impl Driver {
             self.send(message);
         }
         self.wants.become_those(std::mem::take(&mut out.wants), &self.queue.lines);
-        out.wake_all(&self.queue);
+        out.wake_all(&self.queue, now);
         self.done = out.idle;
         if self.done || is_told {
             self.queue.idled.notify_waiters();
@@ -221,7 +221,7 @@ impl Driver {
             state.handle(Event::Answered(answered), exchange.arrived, &self.queue, out);
         }
         drop(state);
-        out.wake_all(&self.queue);
+        out.wake_all(&self.queue, exchange.arrived);
     }
 
     /// Tells what came of places in the lines for seats. Whoever drives knows of these seats from now on.
@@ -232,7 +232,7 @@ impl Driver {
             state.handle(event, now, &self.queue, out);
         }
         drop(state);
-        out.wake_all(&self.queue);
+        out.wake_all(&self.queue, now);
     }
 
     /// Nobody can drive any more: whoever waits looks, and drives.
@@ -244,7 +244,7 @@ impl Driver {
             state.abandon(now, &self.queue, &mut out);
         }
         drop(state);
-        out.wake_all(&self.queue);
+        out.wake_all(&self.queue, now);
     }
 }
 

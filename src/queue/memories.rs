@@ -5,7 +5,7 @@
 mod rounds;
 mod watch;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -13,6 +13,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
 
 use super::Queue;
+use super::places::Spread;
 use super::shift::{OnShift, Shift};
 use crate::ledger::Stamp;
 
@@ -28,8 +29,8 @@ impl Mark {
 
     /// Something happens in it here. Says whether it stands there already; `None` where what happened last did here, too.
     fn set(&self, here: Option<Id>) -> Option<bool> {
-        let mut hash = DefaultHasher::new();
-        here.hash(&mut hash);
+        let mut hash = Spread::default();
+        here.inspect(|id| id.hash(&mut hash));
         let here = hash.finish().max(1);
         if self.0.load(Ordering::Relaxed) == here {
             return None;
@@ -78,7 +79,7 @@ struct Remembering {
 
 impl Memories {
     /// A queue was granted what it would say again. In each runtime in which anything happens in any a task watches, or stands by.
-    pub(super) fn add(self: &Arc<Self>, queue: &Arc<Queue>) {
+    pub(super) fn add(self: &Arc<Self>, queue: &Arc<Queue>, now: Instant) {
         let runtime = Handle::try_current().ok();
         let here = runtime.as_ref().map(Handle::id);
         let is_known = queue.mark.set(here);
@@ -86,7 +87,6 @@ impl Memories {
             self.enter(queue);
         }
         let Some(runtime) = runtime else { return };
-        let now = Instant::now();
         self.watch.spawn((&runtime, is_known.is_some()), self.watch.begin(now, now), |on_shift, stands_by| {
             watch::run(Arc::downgrade(self), Arc::clone(&self.watch), on_shift, stands_by)
         });

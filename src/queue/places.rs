@@ -49,6 +49,11 @@ impl Places {
         self.leave(ticket).map_or(Poll::Pending, Poll::Ready)
     }
 
+    /// Whether a caller waits, and has been told nothing yet.
+    pub(super) fn is_undecided(&self, ticket: u64) -> bool {
+        matches!(self.0.get(&ticket), Some(Place::Waiting(_)))
+    }
+
     /// A caller goes: with what it has not been told yet.
     pub(super) fn leave(&mut self, ticket: u64) -> Option<Outcome> {
         let place = self.0.remove(&ticket);
@@ -73,7 +78,7 @@ impl Places {
 
 /// Tickets ascend: to spread them is enough.
 #[derive(Debug, Default)]
-struct Spread(u64);
+pub(super) struct Spread(u64);
 
 impl Hasher for Spread {
     fn finish(&self) -> u64 {

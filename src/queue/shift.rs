@@ -107,9 +107,12 @@ impl Shift {
 
     /// Takes it, and promises to look by then.
     pub(crate) fn begin(self: &Arc<Self>, now: Instant, looks_by: Instant) -> Option<OnShift> {
-        let (before, looks_by) = (self.looks_by.load(Ordering::SeqCst), self.micros(looks_by));
-        let begins = self.is_over(before, now) && self.changes(before, looks_by);
-        begins.then(|| OnShift { shift: Arc::clone(self), looks_by })
+        let before = self.looks_by.load(Ordering::SeqCst);
+        if !self.is_over(before, now) {
+            return None;
+        }
+        let looks_by = self.micros(looks_by);
+        self.changes(before, looks_by).then(|| OnShift { shift: Arc::clone(self), looks_by })
     }
 
     fn is_over(&self, looks_by: i64, now: Instant) -> bool {

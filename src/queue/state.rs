@@ -91,7 +91,7 @@ impl Outbox {
     }
 
     /// Wakes whoever has been told something, and sees to it that somebody looks.
-    pub(super) fn wake_all(&mut self, queue: &Arc<Queue>) {
+    pub(super) fn wake_all(&mut self, queue: &Arc<Queue>, now: Instant) {
         self.wakers.drain(..).for_each(Waker::wake);
         self.former = None;
         queue.give_back_seats(std::mem::take(&mut self.seats_back));
@@ -100,13 +100,13 @@ impl Outbox {
         }
         let losses = std::mem::take(&mut self.losses);
         if losses.seen {
-            queue.looks.lost_data(Instant::now());
+            queue.looks.lost_data(now);
         }
         if let Some(loss) = losses.told {
             queue.memories.lost_data(loss);
         }
         if losses.remembers && !queue.is_local() {
-            queue.memories.add(queue);
+            queue.memories.add(queue, now);
         }
     }
 }

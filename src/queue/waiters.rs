@@ -167,10 +167,14 @@ impl Waiters {
 
     fn remove(&mut self, ticket: u64) -> Option<Waiter> {
         let waiter = self.parts.iter_mut().find_map(|part| part.remove(ticket))?;
+        self.is_without(&waiter);
+        Some(waiter)
+    }
+
+    fn is_without(&mut self, waiter: &Waiter) {
         self.waiting -= 1;
         self.hurried -= usize::from(waiter.wish != Wish::Soon);
         self.large -= is_large(&waiter.costs);
-        Some(waiter)
     }
 
     fn tidy(&mut self) {
@@ -258,10 +262,12 @@ impl Waiters {
     /// Takes out the caller whose the first slot was.
     pub(crate) fn pop_owner(&mut self, slot: &Slot, now: Instant) -> Option<Waiter> {
         let wants = |waiter: &&Waiter| is_same(&waiter.costs, &slot.costs) && waiter.is_served_by(slot, now);
-        let ticket = self.in_order().find(wants)?.ticket;
-        let waiter = self.remove(ticket);
-        self.tidy();
-        waiter
+        let Waiter { ticket, priority, .. } = *self.in_order().find(wants)?;
+        let part = &mut self.parts[priority.place()];
+        let waiter = part.remove(ticket)?;
+        part.tidy();
+        self.is_without(&waiter);
+        Some(waiter)
     }
 
     /// Takes callers without a slot out, by their tickets. Says who was there.

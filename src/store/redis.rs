@@ -47,8 +47,8 @@ use crate::store::clock::ManualClock;
 /// call makes a new connection. Going down and coming up are traced once. What does not pass by itself, a missing permission or
 /// a key that somebody else wrote to, is a warning at once and every minute, and the error of each call says what to do.
 ///
-/// One server, with the feature `redis-cluster` a Cluster, or with the feature `redis-sentinel` a primary that Sentinels name; one whose `maxmemory-policy` is `noeviction`, as a log that is evicted
-/// is forgotten.
+/// One server, with the feature `redis-cluster` a Cluster, or with the feature `redis-sentinel` a primary that Sentinels name; one whose `maxmemory-policy` is `noeviction`, as what an
+/// evicted log held has to be said again.
 ///
 /// # URLs
 ///

@@ -51,7 +51,10 @@ impl Part {
 
     /// Takes a caller out. The place stays, so that those of the others do.
     pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiter> {
-        let at = self.places.binary_search_by_key(&ticket, |(other, _)| *other).ok()?;
+        // Mostly it is the first.
+        let is_first = self.places.front().is_some_and(|(first, _)| *first == ticket);
+        let search = || self.places.binary_search_by_key(&ticket, |(other, _)| *other).ok();
+        let at = if is_first { 0 } else { search()? };
         let waiter = self.places.get_mut(at)?.1.take()?;
         self.waiting -= 1;
         self.units.take(waiter.ticket, waiter.units());

@@ -81,7 +81,8 @@ impl Waiter {
 impl Slot {
     /// Whether it is too late to use the slot.
     pub(crate) fn is_stale(&self, now: Instant, stale_after: Duration) -> bool {
-        !self.is_unbooked() && self.late(now) > stale_after.saturating_sub(stale_after / EARLY)
+        let most = stale_after.saturating_sub(stale_after / EARLY).checked_sub(self.excess);
+        !self.is_unbooked() && most.is_none_or(|most| self.start + most < now)
     }
 
     /// Whether no log knows of it: its seat was left by another call of the same queue, and nothing else limits the callers.
