@@ -24,15 +24,6 @@ end
 -- The last loss of a scope, as long as it matters.
 function lost.of(state) return state.loss and lapse_of.loss(state.loss) > now and state.loss end
 
--- Marks a log, where there is one, in front of all entries: what is known of its loss may be lost before all have heard of it, and the log
--- not.
-function lost.mark(key, seen)
-  local first = call('LINDEX', key, '0')
-  if not first then return end
-  local text = format('L%d', seen)
-  if mark_of(first) then call('LSET', key, '0', text) else call('LPUSH', key, text) end
-end
-
 -- Whether anybody is known to wait for a scope.
 local function waits_any(state)
   local all = state.contenders
@@ -80,15 +71,12 @@ function lost.note(states, at)
       if a[at + 1 + i] < 0 and booked > 0 and booked + counts > now then newest = 0 end
       remembers = remembers or a[at + 1 + i] > 0
       -- Who counts for short alone has asked nobody to say anything again.
-      local seen, at_life = known and known[4] or 0, life.at(state, log.key)
-      -- The log may know more than its scope, and so may the sender.
-      local mark = is_long and not at_life and mark_of(call('LINDEX', log.key, '0')) or 0
-      local heard = mark > max(heard or 0, seen) and mark + counts > now and mark or heard
+      local seen = known and known[4] or 0
       local explained = known and (is_long and max(seen, known[3] or 0) or known[1])
       local is_news = still_has == false and not (known and told <= explained)
       local there = max(tail or 0, known and known[3] or 0)
       -- It was lost and begun anew since.
-      local told_of = a[9 + log.scope]
+      local at_life, told_of = life.at(state, log.key), a[9 + log.scope]
       local is_older = a[at + 1 + i] > 0 and at_life and newest > (known and known[3] or 0) and newest < state.lives[at_life + 1]
       local is_missing = newest > 0 and newest + counts > now and (newest > there or is_older)
       -- Of an empty log it is known that it must be there; or its sender was counted among those who wait for it, and there are none.
@@ -118,7 +106,6 @@ function lost.note(states, at)
         local is_unknown = is_news and not at_life and tail and tail + counts > now
         local of_log = is_gone or is_long and (is_unknown or is_missing and (not tail or is_older or still_has ~= false))
         if is_news and is_long then life.begin_anew(state, log.key) end
-        if is_long and since then lost.mark(log.key, since) end
         if hears or of_log and (is_news or not says_it) then of_logs = 1 end
         state.noted = { is_news and now or noted[1], max(noted[2], settles), noted[3] or 0 }
         if since or of_logs then state.noted[4], state.noted[5], state.noted[6] = since or 0, ends or 0, of_logs or 0 end

@@ -2,7 +2,6 @@
 
 mod contract;
 mod desk;
-mod evicted;
 mod expiry;
 mod first_look;
 mod garbage;
