@@ -121,7 +121,7 @@ do
       end
       plain = stamp and lasts and lasts + counts > clock + 5 * SECOND and stamp <= lasts
     end
-    logs[i] = { key, units, stamp, from, lasts }
+    logs[i] = { key, units, stamp, from, lasts, counts }
     -- What has to be trimmed is left to the rest of the script.
     if plain and is_full and start == clock then plain = call('LLEN', key) + units <= 2 * quota + TRIM_SLACK end
   end
@@ -242,7 +242,7 @@ do
   if body then
     local text = format('%d', last)
     for i, log in ipairs(logs) do
-      local key, units, newest, from, span = log[1], a[charges + i] * callers, log[3], log[4], 0
+      local key, units, newest = log[1], a[charges + i] * callers, log[3]
       if units == 1 then
         call('RPUSH', key, text)
       elseif units > 1 then
@@ -251,8 +251,7 @@ do
       end
       local is_own = newest and newest == a[newest_known + i] and floor(newest / SECOND) == floor(last / SECOND)
       if ticks and units > 0 and not is_own then
-        for t = from + 3, from + 1 + 2 * a[from + 1], 2 do span = max(span, a[t]) end
-        local keep, expiry = ceil(span / 1000), newest and call('PEXPIRETIME', key) or 0
+        local keep, expiry = ceil(log[6] / 1000), newest and call('PEXPIRETIME', key) or 0
         if expiry > 0 then keep = max(keep, expiry - LEAP - (floor(newest / SECOND) + 1) * 1000) end
         local at = (floor(last / SECOND) + 1) * 1000 + keep + LEAP
         if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end

@@ -24,12 +24,6 @@ end
 -- The last loss of a scope, as long as it matters.
 function lost.of(state) return state.loss and lapse_of.loss(state.loss) > now and state.loss end
 
--- Whether anybody is known to wait for a scope.
-local function waits_any(state)
-  local all = state.contenders
-  return all and all[1] + (max(unpack(all, 4, 6)) > 0 and all[3] or 0) > now
-end
-
 -- Notes what is missing of what an ask remembers. Nobody starts then until all counts no more that may be lost, of windows of up to 10 s:
 -- what started before, and what was booked ahead. What counts for longer is entered again. What a loss that is known explains is no news.
 -- From `at` on the arguments say: a message that the store must remember or 0, the log time told then, for each log the newest entry that
@@ -80,7 +74,8 @@ function lost.note(states, at)
       local is_older = a[at + 1 + i] > 0 and at_life and newest > (known and known[3] or 0) and newest < state.lives[at_life + 1]
       local is_missing = newest > 0 and newest + counts > now and (newest > there or is_older)
       -- Of an empty log it is known that it must be there; or its sender was counted among those who wait for it, and there are none.
-      local is_gone = is_long and not tail and (at_life or not known and told_of + 10 * SECOND > now and not waits_any(state))
+      local waits_any = state.contenders and lapse_of.contenders(state.contenders) > now
+      local is_gone = is_long and not tail and (at_life or not known and told_of + 10 * SECOND > now and not waits_any)
       -- What it says again by this message is missing until that has acted.
       local says_it = seen > 0 and lost.known >= seen
       if is_missing then

@@ -78,6 +78,9 @@ local lapse_of = {}
 -- When nothing of a rate matters any more: it stays, and then rises for three quarters of the time again.
 function lapse_of.rate(rate) return rate[3] + rate[4] + floor(rate[4] / 4) * 3 end
 
+-- When nobody is known to wait any more.
+function lapse_of.contenders(all) return all[1] + (max(unpack(all, 4, 6)) > 0 and all[3] or 0) end
+
 -- When a bucket is empty whatever was in it before.
 function lapse_of.level(levels, i) return levels[i + 3] + ceil((levels[i + 4] + levels[i + 2]) / 1000) end
 
@@ -102,7 +105,7 @@ end
 -- Writes what is left of a state, until none of it matters any more: what lapsed but now will matter again where the clock has leapt ahead
 -- and is set back.
 local function save(state, now)
-  local claims, cold, outside, levels, boundaries, named, lives = {}, {}, {}, {}, {}, {}, {}
+  local claims, outside, levels, named = {}, {}, {}, {}
   local lapse, since, is_empty = now, now - 1000 * LEAP, state.correction == 0
   local function kept(stamp)
     if stamp <= since then return false end
@@ -112,11 +115,15 @@ local function save(state, now)
   for _, claim in ipairs(state.claims) do
     if kept(claim[3]) then claims[#claims + 1] = claim end
   end
-  for i = 1, #state.cold, 6 do
-    if kept(state.cold[i + 5]) then
-      for part = i, i + 5 do cold[#cold + 1] = state.cold[part] end
+  -- Of lists whose parts each say by their last when they lapse.
+  local function kept_of(list, width)
+    local left = {}
+    for i = 1, #list, width do
+      for part = i, kept(list[i + width - 1]) and i + width - 1 or 0 do left[#left + 1] = list[part] end
     end
+    return left
   end
+  local cold, boundaries, lives = kept_of(state.cold, 6), kept_of(state.boundaries, BOUNDARY), kept_of(state.lives, LIFE)
   for i = 1, #state.outside, TOLD do
     if kept(state.outside[i + 7] + state.outside[i + 1]) then
       for part = i, i + TOLD - 1 do outside[#outside + 1] = state.outside[part] end
@@ -127,21 +134,11 @@ local function save(state, now)
       for part = i, i + LEVEL - 1 do levels[#levels + 1] = state.levels[part] end
     end
   end
-  for i = 1, #state.boundaries, BOUNDARY do
-    if kept(state.boundaries[i + 4]) then
-      for part = i, i + BOUNDARY - 1 do boundaries[#boundaries + 1] = state.boundaries[part] end
-    end
-  end
   for _, list in ipairs(state.named) do
     if kept(list[2]) then named[#named + 1] = list end
   end
-  for i = 1, #state.lives, LIFE do
-    if kept(state.lives[i + 2]) then
-      for part = i, i + LIFE - 1 do lives[#lives + 1] = state.lives[part] end
-    end
-  end
   local contenders = state.contenders
-  contenders = contenders and kept(contenders[1] + (max(unpack(contenders, 4, 6)) > 0 and contenders[3] or 0)) and contenders
+  contenders = contenders and kept(lapse_of.contenders(contenders)) and contenders
   local reach = state.reach and kept(state.reach[2]) and state.reach
   local pause = state.pause and kept(state.pause[5]) and state.pause
   local rate = state.rate and kept(lapse_of.rate(state.rate)) and state.rate

@@ -253,6 +253,15 @@ impl Ledger {
         }
     }
 
+    /// A log of a scope, to be changed, if anything was ever entered into it.
+    fn log_mut(&mut self, log: &Log) -> Option<&mut SlidingLog> {
+        let scope = match log.scope {
+            None => &mut self.upstream,
+            Some(scope) => self.scopes[Self::part(scope)].get_mut(&scope)?,
+        };
+        scope.logs.get_mut(&log.unit)
+    }
+
     fn scope_mut(&mut self, scope: Option<ScopeId>) -> &mut Scope {
         match scope {
             None => &mut self.upstream,

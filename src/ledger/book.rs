@@ -36,7 +36,7 @@ impl Ledger {
     pub(super) fn book(&mut self, now: Stamp, id: &MessageId, ask: &Ask) -> (Grant, i64) {
         let booked = self.decide_on(now, id, ask);
         for log in ask.logs.iter().filter(|log| log.retention() > SHORT || !ask.back.is_empty()) {
-            if let Some(entries) = self.scope_mut(log.scope).logs.get_mut(&log.unit) {
+            if let Some(entries) = self.log_mut(log) {
                 entries.live_on(now, log.retention());
             }
         }
@@ -63,7 +63,7 @@ impl Ledger {
             let is_there = |(log, _): &(&Log, _)| !self.may_be_lost(now, log.scope, slots.start, ask);
             let there: Vec<_> = ask.logs.iter().zip(slots.charges.iter()).filter(is_there).collect();
             for (log, units) in there {
-                if let Some(entries) = self.scope_mut(log.scope).logs.get_mut(&log.unit) {
+                if let Some(entries) = self.log_mut(log) {
                     entries.hand_back(slots.start, units.saturating_mul(slots.count));
                 }
             }

@@ -218,7 +218,7 @@ impl Ledger {
             self.scope_mut(scope).constrain(|of, _| of.loss = Some(loss));
         }
         for log in lives {
-            if let Some(entries) = self.scope_mut(log.scope).logs.get_mut(&log.unit) {
+            if let Some(entries) = self.log_mut(log) {
                 entries.begin_anew();
             }
         }

@@ -76,7 +76,7 @@ impl Places {
     }
 }
 
-/// Tickets ascend: to spread them is enough.
+/// Of tickets and of runtimes, which are counted: to spread them is enough.
 #[derive(Debug, Default)]
 pub(super) struct Spread(u64);
 

@@ -80,6 +80,7 @@ async fn a_slot_that_stays_on_its_way_is_an_error_and_a_warning() -> Outcome {
     let cluster = RedisCluster::start(3, 0)?;
     let slot = cluster.slot_of("{up}")?;
     let from = cluster.primary(slot)?.ok_or("nobody has the slot")?;
+    // Its scope has no state: a key that is not there has no place while its slot moves.
     let up = Upstream::new("up").limit(Limit::per_second(100));
     let throttle =
         Throttle::builder().store(RedisStore::cluster(cluster.urls()).connect().await?).upstream(up).build()?;
