@@ -42,7 +42,7 @@ end
 
 -- The level of a bucket that nothing is known of but the log: it was full, as far back as that matters.
 local function presumed(key, bucket)
-  local length = call('LLEN', key)
+  local length = call('LLEN', key) - (mark_of(call('LINDEX', key, '0')) and 1 or 0)
   if length == 0 then return { at = 0, left = 0, counted = 0, since = 0 } end
   local count = min(length, 2 * floor(bucket.depth / bucket.interval))
   local oldest = stamp_of(call('LINDEX', key, format('%d', -count)), key)

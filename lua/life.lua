@@ -37,6 +37,7 @@ function life.go_on(logs, takes_out)
       local lasts = newest + log.counts
       if lasts > now and not (known and lives[known + 2] >= lasts - life.LAG) then
         local since = known and lives[known + 1] or stamp_of(call('LINDEX', log.key, '0'), log.key)
+          or stamp_of(call('LINDEX', log.key, '1'), log.key) -- behind a mark
         life.begin_anew(log.state, log.key)
         lives[#lives + 1], lives[#lives + 2], lives[#lives + 3] = log.key, since, lasts
         log.state.is_news = true

@@ -1,9 +1,13 @@
--- What a stored log holds. Joined behind state.lua.
+-- What a stored log holds: its entries, and in front of them maybe a mark of its last loss, as loss.lua writes it. Joined behind state.lua.
+
+-- When a loss was seen of which a log bears the mark; nil where what was read is none.
+local function mark_of(entry) return entry and tonumber(string.match(entry, '^L(%d+)$')) end
 
 -- A stored entry as a number; nil where there is none. Lua takes `nan` and `inf` for numbers, too.
 local function stamp_of(entry, key)
   if not entry then return nil end
   local stamp = tonumber(entry)
+  if not stamp and mark_of(entry) then return nil end
   if not (stamp and stamp >= oldest and stamp < 9e15) then garbage(key) end
   return stamp
 end
@@ -13,7 +17,7 @@ local function newer_than(key, stamp)
   local newer, rest = 0, call('LLEN', key) + 1
   while newer + 1 < rest do
     local n = floor((newer + rest) / 2)
-    if stamp_of(call('LINDEX', key, format('%d', -n)), key) > stamp then newer = n else rest = n end
+    if (stamp_of(call('LINDEX', key, format('%d', -n)), key) or stamp) > stamp then newer = n else rest = n end
   end
   return newer
 end

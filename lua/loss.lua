@@ -24,6 +24,14 @@ end
 -- The last loss of a scope, as long as it matters.
 function lost.of(state) return state.loss and lapse_of.loss(state.loss) > now and state.loss end
 
+-- Marks a log that has entries, in front of them: what is known of its loss may be lost before all have heard of it, and the log not.
+function lost.mark(key, seen)
+  if not stamp_of(call('LINDEX', key, '-1'), key) then return end
+  local first = call('LINDEX', key, '0')
+  if mark_of(first) then call('LREM', key, '1', first) end
+  call('LPUSH', key, format('L%d', seen))
+end
+
 -- Notes what is missing of what an ask remembers. Nobody starts then until all counts no more that may be lost, of windows of up to 10 s:
 -- what started before, and what was booked ahead. What counts for longer is entered again. What a loss that is known explains is no news.
 -- From `at` on the arguments say: a message that the store must remember or 0, the log time told then, for each log the newest entry that
@@ -65,12 +73,15 @@ function lost.note(states, at)
       if a[at + 1 + i] < 0 and booked > 0 and booked + counts > now then newest = 0 end
       remembers = remembers or a[at + 1 + i] > 0
       -- Who counts for short alone has asked nobody to say anything again.
-      local seen = known and known[4] or 0
+      local seen, at_life = known and known[4] or 0, life.at(state, log.key)
+      -- The log may know more than its scope, and so may the sender.
+      local mark = is_long and not at_life and mark_of(call('LINDEX', log.key, '0')) or 0
+      local heard = mark > max(heard or 0, seen) and mark + counts > now and mark or heard
       local explained = known and (is_long and max(seen, known[3] or 0) or known[1])
       local is_news = still_has == false and not (known and told <= explained)
       local there = max(tail or 0, known and known[3] or 0)
       -- It was lost and begun anew since.
-      local at_life, told_of = life.at(state, log.key), a[9 + log.scope]
+      local told_of = a[9 + log.scope]
       local is_older = a[at + 1 + i] > 0 and at_life and newest > (known and known[3] or 0) and newest < state.lives[at_life + 1]
       local is_missing = newest > 0 and newest + counts > now and (newest > there or is_older)
       -- Of an empty log it is known that it must be there; or its sender was counted among those who wait for it, and there are none.
@@ -101,6 +112,7 @@ function lost.note(states, at)
         local is_unknown = is_news and not at_life and tail and tail + counts > now
         local of_log = is_gone or is_long and (is_unknown or is_missing and (not tail or is_older or still_has ~= false))
         if is_news and is_long then life.begin_anew(state, log.key) end
+        if is_long and since then lost.mark(log.key, since) end
         if hears or of_log and (is_news or not says_it) then of_logs = 1 end
         state.noted = { is_news and now or noted[1], max(noted[2], settles), noted[3] or 0 }
         if since or of_logs then state.noted[4], state.noted[5], state.noted[6] = since or 0, ends or 0, of_logs or 0 end

@@ -2,6 +2,7 @@
 
 mod contract;
 mod desk;
+mod evicted;
 mod expiry;
 mod first_look;
 mod garbage;

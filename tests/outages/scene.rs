@@ -51,7 +51,13 @@ impl Scene {
             return Err(io::Error::other("no list"));
         };
         let stamp = |entry: &Reply| entry.text().and_then(|text| text.parse().ok());
-        entries.iter().map(|entry| stamp(entry).ok_or_else(|| io::Error::other("no stamp"))).collect()
+        // The mark of a loss may stand in front of them.
+        let is_mark = |entry: &&Reply| entry.text().is_some_and(|text| text.starts_with('L'));
+        entries
+            .iter()
+            .skip_while(is_mark)
+            .map(|entry| stamp(entry).ok_or_else(|| io::Error::other("no stamp")))
+            .collect()
     }
 
     /// Waits until the log holds so many entries.

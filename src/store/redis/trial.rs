@@ -210,9 +210,10 @@ impl<'a> Trial<'a> {
         calls.add_command(self.call(&self.message(MessageId::nobodys(), processes)));
         // By its body, as a server needs it that was made to forget the scripts.
         calls.add_command(script::inspect().by_body(&|cmd| inspect(cmd, &self.keys())));
-        // Scripts read so where callers start one after another, which depends on how quick the server is.
+        // Scripts read so where callers start one after another, which depends on how quick the server is, and write so after a loss.
         for log in self.keys().iter().filter(|key| key.contains(":log:")) {
             calls.cmd("LRANGE").arg(log).arg(-1).arg(-1);
+            calls.cmd("LPUSH").arg(log).arg("L0");
         }
         calls.cmd("DEL").arg(self.keys());
         calls.ignore_errors();

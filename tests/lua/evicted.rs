@@ -1,0 +1,92 @@
+//! Keys of a scope may be evicted one by one: what is left of them tells.
+
+use outgate::ledger::{Again, Ask, Grant, Log, Message, MessageId, Remembered, Run, Slots, Stamp, Term};
+use outgate::testing::{ManualClock, RedisServer};
+use outgate::{RedisStore, Store};
+
+use crate::{NOW, SECOND, must};
+
+const fn at(micros: i64) -> Stamp {
+    Stamp::from_micros(NOW + micros)
+}
+
+/// Two processes that were granted fifty each of a hundred a minute, and a third that comes.
+struct Three {
+    server: RedisServer,
+    clock: ManualClock,
+    store: RedisStore,
+}
+
+impl Three {
+    async fn new() -> Self {
+        let server = must(RedisServer::start());
+        let clock = ManualClock::new(at(0));
+        let store = must(RedisStore::builder(&server.url()).prefix("e").connect().await).with_clock(clock.clone());
+        let three = Self { server, clock, store };
+        for sender in [1, 2] {
+            three.told(0, (sender, 1), ask(50)).await;
+        }
+        three
+    }
+
+    async fn told(&self, now: i64, (sender, number): (u64, u64), ask: Ask) -> Grant {
+        self.clock.set(at(now));
+        let reply = must(self.store.apply(&Message::new("up", MessageId::new(sender, "", number), ask)).await);
+        reply.grant().unwrap_or_else(|| panic!("no grant"))
+    }
+
+    fn evict(&self, key: &str) {
+        assert_eq!(must(self.server.command(&["DEL", key])).int(), Some(1), "{key}");
+    }
+}
+
+fn ask(callers: u32) -> Ask {
+    Ask::new([Log::new("calls", [Term::new(100, 60 * SECOND)])], vec![Run::new(callers, [1])])
+}
+
+/// What each of the two remembers, and what it says again.
+fn remembering(again: Option<Again>) -> Ask {
+    let mut ask = ask(1);
+    (ask.remembered, ask.again) = (Remembered::new(1, at(0), [at(0)]), again);
+    ask
+}
+
+fn granted(grant: &Grant) -> u32 {
+    grant.answers(100).filter(|answer| answer.verdict.is_granted()).map(|answer| answer.callers).sum()
+}
+
+#[tokio::test]
+async fn a_log_tells_of_a_loss_that_its_scope_has_forgotten_before_all_have_heard_of_it() {
+    let three = Three::new().await;
+    three.evict("e:v1:{up}:log:calls");
+    let (seen, _) = *must(three.told(SECOND, (1, 2), remembering(None)).await.loss.ok_or("no loss"));
+    assert_eq!(seen, at(SECOND));
+    let again = Again::new(Stamp::from_micros(0), seen, vec![Slots::new(50, at(0), [1])]);
+    three.told(SECOND + 1, (1, 3), remembering(Some(again.clone()))).await;
+    three.evict("e:v1:{up}:state");
+    let third = three.told(2 * SECOND, (3, 1), ask(50)).await;
+    assert_eq!((granted(&third), third.next), (0, at(7 * SECOND)), "what the second was granted is not there");
+    let second = three.told(3 * SECOND, (2, 2), remembering(None)).await;
+    assert_eq!(second.loss, Some(Box::new((seen, 0))), "all that it was granted");
+    three.told(4 * SECOND, (2, 3), remembering(Some(again))).await;
+    assert_eq!(granted(&three.told(8 * SECOND, (3, 2), ask(1)).await), 0, "a hundred count");
+    assert!(granted(&three.told(60 * SECOND + 1, (3, 3), ask(100)).await) > 0, "they count no more");
+}
+
+#[tokio::test]
+async fn a_log_that_is_evicted_alone_is_lost_whoever_asks() {
+    let three = Three::new().await;
+    three.evict("e:v1:{up}:log:calls");
+    let third = three.told(SECOND, (3, 1), ask(50)).await;
+    assert_eq!((granted(&third), third.loss), (0, Some(Box::new((at(SECOND), 0)))));
+}
+
+#[tokio::test]
+async fn what_is_known_of_a_log_is_known_again_when_it_is_evicted() {
+    let three = Three::new().await;
+    three.evict("e:v1:{up}:state");
+    assert_eq!(granted(&three.told(SECOND, (3, 1), ask(1)).await), 0, "a hundred count");
+    three.evict("e:v1:{up}:log:calls");
+    let third = three.told(2 * SECOND, (3, 2), ask(1)).await;
+    assert_eq!(third.loss, Some(Box::new((at(2 * SECOND), 0))));
+}
