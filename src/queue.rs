@@ -32,6 +32,7 @@ pub(crate) mod reports;
 pub(crate) mod resend;
 pub(crate) mod seats;
 mod served;
+mod settings;
 pub(crate) mod settling;
 pub(crate) mod shard;
 pub(crate) mod shift;

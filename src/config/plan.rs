@@ -50,7 +50,7 @@ pub(crate) struct Registered {
     pub(crate) counts: Counts,
     pub(crate) crowd: Arc<Crowd>,
     /// Where its scopes lie, one at least.
-    shards: Vec<Shard>,
+    shards: Vec<Arc<Shard>>,
     /// Has others know who waits here.
     pub(crate) attendance: Arc<Attendance>,
     pub(crate) settling: Arc<Settling>,
@@ -87,7 +87,7 @@ impl Registered {
         (new.edition, new.handover) = (edition, Arc::new(Handover::begun()));
         let (old, now) = (&before.upstream, &new.upstream);
         new.crowd = Arc::clone(&before.crowd);
-        new.shards.iter_mut().zip(&before.shards).for_each(|(new, before)| new.follow(before));
+        new.shards.iter_mut().filter_map(Arc::get_mut).zip(&before.shards).for_each(|(new, before)| new.follow(before));
         if before.home().ledger == new.home().ledger {
             new.attendance = Arc::clone(&before.attendance);
         }
@@ -117,7 +117,7 @@ impl Registered {
         upstream.check_shards(&charges)?;
         let policy = upstream.without_store.unwrap_or_default();
         upstream.check_policy(&charges)?;
-        let shard = |ledger| Shard::new(ledger, &upstream.name, policy, charges.calendars(&upstream));
+        let shard = |ledger| Shard::new(ledger, &upstream.name, policy, charges.calendars(&upstream)).into();
         let shards = upstream.ledgers().into_iter().map(shard).collect();
         let counts = Counts::of(&upstream, &charges);
         let crowd = Arc::new(Crowd::new(upstream.max_waiting, counts.clone()));
@@ -207,17 +207,17 @@ impl Registered {
     }
 
     /// Where the logs of a scope lie, by the one that few share.
-    pub(crate) fn shard(&self, scope: Option<ScopeId>) -> &Shard {
+    pub(crate) fn shard(&self, scope: Option<ScopeId>) -> &Arc<Shard> {
         &self.shards[shard_of(scope, self.shards.len())]
     }
 
     /// Where callers without a scope lie, and what others say of the whole upstream.
-    pub(crate) fn home(&self) -> &Shard {
+    pub(crate) fn home(&self) -> &Arc<Shard> {
         self.shard(None)
     }
 
     /// All of them, the home first.
-    pub(crate) fn shards(&self) -> &[Shard] {
+    pub(crate) fn shards(&self) -> &[Arc<Shard>] {
         &self.shards
     }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Queue;
-use super::events::Settings;
 use super::glance::WaitsFor;
 use super::waiters::Slot;
 use crate::ledger::{Ask, Log, Message, MessageId, Run, Stamp, Verdict};
@@ -19,7 +18,7 @@ impl Queue {
         // What the boundaries of a calendar are depends on the store's clock.
         if is_paused
             || self.has_seats()
-            || !self.settings.calendars.is_empty()
+            || !self.shard.calendars.is_empty()
             || !self.process.answers_at_hand()
             || self.registered().handover.look_at(now).is_some()
             || self.known().is_some_and(|state| !state.is_quiet(now))
@@ -41,7 +40,7 @@ impl Queue {
     /// When the caller starts, which is now, and whether it is the one call that looks whether a pause still holds; or how long it is until
     /// there is a slot.
     fn ask_at_once(&self, charges: &Arc<[u32]>) -> Option<Result<(Stamp, bool), Duration>> {
-        let Settings { ledger, logs, .. } = &self.settings;
+        let (ledger, logs) = (self.ledger(), &self.logs);
         if let Some(answer) = self.process.memory().and_then(|memory| memory.at_once(ledger, logs, charges)) {
             return Some(answer.map(|stamp| (stamp, false)));
         }

@@ -44,7 +44,7 @@ impl Queue {
     /// Takes a caller in that comes at `joined`.
     pub(crate) fn enter(&self, joined: Instant) -> Result<Member, Error> {
         self.crowd.enter(joined).ok_or_else(|| {
-            let upstream = Arc::clone(&self.settings.upstream);
+            let upstream = Arc::clone(self.upstream());
             Error::TooManyWaiting { upstream, max_waiting: self.crowd.most() }
         })
     }
@@ -72,15 +72,15 @@ impl Queue {
             let slot = caller.outcome(begins, patience.until).await?;
             now = Instant::now();
             if !self.is_sure_of_seats(now) {
-                tracing::debug!(upstream = &*self.settings.upstream, "seat may be lost, asking again");
+                tracing::debug!(upstream = &**self.upstream(), "seat may be lost, asking again");
                 self.happen(|_| Some(Event::Distrusted(slot)));
                 continue;
             }
-            if !slot.is_stale(now, self.settings.stale_after) {
+            if !slot.is_stale(now, self.stale_after()) {
                 return Ok((slot, now));
             }
             // It comes back with its ticket, and so to its place.
-            tracing::debug!(upstream = &*self.settings.upstream, "slot stale, asking again");
+            tracing::debug!(upstream = &**self.upstream(), "slot stale, asking again");
             self.give_back(slot);
         }
     }

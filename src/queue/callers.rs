@@ -10,26 +10,26 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::contact::Contact;
 use super::crowd::Crowd;
 use super::driver::Driver;
 use super::engine::Engine;
-use super::events::{Event, Settings};
+use super::events::Event;
 use super::handover::Successors;
-use super::log_time::LogTime;
-use super::looks::Looks;
-use super::memories::{Mark, Memories};
+use super::memories::Mark;
 use super::memory::HEARS;
 use super::process::Process;
 use super::resend::Resend;
+use super::seats::SeatRules;
+use super::settings::Settings;
 use super::settling::{Correction, Settling};
+use super::shard::Shard;
 use super::state::{Outbox, State};
 use super::waiters::Slot;
 use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
 use crate::counts::Counts;
 use crate::error::Error;
-use crate::ledger::{Reason, SHORT, ScopeId};
+use crate::ledger::{Log, Reason, SHORT, ScopeId};
 
 /// One queue: a process, and the logs that everybody in it needs a slot in.
 pub(crate) struct Queue {
@@ -38,20 +38,19 @@ pub(crate) struct Queue {
     registered: Arc<Registered>,
     /// Those to which its callers went when it was closed.
     pub(super) successors: Successors,
-    pub(super) settings: Settings,
     scopes: Scopes,
+    /// What everybody in it needs a slot in.
+    pub(super) logs: Arc<[Log]>,
+    /// And a seat, where there are limits on calls in flight that only its own callers share.
+    pub(super) seats: Option<SeatRules>,
     /// Everybody who waits for the upstream.
     pub(super) crowd: Arc<Crowd>,
-    /// Whether the store answers.
-    pub(super) contact: Arc<Contact>,
-    pub(super) time: Arc<LogTime>,
-    pub(super) looks: Arc<Looks>,
-    pub(super) memories: Arc<Memories>,
+    /// Where its logs lie.
+    pub(super) shard: Arc<Shard>,
     /// The lines for seats that the process shares among several queues, one for each limit on calls in flight.
     pub(super) lines: Arc<[Arc<Self>]>,
-    settling: Arc<Settling>,
     /// Once anybody waits, or anything else has happened that is to be known: there are as many queues as scopes.
-    state: OnceLock<Box<Mutex<State>>>,
+    core: OnceLock<Box<Core>>,
     /// Of those who throttle by themselves while the store cannot answer, as long as there are any.
     pub(super) local: Mutex<Weak<Self>>,
     /// Of those who go by the store, where its callers do not.
@@ -69,6 +68,12 @@ pub(crate) struct Queue {
     pub(super) idled: Notify,
 }
 
+/// What changes about a queue, and what is known of it for that.
+struct Core {
+    settings: Arc<Settings>,
+    state: Mutex<State>,
+}
+
 impl Queue {
     /// The queue of the callers of an upstream that are charged in the logs of these scopes, and borrow seats from these lines; not of an
     /// upstream whose place another has taken.
@@ -78,57 +83,41 @@ impl Queue {
         scopes: &Scopes,
         lines: Vec<Arc<Self>>,
     ) -> Result<Self, Error> {
-        // An empty one takes no allocation by default.
-        let lines: Arc<[_]> = if lines.is_empty() { Arc::default() } else { lines.into() };
-        let shard = registered.shard(scopes.narrowest);
-        let settings = Settings {
-            upstream: Arc::clone(&registered.upstream.name),
-            ledger: Arc::clone(&shard.ledger),
-            key: registered.key(scopes.narrowest),
-            stream: registered.stream(&scopes.stream()),
-            logs: registered.charges.logs_of(scopes),
-            seats: registered.seats_of(scopes).filter(|_| lines.is_empty()),
-            borrows: !lines.is_empty(),
-            calendars: shard.calendars.clone(),
-            stale_after: registered.stale_after,
-            horizon: process.horizon,
-            promote_low_after: registered.upstream.promote_low_after,
-            without_store: registered.policy(),
-            warn_after: registered.upstream.warn_after,
-            counts: registered.counts.clone(),
-            weight: process.weight,
-        };
-        Self::of(process, registered, settings, scopes.clone(), lines)
+        let logs = registered.charges.logs_of(scopes);
+        let mut queue = Self::of(process, registered, scopes.clone(), logs)?;
+        if lines.is_empty() {
+            queue.seats = registered.seats_of(scopes);
+        } else {
+            queue.lines = lines.into();
+        }
+        Ok(queue)
     }
 
+    /// One whose calls need no seat.
     pub(super) fn of(
         process: &Arc<Process>,
         registered: &Arc<Registered>,
-        settings: Settings,
         scopes: Scopes,
-        lines: Arc<[Arc<Self>]>,
+        logs: Arc<[Log]>,
     ) -> Result<Self, Error> {
         if registered.is_replaced() {
             return Err(Error::Closed);
         }
-        let shard = registered.shard(scopes.narrowest);
         // Who is in a line for seats waits in its queue, and is counted there.
         let nobodys = || Crowd::new(usize::MAX, Counts::default()).into();
-        let crowd = if settings.logs.is_empty() { nobodys() } else { Arc::clone(&registered.crowd) };
+        let crowd = if logs.is_empty() { nobodys() } else { Arc::clone(&registered.crowd) };
         Ok(Self {
+            shard: Arc::clone(registered.shard(scopes.narrowest)),
             registered: Arc::clone(registered),
             successors: Successors::default(),
             scopes,
+            logs,
+            seats: None,
             process: Arc::clone(process),
             crowd,
-            contact: Arc::clone(&shard.contact),
-            lines,
-            time: Arc::clone(&shard.time),
-            looks: Arc::clone(&shard.looks),
-            memories: Arc::clone(&shard.memories),
-            settling: Arc::clone(&registered.settling),
-            state: OnceLock::new(),
-            settings,
+            // An empty one takes no allocation by default.
+            lines: Arc::default(),
+            core: OnceLock::new(),
             local: Mutex::default(),
             shared: None,
             permits: AtomicUsize::new(0),
@@ -173,7 +162,7 @@ impl Queue {
 
     /// How calls are settled.
     pub(crate) fn settling(&self) -> &Settling {
-        &self.settling
+        &self.registered.settling
     }
 
     /// Lets nobody here send for a while.
@@ -244,12 +233,12 @@ impl Queue {
     }
 
     /// Whose logs its callers are charged in, as the store knows it.
-    pub(crate) const fn ledger(&self) -> &Arc<str> {
-        &self.settings.ledger
+    pub(crate) fn ledger(&self) -> &Arc<str> {
+        &self.shard.ledger
     }
 
-    pub(crate) const fn upstream(&self) -> &Arc<str> {
-        &self.settings.upstream
+    pub(crate) fn upstream(&self) -> &Arc<str> {
+        &self.registered.upstream.name
     }
 
     /// Of which edition of the upstream it is.
@@ -274,7 +263,7 @@ impl Queue {
 
     /// The scope that few share.
     pub(crate) const fn scope(&self) -> Option<ScopeId> {
-        self.settings.key.1
+        self.scopes.narrowest
     }
 
     /// Callers that wait for a slot to be booked or to start.
@@ -326,7 +315,7 @@ impl Queue {
 
     /// Whether any of its logs that count for long is not of the whole upstream: others do not ask for it.
     pub(super) fn counts_alone_for_long(&self) -> bool {
-        self.settings.logs.iter().any(|log| log.scope.is_some() && log.retention() > SHORT)
+        self.logs.iter().any(|log| log.scope.is_some() && log.retention() > SHORT)
     }
 
     /// Whether it tries again to reach a store that does not answer.
@@ -356,7 +345,7 @@ impl Queue {
 
     /// How far ahead of now a start has to be, so that it has not passed when the answer is here.
     pub(crate) fn ahead(&self, now: Instant) -> Duration {
-        self.time.ahead(self.settings.stale_after, now)
+        self.shard.time.ahead(self.stale_after(), now)
     }
 
     /// Has a task drive where a caller did so far.
@@ -376,31 +365,39 @@ impl Queue {
         }
     }
 
+    fn core(&self) -> &Core {
+        self.core.get_or_init(|| {
+            let settings = Arc::new(self.settings_anew());
+            let engine = Engine::new(Arc::clone(&settings), self.process.id(), Rng::new());
+            Box::new(Core { settings, state: Mutex::new(State::new(engine)) })
+        })
+    }
+
+    /// What its engine knows of it.
+    pub(super) fn settings(&self) -> &Settings {
+        &self.core().settings
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        let engine = || Engine::new(self.settings.clone(), self.process.id(), Rng::new());
-        let state = self.state.get_or_init(|| Box::new(Mutex::new(State::new(engine()))));
-        state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.core().state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What has changed about it, where anything ever has.
     pub(super) fn known(&self) -> Option<MutexGuard<'_, State>> {
-        self.state.get().map(|state| state.lock().unwrap_or_else(PoisonError::into_inner))
+        self.core.get().map(|core| core.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.known().is_some_and(|state| state.engine.lost.is_refused()) {
-            self.contact.refuse_no_more();
+            self.shard.contact.refuse_no_more();
         }
     }
 }
 
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue")
-            .field("upstream", &self.settings.upstream)
-            .field("scope", &self.settings.key.1)
-            .finish_non_exhaustive()
+        f.debug_struct("Queue").field("upstream", self.upstream()).field("scope", &self.scope()).finish_non_exhaustive()
     }
 }

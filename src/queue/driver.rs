@@ -104,7 +104,7 @@ impl Driver {
             });
         };
         (self.in_flight, self.sent_in) = (None, None);
-        let answered = Answered::new(reply, exchange, &queue.time, &queue.settings);
+        let answered = Answered::new(reply, exchange, &queue.shard.time, queue.settings());
         let mut out = Outbox::of(ticket);
         let mut state = queue.lock();
         self.done = !state.duty.is_driven_by(self.number);
@@ -215,7 +215,7 @@ impl Driver {
     }
 
     fn receive(&self, reply: Reply, exchange: Exchange, out: &mut Outbox) {
-        let answered = Answered::new(reply, exchange, &self.queue.time, &self.queue.settings);
+        let answered = Answered::new(reply, exchange, &self.queue.shard.time, self.queue.settings());
         let mut state = self.queue.lock();
         if state.duty.is_driven_by(self.number) {
             state.handle(Event::Answered(answered), exchange.arrived, &self.queue, out);
@@ -295,7 +295,7 @@ fn polled_in(there: &Handle, message: InFlight) -> InFlight {
 /// A message on its way, on the store's own time: it outlives the caller that sent it.
 fn send(queue: Arc<Queue>, message: Arc<Message>) -> InFlight {
     Box::pin(async move {
-        let (store, settings, time) = (&*queue.process.store, &queue.settings, &queue.time);
+        let (store, settings, time) = (&*queue.process.store, queue.settings(), &queue.shard.time);
         for _ in 0..time.missing_exchanges(settings.fine()) {
             let sent = Instant::now();
             let outlook = time.outlook(settings.stale_after, sent);
@@ -303,7 +303,7 @@ fn send(queue: Arc<Queue>, message: Arc<Message>) -> InFlight {
             let exchange = Exchange { sent, arrived: Instant::now() };
             match shown {
                 Ok(stamp) => {
-                    queue.contact.heard(exchange.arrived);
+                    queue.shard.contact.heard(exchange.arrived);
                     time.exchanged(exchange, stamp, settings.fine())
                 }
                 Err(error) => return (Err(error), exchange),

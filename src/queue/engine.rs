@@ -17,11 +17,12 @@ use tokio::time::Instant;
 
 use super::borrowed::Borrowed;
 use super::cold::Untold;
-use super::events::{Effect, Effects, Event, Settings, tell};
+use super::events::{Effect, Effects, Event, tell};
 use super::in_flight::{Header, Message};
 use super::memory::Memory;
 use super::resend::Resend;
 use super::seats::Seats;
+use super::settings::Settings;
 use super::settling::Corrections;
 use super::waited_for::WaitedFor;
 use super::waiters::{Slot, Waiter, Waiters};
@@ -33,7 +34,7 @@ use crate::ledger::{Priority, Reason, Stamp};
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub(super) struct Engine {
-    pub(super) settings: Settings,
+    pub(super) settings: Arc<Settings>,
     /// Spreads the times at which processes ask.
     pub(super) random: Rng,
     /// What the process is called.
@@ -106,7 +107,7 @@ pub(super) struct Engine {
 
 impl Engine {
     /// The engine of a queue in which nobody is, of the process called `sender`.
-    pub(super) fn new(settings: Settings, sender: u64, random: Rng) -> Self {
+    pub(super) fn new(settings: Arc<Settings>, sender: u64, random: Rng) -> Self {
         let (seats, memory) = (settings.seats.clone().map(Seats::new), Memory::of(&settings.logs));
         Self {
             seats,

@@ -1,51 +1,14 @@
 //! What happens to a queue, and what is to be done about it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::calendars::Calendars;
 use super::in_flight::{Answered, Message};
-use super::seats::SeatRules;
 use super::settling::Correction;
-use super::table::Key;
 use super::waiters::{Slot, Waiter};
-use crate::counts::Counts;
 use crate::error::{Error, StoreError};
-use crate::ledger::{Log, Reason, Stamp, Term};
-use crate::store::WithoutStore;
-
-/// What never changes about a queue.
-#[derive(Clone, Debug)]
-pub(super) struct Settings {
-    pub(super) upstream: Arc<str>,
-    /// Whose logs they are, as the store knows it: the upstream's, or those of all upstreams that share limits.
-    pub(super) ledger: Arc<str>,
-    pub(super) key: Key,
-    /// The stream of its messages.
-    pub(super) stream: Arc<str>,
-    /// What everybody in it needs a slot in.
-    pub(super) logs: Arc<[Log]>,
-    /// And a seat, where there are limits on calls in flight. Where there are no logs, it is the line for seats of several queues.
-    pub(super) seats: Option<SeatRules>,
-    /// And a seat that is borrowed from such lines.
-    pub(super) borrows: bool,
-    pub(super) calendars: Calendars,
-    /// How much later than its start a slot may be used.
-    pub(super) stale_after: Duration,
-    /// How far ahead slots are booked, where answers are quick.
-    pub(super) horizon: Duration,
-    /// How long callers of low priority wait before they go first.
-    pub(super) promote_low_after: Option<Duration>,
-    /// What becomes of callers while the store cannot answer.
-    pub(super) without_store: WithoutStore,
-    /// How long callers wait before it is said.
-    pub(super) warn_after: Option<Duration>,
-    pub(super) counts: Counts,
-    /// For how many the process counts where limits are shared.
-    pub(super) weight: u32,
-}
+use crate::ledger::{Reason, Stamp, Term};
 
 /// Something that has happened.
 #[derive(Debug)]

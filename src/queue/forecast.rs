@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::engine::Engine;
-use super::events::{Effects, Settings, tell};
+use super::events::{Effects, tell};
 use super::log_time::Outlook;
 use super::pacing::{Rest, late_at_most};
+use super::settings::Settings;
 use super::waiters::Waiter;
 use crate::error::Error;
 use crate::ledger::{Grant, PauseLeft, Term};

@@ -82,8 +82,8 @@ pub struct QueueSnapshot {
 
 impl Queue {
     /// What is counted of its upstream.
-    pub(crate) const fn counts(&self) -> &Counts {
-        &self.settings.counts
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.registered().counts
     }
 
     /// A permit is given.

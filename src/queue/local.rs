@@ -9,15 +9,14 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Queue;
 use super::apart::{self, Doubt, Own};
-use super::calendars::Calendars;
 use super::caller::Patience;
 use super::crowd::Member;
-use super::events::{Event, Settings};
+use super::events::Event;
 use super::resend::PATIENCE;
+use super::shard::Shard;
 use super::waiters::Slot;
 use crate::error::Error;
 use crate::ledger::Log;
-use crate::store::WithoutStore;
 
 /// How often a caller that waits looks whether the store is back, and has it tried again.
 const LOOK: Duration = Duration::from_millis(100);
@@ -48,9 +47,9 @@ impl Queue {
 
     /// What the store is told of outages that are over, and ended after `told`.
     pub(super) fn doubt(&self, told: Option<Instant>, now: Instant) -> Option<Doubt> {
-        let ended = self.contact.apart.ended(told, now)?;
-        let (lost_at, _) = self.time.bounds_at(ended.sent)?;
-        let (_, until) = self.time.bounds_at(ended.until)?;
+        let ended = self.shard.contact.apart.ended(told, now)?;
+        let (lost_at, _) = self.shard.time.bounds_at(ended.sent)?;
+        let (_, until) = self.shard.time.bounds_at(ended.until)?;
         Some(Doubt { lost_at, until, lasted: ended.lasted, ended_at: ended.at, went: ended.went })
     }
 
@@ -74,11 +73,11 @@ impl Queue {
             if self.is_closed() {
                 return Err(Error::Closed);
             }
-            let Some(since) = self.contact.apart.since(now) else {
+            let Some(since) = self.shard.contact.apart.since(now) else {
                 return if waited { Ok(None) } else { Err(error) };
             };
             waited = true;
-            let opens_at = since + apart::opens_after(&self.settings.logs, self.settings.horizon);
+            let opens_at = since + apart::opens_after(&self.logs, self.process.horizon);
             let Some(local) = self.open_local(costs, since).filter(|_| opens_at <= now) else {
                 if gives_up <= now {
                     return Err(error);
@@ -99,13 +98,13 @@ impl Queue {
                         () = sleep(LOOK) => {}
                     }
                     self.happen(|_| Some(Event::Knocked));
-                    if self.is_closed() || self.contact.apart.since(Instant::now()) != Some(since) {
+                    if self.is_closed() || self.shard.contact.apart.since(Instant::now()) != Some(since) {
                         break None;
                     }
                 }
             };
             if let Some((slot, at)) = outcome {
-                if self.contact.apart.goes(&local.process, at) {
+                if self.shard.contact.apart.goes(&local.process, at) {
                     return Ok(Some((local, slot, at)));
                 }
                 local.give_back(slot);
@@ -117,8 +116,8 @@ impl Queue {
     /// The queue by the part of this process, where that has room for such a call: the store must have counted it not long before.
     fn open_local(self: &Arc<Self>, costs: &[u32], lost_at: Instant) -> Option<Arc<Self>> {
         let processes = self.registered().attendance.processes(lost_at)?;
-        let own = self.contact.apart.own(self.settings.horizon)?;
-        let logs = part_of(&self.settings.logs, processes)?;
+        let own = self.shard.contact.apart.own(self.process.horizon)?;
+        let logs = part_of(&self.logs, processes)?;
         if logs.iter().zip(costs).any(|(log, &units)| units > log.largest_charge()) {
             return None;
         }
@@ -138,10 +137,9 @@ impl Queue {
     }
 
     fn beside_itself(self: &Arc<Self>, own: Own, logs: Arc<[Log]>) -> Option<Self> {
-        let calendars = Calendars::default();
-        let settings = Settings { logs, calendars, without_store: WithoutStore::Wait, ..self.settings.clone() };
-        let mut local = Self::of(&own.process, self.registered(), settings, self.scopes().clone(), [].into()).ok()?;
-        (local.time, local.shared) = (own.time, Some(Arc::clone(self)));
+        let mut local = Self::of(&own.process, self.registered(), self.scopes().clone(), logs).ok()?;
+        let shard = Shard { time: own.time, ..(*self.shard).clone() };
+        (local.shard, local.shared) = (Arc::new(shard), Some(Arc::clone(self)));
         Some(local)
     }
 }

@@ -91,11 +91,11 @@ impl Looks {
     pub(super) fn add(self: &Arc<Self>, queue: &Arc<Queue>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut state = self.lock();
-        state.queues.insert(Arc::clone(&queue.settings.stream), Arc::downgrade(queue));
+        state.queues.insert(Arc::clone(&queue.settings().stream), Arc::downgrade(queue));
         let is_first = state.since.is_none();
         let on_shift = self.begin(&mut state, Instant::now());
         if on_shift.is_some() && is_first {
-            state.since = queue.time.known();
+            state.since = queue.shard.time.known();
         }
         drop(state);
         self.shift.spawn((&runtime, true), on_shift, |on_shift, stands_by| run(Arc::clone(self), on_shift, stands_by));
@@ -164,7 +164,7 @@ impl Look {
         let since = self.since.unwrap_or(Stamp::NEVER);
         let body = Body::Look { scopes: Arc::clone(&self.scopes), since };
         let message = Message::new(Arc::clone(queue.ledger()), MessageId::nobodys(), body);
-        let message = Message { known: queue.time.known(), ..message };
+        let message = Message { known: queue.shard.time.known(), ..message };
         match queue.process.store.apply(&message).await {
             Ok(reply) => reply.looked(),
             Err(error) => {

@@ -218,7 +218,7 @@ impl Attendance {
         let about = (!told.described.is_some_and(is_known)).then_some(about);
         let callers = queues.iter().map(|(of, _)| of.callers).sum();
         let presence = Presence {
-            weight: queue.settings.weight,
+            weight: queue.process.weight,
             callers,
             oldest: queues.iter().map(|(of, _)| of.oldest).max().unwrap_or_default(),
             described,
@@ -274,7 +274,7 @@ fn scopes(queues: &[(Attended, Arc<Queue>)]) -> Vec<ScopePresence> {
 
 /// Whether each process that uses the upstream is counted all the time.
 fn is_steady(queue: &Arc<Queue>) -> bool {
-    queue.settings.without_store == WithoutStore::ThrottleLocally
+    queue.without_store() == WithoutStore::ThrottleLocally
 }
 
 /// So long after the store was told a call has it told again: where it is told steadily, as soon as whoever does that is replaced.

@@ -41,7 +41,7 @@ impl Queue {
 
     /// It may have been the pause of a scope, or of the whole upstream.
     async fn end_pauses(self: &Arc<Self>, served: Stamp) {
-        let scopes = Log::scopes(&self.settings.logs).flatten().map(Some).chain([None]);
+        let scopes = Log::scopes(&self.logs).flatten().map(Some).chain([None]);
         for scope in scopes {
             let mut wait = FIRST_WAIT;
             while let Err(error) = self.end_pause(scope, served).await {
@@ -56,7 +56,7 @@ impl Queue {
         }
         if self.crowd.paused(Instant::now()).is_some() {
             self.crowd.release();
-            self.looks.release();
+            self.shard.looks.release();
         }
         self.release();
     }
@@ -66,7 +66,7 @@ impl Queue {
         id.stream = format!("{}!", id.number).into();
         let body = Body::Release { scope, served: Some(served) };
         let message = Message::new(Arc::clone(self.ledger()), id, body);
-        let message = Message { known: self.time.known(), ..message };
+        let message = Message { known: self.shard.time.known(), ..message };
         let reply = self.process.store.apply(&message).await?;
         reply.done().map(|_| ()).ok_or_else(StoreError::senseless)
     }

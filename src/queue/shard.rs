@@ -10,7 +10,7 @@ use super::memories::Memories;
 use crate::store::WithoutStore;
 
 /// A part of the store, and what a process knows of it: it may lie on a server of its own, with a clock of its own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Shard {
     /// What the store calls it.
     pub(crate) ledger: Arc<str>,

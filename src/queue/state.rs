@@ -96,17 +96,17 @@ impl Outbox {
         self.former = None;
         queue.give_back_seats(std::mem::take(&mut self.seats_back));
         if std::mem::take(&mut self.looks) && !queue.is_local() {
-            queue.looks.add(queue);
+            queue.shard.looks.add(queue);
         }
         let losses = std::mem::take(&mut self.losses);
         if losses.seen {
-            queue.looks.lost_data(now);
+            queue.shard.looks.lost_data(now);
         }
         if let Some(loss) = losses.told {
-            queue.memories.lost_data(loss);
+            queue.shard.memories.lost_data(loss);
         }
         if losses.remembers && !queue.is_local() {
-            queue.memories.add(queue, now);
+            queue.shard.memories.add(queue, now);
         }
     }
 }
@@ -126,7 +126,7 @@ impl State {
     pub(super) fn turn(&mut self, queue: &Queue, now: Instant, out: &mut Outbox) {
         let header = || Header {
             number: queue.process.next_number(),
-            outlook: queue.time.outlook(queue.settings.stale_after, now),
+            outlook: queue.shard.time.outlook(queue.stale_after(), now),
         };
         self.catch_up(queue, now, out);
         (out.wake, out.idle) = (None, false);
@@ -159,10 +159,10 @@ impl State {
         if let Some((until, reason)) = queue.crowd.paused(now) {
             self.act(queue, now, out, |engine, effects| engine.pause(until, reason, now, effects));
         }
-        if queue.settings.without_store != WithoutStore::Wait {
-            let (cut_off, heard_at) = (queue.contact.cut_off(now), queue.contact.heard_at());
-            if queue.settings.without_store == WithoutStore::ThrottleLocally {
-                self.engine.waits_since(cut_off.as_ref().and_then(|_| queue.contact.apart.since(now)));
+        if queue.without_store() != WithoutStore::Wait {
+            let (cut_off, heard_at) = (queue.shard.contact.cut_off(now), queue.shard.contact.heard_at());
+            if queue.without_store() == WithoutStore::ThrottleLocally {
+                self.engine.waits_since(cut_off.as_ref().and_then(|_| queue.shard.contact.apart.since(now)));
                 let told = self.engine.lost.told;
                 self.engine.doubt(queue.doubt(told, now));
             }
@@ -199,16 +199,16 @@ impl State {
                     queue.process.rename(sender);
                     renamed = true;
                 }
-                Effect::CutOff(error, sent) => queue.contact.lose(&error, sent, now),
-                Effect::Answered => queue.contact.answered(now),
+                Effect::CutOff(error, sent) => queue.shard.contact.lose(&error, sent, now),
+                Effect::Answered => queue.shard.contact.answered(now),
                 Effect::LostData => {
-                    queue.contact.lost_data(now);
+                    queue.shard.contact.lost_data(now);
                     out.losses.seen = true;
                 }
                 Effect::ToldOfLoss(loss) => out.losses.told = out.losses.told.max(Some(loss)),
-                Effect::Refused(error) => queue.contact.refuse(&error),
-                Effect::RefusedNoMore => queue.contact.refuse_no_more(),
-                Effect::OtherLimit(log, term) => queue.contact.other_limit(&log, term),
+                Effect::Refused(error) => queue.shard.contact.refuse(&error),
+                Effect::RefusedNoMore => queue.shard.contact.refuse_no_more(),
+                Effect::OtherLimit(log, term) => queue.shard.contact.other_limit(&log, term),
                 Effect::Idle => out.idle = true,
             }
         }

@@ -9,17 +9,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::borrowed::{Back, Want};
-use super::calendars::Calendars;
 use super::caller::Patience;
 use super::callers::Queue;
-use super::events::{Event, Settings};
-use super::pacing::LATE_AT_MOST;
+use super::events::Event;
 use super::process::Process;
 use super::seats::SeatRules;
 use super::waiters::Wish;
 use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
-use crate::counts::Counts;
 use crate::error::Error;
 
 /// How long who wants a seat now or never waits for the store's answer.
@@ -33,36 +30,24 @@ impl Queue {
         scopes: &Scopes,
         rules: SeatRules,
     ) -> Result<Self, Error> {
-        let of = scopes.narrowest.map_or_else(String::new, |scope| format!("-{scope}"));
-        let settings = Settings {
-            upstream: Arc::clone(&registered.upstream.name),
-            ledger: Arc::clone(&registered.shard(scopes.narrowest).ledger),
-            key: registered.key(scopes.narrowest),
-            stream: registered.stream(&format!("line{of}")),
-            logs: [].into(),
-            seats: Some(rules),
-            borrows: false,
-            calendars: Calendars::default(),
-            stale_after: LATE_AT_MOST,
-            horizon: process.horizon,
-            promote_low_after: registered.upstream.promote_low_after,
-            without_store: registered.policy(),
-            warn_after: None,
-            // Its callers are places of callers that are counted in their own queues.
-            counts: Counts::default(),
-            weight: process.weight,
-        };
-        Self::of(process, registered, settings, scopes.clone(), [].into())
+        let mut line = Self::of(process, registered, scopes.clone(), [].into())?;
+        line.seats = Some(rules);
+        Ok(line)
     }
 
     /// Whether each call needs a seat.
-    pub(crate) const fn has_seats(&self) -> bool {
-        self.settings.seats.is_some() || self.settings.borrows
+    pub(crate) fn has_seats(&self) -> bool {
+        self.seats.is_some() || self.borrows()
+    }
+
+    /// Whether the seats of its calls are borrowed from lines.
+    pub(super) fn borrows(&self) -> bool {
+        !self.lines.is_empty()
     }
 
     /// A call has left its seat: for the next in queue, else for others.
     pub(crate) fn leave_seat(self: &Arc<Self>) {
-        if self.settings.borrows {
+        if self.borrows() {
             return self.give_back_seats(Back { free: 1, lost: 0 });
         }
         self.happen(|_| Some(Event::LeftSeats(1)));
@@ -70,7 +55,7 @@ impl Queue {
 
     /// Whether it is the line for the seats of one limit.
     pub(crate) fn is_line(&self) -> bool {
-        self.settings.logs.is_empty()
+        self.logs.is_empty()
     }
 
     /// Seats that were borrowed are for the next in their lines, else for others.
@@ -95,7 +80,7 @@ impl Queue {
         self.lines.iter().find_map(|line| {
             let state = line.lock();
             let source = state.engine.resend.as_ref().filter(|resend| resend.has_failed())?.error();
-            Some(Error::StoreUnavailable { upstream: Arc::clone(&self.settings.upstream), source })
+            Some(Error::StoreUnavailable { upstream: Arc::clone(self.upstream()), source })
         })
     }
 }

@@ -6,6 +6,7 @@ mod seats;
 
 use std::ops::Range;
 use std::panic::{RefUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -68,7 +69,7 @@ impl Run<Slots> {
         let mut rng = Rng::with_seed(!seed);
         let process = |sender| {
             let mut scene = scene::Process::new(&world, sender, QUOTA, span);
-            scene.engine.settings.without_store = policies[rng.usize(0..policies.len())];
+            Arc::make_mut(&mut scene.engine.settings).without_store = policies[rng.usize(0..policies.len())];
             Process::new(scene, sender)
         };
         let processes = [1_000, 2_000].map(process).into();

@@ -13,10 +13,11 @@ use crate::error::StoreError;
 use crate::ledger::{Log, Refused, SeatLimit, Stamp, Term};
 use crate::queue::bounds::Exchange;
 use crate::queue::calendars::Calendars;
-use crate::queue::events::{Effects, Event, Settings};
+use crate::queue::events::{Effects, Event};
 use crate::queue::in_flight::{Answered, Header, Message, Reply};
 use crate::queue::log_time::LogTime;
 use crate::queue::seats::SeatRules;
+use crate::queue::settings::Settings;
 use crate::store::clock::ManualClock;
 use crate::store::{MemoryStore, WithoutStore};
 
@@ -74,7 +75,7 @@ impl Process {
     }
 
     fn of(world: &World, sender: u64, settings: Settings) -> Self {
-        let engine = Engine::new(settings, sender, Rng::with_seed(sender));
+        let engine = Engine::new(Arc::new(settings), sender, Rng::with_seed(sender));
         Self { engine, time: LogTime::since(world.epoch), numbers: 0 }
     }
 

@@ -11,10 +11,11 @@ use crate::ledger::{Answer, Ask, Grant, Priority, Run, Stamp, Verdict, micros};
 use crate::queue::apart;
 use crate::queue::bounds::{Exchange, Placing};
 use crate::queue::engine::Engine;
-use crate::queue::events::{Effect, Effects, Settings, tell};
+use crate::queue::events::{Effect, Effects, tell};
 use crate::queue::glance::WaitsFor;
 use crate::queue::log_time::{LogTime, Outlook};
 use crate::queue::resend::Resend;
+use crate::queue::settings::Settings;
 use crate::queue::waiters::{Slot, Waiter, Wish};
 
 /// How long a queue rests that cannot use what it was granted: asked for again at once it would be granted again.

@@ -74,7 +74,7 @@ impl LostPauses {
         let name = scope.map(|scope| scope.to_string()).unwrap_or_default();
         let id = queue.process.next_message(format!("{name}?@{}", queue.upstream()).into());
         let message = Message::new(Arc::clone(queue.ledger()), id, Body::Pause { scope, pause });
-        let message = Message { known: queue.time.known(), ..message };
+        let message = Message { known: queue.shard.time.known(), ..message };
         let answer = queue.process.store.apply(&message).await;
         let Some(paused) = answer.ok().and_then(Reply::paused) else { return false };
         if Instant::now() + paused.wait() + SOONER < *until {
