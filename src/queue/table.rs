@@ -20,8 +20,9 @@ use crate::store::turns::Turns;
 /// How long closing waits for the store.
 pub(crate) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How many queues a part has at least before idle ones are looked for: to make one anew costs more than to keep it.
-const FEW: usize = 1_024;
+/// How many queues a part has at least before idle ones are looked for. To make one anew costs more than to keep it, as long as all that are
+/// kept stay in a cache of the processor.
+const FEW: usize = 128;
 
 /// How many parts the queues are in, so that threads seldom wait for each other.
 const PARTS: usize = 16;
