@@ -11,7 +11,7 @@ impl Ledger {
     /// not be written for it.
     pub(crate) fn at_once(&mut self, clock: Stamp, logs: &[Log], charges: &[u32]) -> Option<Result<Stamp, Duration>> {
         let now = self.time.at(clock);
-        let start = self.start_where_plain(now, logs, charges, 1)?;
+        let start = self.start_where(|scope| scope.is_plain_now_or_never(now), now, logs, (charges, 1))?;
         if start > now {
             return Some(Err(start.since(now)));
         }
@@ -21,14 +21,25 @@ impl Ledger {
 
     /// When so many callers of these charges could all start, where nobody waits, and nothing is in force but cold calls beside one caller.
     pub(super) fn start_where_plain(&self, now: Stamp, logs: &[Log], charges: &[u32], callers: u32) -> Option<Stamp> {
-        let is_plain =
-            |scope: &Scope| if callers == 1 { scope.is_plain_but_for_cold(now) } else { scope.is_plain(now) };
+        if callers == 1 {
+            return self.start_where(|scope| scope.is_plain_but_for_cold(now), now, logs, (charges, 1));
+        }
+        self.start_where(|scope| scope.is_plain(now), now, logs, (charges, callers))
+    }
+
+    /// The same, where all scopes are plain in some way.
+    fn start_where(
+        &self,
+        is_plain: impl Fn(&Scope) -> bool,
+        now: Stamp,
+        logs: &[Log],
+        (charges, callers): (&[u32], u32),
+    ) -> Option<Stamp> {
         if !is_plain(&self.upstream) || logs.iter().any(Log::has_calendar) {
             return None;
         }
         logs.iter().zip(charges).try_fold(now, |start, (log, &units)| {
-            let scope = self.scope(log.scope);
-            let units = units.saturating_mul(callers);
+            let (scope, units) = (self.scope(log.scope), units.saturating_mul(callers));
             if units > log.largest_charge() || scope.is_some_and(|scope| !is_plain(scope)) {
                 return None;
             }
@@ -64,13 +75,21 @@ mod tests {
             Log::new("calls", [Term::new(2, 500), bucket]).of(of(7)),
             Log::new("tokens", [Term::new(9, 700)]).of(of(7)),
         ];
-        let (mut ledger, mut answered) = (Ledger::new(), [0; 3]);
+        let (mut ledger, mut answered, mut are_ahead) = (Ledger::new(), [0; 3], 0);
         for now in (0..60).map(|step| Stamp::from_micros(1 + 130 * step)) {
             if now.as_micros() % 11 == 0 {
                 let pause = Body::Pause { scope: of(7), pause: Pause::new(Duration::from_micros(300)) };
                 ledger
                     .apply(now, &Message::new("up", MessageId::new(1, "", now.as_micros().unsigned_abs()), pause))
                     .unwrap();
+            }
+            if now.as_micros() % 7 == 0 {
+                // Somebody is served who books ahead.
+                let far =
+                    Ask { ahead: Duration::from_micros(40), ..Ask::new(logs.clone(), vec![Run::new(1, [1, 0, 0])]) };
+                let id = MessageId::new(2, "", now.as_micros().unsigned_abs());
+                ledger.apply(now, &Message::new("up", id, far)).unwrap();
+                are_ahead += u32::from(!ledger.upstream.is_plain(now) && ledger.upstream.is_plain_now_or_never(now));
             }
             let charges = [1, u32::from(now.as_micros() % 3 > 0), 2];
             let ask = Ask::new(logs.clone(), vec![Run::new(1, charges).max_wait(Duration::ZERO)]);
@@ -88,6 +107,6 @@ mod tests {
             assert_eq!(kept(&ledger), kept(&other));
             answered[usize::from(told.verdict.is_granted()) + usize::from(grant.paused.is_some()) * 2 % 3] += 1;
         }
-        assert!(answered.iter().all(|times| *times > 3), "{answered:?}");
+        assert!(answered.iter().all(|times| *times > 3) && are_ahead > 0, "{answered:?}, {are_ahead}");
     }
 }

@@ -67,10 +67,14 @@ impl Waiting {
     }
 
     /// Whether nobody waits any more.
-    fn is_spent(&self, now: Stamp) -> bool {
+    fn is_nobody(&self, now: Stamp) -> bool {
         self.contenders.is_none_or(|contenders| contenders.lapse() <= now)
             && self.claims.iter().all(|claim| claim.lapse <= now)
-            && self.reach.is_none_or(|reach| reach.lapse <= now)
+    }
+
+    /// Whether nobody waits or books ahead any more.
+    fn is_spent(&self, now: Stamp) -> bool {
+        self.is_nobody(now) && self.reach.is_none_or(|reach| reach.lapse <= now)
     }
 }
 
@@ -125,8 +129,16 @@ impl Scope {
 
     /// The same, where only cold calls may count longer than others.
     pub(super) fn is_plain_but_for_cold(&self, now: Stamp) -> bool {
-        self.waiting.as_ref().is_none_or(|waiting| waiting.is_spent(now))
-            && self.constraints.as_ref().is_none_or(|constraints| constraints.is_idle_but_for_cold(now))
+        self.waiting.as_ref().is_none_or(|waiting| waiting.is_spent(now)) && self.is_free_but_for_cold(now)
+    }
+
+    /// The same for a caller who does not wait: how far ahead others book is nothing to it.
+    pub(super) fn is_plain_now_or_never(&self, now: Stamp) -> bool {
+        self.waiting.as_ref().is_none_or(|waiting| waiting.is_nobody(now)) && self.is_free_but_for_cold(now)
+    }
+
+    fn is_free_but_for_cold(&self, now: Stamp) -> bool {
+        self.constraints.as_ref().is_none_or(|constraints| constraints.is_idle_but_for_cold(now))
     }
 
     /// Enters starts, each of so many units, as of `now`; `left` is what rates leave of the log's terms.
