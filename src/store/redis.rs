@@ -132,7 +132,7 @@ impl RedisStore {
     /// different upstreams are spread over the nodes, and so are the [shards](crate::Upstream::shards) of one that is too large for a node. What the first URL says of user, password and encryption goes for all nodes.
     ///
     /// Calls go on while slots are moved and when a replica takes over, as soon as it has. What a primary had not told its
-    /// replica by then is lost: at most what was granted in its last moments is granted again.
+    /// replica by then is said again by the processes that were granted it; what processes had been granted that are gone may be granted again.
     ///
     /// ```no_run
     /// # async fn of_cluster() -> Result<(), Box<dyn std::error::Error>> {
@@ -152,7 +152,7 @@ impl RedisStore {
     /// What a URL says of user, password and encryption goes for that Sentinel, and its port is 26379 where it says none; for the
     /// servers that is said by [`servers`](RedisStoreBuilder::servers).
     ///
-    /// An answer counts once every replica that may be made primary has what was written: so a failover forgets nothing, and
+    /// An answer counts once every replica that may be made primary has what was written: so a failover forgets nothing, as long as no replica is left out, and
     /// an old primary that still accepts what is written grants nothing. Each message takes as much longer as the slowest replica takes to
     /// say that it has it, and those of a process come one after another. A replica that has no data yet is not
     /// waited for; one that has stopped or is silent is until most of the Sentinels give it up as well, or for 4 s while most of them answer. Going on without a replica is

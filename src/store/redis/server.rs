@@ -6,7 +6,7 @@ pub(super) struct Server<'a>(pub(super) &'a str);
 /// Why logs are not safe on a server, or cannot be kept there.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Doubt<'a> {
-    /// It may evict logs, by this policy: one that is evicted is forgotten, and its quota given twice.
+    /// It may evict logs, by this policy: calls wait then, and what processes used that are gone is given twice.
     Evicts(&'a str),
     /// It takes no writes.
     IsReplica,
