@@ -49,7 +49,6 @@ function lost.enter(states, at, count)
     end
     if steps[1] then
       all[#all + 1] = lost.entered(log, steps)
-      all[#all].seen = loss[4]
       -- Its buckets are taken to have been full before them.
       local others = {}
       for k, part in ipairs(log.state.levels) do
@@ -67,6 +66,5 @@ function lost.enter(states, at, count)
     if of.newer > 0 then call('LTRIM', key, '0', format('%d', -of.newer - 1)) end
     for from = 1, #stamps, PIECE do call('RPUSH', key, unpack(stamps, from, min(from + PIECE - 1, #stamps))) end
     expire(key, of.before, tonumber(stamps[#stamps]), keep)
-    lost.mark(key, of.seen)
   end
 end

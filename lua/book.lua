@@ -290,11 +290,7 @@ end
 body = struct.pack('<' .. string.rep('i8', #body), unpack(body))
 local said
 if changed then said = remember(max(retention, lease) + max(limit - now, last_back - now), body) else said = reply(body) end
-for _, log in ipairs(long) do
-  -- By time only: a log cut to a count would forget a call that counts again once a later slot is handed back. As of an entry with a whole
-  -- quota behind it: where the clock has leapt ahead, so many may have been granted by that before it is taken back, and what came
-  -- before them counts again then. Last, since this fails where an old entry is no time, and what is booked must be remembered by then.
-  local as_of = min(now, stamp_of(call('LINDEX', log.key, format('%d', -log.quota - 1)), log.key))
-  call('LTRIM', log.key, format('%d', -newer_than(log.key, as_of - log.kept)), '-1')
-end
+-- Last, since this fails where an old entry is no time, and what is booked must be remembered by then.
+life.trim(long)
+lost.mark(logs)
 return said

@@ -45,3 +45,13 @@ function life.go_on(logs, takes_out)
     end
   end
 end
+
+-- Trims logs by time only: one that is cut to a count would forget a call that counts again once a later slot is handed back. As of an
+-- entry with a whole quota behind it: where the clock has leapt ahead, so many may have been granted by that before it is taken back, and
+-- what came before them counts again then.
+function life.trim(logs)
+  for _, log in ipairs(logs) do
+    local as_of = min(now, stamp_of(call('LINDEX', log.key, format('%d', -log.quota - 1)), log.key))
+    call('LTRIM', log.key, format('%d', -newer_than(log.key, as_of - log.kept)), '-1')
+  end
+end

@@ -3,7 +3,7 @@
 -- When a loss was seen of which a log bears the mark; nil where what was read is none.
 local function mark_of(entry) return entry and tonumber(string.match(entry, '^L(%d+)$')) end
 
--- A stored entry as a number; nil where there is none. Lua takes `nan` and `inf` for numbers, too.
+-- A stored entry as a number; nil where there is none, and of a mark. Lua takes `nan` and `inf` for numbers, too.
 local function stamp_of(entry, key)
   if not entry then return nil end
   local stamp = tonumber(entry)

@@ -163,7 +163,7 @@ local function nth_newest(log, n)
   local last = max(n - log.ahead + 1, 1)
   local found = call('LRANGE', log.key, format('%d', -n), format('%d', -last))
   for k = last, n do log.read[k] = false end
-  for i = 1, #found do log.read[last + #found - i] = stamp_of(found[i], log.key) end
+  for i = 1, #found do log.read[last + #found - i] = stamp_of(found[i], log.key) or false end
   return log.read[n] or nil
 end
 

@@ -24,12 +24,20 @@ end
 -- The last loss of a scope, as long as it matters.
 function lost.of(state) return state.loss and lapse_of.loss(state.loss) > now and state.loss end
 
--- Marks a log that has entries, in front of them: what is known of its loss may be lost before all have heard of it, and the log not.
-function lost.mark(key, seen)
-  if not stamp_of(call('LINDEX', key, '-1'), key) then return end
-  local first = call('LINDEX', key, '0')
-  if mark_of(first) then call('LREM', key, '1', first) end
-  call('LPUSH', key, format('L%d', seen))
+-- Has each log that counts for long say in front of its entries when the last loss of its scope was seen, as long as anything of before it
+-- counts: what the scope knows of that may be evicted before all have heard of it, and the log not. Behind all that writes to logs, as it
+-- is trimmed away, and what is evicted whole has nothing that it could stand in front of before somebody enters something.
+function lost.mark(logs)
+  for _, log in ipairs(logs) do
+    local loss = log.counts > 10 * SECOND and lost.of(log.state)
+    local seen = loss and loss[4] or 0
+    local first = seen + log.counts > now and call('LINDEX', log.key, '0')
+    local before = mark_of(first)
+    if first and before ~= seen then
+      if before then call('LREM', log.key, '1', first) end
+      call('LPUSH', log.key, format('L%d', seen))
+    end
+  end
 end
 
 -- Notes what is missing of what an ask remembers. Nobody starts then until all counts no more that may be lost, of windows of up to 10 s:
@@ -72,11 +80,11 @@ function lost.note(states, at)
       -- Whoever booked what counts still has reached the store too lately for anybody to have sent by itself.
       if a[at + 1 + i] < 0 and booked > 0 and booked + counts > now then newest = 0 end
       remembers = remembers or a[at + 1 + i] > 0
-      -- Who counts for short alone has asked nobody to say anything again.
       local seen, at_life = known and known[4] or 0, life.at(state, log.key)
-      -- The log may know more than its scope, and so may the sender.
+      -- The log knows more than its scope where what that knew was evicted: then it is not known either since when the log is there.
       local mark = is_long and not at_life and mark_of(call('LINDEX', log.key, '0')) or 0
-      local heard = mark > max(heard or 0, seen) and mark + counts > now and mark or heard
+      local told_of_one = mark > max(heard or 0, seen) and mark + counts > now and mark or heard
+      -- Who counts for short alone has asked nobody to say anything again.
       local explained = known and (is_long and max(seen, known[3] or 0) or known[1])
       local is_news = still_has == false and not (known and told <= explained)
       local there = max(tail or 0, known and known[3] or 0)
@@ -97,14 +105,14 @@ function lost.note(states, at)
       end
       is_news = is_news or is_gone
       if is_news then settles = max(settles, now + reach + retention) end
-      local hears = heard and is_long and not is_news
+      local hears = told_of_one and is_long and not is_news
       if is_news or is_missing or hears then
         local noted = state.noted or known or { 0, 0, 0 }
         -- What is seen beside it in another log of the scope is news to its queue.
-        hears = hears and (noted[4] or 0) <= heard
+        hears = hears and (noted[4] or 0) <= told_of_one
         local since, ends, of_logs, said = noted[4], noted[5], noted[6], hears and 1 or not is_news and noted[7] or nil
         if hears then
-          settles, since, ends = max(settles, heard + lost.SETTLING), heard, max(ends or 0, now + reach + counts)
+          settles, since, ends = max(settles, told_of_one + lost.SETTLING), told_of_one, max(ends or 0, now + reach + counts)
         elseif is_news and is_long then
           settles, since, ends = max(settles, now + lost.SETTLING), now, max(ends or 0, now + reach + counts)
         end
@@ -112,7 +120,6 @@ function lost.note(states, at)
         local is_unknown = is_news and not at_life and tail and tail + counts > now
         local of_log = is_gone or is_long and (is_unknown or is_missing and (not tail or is_older or still_has ~= false))
         if is_news and is_long then life.begin_anew(state, log.key) end
-        if is_long and since then lost.mark(log.key, since) end
         if hears or of_log and (is_news or not says_it) then of_logs = 1 end
         state.noted = { is_news and now or noted[1], max(noted[2], settles), noted[3] or 0 }
         if since or of_logs then state.noted[4], state.noted[5], state.noted[6] = since or 0, ends or 0, of_logs or 0 end

@@ -1,7 +1,7 @@
 //! Keys of a scope may be evicted one by one: what is left of them tells.
 
 use outgate::ledger::{Again, Ask, Grant, Log, Message, MessageId, Remembered, Run, Slots, Stamp, Term};
-use outgate::testing::{ManualClock, RedisServer};
+use outgate::testing::{ManualClock, RedisServer, Reply};
 use outgate::{RedisStore, Store};
 
 use crate::{NOW, SECOND, must};
@@ -35,6 +35,12 @@ impl Three {
         reply.grant().unwrap_or_else(|| panic!("no grant"))
     }
 
+    fn log(&self) -> Vec<String> {
+        let entries = must(self.server.command(&["LRANGE", "e:v1:{up}:log:calls", "0", "-1"]));
+        let Reply::Array(entries) = entries else { panic!("no list") };
+        entries.iter().map(|entry| entry.text().unwrap_or_default().to_owned()).collect()
+    }
+
     fn evict(&self, key: &str) {
         assert_eq!(must(self.server.command(&["DEL", key])).int(), Some(1), "{key}");
     }
@@ -42,6 +48,13 @@ impl Three {
 
 fn ask(callers: u32) -> Ask {
     Ask::new([Log::new("calls", [Term::new(100, 60 * SECOND)])], vec![Run::new(callers, [1])])
+}
+
+/// An ask that tells of units that calls used beyond their charges.
+fn owing(units: u32, mut ask: Ask) -> Ask {
+    ask.runs.clear();
+    ask.debts = vec![units];
+    ask
 }
 
 /// What each of the two remembers, and what it says again.
@@ -89,4 +102,67 @@ async fn what_is_known_of_a_log_is_known_again_when_it_is_evicted() {
     three.evict("e:v1:{up}:log:calls");
     let third = three.told(2 * SECOND, (3, 2), ask(1)).await;
     assert_eq!(third.loss, Some(Box::new((at(2 * SECOND), 0))));
+}
+
+/// The same in logs of few calls.
+fn of_ten(callers: u32) -> Ask {
+    Ask::new([Log::new("calls", [Term::new(10, 20 * SECOND)])], vec![Run::new(callers, [1])])
+}
+
+#[tokio::test]
+async fn a_log_that_debts_begin_while_its_loss_settles_tells_of_it() {
+    let three = Three::new().await;
+    three.evict("e:v1:{up}:log:calls");
+    assert!(three.told(SECOND, (1, 2), remembering(None)).await.loss.is_some());
+    three.told(SECOND + 2, (4, 1), owing(1, ask(1))).await;
+    assert_eq!(three.log(), [format!("L{}", NOW + SECOND), format!("{}", NOW + SECOND + 2)]);
+    three.evict("e:v1:{up}:state");
+    let third = three.told(2 * SECOND, (3, 1), ask(99)).await;
+    assert_eq!((granted(&third), third.next), (0, at(7 * SECOND)), "what the two were granted is not there");
+}
+
+#[tokio::test]
+async fn a_log_that_is_trimmed_goes_on_telling_of_its_loss_as_long_as_anything_of_before_counts() {
+    let three = Three::new().await;
+    three.evict("e:v1:{up}:log:calls");
+    three.evict("e:v1:{up}:state");
+    // As many entries as a log has before it is trimmed.
+    let (mut last, mut number) = (0, 0);
+    for callers in [10, 10, 10, 10, 10, 10, 10, 10, 4] {
+        (last, number) = (last + 20 * SECOND + 1, number + 1);
+        three.told(last, (4, number), of_ten(callers)).await;
+    }
+    assert_eq!(three.log().len(), 84);
+    three.evict("e:v1:{up}:replay:4:");
+    let seen = last + SECOND;
+    let mut asks = of_ten(1);
+    asks.remembered = Remembered::new(number, at(last), [at(last)]);
+    assert!(three.told(seen, (4, number + 1), asks).await.loss.is_some());
+    three.told(seen + 2, (5, 1), owing(1, of_ten(1))).await;
+    let log = three.log();
+    assert!(log.len() < 30 && log[0] == format!("L{}", NOW + seen), "{log:?}");
+    three.evict("e:v1:{up}:state");
+    let third = three.told(seen + SECOND, (3, 1), of_ten(10)).await;
+    assert_eq!((granted(&third), third.next), (0, at(seen + 6 * SECOND)), "some may be missing");
+    // No more once nothing of before counts.
+    for (number, later) in (2..).zip([21 * SECOND, 42 * SECOND]) {
+        three.told(seen + later, (3, number), of_ten(10)).await;
+    }
+    three.told(seen + 63 * SECOND, (5, 2), owing(60, of_ten(1))).await;
+}
+
+#[tokio::test]
+async fn a_log_bears_the_mark_of_its_last_loss_alone_and_is_of_use_when_nothing_else_is_left_in_it() {
+    let three = Three::new().await;
+    let key = "e:v1:{up}:log:calls";
+    for loss in 1..4 {
+        three.evict(key);
+        three.told(loss * 10 * SECOND, (4, loss.unsigned_abs()), ask(1)).await;
+        three.told(loss * 10 * SECOND + 1, (5, loss.unsigned_abs()), owing(1, ask(1))).await;
+        let marks: Vec<String> = three.log().into_iter().filter(|entry| entry.starts_with('L')).collect();
+        assert_eq!(marks, [format!("L{}", NOW + loss * 10 * SECOND)]);
+    }
+    assert_eq!(must(three.server.command(&["LTRIM", key, "0", "0"])).text(), Some("OK"));
+    let fourth = three.told(100 * SECOND, (6, 1), ask(101)).await;
+    assert_eq!((granted(&fourth), three.log().len()), (100, 101));
 }
