@@ -109,6 +109,10 @@ impl MessageId {
     pub fn nobodys() -> Self {
         Self::new(NOBODY, Arc::default(), 0)
     }
+
+    pub(crate) const fn is_nobodys(&self) -> bool {
+        self.sender == NOBODY
+    }
 }
 
 /// What a message says.

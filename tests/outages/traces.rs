@@ -3,8 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
+use outgate::ledger::{Ask, Log, Message, MessageId, Run, Term};
 use outgate::store::WithoutStore;
-use outgate::{Permit, RedisStore, Throttle, Upstream};
+use outgate::{Permit, RedisStore, Store as _, Throttle, Upstream};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -72,6 +73,29 @@ fn an_outage_is_traced_once_when_it_begins_and_once_when_it_ends() {
             assert_eq!(news, Ok(told.map(str::to_owned).collect()), "{what}");
         }
     });
+}
+
+#[tokio::test]
+async fn what_a_replica_answers_that_takes_no_writes_does_not_show_that_the_store_is_up() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
+    let scene = Scene::new()?;
+    let store = RedisStore::connect(&scene.redis.url()).await?;
+    let log = [Log::new("calls", [Term::new(10, 1_000_000)])];
+    let ask = |number| {
+        let ask = Ask::new(log.clone(), vec![Run::new(1, [1])]);
+        Message::new("up", MessageId::new(7, "", number), ask)
+    };
+    let time = Message::new("up", MessageId::nobodys(), Ask::new(log.clone(), Vec::new()));
+    store.apply(&ask(1)).await?;
+    scene.redis("REPLICAOF 127.0.0.1 1")?;
+    for number in 2..5 {
+        assert!(store.apply(&ask(number)).await.is_err());
+        store.apply(&time).await?;
+    }
+    scene.redis("REPLICAOF NO ONE")?;
+    store.apply(&ask(5)).await?;
+    assert_eq!(recorder.news(), ["WARN store down", "WARN store is a replica, which takes no writes", "INFO store up"]);
+    Ok(())
 }
 
 /// Many callers of several scopes meet an outage, by policy: what is traced, sorted.

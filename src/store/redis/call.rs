@@ -28,6 +28,11 @@ impl<'a> Call<'a> {
         wire::script(self.message)
     }
 
+    /// Whether a server that takes no writes refuses it: what nobody says only reads.
+    pub(super) const fn writes(&self) -> bool {
+        !self.message.id.is_nobodys()
+    }
+
     /// Writes keys and arguments.
     pub(super) fn write(&self, cmd: &mut Cmd) {
         self.wire.write(cmd, self.message);

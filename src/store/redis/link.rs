@@ -47,6 +47,8 @@ pub(super) struct Link {
     /// Held by the one call that connects; the others wait for its outcome.
     connecting: OneAtATime,
     down: AtomicBool,
+    /// It is down as it refuses what writes: what only reads says nothing of that.
+    refuses: AtomicBool,
     complaints: Mutex<Complaints>,
     /// Which of several servers this is, and whether another one serves in its place.
     node: Option<Box<str>>,
@@ -89,6 +91,7 @@ impl Link {
             current: Mutex::default(),
             connecting: OneAtATime::within(2 * CONNECT_TIMEOUT),
             down: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
             complaints: Mutex::default(),
             node: None,
             retired: AtomicBool::new(false),
@@ -107,7 +110,7 @@ impl Link {
         let (mut connection, generation) = self.connection().await?;
         match command.query_async(&mut connection).await {
             Ok(answer) => {
-                let answer = self.read(generation, || read(&answer).ok_or_else(StoreError::senseless));
+                let answer = self.read(generation, false, || read(&answer).ok_or_else(StoreError::senseless));
                 answer.map_err(|failure| failure.error)
             }
             Err(error) if Fault::of(&error) == Fault::Lasting => Err(self.refused(error, None)),
@@ -124,7 +127,7 @@ impl Link {
         call: Call<'_>,
     ) -> Result<Reply, Failure> {
         match answer {
-            Ok(answer) => self.read(generation, || call.read(&answer)),
+            Ok(answer) => self.read(generation, call.writes(), || call.read(&answer)),
             Err(error) if error.code() == Some("OUTDATED") => Err(StoreError::from(Refused::Outdated).into()),
             Err(error) if error.code() == Some("DUPLICATE") => Err(StoreError::from(Refused::Duplicate).into()),
             Err(error) if Fault::of(&error) == Fault::Lasting => {
@@ -135,9 +138,14 @@ impl Link {
         }
     }
 
-    /// What is read of an answer, unless it is one to something else.
-    fn read<T>(&self, generation: u64, read: impl FnOnce() -> Result<T, StoreError>) -> Result<T, Failure> {
-        read().inspect(|_| self.is_up()).map_err(|error| {
+    /// What is read of an answer to something that writes or does not, unless it is one to something else.
+    fn read<T>(
+        &self,
+        generation: u64,
+        writes: bool,
+        read: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, Failure> {
+        read().inspect(|_| self.is_up(writes)).map_err(|error| {
             if self.disconnect(generation) {
                 self.is_down(&error);
             }
@@ -253,13 +261,16 @@ impl Link {
     }
 
     fn is_down(&self, error: &StoreError) {
+        self.refuses.store(error.kind() == StoreErrorKind::Refused, Ordering::Relaxed);
         if !self.retired.load(Ordering::Relaxed) && !self.down.swap(true, Ordering::Relaxed) {
             tracing::warn!(node = self.node.as_deref(), error = error as &dyn std::error::Error, "store down");
         }
     }
 
-    fn is_up(&self) {
-        if self.down.load(Ordering::Relaxed) && self.down.swap(false, Ordering::Relaxed) {
+    /// It has answered something that writes or does not.
+    fn is_up(&self, writes: bool) {
+        let is_up = writes || !self.refuses.load(Ordering::Relaxed);
+        if is_up && self.down.load(Ordering::Relaxed) && self.down.swap(false, Ordering::Relaxed) {
             tracing::info!(node = self.node.as_deref(), "store up");
         }
     }
