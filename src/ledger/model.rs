@@ -22,7 +22,7 @@ const HORIZON: i64 = 1;
 const LATE: i64 = GUARD;
 
 const RULES: Rules =
-    Rules { processes: 2, messages: 2, callers: 2, copies: 1, ticks: 3, wipes: 0, splits: 0, flaw: None };
+    Rules { processes: 2, messages: 2, callers: 2, copies: 1, ticks: 3, wipes: 0, all_remember: false, splits: 0, flaw: None };
 
 /// How many quotas a window may hold in which a store lost its memory, or two of them were believed: those of before and those of after.
 const QUOTAS_BESIDE_LOSS: usize = 2;
@@ -81,6 +81,15 @@ fn the_model_finds_what_breaks_law_1() {
 #[test]
 fn a_process_alone_overruns_nothing_when_its_store_loses_its_memory() {
     always(Rules { processes: 1, messages: 3, wipes: 1, ..RULES }, &[law_1]);
+}
+
+/// Whoever asks first says what the store must hold.
+#[test]
+fn where_each_process_was_granted_something_law_1_outlasts_that_the_store_loses_its_memory() {
+    let rules = Rules { wipes: 1, all_remember: true, ..RULES };
+    always(Rules { copies: 0, ..rules }, &[law_1]);
+    always(Rules { ticks: 2, ..rules }, &[law_1]);
+    not_always(Rules { flaw: Some(Flaw::SaysNothing), copies: 0, ..rules }, law_1);
 }
 
 /// One that remembers nothing, or less, may ask before those that remember.

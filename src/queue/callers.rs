@@ -41,7 +41,7 @@ pub(crate) struct Queue {
     scopes: Scopes,
     /// What everybody in it needs a slot in.
     pub(super) logs: Arc<[Log]>,
-    /// And a seat, where there are limits on calls in flight that only its own callers share.
+    /// And a seat, where there are limits on calls in flight: of its callers alone, or of those of other queues, whose line it is.
     pub(super) seats: Option<SeatRules>,
     /// Everybody who waits for the upstream.
     pub(super) crowd: Arc<Crowd>,

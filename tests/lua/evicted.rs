@@ -122,7 +122,7 @@ async fn a_log_that_debts_begin_while_its_loss_settles_tells_of_it() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_trimmed_goes_on_telling_of_its_loss_as_long_as_anything_of_before_counts() {
+async fn a_log_that_is_trimmed_goes_on_telling_of_its_loss() {
     let three = Three::new().await;
     three.evict("e:v1:{up}:log:calls");
     three.evict("e:v1:{up}:state");
@@ -144,11 +144,6 @@ async fn a_log_that_is_trimmed_goes_on_telling_of_its_loss_as_long_as_anything_o
     three.evict("e:v1:{up}:state");
     let third = three.told(seen + SECOND, (3, 1), of_ten(10)).await;
     assert_eq!((granted(&third), third.next), (0, at(seen + 6 * SECOND)), "some may be missing");
-    // No more once nothing of before counts.
-    for (number, later) in (2..).zip([21 * SECOND, 42 * SECOND]) {
-        three.told(seen + later, (3, number), of_ten(10)).await;
-    }
-    three.told(seen + 63 * SECOND, (5, 2), owing(60, of_ten(1))).await;
 }
 
 #[tokio::test]

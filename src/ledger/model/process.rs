@@ -138,6 +138,11 @@ impl Process {
         self.said.as_ref().is_some_and(|last| (last.sender, last.number) == (said.sender, said.number))
     }
 
+    /// Whether it would find out that a store has lost its memory.
+    pub(super) const fn remembers(&self) -> bool {
+        self.remembers.0 > 0 && self.said.is_none()
+    }
+
     /// Whether any of its calls may go.
     pub(super) fn can_call(&self, now: i64) -> bool {
         self.held.iter().any(|&start| start <= now)
@@ -188,7 +193,7 @@ impl Said {
         let newest = Some(self.newest).filter(|newest| *newest > Stamp::NEVER);
         let (number, told) = self.remembers;
         // A store that forgets messages would be found out by what processes remember.
-        let is_silent = matches!(rules.flaw, Some(Flaw::ActsAgain | Flaw::ActsLate));
+        let is_silent = matches!(rules.flaw, Some(Flaw::ActsAgain | Flaw::ActsLate | Flaw::SaysNothing));
         ask.remembered = if is_silent {
             Remembered::default()
         } else {

@@ -14,6 +14,8 @@ pub(super) struct Rules {
     pub(super) ticks: i64,
     /// How often the store loses its memory.
     pub(super) wipes: u32,
+    /// It loses it only while every process remembers a message that the store must hold, and waits for no answer.
+    pub(super) all_remember: bool,
     /// How often a second primary begins with what the first knows. Processes follow one by one; until then they speak to the first.
     pub(super) splits: u32,
     pub(super) flaw: Option<Flaw>,
@@ -30,6 +32,8 @@ pub(super) enum Flaw {
     NewNumber,
     /// Units count for a window alone.
     NoGuard,
+    /// A process does not say what the store must hold.
+    SaysNothing,
 }
 
 /// Something that happens.

@@ -85,7 +85,8 @@ impl World {
             };
             steps.extend((0..1 << rules.processes).filter(can_call).map(|calling| Step::Tick { calling }));
         }
-        steps.extend((self.wipes < rules.wipes).then_some(Step::Wipe));
+        let may_wipe = !rules.all_remember || self.processes.iter().all(Process::remembers);
+        steps.extend((self.wipes < rules.wipes && may_wipe).then_some(Step::Wipe));
         steps.extend((rules.splits > 0 && !self.is_split).then_some(Step::Split));
         steps
     }
