@@ -21,8 +21,17 @@ const HORIZON: i64 = 1;
 /// How late a slot may be used. The guard pays for it.
 const LATE: i64 = GUARD;
 
-const RULES: Rules =
-    Rules { processes: 2, messages: 2, callers: 2, copies: 1, ticks: 3, wipes: 0, all_remember: false, splits: 0, flaw: None };
+const RULES: Rules = Rules {
+    processes: 2,
+    messages: 2,
+    callers: 2,
+    copies: 1,
+    ticks: 3,
+    wipes: 0,
+    all_remember: false,
+    splits: 0,
+    flaw: None,
+};
 
 /// How many quotas a window may hold in which a store lost its memory, or two of them were believed: those of before and those of after.
 const QUOTAS_BESIDE_LOSS: usize = 2;
