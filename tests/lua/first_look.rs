@@ -60,6 +60,21 @@ fn what_can_start_now_is_answered_at_a_glance() {
     }
 }
 
+/// Of a log that counts for long it is kept since when it is there: then nothing else of the state is read.
+#[test]
+fn a_state_that_says_nothing_else_begins_as_the_first_look_expects() {
+    const QUIET: &[u8] = &[159, 194, 144, 194, 194, 144, 144, 0, 194, 194, 194, 144, 144, 194, 194];
+    let text = QUIET.iter().map(|byte| format!("\\{byte}")).collect::<String>();
+    assert!(include_str!("../../lua/first_look.lua").contains(&format!("QUIET = '{text}'")));
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "up", Some(NOW));
+    let logs: [Log<'_>; 1] = [("calls", &[(4, 60 * SECOND)])];
+    assert!(!at_a_glance(&mut desk, &logs, &ONE), "it begins");
+    let Reply::Bulk(state) = must(server.command(&["GET", &desk.key("state")])) else { panic!("no state") };
+    assert_eq!(state.get(..QUIET.len()), Some(QUIET));
+    assert!(at_a_glance(&mut desk, &logs, &ONE), "it is there");
+}
+
 #[test]
 fn who_is_put_off_again_is_answered_at_a_glance() {
     let server = must(RedisServer::start());
