@@ -175,7 +175,7 @@ impl Ledger {
             Body::Renew(renewal) => (Reply::Renewed(self.registry.renew(now, message.id.sender, renewal)), MAX_MEMORY),
             Body::Processes { upstream } => (Reply::Processes(self.registry.processes(now, upstream)), 0),
         };
-        if memory > 0 && message.id.sender != NOBODY {
+        if memory > 0 && !message.id.is_nobodys() {
             self.replays.remember(now, message, memory, reply.clone());
         }
         Ok(reply)

@@ -3,7 +3,7 @@
 //! `lua/again.lua` says the same in Redis.
 
 use super::loss::{Loss, SHORT};
-use super::{Ask, Ledger, Log, MAX_MEMORY, MessageId, NOBODY, Remembered, ScopeId, Slots, Stamp};
+use super::{Ask, Ledger, Log, MAX_MEMORY, MessageId, Remembered, ScopeId, Slots, Stamp};
 
 /// For so long nobody starts after a loss in a log that counts for longer than is waited for: a queue in which callers wait asks every 5 s,
 /// hears of it, and says what it was granted in its next message.
@@ -90,7 +90,7 @@ impl Ledger {
     /// The last loss in the scopes of an ask that its queue has not heard of, with the number of the last message of its stream that is
     /// still remembered: what that and those before it were granted is there. Zero where logs alone were lost.
     pub(super) fn loss_to_tell(&self, now: Stamp, id: &MessageId, ask: &Ask) -> Option<Box<(Stamp, u64)>> {
-        if id.sender == NOBODY {
+        if id.is_nobodys() {
             return None;
         }
         let losses = ask.scopes().filter_map(|scope| self.loss_of(now, scope));

@@ -13,8 +13,7 @@ use super::seats::AskedSeats;
 use super::shares::{Bounds, Decision, Shares, Turn, decide};
 use super::view::View;
 use super::{
-    Answer, Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, NOBODY, Priority, Run, ScopeId, Stamp, Term, Verdict,
-    micros,
+    Answer, Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, Priority, Run, ScopeId, Stamp, Term, Verdict, micros,
 };
 
 /// A caller that a narrow log holds up may take a slot in a widely shared log at most so many microseconds later than that log
@@ -301,7 +300,7 @@ impl Entering<'_> {
     /// changed.
     fn enter(&self, waiting: &mut Waiting, at: usize, scope: Option<ScopeId>, counted: Stamp) -> (Stamp, bool) {
         let (ask, decision) = (self.ask, self.decision);
-        if self.id.sender == NOBODY {
+        if self.id.is_nobodys() {
             return (Stamp::NEVER, false);
         }
         let next = decision.waiting.as_ref().map_or(self.now, |turn| turn.start);

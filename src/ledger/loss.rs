@@ -5,7 +5,7 @@
 use super::again::SETTLING;
 use super::life::Life;
 use super::release::MARK_MEMORY;
-use super::{Ask, LEAP, Ledger, MAX_MEMORY, MessageId, NOBODY, ScopeId, Stamp};
+use super::{Ask, LEAP, Ledger, MAX_MEMORY, MessageId, ScopeId, Stamp};
 
 /// No longer window is waited for: what counts for longer is entered again by those who remember it.
 pub(crate) const SHORT: i64 = 10_000_000;
@@ -103,7 +103,7 @@ impl Loss {
 impl Ledger {
     /// Whether the message is there that a sender says it must be, for `memory` µs. `None`: it says none, or it need not be any more.
     pub(super) fn still_has(&self, now: Stamp, id: &MessageId, said: &Remembered, memory: i64) -> Option<bool> {
-        if id.sender == NOBODY || said.number == 0 {
+        if id.is_nobodys() || said.number == 0 {
             return None;
         }
         let is_there = said.number <= self.replays.last_of(now, id);

@@ -110,6 +110,7 @@ impl MessageId {
         Self::new(NOBODY, Arc::default(), 0)
     }
 
+    /// Whether it is that of such a message.
     pub(crate) const fn is_nobodys(&self) -> bool {
         self.sender == NOBODY
     }

@@ -181,7 +181,7 @@ impl Ledger {
 
     /// In which logs of an ask more counts than its terms ever let start, of those that its callers are charged in.
     pub(super) fn overfull(&self, now: Stamp, id: &MessageId, ask: &Ask) -> Vec<bool> {
-        if id.sender == NOBODY {
+        if id.is_nobodys() {
             return Vec::new();
         }
         let is_charged = |place: usize| ask.runs.iter().any(|run| run.charges[place] > 0);
@@ -195,7 +195,7 @@ impl Ledger {
 
     /// The sender of an ask names its terms of the logs that its callers are charged in, where it has to.
     pub(super) fn name_terms(&mut self, now: Stamp, id: &MessageId, ask: &Ask, overfull: &[bool], length: i64) {
-        if id.sender == NOBODY {
+        if id.is_nobodys() {
             return;
         }
         for (place, log) in ask.logs.iter().enumerate().filter(|(_, log)| !log.terms.is_empty()) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{LEAP, MAX_MEMORY, Message, MessageId, NOBODY, Refused, Reply, ScopeHasher, Stamp};
+use super::{LEAP, MAX_MEMORY, Message, MessageId, Refused, Reply, ScopeHasher, Stamp};
 
 /// How many streams it takes to look for those that are forgotten.
 const MANY: usize = 64;
@@ -27,7 +27,7 @@ impl Replays {
     /// The answer to a message that has come before. Refuses one that comes after a later one of its stream, and one whose
     /// sender knows of another last message, if of any.
     pub(super) fn recall(&self, now: Stamp, id: &MessageId) -> Result<Option<&Reply>, Refused> {
-        if id.sender == NOBODY || self.last.is_empty() {
+        if id.is_nobodys() || self.last.is_empty() {
             return Ok(None);
         }
         match self.last.get(&(id.sender, Arc::clone(&id.stream))).filter(|last| last.until > now) {
@@ -48,7 +48,7 @@ impl Replays {
     /// Remembers a message and its answer for so many microseconds, a minute at most.
     pub(super) fn remember(&mut self, now: Stamp, message: &Message, memory: i64, reply: Reply) {
         let id = &message.id;
-        if id.sender == NOBODY {
+        if id.is_nobodys() {
             return;
         }
         if self.last.len() >= self.sweep_at.max(MANY) {
@@ -85,7 +85,7 @@ impl Replays {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Ask, Grant};
+    use crate::ledger::{Ask, Grant, NOBODY};
 
     const fn at(micros: i64) -> Stamp {
         Stamp::from_micros(micros)

@@ -10,8 +10,8 @@ use redis::Cmd;
 pub(super) use self::reply::reply;
 use super::script::{self, Script};
 use crate::ledger::{
-    Again, Ask, Body, Cause, Cold, Log, Message, NOBODY, Pause, Renewal, Report, ScopeId, Seats, Shape, Slots, Stamp,
-    Term, micros,
+    Again, Ask, Body, Cause, Cold, Log, Message, Pause, Renewal, Report, ScopeId, Seats, Shape, Slots, Stamp, Term,
+    micros,
 };
 
 /// The largest integer that Lua keeps exactly.
@@ -193,7 +193,7 @@ impl Integers {
     /// What every message begins with.
     fn of(message: &Message) -> Self {
         let mut integers = Self(Vec::with_capacity(256));
-        let number = if message.id.sender == NOBODY { 0 } else { message.id.number };
+        let number = if message.id.is_nobodys() { 0 } else { message.id.number };
         integers.push(number).push(message.id.previous);
         integers.stamp(message.known).stamp(message.latest);
         integers

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Subject;
 use super::desk::fresh_upstream;
 use super::law::Law;
-use crate::ledger::{Body, Grant, Message, NOBODY, Paused, Reply, Stamp};
+use crate::ledger::{Body, Grant, Message, Paused, Reply, Stamp};
 use crate::store::StoreErrorKind;
 use crate::testing::history::{Heard, History, plain};
 
@@ -55,7 +55,7 @@ impl<'a> Telling<'a> {
                 self.alike(&heard, &last.heard, &again);
             }
             let heard = self.send(&message).await;
-            let is_nobodys = message.id.sender == NOBODY && matches!(message.body, Body::Ask(_));
+            let is_nobodys = message.id.is_nobodys() && matches!(message.body, Body::Ask(_));
             if self.twice && !is_nobodys {
                 let again = self.send(&message).await;
                 self.alike(&again, &heard, &message);

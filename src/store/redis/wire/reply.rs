@@ -7,8 +7,8 @@ use redis::Value;
 use super::presence;
 use crate::error::StoreError;
 use crate::ledger::{
-    Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, Looked, MAX_MEMORY, Message, NOBODY, PauseUsage, Paused,
-    Reason, Reply, ScopeId, Seated, Stamp, Term, TermUsage, Verdict,
+    Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, Looked, MAX_MEMORY, Message, PauseUsage, Paused, Reason,
+    Reply, ScopeId, Seated, Stamp, Term, TermUsage, Verdict,
 };
 
 /// Of a short reply, so many bits are the message's number.
@@ -26,7 +26,7 @@ const TELLS_LOSS: i64 = 16;
 /// Reads the answer to a message. One that is another message's, after a lost reply, is none: what it says of the time would
 /// mislead for long.
 pub(crate) fn reply(message: &Message, value: &Value) -> Result<Reply, StoreError> {
-    let number = if message.id.sender == NOBODY { 0 } else { message.id.number };
+    let number = if message.id.is_nobodys() { 0 } else { message.id.number };
     if let (Value::Int(short), Body::Ask(_)) = (value, &message.body) {
         return all_now(message, number, *short).map(Reply::Grant).ok_or_else(StoreError::senseless);
     }
