@@ -243,7 +243,8 @@ impl Caller<'_> {
 impl Drop for Caller<'_> {
     fn drop(&mut self) {
         if self.waits {
-            self.queue.counts().gave_up();
+            // Who is in a line is counted in the queue for which it stands there.
+            self.queue.settings().counts.gave_up();
             self.queue.happen(|state| match state.places.leave(self.ticket) {
                 Some(Ok(slot)) => Some(Event::Returned(slot)),
                 Some(Err(_)) => None,

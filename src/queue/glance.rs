@@ -81,7 +81,7 @@ pub struct QueueSnapshot {
 }
 
 impl Queue {
-    /// What is counted of its upstream.
+    /// What is counted of its upstream: of calls, not of places in a line.
     pub(crate) fn counts(&self) -> &Counts {
         &self.registered().counts
     }

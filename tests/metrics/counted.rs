@@ -64,6 +64,21 @@ async fn each_call_has_one_outcome() {
     assert_eq!(board.outcomes(), expected.map(|(outcome, count)| (outcome.to_owned(), count)));
 }
 
+/// Scopes share the seats of their upstream: whoever waits for one has a place in the line for them as well, which is no call.
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_waiting_for_a_seat_that_scopes_share_is_counted_once() {
+    let shared = up().limit(Limit::per_second(9).each(Scope::header("x-merchant"))).limit(Limit::in_flight(1));
+    let (throttle, board) = Board::of(on(&Distant::default(), shared));
+    let asks = |merchant| throttle.acquire("up").scope_of("x-merchant", merchant);
+    let first = asks("a").await.unwrap();
+    tokio::time::timeout(Duration::from_millis(500), asks("b").into_future()).await.unwrap_err();
+    let another = tokio::spawn(asks("b").priority(Priority::High).into_future());
+    millis(1_100).await;
+    drop(first);
+    drop(another.await.unwrap().unwrap());
+    assert_eq!(board.outcomes(), [("given_up".to_owned(), 1), ("sent".to_owned(), 2)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_waits_shows_until_nobody_does_and_how_long_in_the_end() {
     let (throttle, board) = Board::of(on(&Distant::default(), up()));
