@@ -46,8 +46,8 @@ do
   for i = 2, plain and 1 + states or 1 do
     local packed, scope = raw, i - 2 + widest
     if i > 2 then packed = call('GET', KEYS[i]) end
-    if packed and string.sub(packed, 1, 15) == QUIET then
-      local is_read, of = pcall(cmsgpack.unpack, string.sub(packed, 16))
+    if packed and string.sub(packed, 1, #QUIET) == QUIET then
+      local is_read, of = pcall(cmsgpack.unpack, string.sub(packed, #QUIET + 1))
       plain = plain and is_read and type(of) == 'table'
       lives[scope] = plain and of
     elseif packed then

@@ -83,7 +83,7 @@ function lost.note(states, at)
       local seen, at_life = known and known[4] or 0, life.at(state, log.key)
       -- The log knows more than its scope where what that knew was evicted: then it is not known either since when the log is there.
       local mark = is_long and not at_life and mark_of(call('LINDEX', log.key, '0')) or 0
-      local told_of_one = mark > max(heard or 0, seen) and mark + counts > now and mark or heard
+      local hears_of = mark > max(heard or 0, seen) and mark + counts > now and mark or heard
       -- Who counts for short alone has asked nobody to say anything again.
       local explained = known and (is_long and max(seen, known[3] or 0) or known[1])
       local is_news = still_has == false and not (known and told <= explained)
@@ -105,14 +105,14 @@ function lost.note(states, at)
       end
       is_news = is_news or is_gone
       if is_news then settles = max(settles, now + reach + retention) end
-      local hears = told_of_one and is_long and not is_news
+      local hears = hears_of and is_long and not is_news
       if is_news or is_missing or hears then
         local noted = state.noted or known or { 0, 0, 0 }
         -- What is seen beside it in another log of the scope is news to its queue.
-        hears = hears and (noted[4] or 0) <= told_of_one
+        hears = hears and (noted[4] or 0) <= hears_of
         local since, ends, of_logs, said = noted[4], noted[5], noted[6], hears and 1 or not is_news and noted[7] or nil
         if hears then
-          settles, since, ends = max(settles, told_of_one + lost.SETTLING), told_of_one, max(ends or 0, now + reach + counts)
+          settles, since, ends = max(settles, hears_of + lost.SETTLING), hears_of, max(ends or 0, now + reach + counts)
         elseif is_news and is_long then
           settles, since, ends = max(settles, now + lost.SETTLING), now, max(ends or 0, now + reach + counts)
         end

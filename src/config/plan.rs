@@ -87,7 +87,7 @@ impl Registered {
         (new.edition, new.handover) = (edition, Arc::new(Handover::begun()));
         let (old, now) = (&before.upstream, &new.upstream);
         new.crowd = Arc::clone(&before.crowd);
-        new.shards.iter_mut().filter_map(Arc::get_mut).zip(&before.shards).for_each(|(new, before)| new.follow(before));
+        new.shards.iter_mut().zip(&before.shards).for_each(|(new, before)| Arc::make_mut(new).follow(before));
         if before.home().ledger == new.home().ledger {
             new.attendance = Arc::clone(&before.attendance);
         }
