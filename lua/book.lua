@@ -223,7 +223,6 @@ for _, log in ipairs(logs) do
   if log.length and log.length > 2 * log.quota + TRIM_SLACK then long[#long + 1] = log end
 end
 
-life.go_on(logs, back > 0)
 local changed = granted > 0 or back > 0 or is_colder or has_debts or lost.again > 0 or lost.must_remember
 local counts = {}
 do
@@ -260,6 +259,8 @@ do
       end
     end
     changed = changed or differs
+    local all = (differs or state.looked) and state.contenders or not (differs or state.looked) and state.waiting[1]
+    life.go_on(logs, state, all and lapse_of.contenders(all) > now, back > 0)
     if differs or state.looked then
       save(state, now)
     elseif state.is_news then

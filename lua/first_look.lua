@@ -42,7 +42,7 @@ do
   -- Others who wait, of this priority or of higher ones, in the scope where most do; how far ahead it books beside them; in which period
   -- the sender is counted; and a pause of its scope.
   local horizon, others, counted, pause, released = a[5], 0, 0, false, false
-  local within, is_highest, lives = horizon, true, {}
+  local within, is_highest, lives, waits = horizon, true, {}, {}
   for i = 2, plain and 1 + states or 1 do
     local packed, scope = raw, i - 2 + widest
     if i > 2 then packed = call('GET', KEYS[i]) end
@@ -63,6 +63,7 @@ do
         end
       end
       lives[scope] = plain and parts[15]
+      waits[scope] = plain and parts[1] and parts[1][1] + parts[1][3] > clock
       released = released or (i == 2 and plain and parts[10])
       if plain and parts[4] and parts[4][5] > clock then
         -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.
@@ -116,17 +117,19 @@ do
       if a[t] > quota then quota = a[t] end
       is_full = is_full or entry
     end
-    -- For how long it counts at most. Where that is long it must be known that the log is there, since before what the sender remembers.
+    -- For how long it counts at most. Where that is long, or callers wait, it must be known that the log is there, since before what the
+    -- sender remembers.
     local counts, lasts = 0, nil
     for t = from + 2, plain and from + 2 * a[from + 1] or 0, 2 do counts = max(counts, a[t + 1]) end
     retention = max(retention, counts)
-    if plain and counts > 10 * SECOND then
-      local all, known = lives[a[from]] or {}, a[newest_known + i]
-      for l = 1, #all, 3 do
-        if all[l] == key and (known == 0 or known >= all[l + 1]) then lasts = all[l + 2] + 5 * SECOND - counts end
+    local all, known, goes_on = lives[a[from]] or {}, a[newest_known + i], counts > 10 * SECOND or waits[a[from]]
+    for l = 1, #all, 3 do
+      if all[l] == key and all[l + 2] + 5 * SECOND > clock then
+        plain = plain and stamp and (known == 0 or known >= all[l + 1])
+        lasts = goes_on and all[l + 2] + 5 * SECOND - counts
       end
-      plain = stamp and lasts and lasts + counts > clock + 5 * SECOND and stamp <= lasts
     end
+    if plain and goes_on and (stamp or units > 0) then plain = stamp and lasts and stamp <= lasts end
     logs[i] = { key, units, stamp, from, lasts, counts }
     -- What has to be trimmed is left to the rest of the script.
     if plain and is_full and start == clock then plain = call('LLEN', key) + units <= 2 * quota + TRIM_SLACK end

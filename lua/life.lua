@@ -1,46 +1,45 @@
--- What is kept beside a log that counts for long: its key, since when it is there, until when it must be. Joined behind log.lua.
+-- What is kept beside a log that counts for long, or that callers wait for: its key, since when it is there, until when it must be. Joined
+-- behind log.lua.
 --
 -- Redis may lose a log alone, where it evicts. Who was granted something of it misses that; but whoever remembers nothing would take it for
 -- a new one.
 local life = {}
 
--- By how much less long it is said to be there than it must: so seldom is anything written of it.
-life.LAG = 5 * SECOND
-
--- Where what is known of a log stands, where anything is.
+-- Where what is known of a log stands, where anything is. It is kept for longer than it counts, and said to be there for less long than it
+-- must be: so seldom is anything written of it.
 function life.at(state, key)
   for i = 1, #state.lives, LIFE do
-    if state.lives[i] == key and state.lives[i + 2] > now then return i end
+    if state.lives[i] == key and state.lives[i + 2] + lost.BEYOND > now then return i end
   end
 end
 
--- Nothing is known of a log: it was lost, or what was lost was entered again.
+-- Nothing is known of a log: it was lost, or what was lost was entered again. Says whether anything was, or was lately: a clock that has
+-- leapt ahead may be set back.
 function life.begin_anew(state, key)
   for i = 1, #state.lives, LIFE do
     if state.lives[i] == key then
       for _ = 1, LIFE do table.remove(state.lives, i) end
-      return
+      return true
     end
   end
 end
 
--- Keeps known that logs are there, for whoever counts their entries for so long: of an empty one nothing any more. Said first is the oldest
--- entry: none that counts and is older was ever in it.
-function life.go_on(logs, takes_out)
+-- Keeps known that the logs of a scope are there, for whoever counts their entries for so long: those that count for long, and where
+-- callers wait all. Of an empty one nothing any more. Said first is the oldest entry: none that counts and is older was ever in it.
+function life.go_on(logs, state, waits, takes_out)
   for _, log in ipairs(logs) do
-    local is_long, lives = log.counts > 10 * SECOND, log.state.lives
-    local newest, known = (is_long or takes_out) and nth_newest(log, 1), life.at(log.state, log.key)
-    if newest == nil and known then
-      life.begin_anew(log.state, log.key)
-      log.state.is_news = true
-    elseif newest and is_long then
+    local lives, goes_on = state.lives, log.counts > 10 * SECOND or waits and log.counts > 0
+    local newest, known = (goes_on or takes_out) and nth_newest(log, 1), life.at(state, log.key)
+    if log.state == state and newest == nil then
+      state.is_news = life.begin_anew(state, log.key) or state.is_news
+    elseif log.state == state and newest and goes_on then
       local lasts = newest + log.counts
-      if lasts > now and not (known and lives[known + 2] >= lasts - life.LAG) then
+      if lasts > now and not (known and lives[known + 2] + lost.BEYOND >= lasts) then
         local since = known and lives[known + 1] or stamp_of(call('LINDEX', log.key, '0'), log.key)
           or stamp_of(call('LINDEX', log.key, '1'), log.key) -- behind a mark
-        life.begin_anew(log.state, log.key)
+        life.begin_anew(state, log.key)
         lives[#lives + 1], lives[#lives + 2], lives[#lives + 3] = log.key, since, lasts
-        log.state.is_news = true
+        state.is_news = true
       end
     end
   end

@@ -1,5 +1,8 @@
 -- Lost data: what a sender remembers, and the store holds no more. Joined behind debt.lua.
 
+-- A message and a log are kept for 11 s longer than they must be, as the clock may leap ahead: so much of that is counted on.
+lost.BEYOND = 5 * SECOND
+
 -- For so long nobody starts after a loss in a log that counts for longer than is waited for: a queue in which callers wait asks every 5 s,
 -- hears of it, and says what it was granted in its next message.
 lost.SETTLING = 6 * SECOND
@@ -9,8 +12,8 @@ function lost.still_has(memory)
   if lost.number == 0 then return nil end
   if lost.number <= lost.survived then return true end
   -- Who was cut off or suspended says late what need not be remembered any more. So does whoever asks first when the clock has leapt: a
-  -- loss of that time would last until then. Of the 11 s for which an answer is kept longer than it must be 5 are counted on.
-  if lost.told + min(memory, MAX_MEMORY) + 5 * SECOND > now then return false end
+  -- loss of that time would last until then.
+  if lost.told + min(memory, MAX_MEMORY) + lost.BEYOND > now then return false end
   return nil
 end
 
@@ -74,7 +77,7 @@ function lost.note(states, at)
       if log.terms[t].base <= 10 * SECOND then retention = max(retention, log.terms[t].span) end
     end
     local is_long = counts > 10 * SECOND
-    if counts > 0 and (still_has == false or newest > 0 or heard or is_long) then
+    if counts > 0 and (still_has == false or newest > 0 or heard or is_long or state.lives[1]) then
       local known, settles = lost.of(state), 0
       local tail = stamp_of(call('LINDEX', log.key, '-1'), log.key)
       -- Whoever booked what counts still has reached the store too lately for anybody to have sent by itself.
@@ -94,7 +97,12 @@ function lost.note(states, at)
       local is_missing = newest > 0 and newest + counts > now and (newest > there or is_older)
       -- Of an empty log it is known that it must be there; or its sender was counted among those who wait for it, and there are none.
       local waits_any = state.contenders and lapse_of.contenders(state.contenders) > now
-      local is_gone = is_long and not tail and (at_life or not known and told_of + 10 * SECOND > now and not waits_any)
+      local is_gone = at_life or is_long and not known and told_of + 10 * SECOND > now and not waits_any
+      -- Of a short one whoever was granted something of it knows that for longer than it counts.
+      if not is_long and newest + counts <= now and newest + counts + lost.BEYOND > now then
+        is_gone = is_gone or newest > (known and known[3] or 0) and newest >= (known and known[2] or 0)
+      end
+      is_gone = is_gone and not tail
       -- What it says again by this message is missing until that has acted.
       local says_it = seen > 0 and lost.known >= seen
       if is_missing then
@@ -118,8 +126,8 @@ function lost.note(states, at)
         end
         -- Where no more is known of a log that counts still, what was known of an earlier loss may be lost as well.
         local is_unknown = is_news and not at_life and tail and tail + counts > now
-        local of_log = is_gone or is_long and (is_unknown or is_missing and (not tail or is_older or still_has ~= false))
-        if is_news and is_long then life.begin_anew(state, log.key) end
+        local of_log = is_long and (is_gone or is_unknown or is_missing and (not tail or is_older or still_has ~= false))
+        if is_news then life.begin_anew(state, log.key) end
         if hears or of_log and (is_news or not says_it) then of_logs = 1 end
         state.noted = { is_news and now or noted[1], max(noted[2], settles), noted[3] or 0 }
         if since or of_logs then state.noted[4], state.noted[5], state.noted[6] = since or 0, ends or 0, of_logs or 0 end

@@ -23,7 +23,8 @@
 --               of it counts, 1 where logs alone were lost, and 1 where somebody has said again what it was granted
 --   named       for each list of terms that a process names of a log beside others, as named_terms.lua writes it; false or left out where
 --               there is none
---   lives       for each log that counts for over 10 s, as life.lua writes it; left out where there is none
+--   lives       for each log that counts for over 10 s, or that callers have waited for lately, as life.lua writes it; left out where there
+--               is none
 
 -- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR. For so many µs a release by
 -- hand voids what was told before; a call that looked, and was served, does; and a release is told to whoever looks.

@@ -6,7 +6,6 @@ use super::claims::{Claim, MAX_CLAIMS, Owner};
 use super::constraints::Constraints;
 use super::contenders::Contenders;
 use super::in_force::{InForce, longer};
-use super::loss::SHORT;
 use super::pause::Pausing;
 use super::scope::{Reach, Scope, Waiting};
 use super::seats::AskedSeats;
@@ -34,11 +33,7 @@ impl Ledger {
     /// Decides on an ask, and says for how long the message has to be remembered.
     pub(super) fn book(&mut self, now: Stamp, id: &MessageId, ask: &Ask) -> (Grant, i64) {
         let booked = self.decide_on(now, id, ask);
-        for log in ask.logs.iter().filter(|log| log.retention() > SHORT || !ask.back.is_empty()) {
-            if let Some(entries) = self.log_mut(log) {
-                entries.live_on(now, log.retention());
-            }
-        }
+        self.live_on(now, ask);
         booked
     }
 

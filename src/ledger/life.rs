@@ -1,15 +1,13 @@
-//! What a store keeps beside a log that counts for long: since when it is there, and until when it must be.
+//! What a store keeps beside a log that counts for long, or that callers wait for: since when it is there, and until when it must be.
 //!
 //! A store may lose a log alone, where it evicts. Who was granted something of it misses that; but whoever remembers nothing would take it
 //! for a new one. `lua/life.lua` says the same in Redis.
 
-use super::Stamp;
-use super::loss::SHORT;
+use super::loss::{BEYOND, SHORT};
+use super::{Ask, Ledger, Stamp};
 
-/// By how much less long it is said to be there than it must: so seldom is anything written of it.
-const LAG: i64 = 5_000_000;
-
-/// Since when a log is there, and until when it must be.
+/// Since when a log is there, and until when it must be. It is kept for longer than it counts, and said to be there for less long than it
+/// must be: so seldom is anything written of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Life {
     /// The oldest entry of when this was written first: none that counts and is older was ever in it.
@@ -29,23 +27,47 @@ impl Life {
 
     /// Whether the log must be there.
     pub(super) fn is_known(self, now: Stamp) -> bool {
-        self.until > now
+        self.until > Stamp::NEVER && !self.is_over(now.plus(-BEYOND))
+    }
+
+    /// Whether an entry that counts now has said so.
+    pub(super) fn is_over(self, now: Stamp) -> bool {
+        self.until <= now
     }
 
     /// That of a log with these entries, of whoever counts them for so long.
     pub(super) fn going_on(self, now: Stamp, counts: i64, newest: Stamp, oldest: Stamp) -> Self {
         let until = newest.plus(counts);
-        if counts <= SHORT || until <= now || (self.is_known(now) && self.until >= until.plus(-LAG)) {
+        if until <= now || (self.is_known(now) && self.until.plus(BEYOND) >= until) {
             return self;
         }
         Self { since: if self.is_known(now) { self.since } else { oldest }, until }
     }
 }
 
+impl Ledger {
+    /// Keeps known that the logs of an ask are there: those that count for long, and where callers wait all. Of an empty one nothing any
+    /// more.
+    pub(super) fn live_on(&mut self, now: Stamp, ask: &Ask) {
+        for log in ask.logs.iter() {
+            let counts = log.retention();
+            let waits = || self.scope(log.scope).is_some_and(|scope| scope.waiting().is_any(now));
+            let goes_on = counts > SHORT || (counts > 0 && waits());
+            let may_be_empty = goes_on || !ask.back.is_empty();
+            let Some(entries) = self.log_mut(log).filter(|_| may_be_empty) else { continue };
+            match entries.nth_newest(1) {
+                Some(_) if goes_on => entries.live_on(now, counts),
+                Some(_) => {}
+                None => entries.begin_anew(),
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Ask, Grant, Ledger, Log, Message, MessageId, Remembered, Reply, Run, Slots, Term};
+    use crate::ledger::{Grant, Log, Message, MessageId, Remembered, Reply, Run, Slots, Term};
 
     const SECOND: i64 = 1_000_000;
 
@@ -79,7 +101,7 @@ mod tests {
 
     #[test]
     fn an_empty_log_that_must_be_there_is_lost_whoever_asks() {
-        for (now, is_lost) in [(1, true), (59, true), (61, false)] {
+        for (now, is_lost) in [(1, true), (64, true), (65, false)] {
             let mut ledger = Ledger::new();
             told(&mut ledger, 0, (1, 1), ask(50));
             ledger.lose_logs(None);

@@ -105,12 +105,11 @@ impl SlidingLog {
         self.life
     }
 
-    /// Keeps known, as of `now`, that it is there: for whoever counts its entries for so long. Says nothing any more of an empty one.
+    /// Keeps known, as of `now`, that it is there: for whoever counts its entries for so long.
     pub(super) fn live_on(&mut self, now: Stamp, counts: i64) {
-        self.life = match (self.nth_newest(1), self.oldest()) {
-            (Some(newest), Some(oldest)) => self.life.going_on(now, counts, newest, oldest),
-            _ => Life::NONE,
-        };
+        if let (Some(newest), Some(oldest)) = (self.nth_newest(1), self.oldest()) {
+            self.life = self.life.going_on(now, counts, newest, oldest);
+        }
     }
 
     /// Nothing is known of it: it was lost, or what was lost was entered again.
@@ -274,7 +273,7 @@ impl SlidingLog {
     #[must_use]
     pub fn is_spent(&self, now: Stamp) -> bool {
         self.nth_newest(1).is_none_or(|newest| newest.plus(self.retention) <= now)
-            && !self.life.is_known(now)
+            && self.life.is_over(now)
             && self.levels.as_ref().is_none_or(|levels| levels.is_spent(now))
     }
 }

@@ -5,11 +5,11 @@
 use super::again::SETTLING;
 use super::life::Life;
 use super::release::MARK_MEMORY;
-use super::{Ask, LEAP, Ledger, MAX_MEMORY, MessageId, ScopeId, Stamp};
+use super::{Ask, LEAP, Ledger, Log, MAX_MEMORY, MessageId, ScopeId, Stamp};
 
 /// No longer window is waited for: what counts for longer is entered again by those who remember it.
 pub(crate) const SHORT: i64 = 10_000_000;
-/// A store keeps the answer to a message for longer than it must, as its clock may leap ahead: so much of that is counted on.
+/// A store keeps a log, and the answer to a message, for longer than it must, as its clock may leap ahead: so much of that is counted on.
 pub(crate) const BEYOND: i64 = 5_000_000;
 
 /// What a queue remembers that a store must hold, unless that has lost data.
@@ -33,7 +33,8 @@ pub struct Remembered {
     /// The log time that was told with the answer to it.
     pub told: Stamp,
     /// For each log of the ask its newest entry that was granted to the queue, and not handed back; zero where none counts any
-    /// more. Left out where there is none at all.
+    /// more. Of a log that counts for 10 s at most also one that counted until 5 s ago: the log must be there still. Left out where there
+    /// is none at all.
     pub newest: Vec<Stamp>,
     /// For each log until when other processes may have sent by themselves, as they could not reach the store; zero where they have not. It
     /// counts as an entry that must be there, in place of the newest, unless any log of the ask has one of [`lost_at`](Self::lost_at) or before
@@ -137,8 +138,8 @@ impl Ledger {
         let known_in = |scope| self.loss_of(now, scope).map_or(Stamp::NEVER, |loss| loss.lost);
         let heard = Some(ask.says_for()).filter(|heard| heard.plus(SETTLING) > now);
         let heard = heard.filter(|heard| ask.scopes().all(|scope| known_in(scope) < *heard));
-        let is_short = ask.retention() <= SHORT;
-        if is_short && !is_forgotten && remembered.newest.is_empty() && remembered.apart.is_empty() && heard.is_none() {
+        let says_nothing = remembered.newest.is_empty() && remembered.apart.is_empty() && heard.is_none();
+        if says_nothing && !is_forgotten && !ask.logs.iter().any(|log| self.may_miss(now, log)) {
             return;
         }
         let booked = self.booked_by(remembered.lost_at, ask);
@@ -164,7 +165,10 @@ impl Ledger {
             let is_missing = newest > Stamp::NEVER && newest.plus(counts) > now && (newest > there || is_older);
             // Of an empty log it is known that it must be there; or its sender was counted among those who wait for it, and there are none.
             let has_waited = || known.is_none() && self.has_forgotten(now, log.scope, ask);
-            let is_gone = is_long && tail.is_none() && (life.is_known(now) || has_waited());
+            // Of a short one whoever was granted something of it knows that for longer than it counts.
+            let is_due = newest > forgotten && newest.plus(counts) <= now && newest.plus(counts + BEYOND) > now;
+            let knows_it = is_due && known.is_none_or(|loss| newest >= loss.settles);
+            let is_gone = tail.is_none() && (life.is_known(now) || if is_long { has_waited() } else { knows_it });
             // Who counts for short alone has asked nobody to say anything again.
             let is_unheard = |loss: Loss| is_long && loss.lost == Stamp::NEVER;
             let explains = |loss: Loss| if is_long { loss.lost.max(loss.forgotten) } else { loss.at };
@@ -198,10 +202,11 @@ impl Ledger {
             loss.settles = loss.settles.max(settles);
             // Where no more is known of a log that counts still, what was known of an earlier loss may be lost as well.
             let is_unknown = !life.is_known(now) && tail.is_some_and(|tail| tail.plus(counts) > now);
-            let is_of_log = is_gone
-                || (is_long && is_missing && (tail.is_none() || is_older || !is_forgotten))
-                || (is_long && is_news && is_unknown);
-            lives.extend((is_news && is_long).then_some(log));
+            let is_of_log = is_long
+                && (is_gone
+                    || (is_missing && (tail.is_none() || is_older || !is_forgotten))
+                    || (is_news && is_unknown));
+            lives.extend(is_news.then_some(log));
             loss.is_of_logs |= heard.is_some() || (is_of_log && (is_news || !says_it));
             loss.is_said = heard.is_some() || (loss.is_said && !is_news);
             if let Some(heard) = heard {
@@ -224,12 +229,17 @@ impl Ledger {
         }
     }
 
+    /// Whether it may be seen that a log was lost by an ask that remembers nothing.
+    fn may_miss(&self, now: Stamp, log: &Log) -> bool {
+        let entries = || self.scope(log.scope)?.logs.get(&log.unit);
+        log.retention() > SHORT || entries().is_some_and(|entries| entries.life().is_known(now))
+    }
+
     /// Whether the sender of an ask was counted among those who wait for a scope lately, and nobody is known to wait.
     fn has_forgotten(&self, now: Stamp, scope: Option<ScopeId>, ask: &Ask) -> bool {
         let place = ask.scopes().position(|of| of == scope);
         let counted = place.and_then(|place| ask.counted.get(place)).copied().unwrap_or(Stamp::NEVER);
-        let waiting = || self.scope(scope).and_then(|scope| scope.waiting().contenders);
-        counted.plus(SHORT) > now && waiting().is_none_or(|contenders| contenders.lapse() <= now)
+        counted.plus(SHORT) > now && !self.scope(scope).is_some_and(|scope| scope.waiting().is_any(now))
     }
 }
 
@@ -271,7 +281,8 @@ mod tests {
             ("a message is missing", Remembered::new(1, at(-10), []), 1_250),
             ("an entry is missing", Remembered::new(0, at(0), [at(-10)]), 1_250),
             ("an entry is missing that was booked ahead", Remembered::new(0, at(0), [at(400)]), 1_400),
-            ("an entry counts no more", Remembered::new(0, at(0), [at(-1_000)]), 0),
+            ("an entry is missing that has counted lately", Remembered::new(0, at(0), [at(-5_999)]), 1_250),
+            ("an entry has not counted for 5 s", Remembered::new(0, at(0), [at(-6_000)]), 0),
         ] {
             let mut ledger = Ledger::new();
             assert_eq!(said(&ask(&mut ledger, at(0), 1, 2, remembered)), (start, start > 0), "{name}");

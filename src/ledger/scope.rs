@@ -66,10 +66,14 @@ impl Waiting {
         changed
     }
 
-    /// Whether nobody waits any more.
+    /// Whether anybody is known to wait.
+    pub(super) fn is_any(&self, now: Stamp) -> bool {
+        self.contenders.is_some_and(|contenders| contenders.lapse() > now)
+    }
+
+    /// Whether nobody waits or claims a place any more.
     fn is_nobody(&self, now: Stamp) -> bool {
-        self.contenders.is_none_or(|contenders| contenders.lapse() <= now)
-            && self.claims.iter().all(|claim| claim.lapse <= now)
+        !self.is_any(now) && self.claims.iter().all(|claim| claim.lapse <= now)
     }
 
     /// Whether nobody waits or books ahead any more.

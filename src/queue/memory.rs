@@ -18,7 +18,7 @@ const STEPS: i64 = 64;
 /// Who remembers what counts for long, and in which callers wait, hears so soon that the store has lost it: before others start that do not
 /// know of it. Two answers, and what others book ahead meanwhile, fit into what is left of 6 s.
 pub(super) const HEARS: Duration = Duration::from_secs(5);
-/// The store is told of a message for so much longer than it must remember that.
+/// The store is told of a message, and of a start in a log that counts for short, for so much longer than it must remember that.
 const BEYOND: Duration = Duration::from_micros(ledger::BEYOND.unsigned_abs());
 
 /// What the store must hold of a queue.
@@ -148,11 +148,11 @@ impl Memory {
         }
     }
 
-    /// What an ask says of it: nothing of what counts no more by the log time that is known.
+    /// What an ask says of it: nothing of what counts no more by the log time that is known, or has not for a while.
     pub(super) fn remembered(&mut self, logs: &[Log], known: Option<Stamp>, now: Instant) -> Remembered {
         self.written = Some(now);
         let (width, known) = (logs.len(), known.unwrap_or(Stamp::NEVER));
-        let is_over = |start: Stamp| start.plus(self.span) <= known;
+        let is_over = |start: Stamp| start.plus(told_for(self.span)) <= known;
         self.older.retain(|step| !is_over(step.start));
         let over = self.starts.iter().take_while(|start| is_over(**start)).count();
         (0..over).for_each(|_| _ = self.take_first(width));
@@ -160,7 +160,8 @@ impl Memory {
         let (number, told) = last.map_or((0, Stamp::NEVER), |last| (last.number, last.told));
         let newest = |(place, log): (usize, &Log)| {
             let newest = (0..self.starts.len()).rev().find(|at| self.units[at * width + place] > 0);
-            newest.map(|at| self.starts[at]).filter(|start| start.plus(log.retention()) > known).unwrap_or(Stamp::NEVER)
+            let is_told = |start: &Stamp| start.plus(told_for(log.retention())) > known;
+            newest.map(|at| self.starts[at]).filter(is_told).unwrap_or(Stamp::NEVER)
         };
         let newest = if self.starts.is_empty() { Vec::new() } else { logs.iter().enumerate().map(newest).collect() };
         Remembered::new(number, told, newest)
@@ -283,6 +284,11 @@ impl Memory {
         let (start, units) = (self.starts.pop_front()?, self.units.drain(..width).collect());
         Some(Step { start, units, granted_by: self.granted_by.pop_front()? })
     }
+}
+
+/// For how long a start is told that counts for `span` µs: where that is short the log is there for longer.
+const fn told_for(span: i64) -> i64 {
+    if span > SHORT { span } else { span + ledger::BEYOND }
 }
 
 /// Enters a start behind some steps: those close to each other are one.

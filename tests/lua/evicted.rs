@@ -161,3 +161,34 @@ async fn a_log_bears_the_mark_of_its_last_loss_alone_and_is_of_use_when_nothing_
     let fourth = three.told(100 * SECOND, (6, 1), ask(101)).await;
     assert_eq!((granted(&fourth), three.log().len()), (100, 101));
 }
+
+#[tokio::test]
+async fn a_log_that_counts_for_short_is_missed_by_whoever_was_granted_something_lately() {
+    let three = Three::new().await;
+    let of_a_second = |callers| Ask::new([Log::new("calls", [Term::new(100, SECOND)])], vec![Run::new(callers, [1])]);
+    // The first was granted half of it, which counts no more; the second half of the next window.
+    for (now, sender) in [(100 * SECOND, 6), (101 * SECOND - 1, 7)] {
+        assert!(granted(&three.told(now, (sender, 1), of_a_second(50)).await) > 0);
+    }
+    three.evict("e:v1:{up}:log:calls");
+    let mut asks = of_a_second(100);
+    asks.remembered = Remembered::new(1, at(100 * SECOND), [at(100 * SECOND)]);
+    let grant = three.told(101 * SECOND + 1, (6, 2), asks.clone()).await;
+    assert_eq!((granted(&grant), grant.lost, grant.next), (0, true, at(102 * SECOND + SECOND / 4 + 1)));
+    // It is not lost once more for being empty since.
+    let grant = three.told(102 * SECOND + SECOND / 4 + 1, (6, 3), asks.clone()).await;
+    assert!(granted(&grant) > 0 && !grant.lost, "{grant:?}");
+}
+
+#[tokio::test]
+async fn a_log_that_callers_wait_for_is_missed_by_whoever_asks() {
+    let three = Three::new().await;
+    let of_a_second = |callers| Ask::new([Log::new("calls", [Term::new(100, SECOND)])], vec![Run::new(callers, [1])]);
+    for (number, after, is_lost) in [(1, SECOND / 2, true), (2, 6 * SECOND - 1, true), (3, 6 * SECOND, false)] {
+        let from = 100 * SECOND * i64::try_from(number).unwrap_or(0);
+        assert!(granted(&three.told(from, (4, number), of_a_second(101)).await) > 0);
+        three.evict("e:v1:{up}:log:calls");
+        let grant = three.told(from + after, (5, number), of_a_second(100)).await;
+        assert_eq!((granted(&grant) == 0, grant.lost), (is_lost, is_lost), "after {after} µs");
+    }
+}

@@ -130,10 +130,12 @@ fn a_state_of_which_nothing_matters_any_more_is_deleted() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "left", None);
     let logs: [Log<'_>; 1] = [("calls", &[(4, 9 * SECOND)])];
-    desk.book(&logs, &[(4, None, &[1])]);
+    let start = desk.book(&logs, &[(4, None, &[1])])[0];
+    assert_eq!(desk.int("EXISTS", "state"), 0, "nobody has waited");
     desk.book(&logs, &[(1, None, &[1])]);
-    assert_eq!(desk.int("EXISTS", "state"), 1);
     desk.book(&logs, &[]);
+    lives(&mut desk, "state", start + 9 * SECOND + LEAP * 1_000); // the log must be there
+    desk.hand_back(&logs, &[(start, &[4])]);
     assert_eq!(desk.int("EXISTS", "state"), 0, "it waits no more");
 
     desk.upstream = "long";
