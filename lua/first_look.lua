@@ -63,7 +63,8 @@ do
         end
       end
       lives[scope] = plain and parts[15]
-      waits[scope] = plain and parts[1] and parts[1][1] + parts[1][3] > clock
+      local all = plain and parts[1]
+      waits[scope] = all and all[1] + (max(all[4], all[5], all[6]) > 0 and all[3] or 0) > clock
       released = released or (i == 2 and plain and parts[10])
       if plain and parts[4] and parts[4][5] > clock then
         -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.
@@ -123,13 +124,17 @@ do
     for t = from + 2, plain and from + 2 * a[from + 1] or 0, 2 do counts = max(counts, a[t + 1]) end
     retention = max(retention, counts)
     local all, known, goes_on = lives[a[from]] or {}, a[newest_known + i], counts > 10 * SECOND or waits[a[from]]
-    for l = 1, #all, 3 do
-      if all[l] == key and all[l + 2] + 5 * SECOND > clock then
-        plain = plain and stamp and (known == 0 or known >= all[l + 1])
-        lasts = goes_on and all[l + 2] + 5 * SECOND - counts
+    local patience = counts
+    if goes_on then lasts = 0 end
+    for l = 1, #all, 4 do
+      if all[l] == key and all[l + 3] + 5 * SECOND > clock then
+        plain, patience = plain and stamp and (known == 0 or known >= all[l + 1]), max(counts, all[l + 2])
+        if goes_on and all[l + 2] == patience then lasts = all[l + 3] + 5 * SECOND - patience end
       end
     end
-    if plain and goes_on and (stamp or units > 0) then plain = stamp and lasts and stamp <= lasts end
+    if plain and goes_on and (not stamp or stamp + patience > clock) then
+      plain = stamp and stamp <= lasts or not stamp and counts <= 10 * SECOND
+    end
     logs[i] = { key, units, stamp, from, lasts, counts }
     -- What has to be trimmed is left to the rest of the script.
     if plain and is_full and start == clock then plain = call('LLEN', key) + units <= 2 * quota + TRIM_SLACK end

@@ -64,8 +64,8 @@ function readable.state(record)
     if type(parts[12][i]) ~= 'string' or not are_numbers(parts[12], i + 1, i + 4) then return false end
   end
   if parts[14] and type(parts[14]) ~= 'table' or parts[15] and type(parts[15]) ~= 'table' then return false end
-  for i = 1, #(parts[15] or {}), 3 do
-    if type(parts[15][i]) ~= 'string' or not are_numbers(parts[15], i + 1, i + 2) then return false end
+  for i = 1, #(parts[15] or {}), 4 do
+    if type(parts[15][i]) ~= 'string' or not are_numbers(parts[15], i + 1, i + 3) then return false end
   end
   for _, list in ipairs(parts[14] or {}) do
     if type(list) ~= 'table' or type(list[1]) ~= 'string' or type(list[3]) ~= 'string' then return false end

@@ -1,20 +1,19 @@
--- What is kept beside a log that counts for long, or that callers wait for: its key, since when it is there, until when it must be. Joined
--- behind log.lua.
+-- What is kept beside a log that counts for long, or that callers wait for: its key, since when it is there, for how long its entries count
+-- for whoever is most patient, and until when any does. Joined behind log.lua.
 --
 -- Redis may lose a log alone, where it evicts. Who was granted something of it misses that; but whoever remembers nothing would take it for
 -- a new one.
 local life = {}
 
--- Where what is known of a log stands, where anything is. It is kept for longer than it counts, and said to be there for less long than it
--- must be: so seldom is anything written of it.
+-- Where what is known of a log stands, where anything is. A log is kept for longer than it counts: it must be there for 5 s more. So this
+-- need be written anew only when its newest entry counts for 5 s longer than it says.
 function life.at(state, key)
   for i = 1, #state.lives, LIFE do
-    if state.lives[i] == key and state.lives[i + 2] + lost.BEYOND > now then return i end
+    if state.lives[i] == key and state.lives[i + 3] + lost.BEYOND > now then return i end
   end
 end
 
--- Nothing is known of a log: it was lost, or what was lost was entered again. Says whether anything was, or was lately: a clock that has
--- leapt ahead may be set back.
+-- Nothing is known of a log: it was lost, or what was lost was entered again. Says whether anything was there.
 function life.begin_anew(state, key)
   for i = 1, #state.lives, LIFE do
     if state.lives[i] == key then
@@ -24,22 +23,33 @@ function life.begin_anew(state, key)
   end
 end
 
--- Keeps known that the logs of a scope are there, for whoever counts their entries for so long: those that count for long, and where
--- callers wait all. Of an empty one nothing any more. Said first is the oldest entry: none that counts and is older was ever in it.
+-- Keeps known that a log is there. The oldest entry of then goes with it: none that counts and is older was ever in it.
+local function go_on(log, state, newest, known)
+  local lives, counts = state.lives, max(log.counts, known and state.lives[known + 2] or 0)
+  local ends = newest + counts
+  local is_said = known and lives[known + 2] == counts and lives[known + 3] + lost.BEYOND >= ends and lives[known + 3] <= ends
+  if ends <= now or is_said then return end
+  local since = known and lives[known + 1] or stamp_of(call('LINDEX', log.key, '0'), log.key)
+    or stamp_of(call('LINDEX', log.key, '1'), log.key) -- behind a mark
+  life.begin_anew(state, log.key)
+  local at = #lives
+  lives[at + 1], lives[at + 2], lives[at + 3], lives[at + 4] = log.key, since, counts, ends
+  state.is_news = true
+  expire(log.key, newest, newest, ceil(counts / 1000))
+end
+
+-- The same of the logs of a scope that count for long, and where callers wait of all. Where slots were taken out, an empty one need not be
+-- there any more, and another not for so long.
 function life.go_on(logs, state, waits, takes_out)
   for _, log in ipairs(logs) do
-    local lives, goes_on = state.lives, log.counts > 10 * SECOND or waits and log.counts > 0
-    local newest, known = (goes_on or takes_out) and nth_newest(log, 1), life.at(state, log.key)
-    if log.state == state and newest == nil then
-      state.is_news = life.begin_anew(state, log.key) or state.is_news
-    elseif log.state == state and newest and goes_on then
-      local lasts = newest + log.counts
-      if lasts > now and not (known and lives[known + 2] + lost.BEYOND >= lasts) then
-        local since = known and lives[known + 1] or stamp_of(call('LINDEX', log.key, '0'), log.key)
-          or stamp_of(call('LINDEX', log.key, '1'), log.key) -- behind a mark
-        life.begin_anew(state, log.key)
-        lives[#lives + 1], lives[#lives + 2], lives[#lives + 3] = log.key, since, lasts
-        state.is_news = true
+    local known = log.state == state and life.at(state, log.key)
+    local goes_on = log.counts > 10 * SECOND or waits and log.counts > 0
+    if log.state == state and (goes_on or takes_out) then
+      local newest = nth_newest(log, 1)
+      if newest and (goes_on or known) then
+        go_on(log, state, newest, known)
+      elseif not newest then
+        state.is_news = life.begin_anew(state, log.key) or state.is_news
       end
     end
   end

@@ -73,17 +73,22 @@ function lost.note(states, at)
   end
   for i, log in ipairs(logs) do
     local state, newest, counts, retention = states[log.scope], min(math.abs(a[at + 1 + i]), now + MAX_MEMORY), log.counts, 0
+    local at_life = counts > 0 and life.at(state, log.key)
     for t = 1, log.own do
       if log.terms[t].base <= 10 * SECOND then retention = max(retention, log.terms[t].span) end
     end
     local is_long = counts > 10 * SECOND
-    if counts > 0 and (still_has == false or newest > 0 or heard or is_long or state.lives[1]) then
+    if counts > 0 and (still_has == false or newest > 0 or heard or is_long or at_life) then
       local known, settles = lost.of(state), 0
       local tail = stamp_of(call('LINDEX', log.key, '-1'), log.key)
+      -- Of one that is gone it may be known for how long it counts for whoever is most patient.
+      local patience = at_life and not tail and max(counts, state.lives[at_life + 2]) or counts
+      is_long = patience > 10 * SECOND
+      if patience > counts and not is_long then retention = max(retention, patience) end
       -- Whoever booked what counts still has reached the store too lately for anybody to have sent by itself.
       if a[at + 1 + i] < 0 and booked > 0 and booked + counts > now then newest = 0 end
       remembers = remembers or a[at + 1 + i] > 0
-      local seen, at_life = known and known[4] or 0, life.at(state, log.key)
+      local seen = known and known[4] or 0
       -- The log knows more than its scope where what that knew was evicted: then it is not known either since when the log is there.
       local mark = is_long and not at_life and mark_of(call('LINDEX', log.key, '0')) or 0
       local hears_of = mark > max(heard or 0, seen) and mark + counts > now and mark or heard
@@ -98,8 +103,9 @@ function lost.note(states, at)
       -- Of an empty log it is known that it must be there; or its sender was counted among those who wait for it, and there are none.
       local waits_any = state.contenders and lapse_of.contenders(state.contenders) > now
       local is_gone = at_life or is_long and not known and told_of + 10 * SECOND > now and not waits_any
-      -- Of a short one whoever was granted something of it knows that for longer than it counts.
-      if not is_long and newest + counts <= now and newest + counts + lost.BEYOND > now then
+      -- Of a short one whoever was granted something of it knows that for longer than it counts. What others may have sent in an outage,
+      -- is named by a time of after all answers.
+      if not is_long and newest + counts <= now and newest + counts + lost.BEYOND > now and newest <= told + reach then
         is_gone = is_gone or newest > (known and known[3] or 0) and newest >= (known and known[2] or 0)
       end
       is_gone = is_gone and not tail
@@ -120,14 +126,14 @@ function lost.note(states, at)
         hears = hears and (noted[4] or 0) <= hears_of
         local since, ends, of_logs, said = noted[4], noted[5], noted[6], hears and 1 or not is_news and noted[7] or nil
         if hears then
-          settles, since, ends = max(settles, hears_of + lost.SETTLING), hears_of, max(ends or 0, now + reach + counts)
+          settles, since, ends = max(settles, hears_of + lost.SETTLING), hears_of, max(ends or 0, now + reach + patience)
         elseif is_news and is_long then
-          settles, since, ends = max(settles, now + lost.SETTLING), now, max(ends or 0, now + reach + counts)
+          settles, since, ends = max(settles, now + lost.SETTLING), now, max(ends or 0, now + reach + patience)
         end
         -- Where no more is known of a log that counts still, what was known of an earlier loss may be lost as well.
         local is_unknown = is_news and not at_life and tail and tail + counts > now
         local of_log = is_long and (is_gone or is_unknown or is_missing and (not tail or is_older or still_has ~= false))
-        if is_news then life.begin_anew(state, log.key) end
+        if is_news and (is_long or not tail) then life.begin_anew(state, log.key) end
         if hears or of_log and (is_news or not says_it) then of_logs = 1 end
         state.noted = { is_news and now or noted[1], max(noted[2], settles), noted[3] or 0 }
         if since or of_logs then state.noted[4], state.noted[5], state.noted[6] = since or 0, ends or 0, of_logs or 0 end

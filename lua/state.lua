@@ -31,7 +31,7 @@
 local RESUMED, FAR, MARK_MEMORY, SERVED_MEMORY, RECENT = 10, 1e15, 2764800000000, 3600000000, 5000000
 -- Factors of a rate are millionths; it rises in so many steps. Parts of what is told of a term that others use, of a level, of a boundary,
 -- and of a life.
-local FULL, RISE, TOLD, LEVEL, BOUNDARY, LIFE = 1000000, 1000, 9, 7, 5, 3
+local FULL, RISE, TOLD, LEVEL, BOUNDARY, LIFE = 1000000, 1000, 9, 7, 5, 4
 
 -- The end, in ms, of the second of the server's clock in which a stamp lies: keys expire by whole seconds, so that mostly there is
 -- nothing to change.
@@ -194,7 +194,7 @@ local function is_stale(state)
   for _, list in ipairs(state.named) do
     if list[2] <= since then return true end
   end
-  for i = 3, #state.lives, LIFE do
+  for i = LIFE, #state.lives, LIFE do
     if state.lives[i] <= since then return true end
   end
   return (state.rate and lapse_of.rate(state.rate) <= since) or (state.slow and state.slow[2] <= since)

@@ -33,7 +33,7 @@ impl Ledger {
     /// Decides on an ask, and says for how long the message has to be remembered.
     pub(super) fn book(&mut self, now: Stamp, id: &MessageId, ask: &Ask) -> (Grant, i64) {
         let booked = self.decide_on(now, id, ask);
-        self.live_on(now, ask);
+        self.logs_go_on(now, ask);
         booked
     }
 

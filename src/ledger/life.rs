@@ -6,12 +6,14 @@
 use super::loss::{BEYOND, SHORT};
 use super::{Ask, Ledger, Stamp};
 
-/// Since when a log is there, and until when it must be. It is kept for longer than it counts, and said to be there for less long than it
-/// must be: so seldom is anything written of it.
+/// Since when a log is there, and until when it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Life {
     /// The oldest entry of when this was written first: none that counts and is older was ever in it.
     pub(super) since: Stamp,
+    /// For how long its entries count for whoever is most patient.
+    pub(super) counts: i64,
+    /// Until when any counts.
     until: Stamp,
 }
 
@@ -23,42 +25,44 @@ impl Default for Life {
 
 impl Life {
     /// Of a log of which nothing is known.
-    pub(super) const NONE: Self = Self { since: Stamp::NEVER, until: Stamp::NEVER };
+    pub(super) const NONE: Self = Self { since: Stamp::NEVER, counts: 0, until: Stamp::NEVER };
 
-    /// Whether the log must be there.
+    /// Whether the log must be there. It is kept for longer than it counts: for 5 s more it must.
     pub(super) fn is_known(self, now: Stamp) -> bool {
         self.until > Stamp::NEVER && !self.is_over(now.plus(-BEYOND))
     }
 
-    /// Whether an entry that counts now has said so.
+    /// Whether no entry counts any more of which this says so.
     pub(super) fn is_over(self, now: Stamp) -> bool {
         self.until <= now
     }
 
-    /// That of a log with these entries, of whoever counts them for so long.
+    /// That of a log with these entries, of whoever counts them for so long. It need be written anew only when the newest counts for 5 s
+    /// longer than it says, or was taken out.
     pub(super) fn going_on(self, now: Stamp, counts: i64, newest: Stamp, oldest: Stamp) -> Self {
+        let known = Some(self).filter(|known| known.is_known(now));
+        let counts = known.map_or(counts, |known| known.counts.max(counts));
         let until = newest.plus(counts);
-        if until <= now || (self.is_known(now) && self.until.plus(BEYOND) >= until) {
+        let says_so = |of: Self| of.counts == counts && of.until.plus(BEYOND) >= until && of.until <= until;
+        if until <= now || known.is_some_and(says_so) {
             return self;
         }
-        Self { since: if self.is_known(now) { self.since } else { oldest }, until }
+        Self { since: known.map_or(oldest, |known| known.since), counts, until }
     }
 }
 
 impl Ledger {
-    /// Keeps known that the logs of an ask are there: those that count for long, and where callers wait all. Of an empty one nothing any
-    /// more.
-    pub(super) fn live_on(&mut self, now: Stamp, ask: &Ask) {
+    /// Keeps known that the logs of an ask are there: those that count for long, and where callers wait all. Where slots were taken out, an
+    /// empty one need not be there any more, and another not for so long.
+    pub(super) fn logs_go_on(&mut self, now: Stamp, ask: &Ask) {
         for log in ask.logs.iter() {
             let counts = log.retention();
             let waits = || self.scope(log.scope).is_some_and(|scope| scope.waiting().is_any(now));
             let goes_on = counts > SHORT || (counts > 0 && waits());
-            let may_be_empty = goes_on || !ask.back.is_empty();
-            let Some(entries) = self.log_mut(log).filter(|_| may_be_empty) else { continue };
-            match entries.nth_newest(1) {
-                Some(_) if goes_on => entries.live_on(now, counts),
-                Some(_) => {}
-                None => entries.begin_anew(),
+            let takes_out = !ask.back.is_empty();
+            let Some(entries) = self.log_mut(log).filter(|_| goes_on || takes_out) else { continue };
+            if goes_on || entries.life().is_known(now) || entries.nth_newest(1).is_none() {
+                entries.live_on(now, counts);
             }
         }
     }
@@ -116,6 +120,19 @@ mod tests {
         told(&mut ledger, 0, (1, 1), ask(50));
         told(&mut ledger, SECOND, (1, 2), Ask { back: vec![Slots::new(50, at(0), [1])], ..ask(0) });
         assert_eq!(said(&told(&mut ledger, 2 * SECOND, (2, 1), ask(100))), (100, None));
+    }
+
+    #[test]
+    fn a_log_whose_newest_entry_was_handed_back_need_not_be_there_for_so_long() {
+        for (back, is_lost) in [(false, true), (true, false)] {
+            let mut ledger = Ledger::new();
+            told(&mut ledger, 0, (1, 1), ask(50));
+            told(&mut ledger, 20 * SECOND, (1, 2), ask(50));
+            let slots = back.then(|| Slots::new(50, at(20 * SECOND), [1]));
+            told(&mut ledger, 21 * SECOND, (1, 3), Ask { back: slots.into_iter().collect(), ..ask(0) });
+            ledger.lose_logs(None);
+            assert_eq!(said(&told(&mut ledger, 66 * SECOND, (2, 1), ask(100))).1.is_some(), is_lost);
+        }
     }
 
     #[test]

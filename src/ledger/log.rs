@@ -105,11 +105,12 @@ impl SlidingLog {
         self.life
     }
 
-    /// Keeps known, as of `now`, that it is there: for whoever counts its entries for so long.
+    /// Keeps known, as of `now`, that it is there: for whoever counts its entries for so long. Says nothing any more of an empty one.
     pub(super) fn live_on(&mut self, now: Stamp, counts: i64) {
-        if let (Some(newest), Some(oldest)) = (self.nth_newest(1), self.oldest()) {
-            self.life = self.life.going_on(now, counts, newest, oldest);
-        }
+        self.life = match (self.nth_newest(1), self.oldest()) {
+            (Some(newest), Some(oldest)) => self.life.going_on(now, counts, newest, oldest),
+            _ => Life::NONE,
+        };
     }
 
     /// Nothing is known of it: it was lost, or what was lost was entered again.

@@ -158,15 +158,20 @@ impl Ledger {
             let newest = newest.unwrap_or(Stamp::NEVER).min(now.plus(MAX_MEMORY));
             let forgotten = known.map_or(Stamp::NEVER, |loss| loss.forgotten);
             let there = forgotten.max(tail.unwrap_or(Stamp::NEVER));
-            let is_long = counts > SHORT;
+            // Of one that is gone it may be known for how long it counts for whoever is most patient.
+            let patience = Some(life).filter(|life| tail.is_none() && life.is_known(now));
+            let patience = patience.map_or(counts, |life| life.counts.max(counts));
+            let is_long = patience > SHORT;
             // It was lost and begun anew since.
             let is_older =
                 of(&remembered.apart).is_none() && life.is_known(now) && newest > forgotten && newest < life.since;
             let is_missing = newest > Stamp::NEVER && newest.plus(counts) > now && (newest > there || is_older);
             // Of an empty log it is known that it must be there; or its sender was counted among those who wait for it, and there are none.
             let has_waited = || known.is_none() && self.has_forgotten(now, log.scope, ask);
-            // Of a short one whoever was granted something of it knows that for longer than it counts.
+            // Of a short one whoever was granted something of it knows that for longer than it counts. What others may have sent in an outage
+            // is named by a time of after all answers.
             let is_due = newest > forgotten && newest.plus(counts) <= now && newest.plus(counts + BEYOND) > now;
+            let is_due = is_due && newest <= remembered.told.plus(ask.reach());
             let knows_it = is_due && known.is_none_or(|loss| newest >= loss.settles);
             let is_gone = tail.is_none() && (life.is_known(now) || if is_long { has_waited() } else { knows_it });
             // Who counts for short alone has asked nobody to say anything again.
@@ -189,6 +194,7 @@ impl Ledger {
             let in_force = self.in_force(now, log.scope);
             let waited_for = log.terms.iter().filter(|term| term.span <= SHORT);
             let retention = waited_for.map(|term| in_force.term(log, *term).span).max().unwrap_or(0);
+            let retention = if patience > counts && !is_long { retention.max(patience) } else { retention };
             let start = if is_missing { newest } else { Stamp::NEVER };
             let settles = if is_news { start.max(now.plus(ask.reach())) } else { start }.plus(retention);
             let of_scope = losses.iter().position(|(scope, _)| *scope == log.scope).unwrap_or_else(|| {
@@ -206,17 +212,17 @@ impl Ledger {
                 && (is_gone
                     || (is_missing && (tail.is_none() || is_older || !is_forgotten))
                     || (is_news && is_unknown));
-            lives.extend(is_news.then_some(log));
+            lives.extend((is_news && (is_long || tail.is_none())).then_some(log));
             loss.is_of_logs |= heard.is_some() || (is_of_log && (is_news || !says_it));
             loss.is_said = heard.is_some() || (loss.is_said && !is_news);
             if let Some(heard) = heard {
                 (loss.lost, loss.settles) = (heard, loss.settles.max(heard.plus(SETTLING)));
-                loss.until = loss.until.max(now.plus(ask.reach()).plus(counts));
+                loss.until = loss.until.max(now.plus(ask.reach()).plus(patience));
             }
             if is_news && is_long {
                 loss.settles = loss.settles.max(now.plus(SETTLING));
                 loss.lost = now;
-                loss.until = loss.until.max(now.plus(ask.reach()).plus(counts));
+                loss.until = loss.until.max(now.plus(ask.reach()).plus(patience));
             }
         }
         for (scope, loss) in losses {
@@ -289,6 +295,14 @@ mod tests {
             let other = said(&ask(&mut ledger, at(1), 2, 2, none()));
             assert_eq!(other, (if start > 0 { start } else { 1 }, start > 0), "{name}, for others");
         }
+    }
+
+    #[test]
+    fn what_others_may_have_sent_in_an_outage_is_no_loss_when_it_counts_no_more() {
+        let outage = Remembered::new(1, at(-8_000), [at(-1_001)]);
+        assert!(!said(&ask(&mut Ledger::new(), at(0), 1, 2, outage)).1, "no answer named a start like that");
+        let granted = Remembered::new(1, at(-1_200), [at(-1_001)]);
+        assert!(said(&ask(&mut Ledger::new(), at(0), 1, 2, granted)).1);
     }
 
     #[test]

@@ -192,3 +192,18 @@ async fn a_log_that_callers_wait_for_is_missed_by_whoever_asks() {
         assert_eq!((granted(&grant) == 0, grant.lost), (is_lost, is_lost), "after {after} µs");
     }
 }
+
+#[tokio::test]
+async fn a_log_is_as_much_lost_for_those_who_count_it_for_long_whoever_sees_it_first() {
+    for (span, settling) in [(60 * SECOND, 6 * SECOND), (9 * SECOND, 9 * SECOND + SECOND / 4)] {
+        let three = Three::new().await;
+        let of = |span, run| Ask::new([Log::new("calls", [Term::new(100, span)])], vec![run]);
+        three.told(100 * SECOND, (4, 1), of(span, Run::new(101, [1]))).await;
+        three.evict("e:v1:{up}:log:calls");
+        // One that counts it for a second asks first.
+        three.told(102 * SECOND, (5, 1), of(SECOND, Run::new(1, [1]))).await;
+        let newcomer = three.told(104 * SECOND, (6, 1), of(span, Run::new(1, [1]))).await;
+        assert_eq!((granted(&newcomer), newcomer.next), (0, at(102 * SECOND + settling)), "{span}");
+        assert_eq!(newcomer.loss.is_some(), span > 10 * SECOND, "{span}");
+    }
+}

@@ -182,6 +182,15 @@ fn who_is_put_off_again_by_a_pause_is_answered_at_a_glance() {
         desk.now = Some(NOW + 3_500_000);
         assert!(!at_a_glance(&mut desk, &logs, &ONE), "and while calls come slower");
     }
+    let mut desk = Desk::new(&server, "long", Some(NOW));
+    let logs: [Log<'_>; 1] = [("calls", &[(4, SECOND)])];
+    desk.book(&logs, &ONE);
+    desk.pause(None, 60 * SECOND);
+    for after in 1..20 {
+        desk.now = Some(NOW + after * SECOND);
+        desk.book(&logs, &ONE); // maybe another period in which it is counted
+        assert!(at_a_glance(&mut desk, &logs, &ONE), "after {after} s");
+    }
     let mut desk = Desk::new(&server, "of all", Some(NOW));
     let logs: [Log<'_>; 1] = [("5f/calls", &[(4, SECOND)])];
     desk.pause(None, 3 * SECOND);
