@@ -1,6 +1,8 @@
 //! Keys of a scope may be evicted one by one: what is left of them tells.
 
-use outgate::ledger::{Again, Ask, Grant, Log, Message, MessageId, Remembered, Run, Slots, Stamp, Term};
+use std::time::Duration;
+
+use outgate::ledger::{Again, Answer, Ask, Grant, Log, Message, MessageId, Remembered, Run, Slots, Stamp, Term};
 use outgate::testing::{ManualClock, RedisServer, Reply};
 use outgate::{RedisStore, Store};
 
@@ -92,6 +94,11 @@ async fn a_log_that_is_evicted_alone_is_lost_whoever_asks() {
     three.evict("e:v1:{up}:log:calls");
     let third = three.told(SECOND, (3, 1), ask(50)).await;
     assert_eq!((granted(&third), third.loss), (0, Some(Box::new((at(SECOND), 0)))));
+    // Who does not wait for so long is refused as ever.
+    let mut hasty = ask(1);
+    hasty.runs = vec![Run::new(1, [1]).max_wait(Duration::from_secs(3))];
+    let fourth = three.told(2 * SECOND, (4, 1), hasty).await;
+    assert_eq!(fourth.answers(1).collect::<Vec<_>>(), [Answer::refused(1, at(7 * SECOND))]);
 }
 
 #[tokio::test]
