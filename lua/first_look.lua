@@ -42,13 +42,14 @@ do
   -- Others who wait, of this priority or of higher ones, in the scope where most do; how far ahead it books beside them; in which period
   -- the sender is counted; and a pause of its scope.
   local horizon, others, counted, pause, released = a[5], 0, 0, false, false
-  local within, is_highest, lives, waits = horizon, true, {}, {}
+  local within, is_highest, lives, waits = horizon, true, nil, nil -- tables are made where there is anything
   for i = 2, plain and 1 + states or 1 do
     local packed, scope = raw, i - 2 + widest
     if i > 2 then packed = call('GET', KEYS[i]) end
     if packed and string.sub(packed, 1, #QUIET) == QUIET then
       local is_read, of = pcall(cmsgpack.unpack, string.sub(packed, #QUIET + 1))
       plain = plain and is_read and type(of) == 'table'
+      lives = lives or {}
       lives[scope] = plain and of
     elseif packed then
       local is_read, parts = pcall(cmsgpack.unpack, packed)
@@ -62,9 +63,9 @@ do
           for k = 0, from and 2 * a[from] or -1 do plain = plain and list[4 + k] == a[from + k] end
         end
       end
-      lives[scope] = plain and parts[15]
       local all = plain and parts[1]
-      waits[scope] = all and all[1] + (max(all[4], all[5], all[6]) > 0 and all[3] or 0) > clock
+      lives, waits = lives or {}, waits or {}
+      lives[scope], waits[scope] = plain and parts[15], all and all[1] + (max(all[4], all[5], all[6]) > 0 and all[3] or 0) > clock
       released = released or (i == 2 and plain and parts[10])
       if plain and parts[4] and parts[4][5] > clock then
         -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.
@@ -123,11 +124,11 @@ do
     local counts, lasts = 0, nil
     for t = from + 2, plain and from + 2 * a[from + 1] or 0, 2 do counts = max(counts, a[t + 1]) end
     retention = max(retention, counts)
-    local all, known, goes_on = lives[a[from]] or {}, a[newest_known + i], counts > 10 * SECOND or waits[a[from]]
-    local patience = counts
+    local all, goes_on, patience = lives and lives[a[from]], counts > 10 * SECOND or waits and waits[a[from]], counts
     if goes_on then lasts = 0 end
-    for l = 1, #all, 4 do
+    for l = 1, all and #all or 0, 4 do
       if all[l] == key and all[l + 3] + 5 * SECOND > clock then
+        local known = a[newest_known + i]
         plain, patience = plain and stamp and (known == 0 or known >= all[l + 1]), max(counts, all[l + 2])
         if goes_on and all[l + 2] == patience then lasts = all[l + 3] + 5 * SECOND - patience end
       end

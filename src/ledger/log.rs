@@ -35,8 +35,8 @@ pub struct SlidingLog {
     retention: i64,
     /// How full the buckets are that the log is written for.
     levels: Option<Box<Levels>>,
-    /// What is known of it where it may be lost.
-    life: Life,
+    /// What is known of it where it may be lost: mostly nothing.
+    life: Option<Box<Life>>,
 }
 
 impl SlidingLog {
@@ -101,27 +101,29 @@ impl SlidingLog {
     }
 
     /// What is known of it where it may be lost.
-    pub(super) const fn life(&self) -> Life {
-        self.life
+    pub(super) fn life(&self) -> Life {
+        self.life.as_deref().copied().unwrap_or_default()
     }
 
     /// Keeps known, as of `now`, that it is there: for whoever counts its entries for so long. Says nothing any more of an empty one.
     pub(super) fn live_on(&mut self, now: Stamp, counts: i64) {
-        self.life = match (self.nth_newest(1), self.oldest()) {
-            (Some(newest), Some(oldest)) => self.life.going_on(now, counts, newest, oldest),
-            _ => Life::NONE,
-        };
+        let (Some(newest), Some(oldest)) = (self.nth_newest(1), self.oldest()) else { return self.begin_anew() };
+        let life = self.life().going_on(now, counts, newest, oldest);
+        if life == Life::NONE {
+            return self.begin_anew();
+        }
+        **self.life.get_or_insert_default() = life;
     }
 
     /// Nothing is known of it: it was lost, or what was lost was entered again.
-    pub(super) const fn begin_anew(&mut self) {
-        self.life = Life::NONE;
+    pub(super) fn begin_anew(&mut self) {
+        self.life = None;
     }
 
     /// Loses its entries, but not what is known of them.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn lose(&mut self) {
-        *self = Self { life: self.life, ..Self::new() };
+        *self = Self { life: self.life.take(), ..Self::new() };
     }
 
     /// Entries count for so long at least, in microseconds.
@@ -274,7 +276,7 @@ impl SlidingLog {
     #[must_use]
     pub fn is_spent(&self, now: Stamp) -> bool {
         self.nth_newest(1).is_none_or(|newest| newest.plus(self.retention) <= now)
-            && self.life.is_over(now)
+            && self.life().is_over(now)
             && self.levels.as_ref().is_none_or(|levels| levels.is_spent(now))
     }
 }
