@@ -259,14 +259,9 @@ do
       end
     end
     changed = changed or differs
-    local all = (differs or state.looked) and state.contenders or not (differs or state.looked) and state.waiting[1]
-    life.go_on(logs, state, all and lapse_of.contenders(all) > now, back > 0)
-    if differs or state.looked then
-      save(state, now)
-    elseif state.is_news then
-      state.contenders, state.claims, state.reach = unpack(state.waiting)
-      save(state, now)
-    end
+    if not (differs or state.looked) then state.contenders, state.claims, state.reach = unpack(state.waiting) end
+    life.go_on(logs, state, state.contenders and lapse_of.contenders(state.contenders) > now, back > 0)
+    if differs or state.looked or state.is_news then save(state, now) end
   end
 end
 if upstream.looked and not has_widest then save(upstream, now) end
