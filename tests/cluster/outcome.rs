@@ -31,13 +31,9 @@ impl Outcome {
     }
 
     /// How many calls arrived in each `span` that begins at `from` or, so that none cuts through calls that start together,
-    /// in the longest pause soon after it.
+    /// in the longest pause that begins soon after it.
     pub(crate) fn spans(&self, from: i64, span: i64, end: i64) -> Vec<usize> {
-        let stamps: Vec<_> = self.between(from, from + span).map(|arrival| arrival.at).collect();
-        let pause = stamps.windows(2).max_by_key(|pair| pair[1] - pair[0]);
-        let from = pause.map_or(from, |pair| i64::midpoint(pair[0], pair[1]));
-        let begins = (from..end - span).step_by(usize::try_from(span).unwrap_or(usize::MAX));
-        begins.map(|begin| self.between(begin, begin + span).count()).collect()
+        in_spans(&self.stamps(), from, span, end)
     }
 
     /// What part of a limit's quota arrived in the spans, guard included, that lie in `from..to` after the first arrival.
@@ -142,7 +138,25 @@ pub(crate) fn allowed(limits: &[Limit], within: Duration) -> usize {
     }
 }
 
+fn in_spans(stamps: &[i64], from: i64, span: i64, end: i64) -> Vec<usize> {
+    let pauses = stamps.windows(2).filter(|pair| (from..from + span).contains(&pair[0]));
+    let pause = pauses.max_by_key(|pair| pair[1] - pair[0]);
+    let from = pause.map_or(from, |pair| i64::midpoint(pair[0], pair[1]));
+    let begins = (from..end - span).step_by(usize::try_from(span).unwrap_or(usize::MAX));
+    begins.map(|begin| stamps.iter().filter(|&&at| (begin..begin + span).contains(&at)).count()).collect()
+}
+
 pub(crate) fn ratio(part: usize, whole: usize) -> f64 {
     let number = |calls: usize| u32::try_from(calls).map_or(f64::INFINITY, f64::from);
     number(part) / number(whole)
+}
+
+#[test]
+fn no_span_cuts_through_calls_that_start_together_where_their_pause_ends_in_the_next() {
+    // Four calls in each of five spans of a second, by turns close together and far apart, and a long pause behind them.
+    let calls =
+        |span: i64| if span % 2 == 0 { [0, 50, 300, 400] } else { [0, 50, 100, 150] }.map(|at| 1_000 * span + at);
+    let stamps: Vec<i64> = (0..5).flat_map(calls).collect();
+    assert_eq!(in_spans(&stamps, 1_990, 1_000, 5_000), [4, 4]);
+    assert_eq!(in_spans(&stamps, 1_650, 1_000, 5_000), [4, 4], "the pause ends behind the first second");
 }
