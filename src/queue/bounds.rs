@@ -20,7 +20,7 @@ use crate::ledger::micros;
 const ENOUGH: u32 = 4;
 /// How many exchanges say what the next may take, and for how long.
 const RECENT: usize = 16;
-const MEMORY: Duration = Duration::from_secs(10);
+const MEMORY: i64 = 10_000_000;
 /// A clock that is ahead of what is known by more than this, in microseconds, has leapt.
 const LEAP: i64 = 5_000;
 /// One that stays ahead for so long is believed.
@@ -62,19 +62,20 @@ pub(crate) struct Bounds {
     taken_back_at: Option<Instant>,
 }
 
-/// One exchange.
+/// One exchange, in microseconds: every ask looks at all of them.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
-    arrived: Instant,
-    /// The stamp less the own time when the reply arrived.
+    /// The own time when the reply arrived.
+    arrived: i64,
+    /// The stamp less that.
     lowest: i64,
-    round_trip: Duration,
+    round_trip: i64,
 }
 
 impl Recent {
     /// How long the reply was on its way, by what is known of the difference now.
-    fn back(&self, offset: i64) -> Duration {
-        Duration::from_micros(u64::try_from(offset.saturating_sub(self.lowest)).unwrap_or(0)).min(self.round_trip)
+    fn back(&self, offset: i64) -> i64 {
+        offset.saturating_sub(self.lowest).clamp(0, self.round_trip)
     }
 }
 
@@ -181,9 +182,8 @@ impl Bounds {
         }
         (self.at, self.exchanges) = (self.at.max(arrived), self.exchanges.saturating_add(1));
         self.follow(elapsed, fine);
-        let round_trip = exchange.arrived.saturating_duration_since(exchange.sent);
         self.recent.truncate(RECENT - 1);
-        self.recent.push_front(Recent { arrived: exchange.arrived, lowest, round_trip });
+        self.recent.push_front(Recent { arrived, lowest, round_trip: (arrived - left).max(0) });
         self.placing(fine)
     }
 
@@ -228,20 +228,28 @@ impl Bounds {
     /// How far ahead of now to ask for slots that may be late by `tolerated`: as long as replies were on their way lately, the
     /// last one and the slowest but one. A process whose replies are quick asks from now on.
     pub(crate) fn ahead(&self, tolerated: Duration, now: Instant) -> Duration {
-        let recent = |(_, one): &(usize, &Recent)| now.saturating_duration_since(one.arrived) < MEMORY;
-        let (mut slowest, mut second, mut last) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
-        for (n, one) in self.recent.iter().enumerate().take_while(recent) {
-            let back = one.back(self.offset.unwrap_or(self.hi));
+        let left = tolerated.saturating_sub(self.error(tolerated));
+        let near = micros(left / 2);
+        // No reply was on its way for longer than its round trip.
+        if self.recent.iter().all(|one| one.round_trip <= near) {
+            return Duration::ZERO;
+        }
+        let (since, offset) = (self.own(now) - MEMORY, self.offset.unwrap_or(self.hi));
+        let (mut slowest, mut second, mut last) = (0, 0, None);
+        for one in self.recent.iter().take_while(|one| one.arrived > since) {
+            let back = one.back(offset);
             second = second.max(back.min(slowest));
             slowest = slowest.max(back);
-            last = if n == 0 { back } else { last };
+            last = last.or(Some(back));
         }
-        let (back, left) = (last.max(second), tolerated.saturating_sub(self.error(tolerated)));
-        if back <= left / 2 { Duration::ZERO } else { back.saturating_sub(left / 4).min(MOST_AHEAD) }
+        let back = second.max(last.unwrap_or(0));
+        let ahead = || Duration::from_micros(back.unsigned_abs()).saturating_sub(left / 4).min(MOST_AHEAD);
+        if back <= near { Duration::ZERO } else { ahead() }
     }
 
     /// What an exchange takes when nothing holds it up.
     pub(crate) fn round_trip(&self) -> Duration {
-        self.recent.iter().take(RECENT / 2).map(|one| one.round_trip).min().unwrap_or_default()
+        let round_trip = self.recent.iter().take(RECENT / 2).map(|one| one.round_trip).min();
+        Duration::from_micros(round_trip.unwrap_or(0).unsigned_abs())
     }
 }

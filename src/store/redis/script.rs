@@ -4,6 +4,10 @@ use std::sync::LazyLock;
 
 use redis::Cmd;
 
+/// How many arguments most calls have at most, and in how many bytes beside their script.
+const ARGUMENTS: usize = 12;
+const ROOM: usize = 768;
+
 /// A script and the hash by which the server knows it.
 pub(super) struct Script {
     pub(super) body: String,
@@ -23,8 +27,8 @@ impl Script {
 }
 
 fn call(verb: &str, script: &str, encode: &impl Fn(&mut Cmd)) -> Cmd {
-    let mut cmd = redis::cmd(verb);
-    cmd.arg(script);
+    let mut cmd = Cmd::with_capacity(ARGUMENTS, script.len() + ROOM);
+    cmd.arg(verb).arg(script);
     encode(&mut cmd);
     cmd
 }

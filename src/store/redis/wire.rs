@@ -20,6 +20,9 @@ const EXACT: i64 = 1 << 53;
 /// What callers are less of a higher priority, and more of a lower one.
 const OF_A_PRIORITY: i64 = 1 << 32;
 
+/// How much longer most keys are than their stem: a scope, and what is kept of it.
+const BEHIND_STEM: usize = 64;
+
 /// Writes keys and arguments, in the order that the scripts' headers give.
 #[derive(Clone, Copy)]
 pub(super) struct Wire<'a> {
@@ -87,7 +90,9 @@ struct Keys {
 impl Keys {
     fn new(prefix: &str, message: &Message) -> Self {
         // The braces keep all keys of an upstream in one slot of a Redis Cluster, so that one script may touch any of them.
-        let key = format!("{prefix}:v1:{{{}}}", message.upstream);
+        let stem = [prefix, ":v1:{", &message.upstream, "}"];
+        let mut key = String::with_capacity(stem.iter().map(|part| part.len()).sum::<usize>() + BEHIND_STEM);
+        key.extend(stem);
         Self { stem: key.len(), key }
     }
 
@@ -148,7 +153,8 @@ impl Keys {
     /// The sender's last message, the state of the whole upstream, and those of some scopes.
     fn replay_and_states(&mut self, cmd: &mut Cmd, message: &Message, scopes: &[ScopeId]) {
         self.key.truncate(self.stem);
-        let _ = write!(self.key, ":replay:{:x}:{}", message.id.sender, message.id.stream);
+        let _ = write!(self.key, ":replay:{:x}:", message.id.sender);
+        self.key.push_str(&message.id.stream);
         cmd.arg(&self.key);
         self.state(cmd, None);
         for &scope in scopes {
@@ -168,7 +174,8 @@ impl Keys {
 
     fn log(&mut self, cmd: &mut Cmd, scope: Option<ScopeId>, unit: &str) {
         self.scope(scope);
-        let _ = write!(self.key, ":log:{unit}");
+        self.key.push_str(":log:");
+        self.key.push_str(unit);
         cmd.arg(&self.key);
     }
 
