@@ -44,5 +44,4 @@ pub(crate) mod waiters;
 mod wants;
 mod without_store;
 
-pub(crate) use self::caller::Patience;
 pub(crate) use self::callers::Queue;

@@ -142,8 +142,9 @@ impl Shadow {
             shadow.end(queue, registered, Err(Error::OutsideRuntime));
             return shadow;
         };
-        let (costs, patience) = match route.charges() {
-            Ok(charges) => (Arc::clone(charges), route.patience(queue, since)),
+        let entered = queue.enter().and_then(|member| Ok((route.waiter(queue, &member, since)?, member)));
+        let (waiter, member) = match entered {
+            Ok(entered) => entered,
             Err(error) => {
                 shadow.end(queue, registered, Err(error));
                 return shadow;
@@ -151,10 +152,8 @@ impl Shadow {
         };
         let (queue, registered, of) = (Arc::clone(queue), Arc::clone(registered), Arc::clone(&shadow));
         let mut waiting: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-            let outcome = match queue.enter(since) {
-                Ok(member) => queue.slot(costs, patience, &member, since).await,
-                Err(error) => Err(error),
-            };
+            let outcome = queue.slot(&waiter, since).await;
+            drop(member);
             of.end(&queue, &registered, outcome.map(|(slot, now)| (slot, now.saturating_duration_since(since))));
         });
         // By hand at first, so that shadows stand in the order of their calls.

@@ -19,19 +19,17 @@ use crate::config::priority::Priority;
 use crate::config::request_head::RequestHead;
 use crate::error::Error;
 use crate::ledger::ScopeId;
-use crate::queue::waiters::Wish;
-use crate::queue::{Patience, Queue};
+use crate::queue::Queue;
+use crate::queue::crowd::Member;
+use crate::queue::waiters::{Waiter, Wish};
 use crate::store::WithoutStore;
-
-/// How long a call for now or never waits for the store's answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where a call belongs, what it costs and how long it waits.
 pub(crate) struct Route {
     pub(crate) registered: Arc<Registered>,
     pub(crate) scopes: Scopes,
     /// What it takes of each log, or why it can never go.
-    pub(super) charges: Result<Arc<[u32]>, Error>,
+    pub(super) charges: Result<Arc<[u32]>, Box<Error>>,
     /// Which calls use about as much as it, and of which units it takes estimates.
     kind: Option<Arc<str>>,
     estimated: Places,
@@ -56,7 +54,7 @@ impl Route {
         let scopes = registered.charges.scopes(call, request);
         let mut call = Cow::Borrowed(call);
         let estimated = registered.estimated.as_ref().map_or(0, |estimated| estimated.fill(call.to_mut()));
-        let charges = registered.charges.of(&registered.upstream, &call);
+        let charges = registered.charges.of(&registered.upstream, &call).map_err(Box::new);
         let (is_seen, retries_left, since) = (request.is_some(), retries, Instant::now());
         let (cost, priority) = (call.cost_in(CALLS), call.priority);
         let kind = call.kind.clone().filter(|_| registered.estimated.is_some());
@@ -101,17 +99,15 @@ impl Route {
         self.max_wait.and_then(|max_wait| self.since.checked_add(max_wait))
     }
 
-    /// How long it waits in a queue that it comes to at `since`.
-    pub(crate) fn patience(&self, queue: &Queue, since: Instant) -> Patience {
-        if self.now_or_never {
-            return Patience {
-                wish: Wish::AtOnce { within: queue.ahead(since) },
-                until: Some(since + ANSWER_PATIENCE),
-                priority: self.priority,
-            };
-        }
-        let until = self.deadline();
-        Patience { wish: until.map_or(Wish::Soon, Wish::By), until, priority: self.priority }
+    /// Its caller, who has come to a queue at `joined`.
+    pub(crate) fn waiter(&self, queue: &Queue, member: &Member, joined: Instant) -> Result<Waiter, Error> {
+        let wish = if self.now_or_never {
+            Wish::AtOnce { within: queue.ahead(joined) }
+        } else {
+            self.deadline().map_or(Wish::Soon, Wish::By)
+        };
+        let costs = Arc::clone(self.charges()?);
+        Ok(Waiter { ticket: member.ticket, costs, joined, wish, priority: self.priority })
     }
 
     /// Whether a call that is refused could be made again.
@@ -174,6 +170,6 @@ impl Route {
 
     /// What it takes of each log, where the limits can ever admit it.
     pub(crate) fn charges(&self) -> Result<&Arc<[u32]>, Error> {
-        self.charges.as_ref().map_err(Clone::clone)
+        self.charges.as_ref().map_err(|error| Error::clone(error))
     }
 }

@@ -88,32 +88,32 @@ impl Throttle {
         anew: impl Fn(Arc<Registered>) -> Route,
         span: &Span,
     ) -> Result<Permit, Error> {
-        let (member, mut now) = (queue.enter(since)?, since);
+        let (member, mut now) = (queue.enter()?, since);
         loop {
-            let (charges, patience) = (Arc::clone(route.charges()?), route.patience(&queue, since));
-            let slot = match queue.slot(charges, patience, &member, now).await {
+            let waiter = route.waiter(&queue, &member, since)?;
+            let lost = match queue.slot(&waiter, now).await {
+                Ok((slot, now)) => return permit(route, queue, Some(slot), pass, (since, now), span),
                 Err(error) if route.is_outdated_by(&error) => None,
-                Err(Error::StoreUnavailable { .. }) if route.goes_without_store() => Some((None, Instant::now())),
-                Err(error @ Error::StoreUnavailable { .. }) if route.throttles_locally() => {
-                    let charges = Arc::clone(route.charges()?);
-                    // Boxed, as everybody who waits would have room for it.
-                    match Box::pin(queue.slot_apart(&charges, patience, &member, error)).await {
-                        Err(error) if route.is_outdated_by(&error) => None,
-                        Err(error) => return Err(error),
-                        Ok(Some((local, slot, now))) => {
-                            return permit(route, local, Some(slot), pass, (since, now), span);
-                        }
-                        // The store is back.
-                        Ok(None) => {
-                            now = Instant::now();
-                            continue;
-                        }
-                    }
+                Err(Error::StoreUnavailable { .. }) if route.goes_without_store() => {
+                    return permit(route, queue, None, pass, (since, Instant::now()), span);
                 }
-                slot => slot.map(|(slot, now)| Some((Some(slot), now)))?,
+                Err(error @ Error::StoreUnavailable { .. }) if route.throttles_locally() => Some(error),
+                Err(error) => return Err(error),
             };
-            if let Some((slot, now)) = slot {
-                return permit(route, queue, slot, pass, (since, now), span);
+            if let Some(error) = lost {
+                // Boxed, as everybody who waits would have room for it.
+                match Box::pin(queue.slot_apart(&waiter, error)).await {
+                    Ok(Some((local, slot, now))) => {
+                        return permit(route, local, Some(slot), pass, (since, now), span);
+                    }
+                    // The store is back.
+                    Ok(None) => {
+                        now = Instant::now();
+                        continue;
+                    }
+                    Err(error) if route.is_outdated_by(&error) => {}
+                    Err(error) => return Err(error),
+                }
             }
             now = Instant::now();
             let before = queue;

@@ -15,19 +15,8 @@ use super::events::Event;
 use super::places::Outcome;
 use super::resend::PATIENCE;
 use super::state::{ByHand, Outbox};
-use super::waiters::{Slot, Waiter, Wish};
-use crate::config::priority::Priority;
+use super::waiters::{Slot, Waiter};
 use crate::error::Error;
-
-/// How long a caller waits.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Patience {
-    pub(crate) wish: Wish,
-    /// No answer after this is of use. `None`: as long as the store answers.
-    pub(crate) until: Option<Instant>,
-    /// Whom it goes before.
-    pub(crate) priority: Priority,
-}
 
 /// A driver whose message a caller waits for itself. Boxed, as everybody who waits would have room for it.
 type DrivenByHand = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
@@ -41,9 +30,9 @@ enum Begins {
 }
 
 impl Queue {
-    /// Takes a caller in that comes at `joined`.
-    pub(crate) fn enter(&self, joined: Instant) -> Result<Member, Error> {
-        self.crowd.enter(joined).ok_or_else(|| {
+    /// Takes a caller in.
+    pub(crate) fn enter(&self) -> Result<Member, Error> {
+        self.crowd.enter().ok_or_else(|| {
             let upstream = Arc::clone(self.upstream());
             Error::TooManyWaiting { upstream, max_waiting: self.crowd.most() }
         })
@@ -56,20 +45,12 @@ impl Queue {
     /// # Errors
     ///
     /// [`Error::Closed`] where nobody is served here any more: another queue may have taken the place of this one.
-    pub(crate) async fn slot(
-        self: &Arc<Self>,
-        costs: Arc<[u32]>,
-        patience: Patience,
-        member: &Member,
-        mut now: Instant,
-    ) -> Result<(Slot, Instant), Error> {
-        let Member { ticket, joined, .. } = *member;
-        let waiter = Waiter { ticket, costs, joined, wish: patience.wish, priority: patience.priority };
-        let mut caller = Caller { queue: self, ticket, waits: false };
+    pub(crate) async fn slot(self: &Arc<Self>, waiter: &Waiter, mut now: Instant) -> Result<(Slot, Instant), Error> {
+        let mut caller = Caller { queue: self, ticket: waiter.ticket, waits: false };
         loop {
             let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
             let begins = caller.join(waiter.clone(), waker, now);
-            let slot = caller.outcome(begins, patience.until).await?;
+            let slot = caller.outcome(begins, waiter.until()).await?;
             now = Instant::now();
             if !self.is_sure_of_seats(now) {
                 tracing::debug!(upstream = &**self.upstream(), "seat may be lost, asking again");
@@ -164,8 +145,11 @@ impl Caller<'_> {
         let Some(number) = state.take_duty(now) else {
             // Whoever drives by hand may be polled no more.
             let (driver, nudge) = (state.duty.take_by_hand(), state.duty.hurry(out.wake));
-            let is_driven = !state.duty.is_undriven() && state.duty.overdue_at(here()).is_none();
-            let sleeps = is_driven && state.places.is_undecided(self.ticket);
+            let (here, is_driven) = (here(), !state.duty.is_undriven());
+            let sleeps = is_driven && state.duty.overdue_at(here).is_none() && state.places.is_undecided(self.ticket);
+            if is_driven && state.duty.is_polled(here) {
+                out.leave_memory_to_driver();
+            }
             drop(state);
             queue.see_to(driver, nudge, &mut out, now);
             return if sleeps { Begins::Asleep } else { Begins::Looking };
@@ -207,7 +191,10 @@ impl Caller<'_> {
         };
         let outcome = match until {
             None => outcome.await,
-            Some(until) => timeout_at(until, outcome).await.unwrap_or_else(|_| self.queue.give_up(self.ticket)),
+            // Boxed, as everybody who waits would have room for its timer.
+            Some(until) => {
+                Box::pin(timeout_at(until, outcome)).await.unwrap_or_else(|_| self.queue.give_up(self.ticket))
+            }
         };
         self.waits = false;
         outcome

@@ -29,9 +29,7 @@ type Pause = (Instant, Reason);
 pub(crate) struct Member {
     crowd: Arc<Crowd>,
     /// Its place: before all who came later, in whichever queue it stands.
-    pub(super) ticket: u64,
-    /// When it came.
-    pub(super) joined: Instant,
+    pub(crate) ticket: u64,
 }
 
 impl Crowd {
@@ -92,12 +90,12 @@ impl Crowd {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// Takes in a caller that comes at `joined`, unless too many wait already.
-    pub(super) fn enter(self: &Arc<Self>, joined: Instant) -> Option<Member> {
+    /// Takes in a caller, unless too many wait already.
+    pub(super) fn enter(self: &Arc<Self>) -> Option<Member> {
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         self.counts.came();
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let member = Member { crowd: Arc::clone(self), ticket, joined };
+        let member = Member { crowd: Arc::clone(self), ticket };
         (before < self.most()).then_some(member)
     }
 }
@@ -142,8 +140,8 @@ mod tests {
 
     #[test]
     fn as_many_enter_as_may_wait_and_who_leaves_makes_room() {
-        let (crowd, now) = (Arc::new(Crowd::new(2, Counts::default())), Instant::now());
-        let enter = || crowd.enter(now);
+        let crowd = Arc::new(Crowd::new(2, Counts::default()));
+        let enter = || crowd.enter();
         let (first, second) = (enter(), enter());
         assert!(first.is_some() && second.is_some() && enter().is_none());
         drop(first);

@@ -9,12 +9,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Queue;
 use super::apart::{self, Doubt, Own};
-use super::caller::Patience;
-use super::crowd::Member;
 use super::events::Event;
 use super::resend::PATIENCE;
 use super::shard::Shard;
-use super::waiters::Slot;
+use super::waiters::{Slot, Waiter};
 use crate::error::Error;
 use crate::ledger::Log;
 
@@ -62,23 +60,21 @@ impl Queue {
     /// [`slot`](Self::slot), and its other errors.
     pub(crate) async fn slot_apart(
         self: &Arc<Self>,
-        costs: &Arc<[u32]>,
-        patience: Patience,
-        member: &Member,
+        waiter: &Waiter,
         error: Error,
     ) -> Result<Option<(Arc<Self>, Slot, Instant)>, Error> {
-        let (mut now, mut waited) = (Instant::now(), false);
-        let gives_up = patience.until.unwrap_or(member.joined + PATIENCE);
+        let (mut now, mut was_lost) = (Instant::now(), false);
+        let gives_up = waiter.until().unwrap_or(waiter.joined + PATIENCE);
         loop {
             if self.is_closed() {
                 return Err(Error::Closed);
             }
             let Some(since) = self.shard.contact.apart.since(now) else {
-                return if waited { Ok(None) } else { Err(error) };
+                return if was_lost { Ok(None) } else { Err(error) };
             };
-            waited = true;
+            was_lost = true;
             let opens_at = since + apart::opens_after(&self.logs, self.process.horizon);
-            let Some(local) = self.open_local(costs, since).filter(|_| opens_at <= now) else {
+            let Some(local) = self.open_local(&waiter.costs, since).filter(|_| opens_at <= now) else {
                 if gives_up <= now {
                     return Err(error);
                 }
@@ -90,7 +86,7 @@ impl Queue {
                 continue;
             };
             let outcome = {
-                let mut slot = pin!(local.slot(Arc::clone(costs), patience, member, now));
+                let mut slot = pin!(local.slot(waiter, now));
                 loop {
                     tokio::select! {
                         biased;

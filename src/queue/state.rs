@@ -90,6 +90,11 @@ impl Outbox {
         Self { awake: Some(awake), ..Self::default() }
     }
 
+    /// Whoever drives, in this runtime, sees to it that what was granted can be said again.
+    pub(super) const fn leave_memory_to_driver(&mut self) {
+        self.losses.remembers = false;
+    }
+
     /// Wakes whoever has been told something, and sees to it that somebody looks.
     pub(super) fn wake_all(&mut self, queue: &Arc<Queue>, now: Instant) {
         self.wakers.drain(..).for_each(Waker::wake);
@@ -288,6 +293,11 @@ impl Duty {
     /// Whoever drives is polled in this runtime.
     pub(super) const fn is_polled_in(&mut self, runtime: Option<Id>) {
         self.runtime = runtime;
+    }
+
+    /// Whether whoever drives is polled here.
+    pub(super) fn is_polled(&self, here: Option<Id>) -> bool {
+        here.is_some() && self.runtime == here
     }
 
     /// Whether the driver promised to look only later than this.

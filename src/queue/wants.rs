@@ -9,18 +9,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::borrowed::{Back, Want};
-use super::caller::Patience;
 use super::callers::Queue;
 use super::events::Event;
 use super::process::Process;
 use super::seats::SeatRules;
-use super::waiters::Wish;
+use super::waiters::{Waiter, Wish};
 use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
 use crate::error::Error;
-
-/// How long who wants a seat now or never waits for the store's answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Queue {
     /// The line for the seats of one limit: a queue whose callers, each on behalf of another queue, need nothing else.
@@ -134,12 +130,10 @@ async fn one_of_each(lines: Arc<[Arc<Queue>]>, (priority, at_once): Want) -> Res
     let mut held = Held { lines: &lines, seats: 0 };
     for line in &*lines {
         let now = Instant::now();
-        let (wish, until) = if at_once {
-            (Wish::AtOnce { within: Duration::ZERO }, Some(now + ANSWER_PATIENCE))
-        } else {
-            (Wish::Soon, None)
-        };
-        line.slot([].into(), Patience { wish, until, priority }, &line.enter(now)?, now).await?;
+        let (wish, member) =
+            (if at_once { Wish::AtOnce { within: Duration::ZERO } } else { Wish::Soon }, line.enter()?);
+        let waiter = Waiter { ticket: member.ticket, costs: [].into(), joined: now, wish, priority };
+        line.slot(&waiter, now).await?;
         held.seats += 1;
     }
     held.seats = 0;

@@ -247,10 +247,11 @@ impl Reach {
     async fn call(&self, call: Call<'_>) -> Result<Reply, Failure> {
         match self {
             Self::Server(link) => link.call(call).await,
+            // Boxed, as a call of one server would have room for it.
             #[cfg(feature = "redis-cluster")]
-            Self::Cluster(cluster) => cluster.call(call).await,
+            Self::Cluster(cluster) => Box::pin(cluster.call(call)).await,
             #[cfg(feature = "redis-sentinel")]
-            Self::Sentinel(sentinel) => sentinel.call(call).await,
+            Self::Sentinel(sentinel) => Box::pin(sentinel.call(call)).await,
         }
     }
 }

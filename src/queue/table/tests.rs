@@ -52,7 +52,7 @@ fn a_pause_is_told_to_the_queue_of_its_scope_or_once_to_those_in_use() {
         assert_eq!(of(told(Some(100_000), 5, refusal)), [], "nobody has called for it");
     }
     assert_eq!(of(told(None, 5, refusal)), [], "nobody waits");
-    let _waits = crowd.enter(now);
+    let _waits = crowd.enter();
     assert_eq!(of(told(None, 6, refusal)), [], "it lasts already");
     assert_eq!(of(told(None, 6, Cause::Ban)), [scope]);
     assert_eq!(of(told(None, 7, Cause::Ban)), []);

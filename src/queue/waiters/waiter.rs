@@ -12,6 +12,9 @@ use crate::queue::glance::WaitsFor;
 /// Others, who know the store's clock no better than to half of what may be late, may start early by up to twice this part of it.
 const EARLY: u32 = 8;
 
+/// How long a caller for now or never waits for the store's answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
+
 /// The stamp of a slot that no log knows of.
 pub(crate) const UNBOOKED: Stamp = Stamp::from_micros(i64::MIN);
 
@@ -64,6 +67,15 @@ impl Waiter {
             Wish::Soon => None,
             Wish::By(deadline) => Some(deadline),
             Wish::AtOnce { within } => now.checked_add(within),
+        }
+    }
+
+    /// No answer after this is of use. `None`: as long as the store answers.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        match self.wish {
+            Wish::Soon => None,
+            Wish::By(deadline) => Some(deadline),
+            Wish::AtOnce { .. } => Some(self.joined + ANSWER_PATIENCE),
         }
     }
 

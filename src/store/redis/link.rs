@@ -131,7 +131,8 @@ impl Link {
             Err(error) if error.code() == Some("OUTDATED") => Err(StoreError::from(Refused::Outdated).into()),
             Err(error) if error.code() == Some("DUPLICATE") => Err(StoreError::from(Refused::Duplicate).into()),
             Err(error) if Fault::of(&error) == Fault::Lasting => {
-                let unreadable = Unreadable::find(&error, &mut connection, &|cmd| call.write(cmd)).await;
+                let write = |cmd: &mut Cmd| call.write(cmd);
+                let unreadable = Box::pin(Unreadable::find(&error, &mut connection, &write)).await;
                 Err(Failure { error: self.refused(error, unreadable), heals_by_connecting: false, passes: false })
             }
             Err(error) => Err(self.failed(error, generation)),
@@ -163,6 +164,12 @@ impl Link {
             }
             current.attempts
         };
+        // Boxed, as every call would have room for it.
+        Box::pin(self.new_connection(attempts)).await
+    }
+
+    /// A new one, unless another call has made one since there were so many attempts.
+    async fn new_connection(&self, attempts: u64) -> Result<(MultiplexedConnection, u64), StoreError> {
         let _connecting = self.connecting.turn().await;
         let begun = {
             let current = self.current();
