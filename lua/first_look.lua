@@ -21,10 +21,11 @@ do
   local logs, width, retention, newest_known, heard = {}, #KEYS - first_log + 1, 0, 0, 0
   if plain then
     for i = 1, width do
-      logs[i], plain = at, plain and a[at + 1] > 0
+      local terms = plain and a[at + 1] or 0
+      logs[i], plain = at, terms > 0
       -- A bucket is left to the rest of the script.
-      for t = at + 3, plain and at + 1 + 2 * a[at + 1] or 0, 2 do plain = plain and a[t] >= 0 end
-      at = plain and at + 2 + 2 * a[at + 1] or at
+      for t = at + 3, at + 1 + 2 * terms, 2 do plain = plain and a[t] >= 0 end
+      at = at + 2 + 2 * terms
     end
     -- Where something that the sender remembers is missing, the rest of the script looks.
     newest_known = at + 1
@@ -35,8 +36,8 @@ do
     end
     plain = plain and a[at] == 0 and #a == at + 2 + width
   end
-  local callers, priority = plain and a[at + 1] % 4294967296 or 0, plain and floor(a[at + 1] / 4294967296) or 0
-  local max_wait, charges, weight = a[at + 2], at + 2, floor(a[7] / 16) % 128 + 1
+  local who = plain and a[at + 1] or 0
+  local callers, priority, max_wait, charges = who % 4294967296, (who - who % 4294967296) / 4294967296, a[at + 2], at + 2
   plain = plain and callers > 0
 
   -- Others who wait, of this priority or of higher ones, in the scope where most do; how far ahead it books beside them; in which period
@@ -47,7 +48,7 @@ do
     local packed, scope = raw, i - 2 + widest
     if i > 2 then packed = call('GET', KEYS[i]) end
     if packed and string.sub(packed, 1, #QUIET) == QUIET then
-      local is_read, of = pcall(cmsgpack.unpack, string.sub(packed, #QUIET + 1))
+      local is_read, _, of = pcall(cmsgpack.unpack_one, packed, #QUIET)
       plain = plain and is_read and type(of) == 'table'
       lives = lives or {}
       lives[scope] = plain and of
@@ -80,7 +81,7 @@ do
         if higher > 0 then within, is_highest = min(horizon, SLACK), false end
         local equals = count_at(own)
         if known == all[1] + priority and all[own] > 0 and not has_ended and scopes == 1 and a[1] > 0 then
-          equals, counted = equals - min(weight, all[own]), known
+          equals, counted = equals - min(floor(a[7] / 16) % 128 + 1, all[own]), known
         else
           plain = plain and (known == 0 or math.abs(known - all[1]) > 1 and math.abs(known - all[2]) > 1)
         end
@@ -95,11 +96,11 @@ do
   local remembers = false
   for i = 1, plain and width or 0 do
     local key, from, units, quota, is_full = KEYS[first_log + i - 1], logs[i], a[charges + i] * times, 0, false
-    local newest = call('LINDEX', key, '-1')
+    local newest, known = call('LINDEX', key, '-1'), a[newest_known + i]
     local stamp = tonumber(newest or nil)
     plain = plain and units <= (pause and 1 or PIECE) and (not newest or stamp and stamp >= oldest and stamp < far)
-      and a[newest_known + i] <= (stamp or 0)
-    remembers = remembers or a[newest_known + i] > 0
+      and known <= (stamp or 0)
+    remembers = remembers or known > 0
     if plain and stamp and units > 0 and stamp > start then start = stamp end
     for t = from + 2, plain and units > 0 and from + 2 * a[from + 1] or 0, 2 do
       local n, span = a[t] - units + 1, a[t + 1]
@@ -122,14 +123,14 @@ do
     -- For how long it counts at most. Where that is long, or callers wait, it must be known that the log is there, since before what the
     -- sender remembers.
     local counts, lasts = 0, nil
-    for t = from + 2, plain and from + 2 * a[from + 1] or 0, 2 do counts = max(counts, a[t + 1]) end
-    retention = max(retention, counts)
+    for t = from + 3, plain and from + 1 + 2 * a[from + 1] or 0, 2 do if a[t] > counts then counts = a[t] end end
+    if counts > retention then retention = counts end
     local all, goes_on, patience = lives and lives[a[from]], counts > 10 * SECOND or waits and waits[a[from]], counts
     if goes_on then lasts = 0 end
     for l = 1, all and #all or 0, 4 do
       if all[l] == key and all[l + 3] + 5 * SECOND > clock then
-        local known = a[newest_known + i]
-        plain, patience = plain and stamp and (known == 0 or known >= all[l + 1]), max(counts, all[l + 2])
+        plain = plain and stamp and (known == 0 or known >= all[l + 1])
+        if all[l + 2] > counts then patience = all[l + 2] end
         if goes_on and all[l + 2] == patience then lasts = all[l + 3] + 5 * SECOND - patience end
       end
     end
@@ -151,7 +152,7 @@ do
 
   -- What is answered where it is decided: flags, and what follows them; '' where everybody starts now, and there is nothing else to say.
   -- And the start of the last caller; or those of all, where they differ.
-  local body, last, stamps = nil, clock, {}
+  local body, last, stamps = nil, clock, nil
 
   -- So are shares.
   if plain and start == clock and times == callers and (callers == 1 or others == 0) then
@@ -238,6 +239,7 @@ do
     end
     if plain then
       local answers, from = {}, 1
+      stamps = {}
       for n = 1, count do
         stamps[n] = starts[n] == starts[n - 1] and stamps[n - 1] or format('%d', starts[n])
         if starts[n + 1] ~= starts[n] then
@@ -251,20 +253,23 @@ do
 
   -- Write. Keys expire by whole seconds: where the newest entry is the sender's own, of the same second, the log does not sooner. Spelled
   -- out, as state.lua's functions are not made yet: to make one takes longer.
-  for i, log in ipairs(body and logs or {}) do
-    if log[5] and a[charges + i] > 0 and last > log[5] then body = nil end
+  for i = 1, body and width or 0 do
+    local lasts = logs[i][5]
+    if lasts and last > lasts and a[charges + i] > 0 then body = nil end
   end
   if body then
     local text = format('%d', last)
-    for i, log in ipairs(logs) do
+    for i = 1, width do
+      local log = logs[i]
       local key, units, newest = log[1], a[charges + i] * callers, log[3]
       if units == 1 then
         call('RPUSH', key, text)
       elseif units > 1 then
+        stamps = stamps or {}
         for n = #stamps + 1, units do stamps[n] = text end
         call('RPUSH', key, unpack(stamps, 1, units))
       end
-      local is_own = newest and newest == a[newest_known + i] and floor(newest / SECOND) == floor(last / SECOND)
+      local is_own = newest and newest == a[newest_known + i] and newest - newest % SECOND == last - last % SECOND
       if ticks and units > 0 and not is_own then
         local keep, expiry = ceil(log[6] / 1000), newest and call('PEXPIRETIME', key) or 0
         if expiry > 0 then keep = max(keep, expiry - LEAP - (floor(newest / SECOND) + 1) * 1000) end
@@ -273,11 +278,12 @@ do
       end
     end
     if a[1] > 0 then
-      local before = lapse
-      lapse = max(min(lapse, clock + MAX_MEMORY + 1000 * LEAP), clock + min(retention + horizon, MAX_MEMORY) + 1000 * LEAP)
+      local before, soonest, latest = lapse, clock + retention + horizon + 1000 * LEAP, clock + MAX_MEMORY + 1000 * LEAP
+      if soonest > lapse then lapse = soonest end
+      if lapse > latest then lapse = latest end
       local replay = body == '' and struct.pack('<i8i8i8i8', a[1], lapse, 3, clock) or struct.pack('<i8i8', a[1], lapse) .. body
       -- In the place of the last where that is kept for as long: that takes half the time.
-      if record and #record == #replay and floor(before / SECOND) == floor(lapse / SECOND) then
+      if record and #record == #replay and before - before % SECOND == lapse - lapse % SECOND then
         call('SETRANGE', KEYS[1], '0', replay)
       elseif ticks then
         call('SET', KEYS[1], replay, 'PXAT', format('%d', (floor(lapse / SECOND) + 1) * 1000))

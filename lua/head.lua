@@ -22,10 +22,12 @@ end
 a[size + 1] = nil -- where the next would be
 
 -- The server's clock, or the one that a test supplies; under that keys are kept long. No entry of a log is older than `oldest`.
-local clock, ticks, oldest = tonumber(ARGV[2]), not ARGV[2], -9e15
+local clock, ticks, oldest = ARGV[2], not ARGV[2], -9e15
 if ticks then
   local time = call('TIME')
   clock, oldest = time[1] * SECOND + time[2], 1e15
+else
+  clock = tonumber(clock)
 end
 
 local record = a[1] > 0 and call('GET', KEYS[1])
