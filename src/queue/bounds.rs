@@ -18,7 +18,7 @@ use crate::ledger::micros;
 
 /// Exchanges after which what is known has to do.
 const ENOUGH: u32 = 4;
-/// How many exchanges say what the next may take, and for how long.
+/// How many exchanges say what the next may take, and for how long, in microseconds.
 const RECENT: usize = 16;
 const MEMORY: i64 = 10_000_000;
 /// A clock that is ahead of what is known by more than this, in microseconds, has leapt.

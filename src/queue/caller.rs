@@ -147,7 +147,7 @@ impl Caller<'_> {
             let (driver, nudge) = (state.duty.take_by_hand(), state.duty.hurry(out.wake));
             let (here, is_driven) = (here(), !state.duty.is_undriven());
             let sleeps = is_driven && state.duty.overdue_at(here).is_none() && state.places.is_undecided(self.ticket);
-            if is_driven && state.duty.is_polled(here) {
+            if is_driven && state.duty.is_near(here) {
                 out.leave_memory_to_driver();
             }
             drop(state);

@@ -295,8 +295,8 @@ impl Duty {
         self.runtime = runtime;
     }
 
-    /// Whether whoever drives is polled here.
-    pub(super) fn is_polled(&self, here: Option<Id>) -> bool {
+    /// Whether whoever drives, or drove last, is polled here.
+    pub(super) fn is_near(&self, here: Option<Id>) -> bool {
         here.is_some() && self.runtime == here
     }
 
@@ -316,7 +316,7 @@ impl Duty {
 
     /// When a caller that is polled in another runtime looks after the driver: well after it promised to look itself.
     pub(super) fn overdue_at(&self, here: Option<Id>) -> Option<Instant> {
-        self.look_by.filter(|_| self.driven && (here.is_none() || self.runtime != here)).map(|at| at + PATIENCE)
+        self.look_by.filter(|_| self.driven && !self.is_near(here)).map(|at| at + PATIENCE)
     }
 
     /// The driver that was parked by hand; one that is polled at present is to go on in a task.

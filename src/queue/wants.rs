@@ -130,8 +130,8 @@ async fn one_of_each(lines: Arc<[Arc<Queue>]>, (priority, at_once): Want) -> Res
     let mut held = Held { lines: &lines, seats: 0 };
     for line in &*lines {
         let now = Instant::now();
-        let (wish, member) =
-            (if at_once { Wish::AtOnce { within: Duration::ZERO } } else { Wish::Soon }, line.enter()?);
+        let wish = if at_once { Wish::AtOnce { within: Duration::ZERO } } else { Wish::Soon };
+        let member = line.enter()?;
         let waiter = Waiter { ticket: member.ticket, costs: [].into(), joined: now, wish, priority };
         line.slot(&waiter, now).await?;
         held.seats += 1;

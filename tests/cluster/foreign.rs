@@ -92,12 +92,11 @@ fn what_a_foreign_client_leaves_is_used() -> Outcome {
     for _ in 0..runs() {
         // Side by side, as each is a minute of 40 calls a second: nothing of the first seconds, while others start, is counted.
         thread::scope(|scope| {
-            let run = |(name, shape)| {
+            let begun = shapes.map(|(name, shape)| {
                 let run = move || undisturbed(Quiet::FOR_50_MS, || beside(name, shape));
                 scope.spawn(move || run().map_err(|error| error.to_string()))
-            };
-            let runs = shapes.map(run);
-            runs.into_iter().try_for_each(|run| run.join().map_err(|_| "a run panicked".to_owned())?)
+            });
+            begun.into_iter().try_for_each(|run| run.join().map_err(|_| "a run panicked".to_owned())?)
         })?;
     }
     Ok(())

@@ -138,6 +138,7 @@ pub(crate) fn allowed(limits: &[Limit], within: Duration) -> usize {
     }
 }
 
+/// How many of these stamps lie in each span, as [`Outcome::spans`] has them.
 fn in_spans(stamps: &[i64], from: i64, span: i64, end: i64) -> Vec<usize> {
     let pauses = stamps.windows(2).filter(|pair| (from..from + span).contains(&pair[0]));
     let pause = pauses.max_by_key(|pair| pair[1] - pair[0]);
