@@ -3,8 +3,6 @@
 -- left waits in a process that is counted already among those who wait, so that nothing is to be written of that. The rest of the script
 -- would answer alike.
 do
-  -- How a state begins that says nothing but since when logs are there: fourteen parts of fifteen, as state.lua packs them.
-  local QUIET = '\159\194\144\194\194\144\144\0\194\194\194\144\144\194\194'
   local scopes, widest = a[8], a[9]
   local states, first_log, at = 1 + scopes - widest, 3 + scopes - widest, 10 + scopes
   local plain = a[3] <= clock and a[4] == 0 and a[6] == 0 and a[7] % 16 < 2 and a[7] < 4096
@@ -12,9 +10,7 @@ do
   local lapse, survived = 0, 0
   if plain and record then
     local last, memory = struct.unpack('<i8i8', record)
-    if memory > clock then
-      plain, lapse, survived = last < a[1] and (a[2] == 0 or a[2] == last), memory, last
-    end
+    if memory > clock then plain, lapse, survived = last < a[1] and (a[2] == 0 or a[2] == last), memory, last end
   end
 
   -- The logs, and behind them the only run: how many callers of which priority.
@@ -47,46 +43,53 @@ do
   for i = 2, plain and 1 + states or 1 do
     local packed, scope = raw, i - 2 + widest
     if i > 2 then packed = call('GET', KEYS[i]) end
-    if packed and string.sub(packed, 1, #QUIET) == QUIET then
-      local is_read, _, of = pcall(cmsgpack.unpack_one, packed, #QUIET)
-      plain = plain and is_read and type(of) == 'table'
-      lives = lives or {}
-      lives[scope] = plain and of
+    local head, all = packed and string.sub(packed, 1, 15), nil
+    if head == NOBODY or head == SOMEBODY and #packed > 88 then
+      local from = 16
+      if head == SOMEBODY then all, from = { struct.unpack(WAITING, packed, 17) }, 89 end
+      if #packed > from then
+        lives = lives or {}
+        lives[scope] = string.sub(packed, #packed - from < 257 and from + 2 or from + 3)
+      end
     elseif packed then
       local is_read, parts = pcall(cmsgpack.unpack, packed)
-      plain = plain and is_read and type(parts) == 'table' and #parts >= 13 and #parts <= 15
-        and #parts[2] + #parts[5] + #parts[6] + #parts[11] + parts[7] == 0 and not (parts[3] or parts[8] or parts[9])
-        and not (parts[13] and (parts[13][2] > clock or (parts[13][4] or 0) > heard))
+      plain = plain and is_read and type(parts) == 'table' and #parts == 15
+        and #parts[1] + #parts[4] + #parts[5] + #parts[10] + parts[6] == 0 and not (parts[2] or parts[7] or parts[8])
+        and not (parts[12] and (parts[12][2] > clock or (parts[12][4] or 0) > heard))
       -- Terms that nobody names but those who ask by the same change nothing.
-      for _, list in ipairs(plain and parts[14] or {}) do
+      for _, list in ipairs(plain and parts[13] or {}) do
         for n = 1, list[2] > clock and width or 0 do
           local from = list[1] == KEYS[first_log + n - 1] and logs[n] + 1
           for k = 0, from and 2 * a[from] or -1 do plain = plain and list[4 + k] == a[from + k] end
         end
       end
-      local all = plain and parts[1]
-      lives, waits = lives or {}, waits or {}
-      lives[scope], waits[scope] = plain and parts[15], all and all[1] + (max(all[4], all[5], all[6]) > 0 and all[3] or 0) > clock
-      released = released or (i == 2 and plain and parts[10])
-      if plain and parts[4] and parts[4][5] > clock then
+      local paused = plain and parts[3]
+      all, lives = plain and parts[14] and { struct.unpack(WAITING, parts[14]) }, lives or {}
+      lives[scope], released = plain and parts[15], plain and i == 2 and parts[9] or released
+      if paused and paused[5] > clock then
         -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.
-        pause, plain = parts[4], scopes == 1 and scope == 1 and parts[4][1] > clock and not (i > 2 and released)
+        pause, plain = paused, scopes == 1 and scope == 1 and paused[1] > clock and not (i > 2 and released)
       end
-      local all, known = plain and scope > 0 and parts[1], a[9 + scope]
-      if all then
-        local has_ended, is_over, own, higher = all[1] <= clock, all[1] + all[3] <= clock, 5 + priority, 0
-        plain = all[1] - all[3] <= clock
-        local function count_at(of) return is_over and 0 or all[of] + (has_ended and 0 or all[of + 3]) end
-        for of = 4, own - 1 do higher = higher + count_at(of) end
-        if higher > 0 then within, is_highest = min(horizon, SLACK), false end
-        local equals = count_at(own)
-        if known == all[1] + priority and all[own] > 0 and not has_ended and scopes == 1 and a[1] > 0 then
-          equals, counted = equals - min(floor(a[7] / 16) % 128 + 1, all[own]), known
-        else
-          plain = plain and (known == 0 or math.abs(known - all[1]) > 1 and math.abs(known - all[2]) > 1)
-        end
-        others = max(others, higher + equals)
+    end
+    if all then
+      waits = waits or {}
+      waits[scope] = all[1] + (all[4] + all[5] + all[6] > 0 and all[3] or 0) > clock
+    end
+    if plain and all and scope > 0 then
+      local known, own, has_ended, is_over, higher, equals = a[9 + scope], 5 + priority, all[1] <= clock, all[1] + all[3] <= clock, 0, 0
+      plain = all[1] - all[3] <= clock
+      for of = 4, own do
+        local count = is_over and 0 or has_ended and all[of] or all[of] + all[of + 3]
+        if of < own then higher = higher + count else equals = count end
       end
+      if higher > 0 then within, is_highest = within < SLACK and within or SLACK, false end
+      if known == all[1] + priority and all[own] > 0 and not has_ended and scopes == 1 and a[1] > 0 then
+        local weight = (a[7] % 2048 - a[7] % 16) / 16 + 1
+        equals, counted = equals - (weight < all[own] and weight or all[own]), known
+      else
+        plain = plain and (known == 0 or math.abs(known - all[1]) > 1 and math.abs(known - all[2]) > 1)
+      end
+      if higher + equals > others then others = higher + equals end
     end
   end
   plain = plain and (not pause or counted > 0)
@@ -115,7 +118,7 @@ do
       plain = plain and n > 0 and (not entry or time and time >= oldest and time < 9e15)
       -- Where more counts than its terms ever let start somebody may ask by others, and is to be told.
       if entry and counted > 0 and (n == 1 or units > 1) then before = call('LINDEX', key, format('%d', -a[t] - 1)) end
-      overfull = overfull or before and (tonumber(before) or 9e15) + span > max(stamp, clock)
+      overfull = overfull or before and (tonumber(before) or 9e15) + span > (stamp > clock and stamp or clock)
       if plain and entry and time + span > start then start = time + span end
       if a[t] > quota then quota = a[t] end
       is_full = is_full or entry
@@ -127,11 +130,13 @@ do
     if counts > retention then retention = counts end
     local all, goes_on, patience = lives and lives[a[from]], counts > 10 * SECOND or waits and waits[a[from]], counts
     if goes_on then lasts = 0 end
-    for l = 1, all and #all or 0, 4 do
-      if all[l] == key and all[l + 3] + 5 * SECOND > clock then
-        plain = plain and stamp and (known == 0 or known >= all[l + 1])
-        if all[l + 2] > counts then patience = all[l + 2] end
-        if goes_on and all[l + 2] == patience then lasts = all[l + 3] + 5 * SECOND - patience end
+    local since, longest, ends, log, next_at = 0, 0, 0, nil, 1
+    while all and next_at <= #all do
+      since, longest, ends, log, next_at = struct.unpack(LASTING, all, next_at)
+      if log == key and ends + 5 * SECOND > clock then
+        plain = plain and stamp and (known == 0 or known >= since)
+        if longest > counts then patience = longest end
+        if goes_on and longest == patience then lasts = ends + 5 * SECOND - patience end
       end
     end
     if plain and goes_on and (not stamp or stamp + patience > clock) then
@@ -145,8 +150,7 @@ do
   if plain and counted > 0 and not overfull and start > clock + within and a[7] % 16 == 0
     and (max_wait < 0 or start <= clock + max_wait)
     and not (remembers and retention > 10 * SECOND and a[newest_known] + MAX_MEMORY / 2 <= clock) then
-    local stop, cause, status = 0, 0, 0
-    if pause then stop, cause, status = pause[1], pause[4], pause[7] end
+    local stop, cause, status = pause and pause[1] or 0, pause and pause[4] or 0, pause and pause[7] or 0
     return struct.pack('<i8i8i8i8i8i8i8i8i8i8', a[1], clock, 0, start, within, stop, cause, status, others, counted)
   end
 
@@ -154,7 +158,6 @@ do
   -- And the start of the last caller; or those of all, where they differ.
   local body, last, stamps = nil, clock, nil
 
-  -- So are shares.
   if plain and start == clock and times == callers and (callers == 1 or others == 0) then
     body = ''
     if others + counted > 0 then
@@ -165,6 +168,7 @@ do
     and not (pause or overfull) then
     -- The terms of the logs that are charged. Of each the entries are read as they are needed: the one before those of a full quota, then
     -- for each caller the one that has to stop counting.
+    local max, min, floor = math.max, math.min, math.floor
     local terms, limit, soonest, most = {}, clock + within, clock, callers
     for i, log in ipairs(logs) do
       local units, from = a[charges + i], log[4]
@@ -217,7 +221,7 @@ do
       end
       local over, step = callers - 1, 1
       if not may_take(over) then
-        most = ceil(((is_highest and max(least, in_a_quarter) or least) + 1) / (others + 1))
+        most = math.ceil(((is_highest and max(least, in_a_quarter) or least) + 1) / (others + 1))
         while most < over do
           local spent = min(most + step - 1, most + floor((over - most) / 2))
           if may_take(spent) then most, step = spent + 1, 2 * step else over = spent end
@@ -254,26 +258,24 @@ do
   -- Write. Keys expire by whole seconds: where the newest entry is the sender's own, of the same second, the log does not sooner. Spelled
   -- out, as state.lua's functions are not made yet: to make one takes longer.
   for i = 1, body and width or 0 do
-    local lasts = logs[i][5]
-    if lasts and last > lasts and a[charges + i] > 0 then body = nil end
+    if logs[i][5] and last > logs[i][5] and a[charges + i] > 0 then body = nil end
   end
   if body then
     local text = format('%d', last)
     for i = 1, width do
       local log = logs[i]
       local key, units, newest = log[1], a[charges + i] * callers, log[3]
-      if units == 1 then
-        call('RPUSH', key, text)
-      elseif units > 1 then
+      if units == 1 then call('RPUSH', key, text) end
+      if units > 1 then
         stamps = stamps or {}
         for n = #stamps + 1, units do stamps[n] = text end
         call('RPUSH', key, unpack(stamps, 1, units))
       end
       local is_own = newest and newest == a[newest_known + i] and newest - newest % SECOND == last - last % SECOND
       if ticks and units > 0 and not is_own then
-        local keep, expiry = ceil(log[6] / 1000), newest and call('PEXPIRETIME', key) or 0
-        if expiry > 0 then keep = max(keep, expiry - LEAP - (floor(newest / SECOND) + 1) * 1000) end
-        local at = (floor(last / SECOND) + 1) * 1000 + keep + LEAP
+        local keep, expiry = math.ceil(log[6] / 1000), newest and call('PEXPIRETIME', key) or 0
+        if expiry > 0 then keep = math.max(keep, expiry - LEAP - (math.floor(newest / SECOND) + 1) * 1000) end
+        local at = (math.floor(last / SECOND) + 1) * 1000 + keep + LEAP
         if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end
       end
     end
@@ -286,14 +288,12 @@ do
       if record and #record == #replay and before - before % SECOND == lapse - lapse % SECOND then
         call('SETRANGE', KEYS[1], '0', replay)
       elseif ticks then
-        call('SET', KEYS[1], replay, 'PXAT', format('%d', (floor(lapse / SECOND) + 1) * 1000))
+        call('SET', KEYS[1], replay, 'PXAT', format('%d', (math.floor(lapse / SECOND) + 1) * 1000))
       else
         call('SET', KEYS[1], replay, 'PX', format('%d', LONGEST))
       end
     end
-    if body ~= '' then return struct.pack('<i8i8', a[1], clock) .. body end
-    local elapsed = clock - a[3]
-    if elapsed < 1099511627776 then return elapsed * 4096 + a[1] % 4096 end
-    return struct.pack('<i8i8i8i8', a[1], clock, 3, clock)
+    if body == '' and clock - a[3] < 1099511627776 then return (clock - a[3]) * 4096 + a[1] % 4096 end
+    return struct.pack('<i8i8', a[1], clock) .. (body == '' and struct.pack('<i8i8', 3, clock) or body)
   end
 end

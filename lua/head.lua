@@ -1,11 +1,16 @@
 -- In front of every script: what each of them reads first. Times are integer microseconds of log time.
-local call, format, max, min, floor, ceil = redis.call, string.format, math.max, math.min, math.floor, math.ceil
+local call, format = redis.call, string.format
 local SECOND, PIECE, MAX_MEMORY, MAX_SILENCE, MAX_DEPTH, TRIM_SLACK = 1000000, 1000, 60000000, 30000000, 20000, 64
 -- In µs: how far ahead a slot is booked that others are to have rather. Or as long as the answer takes, where that is more.
 local SLACK = 20000
 -- In ms: by how much the server's clock may leap ahead and no log is lost: each is kept for so much longer; and what is longer than
 -- any log counts.
 local LEAP, LONGEST = 11000, 2764800000
+-- How a state begins, as state.lua packs it, that says at most who waits, and since when logs are there: thirteen parts of fifteen, and the
+-- first byte of the next. And how it says who waits, and each log.
+local NOBODY = '\159\144\194\194\144\144\0\194\194\194\144\144\194\194\194'
+local SOMEBODY = '\159\144\194\194\144\144\0\194\194\194\144\144\194\194\217'
+local WAITING, LASTING = '<ddddddddd', '<dddHc0'
 
 -- The arguments: doubles, in which Lua counts, in pieces that fit the stack. To spell the format out takes less than to repeat it.
 local size, a = #ARGV[1] / 8, nil
@@ -14,7 +19,7 @@ if size <= 48 then
 else
   a = {}
   for from = 1, size, PIECE do
-    local count = min(PIECE, size - from + 1)
+    local count = math.min(PIECE, size - from + 1)
     local piece = { struct.unpack('<' .. string.rep('d', count), ARGV[1], 8 * from - 7) }
     for i = 1, count do a[from + i - 1] = piece[i] end
   end

@@ -39,10 +39,10 @@ end
 
 function readable.state(record)
   local unpacked, parts = pcall(cmsgpack.unpack, record)
-  if not unpacked or type(parts) ~= 'table' or #parts < 13 or #parts > 15 or type(parts[7]) ~= 'number' then return false end
-  local contenders, claims, reach, pause, cold, outside = unpack(parts)
-  if type(claims) ~= 'table' or type(cold) ~= 'table' or type(outside) ~= 'table' or type(parts[11]) ~= 'table'
-    or type(parts[12]) ~= 'table' then return false end
+  if not unpacked or type(parts) ~= 'table' or #parts ~= 15 or type(parts[6]) ~= 'number' then return false end
+  local claims, reach, pause, cold, outside = unpack(parts)
+  if type(claims) ~= 'table' or type(cold) ~= 'table' or type(outside) ~= 'table' or type(parts[10]) ~= 'table'
+    or type(parts[11]) ~= 'table' then return false end
   for _, claim in ipairs(claims) do
     if type(claim) ~= 'table' or type(claim[1]) ~= 'string' or type(claim[4]) ~= 'table' then return false end
     if not are_numbers(claim, 2, 3) or not are_numbers(claim, 5, 6) then return false end
@@ -56,18 +56,21 @@ function readable.state(record)
   for i = 1, #outside, 9 do
     if type(outside[i]) ~= 'string' or not are_numbers(outside, i + 1, i + 8) then return false end
   end
-  local rate, slow, releases, levels = parts[8], parts[9], parts[10], parts[11]
+  local rate, slow, releases, levels = parts[7], parts[8], parts[9], parts[10]
   for i = 1, type(levels) == 'table' and #levels or 0, 7 do
     if type(levels[i]) ~= 'string' or not are_numbers(levels, i + 1, i + 6) then return false end
   end
-  for i = 1, #parts[12], 5 do
-    if type(parts[12][i]) ~= 'string' or not are_numbers(parts[12], i + 1, i + 4) then return false end
+  for i = 1, #parts[11], 5 do
+    if type(parts[11][i]) ~= 'string' or not are_numbers(parts[11], i + 1, i + 4) then return false end
   end
-  if parts[14] and type(parts[14]) ~= 'table' or parts[15] and type(parts[15]) ~= 'table' then return false end
-  for i = 1, #(parts[15] or {}), 4 do
-    if type(parts[15][i]) ~= 'string' or not are_numbers(parts[15], i + 1, i + 3) then return false end
+  if parts[13] and type(parts[13]) ~= 'table' or parts[15] and type(parts[15]) ~= 'string' then return false end
+  local at = 1
+  while parts[15] and at <= #parts[15] do
+    local is_read, _, _, _, _, next_at = pcall(struct.unpack, '<dddHc0', parts[15], at)
+    if not is_read then return false end
+    at = next_at
   end
-  for _, list in ipairs(parts[14] or {}) do
+  for _, list in ipairs(parts[13] or {}) do
     if type(list) ~= 'table' or type(list[1]) ~= 'string' or type(list[3]) ~= 'string' then return false end
     if not are_numbers(list, 2, 2) or not are_numbers(list, 4, math.max(#list, 4)) then return false end
   end
@@ -75,9 +78,9 @@ function readable.state(record)
   for i = 3, releases and #releases or 0, 2 do
     if type(releases[i]) ~= 'string' or not are_numbers(releases, i + 1, i + 1) then return false end
   end
-  return (not contenders or are_numbers(contenders, 1, 9)) and (not reach or are_numbers(reach, 1, 2))
+  return (not parts[14] or type(parts[14]) == 'string' and #parts[14] == 72) and (not reach or are_numbers(reach, 1, 2))
     and (not pause or are_numbers(pause, 1, 10)) and (not rate or are_numbers(rate, 1, 11)) and (not slow or are_numbers(slow, 1, 3))
-    and (not releases or are_numbers(releases, 1, 2)) and (not parts[13] or are_numbers(parts[13], 1, 2))
+    and (not releases or are_numbers(releases, 1, 2)) and (not parts[12] or are_numbers(parts[12], 1, 2))
 end
 
 for i, key in ipairs(KEYS) do

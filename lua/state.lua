@@ -1,7 +1,5 @@
 -- How long keys live, and what is kept of a scope beside its logs: who waits, and what the upstream imposed. Joined in front of every
 -- script but for its head. Of a state:
---   contenders  when their period ends, when the one before ended, how long a period is; weights of those who were counted in it, of high,
---               normal and low priority; the same of those of the one before who have not come back; false where nobody waits
 --   claims      for each: whose, start, lapse, units by log, priority (1 high, 2 normal, 3 low), weight
 --   reach       how far ahead the process books whose answers take longest, until when that counts; or false
 --   pause       no start before; µs after it in which calls come slower; refusals in a row; cause; when the row is forgotten; when it
@@ -21,11 +19,13 @@
 --   loss        when data was seen to be lost last, or forgotten by hand; before when nobody starts for that; the newest entry that was
 --               forgotten by hand, or 0; or false. Where some counts for longer than 10 s, also when that was seen last, until when any
 --               of it counts, 1 where logs alone were lost, and 1 where somebody has said again what it was granted
---   named       for each list of terms that a process names of a log beside others, as named_terms.lua writes it; false or left out where
---               there is none
---   lives       for each log that counts for over 10 s, or that callers have waited for lately, as life.lua writes it; left out where there
---               is none
+--   named       for each list of terms that a process names of a log beside others, as named_terms.lua writes it; false where there is none
+--   contenders  when their period ends, when the one before ended, how long a period is; weights of those who were counted in it, of high,
+--               normal and low priority; the same of those of the one before who have not come back; as doubles; false where nobody waits
+--   lives       for each log that counts for over 10 s, or that callers have waited for lately, as life.lua writes it, in one string; false
+--               where there is none
 
+local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 -- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR. For so many µs a release by
 -- hand voids what was told before; a call that looked, and was served, does; and a release is told to whoever looks.
 local RESUMED, FAR, MARK_MEMORY, SERVED_MEMORY, RECENT = 10, 1e15, 2764800000000, 3600000000, 5000000
@@ -57,6 +57,22 @@ end
 -- Fails, since a log with an entry that is no time would look shorter than it is, and a state that is none would hide a pause.
 local function garbage(key) error(redis.error_reply('GARBAGE ' .. key)) end
 
+-- What is kept beside logs, of four parts each.
+local function read_lives(packed)
+  local lives, at = {}, 1
+  while at <= #packed do
+    local n = #lives
+    lives[n + 2], lives[n + 3], lives[n + 4], lives[n + 1], at = struct.unpack(LASTING, packed, at)
+  end
+  return lives
+end
+
+local function packed_lives(lives)
+  local packed = {}
+  for i = 1, #lives, LIFE do packed[#packed + 1] = struct.pack(LASTING, lives[i + 1], lives[i + 2], lives[i + 3], #lives[i], lives[i]) end
+  return #packed > 0 and table.concat(packed)
+end
+
 local function read_state(packed, key)
   if not packed then
     return {
@@ -65,12 +81,13 @@ local function read_state(packed, key)
     }
   end
   local is_read, parts = pcall(cmsgpack.unpack, packed)
-  if not is_read or type(parts) ~= 'table' or #parts < 13 or #parts > 15 or type(parts[7]) ~= 'number' then garbage(key) end
-  local contenders, claims, reach, pause, cold, outside = unpack(parts)
+  if not is_read or type(parts) ~= 'table' or #parts ~= 15 or type(parts[6]) ~= 'number' then garbage(key) end
+  local claims, reach, pause, cold, outside, _, rate, slow, releases, levels, boundaries, loss, named, waiting, lives = unpack(parts)
+  if waiting and (type(waiting) ~= 'string' or #waiting ~= 72) then garbage(key) end
   return {
-    contenders = contenders, claims = claims, reach = reach, pause = pause, cold = cold, outside = outside,
-    correction = parts[7], rate = parts[8], slow = parts[9], releases = parts[10], levels = parts[11],
-    boundaries = parts[12], loss = parts[13], named = parts[14] or {}, lives = parts[15] or {}, key = key,
+    contenders = waiting and { struct.unpack(WAITING, waiting) }, claims = claims, reach = reach, pause = pause, cold = cold,
+    outside = outside, correction = parts[6], rate = rate, slow = slow, releases = releases, levels = levels,
+    boundaries = boundaries, loss = loss, named = named or {}, lives = lives and read_lives(lives) or {}, key = key,
   }
 end
 
@@ -156,8 +173,8 @@ local function save(state, now)
     return
   end
   local packed = cmsgpack.pack({
-    contenders, claims, reach, pause, cold, outside, state.correction, rate, slow, releases, levels, boundaries, loss,
-    named[1] and named or lives[1] and false, lives[1] and lives or nil,
+    claims, reach, pause, cold, outside, state.correction, rate, slow, releases, levels, boundaries, loss, named[1] and named or false,
+    contenders and struct.pack(WAITING, unpack(contenders)), packed_lives(lives),
   })
   local at = ceil((lapse - correction) / 1000) + LEAP
   if state.correction ~= 0 then at = max(at, floor(clock / 1000) + LONGEST) end

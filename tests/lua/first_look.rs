@@ -60,19 +60,28 @@ fn what_can_start_now_is_answered_at_a_glance() {
     }
 }
 
-/// Of a log that counts for long it is kept since when it is there: then nothing else of the state is read.
+/// Of a log that counts for long it is kept since when it is there, and who waits: then nothing else of the state is read.
 #[test]
 fn a_state_that_says_nothing_else_begins_as_the_first_look_expects() {
-    const QUIET: &[u8] = &[159, 194, 144, 194, 194, 144, 144, 0, 194, 194, 194, 144, 144, 194, 194];
+    const QUIET: &[u8] = &[159, 144, 194, 194, 144, 144, 0, 194, 194, 194, 144, 144, 194, 194];
     let text: Vec<String> = QUIET.iter().map(|byte| format!("\\{byte}")).collect();
-    assert!(include_str!("../../lua/first_look.lua").contains(&format!("QUIET = '{}'", text.concat())));
+    for (name, next) in [("NOBODY", 194), ("SOMEBODY", 217)] {
+        let constant = format!("local {name} = '{}\\{next}'\n", text.concat());
+        assert!(include_str!("../../lua/head.lua").contains(&constant), "{constant}");
+    }
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "up", Some(NOW));
     let logs: [Log<'_>; 1] = [("calls", &[(4, 60 * SECOND)])];
+    let state = |desk: &mut Desk<'_>| {
+        let Reply::Bulk(state) = must(server.command(&["GET", &desk.key("state")])) else { panic!("no state") };
+        assert_eq!(state.get(..QUIET.len()), Some(QUIET));
+        state[QUIET.len()]
+    };
     assert!(!at_a_glance(&mut desk, &logs, &ONE), "it begins");
-    let Reply::Bulk(state) = must(server.command(&["GET", &desk.key("state")])) else { panic!("no state") };
-    assert_eq!(state.get(..QUIET.len()), Some(QUIET));
+    assert_eq!(state(&mut desk), 194);
     assert!(at_a_glance(&mut desk, &logs, &ONE), "it is there");
+    assert!(!at_a_glance(&mut desk, &logs, &[(5, None, &[1])]), "somebody waits");
+    assert_eq!(state(&mut desk), 217);
 }
 
 #[test]

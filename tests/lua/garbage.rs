@@ -248,10 +248,14 @@ fn a_state_is_inspected_to_its_last_part() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "parts", Some(NOW));
     let key = desk.key("state");
-    let good = "{ { 1, 2, 3, 4, 5, 6, 7, 8, 9 }, { { 'whose', 1, 2, { log = 3 }, 2, 1 } }, { 1, 2 }, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 0 }, { 'cold', 1, 2, 3, 4, 5 }, { 'log', 1, 2, 3, 4, 5, 6, 7, 8 }, 0, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 }, { 7, 8, 9 }, { 5, 6, 'scope', 7 }, { 'bucket', 1, 2, 3, 4, 5, 6 }, { 'midnight', 1, 2, 3, 4 }, { 12, 13 } }";
+    let good = "{ { { 'whose', 1, 2, { log = 3 }, 2, 1 } }, { 1, 2 }, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 0 }, { 'cold', 1, 2, 3, 4, 5 }, { 'log', 1, 2, 3, 4, 5, 6, 7, 8 }, 0, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 }, { 7, 8, 9 }, { 5, 6, 'scope', 7 }, { 'bucket', 1, 2, 3, 4, 5, 6 }, { 'midnight', 1, 2, 3, 4 }, { 12, 13 }, false, string.rep('x', 72), struct.pack('<dddHc0', 1, 2, 3, 3, 'log') }";
     let spoilt = [
-        ("{ 1, 2, 3, 4, 5, 6, 7, 8, 9 }, { {", "{ 1, 2, 3, 4, 5 }, { {"),
-        ("{ 1, 2, 3, 4, 5, 6, 7, 8, 9 }, { {", "7, { {"),
+        ("72)", "71)"),
+        ("string.rep('x', 72)", "7"),
+        (", struct.pack('<dddHc0', 1, 2, 3, 3, 'log') }", " }"),
+        ("3, 3, 'log')", "3, 4, 'log')"),
+        ("3, 3, 'log')", "3, 3, 'log') .. 'x'"),
+        ("struct.pack('<dddHc0', 1, 2, 3, 3, 'log')", "{ 'log', 1, 2, 3 }"),
         ("{ { 'whose', 1, 2, { log = 3 }, 2, 1 } }", "false"),
         ("{ log = 3 }, 2, 1 }", "{ log = 3 }, 2 }"),
         ("{ log = 3 }, 2, 1 }", "{ log = 3 }, 'mine', 1 }"),

@@ -199,7 +199,7 @@ fn a_stamp_keeps_all_its_digits() {
     let promised = (next + 250_000).to_string();
     assert_eq!(texts(&desk.of("LRANGE", "log:calls", &["0", "-1"])), [NOW.to_string()]);
     let unpack = "local state, out = cmsgpack.unpack(redis.call('GET', KEYS[1])), {}
-        for i, part in ipairs({ state[1][1], state[2][1][2], state[2][1][3], state[2][1][4][KEYS[2]], state[4][1] }) do
+        for i, part in ipairs({ struct.unpack('<d', state[14]), state[1][1][2], state[1][1][3], state[1][1][4][KEYS[2]], state[3][1] }) do
           out[i] = string.format('%.0f', part)
         end
         return out";
