@@ -181,10 +181,12 @@ impl Engine {
         {
             effects.push(Effect::OtherLimit(Arc::clone(&log.unit), term));
         }
+        for (charges, answer) in answers(ask, grant).filter(|(_, answer)| answer.verdict.is_granted()) {
+            self.memory.granted(answer.start, answer.callers, charges, message.said.id.number);
+        }
         let (mut slots, mut refused) = (Vec::new(), Vec::new());
-        for (&ticket, (costs, answer)) in tickets.iter().zip(answers(ask, grant)) {
+        for (&ticket, (costs, answer)) in tickets.iter().zip(one_by_one(ask, grant)) {
             if answer.verdict.is_granted() {
-                self.memory.granted(answer.start, 1, costs, message.said.id.number);
                 let (stamp, costs, looks) = (answer.start, Arc::clone(costs), answer.verdict == Verdict::Looks);
                 let (start, excess, waited_for) = (placing.place(stamp), placing.excess, WaitsFor::Store);
                 slots.push(Slot { stamp, start, costs, excess, sender, looks, waited_for });
@@ -276,7 +278,7 @@ impl Engine {
 
     /// What was granted goes back, and callers ask again.
     fn decline(&mut self, grant: &Grant, sender: u64, ask: &Ask, now: Instant) {
-        for (costs, answer) in answers(ask, grant).filter(|(_, answer)| answer.verdict.is_granted()) {
+        for (costs, answer) in one_by_one(ask, grant).filter(|(_, answer)| answer.verdict.is_granted()) {
             let (stamp, costs) = (answer.start, Arc::clone(costs));
             let (excess, waited_for) = (Duration::ZERO, WaitsFor::Store);
             let slot = Slot { stamp, start: now, costs, excess, sender, looks: false, waited_for };
@@ -306,11 +308,26 @@ fn priority_at(ask: &Ask, mut behind: u32) -> Priority {
     ask.runs.iter().find(has_it).map_or(Priority::High, |run| run.priority)
 }
 
-/// The callers of an ask that have an answer, with what each takes of each log, in their order.
+/// The answers to the callers of an ask, in their order, with what each of so many takes of each log.
 fn answers<'a>(ask: &'a Ask, grant: &'a Grant) -> impl Iterator<Item = (&'a Arc<[u32]>, Answer)> {
-    let costs = ask.runs.iter().flat_map(|run| std::iter::repeat_n(&run.charges, run.callers as usize));
-    let answers = grant.answers(ask.callers()).flat_map(|answer| std::iter::repeat_n(answer, answer.callers as usize));
-    costs.zip(answers)
+    let mut runs = ask.runs.iter().map(|run| (&run.charges, run.callers)).peekable();
+    let mut answers = grant.answers(ask.callers()).peekable();
+    let next = move || {
+        let ((charges, of_run), answer) = (runs.peek_mut()?, answers.peek_mut()?);
+        let both = Answer { callers: answer.callers.min(*of_run), ..*answer };
+        let charges = *charges;
+        (*of_run, answer.callers) = (*of_run - both.callers, answer.callers - both.callers);
+        let (is_last_of_run, is_last) = (*of_run == 0, answer.callers == 0);
+        runs.next_if(|_| is_last_of_run);
+        answers.next_if(|_| is_last);
+        Some((charges, both))
+    };
+    std::iter::from_fn(next).filter(|(_, answer)| answer.callers > 0)
+}
+
+/// The same for each caller.
+fn one_by_one<'a>(ask: &'a Ask, grant: &'a Grant) -> impl Iterator<Item = (&'a Arc<[u32]>, Answer)> {
+    answers(ask, grant).flat_map(|answer| std::iter::repeat_n(answer, answer.1.callers as usize))
 }
 
 #[cfg(test)]

@@ -49,13 +49,14 @@ impl Part {
         }
     }
 
-    /// Takes a caller out. The place stays, so that those of the others do.
+    /// Takes a caller out. Where it was not the first its place stays, so that those of the others do.
     pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiter> {
-        // Mostly it is the first.
-        let is_first = self.places.front().is_some_and(|(first, _)| *first == ticket);
-        let search = || self.places.binary_search_by_key(&ticket, |(other, _)| *other).ok();
-        let at = if is_first { 0 } else { search()? };
-        let waiter = self.places.get_mut(at)?.1.take()?;
+        let waiter = if self.places.front().is_some_and(|(first, _)| *first == ticket) {
+            self.places.pop_front()?.1?
+        } else {
+            let at = self.places.binary_search_by_key(&ticket, |(other, _)| *other).ok()?;
+            self.places.get_mut(at)?.1.take()?
+        };
         self.waiting -= 1;
         self.units.take(waiter.ticket, waiter.units());
         Some(waiter)

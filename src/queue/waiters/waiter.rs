@@ -10,7 +10,7 @@ use crate::ledger::Stamp;
 use crate::queue::glance::WaitsFor;
 
 /// Others, who know the store's clock no better than to half of what may be late, may start early by up to twice this part of it.
-const EARLY: u32 = 8;
+const EARLY: u64 = 8;
 
 /// How long a caller for now or never waits for the store's answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
@@ -93,7 +93,9 @@ impl Waiter {
 impl Slot {
     /// Whether it is too late to use the slot.
     pub(crate) fn is_stale(&self, now: Instant, stale_after: Duration) -> bool {
-        let most = stale_after.saturating_sub(stale_after / EARLY).checked_sub(self.excess);
+        // By integers: each slot is looked at twice, and to divide a `Duration` takes longer than all the rest.
+        let late = u64::try_from(stale_after.as_nanos()).unwrap_or(u64::MAX);
+        let most = Duration::from_nanos(late - late / EARLY).checked_sub(self.excess);
         !self.is_unbooked() && most.is_none_or(|most| self.start + most < now)
     }
 
