@@ -120,10 +120,10 @@ impl Memory {
             }
         }
         if self.starts.len() > MOST {
-            let first = self.take_first(width);
-            if let Some(step) = first {
-                enter(&mut self.older, step, self.span);
+            if let (Some(start), Some(by)) = (self.starts.front(), self.granted_by.front()) {
+                enter(&mut self.older, *start, self.units.range(..width), *by, self.span);
             }
+            self.forget_first(1, width);
         }
     }
 
@@ -155,7 +155,7 @@ impl Memory {
         let is_over = |start: Stamp| start.plus(told_for(self.span)) <= known;
         self.older.retain(|step| !is_over(step.start));
         let over = self.starts.iter().take_while(|start| is_over(**start)).count();
-        (0..over).for_each(|_| _ = self.take_first(width));
+        self.forget_first(over, width);
         let last = self.message.filter(|last| last.until > now);
         let (number, told) = last.map_or((0, Stamp::NEVER), |last| (last.number, last.told));
         let newest = |(place, log): (usize, &Log)| {
@@ -199,7 +199,7 @@ impl Memory {
         if i64::try_from(steps.len()).is_ok_and(|steps| steps > STEPS) {
             let all = std::mem::take(&mut steps);
             for step in all {
-                enter(&mut steps, step, self.span);
+                enter(&mut steps, step.start, &step.units, step.granted_by, self.span);
             }
         }
         let steps = steps.into_iter().map(|step| Slots::new(1, step.start, step.units));
@@ -279,10 +279,11 @@ impl Memory {
         self.older.iter().cloned().chain(newer).filter(is_lost)
     }
 
-    /// Forgets the first of the starts; with what is kept of it where the logs count for long.
-    fn take_first(&mut self, width: usize) -> Option<Step> {
-        let (start, units) = (self.starts.pop_front()?, self.units.drain(..width).collect());
-        Some(Step { start, units, granted_by: self.granted_by.pop_front()? })
+    /// Forgets the first of the starts.
+    fn forget_first(&mut self, starts: usize, width: usize) {
+        self.starts.drain(..starts);
+        self.units.drain(..starts * width);
+        self.granted_by.drain(..starts.min(self.granted_by.len()));
     }
 }
 
@@ -292,11 +293,19 @@ const fn told_for(span: i64) -> i64 {
 }
 
 /// Enters a start behind some steps: those close to each other are one.
-fn enter(steps: &mut VecDeque<Step>, step: Step, span: i64) {
+fn enter<'a>(
+    steps: &mut VecDeque<Step>,
+    start: Stamp,
+    units: impl IntoIterator<Item = &'a u32>,
+    granted_by: (u64, u64),
+    span: i64,
+) {
     let place = |start: Stamp| start.as_micros() / (span / STEPS).max(1);
-    let is_one = |last: &&mut Step| step.start <= last.start || place(step.start) == place(last.start);
-    let Some(last) = steps.back_mut().filter(is_one) else { return steps.push_back(step) };
-    last.start = last.start.max(step.start);
-    last.units.iter_mut().zip(&step.units).for_each(|(known, units)| *known = known.saturating_add(*units));
-    last.granted_by = (last.granted_by.0.min(step.granted_by.0), last.granted_by.1.max(step.granted_by.1));
+    let is_one = |last: &&mut Step| start <= last.start || place(start) == place(last.start);
+    let Some(last) = steps.back_mut().filter(is_one) else {
+        return steps.push_back(Step { start, units: units.into_iter().copied().collect(), granted_by });
+    };
+    last.start = last.start.max(start);
+    last.units.iter_mut().zip(units).for_each(|(known, units)| *known = known.saturating_add(*units));
+    last.granted_by = (last.granted_by.0.min(granted_by.0), last.granted_by.1.max(granted_by.1));
 }
