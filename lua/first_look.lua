@@ -43,14 +43,12 @@ do
   for i = 2, plain and 1 + states or 1 do
     local packed, scope = raw, i - 2 + widest
     if i > 2 then packed = call('GET', KEYS[i]) end
-    local head, all = packed and string.sub(packed, 1, 15), nil
+    local head, all = packed and string.sub(packed, 1, 16), nil
     if head == NOBODY or head == SOMEBODY and #packed > 88 then
-      local from = 16
-      if head == SOMEBODY then all, from = { struct.unpack(WAITING, packed, 17) }, 89 end
-      if #packed > from then
-        lives = lives or {}
-        lives[scope] = string.sub(packed, #packed - from < 257 and from + 2 or from + 3)
-      end
+      if head == SOMEBODY then all = { struct.unpack(WAITING, packed, 17) } end
+      local after, kept = cmsgpack.unpack_one(packed, all and 88 or 15)
+      plain, lives = plain and after == -1 and (not kept or type(kept) == 'string'), lives or {}
+      lives[scope] = plain and kept
     elseif packed then
       local is_read, parts = pcall(cmsgpack.unpack, packed)
       plain = plain and is_read and type(parts) == 'table' and #parts == 15

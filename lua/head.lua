@@ -6,10 +6,10 @@ local SLACK = 20000
 -- In ms: by how much the server's clock may leap ahead and no log is lost: each is kept for so much longer; and what is longer than
 -- any log counts.
 local LEAP, LONGEST = 11000, 2764800000
--- How a state begins, as state.lua packs it, that says at most who waits, and since when logs are there: thirteen parts of fifteen, and the
--- first byte of the next. And how it says who waits, and each log.
-local NOBODY = '\159\144\194\194\144\144\0\194\194\194\144\144\194\194\194'
-local SOMEBODY = '\159\144\194\194\144\144\0\194\194\194\144\144\194\194\217'
+-- How a state begins, as state.lua packs it, that says at most who waits, and since when logs are there: thirteen parts of fifteen. Then
+-- who waits, by these doubles, and what is kept of each log: since when it is there, for how long it counts, until when, and its key.
+local NOBODY = '\159\144\194\194\144\144\0\194\194\194\144\144\194\194\194\217'
+local SOMEBODY = '\159\144\194\194\144\144\0\194\194\194\144\144\194\194\217\72'
 local WAITING, LASTING = '<ddddddddd', '<dddHc0'
 
 -- The arguments: doubles, in which Lua counts, in pieces that fit the stack. To spell the format out takes less than to repeat it.

@@ -12,18 +12,18 @@
 --   correction  by how much log time differs from the server's clock; of the whole upstream only
 --   rate        what refusals say that the upstream allows, as rate.lua writes it; or false
 --   slow        millionths of the quotas that are left by hand, until when, since when; or false
---   levels      for each bucket of a log, as bucket.lua writes it: how full it is
---   boundaries  for each boundary of a calendar window that was named lately, as boundaries.lua writes it
 --   releases    when it was released by hand, or 0; start of the last call that looked at a pause and was served, or 0; then of a whole
 --               upstream, for each release lately: key of the scope's state, or '' for all, and when; or false
+--   levels      for each bucket of a log, as bucket.lua writes it: how full it is
+--   boundaries  for each boundary of a calendar window that was named lately, as boundaries.lua writes it
 --   loss        when data was seen to be lost last, or forgotten by hand; before when nobody starts for that; the newest entry that was
 --               forgotten by hand, or 0; or false. Where some counts for longer than 10 s, also when that was seen last, until when any
 --               of it counts, 1 where logs alone were lost, and 1 where somebody has said again what it was granted
 --   named       for each list of terms that a process names of a log beside others, as named_terms.lua writes it; false where there is none
 --   contenders  when their period ends, when the one before ended, how long a period is; weights of those who were counted in it, of high,
 --               normal and low priority; the same of those of the one before who have not come back; as doubles; false where nobody waits
---   lives       for each log that counts for over 10 s, or that callers have waited for lately, as life.lua writes it, in one string; false
---               where there is none
+--   lives       for each log that counts for over 10 s, or that callers have waited for lately, as life.lua writes it; false where there is
+--               none
 
 local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 -- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR. For so many µs a release by
@@ -174,7 +174,7 @@ local function save(state, now)
   end
   local packed = cmsgpack.pack({
     claims, reach, pause, cold, outside, state.correction, rate, slow, releases, levels, boundaries, loss, named[1] and named or false,
-    contenders and struct.pack(WAITING, unpack(contenders)), packed_lives(lives),
+    contenders and struct.pack(WAITING, unpack(contenders, 1, 9)), packed_lives(lives),
   })
   local at = ceil((lapse - correction) / 1000) + LEAP
   if state.correction ~= 0 then at = max(at, floor(clock / 1000) + LONGEST) end

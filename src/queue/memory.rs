@@ -279,11 +279,11 @@ impl Memory {
         self.older.iter().cloned().chain(newer).filter(is_lost)
     }
 
-    /// Forgets the first of the starts.
-    fn forget_first(&mut self, starts: usize, width: usize) {
-        self.starts.drain(..starts);
-        self.units.drain(..starts * width);
-        self.granted_by.drain(..starts.min(self.granted_by.len()));
+    /// Forgets so many of the starts, the first ones.
+    fn forget_first(&mut self, count: usize, width: usize) {
+        self.starts.drain(..count);
+        self.units.drain(..count * width);
+        self.granted_by.drain(..count.min(self.granted_by.len()));
     }
 }
 

@@ -65,8 +65,8 @@ fn what_can_start_now_is_answered_at_a_glance() {
 fn a_state_that_says_nothing_else_begins_as_the_first_look_expects() {
     const QUIET: &[u8] = &[159, 144, 194, 194, 144, 144, 0, 194, 194, 194, 144, 144, 194, 194];
     let text: Vec<String> = QUIET.iter().map(|byte| format!("\\{byte}")).collect();
-    for (name, next) in [("NOBODY", 194), ("SOMEBODY", 217)] {
-        let constant = format!("local {name} = '{}\\{next}'\n", text.concat());
+    for (name, next) in [("NOBODY", "\\194\\217"), ("SOMEBODY", "\\217\\72")] {
+        let constant = format!("local {name} = '{}{next}'\n", text.concat());
         assert!(include_str!("../../lua/head.lua").contains(&constant), "{constant}");
     }
     let server = must(RedisServer::start());
@@ -82,6 +82,14 @@ fn a_state_that_says_nothing_else_begins_as_the_first_look_expects() {
     assert!(at_a_glance(&mut desk, &logs, &ONE), "it is there");
     assert!(!at_a_glance(&mut desk, &logs, &[(5, None, &[1])]), "somebody waits");
     assert_eq!(state(&mut desk), 217);
+    // What is kept of many logs is longer than one byte can say.
+    desk.upstream = "many";
+    let names = ["a", "b", "c", "d", "e", "f", "g"].map(|name| name.repeat(30));
+    let many: Vec<Log<'_>> = names.iter().map(|name| (&**name, &[(4, 60 * SECOND)][..])).collect();
+    let each: [Run<'_>; 1] = [(1, None, &[1; 7])];
+    for is_known in [false, true, true] {
+        assert_eq!(at_a_glance(&mut desk, &many, &each), is_known);
+    }
 }
 
 #[test]

@@ -243,6 +243,47 @@ fn the_first_key_that_cannot_be_read_is_found_with_its_type() {
     }
 }
 
+/// The first look reads such a state without unpacking all of it.
+#[test]
+fn a_state_that_only_begins_like_one_of_ours_is_an_error() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "cut", Some(NOW));
+    let key = desk.key("state");
+    let (thirteen, waiting) = (r"\159\144\194\194\144\144\0\194\194\194\144\144\194\194", "string.rep('\\0', 72)");
+    let life = "struct.pack('<dddHc0', 1, 2, 3, 14, 'some:log:calls')";
+    let whole = [
+        format!("'{thirteen}\\194\\217\\40' .. {life}"),
+        format!("'{thirteen}\\217\\72' .. {waiting} .. '\\194'"),
+        format!("'{thirteen}\\217\\72' .. {waiting} .. '\\217\\40' .. {life}"),
+    ];
+    let cut = [
+        format!("'{thirteen}'"),
+        format!("'{thirteen}\\194'"),
+        format!("'{thirteen}\\194\\217'"),
+        format!("'{thirteen}\\194\\217\\41' .. {life}"),
+        format!("'{thirteen}\\194\\217\\39' .. string.sub({life}, 1, 39)"),
+        format!("'{thirteen}\\217'"),
+        format!("'{thirteen}\\217\\72' .. {waiting}"),
+        format!("'{thirteen}\\217\\71' .. {waiting} .. '\\194'"),
+        format!("'{thirteen}\\217\\72' .. {waiting} .. '\\217\\41' .. {life}"),
+    ];
+    let many: [Log<'_>; 1] = [("calls", &[(40, SECOND)])];
+    let ask = |desk: &mut Desk<'_>, state: &str| {
+        must(desk.client.command(&["EVAL", &format!("redis.call('SET', KEYS[1], {state})"), "1", &key]));
+        desk.number += 1;
+        desk.try_book(&many, &ONE)
+    };
+    for state in whole {
+        assert!(matches!(ask(&mut desk, &state), Reply::Int(_) | Reply::Bulk(_)), "{state}");
+    }
+    for state in cut {
+        let reply = ask(&mut desk, &state);
+        assert!(matches!(&reply, Reply::Error(_)), "{state}: {reply:?}");
+        let found = must(desk.client.command(&["EVAL", file("inspect"), "1", &key, "state"]));
+        assert!(matches!(&found, Reply::Array(parts) if parts[0].int() == Some(1)), "{state}: {found:?}");
+    }
+}
+
 #[test]
 fn a_state_is_inspected_to_its_last_part() {
     let server = must(RedisServer::start());
