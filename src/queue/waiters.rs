@@ -262,8 +262,7 @@ impl Waiters {
     /// Takes out the caller whose the first slot was.
     pub(crate) fn pop_owner(&mut self, slot: &Slot, now: Instant) -> Option<Waiter> {
         let wants = |waiter: &&Waiter| is_same(&waiter.costs, &slot.costs) && waiter.is_served_by(slot, now);
-        let owner = if self.is_plain() { self.first() } else { self.in_order().find(wants) };
-        let Waiter { ticket, priority, .. } = *owner?;
+        let Waiter { ticket, priority, .. } = *self.in_order().find(wants)?;
         let part = &mut self.parts[priority.place()];
         let waiter = part.remove(ticket)?;
         part.tidy();
@@ -313,12 +312,6 @@ impl Waiters {
         let place = waiter.priority.place();
         let is_last = self.parts[place].is_behind_all(waiter.ticket);
         is_last && self.parts[place + 1..].iter().all(Part::is_empty)
-    }
-
-    /// Who comes first.
-    fn first(&self) -> Option<&Waiter> {
-        let has_aged = self.aged_below > 0 && !self.parts[Priority::Low.place()].is_empty();
-        if has_aged { self.in_order().next() } else { self.parts.iter().find_map(|part| part.all().next()) }
     }
 
     /// Everybody in order.

@@ -313,14 +313,13 @@ fn answers<'a>(ask: &'a Ask, grant: &'a Grant) -> impl Iterator<Item = (&'a Arc<
     let mut runs = ask.runs.iter().map(|run| (&run.charges, run.callers)).peekable();
     let mut answers = grant.answers(ask.callers()).peekable();
     let next = move || {
-        let ((charges, of_run), answer) = (runs.peek_mut()?, answers.peek_mut()?);
-        let both = Answer { callers: answer.callers.min(*of_run), ..*answer };
-        let charges = *charges;
-        (*of_run, answer.callers) = (*of_run - both.callers, answer.callers - both.callers);
-        let (is_last_of_run, is_last) = (*of_run == 0, answer.callers == 0);
-        runs.next_if(|_| is_last_of_run);
-        answers.next_if(|_| is_last);
-        Some((charges, both))
+        let ((charges, left), answer) = (runs.peek_mut()?, answers.peek_mut()?);
+        let both = (*charges, Answer { callers: answer.callers.min(*left), ..*answer });
+        *left -= both.1.callers;
+        answer.callers -= both.1.callers;
+        runs.next_if(|(_, left)| *left == 0);
+        answers.next_if(|answer| answer.callers == 0);
+        Some(both)
     };
     std::iter::from_fn(next).filter(|(_, answer)| answer.callers > 0)
 }

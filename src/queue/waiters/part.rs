@@ -96,6 +96,10 @@ impl Part {
     }
 
     fn place_of(&self, ticket: u64) -> usize {
+        // Mostly nobody comes before it.
+        if self.places.front().is_none_or(|(first, _)| *first >= ticket) {
+            return 0;
+        }
         self.places.partition_point(|(other, _)| *other < ticket)
     }
 
