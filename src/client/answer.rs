@@ -23,9 +23,10 @@ impl<'a> Answer<'a> {
     }
 
     /// The answer to a call of this target.
-    pub(crate) fn to(target: &Target, response: &'a Response) -> Self {
+    pub(crate) fn to(target: &Target<'_>, response: &'a Response) -> Self {
         let url = response.url();
-        let (speaks, is_direct) = (target.is_spoken_for_by(url), target.is_answered_by(url));
+        let is_direct = target.is_answered_by(url);
+        let speaks = is_direct || target.is_spoken_for_by(url);
         Self { status: response.status(), headers: response.headers(), speaks, is_direct }
     }
 }

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use crate::client::permit::Permit;
 use crate::config::plan::Registered;
 
-/// Learns the upstream's clock from the head of a response to a permit's call, where calls count by a calendar. It arrived before `now`.
-pub(crate) fn hear_clock(registered: &Registered, permit: &Permit, headers: &HeaderMap, now: Instant) {
+/// Learns the upstream's clock from the head of a response to a permit's call, where calls count by a calendar.
+pub(crate) fn hear_clock(registered: &Registered, permit: &Permit, headers: &HeaderMap) {
     let shard = registered.shard(permit.scope());
     if shard.calendars.is_empty() {
         return;
@@ -20,7 +20,8 @@ pub(crate) fn hear_clock(registered: &Registered, permit: &Permit, headers: &Hea
         tracing::debug!(upstream, "the response's date makes no sense, or is a cache's: ignored");
         return;
     };
-    let Some(((seconds, start), (earliest, latest))) = seconds.zip(permit.stamp()).zip(shard.time.bounds_at(now))
+    let Some(((seconds, start), (earliest, latest))) =
+        seconds.zip(permit.stamp()).zip(shard.time.bounds_at(Instant::now()))
     else {
         return;
     };

@@ -2,7 +2,7 @@
 //! connections of calls before, and opens another only where all of them are in use.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -44,10 +44,13 @@ impl Host {
     }
 
     fn pass(&mut self, part: u64) {
-        let passed = usize::try_from(part.saturating_sub(self.part)).unwrap_or(usize::MAX).min(PARTS + 1);
+        if part <= self.part {
+            return;
+        }
+        let passed = usize::try_from(part - self.part).unwrap_or(usize::MAX).min(PARTS + 1);
         self.most.rotate_left(passed % (PARTS + 1));
         self.most[PARTS + 1 - passed..].fill(self.in_flight);
-        self.part = self.part.max(part);
+        self.part = part;
     }
 
     /// Whether it has no open connection, as far as is known.
@@ -62,7 +65,7 @@ impl Host {
 pub(crate) struct Connections {
     /// By the hash of host and port.
     hosts: Mutex<HashMap<u64, Host, ScopeHasher>>,
-    hasher: RandomState,
+    hasher: ScopeHasher,
     epoch: Instant,
 }
 
@@ -76,7 +79,7 @@ pub(crate) struct InFlight {
 
 impl Connections {
     pub(crate) fn new() -> Self {
-        Self { hosts: Mutex::default(), hasher: RandomState::new(), epoch: Instant::now() }
+        Self { hosts: Mutex::default(), hasher: ScopeHasher::default(), epoch: Instant::now() }
     }
 
     /// A call goes out at `now`.

@@ -188,7 +188,7 @@ where
             let visit = layer.throttle.reachability().visit(&target, &route, route.since).await?;
             let anew = |registered| Route::of_request(registered, &head, Some(&call));
             let permit = layer.throttle.permit(&mut route, visit.since, anew).await?;
-            let in_flight = route.depart(&permit, &url);
+            let in_flight = route.depart(&permit, &url, visit.since + permit.waited());
             let outcome = inner.call(request).await.map_err(Into::into);
             drop(in_flight);
             match &outcome {

@@ -1,7 +1,5 @@
 //! The life of a request: route, ask, wait, send, settle.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use http::Extensions;
 use reqwest::{Request, Response};
@@ -69,15 +67,16 @@ impl ReqwestMiddleware for Middleware {
         };
         let mut now = route.since;
         loop {
-            let target = Target::of(request.url());
             let again = if route.may_retry() { request.try_clone() } else { None };
+            let target = again.as_ref().map_or_else(|| Target::kept(request.url()), |again| Target::of(again.url()));
             let visit = self.throttle.reachability().visit(&target, &route, now).await.map_err(throttled)?;
             let anew = |registered| {
-                let call = extensions.get::<Call>();
-                within(request.timeout(), Route::of_request(registered, &(&request).into(), call))
+                let mut route = Route::of_request(registered, &(&request).into(), extensions.get::<Call>());
+                route.give_up_after(request.timeout());
+                route
             };
             let permit = self.throttle.permit(&mut route, visit.since, anew).await.map_err(throttled)?;
-            let in_flight = route.depart(&permit, request.url());
+            let in_flight = route.depart(&permit, request.url(), visit.since + permit.waited());
             let outcome = next.clone().run(request, extensions).await;
             drop(in_flight);
             let (response, may_send_again) = self.settle(permit, visit, &target, &route, outcome)?;
@@ -91,8 +90,11 @@ impl ReqwestMiddleware for Middleware {
 
 impl Middleware {
     fn route(&self, request: &Request, extensions: &Extensions) -> std::result::Result<Option<Route>, Error> {
-        let route = self.throttle.route(&request.into(), extensions.get::<Call>())?;
-        Ok(route.map(|route| within(request.timeout(), route)))
+        let mut route = self.throttle.route(&request.into(), extensions.get::<Call>())?;
+        if let Some(route) = &mut route {
+            route.give_up_after(request.timeout());
+        }
+        Ok(route)
     }
 
     /// Keeps the slot of a call that may have been sent, hands back that of one that never left this machine, and pauses
@@ -101,7 +103,7 @@ impl Middleware {
         &self,
         mut permit: Permit,
         visit: Visit<'_>,
-        target: &Target,
+        target: &Target<'_>,
         route: &Route,
         outcome: Result<Response>,
     ) -> Result<(Response, bool)> {
@@ -129,14 +131,6 @@ impl Middleware {
             }
         }
     }
-}
-
-/// A caller who gives up on the whole call after its timeout is not served by waiting longer.
-fn within(timeout: Option<&Duration>, mut route: Route) -> Route {
-    if let Some(timeout) = timeout {
-        route.max_wait = Some(route.max_wait.map_or(*timeout, |max_wait| max_wait.min(*timeout)));
-    }
-    route
 }
 
 /// Whether nothing of the request can have reached the upstream. When nobody knows, it may have.

@@ -97,7 +97,7 @@ impl Throttle {
             return false;
         }
         settle_by(registered, permit, answer);
-        hear_clock(registered, permit, answer.headers, Instant::now());
+        hear_clock(registered, permit, answer.headers);
         let (dialect, status) = (&registered.upstream.dialect, answer.status);
         let may_refuse = Feedback::may_refuse(status, answer.headers);
         let feedback = if registered.upstream.learns || may_refuse {

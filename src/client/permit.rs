@@ -1,7 +1,7 @@
 //! What a caller holds when it may send.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -57,7 +57,7 @@ pub struct Permit {
     held: Held,
     seat: Option<Seat>,
     /// Once anybody settles it, or may.
-    charge: OnceLock<Arc<Charge>>,
+    charge: Mutex<Option<Arc<Charge>>>,
     /// Where its upstream estimates.
     estimate: Option<Arc<Estimate>>,
     pass: Pass,
@@ -77,7 +77,7 @@ enum Held {
 impl Permit {
     /// A permit for now, whatever the limits say.
     pub(crate) fn observed(queue: Arc<Queue>, shadow: Arc<Shadow>, pass: Pass) -> Self {
-        let charge = OnceLock::new();
+        let charge = Mutex::default();
         let (queue, held) = (Given::by(queue), Held::Shadow(shadow));
         Self { queue, held, seat: None, charge, estimate: None, pass, waited: Duration::ZERO, late: Duration::ZERO }
     }
@@ -85,13 +85,13 @@ impl Permit {
     /// A permit given at `now`.
     pub(crate) fn new(queue: Arc<Queue>, slot: Slot, pass: Pass, waited: Duration, now: Instant) -> Self {
         let (late, seat) = (slot.late(now), Seat::of(&queue));
-        let (queue, held, charge) = (Given::by(queue), Held::Slot(slot), OnceLock::new());
+        let (queue, held, charge) = (Given::by(queue), Held::Slot(slot), Mutex::default());
         Self { queue, held, seat, charge, estimate: None, pass, waited, late }
     }
 
     /// A permit without the store's word.
     pub(crate) fn without_store(queue: Arc<Queue>, pass: Pass, waited: Duration) -> Self {
-        let (queue, charge) = (Given::by(queue), OnceLock::new());
+        let (queue, charge) = (Given::by(queue), Mutex::default());
         Self { queue, held: Held::Nothing, seat: None, charge, estimate: None, pass, waited, late: Duration::ZERO }
     }
 
@@ -108,7 +108,7 @@ impl Permit {
         tracing::debug!(upstream = self.upstream(), "permit handed back");
         self.queue.ending.handed_back();
         self.estimate.iter().for_each(|estimate| estimate.hand_back());
-        let goes_whole = match (self.held, self.charge.into_inner()) {
+        let goes_whole = match (self.held, self.charge.into_inner().unwrap_or_else(PoisonError::into_inner)) {
             (_, Some(charge)) => charge.hand_back(),
             (Held::Slot(slot), None) => {
                 self.queue.give_back(slot);
@@ -259,8 +259,8 @@ impl Permit {
         match &self.held {
             Held::Slot(slot) => {
                 let new = || Charge::new(&self.queue, slot.clone()).estimated(self.estimate.clone());
-                let charge = self.charge.get_or_init(|| Arc::new(new()));
-                Settler::Charged(Arc::clone(charge))
+                let mut charge = self.charge.lock().unwrap_or_else(PoisonError::into_inner);
+                Settler::Charged(Arc::clone(charge.get_or_insert_with(|| Arc::new(new()))))
             }
             Held::Shadow(shadow) => Settler::Shadow(Arc::clone(shadow)),
             Held::Nothing => Settler::Uncharged(self.estimate.clone()),

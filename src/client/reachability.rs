@@ -56,7 +56,7 @@ struct Host {
 #[must_use = "a visit that is dropped says nothing of the host"]
 pub(crate) struct Visit<'a> {
     reachability: &'a Reachability,
-    target: &'a Target,
+    target: &'a Target<'a>,
     look: Look,
     /// When it went on.
     pub(crate) since: Instant,
@@ -71,7 +71,7 @@ impl Reachability {
     /// [`Error::Unreachable`], when its time is up.
     pub(crate) async fn visit<'a>(
         &'a self,
-        target: &'a Target,
+        target: &'a Target<'a>,
         route: &Route,
         now: Instant,
     ) -> Result<Visit<'a>, Error> {
@@ -90,8 +90,12 @@ impl Reachability {
         }
     }
 
-    fn find(&self, target: &Target, now: Instant) -> Option<Arc<Host>> {
-        if self.failing.load(Ordering::Relaxed) == 0 {
+    fn any_fails(&self) -> bool {
+        self.failing.load(Ordering::Relaxed) > 0
+    }
+
+    fn find(&self, target: &Target<'_>, now: Instant) -> Option<Arc<Host>> {
+        if !self.any_fails() {
             return None;
         }
         let mut hosts = self.lock();
@@ -102,12 +106,12 @@ impl Reachability {
         hosts.by_hash.get(&self.key(target)).map(Arc::clone)
     }
 
-    fn key(&self, target: &Target) -> u64 {
+    fn key(&self, target: &Target<'_>) -> u64 {
         self.hasher.hash_one(target.server())
     }
 
     /// The host of a connect that failed, unless there are too many.
-    fn enter(&self, target: &Target, now: Instant) -> Option<Arc<Host>> {
+    fn enter(&self, target: &Target<'_>, now: Instant) -> Option<Arc<Host>> {
         let host = self.key(target);
         let mut hosts = self.lock();
         if hosts.by_hash.len() >= MOST_HOSTS && !hosts.by_hash.contains_key(&host) {
@@ -121,7 +125,7 @@ impl Reachability {
         Some(found)
     }
 
-    fn remove(&self, target: &Target) {
+    fn remove(&self, target: &Target<'_>) {
         let mut hosts = self.lock();
         let removed = hosts.by_hash.remove(&self.key(target));
         self.failing.store(hosts.by_hash.len(), Ordering::Relaxed);
@@ -192,7 +196,7 @@ impl Host {
 impl Visit<'_> {
     /// The host can be reached: a response came, or the call was lost only after connecting.
     pub(crate) fn connected(self) {
-        if self.reachability.find(self.target, Instant::now()).is_some() {
+        if self.reachability.any_fails() && self.reachability.find(self.target, Instant::now()).is_some() {
             self.reachability.remove(self.target);
         }
     }
@@ -228,7 +232,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_host_that_nobody_calls_any_more_is_forgotten_as_others_are_called() {
-        let target = |url: &str| Target::of(&url.parse().unwrap());
+        let target = |url: &str| Target::kept(&url.parse().unwrap());
         let (reachability, gone, other) = (Reachability::default(), target("http://gone/"), target("http://other/"));
         let visit =
             |target| Visit { reachability: &reachability, target, look: Look::default(), since: Instant::now() };

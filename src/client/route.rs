@@ -83,6 +83,13 @@ impl Route {
         Self::new(registered, &call, Some(request))
     }
 
+    /// Whoever gives up on the whole call after its timeout is not served by waiting longer.
+    pub(crate) fn give_up_after(&mut self, timeout: Option<&Duration>) {
+        if let Some(timeout) = timeout {
+            self.max_wait = Some(self.max_wait.map_or(*timeout, |max_wait| max_wait.min(*timeout)));
+        }
+    }
+
     /// The route of a call that has waited by another.
     pub(crate) fn instead_of(self, before: &Self) -> Self {
         Self { since: before.since, retries_left: before.retries_left, ..self }
@@ -133,9 +140,9 @@ impl Route {
         }
     }
 
-    /// Its call goes out: in flight until what this returns is dropped. One that probably opens a connection counts longer.
-    pub(crate) fn depart(&self, permit: &Permit, url: &Url) -> Option<InFlight> {
-        let in_flight = self.registered.connections.as_ref()?.begin(url, Instant::now());
+    /// Its call goes out at `now`: in flight until what this returns is dropped. One that probably opens a connection counts longer.
+    pub(crate) fn depart(&self, permit: &Permit, url: &Url, now: Instant) -> Option<InFlight> {
+        let in_flight = self.registered.connections.as_ref()?.begin(url, now);
         if in_flight.is_cold() {
             permit.tell_cold();
         }

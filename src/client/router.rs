@@ -74,10 +74,9 @@ impl Table {
     /// The first upstream that is on the request's host, below its path, and accepts it.
     pub(crate) fn find(&self, request: &RequestHead<'_>, accepts: impl Fn(usize) -> bool) -> Option<usize> {
         let url = request.url();
-        let (path, port) = (canonical(url.path()), url.port_or_known_default());
-        let here = self.host(url).map(|paths| paths.candidates(&path)).unwrap_or_default();
-        in_order(here, self.anywhere.candidates(&path))
-            .filter(|candidate| candidate.port.is_none_or(|own| Some(own) == port))
+        let here = self.host(url).map(|paths| paths.candidates(url)).unwrap_or_default();
+        in_order(here, self.anywhere.candidates(url))
+            .filter(|candidate| candidate.port.is_none_or(|own| Some(own) == url.port_or_known_default()))
             .map(|candidate| candidate.upstream)
             .find(|&upstream| accepts(upstream))
     }
@@ -109,9 +108,13 @@ impl Paths {
         }
     }
 
-    /// What may match a path, in the order of registration.
-    fn candidates(&self, path: &str) -> &[Candidate] {
-        let shorter_first = iter::once("").chain(prefixes(path).take(self.most_parts));
+    /// What may match the path of a URL, in the order of registration.
+    fn candidates(&self, url: &Url) -> &[Candidate] {
+        if self.most_parts == 0 {
+            return self.below.get("").map(|found| &**found).unwrap_or_default();
+        }
+        let path = canonical(url.path());
+        let shorter_first = iter::once("").chain(prefixes(&path).take(self.most_parts));
         shorter_first.filter_map(|prefix| self.below.get(prefix)).last().map(|found| &**found).unwrap_or_default()
     }
 }

@@ -1,5 +1,7 @@
 //! Whether a response came from where its request went: redirects happen below every middleware.
 
+use std::borrow::Cow;
+
 use reqwest::Url;
 
 /// The host that stands in the URL of a response which was not made from a call: by a cache, a mock.
@@ -7,11 +9,16 @@ const NO_HOST: &str = "no.url.provided.local";
 
 /// Where a request goes.
 #[derive(Clone, Debug)]
-pub(crate) struct Target(Url);
+pub(crate) struct Target<'a>(Cow<'a, Url>);
 
-impl Target {
-    pub(crate) fn of(url: &Url) -> Self {
-        Self(url.clone())
+impl<'a> Target<'a> {
+    pub(crate) const fn of(url: &'a Url) -> Self {
+        Self(Cow::Borrowed(url))
+    }
+
+    /// That of a request which is given away.
+    pub(crate) fn kept(url: &Url) -> Self {
+        Self(Cow::Owned(url.clone()))
     }
 
     /// The host and port that it connects to.
@@ -32,9 +39,10 @@ impl Target {
 
     /// Whether a response of this URL comes from the very URL that was called: else the call was redirected, so it was executed.
     pub(crate) fn is_answered_by(&self, url: &Url) -> bool {
+        let own = &*self.0;
         // Neither a fragment nor a name and password reach the response's URL for certain.
-        self.is_on_server_of(url)
-            && (self.0.scheme(), self.0.path(), self.0.query()) == (url.scheme(), url.path(), url.query())
+        let is_same = || (own.scheme(), own.path(), own.query()) == (url.scheme(), url.path(), url.query());
+        own == url || self.is_on_server_of(url) && is_same()
     }
 
     fn is_on_server_of(&self, url: &Url) -> bool {
@@ -63,7 +71,7 @@ mod tests {
             ("http://10.0.0.1/pay?id=1", false, false),
             ("http://no.url.provided.local/", true, false),
         ];
-        let target = Target(URL.parse().unwrap());
+        let target = Target::kept(&URL.parse().unwrap());
         for (url, speaks, answers) in cases {
             let response = http::Response::builder();
             let response = reqwest::ResponseBuilderExt::url(response, url.parse().unwrap()).body("").unwrap();
@@ -75,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_response_that_was_made_from_no_call_speaks_but_answers_no_url() {
-        let target = Target("http://api.example/".parse().unwrap());
+        let target = Target::kept(&"http://api.example/".parse().unwrap());
         let response = Response::from(http::Response::new(""));
         assert!(target.is_spoken_for_by(response.url()) && !target.is_answered_by(response.url()));
     }

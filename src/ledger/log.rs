@@ -74,6 +74,9 @@ impl SlidingLog {
             self.retention = 0;
         }
         self.retention = self.retention.max(retention);
+        if cost == 1 {
+            return self.starts.push_back(start);
+        }
         self.starts.extend(std::iter::repeat_n(start, cost as usize));
     }
 

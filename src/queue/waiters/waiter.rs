@@ -106,7 +106,7 @@ impl Slot {
 
     /// How long after its start it is, at most.
     pub(crate) fn late(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.start) + self.excess
+        if now <= self.start { self.excess } else { now.duration_since(self.start) + self.excess }
     }
 
     pub(crate) fn units(&self) -> u64 {
