@@ -12,7 +12,7 @@
 --         3 known     the newest log time that the sender knows, or 0
 --         4 latest    what log time is now at the latest, or 0
 --         5 horizon   µs; 6 ahead: µs before which no start is of use, as the answer takes as long to arrive
---         7 insist    1: put off; 2: tells cold calls; 4: debts; 8: wants seats; 2048: heard of a loss; 4096: an outage; 16 * (weight - 1)
+--         7 flags     1: put off; 2: tells cold calls; 4: debts; 8: wants seats; 2048: heard of a loss; 4096: an outage; 16 * (weight - 1)
 --         8 scopes    count of the ask's scopes
 --         9 widest    1: the first of them is the whole upstream
 --        10 counted   for each scope: the period that it was counted in, or 0; then for each log: place of its scope, count of terms,

@@ -3,18 +3,18 @@
 -- left waits in a process that is counted already among those who wait, so that nothing is to be written of that. The rest of the script
 -- would answer alike.
 do
-  local scopes, widest = a[8], a[9]
+  local number, passed, flags, scopes, widest = a[1], clock - a[3], a[7], a[8], a[9] -- how long since what the sender knows
   local states, first_log, at = 1 + scopes - widest, 3 + scopes - widest, 10 + scopes
-  local plain = a[3] <= clock and a[4] == 0 and a[6] == 0 and a[7] % 16 < 2 and a[7] < 4096
+  local plain = passed >= 0 and a[4] == 0 and a[6] == 0 and flags % 16 < 2 and flags < 4096
   -- A message that came before, that came late, or that another process sent under the same name is not common.
   local lapse, survived = 0, 0
   if plain and record then
-    local last, memory = struct.unpack('<i8i8', record)
-    if memory > clock then plain, lapse, survived = last < a[1] and (a[2] == 0 or a[2] == last), memory, last end
+    local last, memory = read('<i8i8', record)
+    if memory > clock then plain, lapse, survived = last < number and (a[2] == 0 or a[2] == last), memory, last end
   end
 
   -- The logs, and behind them the only run: how many callers of which priority.
-  local logs, width, retention, newest_known, heard = {}, #KEYS - first_log + 1, 0, 0, 0
+  local logs, width, retention, newest_known, heard = { 0 }, #KEYS - first_log + 1, 0, 0, 0
   if plain then
     for i = 1, width do
       local terms = plain and a[at + 1] or 0
@@ -27,14 +27,14 @@ do
     newest_known = at + 1
     plain, at = plain and a[at] <= survived, at + 2 + width
     -- Nor while others may not have heard of a loss.
-    if plain and a[7] >= 2048 then
+    if plain and flags >= 2048 then
       heard, plain, at = a[at], a[at + 2] == 0 and a[at] == a[at + 1] and a[at] + 6 * SECOND <= clock, at + 3
     end
     plain = plain and a[at] == 0 and #a == at + 2 + width
   end
   local who = plain and a[at + 1] or 0
-  local callers, priority, max_wait, charges = who % 4294967296, (who - who % 4294967296) / 4294967296, a[at + 2], at + 2
-  plain = plain and callers > 0
+  local callers, max_wait, charges = who % 4294967296, a[at + 2], at + 2
+  local priority = (who - callers) / 4294967296
 
   -- Others who wait, of this priority or of higher ones, in the scope where most do; how far ahead it books beside them; in which period
   -- the sender is counted; and a pause of its scope.
@@ -43,11 +43,11 @@ do
   for i = 2, plain and 1 + states or 1 do
     local packed, scope = raw, i - 2 + widest
     if i > 2 then packed = call('GET', KEYS[i]) end
-    local head, all = packed and string.sub(packed, 1, 16), nil
+    local head, all = packed and sub(packed, 1, 16), nil
     if head == NOBODY or head == SOMEBODY and #packed > 88 then
-      if head == SOMEBODY then all = { struct.unpack(WAITING, packed, 17) } end
+      if head == SOMEBODY then all = { read(WAITING, packed, 17) } end
       local after, kept = cmsgpack.unpack_one(packed, all and 88 or 15)
-      plain, lives = plain and after == -1 and (not kept or type(kept) == 'string'), lives or {}
+      plain, lives = plain and after == -1 and (not all or not kept or type(kept) == 'string'), lives or { false }
       lives[scope] = plain and kept
     elseif packed then
       local is_read, parts = pcall(cmsgpack.unpack, packed)
@@ -62,7 +62,7 @@ do
         end
       end
       local paused = plain and parts[3]
-      all, lives = plain and parts[14] and { struct.unpack(WAITING, parts[14]) }, lives or {}
+      all, lives = plain and parts[14] and { read(WAITING, parts[14]) }, lives or {}
       lives[scope], released = plain and parts[15], plain and i == 2 and parts[9] or released
       if paused and paused[5] > clock then
         -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.
@@ -81,8 +81,8 @@ do
         if of < own then higher = higher + count else equals = count end
       end
       if higher > 0 then within, is_highest = within < SLACK and within or SLACK, false end
-      if known == all[1] + priority and all[own] > 0 and not has_ended and scopes == 1 and a[1] > 0 then
-        local weight = (a[7] % 2048 - a[7] % 16) / 16 + 1
+      if known == all[1] + priority and all[own] > 0 and not has_ended and scopes == 1 and number > 0 then
+        local weight = (flags % 2048 - flags % 16) / 16 + 1
         equals, counted = equals - (weight < all[own] and weight or all[own]), known
       else
         plain = plain and (known == 0 or math.abs(known - all[1]) > 1 and math.abs(known - all[2]) > 1)
@@ -90,11 +90,11 @@ do
       if higher + equals > others then others = higher + equals end
     end
   end
-  plain = plain and (not pause or counted > 0)
+  plain = plain and callers > 0 and (not pause or counted > 0)
 
   -- Of a process that is counted it matters when the first caller can start.
   local times, start, far, overfull = counted > 0 and 1 or callers, pause and pause[1] or clock, pause and pause[1] or 9e15, false
-  local remembers = false
+  local remembers, latest_kept = false, 9e15
   for i = 1, plain and width or 0 do
     local key, from, units, quota, is_full = KEYS[first_log + i - 1], logs[i], a[charges + i] * times, 0, false
     local newest, known = call('LINDEX', key, '-1'), a[newest_known + i]
@@ -103,34 +103,36 @@ do
       and known <= (stamp or 0)
     remembers = remembers or known > 0
     if plain and stamp and units > 0 and stamp > start then start = stamp end
-    for t = from + 2, plain and units > 0 and from + 2 * a[from + 1] or 0, 2 do
-      local n, span = a[t] - units + 1, a[t + 1]
-      local entry, before = n == 1 and stamp, nil
-      if n > 1 and stamp and units == 1 and counted > 0 then
-        local two = call('LRANGE', key, format('%d', -n - 1), format('%d', -n))
-        entry, before = two[#two], two[2] and two[1]
-      elseif n > 1 and stamp then
-        entry = call('LINDEX', key, format('%d', -n))
+    local counts, lasts = 0, nil -- for how long it counts at most; the latest start for which it is kept long enough
+    for t = from + 2, plain and from + 2 * a[from + 1] or 0, 2 do
+      local term, span = a[t], a[t + 1]
+      if span > counts then counts = span end
+      if units > 0 then
+        local n = term - units + 1
+        local entry, before = n == 1 and stamp, nil
+        if n > 1 and stamp and units == 1 and counted > 0 then
+          local two = call('LRANGE', key, format('%d', -n - 1), format('%d', -n))
+          entry, before = two[#two], two[2] and two[1]
+        elseif n > 1 and stamp then
+          entry = call('LINDEX', key, format('%d', -n))
+        end
+        local time = entry and tonumber(entry)
+        plain = plain and n > 0 and (not entry or time and time >= oldest and time < 9e15)
+        -- Where more counts than its terms ever let start somebody may ask by others, and is to be told.
+        if entry and counted > 0 and (n == 1 or units > 1) then before = call('LINDEX', key, format('%d', -term - 1)) end
+        overfull = overfull or before and (tonumber(before) or 9e15) + span > (stamp > clock and stamp or clock)
+        if plain and entry and time + span > start then start = time + span end
+        if term > quota then quota = term end
+        is_full = is_full or entry
       end
-      local time = entry and tonumber(entry)
-      plain = plain and n > 0 and (not entry or time and time >= oldest and time < 9e15)
-      -- Where more counts than its terms ever let start somebody may ask by others, and is to be told.
-      if entry and counted > 0 and (n == 1 or units > 1) then before = call('LINDEX', key, format('%d', -a[t] - 1)) end
-      overfull = overfull or before and (tonumber(before) or 9e15) + span > (stamp > clock and stamp or clock)
-      if plain and entry and time + span > start then start = time + span end
-      if a[t] > quota then quota = a[t] end
-      is_full = is_full or entry
     end
-    -- For how long it counts at most. Where that is long, or callers wait, it must be known that the log is there, since before what the
-    -- sender remembers.
-    local counts, lasts = 0, nil
-    for t = from + 3, plain and from + 1 + 2 * a[from + 1] or 0, 2 do if a[t] > counts then counts = a[t] end end
+    -- Where it counts for long, or callers wait, it must be known that the log is there, since before what the sender remembers.
     if counts > retention then retention = counts end
     local all, goes_on, patience = lives and lives[a[from]], counts > 10 * SECOND or waits and waits[a[from]], counts
     if goes_on then lasts = 0 end
     local since, longest, ends, log, next_at = 0, 0, 0, nil, 1
     while all and next_at <= #all do
-      since, longest, ends, log, next_at = struct.unpack(LASTING, all, next_at)
+      since, longest, ends, log, next_at = read(LASTING, all, next_at)
       if log == key and ends + 5 * SECOND > clock then
         plain = plain and stamp and (known == 0 or known >= since)
         if longest > counts then patience = longest end
@@ -140,16 +142,17 @@ do
     if plain and goes_on and (not stamp or stamp + patience > clock) then
       plain = stamp and stamp <= lasts or not stamp and counts <= 10 * SECOND
     end
-    logs[i] = { key, units, stamp, from, lasts, counts }
+    if lasts and units > 0 and lasts < latest_kept then latest_kept = lasts end
+    logs[i] = { key, stamp, from, counts }
     -- What has to be trimmed is left to the rest of the script.
     if plain and is_full and start == clock then plain = call('LLEN', key) + units <= 2 * quota + TRIM_SLACK end
   end
 
-  if plain and counted > 0 and not overfull and start > clock + within and a[7] % 16 == 0
+  if plain and counted > 0 and not overfull and start > clock + within and flags % 16 == 0
     and (max_wait < 0 or start <= clock + max_wait)
     and not (remembers and retention > 10 * SECOND and a[newest_known] + MAX_MEMORY / 2 <= clock) then
     local stop, cause, status = pause and pause[1] or 0, pause and pause[4] or 0, pause and pause[7] or 0
-    return struct.pack('<i8i8i8i8i8i8i8i8i8i8', a[1], clock, 0, start, within, stop, cause, status, others, counted)
+    return struct.pack('<i8i8i8i8i8i8i8i8i8i8', number, clock, 0, start, within, stop, cause, status, others, counted)
   end
 
   -- What is answered where it is decided: flags, and what follows them; '' where everybody starts now, and there is nothing else to say.
@@ -162,19 +165,19 @@ do
       body = struct.pack('<i8i8i8i8i8i8i8i8', 2, clock, within, 0, 0, 0, others, counted) .. string.rep('\0', 8 * (scopes - 1))
         .. struct.pack('<i8i8i8', 1, clock, callers)
     end
-  elseif plain and start <= clock + within and scopes == 1 and a[7] % 2048 == 0 and max_wait < 0 and callers <= PIECE
+  elseif plain and start <= clock + within and scopes == 1 and flags % 2048 == 0 and max_wait < 0 and callers <= PIECE
     and not (pause or overfull) then
     -- The terms of the logs that are charged. Of each the entries are read as they are needed: the one before those of a full quota, then
     -- for each caller the one that has to stop counting.
     local max, min, floor = math.max, math.min, math.floor
     local terms, limit, soonest, most = {}, clock + within, clock, callers
     for i, log in ipairs(logs) do
-      local units, from = a[charges + i], log[4]
+      local units, from = a[charges + i], log[3]
       plain = plain and units <= 1
       for t = from + 2, units > 0 and from + 2 * a[from + 1] or 0, 2 do
-        terms[#terms + 1] = { key = log[1], quota = a[t], span = a[t + 1], newest = max(log[3] or 0, clock), read = 0 }
+        terms[#terms + 1] = { key = log[1], quota = a[t], span = a[t + 1], newest = max(log[2] or 0, clock), read = 0 }
       end
-      if units > 0 then soonest = max(soonest, log[3] or 0) end
+      if units > 0 then soonest = max(soonest, log[2] or 0) end
     end
     -- In pieces, each twice as long as the one before.
     local function read_on(term)
@@ -189,12 +192,13 @@ do
       term.read = upto + 1
     end
     -- When the next caller starts behind those who start at `starts`.
-    local starts = {}
+    local starts, count, term_count = {}, 0, #terms
     local function next_start()
-      local caller, start = #starts + 1, starts[#starts] or soonest
-      for _, term in ipairs(terms) do
+      local caller, start = count + 1, starts[count] or soonest
+      for n = 1, term_count do
+        local term = terms[n]
         if caller <= term.quota and caller >= term.read then read_on(term) end
-        local entry = starts[caller - term.quota] or term[caller]
+        local entry = caller > term.quota and starts[caller - term.quota] or term[caller]
         if plain and entry and entry + term.span > start then start = entry + term.span end
       end
       return start
@@ -227,61 +231,60 @@ do
       end
     end
 
-    local next = first
-    while plain and next <= limit and #starts < min(most, callers) do
-      starts[#starts + 1] = next
-      next = #starts < callers and next_start() or clock
+    local next, most = first, min(most, callers)
+    while plain and next <= limit and count < most do
+      count = count + 1
+      starts[count] = next
+      next = count < callers and next_start() or clock
     end
-    local count = #starts
     plain = plain and count > 0 and (count == callers or counted > 0)
     for i, log in ipairs(logs) do
-      local quota, from = 0, log[4]
+      local quota, from = 0, log[3]
       for t = from + 2, from + 2 * a[from + 1], 2 do quota = max(quota, a[t]) end
       plain = plain and (a[charges + i] == 0 or call('LLEN', log[1]) + count <= 2 * quota + TRIM_SLACK)
     end
     if plain then
-      local answers, from = {}, 1
+      local answers, from, start, text = {}, 1, first, format('%d', first)
       stamps = {}
       for n = 1, count do
-        stamps[n] = starts[n] == starts[n - 1] and stamps[n - 1] or format('%d', starts[n])
-        if starts[n + 1] ~= starts[n] then
-          answers[#answers + 1], from = struct.pack('<i8i8i8', 1, starts[n], n + 1 - from), n + 1
+        if starts[n] ~= start then
+          answers[#answers + 1] = struct.pack('<i8i8i8', 1, start, n - from)
+          from, start, text = n, starts[n], format('%d', starts[n])
         end
+        stamps[n] = text
       end
-      callers, last = count, starts[count]
+      answers[#answers + 1] = struct.pack('<i8i8i8', 1, start, count + 1 - from)
+      callers, last = count, start
       body = struct.pack('<i8i8i8i8i8i8i8i8', 2, next, within, 0, 0, 0, others, counted) .. table.concat(answers)
     end
   end
 
   -- Write. Keys expire by whole seconds: where the newest entry is the sender's own, of the same second, the log does not sooner. Spelled
   -- out, as state.lua's functions are not made yet: to make one takes longer.
-  for i = 1, body and width or 0 do
-    if logs[i][5] and last > logs[i][5] and a[charges + i] > 0 then body = nil end
-  end
-  if body then
-    local text = format('%d', last)
+  if body and last <= latest_kept then
+    local text, into_second = last == clock and spelled or format('%d', last), last % SECOND
     for i = 1, width do
       local log = logs[i]
-      local key, units, newest = log[1], a[charges + i] * callers, log[3]
+      local key, units, newest = log[1], a[charges + i] * callers, log[2]
       if units == 1 then call('RPUSH', key, text) end
       if units > 1 then
         stamps = stamps or {}
         for n = #stamps + 1, units do stamps[n] = text end
         call('RPUSH', key, unpack(stamps, 1, units))
       end
-      local is_own = newest and newest == a[newest_known + i] and newest - newest % SECOND == last - last % SECOND
+      local is_own = newest and newest == a[newest_known + i] and newest >= last - into_second
       if ticks and units > 0 and not is_own then
-        local keep, expiry = math.ceil(log[6] / 1000), newest and call('PEXPIRETIME', key) or 0
+        local keep, expiry = math.ceil(log[4] / 1000), newest and call('PEXPIRETIME', key) or 0
         if expiry > 0 then keep = math.max(keep, expiry - LEAP - (math.floor(newest / SECOND) + 1) * 1000) end
         local at = (math.floor(last / SECOND) + 1) * 1000 + keep + LEAP
         if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end
       end
     end
-    if a[1] > 0 then
+    if number > 0 then
       local before, soonest, latest = lapse, clock + retention + horizon + 1000 * LEAP, clock + MAX_MEMORY + 1000 * LEAP
       if soonest > lapse then lapse = soonest end
       if lapse > latest then lapse = latest end
-      local replay = body == '' and struct.pack('<i8i8i8i8', a[1], lapse, 3, clock) or struct.pack('<i8i8', a[1], lapse) .. body
+      local replay = body == '' and struct.pack('<i8i8i8i8', number, lapse, 3, clock) or struct.pack('<i8i8', number, lapse) .. body
       -- In the place of the last where that is kept for as long: that takes half the time.
       if record and #record == #replay and before - before % SECOND == lapse - lapse % SECOND then
         call('SETRANGE', KEYS[1], '0', replay)
@@ -291,7 +294,7 @@ do
         call('SET', KEYS[1], replay, 'PX', format('%d', LONGEST))
       end
     end
-    if body == '' and clock - a[3] < 1099511627776 then return (clock - a[3]) * 4096 + a[1] % 4096 end
-    return struct.pack('<i8i8', a[1], clock) .. (body == '' and struct.pack('<i8i8', 3, clock) or body)
+    if body == '' and passed < 1099511627776 then return passed * 4096 + number % 4096 end
+    return struct.pack('<i8i8', number, clock) .. (body == '' and struct.pack('<i8i8', 3, clock) or body)
   end
 end

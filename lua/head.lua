@@ -1,5 +1,5 @@
 -- In front of every script: what each of them reads first. Times are integer microseconds of log time.
-local call, format = redis.call, string.format
+local call, format, sub, read = redis.call, string.format, string.sub, struct.unpack
 local SECOND, PIECE, MAX_MEMORY, MAX_SILENCE, MAX_DEPTH, TRIM_SLACK = 1000000, 1000, 60000000, 30000000, 20000, 64
 -- In µs: how far ahead a slot is booked that others are to have rather. Or as long as the answer takes, where that is more.
 local SLACK = 20000
@@ -13,24 +13,27 @@ local SOMEBODY = '\159\144\194\194\144\144\0\194\194\194\144\144\194\194\217\72'
 local WAITING, LASTING = '<ddddddddd', '<dddHc0'
 
 -- The arguments: doubles, in which Lua counts, in pieces that fit the stack. To spell the format out takes less than to repeat it.
-local size, a = #ARGV[1] / 8, nil
+local packed, a = ARGV[1], nil
+local size = #packed / 8
 if size <= 48 then
-  a = { struct.unpack(string.sub('<dddddddddddddddddddddddddddddddddddddddddddddddd', 1, size + 1), ARGV[1]) }
+  a = { read(sub('<dddddddddddddddddddddddddddddddddddddddddddddddd', 1, size + 1), packed) }
 else
   a = {}
   for from = 1, size, PIECE do
     local count = math.min(PIECE, size - from + 1)
-    local piece = { struct.unpack('<' .. string.rep('d', count), ARGV[1], 8 * from - 7) }
+    local piece = { read('<' .. string.rep('d', count), packed, 8 * from - 7) }
     for i = 1, count do a[from + i - 1] = piece[i] end
   end
 end
 a[size + 1] = nil -- where the next would be
 
 -- The server's clock, or the one that a test supplies; under that keys are kept long. No entry of a log is older than `oldest`.
-local clock, ticks, oldest = ARGV[2], not ARGV[2], -9e15
+local clock = ARGV[2]
+local ticks, oldest, spelled = not clock, -9e15, nil -- the clock as a decimal number, where that is at hand
 if ticks then
   local time = call('TIME')
-  clock, oldest = time[1] * SECOND + time[2], 1e15
+  local seconds, micros = time[1], time[2]
+  clock, oldest, spelled = seconds * SECOND + micros, 1e15, #micros == 6 and seconds .. micros
 else
   clock = tonumber(clock)
 end
