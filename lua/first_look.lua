@@ -1,300 +1,163 @@
 -- The commonest asks, decided at a glance: callers of one kind, where others may wait, but nothing else is in force. All of them can start
 -- now; or the first cannot start within the horizon, maybe for a pause; or each takes one unit, and some start within the horizon. Who is
--- left waits in a process that is counted already among those who wait, so that nothing is to be written of that. The rest of the script
--- would answer alike.
-do
-  local number, passed, flags, scopes, widest = a[1], clock - a[3], a[7], a[8], a[9] -- how long since what the sender knows
-  local states, first_log, at = 1 + scopes - widest, 3 + scopes - widest, 10 + scopes
-  local plain = passed >= 0 and a[4] == 0 and a[6] == 0 and flags % 16 < 2 and flags < 4096
-  -- A message that came before, that came late, or that another process sent under the same name is not common.
-  local lapse, survived = 0, 0
-  if plain and record then
-    local last, memory = read('<i8i8', record)
-    if memory > clock then plain, lapse, survived = last < number and (a[2] == 0 or a[2] == last), memory, last end
-  end
+-- left waits in a process that is counted already among those who wait, or can be where nothing else is known of the scope. The rest of
+-- the script would answer alike. Here is read what is asked, who waits, and when the first could start.
+local number, passed, flags, scopes, widest = a[1], clock - a[3], a[7], a[8], a[9] -- how long since what the sender knows
+local states, first_log, at = 1 + scopes - widest, 3 + scopes - widest, 10 + scopes
+local plain = passed >= 0 and a[4] == 0 and a[6] == 0 and flags % 16 < 2 and flags < 4096
+-- A message that came before, that came late, or that another process sent under the same name is not common.
+local lapse, survived = 0, 0
+if plain and record then
+  local last, memory = read('<i8i8', record)
+  if memory > clock then plain, lapse, survived = last < number and (a[2] == 0 or a[2] == last), memory, last end
+end
 
-  -- The logs, and behind them the only run: how many callers of which priority.
-  local logs, width, retention, newest_known, heard = { 0 }, #KEYS - first_log + 1, 0, 0, 0
-  if plain then
-    for i = 1, width do
-      local terms = plain and a[at + 1] or 0
-      logs[i], plain = at, terms > 0
-      -- A bucket is left to the rest of the script.
-      for t = at + 3, at + 1 + 2 * terms, 2 do plain = plain and a[t] >= 0 end
-      at = at + 2 + 2 * terms
-    end
-    -- Where something that the sender remembers is missing, the rest of the script looks.
-    newest_known = at + 1
-    plain, at = plain and a[at] <= survived, at + 2 + width
-    -- Nor while others may not have heard of a loss.
-    if plain and flags >= 2048 then
-      heard, plain, at = a[at], a[at + 2] == 0 and a[at] == a[at + 1] and a[at] + 6 * SECOND <= clock, at + 3
-    end
-    plain = plain and a[at] == 0 and #a == at + 2 + width
+-- The logs, and behind them the only run: how many callers of which priority.
+local logs, width, retention, newest_known, heard = { 0 }, #KEYS - first_log + 1, 0, 0, 0
+if plain then
+  for i = 1, width do
+    local terms = plain and a[at + 1] or 0
+    logs[i], plain = at, terms > 0
+    -- A bucket is left to the rest of the script.
+    for t = at + 3, at + 1 + 2 * terms, 2 do plain = plain and a[t] >= 0 end
+    at = at + 2 + 2 * terms
   end
-  local who = plain and a[at + 1] or 0
-  local callers, max_wait, charges = who % 4294967296, a[at + 2], at + 2
-  local priority = (who - callers) / 4294967296
+  -- Where something that the sender remembers is missing, the rest of the script looks.
+  newest_known = at + 1
+  plain, at = plain and a[at] <= survived, at + 2 + width
+  -- Nor while others may not have heard of a loss.
+  if plain and flags >= 2048 then
+    heard, plain, at = a[at], a[at + 2] == 0 and a[at] == a[at + 1] and a[at] + 6 * SECOND <= clock, at + 3
+  end
+  plain = plain and a[at] == 0 and #a == at + 2 + width
+end
+local who = plain and a[at + 1] or 0
+local callers, max_wait, charges = who % 4294967296, a[at + 2], at + 2
+local priority = (who - callers) / 4294967296
 
-  -- Others who wait, of this priority or of higher ones, in the scope where most do; how far ahead it books beside them; in which period
-  -- the sender is counted; and a pause of its scope.
-  local horizon, others, counted, pause, released = a[5], 0, 0, false, false
-  local within, is_highest, lives, waits = horizon, true, nil, nil -- tables are made where there is anything
-  for i = 2, plain and 1 + states or 1 do
-    local packed, scope = raw, i - 2 + widest
-    if i > 2 then packed = call('GET', KEYS[i]) end
-    local head, all = packed and sub(packed, 1, 16), nil
-    if head == NOBODY or head == SOMEBODY and #packed > 88 then
-      if head == SOMEBODY then all = { read(WAITING, packed, 17) } end
-      local after, kept = cmsgpack.unpack_one(packed, all and 88 or 15)
-      plain, lives = plain and after == -1 and (not all or not kept or type(kept) == 'string'), lives or { false }
-      lives[scope] = plain and kept
-    elseif packed then
-      local is_read, parts = pcall(cmsgpack.unpack, packed)
-      plain = plain and is_read and type(parts) == 'table' and #parts == 15
-        and #parts[1] + #parts[4] + #parts[5] + #parts[10] + parts[6] == 0 and not (parts[2] or parts[7] or parts[8])
-        and not (parts[12] and (parts[12][2] > clock or (parts[12][4] or 0) > heard))
-      -- Terms that nobody names but those who ask by the same change nothing.
-      for _, list in ipairs(plain and parts[13] or {}) do
-        for n = 1, list[2] > clock and width or 0 do
-          local from = list[1] == KEYS[first_log + n - 1] and logs[n] + 1
-          for k = 0, from and 2 * a[from] or -1 do plain = plain and list[4 + k] == a[from + k] end
-        end
-      end
-      local paused = plain and parts[3]
-      all, lives = plain and parts[14] and { read(WAITING, parts[14]) }, lives or {}
-      lives[scope], released = plain and parts[15], plain and i == 2 and parts[9] or released
-      if paused and paused[5] > clock then
-        -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.
-        pause, plain = paused, scopes == 1 and scope == 1 and paused[1] > clock and not (i > 2 and released)
+-- Others who wait, of this priority or of higher ones, in the scope where most do; how far ahead it books beside them; in which period
+-- the sender is counted; and a pause of its scope.
+local horizon, others, counted, pause, released = a[5], 0, 0, false, false
+local within, is_highest, lives, waits = horizon, true, nil, nil -- tables are made where there is anything
+local weight, own = (flags % 2048 - flags % 16) / 16 + 1, 5 + priority
+-- Where a process can be counted that is not in this period: the key of the state, who waits, whether their period has ended, whether it
+-- was counted in the one before, what follows in the state, and until when that matters.
+local place
+for i = 2, plain and 1 + states or 1 do
+  local packed, scope = raw, i - 2 + widest
+  if i > 2 then packed = call('GET', KEYS[i]) end
+  local head, all = packed and sub(packed, 1, 16), nil
+  if head == NOBODY or head == SOMEBODY and #packed > 88 then
+    if head == SOMEBODY then all = { read(WAITING, packed, 17) } end
+    local after, kept = cmsgpack.unpack_one(packed, all and 88 or 15)
+    plain, lives = plain and after == -1 and (not all or not kept or type(kept) == 'string'), lives or { false }
+    lives[scope] = plain and kept
+  elseif packed then
+    local is_read, parts = pcall(cmsgpack.unpack, packed)
+    plain = plain and is_read and type(parts) == 'table' and #parts == 15
+      and #parts[1] + #parts[4] + #parts[5] + #parts[10] + parts[6] == 0 and not (parts[2] or parts[7] or parts[8])
+      and not (parts[12] and (parts[12][2] > clock or (parts[12][4] or 0) > heard))
+    -- Terms that nobody names but those who ask by the same change nothing.
+    for _, list in ipairs(plain and parts[13] or {}) do
+      for n = 1, list[2] > clock and width or 0 do
+        local from = list[1] == KEYS[first_log + n - 1] and logs[n] + 1
+        for k = 0, from and 2 * a[from] or -1 do plain = plain and list[4 + k] == a[from + k] end
       end
     end
-    if all then
-      waits = waits or {}
-      waits[scope] = all[1] + (all[4] + all[5] + all[6] > 0 and all[3] or 0) > clock
-    end
-    if plain and all and scope > 0 then
-      local known, own, has_ended, is_over, higher, equals = a[9 + scope], 5 + priority, all[1] <= clock, all[1] + all[3] <= clock, 0, 0
-      plain = all[1] - all[3] <= clock
-      for of = 4, own do
-        local count = is_over and 0 or has_ended and all[of] or all[of] + all[of + 3]
-        if of < own then higher = higher + count else equals = count end
-      end
-      if higher > 0 then within, is_highest = within < SLACK and within or SLACK, false end
-      if known == all[1] + priority and all[own] > 0 and not has_ended and scopes == 1 and number > 0 then
-        local weight = (flags % 2048 - flags % 16) / 16 + 1
-        equals, counted = equals - (weight < all[own] and weight or all[own]), known
-      else
-        plain = plain and (known == 0 or math.abs(known - all[1]) > 1 and math.abs(known - all[2]) > 1)
-      end
-      if higher + equals > others then others = higher + equals end
+    local paused = plain and parts[3]
+    all, lives = plain and parts[14] and { read(WAITING, parts[14]) }, lives or {}
+    lives[scope], released = plain and parts[15], plain and i == 2 and parts[9] or released
+    if paused and paused[5] > clock then
+      -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.
+      pause, plain = paused, scopes == 1 and scope == 1 and paused[1] > clock and not (i > 2 and released)
     end
   end
-  plain = plain and callers > 0 and (not pause or counted > 0)
-
-  -- Of a process that is counted it matters when the first caller can start.
-  local times, start, far, overfull = counted > 0 and 1 or callers, pause and pause[1] or clock, pause and pause[1] or 9e15, false
-  local remembers, latest_kept = false, 9e15
-  for i = 1, plain and width or 0 do
-    local key, from, units, quota, is_full = KEYS[first_log + i - 1], logs[i], a[charges + i] * times, 0, false
-    local newest, known = call('LINDEX', key, '-1'), a[newest_known + i]
-    local stamp = tonumber(newest or nil)
-    plain = plain and units <= (pause and 1 or PIECE) and (not newest or stamp and stamp >= oldest and stamp < far)
-      and known <= (stamp or 0)
-    remembers = remembers or known > 0
-    if plain and stamp and units > 0 and stamp > start then start = stamp end
-    local counts, lasts = 0, nil -- for how long it counts at most; the latest start for which it is kept long enough
-    for t = from + 2, plain and from + 2 * a[from + 1] or 0, 2 do
-      local term, span = a[t], a[t + 1]
-      if span > counts then counts = span end
-      if units > 0 then
-        local n = term - units + 1
-        local entry, before = n == 1 and stamp, nil
-        if n > 1 and stamp and units == 1 and counted > 0 then
-          local two = call('LRANGE', key, format('%d', -n - 1), format('%d', -n))
-          entry, before = two[#two], two[2] and two[1]
-        elseif n > 1 and stamp then
-          entry = call('LINDEX', key, format('%d', -n))
-        end
-        local time = entry and tonumber(entry)
-        plain = plain and n > 0 and (not entry or time and time >= oldest and time < 9e15)
-        -- Where more counts than its terms ever let start somebody may ask by others, and is to be told.
-        if entry and counted > 0 and (n == 1 or units > 1) then before = call('LINDEX', key, format('%d', -term - 1)) end
-        overfull = overfull or before and (tonumber(before) or 9e15) + span > (stamp > clock and stamp or clock)
-        if plain and entry and time + span > start then start = time + span end
-        if term > quota then quota = term end
-        is_full = is_full or entry
-      end
-    end
-    -- Where it counts for long, or callers wait, it must be known that the log is there, since before what the sender remembers.
-    if counts > retention then retention = counts end
-    local all, goes_on, patience = lives and lives[a[from]], counts > 10 * SECOND or waits and waits[a[from]], counts
-    if goes_on then lasts = 0 end
-    local since, longest, ends, log, next_at = 0, 0, 0, nil, 1
-    while all and next_at <= #all do
-      since, longest, ends, log, next_at = read(LASTING, all, next_at)
-      if log == key and ends + 5 * SECOND > clock then
-        plain = plain and stamp and (known == 0 or known >= since)
-        if longest > counts then patience = longest end
-        if goes_on and longest == patience then lasts = ends + 5 * SECOND - patience end
-      end
-    end
-    if plain and goes_on and (not stamp or stamp + patience > clock) then
-      plain = stamp and stamp <= lasts or not stamp and counts <= 10 * SECOND
-    end
-    if lasts and units > 0 and lasts < latest_kept then latest_kept = lasts end
-    logs[i] = { key, stamp, from, counts }
-    -- What has to be trimmed is left to the rest of the script.
-    if plain and is_full and start == clock then plain = call('LLEN', key) + units <= 2 * quota + TRIM_SLACK end
+  if all then
+    waits = waits or {}
+    waits[scope] = all[1] + (all[4] + all[5] + all[6] > 0 and all[3] or 0) > clock
   end
-
-  if plain and counted > 0 and not overfull and start > clock + within and flags % 16 == 0
-    and (max_wait < 0 or start <= clock + max_wait)
-    and not (remembers and retention > 10 * SECOND and a[newest_known] + MAX_MEMORY / 2 <= clock) then
-    local stop, cause, status = pause and pause[1] or 0, pause and pause[4] or 0, pause and pause[7] or 0
-    return struct.pack('<i8i8i8i8i8i8i8i8i8i8', number, clock, 0, start, within, stop, cause, status, others, counted)
+  if plain and all and scope > 0 then
+    local known, has_ended, is_over, higher, equals = a[9 + scope], all[1] <= clock, all[1] + all[3] <= clock, 0, 0
+    plain = all[1] - all[3] <= clock
+    for of = 4, own do
+      local count = is_over and 0 or has_ended and all[of] or all[of] + all[of + 3]
+      if of < own then higher = higher + count else equals = count end
+    end
+    if higher > 0 then within, is_highest = within < SLACK and within or SLACK, false end
+    if known == all[1] + priority and all[own] > 0 and not has_ended and scopes == 1 and number > 0 then
+      equals, counted = equals - (weight < all[own] and weight or all[own]), known
+    else
+      local before, at = has_ended and all[1] or all[2], has_ended and own or own + 3
+      local was_counted = known ~= 0 and known == before + priority and all[at] > 0 and not is_over and scopes == 1 and number > 0
+      if was_counted then equals = equals - (weight < all[at] and weight or all[at]) end
+      plain = plain and (known == 0 or was_counted or math.abs(known - all[1]) > 1 and math.abs(known - all[2]) > 1)
+      if head == SOMEBODY and scopes == 1 and number > 0 and flags % 16 == 0 and higher + equals > 0 then
+        place = { key = KEYS[i], all = all, has_ended = has_ended, was_counted = was_counted, behind = sub(packed, 89), lapse = clock }
+      end
+      plain = plain and (place or not was_counted)
+    end
+    if higher + equals > others then others = higher + equals end
   end
+end
+plain = plain and callers > 0 and (not pause or counted > 0)
 
-  -- What is answered where it is decided: flags, and what follows them; '' where everybody starts now, and there is nothing else to say.
-  -- And the start of the last caller; or those of all, where they differ.
-  local body, last, stamps = nil, clock, nil
-
-  if plain and start == clock and times == callers and (callers == 1 or others == 0) then
-    body = ''
-    if others + counted > 0 then
-      body = struct.pack('<i8i8i8i8i8i8i8i8', 2, clock, within, 0, 0, 0, others, counted) .. string.rep('\0', 8 * (scopes - 1))
-        .. struct.pack('<i8i8i8', 1, clock, callers)
-    end
-  elseif plain and start <= clock + within and scopes == 1 and flags % 2048 == 0 and max_wait < 0 and callers <= PIECE
-    and not (pause or overfull) then
-    -- The terms of the logs that are charged. Of each the entries are read as they are needed: the one before those of a full quota, then
-    -- for each caller the one that has to stop counting.
-    local max, min, floor = math.max, math.min, math.floor
-    local terms, limit, soonest, most = {}, clock + within, clock, callers
-    for i, log in ipairs(logs) do
-      local units, from = a[charges + i], log[3]
-      plain = plain and units <= 1
-      for t = from + 2, units > 0 and from + 2 * a[from + 1] or 0, 2 do
-        terms[#terms + 1] = { key = log[1], quota = a[t], span = a[t + 1], newest = max(log[2] or 0, clock), read = 0 }
+-- Of a process that is counted, or can be, it matters when the first caller can start.
+local can_wait = counted > 0 or place
+local times, start, far, overfull = can_wait and 1 or callers, pause and pause[1] or clock, pause and pause[1] or 9e15, false
+local remembers, latest_kept = false, 9e15
+for i = 1, plain and width or 0 do
+  local key, from, units, quota, is_full = KEYS[first_log + i - 1], logs[i], a[charges + i] * times, 0, false
+  local newest, known = call('LINDEX', key, '-1'), a[newest_known + i]
+  local stamp = tonumber(newest or nil)
+  plain = plain and units <= (pause and 1 or PIECE) and (not newest or stamp and stamp >= oldest and stamp < far)
+    and known <= (stamp or 0)
+  remembers = remembers or known > 0
+  if plain and stamp and units > 0 and stamp > start then start = stamp end
+  local counts, lasts = 0, nil -- for how long it counts at most; the latest start for which it is kept long enough
+  for t = from + 2, plain and from + 2 * a[from + 1] or 0, 2 do
+    local term, span = a[t], a[t + 1]
+    if span > counts then counts = span end
+    if units > 0 then
+      local n = term - units + 1
+      local entry, before = n == 1 and stamp, nil
+      if n > 1 and stamp and units == 1 and can_wait then
+        local two = call('LRANGE', key, format('%d', -n - 1), format('%d', -n))
+        entry, before = two[#two], two[2] and two[1]
+      elseif n > 1 and stamp then
+        entry = call('LINDEX', key, format('%d', -n))
       end
-      if units > 0 then soonest = max(soonest, log[2] or 0) end
-    end
-    -- In pieces, each twice as long as the one before.
-    local function read_on(term)
-      local upto = min(2 * term.read + 15, callers, term.quota)
-      local from, to = term.quota + 1 - term.read, term.quota + 1 - upto
-      local found = call('LRANGE', term.key, format('%d', -from), format('%d', -to))
-      for n = 1, #found do
-        local stamp = tonumber(found[n])
-        plain = plain and stamp and stamp >= oldest and stamp < 9e15
-        term[upto - #found + n] = stamp
-      end
-      term.read = upto + 1
-    end
-    -- When the next caller starts behind those who start at `starts`.
-    local starts, count, term_count = {}, 0, #terms
-    local function next_start()
-      local caller, start = count + 1, starts[count] or soonest
-      for n = 1, term_count do
-        local term = terms[n]
-        if caller <= term.quota and caller >= term.read then read_on(term) end
-        local entry = caller > term.quota and starts[caller - term.quota] or term[caller]
-        if plain and entry and entry + term.span > start then start = entry + term.span end
-      end
-      return start
-    end
-
-    -- Where more counts than its terms ever let start somebody may ask by others, and is to be told.
-    local first = next_start()
-    for _, term in ipairs(terms) do plain = plain and not (term[0] and term[0] + term.span > term.newest) end
-    -- The share of its process, as shares.lua finds it.
-    if plain and others > 0 and callers > 1 then
-      local least, in_a_quarter = math.huge, math.huge
-      for _, term in ipairs(terms) do
-        least, in_a_quarter = min(least, floor(term.quota * (limit - first) / term.span)), min(in_a_quarter, floor(term.quota / 4))
-      end
-      local function may_take(spent)
-        local units = spent * (others + 1) + 1
-        for _, term in ipairs(terms) do
-          local entry = units <= term.quota and call('LINDEX', term.key, format('%d', units - term.quota - 1))
-          if units > term.quota or entry and (tonumber(entry) or 9e15) + term.span > limit then return false end
-        end
-        return true
-      end
-      local over, step = callers - 1, 1
-      if not may_take(over) then
-        most = math.ceil(((is_highest and max(least, in_a_quarter) or least) + 1) / (others + 1))
-        while most < over do
-          local spent = min(most + step - 1, most + floor((over - most) / 2))
-          if may_take(spent) then most, step = spent + 1, 2 * step else over = spent end
-        end
-      end
-    end
-
-    local next, most = first, min(most, callers)
-    while plain and next <= limit and count < most do
-      count = count + 1
-      starts[count] = next
-      next = count < callers and next_start() or clock
-    end
-    plain = plain and count > 0 and (count == callers or counted > 0)
-    for i, log in ipairs(logs) do
-      local quota, from = 0, log[3]
-      for t = from + 2, from + 2 * a[from + 1], 2 do quota = max(quota, a[t]) end
-      plain = plain and (a[charges + i] == 0 or call('LLEN', log[1]) + count <= 2 * quota + TRIM_SLACK)
-    end
-    if plain then
-      local answers, from, start, text = {}, 1, first, format('%d', first)
-      stamps = {}
-      for n = 1, count do
-        if starts[n] ~= start then
-          answers[#answers + 1] = struct.pack('<i8i8i8', 1, start, n - from)
-          from, start, text = n, starts[n], format('%d', starts[n])
-        end
-        stamps[n] = text
-      end
-      answers[#answers + 1] = struct.pack('<i8i8i8', 1, start, count + 1 - from)
-      callers, last = count, start
-      body = struct.pack('<i8i8i8i8i8i8i8i8', 2, next, within, 0, 0, 0, others, counted) .. table.concat(answers)
+      local time = entry and tonumber(entry)
+      plain = plain and n > 0 and (not entry or time and time >= oldest and time < 9e15)
+      -- Where more counts than its terms ever let start somebody may ask by others, and is to be told.
+      if entry and can_wait and (n == 1 or units > 1) then before = call('LINDEX', key, format('%d', -term - 1)) end
+      overfull = overfull or before and (tonumber(before) or 9e15) + span > (stamp > clock and stamp or clock)
+      if plain and entry and time + span > start then start = time + span end
+      if term > quota then quota = term end
+      is_full = is_full or entry
     end
   end
-
-  -- Write. Keys expire by whole seconds: where the newest entry is the sender's own, of the same second, the log does not sooner. Spelled
-  -- out, as state.lua's functions are not made yet: to make one takes longer.
-  if body and last <= latest_kept then
-    local text, into_second = last == clock and spelled or format('%d', last), last % SECOND
-    for i = 1, width do
-      local log = logs[i]
-      local key, units, newest = log[1], a[charges + i] * callers, log[2]
-      if units == 1 then call('RPUSH', key, text) end
-      if units > 1 then
-        stamps = stamps or {}
-        for n = #stamps + 1, units do stamps[n] = text end
-        call('RPUSH', key, unpack(stamps, 1, units))
-      end
-      local is_own = newest and newest == a[newest_known + i] and newest >= last - into_second
-      if ticks and units > 0 and not is_own then
-        local keep, expiry = math.ceil(log[4] / 1000), newest and call('PEXPIRETIME', key) or 0
-        if expiry > 0 then keep = math.max(keep, expiry - LEAP - (math.floor(newest / SECOND) + 1) * 1000) end
-        local at = (math.floor(last / SECOND) + 1) * 1000 + keep + LEAP
-        if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end
-      end
+  -- Where it counts for long, or callers wait, it must be known that the log is there, since before what the sender remembers.
+  if counts > retention then retention = counts end
+  local all, goes_on, patience = lives and lives[a[from]], counts > 10 * SECOND or waits and waits[a[from]], counts
+  if goes_on then lasts = 0 end
+  local since, longest, ends, log, next_at = 0, 0, 0, nil, 1
+  while all and next_at <= #all do
+    since, longest, ends, log, next_at = read(LASTING, all, next_at)
+    if place and ends > place.lapse then place.lapse = ends end
+    -- What matters no more is left out when the state is written.
+    if ends <= clock - 1000 * LEAP then place = nil end
+    if log == key and ends + 5 * SECOND > clock then
+      plain = plain and stamp and (known == 0 or known >= since)
+      if longest > counts then patience = longest end
+      if goes_on and longest == patience then lasts = ends + 5 * SECOND - patience end
     end
-    if number > 0 then
-      local before, soonest, latest = lapse, clock + retention + horizon + 1000 * LEAP, clock + MAX_MEMORY + 1000 * LEAP
-      if soonest > lapse then lapse = soonest end
-      if lapse > latest then lapse = latest end
-      local replay = body == '' and struct.pack('<i8i8i8i8', number, lapse, 3, clock) or struct.pack('<i8i8', number, lapse) .. body
-      -- In the place of the last where that is kept for as long: that takes half the time.
-      if record and #record == #replay and before - before % SECOND == lapse - lapse % SECOND then
-        call('SETRANGE', KEYS[1], '0', replay)
-      elseif ticks then
-        call('SET', KEYS[1], replay, 'PXAT', format('%d', (math.floor(lapse / SECOND) + 1) * 1000))
-      else
-        call('SET', KEYS[1], replay, 'PX', format('%d', LONGEST))
-      end
-    end
-    if body == '' and passed < 1099511627776 then return passed * 4096 + number % 4096 end
-    return struct.pack('<i8i8', number, clock) .. (body == '' and struct.pack('<i8i8', 3, clock) or body)
   end
+  if plain and goes_on and (not stamp or stamp + patience > clock) then
+    plain = stamp and stamp <= lasts or not stamp and counts <= 10 * SECOND
+  end
+  if lasts and units > 0 and lasts < latest_kept then latest_kept = lasts end
+  if place and not (stamp and lasts <= stamp + 5 * SECOND) then place = nil end
+  logs[i] = { key, stamp, from, counts }
+  -- What has to be trimmed is left to the rest of the script.
+  if plain and is_full and start == clock then plain = call('LLEN', key) + units <= 2 * quota + TRIM_SLACK end
 end

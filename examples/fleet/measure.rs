@@ -1,6 +1,5 @@
 //! How long a real Redis is busy with a call.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -104,7 +103,7 @@ async fn measure(server: &RedisServer, kind: Kind) -> Result<Spent, Box<dyn Erro
 
 /// One connection's calls, and how many they were.
 async fn keep_asking(store: RedisStore, kind: Kind, connection: u64, begin: Instant) -> Result<u32, StoreError> {
-    let mut asker = Asker { store, kind, number: 0, known: None, counted: HashMap::new() };
+    let mut asker = Asker { store, kind, number: 0, known: None };
     let mut random = Rng::with_seed(connection);
     let mut calls = 0;
     while begin.elapsed() < TIME {
@@ -120,14 +119,12 @@ async fn keep_asking(store: RedisStore, kind: Kind, connection: u64, begin: Inst
     Ok(calls)
 }
 
-/// What asks over one connection, under several names.
+/// What asks over one connection, under several names. Whoever is put off is counted anew each time, which takes longer than again.
 struct Asker {
     store: RedisStore,
     kind: Kind,
     number: u64,
     known: Option<Stamp>,
-    /// Where each name is counted among those who wait.
-    counted: HashMap<(u64, ScopeId), Vec<Stamp>>,
 }
 
 impl Asker {
@@ -136,13 +133,11 @@ impl Asker {
         self.number += 1;
         let log = Log::new("calls", [Term::new(self.kind.quota, 1_050_000)]).of(Some(scope));
         let mut ask = Ask::new([log], vec![Run::new(self.kind.callers, [1])]);
-        let counted = self.counted.entry((sender, scope)).or_default();
-        (ask.back, ask.counted) = (back, counted.clone());
+        ask.back = back;
         let mut message = Message::new("api", MessageId::new(sender, scope.to_string(), self.number), ask);
         message.known = self.known;
         let reply = self.store.apply(&message).await?;
         let grant = reply.grant().unwrap_or_else(|| unreachable!("an ask is answered by a grant"));
-        *counted = grant.counted;
         self.known = self.known.max(Some(grant.now));
         Ok(grant.now)
     }

@@ -12,7 +12,7 @@ use outgate::ledger::{Ask, Grant};
 #[command(next_help_heading = "Service times of Redis, as --measure finds them")]
 pub(crate) struct Service {
     /// An ask of one caller that gets its slot
-    #[arg(long = "service-us", value_name = "US", default_value = "24.5", value_parser = crate::args::amount)]
+    #[arg(long = "service-us", value_name = "US", default_value = "20.4", value_parser = crate::args::amount)]
     pub(crate) ask: f64,
 
     /// Each further caller that has its answer in the same ask
@@ -20,11 +20,11 @@ pub(crate) struct Service {
     pub(crate) further: f64,
 
     /// An ask after which somebody has to wait, among many processes that do
-    #[arg(long = "waiting-us", value_name = "US", default_value = "58", value_parser = crate::args::amount)]
+    #[arg(long = "waiting-us", value_name = "US", default_value = "24.6", value_parser = crate::args::amount)]
     pub(crate) waiting: f64,
 
     /// Slots handed back with an ask
-    #[arg(long = "hand-back-us", value_name = "US", default_value = "58", value_parser = crate::args::amount)]
+    #[arg(long = "hand-back-us", value_name = "US", default_value = "55.7", value_parser = crate::args::amount)]
     pub(crate) hand_back: f64,
 }
 

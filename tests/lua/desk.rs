@@ -94,7 +94,7 @@ impl<'a> Desk<'a> {
     pub(crate) fn run(&mut self, script: &str, keys: &[String], integers: &[i64]) -> Reply {
         let body = joined(script, |file| match file {
             "head" => true,
-            "first_look" => self.looks_first,
+            "first_look" | "first_answer" => self.looks_first,
             _ => self.looks_on,
         });
         let mut words = vec![b"EVAL".to_vec(), body.into_bytes(), keys.len().to_string().into_bytes()];

@@ -121,6 +121,82 @@ fn who_is_put_off_again_is_answered_at_a_glance() {
     }
 }
 
+/// Of a process that is not counted among those who wait, or was in a period that has ended: it is from then on.
+#[test]
+fn who_is_put_off_beside_others_is_counted_at_a_glance() {
+    let server = must(RedisServer::start());
+    for log in ["calls", "5f/calls"] {
+        let logs: [Log<'_>; 1] = [(log, &[(4, SECOND)])];
+        let mut desk = Desk::new(&server, log, Some(NOW));
+        assert!(!at_a_glance(&mut desk, &logs, &[(9, None, &[1])]), "the first that waits");
+        let period = desk.said.counted[0];
+        desk.sender = 2;
+        assert!(at_a_glance(&mut desk, &logs, &[(9, None, &[1])]), "the second");
+        assert_eq!((desk.said.others, desk.said.counted[0]), (1, period));
+        assert!(desk.said.remembered);
+        assert!(at_a_glance(&mut desk, &logs, &ONE) && !desk.said.remembered, "again nothing is written");
+        desk.now = Some(period);
+        assert!(at_a_glance(&mut desk, &logs, &[(9, None, &[1])]), "all four, in a new period");
+        assert_eq!((desk.said.others, desk.said.counted[0] > period), (1, true));
+        desk.sender = 1;
+        assert!(at_a_glance(&mut desk, &logs, &ONE), "and the first is put off again");
+        assert_eq!(desk.said.others, 1);
+    }
+}
+
+/// Until nobody is known to wait any more, and nothing of the logs counts.
+#[test]
+fn a_state_that_is_written_at_a_glance_is_kept_as_long_as_it_says_anything() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "kept", None);
+    let calls: [Log<'_>; 1] = [("calls", &[(4, SECOND)])];
+    let points: [Log<'_>; 1] = [("points", &[(4, 60 * SECOND)])];
+    for also in [None, Some(points)] {
+        for logs in [&calls].into_iter().chain(&also) {
+            (desk.sender, desk.known) = (1, 0);
+            desk.book(logs, &[(9, None, &[1])]);
+        }
+        desk.sender += 1 + u64::from(also.is_some());
+        assert!(at_a_glance(&mut desk, &calls, &ONE), "another waits");
+        let Reply::Bulk(state) = must(server.command(&["GET", &desk.key("state")])) else { panic!("no state") };
+        let double = |from: usize| f64::from_le_bytes(must(state[from..from + 8].try_into()));
+        // Who waits begins at 16. Behind it lies of each log since when it is there, its span, until when it counts, and its key.
+        let (mut lapse, mut at) = (double(16) + double(32), 90);
+        while at < state.len() {
+            lapse = lapse.max(double(at + 16));
+            at += 26 + usize::from(u16::from_le_bytes([state[at + 24], state[at + 25]]));
+        }
+        let Reply::Int(expires) = must(server.command(&["PEXPIRETIME", &desk.key("state")])) else {
+            panic!("no expiry")
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "a time in ms")]
+        let expected = (lapse / 1_000.0).ceil() as i64 + 11_000;
+        assert_eq!(expires, expected, "{lapse}");
+    }
+}
+
+#[test]
+fn what_matters_no_more_is_left_out_of_a_state_by_the_rest_of_the_script() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "stale", Some(NOW));
+    let nine: [Run<'_>; 1] = [(9, None, &[1])];
+    let calls: [Log<'_>; 1] = [("calls", &[(4, 30 * SECOND)])];
+    for logs in [calls, [("points", &[(4, SECOND)])]] {
+        desk.book(&logs, &nine);
+    }
+    desk.sender = 2;
+    desk.now = Some(NOW + 11 * SECOND);
+    assert!(at_a_glance(&mut desk, &calls, &nine), "others wait, too");
+    desk.sender = 3;
+    desk.now = Some(NOW + 12 * SECOND);
+    assert!(
+        !at_a_glance(&mut desk, &calls, &nine),
+        "the other log is known for as long as the clock may leap, and no longer"
+    );
+    desk.sender = 4;
+    assert!(at_a_glance(&mut desk, &calls, &nine), "and then left out");
+}
+
 #[test]
 fn one_caller_that_can_start_beside_others_who_wait_is_answered_at_a_glance() {
     let server = must(RedisServer::start());
@@ -138,7 +214,8 @@ fn one_caller_that_can_start_beside_others_who_wait_is_answered_at_a_glance() {
         "and is counted on, as it is probably back soon"
     );
     desk.sender = 5;
-    assert!(!at_a_glance(&mut desk, &FOUR, &[(2, None, &[1])]), "two share with the others");
+    assert!(at_a_glance(&mut desk, &FOUR, &[(2, None, &[1])]), "two share with the others");
+    assert!(desk.said.counted[0] > 0, "one of them waits");
     desk.sender = 6;
     assert!(at_a_glance(&mut desk, &FOUR, &ONE), "who was not");
     assert_eq!((desk.said.others, desk.said.counted[0]), (4, 0));
@@ -167,7 +244,8 @@ fn some_of_many_callers_of_one_unit_each_are_granted_at_a_glance() {
     assert!(at_a_glance(&mut desk, &logs, &ONE), "one who was never put off");
     assert_eq!((desk.said.others, desk.said.counted[0]), (1, 0));
     at(&mut desk, 3);
-    assert!(!at_a_glance(&mut desk, &logs, &many), "some of those who were not");
+    assert!(at_a_glance(&mut desk, &logs, &many), "some of those who were not");
+    assert!(desk.said.counted[0] > 0);
     at(&mut desk, 4);
     assert!(at_a_glance(&mut desk, &logs, &many), "a share beside another who waits");
     desk.now = desk.now.map(|now| now + STEP);

@@ -125,7 +125,7 @@ fn apply(desk: &mut Desk<'_>, step: &Step<'_>, last: u64) -> (Vec<i64>, String, 
 #[test]
 fn the_first_look_answers_and_writes_as_the_rest_of_the_script_does() {
     let servers = [must(RedisServer::start()), must(RedisServer::start())];
-    let (mut granted, mut put_off, mut some, mut refused, mut all) = (0, 0, 0, 0, 0);
+    let (mut granted, mut put_off, mut counted, mut some, mut refused, mut all) = (0, 0, 0, 0, 0, 0);
     for seed in 0..50_usize {
         let (mut rng, name) = (Rng::with_seed(seed as u64), format!("random-{seed}"));
         let mut desks = servers.each_ref().map(|server| Desk::new(server, &name, Some(NOW)));
@@ -151,6 +151,7 @@ fn the_first_look_answers_and_writes_as_the_rest_of_the_script_does() {
                 (*number, *before) = (desks[0].number, Some(step));
             }
             let waits = one.2 && one.0.len() == 2;
+            counted += u32::from(waits && one.1.contains("remembered: true"));
             // Time, next, and of each answer its kind, its start and its callers.
             let is_of_some = one.0.len() > 5
                 || one.0.get(1).is_some_and(|&next| next > 0)
@@ -170,7 +171,8 @@ fn the_first_look_answers_and_writes_as_the_rest_of_the_script_does() {
         }
     }
     let counts = format!(
-        "of {all} {granted}, {some} of them in part or ahead, and {put_off} at a glance, {refused} outdated or of another sender"
+        "of {all} {granted}, {some} of them in part or ahead, and {put_off} at a glance, {counted} of those counted anew, {refused} outdated or of another sender"
     );
+    assert!(counted > all / 100, "{counts}");
     assert!(granted > all / 8 && some > all / 100 && put_off > all / 50 && refused > all / 50, "{counts}");
 }

@@ -21,7 +21,7 @@ use outgate::testing::Reply;
 pub(crate) use self::desk::{Desk, Log, Run};
 
 /// Every file by its name.
-const FILES: [(&str, &str); 32] = [
+const FILES: [(&str, &str); 33] = [
     ("again", include_str!("../../lua/again.lua")),
     ("book", include_str!("../../lua/book.lua")),
     ("boundaries", include_str!("../../lua/boundaries.lua")),
@@ -30,6 +30,7 @@ const FILES: [(&str, &str); 32] = [
     ("claims", include_str!("../../lua/claims.lua")),
     ("contenders", include_str!("../../lua/contenders.lua")),
     ("debt", include_str!("../../lua/debt.lua")),
+    ("first_answer", include_str!("../../lua/first_answer.lua")),
     ("first_look", include_str!("../../lua/first_look.lua")),
     ("head", include_str!("../../lua/head.lua")),
     ("inspect", include_str!("../../lua/inspect.lua")),

@@ -15,6 +15,7 @@ use crate::traces::Recorder;
 const SCRIPTS: &str = concat!(
     include_str!("../../lua/head.lua"),
     include_str!("../../lua/first_look.lua"),
+    include_str!("../../lua/first_answer.lua"),
     include_str!("../../lua/state.lua"),
     include_str!("../../lua/log.lua"),
     include_str!("../../lua/shares.lua"),

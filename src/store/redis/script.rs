@@ -69,7 +69,7 @@ macro_rules! script {
     };
 }
 
-script!(book: "head", "first_look"; "state", "list", "bucket", "calendar", "boundaries", "named_terms", "log", "life", "contenders", "shares", "turns", "debt", "loss", "again", "holders", "roll_call", "seats", "claims", "book");
+script!(book: "head", "first_look", "first_answer"; "state"; "list", "bucket", "calendar", "boundaries", "named_terms", "log", "life", "contenders", "shares", "turns", "debt", "loss", "again", "holders", "roll_call", "seats", "claims", "book");
 script!(pause: "head", "state", "list", "rate", "pause");
 script!(release: "head", "state", "release");
 script!(slow_down: "head", "state", "slow_down");
@@ -105,6 +105,7 @@ mod tests {
             include_str!("../../../lua/calendar.lua"),
             include_str!("../../../lua/claims.lua"),
             include_str!("../../../lua/debt.lua"),
+            include_str!("../../../lua/first_answer.lua"),
             include_str!("../../../lua/first_look.lua"),
             include_str!("../../../lua/head.lua"),
             include_str!("../../../lua/holders.lua"),

@@ -1,0 +1,169 @@
+-- What is answered at a glance, and written for it, where first_look.lua has found an ask to be `plain`; else the rest of the script does.
+-- Spelled out, as state.lua's functions are not made yet: to make one takes longer. Joined behind first_look.lua.
+-- What is answered: flags, and what follows them; '' where everybody starts now, and there is nothing else to say. And the start of the
+-- last caller; or those of all, where they differ.
+local body, last, stamps, is_new = nil, clock, nil, false
+
+-- Counts the process among those who wait, in a new period where theirs has ended, as contenders.lua does.
+local count_in = place and function()
+  local all, length = place.all, math.min(math.max(retention, 8 * horizon), MAX_SILENCE) + 2 * horizon
+  if place.has_ended then all = { clock + length, all[1], length, 0, 0, 0, all[4], all[5], all[6] } end
+  if place.was_counted then all[own + 3] = math.max(all[own + 3] - weight, 0) end
+  all[own] = all[own] + weight
+  place.all, is_new, counted = all, true, all[1] + priority
+end
+
+if plain and (counted > 0 or place) and not overfull and start > clock + within and flags % 16 == 0
+  and (max_wait < 0 or start <= clock + max_wait)
+  and not (remembers and retention > 10 * SECOND and a[newest_known] + MAX_MEMORY / 2 <= clock) then
+  local stop, cause, status = pause and pause[1] or 0, pause and pause[4] or 0, pause and pause[7] or 0
+  if counted > 0 then
+    return struct.pack('<i8i8i8i8i8i8i8i8i8i8', number, clock, 0, start, within, stop, cause, status, others, counted)
+  end
+  count_in()
+  callers, body = 0, struct.pack('<i8i8i8i8i8i8i8i8', 2, start, within, stop, cause, status, others, counted)
+elseif plain and start == clock and times == callers and (callers == 1 or others == 0) then
+  body = ''
+  if place and place.was_counted then count_in() end
+  if others + counted > 0 then
+    body = struct.pack('<i8i8i8i8i8i8i8i8', 2, clock, within, 0, 0, 0, others, counted) .. string.rep('\0', 8 * (scopes - 1))
+      .. struct.pack('<i8i8i8', 1, clock, callers)
+  end
+elseif plain and start <= clock + within and scopes == 1 and flags % 2048 == 0 and max_wait < 0 and callers <= PIECE
+  and not (pause or overfull) then
+  -- The terms of the logs that are charged. Of each the entries are read as they are needed: the one before those of a full quota, then
+  -- for each caller the one that has to stop counting.
+  local max, min, floor = math.max, math.min, math.floor
+  local terms, limit, soonest, most = {}, clock + within, clock, callers
+  for i, log in ipairs(logs) do
+    local units, from = a[charges + i], log[3]
+    plain = plain and units <= 1
+    for t = from + 2, units > 0 and from + 2 * a[from + 1] or 0, 2 do
+      terms[#terms + 1] = { key = log[1], quota = a[t], span = a[t + 1], newest = max(log[2] or 0, clock), read = 0 }
+    end
+    if units > 0 then soonest = max(soonest, log[2] or 0) end
+  end
+  -- In pieces, each twice as long as the one before.
+  local function read_on(term)
+    local upto = min(2 * term.read + 15, callers, term.quota)
+    local from, to = term.quota + 1 - term.read, term.quota + 1 - upto
+    local found = call('LRANGE', term.key, format('%d', -from), format('%d', -to))
+    for n = 1, #found do
+      local stamp = tonumber(found[n])
+      plain = plain and stamp and stamp >= oldest and stamp < 9e15
+      term[upto - #found + n] = stamp
+    end
+    term.read = upto + 1
+  end
+  -- When the next caller starts behind those who start at `starts`.
+  local starts, count, term_count = {}, 0, #terms
+  local function next_start()
+    local caller, start = count + 1, starts[count] or soonest
+    for n = 1, term_count do
+      local term = terms[n]
+      if caller <= term.quota and caller >= term.read then read_on(term) end
+      local entry = caller > term.quota and starts[caller - term.quota] or term[caller]
+      if plain and entry and entry + term.span > start then start = entry + term.span end
+    end
+    return start
+  end
+
+  -- Where more counts than its terms ever let start somebody may ask by others, and is to be told.
+  local first = next_start()
+  for _, term in ipairs(terms) do plain = plain and not (term[0] and term[0] + term.span > term.newest) end
+  -- The share of its process, as shares.lua finds it.
+  if plain and others > 0 and callers > 1 then
+    local least, in_a_quarter = math.huge, math.huge
+    for _, term in ipairs(terms) do
+      least, in_a_quarter = min(least, floor(term.quota * (limit - first) / term.span)), min(in_a_quarter, floor(term.quota / 4))
+    end
+    local function may_take(spent)
+      local units = spent * (others + 1) + 1
+      for _, term in ipairs(terms) do
+        local entry = units <= term.quota and call('LINDEX', term.key, format('%d', units - term.quota - 1))
+        if units > term.quota or entry and (tonumber(entry) or 9e15) + term.span > limit then return false end
+      end
+      return true
+    end
+    local over, step = callers - 1, 1
+    if not may_take(over) then
+      most = math.ceil(((is_highest and max(least, in_a_quarter) or least) + 1) / (others + 1))
+      while most < over do
+        local spent = min(most + step - 1, most + floor((over - most) / 2))
+        if may_take(spent) then most, step = spent + 1, 2 * step else over = spent end
+      end
+    end
+  end
+
+  local next, most = first, min(most, callers)
+  while plain and next <= limit and count < most do
+    count = count + 1
+    starts[count] = next
+    next = count < callers and next_start() or clock
+  end
+  plain = plain and count > 0 and (count == callers or counted > 0 or place)
+  for i, log in ipairs(logs) do
+    local quota, from = 0, log[3]
+    for t = from + 2, from + 2 * a[from + 1], 2 do quota = max(quota, a[t]) end
+    plain = plain and (a[charges + i] == 0 or call('LLEN', log[1]) + count <= 2 * quota + TRIM_SLACK)
+  end
+  if plain then
+    local answers, from, start, text = {}, 1, first, format('%d', first)
+    stamps = {}
+    for n = 1, count do
+      if starts[n] ~= start then
+        answers[#answers + 1] = struct.pack('<i8i8i8', 1, start, n - from)
+        from, start, text = n, starts[n], format('%d', starts[n])
+      end
+      stamps[n] = text
+    end
+    answers[#answers + 1] = struct.pack('<i8i8i8', 1, start, count + 1 - from)
+    if place and (place.was_counted or count < callers) then count_in() end
+    callers, last = count, start
+    body = struct.pack('<i8i8i8i8i8i8i8i8', 2, next, within, 0, 0, 0, others, counted) .. table.concat(answers)
+  end
+end
+
+-- Write. Keys expire by whole seconds: where the newest entry is the sender's own, of the same second, the log does not sooner. Spelled
+-- out, as state.lua's functions are not made yet: to make one takes longer.
+if body and (callers == 0 or last <= latest_kept) then
+  local text, into_second = last == clock and spelled or format('%d', last), last % SECOND
+  for i = 1, width do
+    local log = logs[i]
+    local key, units, newest = log[1], a[charges + i] * callers, log[2]
+    if units == 1 then call('RPUSH', key, text) end
+    if units > 1 then
+      stamps = stamps or {}
+      for n = #stamps + 1, units do stamps[n] = text end
+      call('RPUSH', key, unpack(stamps, 1, units))
+    end
+    local is_own = newest and newest == a[newest_known + i] and newest >= last - into_second
+    if ticks and units > 0 and not is_own then
+      local keep, expiry = math.ceil(log[4] / 1000), newest and call('PEXPIRETIME', key) or 0
+      if expiry > 0 then keep = math.max(keep, expiry - LEAP - (math.floor(newest / SECOND) + 1) * 1000) end
+      local at = (math.floor(last / SECOND) + 1) * 1000 + keep + LEAP
+      if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end
+    end
+  end
+  if is_new then
+    local all = place.all
+    local packed, lapse = SOMEBODY .. struct.pack(WAITING, unpack(all)) .. place.behind, math.max(place.lapse, all[1] + all[3])
+    call('SET', place.key, packed, ticks and 'PXAT' or 'PX', format('%d', ticks and math.ceil(lapse / 1000) + LEAP or LONGEST))
+  end
+  if number > 0 then
+    local before, soonest, latest = lapse, clock + retention + horizon + 1000 * LEAP, clock + MAX_MEMORY + 1000 * LEAP
+    if soonest > lapse then lapse = soonest end
+    if lapse > latest then lapse = latest end
+    local replay = body == '' and struct.pack('<i8i8i8i8', number, lapse, 3, clock) or struct.pack('<i8i8', number, lapse) .. body
+    -- In the place of the last where that is kept for as long: that takes half the time.
+    if record and #record == #replay and before - before % SECOND == lapse - lapse % SECOND then
+      call('SETRANGE', KEYS[1], '0', replay)
+    elseif ticks then
+      call('SET', KEYS[1], replay, 'PXAT', format('%d', (math.floor(lapse / SECOND) + 1) * 1000))
+    else
+      call('SET', KEYS[1], replay, 'PX', format('%d', LONGEST))
+    end
+  end
+  if body == '' and passed < 1099511627776 then return passed * 4096 + number % 4096 end
+  return struct.pack('<i8i8', number, clock) .. (body == '' and struct.pack('<i8i8', 3, clock) or body)
+end
