@@ -1,5 +1,6 @@
 //! How late a caller wakes after its slot, in real time.
 
+use std::thread;
 use std::time::Duration;
 
 use outgate::{Limit, Upstream};
@@ -65,7 +66,7 @@ pub(crate) fn run(page: &mut Page) -> Result {
     ];
     let mut rows = Vec::new();
     for case in &cases {
-        let parts = (0..case.rounds).map(|_| late(case)).collect::<Result<Vec<_>>>()?;
+        let parts = (0..case.rounds).map(|round| late(case, round)).collect::<Result<Vec<_>>>()?;
         let [half, most, last] = [0, 1, 2].map(|part| Spread::of(parts.iter().map(|parts| parts[part]).collect()));
         if case.waiters == 1_000 {
             page.target(&format!("late after the slot, {}: p50", case.name), half, " ms", Target::AtMost(1.5));
@@ -78,15 +79,17 @@ pub(crate) fn run(page: &mut Page) -> Result {
 }
 
 /// Milliseconds after their slots at which the median caller, 99 of 100, and the latest went.
-fn late(case: &Case) -> Result<[f64; 3]> {
-    let mut late = runtime()?.block_on(wait(case))?;
+fn late(case: &Case, round: usize) -> Result<[f64; 3]> {
+    let mut late = runtime()?.block_on(wait(case, round))?;
     late.sort_by(f64::total_cmp);
     let part = |parts: usize| late.get(late.len() * parts / 1_000).copied();
     Ok([part(500), part(990), late.last().copied()].map(|part| part.unwrap_or(f64::NAN)))
 }
 
-async fn wait(case: &Case) -> Result<Vec<f64>> {
+async fn wait(case: &Case, round: usize) -> Result<Vec<f64>> {
     let throttle = throttle(Upstream::new(UP).limit(case.limit.clone()))?;
+    // Each round begins in another part of the timer's milliseconds.
+    thread::sleep(Duration::from_micros(200 * round as u64));
     let begin = Instant::now();
     drop(throttle.acquire(UP).cost(case.batch).await?);
     let (mut tasks, mut late) = (JoinSet::new(), Vec::new());
