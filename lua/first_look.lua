@@ -39,7 +39,7 @@ local priority = (who - callers) / 4294967296
 -- the sender is counted; and a pause of its scope.
 local horizon, others, counted, pause, released = a[5], 0, 0, false, false
 local within, is_highest, lives, waits = horizon, true, nil, nil -- tables are made where there is anything
-local weight, own = (flags % 2048 - flags % 16) / 16 + 1, 5 + priority
+local weight, own = 1, 5 + priority
 -- Where a process can be counted that is not in this period: the key of the state, who waits, whether their period has ended, whether it
 -- was counted in the one before, what follows in the state, and until when that matters.
 local place
@@ -78,7 +78,7 @@ for i = 2, plain and 1 + states or 1 do
   end
   if plain and all and scope > 0 then
     local known, has_ended, is_over, higher, equals = a[9 + scope], all[1] <= clock, all[1] + all[3] <= clock, 0, 0
-    plain = all[1] - all[3] <= clock
+    plain, weight = all[1] - all[3] <= clock, (flags % 2048 - flags % 16) / 16 + 1
     for of = 4, own do
       local count = is_over and 0 or has_ended and all[of] or all[of] + all[of + 3]
       if of < own then higher = higher + count else equals = count end
@@ -143,9 +143,11 @@ for i = 1, plain and width or 0 do
   local since, longest, ends, log, next_at = 0, 0, 0, nil, 1
   while all and next_at <= #all do
     since, longest, ends, log, next_at = read(LASTING, all, next_at)
-    if place and ends > place.lapse then place.lapse = ends end
-    -- What matters no more is left out when the state is written.
-    if ends <= clock - 1000 * LEAP then place = nil end
+    if place then
+      if ends > place.lapse then place.lapse = ends end
+      -- What matters no more is left out when the state is written.
+      if ends <= clock - 1000 * LEAP then plain, place = plain and not place.was_counted, nil end
+    end
     if log == key and ends + 5 * SECOND > clock then
       plain = plain and stamp and (known == 0 or known >= since)
       if longest > counts then patience = longest end
@@ -156,7 +158,7 @@ for i = 1, plain and width or 0 do
     plain = stamp and stamp <= lasts or not stamp and counts <= 10 * SECOND
   end
   if lasts and units > 0 and lasts < latest_kept then latest_kept = lasts end
-  if place and not (stamp and lasts <= stamp + 5 * SECOND) then place = nil end
+  if place and not (stamp and lasts <= stamp + 5 * SECOND) then plain, place = plain and not place.was_counted, nil end
   logs[i] = { key, stamp, from, counts }
   -- What has to be trimmed is left to the rest of the script.
   if plain and is_full and start == clock then plain = call('LLEN', key) + units <= 2 * quota + TRIM_SLACK end

@@ -195,6 +195,21 @@ fn what_matters_no_more_is_left_out_of_a_state_by_the_rest_of_the_script() {
     );
     desk.sender = 4;
     assert!(at_a_glance(&mut desk, &calls, &nine), "and then left out");
+    // So is it where a process is told that it is counted no more.
+    desk = Desk::new(&server, "stale for one", Some(NOW));
+    let calls: [Log<'_>; 1] = [("calls", &[(4, 9 * SECOND)])];
+    for logs in [calls, [("points", &[(4, SECOND / 20)])]] {
+        desk.book(&logs, &nine);
+    }
+    desk.sender = 2;
+    desk.book(&calls, &ONE);
+    desk.sender = 3;
+    desk.now = Some(NOW + 9_200_000);
+    desk.book(&calls, &ONE);
+    desk.sender = 2;
+    desk.now = Some(NOW + 11_300_000);
+    assert!(!at_a_glance(&mut desk, &calls, &ONE), "counted in the period before");
+    assert!(desk.said.counted[0] > 0);
 }
 
 #[test]
