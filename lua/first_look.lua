@@ -158,7 +158,8 @@ for i = 1, plain and width or 0 do
     plain = stamp and stamp <= lasts or not stamp and counts <= 10 * SECOND
   end
   if lasts and units > 0 and lasts < latest_kept then latest_kept = lasts end
-  if place and not (stamp and lasts <= stamp + 5 * SECOND) then plain, place = plain and not place.was_counted, nil end
+  -- Nor is it known at a glance since when a log is there that nothing is kept of.
+  if place and not (stamp and (lasts or 0) > 0 and lasts <= stamp + 5 * SECOND) then plain, place = plain and not place.was_counted, nil end
   logs[i] = { key, stamp, from, counts }
   -- What has to be trimmed is left to the rest of the script.
   if plain and is_full and start == clock then plain = call('LLEN', key) + units <= 2 * quota + TRIM_SLACK end
