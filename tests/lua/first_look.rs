@@ -212,6 +212,21 @@ fn what_matters_no_more_is_left_out_of_a_state_by_the_rest_of_the_script() {
     assert!(desk.said.counted[0] > 0);
 }
 
+/// The mark of a loss may be all that is left of it.
+#[test]
+fn who_waits_for_a_log_of_which_nothing_is_kept_is_answered_in_full() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "forgotten", Some(NOW));
+    let (points, calls): (Log<'_>, Log<'_>) = (("points", &[(4, 60 * SECOND)]), ("calls", &[(4, 9 * SECOND)]));
+    desk.book(&[points], &ONE);
+    desk.now = Some(NOW + 72 * SECOND);
+    desk.book(&[calls], &[(9, None, &[1])]);
+    desk.sender = 2;
+    assert!(at_a_glance(&mut desk, &[calls], &ONE), "of the other it is known since when it is there");
+    desk.sender = 3;
+    assert!(!at_a_glance(&mut desk, &[points, calls], &[(1, None, &[1, 1])]));
+}
+
 #[test]
 fn one_caller_that_can_start_beside_others_who_wait_is_answered_at_a_glance() {
     let server = must(RedisServer::start());
