@@ -1,5 +1,6 @@
 -- What is answered at a glance, and written for it, where first_look.lua has found an ask to be `plain`; else the rest of the script does.
--- Spelled out, as state.lua's functions are not made yet: to make one takes longer. Joined behind first_look.lua.
+-- Joined behind first_look.lua.
+
 -- What is answered: flags, and what follows them; '' where everybody starts now, and there is nothing else to say. And the start of the
 -- last caller; or those of all, where they differ.
 local body, last, stamps, is_new = nil, clock, nil, false

@@ -41,7 +41,7 @@ local horizon, others, counted, pause, released = a[5], 0, 0, false, false
 local within, is_highest, lives, waits = horizon, true, nil, nil -- tables are made where there is anything
 local weight, own = 1, 5 + priority
 -- Where a process can be counted that is not in this period: the key of the state, who waits, whether their period has ended, whether it
--- was counted in the one before, what follows in the state, and until when that matters.
+-- was counted in the one before, what follows in the state, until when that matters, and whether a part of it does no more.
 local place
 for i = 2, plain and 1 + states or 1 do
   local packed, scope = raw, i - 2 + widest
@@ -144,9 +144,7 @@ for i = 1, plain and width or 0 do
   while all and next_at <= #all do
     since, longest, ends, log, next_at = read(LASTING, all, next_at)
     if place then
-      if ends > place.lapse then place.lapse = ends end
-      -- What matters no more is left out when the state is written.
-      if ends <= clock - 1000 * LEAP then plain, place = plain and not place.was_counted, nil end
+      place.lapse, place.is_stale = math.max(place.lapse, ends), place.is_stale or ends <= clock - 1000 * LEAP
     end
     if log == key and ends + 5 * SECOND > clock then
       plain = plain and stamp and (known == 0 or known >= since)
@@ -158,8 +156,10 @@ for i = 1, plain and width or 0 do
     plain = stamp and stamp <= lasts or not stamp and counts <= 10 * SECOND
   end
   if lasts and units > 0 and lasts < latest_kept then latest_kept = lasts end
-  -- Nor is it known at a glance since when a log is there that nothing is kept of.
-  if place and not (stamp and (lasts or 0) > 0 and lasts <= stamp + 5 * SECOND) then plain, place = plain and not place.was_counted, nil end
+  -- Where the state is written what matters no more is left out, and what is missing of a log is added: by the rest of the script.
+  if place and not (not place.is_stale and stamp and (lasts or 0) > 0 and lasts <= stamp + 5 * SECOND) then
+    plain, place = plain and not place.was_counted, nil
+  end
   logs[i] = { key, stamp, from, counts }
   -- What has to be trimmed is left to the rest of the script.
   if plain and is_full and start == clock then plain = call('LLEN', key) + units <= 2 * quota + TRIM_SLACK end
