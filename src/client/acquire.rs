@@ -44,15 +44,15 @@ use crate::queue::Queue;
 #[must_use = "nothing is asked for until this is awaited: write `throttle.acquire(\"up\").await?`"]
 pub struct Acquire {
     throttle: Throttle,
-    /// The upstream; if there is none, what it was called.
-    registered: Result<Arc<Registered>, Arc<str>>,
+    /// The upstream, until it is asked; if there is none, what it was called.
+    registered: Result<Option<Arc<Registered>>, Arc<str>>,
     call: Call,
     now_or_never: bool,
 }
 
 impl Acquire {
     pub(crate) fn new(throttle: &Throttle, upstream: &str, now_or_never: bool) -> Self {
-        let registered = throttle.find(upstream).ok_or_else(|| shown(upstream));
+        let registered = throttle.find(upstream).map(Some).ok_or_else(|| shown(upstream));
         Self { throttle: throttle.clone(), registered, call: Call::new(), now_or_never }
     }
 
@@ -94,14 +94,14 @@ impl Acquire {
 
     /// Uses about as much as other calls of this kind: see [`Call::kind`].
     pub fn kind(mut self, kind: impl Into<Arc<str>>) -> Self {
-        self.call.kind = Some(kind.into());
+        self.call = self.call.kind(kind);
         self
     }
 
-    fn route(&self) -> Result<Route, Error> {
-        let unknown = |name: &Arc<str>| Error::UnknownUpstream { name: Arc::clone(name) };
-        let registered = self.registered.as_ref().map_err(unknown)?;
-        Ok(self.route_to(self.throttle.latest(registered)?))
+    /// The upstream, once: who asks goes by it.
+    fn take_registered(&mut self) -> Result<Arc<Registered>, Error> {
+        let unknown = |name: &mut Arc<str>| Error::UnknownUpstream { name: Arc::clone(name) };
+        self.registered.as_mut().map_err(unknown)?.take().ok_or(Error::Closed)
     }
 
     fn route_to(&self, registered: Arc<Registered>) -> Route {
@@ -154,10 +154,11 @@ impl Future for Acquiring {
         {
             // Where slots are free for ever a loop of callers must let others run.
             let progress = ready!(poll_proceed(cx));
+            let mut registered = acquire.take_registered()?;
             let (mut route, entered) = loop {
-                let route = acquire.route()?;
+                let route = acquire.route_to(acquire.throttle.latest(registered)?);
                 match acquire.throttle.ask(&route, route.since) {
-                    Err(error) if route.is_outdated_by(&error) => {}
+                    Err(error) if route.is_outdated_by(&error) => registered = route.registered,
                     asked => match asked?.at_hand() {
                         Ok(outcome) => {
                             progress.made_progress();
@@ -253,7 +254,7 @@ impl<'a> Asked<'a> {
             let shadow = Shadow::of(&self.queue, self.route, self.since);
             return Ok(Ok(Permit::observed(self.queue, shadow, self.pass)));
         }
-        let Ok(charges) = &self.route.charges else { return Err(self) };
+        let Ok(charges) = self.route.charges() else { return Err(self) };
         match self.queue.at_hand(charges, self.since) {
             Some(Ok(slot)) => {
                 span(self.route).record("waited_us", 0);

@@ -1,6 +1,7 @@
 //! The life of a request: route, ask, wait, send, settle.
 
-use async_trait::async_trait;
+use std::pin::Pin;
+
 use http::Extensions;
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware as ReqwestMiddleware, Next, Result};
@@ -59,32 +60,47 @@ impl Middleware {
     }
 }
 
-#[async_trait]
 impl ReqwestMiddleware for Middleware {
-    async fn handle(&self, mut request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
-        let Some(mut route) = self.route(&request, extensions).map_err(throttled)? else {
-            return next.run(request, extensions).await;
-        };
-        let mut now = route.since;
-        loop {
-            let again = if route.may_retry() { request.try_clone() } else { None };
-            let target = again.as_ref().map_or_else(|| Target::kept(request.url()), |again| Target::of(again.url()));
-            let visit = self.throttle.reachability().visit(&target, &route, now).await.map_err(throttled)?;
-            let anew = |registered| {
-                let mut route = Route::of_request(registered, &(&request).into(), extensions.get::<Call>());
-                route.give_up_after(request.timeout());
-                route
+    // As `async_trait` has it, but without a second place for the request: the whole is small enough to be allocated fast.
+    fn handle<'a, 'b, 'c, 'f>(
+        &'a self,
+        mut request: Request,
+        extensions: &'b mut Extensions,
+        next: Next<'c>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response>> + Send + 'f>>
+    where
+        'a: 'f,
+        'b: 'f,
+        'c: 'f,
+        Self: 'f,
+    {
+        Box::pin(async move {
+            let Some(mut route) = self.route(&request, extensions).map_err(throttled)? else {
+                return next.run(request, extensions).await;
             };
-            let permit = self.throttle.permit(&mut route, visit.since, anew).await.map_err(throttled)?;
-            let in_flight = route.depart(&permit, request.url(), visit.since + permit.waited());
-            let outcome = next.clone().run(request, extensions).await;
-            drop(in_flight);
-            let (response, may_send_again) = self.settle(permit, visit, &target, &route, outcome)?;
-            match again.filter(|_| may_send_again && route.take_retry()) {
-                Some(again) => (request, now) = (again, Instant::now()),
-                None => return Ok(response),
+            let mut now = route.since;
+            loop {
+                // Boxed, as every call would have room for it.
+                let again = if route.may_retry() { request.try_clone().map(Box::new) } else { None };
+                let target =
+                    again.as_ref().map_or_else(|| Target::kept(request.url()), |again| Target::of(again.url()));
+                let visit = self.throttle.reachability().visit(&target, &route, now).await.map_err(throttled)?;
+                let anew = |registered| {
+                    let mut route = Route::of_request(registered, &(&request).into(), extensions.get::<Call>());
+                    route.give_up_after(request.timeout());
+                    route
+                };
+                let permit = self.throttle.permit(&mut route, visit.since, anew).await.map_err(throttled)?;
+                let in_flight = route.depart(&permit, request.url(), visit.since + permit.waited());
+                let outcome = next.clone().run(request, extensions).await;
+                drop(in_flight);
+                let (response, may_send_again) = self.settle(permit, visit, &target, &route, outcome)?;
+                match again.filter(|_| may_send_again && route.take_retry()) {
+                    Some(again) => (request, now) = (*again, Instant::now()),
+                    None => return Ok(response),
+                }
             }
-        }
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The upstreams of a throttle, by their names and by what requests say. A change replaces all of it at once.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::client::router::Table;
@@ -63,7 +64,11 @@ fn check_common_limits(upstreams: &[Arc<Registered>]) -> Result<(), ConfigError>
 /// The registry of the moment.
 #[derive(Debug)]
 pub(crate) struct Current {
-    registry: RwLock<Arc<Registry>>,
+    /// That of the beginning: mostly it stays so, and no call takes a lock to read it.
+    first: Arc<Registry>,
+    /// Another has taken its place.
+    is_changed: AtomicBool,
+    latest: RwLock<Arc<Registry>>,
     /// How many times upstreams have been registered since: one change at a time.
     changes: Mutex<u64>,
 }
@@ -71,15 +76,27 @@ pub(crate) struct Current {
 impl Current {
     pub(crate) fn new(registry: Registry) -> Self {
         let first_free = registry.upstreams.len() as u64;
-        Self { registry: RwLock::new(Arc::new(registry)), changes: Mutex::new(first_free) }
+        let first = Arc::new(registry);
+        let latest = RwLock::new(Arc::clone(&first));
+        Self { first, is_changed: AtomicBool::new(false), latest, changes: Mutex::new(first_free) }
     }
 
     pub(crate) fn get(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.latest.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Registered>> {
-        self.registry.read().unwrap_or_else(PoisonError::into_inner).find(name).map(Arc::clone)
+        self.read(|registry| registry.find(name).map(Arc::clone))
+    }
+
+    /// The upstream that a request belongs to.
+    pub(crate) fn first_match(&self, request: &RequestHead<'_>) -> Option<Arc<Registered>> {
+        self.read(|registry| registry.first_match(request).map(Arc::clone))
+    }
+
+    /// Reads it under no lock: a closure of the program may decide where a request belongs, and may do anything.
+    fn read<T>(&self, look: impl FnOnce(&Registry) -> T) -> T {
+        if self.is_changed.load(Ordering::Acquire) { look(&self.get()) } else { look(&self.first) }
     }
 
     /// Replaces it, where `change` makes another of it. That is given the next number of an upstream, and counts it up.
@@ -89,7 +106,8 @@ impl Current {
     ) -> Result<T, E> {
         let mut changes: MutexGuard<'_, u64> = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let (registry, made) = change(&self.get(), &mut changes)?;
-        *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
+        *self.latest.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
+        self.is_changed.store(true, Ordering::Release);
         Ok(made)
     }
 }

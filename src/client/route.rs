@@ -28,8 +28,8 @@ use crate::store::WithoutStore;
 pub(crate) struct Route {
     pub(crate) registered: Arc<Registered>,
     pub(crate) scopes: Scopes,
-    /// What it takes of each log, or why it can never go.
-    pub(super) charges: Result<Arc<[u32]>, Box<Error>>,
+    /// What it takes of each log, unless that is what any call does; or why it can never go.
+    charges: Result<Option<Arc<[u32]>>, Box<Error>>,
     /// Which calls use about as much as it, and of which units it takes estimates.
     kind: Option<Arc<str>>,
     estimated: Places,
@@ -57,7 +57,7 @@ impl Route {
         let charges = registered.charges.of(&registered.upstream, &call).map_err(Box::new);
         let (is_seen, retries_left, since) = (request.is_some(), retries, Instant::now());
         let (cost, priority) = (call.cost_in(CALLS), call.priority);
-        let kind = call.kind.clone().filter(|_| registered.estimated.is_some());
+        let kind = call.own_kind().cloned().filter(|_| registered.estimated.is_some());
         Self {
             registered,
             scopes,
@@ -78,7 +78,7 @@ impl Route {
     pub(crate) fn of_request(registered: Arc<Registered>, request: &RequestHead<'_>, call: Option<&Call>) -> Self {
         let mut call = call.cloned().unwrap_or_default();
         if let Some(costs) = registered.upstream.costs_of(request) {
-            call.or_costs_of(costs);
+            call.or_costs_of(&costs);
         }
         Self::new(registered, &call, Some(request))
     }
@@ -177,6 +177,7 @@ impl Route {
 
     /// What it takes of each log, where the limits can ever admit it.
     pub(crate) fn charges(&self) -> Result<&Arc<[u32]>, Error> {
-        self.charges.as_ref().map_err(|error| Error::clone(error))
+        let own = self.charges.as_ref().map_err(|error| Error::clone(error))?;
+        Ok(own.as_ref().unwrap_or_else(|| self.registered.charges.one(self.priority)))
     }
 }

@@ -402,9 +402,8 @@ impl Throttle {
         let named = call.and_then(|call| call.upstream.as_deref());
         let registered = match named {
             Some(name) => self.registered(name)?,
-            // A closure may decide, which may do anything.
-            None => match self.0.upstreams.get().first_match(request) {
-                Some(registered) => Arc::clone(registered),
+            None => match self.0.upstreams.first_match(request) {
+                Some(registered) => registered,
                 None => return self.0.strangers.meet(request.url()).map(|()| None),
             },
         };

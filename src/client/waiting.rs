@@ -21,12 +21,12 @@ use crate::queue::waiters::Slot;
 
 impl Throttle {
     /// The upstream as it is registered by now.
-    pub(crate) fn latest(&self, registered: &Arc<Registered>) -> Result<Arc<Registered>, Error> {
+    pub(crate) fn latest(&self, registered: Arc<Registered>) -> Result<Arc<Registered>, Error> {
         if !registered.is_replaced() {
-            return Ok(Arc::clone(registered));
+            return Ok(registered);
         }
         let name = &registered.upstream.name;
-        let latest = self.find(name).filter(|latest| latest.is_same(registered));
+        let latest = self.find(name).filter(|latest| latest.is_same(&registered));
         latest.ok_or_else(|| Error::UnknownUpstream { name: Arc::clone(name) })
     }
 
@@ -138,7 +138,7 @@ impl Throttle {
         anew: impl Fn(Arc<Registered>) -> Route,
     ) -> Result<(Arc<Queue>, Pass), Error> {
         loop {
-            *route = anew(self.latest(&route.registered)?).instead_of(route);
+            *route = anew(self.latest(Arc::clone(&route.registered))?).instead_of(route);
             match self.ask_with(&mut pass, route, now) {
                 Err(error) if route.is_outdated_by(&error) => {}
                 asked => return asked.map(Asked::into_entered),

@@ -34,8 +34,15 @@ pub struct Call {
     pub(crate) scope: Option<ScopeId>,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) priority: Priority,
+    /// What few calls say lies apart: a call is moved about several times.
+    more: Option<Box<More>>,
+}
+
+/// What few calls say.
+#[derive(Clone, Debug, Default)]
+struct More {
     /// Which calls use about as much as it.
-    pub(crate) kind: Option<Arc<str>>,
+    kind: Option<Arc<str>>,
     /// Values of scopes, by the names of those.
     scopes: Vec<(Arc<str>, ScopeId)>,
     costs: Vec<(Arc<str>, u32)>,
@@ -74,7 +81,7 @@ impl Call {
     /// of the upstream's scopes is [`Error::UnknownScope`](crate::Error::UnknownScope).
     #[must_use]
     pub fn scope_of(mut self, name: impl Into<Arc<str>>, value: impl AsRef<[u8]>) -> Self {
-        set(&mut self.scopes, name.into(), ScopeId::of(value.as_ref()));
+        set(&mut self.more().scopes, name.into(), ScopeId::of(value.as_ref()));
         self
     }
 
@@ -89,7 +96,7 @@ impl Call {
     /// [`Error::UnknownUnit`](crate::Error::UnknownUnit).
     #[must_use]
     pub fn cost_of(mut self, unit: impl Into<Arc<str>>, units: u32) -> Self {
-        set(&mut self.costs, unit.into(), units);
+        set(&mut self.more().costs, unit.into(), units);
         self
     }
 
@@ -110,7 +117,7 @@ impl Call {
     /// ```
     #[must_use]
     pub fn kind(mut self, kind: impl Into<Arc<str>>) -> Self {
-        self.kind = Some(kind.into());
+        self.more().kind = Some(kind.into());
         self
     }
 
@@ -132,43 +139,60 @@ impl Call {
         self
     }
 
+    fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
+    }
+
+    /// Which calls use about as much as it, where it says so.
+    pub(crate) fn own_kind(&self) -> Option<&Arc<str>> {
+        self.more.as_ref()?.kind.as_ref()
+    }
+
     /// Its kind: that of all calls that say none is empty.
     pub(crate) fn kind_or_none(&self) -> &str {
-        self.kind.as_deref().unwrap_or_default()
+        self.own_kind().map_or("", |kind| kind)
+    }
+
+    fn costs(&self) -> &[(Arc<str>, u32)] {
+        self.more.as_ref().map_or(&[], |more| &more.costs)
+    }
+
+    fn scopes(&self) -> &[(Arc<str>, ScopeId)] {
+        self.more.as_ref().map_or(&[], |more| &more.scopes)
     }
 
     /// What it takes of a unit.
     pub(crate) fn cost_in(&self, unit: &str) -> u32 {
-        self.costs.iter().find(|(of, _)| **of == *unit).map_or(1, |(_, units)| *units)
+        self.costs().iter().find(|(of, _)| **of == *unit).map_or(1, |(_, units)| *units)
     }
 
     /// Whether it takes one of each unit.
     pub(crate) fn costs_one(&self) -> bool {
-        self.costs.iter().all(|(unit, units)| **unit == *CALLS && *units == 1)
+        self.costs().iter().all(|(unit, units)| **unit == *CALLS && *units == 1)
     }
 
     /// The units that it says the cost of.
     pub(crate) fn units(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.costs.iter().map(|(unit, _)| unit)
+        self.costs().iter().map(|(unit, _)| unit)
     }
 
     /// Takes as much as another where it says nothing itself.
-    pub(crate) fn or_costs_of(&mut self, other: Self) {
-        for (unit, units) in other.costs {
-            if self.costs.iter().all(|(of, _)| *of != unit) {
-                self.costs.push((unit, units));
+    pub(crate) fn or_costs_of(&mut self, other: &Self) {
+        for (unit, units) in other.costs() {
+            if self.units().all(|of| of != unit) {
+                self.more().costs.push((Arc::clone(unit), *units));
             }
         }
     }
 
     /// The value of the scope of this name.
     pub(crate) fn scope_named(&self, name: &str) -> Option<ScopeId> {
-        self.scopes.iter().find(|(of, _)| **of == *name).map(|(_, value)| *value)
+        self.scopes().iter().find(|(of, _)| **of == *name).map(|(_, value)| *value)
     }
 
     /// The scopes that it says the value of, by their names.
     pub(crate) fn scope_names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.scopes.iter().map(|(name, _)| name)
+        self.scopes().iter().map(|(name, _)| name)
     }
 }
 

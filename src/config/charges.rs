@@ -210,10 +210,9 @@ impl Charges {
         &self.logs
     }
 
-    /// What a call of normal priority is charged of which nothing is said.
-    #[cfg(test)]
-    pub(crate) const fn one(&self) -> &Arc<[u32]> {
-        &self.ones[Priority::Normal.place()]
+    /// What a call of a priority is charged of which nothing is said.
+    pub(crate) const fn one(&self, priority: Priority) -> &Arc<[u32]> {
+        &self.ones[priority.place()]
     }
 
     /// Whose logs a call is charged in: as it says, else as its request does.
@@ -307,14 +306,14 @@ impl Charges {
     }
 
     /// What a call is charged, in entries of each log.
-    pub(crate) fn of(&self, upstream: &Upstream, call: &Call) -> Result<Arc<[u32]>, Error> {
+    pub(crate) fn of(&self, upstream: &Upstream, call: &Call) -> Result<Option<Arc<[u32]>>, Error> {
         let name = || Arc::clone(&upstream.name);
         let is_scope = |name: &str| self.scopes.iter().any(|sharers| **sharers.scope.name() == *name);
         if let Some(scope) = call.scope_names().find(|name| !is_scope(name)) {
             return Err(Error::UnknownScope { upstream: name(), scope: shown(scope) });
         }
         if call.costs_one() {
-            return Ok(Arc::clone(&self.ones[call.priority.place()]));
+            return Ok(None);
         }
         let is_known = |unit: &str| unit == CALLS || self.places.iter().any(|place| *place.unit == *unit);
         if let Some(unit) = call.units().find(|unit| !is_known(unit)) {
@@ -329,7 +328,7 @@ impl Charges {
         let too_large = (0..charges.len()).find(|&at| charges[at] > self.logs[at].largest_charge());
         let wrong = too_large.or_else(|| charges.iter().all(|&units| units == 0).then_some(0));
         match wrong {
-            None => Ok(charges),
+            None => Ok(Some(charges)),
             Some(at) => {
                 let (place, limit) = (&self.places[at], self.strictest(upstream, at));
                 let (unit, cost) = (Arc::clone(&place.unit), call.cost_in(&place.unit));

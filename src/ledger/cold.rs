@@ -104,7 +104,7 @@ impl ColdCalls {
     }
 
     /// Units of a term that the log counts no more at `start`, and which count nevertheless.
-    pub(super) fn units(&self, log: &str, term: Term, start: Stamp) -> u64 {
+    pub(super) fn units(&self, log: &str, term: &Term, start: Stamp) -> u64 {
         self.of(log, term, start).map(|step| u64::from(step.units)).sum()
     }
 
@@ -113,8 +113,8 @@ impl ColdCalls {
     pub(super) fn beside(
         &self,
         log: &str,
-        term: Term,
-        lowered: Term,
+        term: &Term,
+        lowered: &Term,
         mut start: Stamp,
         units: u64,
         nth_newest: impl Fn(usize) -> Option<Stamp>,
@@ -137,7 +137,7 @@ impl ColdCalls {
     }
 
     /// What counts beside the log at `start`.
-    fn of<'a>(&'a self, log: &'a str, term: Term, start: Stamp) -> impl Iterator<Item = &'a Step> {
+    fn of<'a>(&'a self, log: &'a str, term: &'a Term, start: Stamp) -> impl Iterator<Item = &'a Step> {
         let counts = move |step: &Step| step.first.plus(step.span) <= start && start < step.lapse;
         self.0.iter().filter(move |step| *step.log == *log && step.span == term.span && counts(step))
     }
@@ -161,7 +161,7 @@ mod tests {
             calls.enter(at(last), &log, &Cold::new(at(first), at(last), []), units);
         }
         let nth = |n: usize| entries.len().checked_sub(n).map(|at| Stamp::from_micros(entries[at]));
-        calls.beside("calls", log.terms[0], log.terms[0], at(floor), units, nth).as_micros()
+        calls.beside("calls", &log.terms[0], &log.terms[0], at(floor), units, nth).as_micros()
     }
 
     #[test]

@@ -164,7 +164,7 @@ impl<'a> InForce<'a> {
 
     /// Units of a term that cold calls take, and the log counts no more.
     pub(super) fn cold(&self, log: &Log, term: Term) -> u64 {
-        self.cold.units(&log.unit, term, self.now)
+        self.cold.units(&log.unit, &term, self.now)
     }
 
     /// The rule, for `units` of a log: the earliest start, not before `floor`.
@@ -190,7 +190,7 @@ impl<'a> InForce<'a> {
         }
         if !self.cold.is_empty() {
             for term in windows() {
-                start = self.cold.beside(&log.unit, *term, self.term(log, *term), start, units, nth_newest);
+                start = self.cold.beside(&log.unit, term, &self.term(log, *term), start, units, nth_newest);
             }
         }
         start

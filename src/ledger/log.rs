@@ -42,8 +42,8 @@ pub struct SlidingLog {
 impl SlidingLog {
     /// An empty log.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self { starts: VecDeque::new(), retention: 0, levels: None, life: None }
     }
 
     /// The entry with `n - 1` newer ones; `None` when the log is shorter, or `n` is zero.
@@ -172,6 +172,9 @@ impl SlidingLog {
 
     /// Enters units as [`append`](Self::append) does, which fill the buckets among these terms; `left` is what rates leave of each.
     pub(super) fn fill(&mut self, terms: &[Term], left: &[Term], starts: &[Stamp], units: u32, retention: i64) {
+        if terms.iter().all(|term| term.as_bucket().is_none()) {
+            return starts.iter().for_each(|&start| self.append(start, units, retention));
+        }
         let bucket_of = |(given, left): (&Term, &Term)| Some((given.as_bucket()?, left.as_bucket()?.interval));
         let buckets = terms.iter().zip(left).filter_map(bucket_of);
         let buckets: Vec<_> = buckets.map(|(bucket, interval)| (bucket, interval, self.level(bucket))).collect();

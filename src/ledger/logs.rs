@@ -20,12 +20,12 @@ impl Logs {
 
     /// The log of this name, if anything was ever entered into it.
     pub(super) fn get(&self, name: &Arc<str>) -> Option<&SlidingLog> {
-        self.all().find(|(of, _)| of == name).map(|(_, log)| log)
+        self.all().find(|(of, _)| is_same(of, name)).map(|(_, log)| log)
     }
 
     /// The log of this name, new if need be.
     pub(super) fn entry(&mut self, name: &Arc<str>) -> &mut SlidingLog {
-        if self.first.as_ref().is_none_or(|(of, _)| of == name) {
+        if self.first.as_ref().is_none_or(|(of, _)| is_same(of, name)) {
             return &mut self.first.get_or_insert_with(|| (Arc::clone(name), SlidingLog::new())).1;
         }
         let at = self.more.iter().position(|(of, _)| of == name).unwrap_or_else(|| {
@@ -37,7 +37,7 @@ impl Logs {
 
     /// The log of this name, to be changed, if anything was ever entered into it.
     pub(super) fn get_mut(&mut self, name: &Arc<str>) -> Option<&mut SlidingLog> {
-        self.first.iter_mut().chain(&mut self.more).find(|(of, _)| of == name).map(|(_, log)| log)
+        self.first.iter_mut().chain(&mut self.more).find(|(of, _)| is_same(of, name)).map(|(_, log)| log)
     }
 
     /// What an upstream reports of the buckets of a log: what is missing beside ours is of others. Says how many units that are at
@@ -91,6 +91,11 @@ impl Logs {
     fn all(&self) -> impl Iterator<Item = &Named> {
         self.first.iter().chain(&self.more)
     }
+}
+
+/// Whether both are one name: mostly it is the same text in memory, which is not read then.
+fn is_same(one: &Arc<str>, other: &Arc<str>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ impl Term {
     }
 
     /// The bucket, where it is one.
-    pub(crate) const fn as_bucket(self) -> Option<Bucket> {
+    pub(crate) const fn as_bucket(&self) -> Option<Bucket> {
         match self.shape {
             Shape::Bucket(bucket) => Some(bucket),
             Shape::Window | Shape::Calendar(_) => None,

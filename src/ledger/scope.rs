@@ -5,7 +5,7 @@ use super::constraints::Constraints;
 use super::contenders::Contenders;
 use super::logs::Logs;
 use super::seats::Holders;
-use super::{Log, Priority, Stamp, Term};
+use super::{Log, Priority, SlidingLog, Stamp, Term};
 
 /// The logs of a scope, what was imposed on it, and who waits. There are as many of them as scopes: what few need lies apart.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +82,9 @@ impl Waiting {
     }
 }
 
+/// A log that nothing was ever entered into.
+static NO_ENTRIES: SlidingLog = SlidingLog::new();
+
 /// Where nothing is known.
 static EMPTY: Scope = Scope { logs: Logs::new(), constraints: None, waiting: None, seats: None };
 
@@ -143,6 +146,19 @@ impl Scope {
 
     fn is_free_but_for_cold(&self, now: Stamp) -> bool {
         self.constraints.as_ref().is_none_or(|constraints| constraints.is_idle_but_for_cold(now))
+    }
+
+    /// The earliest start, not before `start`, for units of a log whose terms are no calendars, where nothing but cold calls is in force.
+    pub(super) fn earliest_beside_cold(&self, start: Stamp, log: &Log, units: u32) -> Stamp {
+        let entries = self.logs.get(&log.unit).unwrap_or(&NO_ENTRIES);
+        let start = entries.earliest(start, &log.terms, units);
+        let Some(cold) = self.constraints.as_ref().map(|of| of.cold()).filter(|cold| !cold.is_empty()) else {
+            return start;
+        };
+        let windows = log.terms.iter().filter(|term| term.slides());
+        windows.fold(start, |start, term| {
+            cold.beside(&log.unit, term, term, start, units.into(), |n| entries.nth_newest(n))
+        })
     }
 
     /// Enters starts, each of so many units, as of `now`; `left` is what rates leave of the log's terms.
