@@ -23,6 +23,7 @@ impl<'a> Answer<'a> {
     }
 
     /// The answer to a call of this target.
+    #[inline]
     pub(crate) fn to(target: &Target<'_>, response: &'a Response) -> Self {
         let url = response.url();
         let is_direct = target.is_answered_by(url);

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::Url;
@@ -71,8 +71,8 @@ pub(crate) struct Connections {
 
 /// A call in flight, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct InFlight {
-    connections: Arc<Connections>,
+pub(crate) struct InFlight<'a> {
+    connections: &'a Connections,
     host: u64,
     is_cold: bool,
 }
@@ -83,7 +83,8 @@ impl Connections {
     }
 
     /// A call goes out at `now`.
-    pub(crate) fn begin(self: &Arc<Self>, url: &Url, now: Instant) -> InFlight {
+    #[inline]
+    pub(crate) fn begin(&self, url: &Url, now: Instant) -> InFlight<'_> {
         let host = self.hasher.hash_one((url.host_str(), url.port_or_known_default()));
         let (part, mut hosts) = (self.part(now), self.lock());
         if hosts.len() >= MAX_HOSTS && !hosts.contains_key(&host) {
@@ -92,7 +93,7 @@ impl Connections {
         // Among so many hosts a call to another mostly opens a connection.
         let is_known = hosts.len() < MAX_HOSTS || hosts.contains_key(&host);
         let is_cold = !is_known || hosts.entry(host).or_default().begin(part);
-        InFlight { connections: Arc::clone(self), host, is_cold }
+        InFlight { connections: self, host, is_cold }
     }
 
     fn part(&self, now: Instant) -> u64 {
@@ -104,14 +105,15 @@ impl Connections {
     }
 }
 
-impl InFlight {
+impl InFlight<'_> {
     /// Whether it probably opens a connection.
     pub(crate) const fn is_cold(&self) -> bool {
         self.is_cold
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlight<'_> {
+    #[inline]
     fn drop(&mut self) {
         let part = self.connections.part(Instant::now());
         if let Some(host) = self.connections.lock().get_mut(&self.host) {
@@ -153,7 +155,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_host_and_port_has_its_own_and_no_more_are_remembered_than_are_of_use() {
-        let (connections, url) = (Arc::new(Connections::new()), |text: &str| text.parse::<Url>().unwrap());
+        let (connections, url) = (Connections::new(), |text: &str| text.parse::<Url>().unwrap());
         let begin = |text: &str| connections.begin(&url(text), Instant::now());
         let first = begin("http://a/one");
         assert!(first.is_cold() && begin("https://a/").is_cold() && begin("http://b/").is_cold());

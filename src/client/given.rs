@@ -14,6 +14,7 @@ pub(crate) struct Given {
 }
 
 impl Given {
+    #[inline]
     pub(crate) fn by(queue: Arc<Queue>) -> Self {
         queue.depart();
         Self { queue, ending: Ending::default() }
@@ -29,6 +30,7 @@ impl Deref for Given {
 }
 
 impl Drop for Given {
+    #[inline]
     fn drop(&mut self) {
         self.queue.arrive();
         self.queue.counts().ended(&self.ending);

@@ -127,8 +127,9 @@ impl Middleware {
             Ok(mut response) => {
                 visit.connected();
                 let may_send_again = self.throttle.learn_from(&permit, &Answer::to(target, &response));
-                response.extensions_mut().insert(permit.passage());
-                match permit.take_seat().filter(|_| route.keeps_seat_for_body()) {
+                let seat = permit.take_seat().filter(|_| route.keeps_seat_for_body());
+                response.extensions_mut().insert(permit.into_passage());
+                match seat {
                     Some(seat) => Ok((seat.until_body_ends(response), may_send_again)),
                     None => Ok((response, may_send_again)),
                 }

@@ -100,6 +100,10 @@ impl Throttle {
         hear_clock(registered, permit, answer.headers);
         let (dialect, status) = (&registered.upstream.dialect, answer.status);
         let may_refuse = Feedback::may_refuse(status, answer.headers);
+        if !may_refuse && !registered.upstream.learns && registered.breaker.is_none() {
+            permit.tell_served();
+            return false;
+        }
         let feedback = if registered.upstream.learns || may_refuse {
             Feedback::read_as(dialect, status, answer.headers, SystemTime::now())
         } else {

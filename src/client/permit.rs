@@ -83,6 +83,7 @@ impl Permit {
     }
 
     /// A permit given at `now`.
+    #[inline]
     pub(crate) fn new(queue: Arc<Queue>, slot: Slot, pass: Pass, waited: Duration, now: Instant) -> Self {
         let (late, seat) = (slot.late(now), Seat::of(&queue));
         let (queue, held, charge) = (Given::by(queue), Held::Slot(slot), Mutex::default());
@@ -96,6 +97,7 @@ impl Permit {
     }
 
     /// With what its call reserved by estimates.
+    #[inline]
     pub(crate) fn estimated(self, estimate: Option<Arc<Estimate>>) -> Self {
         Self { estimate, ..self }
     }
@@ -148,6 +150,7 @@ impl Permit {
         self.queue.ending.refused();
     }
 
+    #[inline]
     pub(crate) fn tell_served(&self) {
         match &self.held {
             Held::Slot(slot) => self.queue.served(slot),
@@ -253,6 +256,21 @@ impl Permit {
         let (upstream, settler) = (Arc::clone(self.queue.upstream()), self.settler());
         let without_store = self.went_without_store();
         Passage { upstream, waited: self.waited, late: self.late, without_store, settler }
+    }
+
+    /// The same of a permit that ends here.
+    pub(crate) fn into_passage(self) -> Passage {
+        let (upstream, waited, late) = (Arc::clone(self.queue.upstream()), self.waited, self.late);
+        let without_store = self.went_without_store();
+        let settler = match (self.held, self.charge.into_inner().unwrap_or_else(PoisonError::into_inner)) {
+            (_, Some(charge)) => Settler::Charged(charge),
+            (Held::Slot(slot), None) => {
+                Settler::Charged(Charge::new(&self.queue, slot).estimated(self.estimate).into())
+            }
+            (Held::Shadow(shadow), None) => Settler::Shadow(shadow),
+            (Held::Nothing, None) => Settler::Uncharged(self.estimate),
+        };
+        Passage { upstream, waited, late, without_store, settler }
     }
 
     fn settler(&self) -> Settler {

@@ -90,10 +90,12 @@ impl Reachability {
         }
     }
 
+    #[inline]
     fn any_fails(&self) -> bool {
         self.failing.load(Ordering::Relaxed) > 0
     }
 
+    #[inline]
     fn find(&self, target: &Target<'_>, now: Instant) -> Option<Arc<Host>> {
         if !self.any_fails() {
             return None;
@@ -195,6 +197,7 @@ impl Host {
 
 impl Visit<'_> {
     /// The host can be reached: a response came, or the call was lost only after connecting.
+    #[inline]
     pub(crate) fn connected(self) {
         if self.reachability.any_fails() && self.reachability.find(self.target, Instant::now()).is_some() {
             self.reachability.remove(self.target);
@@ -213,6 +216,7 @@ impl Visit<'_> {
 }
 
 impl Drop for Visit<'_> {
+    #[inline]
     fn drop(&mut self) {
         if self.look == Look::default() {
             return;

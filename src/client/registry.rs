@@ -90,11 +90,13 @@ impl Current {
     }
 
     /// The upstream that a request belongs to.
+    #[inline]
     pub(crate) fn first_match(&self, request: &RequestHead<'_>) -> Option<Arc<Registered>> {
         self.read(|registry| registry.first_match(request).map(Arc::clone))
     }
 
     /// Reads it under no lock: a closure of the program may decide where a request belongs, and may do anything.
+    #[inline]
     fn read<T>(&self, look: impl FnOnce(&Registry) -> T) -> T {
         if self.is_changed.load(Ordering::Acquire) { look(&self.get()) } else { look(&self.first) }
     }

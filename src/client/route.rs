@@ -47,6 +47,7 @@ pub(crate) struct Route {
 
 impl Route {
     /// Of a call through the middleware, which also says by its `request` what the call leaves open; or of another.
+    #[inline]
     pub(crate) fn new(registered: Arc<Registered>, call: &Call, request: Option<&RequestHead<'_>>) -> Self {
         let max_wait = call.max_wait.or(registered.upstream.max_wait);
         let now_or_never = max_wait == Some(Duration::ZERO);
@@ -75,6 +76,7 @@ impl Route {
     }
 
     /// Of a request that belongs to an upstream.
+    #[inline]
     pub(crate) fn of_request(registered: Arc<Registered>, request: &RequestHead<'_>, call: Option<&Call>) -> Self {
         let mut call = call.cloned().unwrap_or_default();
         if let Some(costs) = registered.upstream.costs_of(request) {
@@ -133,6 +135,7 @@ impl Route {
     }
 
     /// The pass for its call, unless the upstream's breaker is open.
+    #[inline]
     pub(crate) fn admit(&self, scope: Option<ScopeId>, pass: Pass) -> Result<Pass, Error> {
         match &self.registered.breaker {
             Some(breaker) if self.is_seen => breaker.admit(scope, pass, Instant::now()),
@@ -141,7 +144,8 @@ impl Route {
     }
 
     /// Its call goes out at `now`: in flight until what this returns is dropped. One that probably opens a connection counts longer.
-    pub(crate) fn depart(&self, permit: &Permit, url: &Url, now: Instant) -> Option<InFlight> {
+    #[inline]
+    pub(crate) fn depart(&self, permit: &Permit, url: &Url, now: Instant) -> Option<InFlight<'_>> {
         let in_flight = self.registered.connections.as_ref()?.begin(url, now);
         if in_flight.is_cold() {
             permit.tell_cold();
@@ -176,6 +180,7 @@ impl Route {
     }
 
     /// What it takes of each log, where the limits can ever admit it.
+    #[inline]
     pub(crate) fn charges(&self) -> Result<&Arc<[u32]>, Error> {
         let own = self.charges.as_ref().map_err(|error| Error::clone(error))?;
         Ok(own.as_ref().unwrap_or_else(|| self.registered.charges.one(self.priority)))

@@ -72,6 +72,7 @@ impl Table {
     }
 
     /// The first upstream that is on the request's host, below its path, and accepts it.
+    #[inline]
     pub(crate) fn find(&self, request: &RequestHead<'_>, accepts: impl Fn(usize) -> bool) -> Option<usize> {
         let url = request.url();
         let here = self.host(url).map(|paths| paths.candidates(url)).unwrap_or_default();
@@ -109,6 +110,7 @@ impl Paths {
     }
 
     /// What may match the path of a URL, in the order of registration.
+    #[inline]
     fn candidates(&self, url: &Url) -> &[Candidate] {
         if self.most_parts == 0 {
             return self.below.get("").map(|found| &**found).unwrap_or_default();

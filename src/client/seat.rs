@@ -15,6 +15,7 @@ pub(crate) struct Seat(Option<Arc<Queue>>);
 
 impl Seat {
     /// The seat that came with a slot, where the queue has seats.
+    #[inline]
     pub(crate) fn of(queue: &Arc<Queue>) -> Option<Self> {
         queue.has_seats().then(|| Self(Some(Arc::clone(queue))))
     }

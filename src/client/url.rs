@@ -38,6 +38,7 @@ impl<'a> Target<'a> {
     }
 
     /// Whether a response of this URL comes from the very URL that was called: else the call was redirected, so it was executed.
+    #[inline]
     pub(crate) fn is_answered_by(&self, url: &Url) -> bool {
         let own = &*self.0;
         // Neither a fragment nor a name and password reach the response's URL for certain.

@@ -216,6 +216,7 @@ impl Charges {
     }
 
     /// Whose logs a call is charged in: as it says, else as its request does.
+    #[inline]
     pub(crate) fn scopes(&self, call: &Call, request: Option<&RequestHead<'_>>) -> Scopes {
         let is_only = self.scopes.len() == 1;
         let of = |at: usize| {
@@ -306,6 +307,7 @@ impl Charges {
     }
 
     /// What a call is charged, in entries of each log.
+    #[inline]
     pub(crate) fn of(&self, upstream: &Upstream, call: &Call) -> Result<Option<Arc<[u32]>>, Error> {
         let name = || Arc::clone(&upstream.name);
         let is_scope = |name: &str| self.scopes.iter().any(|sharers| **sharers.scope.name() == *name);

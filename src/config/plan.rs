@@ -173,6 +173,7 @@ impl Registered {
     }
 
     /// The lines for seats of the callers of some scopes, where other callers need the same seats: that which fewest share is the first.
+    #[inline]
     pub(crate) fn lines_of(&self, scopes: &Scopes) -> Vec<SeatRules> {
         let Some(rules) = self.charges.is_any_seat_shared().then(|| self.seats_of(scopes)).flatten() else {
             return Vec::new();

@@ -9,6 +9,7 @@ impl Ledger {
     /// The answer to one caller who does not wait, where it can be given at a glance, when the store's clock shows `clock`: its start, which
     /// is entered, or how long it is until there is one. The same that [`apply`](Self::apply) answers to an ask of nobody's, which need
     /// not be written for it.
+    #[inline]
     pub(crate) fn at_once(&mut self, clock: Stamp, logs: &[Log], charges: &[u32]) -> Option<Result<Stamp, Duration>> {
         let now = self.time.at(clock);
         if let ([log], &[units]) = (logs, charges)

@@ -110,6 +110,7 @@ impl ColdCalls {
 
     /// The earliest start, not before `start`, for `units` under a term beside what cold calls still take of it; `lowered` is the
     /// term with what a rate leaves of it.
+    #[inline]
     pub(super) fn beside(
         &self,
         log: &str,

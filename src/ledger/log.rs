@@ -68,6 +68,7 @@ impl SlidingLog {
 
     /// Enters `cost` units that start at `start`, which must not lie before the newest entry, and count for `retention`
     /// microseconds.
+    #[inline]
     pub fn append(&mut self, start: Stamp, cost: u32, retention: i64) {
         debug_assert!(self.nth_newest(1).is_none_or(|newest| newest <= start), "a log is sorted");
         if self.starts.is_empty() {
@@ -171,6 +172,7 @@ impl SlidingLog {
     }
 
     /// Enters units as [`append`](Self::append) does, which fill the buckets among these terms; `left` is what rates leave of each.
+    #[inline]
     pub(super) fn fill(&mut self, terms: &[Term], left: &[Term], starts: &[Stamp], units: u32, retention: i64) {
         if terms.iter().all(|term| term.as_bucket().is_none()) {
             return starts.iter().for_each(|&start| self.append(start, units, retention));

@@ -19,11 +19,13 @@ impl Logs {
     }
 
     /// The log of this name, if anything was ever entered into it.
+    #[inline]
     pub(super) fn get(&self, name: &Arc<str>) -> Option<&SlidingLog> {
         self.all().find(|(of, _)| is_same(of, name)).map(|(_, log)| log)
     }
 
     /// The log of this name, new if need be.
+    #[inline]
     pub(super) fn entry(&mut self, name: &Arc<str>) -> &mut SlidingLog {
         if self.first.as_ref().is_none_or(|(of, _)| is_same(of, name)) {
             return &mut self.first.get_or_insert_with(|| (Arc::clone(name), SlidingLog::new())).1;

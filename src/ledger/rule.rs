@@ -150,6 +150,7 @@ pub(crate) trait Entries {
 }
 
 /// The rule: the earliest start, not before `floor`, under terms of which a rate may leave less: each as it is given, and what is left.
+#[inline]
 pub(crate) fn earliest(
     now: Stamp,
     floor: Stamp,

@@ -140,15 +140,18 @@ impl Scope {
     }
 
     /// The same for a caller who does not wait: how far ahead others book is nothing to it.
+    #[inline]
     pub(super) fn is_plain_now_or_never(&self, now: Stamp) -> bool {
         self.waiting.as_ref().is_none_or(|waiting| waiting.is_nobody(now)) && self.is_free_but_for_cold(now)
     }
 
+    #[inline]
     fn is_free_but_for_cold(&self, now: Stamp) -> bool {
         self.constraints.as_ref().is_none_or(|constraints| constraints.is_idle_but_for_cold(now))
     }
 
     /// The earliest start, not before `start`, for units of a log whose terms are no calendars, where nothing but cold calls is in force.
+    #[inline]
     pub(super) fn earliest_beside_cold(&self, start: Stamp, log: &Log, units: u32) -> Stamp {
         let entries = self.logs.get(&log.unit).unwrap_or(&NO_ENTRIES);
         let start = entries.earliest(start, &log.terms, units);
@@ -162,6 +165,7 @@ impl Scope {
     }
 
     /// Enters starts, each of so many units, as of `now`; `left` is what rates leave of the log's terms.
+    #[inline]
     pub(super) fn append(
         &mut self,
         log: &Log,

@@ -13,6 +13,7 @@ use crate::ledger::{Ask, Log, Message, MessageId, Run, Stamp, Verdict};
 impl Queue {
     /// A slot that starts now, or how long until there is one, where nobody is before the caller and the store has its answer at
     /// hand.
+    #[inline]
     pub(crate) fn at_hand(&self, charges: &Arc<[u32]>, now: Instant) -> Option<Result<Slot, Duration>> {
         let is_paused = self.crowd.paused(now).is_some();
         // What the boundaries of a calendar are depends on the store's clock.

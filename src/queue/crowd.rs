@@ -71,6 +71,7 @@ impl Crowd {
     }
 
     /// The pause at `now`.
+    #[inline]
     pub(crate) fn paused(&self, now: Instant) -> Option<Pause> {
         if !self.is_paused.load(Ordering::Relaxed) {
             return None;

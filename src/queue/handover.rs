@@ -54,6 +54,7 @@ impl Handover {
     }
 
     /// When to look again whether it is over; `None` once it is.
+    #[inline]
     pub(super) fn look_at(&self, now: Instant) -> Option<Instant> {
         if self.is_over.load(Ordering::Acquire) {
             return None;

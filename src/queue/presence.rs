@@ -85,6 +85,7 @@ impl Default for Attendance {
 
 impl Attendance {
     /// A call goes by a queue. Mostly there is nothing to do.
+    #[inline]
     pub(crate) fn called(self: &Arc<Self>, queue: &Arc<Queue>, now: Instant) {
         if queue.note_use() {
             self.enter(queue, now);

@@ -20,6 +20,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 impl Queue {
     /// The call of a slot was served. Where it was the one that looked whether a pause still holds, that is over for everybody: the
     /// store is told in the background, until it knows.
+    #[inline]
     pub(crate) fn served(self: &Arc<Self>, slot: &Slot) {
         if !slot.looks {
             return;

@@ -89,6 +89,7 @@ impl Entry {
 impl Queues {
     /// The queue of some scopes at `now`, by an edition of the upstream's limits: new if need be. Where it takes the place of another that
     /// is paused, so is it.
+    #[inline]
     pub(crate) fn get(
         &self,
         (key, edition): (Key, u64),

@@ -187,6 +187,7 @@ impl MemoryStore {
 
     /// The answer to one caller who does not wait, without a message, where there is one at a glance: its start, or how long it is until
     /// there is one.
+    #[inline]
     pub(crate) fn at_once(
         &self,
         upstream: &Arc<str>,
@@ -196,6 +197,7 @@ impl MemoryStore {
         self.change(upstream, |ledger, now| ledger.at_once(now, logs, charges))
     }
 
+    #[inline]
     fn change<T>(&self, upstream: &Arc<str>, change: impl FnOnce(&mut Ledger, Stamp) -> T) -> T {
         let kept = self.0.kept(upstream);
         let mut ledger = kept.lock();
