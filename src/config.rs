@@ -5,6 +5,7 @@ mod bucket;
 pub(crate) mod call;
 pub(crate) mod charges;
 mod civil;
+pub(crate) mod costs;
 pub(crate) mod description;
 mod estimate;
 #[cfg(feature = "serde")]

@@ -14,6 +14,7 @@ use crate::client::estimated::Places;
 use crate::client::permit::Permit;
 use crate::config::call::Call;
 use crate::config::charges::{CALLS, Scopes};
+use crate::config::costs::Costs;
 use crate::config::plan::Registered;
 use crate::config::priority::Priority;
 use crate::config::request_head::RequestHead;
@@ -28,8 +29,8 @@ use crate::store::WithoutStore;
 pub(crate) struct Route {
     pub(crate) registered: Arc<Registered>,
     pub(crate) scopes: Scopes,
-    /// What it takes of each log, unless that is what any call does; or why it can never go.
-    charges: Result<Option<Arc<[u32]>>, Box<Error>>,
+    /// What it takes of each log, or why it can never go.
+    charges: Result<Costs, Box<Error>>,
     /// Which calls use about as much as it, and of which units it takes estimates.
     kind: Option<Arc<str>>,
     estimated: Places,
@@ -115,7 +116,7 @@ impl Route {
         } else {
             self.deadline().map_or(Wish::Soon, Wish::By)
         };
-        let costs = Arc::clone(self.charges()?);
+        let costs = self.charges()?.clone();
         Ok(Waiter { ticket: member.ticket, costs, joined, wish, priority: self.priority })
     }
 
@@ -181,8 +182,7 @@ impl Route {
 
     /// What it takes of each log, where the limits can ever admit it.
     #[inline]
-    pub(crate) fn charges(&self) -> Result<&Arc<[u32]>, Error> {
-        let own = self.charges.as_ref().map_err(|error| Error::clone(error))?;
-        Ok(own.as_ref().unwrap_or_else(|| self.registered.charges.one(self.priority)))
+    pub(crate) fn charges(&self) -> Result<&Costs, Error> {
+        self.charges.as_ref().map_err(|error| Error::clone(error))
     }
 }

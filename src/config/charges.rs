@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::call::Call;
+use crate::config::costs::{Costs, MAX_LOGS};
 use crate::config::limit::Limit;
 use crate::config::name::shown;
 use crate::config::priority::{Priority, Reserve};
@@ -17,8 +18,6 @@ use crate::queue::settling::Counted;
 
 /// A log of large units keeps at most so many entries: then one entry stands for several units.
 const MAX_ENTRIES: u32 = 20_000;
-/// Logs that one call may be charged in.
-const MAX_LOGS: usize = 16;
 /// What limits count that say nothing of it.
 pub(crate) const CALLS: &str = "calls";
 
@@ -38,7 +37,7 @@ pub(crate) struct Charges {
     /// How many calls may be in flight: by its place whose, how many, and which of the upstream's limits says so.
     seats: Vec<(usize, u32, usize)>,
     /// What a call is charged of which nothing is said, by its priority's place.
-    ones: [Arc<[u32]>; 3],
+    ones: [Costs; 3],
     /// Of each limit of which something is kept, by its place: the log that counts those for whom nothing is, and the first of the
     /// rest's terms there.
     rests: Vec<(usize, usize, usize)>,
@@ -195,7 +194,7 @@ impl Charges {
         let by_default = scopes.iter().position(|sharers| !sharers.scope.is_upstream() && is_default(sharers));
         let last = || scopes.iter().rposition(|sharers| !sharers.is_common).unwrap_or(scopes.len() - 1);
         let narrowest = by_default.unwrap_or_else(last);
-        let one = |priority| places.iter().map(|place| u32::from(place.counts(priority))).collect();
+        let one = |priority| Costs::of(&places.iter().map(|place| u32::from(place.counts(priority))).collect());
         let ones = [Priority::High, Priority::Normal, Priority::Low].map(one);
         Ok(Self { logs: logs.into(), places, scopes, narrowest, limits, seats, ones, rests })
     }
@@ -211,7 +210,7 @@ impl Charges {
     }
 
     /// What a call of a priority is charged of which nothing is said.
-    pub(crate) const fn one(&self, priority: Priority) -> &Arc<[u32]> {
+    pub(crate) const fn one(&self, priority: Priority) -> &Costs {
         &self.ones[priority.place()]
     }
 
@@ -308,14 +307,14 @@ impl Charges {
 
     /// What a call is charged, in entries of each log.
     #[inline]
-    pub(crate) fn of(&self, upstream: &Upstream, call: &Call) -> Result<Option<Arc<[u32]>>, Error> {
+    pub(crate) fn of(&self, upstream: &Upstream, call: &Call) -> Result<Costs, Error> {
         let name = || Arc::clone(&upstream.name);
         let is_scope = |name: &str| self.scopes.iter().any(|sharers| **sharers.scope.name() == *name);
         if let Some(scope) = call.scope_names().find(|name| !is_scope(name)) {
             return Err(Error::UnknownScope { upstream: name(), scope: shown(scope) });
         }
         if call.costs_one() {
-            return Ok(None);
+            return Ok(self.one(call.priority).clone());
         }
         let is_known = |unit: &str| unit == CALLS || self.places.iter().any(|place| *place.unit == *unit);
         if let Some(unit) = call.units().find(|unit| !is_known(unit)) {
@@ -330,7 +329,7 @@ impl Charges {
         let too_large = (0..charges.len()).find(|&at| charges[at] > self.logs[at].largest_charge());
         let wrong = too_large.or_else(|| charges.iter().all(|&units| units == 0).then_some(0));
         match wrong {
-            None => Ok(Some(charges)),
+            None => Ok(Costs::of(&charges)),
             Some(at) => {
                 let (place, limit) = (&self.places[at], self.strictest(upstream, at));
                 let (unit, cost) = (Arc::clone(&place.unit), call.cost_in(&place.unit));

@@ -8,13 +8,14 @@ use tokio::time::Instant;
 use super::Queue;
 use super::glance::WaitsFor;
 use super::waiters::Slot;
+use crate::config::costs::Costs;
 use crate::ledger::{Ask, Log, Message, MessageId, Run, Stamp, Verdict};
 
 impl Queue {
     /// A slot that starts now, or how long until there is one, where nobody is before the caller and the store has its answer at
     /// hand.
     #[inline]
-    pub(crate) fn at_hand(&self, charges: &Arc<[u32]>, now: Instant) -> Option<Result<Slot, Duration>> {
+    pub(crate) fn at_hand(&self, charges: &Costs, now: Instant) -> Option<Result<Slot, Duration>> {
         let is_paused = self.crowd.paused(now).is_some();
         // What the boundaries of a calendar are depends on the store's clock.
         if is_paused
@@ -29,7 +30,7 @@ impl Queue {
         let slot = |(stamp, looks)| Slot {
             stamp,
             start: now,
-            costs: Arc::clone(charges),
+            costs: charges.clone(),
             excess: Duration::ZERO,
             sender: self.process.id(),
             looks,
@@ -40,7 +41,7 @@ impl Queue {
 
     /// When the caller starts, which is now, and whether it is the one call that looks whether a pause still holds; or how long it is until
     /// there is a slot.
-    fn ask_at_once(&self, charges: &Arc<[u32]>) -> Option<Result<(Stamp, bool), Duration>> {
+    fn ask_at_once(&self, charges: &Costs) -> Option<Result<(Stamp, bool), Duration>> {
         let (ledger, logs) = (self.ledger(), &self.logs);
         if let Some(answer) = self.process.memory().and_then(|memory| memory.at_once(ledger, logs, charges)) {
             return Some(answer.map(|stamp| (stamp, false)));
@@ -61,7 +62,7 @@ impl Queue {
 }
 
 /// An ask of one caller of these charges who does not wait.
-fn now_or_never(ledger: &Arc<str>, logs: &Arc<[Log]>, charges: &Arc<[u32]>) -> Message {
-    let run = Run::new(1, Arc::clone(charges)).max_wait(Duration::ZERO);
+fn now_or_never(ledger: &Arc<str>, logs: &Arc<[Log]>, charges: &Costs) -> Message {
+    let run = Run::new(1, charges).max_wait(Duration::ZERO);
     Message::new(Arc::clone(ledger), MessageId::nobodys(), Ask::new(Arc::clone(logs), vec![run]))
 }

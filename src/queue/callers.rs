@@ -137,7 +137,7 @@ impl Queue {
 
     /// The call of a slot probably opens a connection: the store is told before long.
     pub(crate) fn cold(self: &Arc<Self>, slot: &Slot) {
-        self.happen(|_| Some(Event::Cold(slot.stamp, Arc::clone(&slot.costs))));
+        self.happen(|_| Some(Event::Cold(slot.stamp, (&slot.costs).into())));
     }
 
     /// It is known what a call used: the store is told before long.

@@ -206,10 +206,10 @@ impl Engine {
         for slot in self.surplus.drain(..self.surplus.len().min(most)) {
             tracing::debug!(upstream = &*self.settings.upstream, "slot handed back");
             match slots.last_mut() {
-                Some(last) if (last.start, &last.charges, last.looks) == (slot.stamp, &slot.costs, slot.looks) => {
+                Some(last) if (last.start, &*last.charges, last.looks) == (slot.stamp, &*slot.costs, slot.looks) => {
                     last.count += 1;
                 }
-                _ => slots.push(Slots { looks: slot.looks, ..Slots::new(1, slot.stamp, slot.costs) }),
+                _ => slots.push(Slots { looks: slot.looks, ..Slots::new(1, slot.stamp, &slot.costs) }),
             }
         }
         slots
@@ -236,11 +236,11 @@ impl Engine {
             let max_wait = max_wait.filter(|&wait| wait < self.settings.horizon);
             let priority = self.waiters.rank(waiter);
             let is_like =
-                |run: &Run| run.charges == waiter.costs && (run.max_wait, run.priority) == (max_wait, priority);
+                |run: &Run| *run.charges == *waiter.costs && (run.max_wait, run.priority) == (max_wait, priority);
             match runs.last_mut() {
                 Some(run) if is_like(run) => run.callers += 1,
                 _ => {
-                    let mut run = Run::new(1, Arc::clone(&waiter.costs)).priority(priority);
+                    let mut run = Run::new(1, &waiter.costs).priority(priority);
                     run.max_wait = max_wait;
                     runs.push(run);
                 }

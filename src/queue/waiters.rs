@@ -15,7 +15,6 @@ use tokio::time::Instant;
 use self::matching::Matching;
 use self::part::Part;
 pub(crate) use self::waiter::{Slot, UNBOOKED, Waiter, Wish};
-use self::waiter::{is_large, is_same};
 use crate::config::priority::Priority;
 use crate::error::Error;
 
@@ -154,7 +153,7 @@ impl Waiters {
     pub(crate) fn join(&mut self, waiter: Waiter) {
         self.waiting += 1;
         self.hurried += usize::from(waiter.wish != Wish::Soon);
-        self.large += is_large(&waiter.costs);
+        self.large += usize::from(waiter.costs.is_large());
         self.parts[waiter.priority.place()].join(waiter);
     }
 
@@ -174,7 +173,7 @@ impl Waiters {
     fn is_without(&mut self, waiter: &Waiter) {
         self.waiting -= 1;
         self.hurried -= usize::from(waiter.wish != Wish::Soon);
-        self.large -= is_large(&waiter.costs);
+        self.large -= usize::from(waiter.costs.is_large());
     }
 
     fn tidy(&mut self) {
@@ -185,7 +184,7 @@ impl Waiters {
     pub(crate) fn give(&mut self, slots: impl IntoIterator<Item = Slot>, now: Instant) -> Vec<Slot> {
         for slot in slots {
             self.slot_units += slot.units();
-            self.large += is_large(&slot.costs);
+            self.large += usize::from(slot.costs.is_large());
             let at = self.slots.iter().rposition(|other| other.start <= slot.start).map_or(0, |before| before + 1);
             self.slots.insert(at, slot);
         }
@@ -243,7 +242,7 @@ impl Waiters {
     /// A slot was taken out.
     fn count_no_more(&mut self, slot: &Slot) {
         self.slot_units -= slot.units();
-        self.large -= is_large(&slot.costs);
+        self.large -= usize::from(slot.costs.is_large());
     }
 
     /// When the first slot starts.
@@ -261,7 +260,7 @@ impl Waiters {
 
     /// Takes out the caller whose the first slot was.
     pub(crate) fn pop_owner(&mut self, slot: &Slot, now: Instant) -> Option<Waiter> {
-        let wants = |waiter: &&Waiter| is_same(&waiter.costs, &slot.costs) && waiter.is_served_by(slot, now);
+        let wants = |waiter: &&Waiter| waiter.costs == slot.costs && waiter.is_served_by(slot, now);
         let Waiter { ticket, priority, .. } = *self.in_order().find(wants)?;
         let part = &mut self.parts[priority.place()];
         let waiter = part.remove(ticket)?;

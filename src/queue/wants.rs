@@ -15,6 +15,7 @@ use super::process::Process;
 use super::seats::SeatRules;
 use super::waiters::{Waiter, Wish};
 use crate::config::charges::Scopes;
+use crate::config::costs::Costs;
 use crate::config::plan::Registered;
 use crate::error::Error;
 
@@ -132,7 +133,7 @@ async fn one_of_each(lines: Arc<[Arc<Queue>]>, (priority, at_once): Want) -> Res
         let now = Instant::now();
         let wish = if at_once { Wish::AtOnce { within: Duration::ZERO } } else { Wish::Soon };
         let member = line.enter()?;
-        let waiter = Waiter { ticket: member.ticket, costs: [].into(), joined: now, wish, priority };
+        let waiter = Waiter { ticket: member.ticket, costs: Costs::OneEach(0), joined: now, wish, priority };
         line.slot(&waiter, now).await?;
         held.seats += 1;
     }

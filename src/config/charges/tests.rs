@@ -14,11 +14,7 @@ fn of(priority: Priority) -> Call {
 /// What calls of each priority are charged.
 fn charged(up: &Upstream, call: &Call) -> [Vec<u32>; 3] {
     let all = [Priority::High, Priority::Normal, Priority::Low];
-    let charges = charges(up);
-    all.map(|priority| {
-        let own = charges.of(up, &call.clone().priority(priority)).unwrap();
-        own.as_ref().unwrap_or_else(|| charges.one(priority)).to_vec()
-    })
+    all.map(|priority| charges(up).of(up, &call.clone().priority(priority)).unwrap().to_vec())
 }
 
 /// The logs, each with the quotas of its terms.

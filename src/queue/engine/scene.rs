@@ -9,6 +9,7 @@ use fastrand::Rng;
 use tokio::time::Instant;
 
 use super::Engine;
+use crate::config::costs::Costs;
 use crate::error::StoreError;
 use crate::ledger::{Log, Refused, SeatLimit, Stamp, Term};
 use crate::queue::bounds::Exchange;
@@ -147,6 +148,6 @@ pub(super) fn lost() -> Reply {
 }
 
 /// What a call of so many units takes of each log.
-pub(super) fn costs(units: u32) -> Arc<[u32]> {
-    [units].into()
+pub(super) fn costs(units: u32) -> Costs {
+    Costs::of(&[units].into())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Message, Reply};
+use crate::config::costs::Costs;
 use crate::error::StoreError;
 use crate::ledger::{Answer, Ask, Grant, Priority, Run, Stamp, Verdict, micros};
 use crate::queue::apart;
@@ -187,7 +188,7 @@ impl Engine {
         let (mut slots, mut refused) = (Vec::new(), Vec::new());
         for (&ticket, (costs, answer)) in tickets.iter().zip(one_by_one(ask, grant)) {
             if answer.verdict.is_granted() {
-                let (stamp, costs, looks) = (answer.start, Arc::clone(costs), answer.verdict == Verdict::Looks);
+                let (stamp, costs, looks) = (answer.start, Costs::of(costs), answer.verdict == Verdict::Looks);
                 let (start, excess, waited_for) = (placing.place(stamp), placing.excess, WaitsFor::Store);
                 slots.push(Slot { stamp, start, costs, excess, sender, looks, waited_for });
             } else if answer.verdict == Verdict::Refused && grant.loss.is_none() {
@@ -279,7 +280,7 @@ impl Engine {
     /// What was granted goes back, and callers ask again.
     fn decline(&mut self, grant: &Grant, sender: u64, ask: &Ask, now: Instant) {
         for (costs, answer) in one_by_one(ask, grant).filter(|(_, answer)| answer.verdict.is_granted()) {
-            let (stamp, costs) = (answer.start, Arc::clone(costs));
+            let (stamp, costs) = (answer.start, Costs::of(costs));
             let (excess, waited_for) = (Duration::ZERO, WaitsFor::Store);
             let slot = Slot { stamp, start: now, costs, excess, sender, looks: false, waited_for };
             self.put_back([slot], now);

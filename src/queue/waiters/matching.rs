@@ -1,11 +1,11 @@
 //! Whose slot is whose: the earliest slot is the earliest caller's.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::waiter::{Slot, Waiter, is_same};
+use super::waiter::{Slot, Waiter};
+use crate::config::costs::Costs;
 
 /// The callers in their order, each with the slot that is its own: the earliest of its cost that is nobody's before it, where
 /// that is in time.
@@ -16,7 +16,7 @@ pub(super) struct Matching<'a, W> {
     is_plain: bool,
     now: Instant,
     /// For each cost, the first slot that may still be had.
-    next: Vec<(&'a Arc<[u32]>, usize)>,
+    next: Vec<(&'a Costs, usize)>,
     /// Slots that are nobody's yet.
     left: usize,
 }
@@ -37,7 +37,7 @@ impl<'a, W: Iterator<Item = &'a Waiter>> Matching<'a, W> {
             return Vec::new();
         }
         let is_taken =
-            |at: usize, slot: &Slot| self.next.iter().any(|(costs, next)| is_same(costs, &slot.costs) && at < *next);
+            |at: usize, slot: &Slot| self.next.iter().any(|(costs, next)| **costs == slot.costs && at < *next);
         (0..).zip(self.slots).filter(|(at, slot)| !is_taken(*at, slot)).map(|(at, _)| at).collect()
     }
 
@@ -50,14 +50,14 @@ impl<'a, W: Iterator<Item = &'a Waiter>> Matching<'a, W> {
             self.left -= 1;
             return slot;
         }
-        let known = self.next.iter().position(|(costs, _)| is_same(costs, &waiter.costs));
+        let known = self.next.iter().position(|(costs, _)| **costs == waiter.costs);
         let known = known.unwrap_or_else(|| {
             self.next.push((&waiter.costs, 0));
             self.next.len() - 1
         });
         let next = &mut self.next.get_mut(known)?.1;
         let rest = self.slots.range((*next).min(self.slots.len())..);
-        let (skipped, slot) = (0..).zip(rest).find(|(_, slot)| is_same(&slot.costs, &waiter.costs))?;
+        let (skipped, slot) = (0..).zip(rest).find(|(_, slot)| slot.costs == waiter.costs)?;
         if !waiter.is_served_by(slot, self.now) {
             return None;
         }

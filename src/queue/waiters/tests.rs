@@ -4,11 +4,18 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::costs::Costs;
 use crate::ledger::Stamp;
 use crate::queue::glance::WaitsFor;
 
 fn waiter(ticket: u64, cost: u32) -> Waiter {
-    Waiter { ticket, costs: [cost].into(), joined: Instant::now(), wish: Wish::Soon, priority: Priority::Normal }
+    Waiter {
+        ticket,
+        costs: Costs::of(&[cost].into()),
+        joined: Instant::now(),
+        wish: Wish::Soon,
+        priority: Priority::Normal,
+    }
 }
 
 fn slot(epoch: Instant, ms: u64, cost: u32) -> Slot {
@@ -17,7 +24,7 @@ fn slot(epoch: Instant, ms: u64, cost: u32) -> Slot {
     Slot {
         stamp,
         start,
-        costs: [cost].into(),
+        costs: Costs::of(&[cost].into()),
         excess: Duration::ZERO,
         sender: 0,
         looks: false,

@@ -1,10 +1,10 @@
 //! A caller that waits, and a slot.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::config::costs::Costs;
 use crate::config::priority::Priority;
 use crate::ledger::Stamp;
 use crate::queue::glance::WaitsFor;
@@ -26,7 +26,7 @@ pub(crate) struct Slot {
     /// When it starts on this process's clock.
     pub(crate) start: Instant,
     /// What it takes of each log.
-    pub(crate) costs: Arc<[u32]>,
+    pub(crate) costs: Costs,
     /// By how much it may have started earlier, as the store's clock is not known yet.
     pub(crate) excess: Duration,
     /// The name that it was booked under.
@@ -54,7 +54,7 @@ pub(crate) enum Wish {
 pub(crate) struct Waiter {
     /// Ascending in order of arrival.
     pub(crate) ticket: u64,
-    pub(crate) costs: Arc<[u32]>,
+    pub(crate) costs: Costs,
     pub(crate) joined: Instant,
     pub(crate) wish: Wish,
     pub(crate) priority: Priority,
@@ -112,16 +112,6 @@ impl Slot {
     pub(crate) fn units(&self) -> u64 {
         of_first(&self.costs)
     }
-}
-
-/// Whether two costs are the same; mostly they are one.
-pub(super) fn is_same(one: &Arc<[u32]>, other: &Arc<[u32]>) -> bool {
-    Arc::ptr_eq(one, other) || one == other
-}
-
-/// Whether a call takes of any log something else than one unit.
-pub(super) fn is_large(costs: &[u32]) -> usize {
-    usize::from(costs.iter().any(|&units| units != 1))
 }
 
 /// What a call of these costs takes of the first log.
