@@ -225,8 +225,8 @@ impl Counts {
     }
 
     fn count(&self, outcome: &str) {
-        let outcomes = self.0.iter().flat_map(|kept| &kept.outcomes);
-        for (_, counter) in outcomes.filter(|(of, _)| *of == outcome) {
+        let mut outcomes = self.0.iter().flat_map(|kept| &kept.outcomes);
+        if let Some((_, counter)) = outcomes.find(|(of, _)| *of == outcome) {
             counter.increment(1);
         }
     }

@@ -79,7 +79,43 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Ask, Bucket, Message, MessageId, Pause, Run, ScopeId, Term, message::Body};
+    use crate::ledger::{Ask, Bucket, Cold, Message, MessageId, Pause, Run, ScopeId, Term, message::Body, micros};
+
+    #[test]
+    fn beside_cold_calls_an_answer_is_that_of_an_ask_too() {
+        let of = |bits| Some(ScopeId::from_bits(bits));
+        let term = |quota, span| Term::new(quota, span).cold(span / 4);
+        for logs in [
+            vec![Log::new("calls", [term(4, 900)])],
+            vec![Log::new("calls", [term(4, 900), term(2, 300)]).of(of(7))],
+            vec![Log::new("calls", [term(4, 900)]), Log::new("calls", [term(3, 700)]).of(of(7))],
+        ] {
+            let (mut ledger, mut answered, mut beside_cold) = (Ledger::new(), [0; 2], 0);
+            for step in 0..200 {
+                let now = Stamp::from_micros(1 + 90 * step);
+                let charges = vec![1; logs.len()];
+                let ask = |runs, cold| Ask { cold, ..Ask::new(logs.clone(), runs) };
+                let one = vec![Run::new(1, charges.clone()).max_wait(Duration::ZERO)];
+                let mut other = ledger.clone();
+                let told = other.apply(now, &Message::new("up", MessageId::nobodys(), ask(one, None))).unwrap();
+                let told = told.grant().unwrap().answers(1).next().unwrap();
+                let at_once = ledger.at_once(now, &logs, &charges).unwrap();
+                let start = at_once.unwrap_or_else(|wait| now.plus(micros(wait)));
+                assert_eq!((told.verdict.is_granted(), told.start), (at_once.is_ok(), start));
+                let kept = |ledger: &Ledger| format!("{:?}", ledger.usage(now, &logs));
+                assert_eq!(kept(&ledger), kept(&other));
+                answered[usize::from(at_once.is_ok())] += 1;
+                let has_cold = |log: &Log| ledger.scope(log.scope).is_some_and(|of| of.constraints().has_cold(now));
+                beside_cold += u32::from(logs.iter().any(has_cold));
+                if at_once.is_ok() && step % 3 == 0 {
+                    let cold = Some(Cold::new(now, now, charges.clone()));
+                    let id = MessageId::new(1, "", now.as_micros().unsigned_abs());
+                    ledger.apply(now, &Message::new("up", id, ask(Vec::new(), cold))).unwrap();
+                }
+            }
+            assert!(answered.iter().all(|times| *times > 20) && beside_cold > 20, "{answered:?}, {beside_cold}");
+        }
+    }
 
     #[test]
     fn what_is_answered_at_once_is_what_an_ask_is_answered() {
