@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use tokio::task::{self, coop::consume_budget};
+use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -61,10 +61,8 @@ impl Throttle {
         since: Instant,
         anew: impl Fn(Arc<Registered>) -> Route,
     ) -> Result<Permit, Error> {
-        // A timer that finds no runtime panics. Whoever is a task of one is in it.
-        if task::try_id().is_none() && Handle::try_current().is_err() {
-            return Err(route.told(Error::OutsideRuntime));
-        }
+        // A timer that finds no runtime panics.
+        Handle::try_current().map_err(|_| route.told(Error::OutsideRuntime))?;
         let span = span(route);
         if !span.is_disabled() {
             span.record("ahead", entered.0.waiting());
