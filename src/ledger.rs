@@ -255,15 +255,11 @@ impl Ledger {
 
     /// A log of a scope, to be changed, if anything was ever entered into it.
     fn log_mut(&mut self, log: &Log) -> Option<&mut SlidingLog> {
-        self.known_mut(log.scope)?.logs.get_mut(&log.unit)
-    }
-
-    /// A scope that something is kept of, to be changed.
-    fn known_mut(&mut self, scope: Option<ScopeId>) -> Option<&mut Scope> {
-        match scope {
-            None => Some(&mut self.upstream),
-            Some(scope) => self.scopes[Self::part(scope)].get_mut(&scope).map(Box::as_mut),
-        }
+        let scope = match log.scope {
+            None => &mut self.upstream,
+            Some(scope) => self.scopes[Self::part(scope)].get_mut(&scope)?,
+        };
+        scope.logs.get_mut(&log.unit)
     }
 
     fn scope_mut(&mut self, scope: Option<ScopeId>) -> &mut Scope {

@@ -258,21 +258,6 @@ impl Permit {
         Passage { upstream, waited: self.waited, late: self.late, without_store, settler }
     }
 
-    /// The same of a permit that ends here.
-    pub(crate) fn into_passage(self) -> Passage {
-        let (upstream, waited, late) = (Arc::clone(self.queue.upstream()), self.waited, self.late);
-        let without_store = self.went_without_store();
-        let settler = match (self.held, self.charge.into_inner().unwrap_or_else(PoisonError::into_inner)) {
-            (_, Some(charge)) => Settler::Charged(charge),
-            (Held::Slot(slot), None) => {
-                Settler::Charged(Charge::new(&self.queue, slot).estimated(self.estimate).into())
-            }
-            (Held::Shadow(shadow), None) => Settler::Shadow(shadow),
-            (Held::Nothing, None) => Settler::Uncharged(self.estimate),
-        };
-        Passage { upstream, waited, late, without_store, settler }
-    }
-
     fn settler(&self) -> Settler {
         match &self.held {
             Held::Slot(slot) => {

@@ -25,11 +25,7 @@ impl Budget {
 
     /// A call was made.
     pub(crate) fn pay_in(&self) {
-        // Mostly it is full.
-        if self.credit.load(Ordering::Relaxed) == SAVED {
-            return;
-        }
-        let add = |credit: u32| Some(credit.saturating_add(self.share).min(SAVED));
+        let add = |credit: u32| (credit < SAVED).then(|| credit.saturating_add(self.share).min(SAVED));
         let _ = self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 

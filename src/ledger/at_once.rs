@@ -12,31 +12,12 @@ impl Ledger {
     #[inline]
     pub(crate) fn at_once(&mut self, clock: Stamp, logs: &[Log], charges: &[u32]) -> Option<Result<Stamp, Duration>> {
         let now = self.time.at(clock);
-        if let ([log], &[units]) = (logs, charges)
-            && let Some(start) = self.enter_if_now(now, log, units)
-        {
-            return Some(if start > now { Err(start.since(now)) } else { Ok(now) });
-        }
         let start = self.start_where(|scope| scope.is_plain_now_or_never(now), now, logs, (charges, 1))?;
         if start > now {
             return Some(Err(start.since(now)));
         }
         self.enter_now(now, logs, charges, 1);
         Some(Ok(now))
-    }
-
-    /// When a caller of a log starts where nothing but cold calls is in force, and who starts now is entered: the log is looked for once.
-    fn enter_if_now(&mut self, now: Stamp, log: &Log, units: u32) -> Option<Stamp> {
-        if units == 0 || units > log.largest_charge() || log.has_calendar() || !self.upstream.is_plain_now_or_never(now)
-        {
-            return None;
-        }
-        let scope = self.known_mut(log.scope).filter(|scope| scope.is_plain_now_or_never(now))?;
-        let start = scope.earliest_beside_cold(now, log, units);
-        if start <= now {
-            scope.append(log, &[now], units, now, log.retention(), &log.terms);
-        }
-        Some(start)
     }
 
     /// When so many callers of these charges could all start, where nobody waits, and nothing is in force but cold calls beside one caller.

@@ -42,14 +42,11 @@ impl Places {
 
     /// What a caller finds: its place is free then. Until then it is woken as `cx` says.
     pub(super) fn poll(&mut self, ticket: u64, cx: &Context<'_>) -> Poll<Outcome> {
-        match self.0.get_mut(&ticket) {
-            Some(Place::Waiting(waker)) => {
-                waker.clone_from(cx.waker());
-                Poll::Pending
-            }
-            Some(Place::Decided(_)) => self.leave(ticket).map_or(Poll::Pending, Poll::Ready),
-            None => Poll::Pending,
+        if let Some(Place::Waiting(waker)) = self.0.get_mut(&ticket) {
+            waker.clone_from(cx.waker());
+            return Poll::Pending;
         }
+        self.leave(ticket).map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Whether a caller waits, and has been told nothing yet.
