@@ -127,9 +127,8 @@ impl Middleware {
             Ok(mut response) => {
                 visit.connected();
                 let may_send_again = self.throttle.learn_from(&permit, &Answer::to(target, &response));
-                let seat = permit.take_seat().filter(|_| route.keeps_seat_for_body());
                 response.extensions_mut().insert(permit.passage());
-                match seat {
+                match permit.take_seat().filter(|_| route.keeps_seat_for_body()) {
                     Some(seat) => Ok((seat.until_body_ends(response), may_send_again)),
                     None => Ok((response, may_send_again)),
                 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::client::router::Table;
 use crate::config::plan::Registered;
@@ -64,7 +64,7 @@ fn check_common_limits(upstreams: &[Arc<Registered>]) -> Result<(), ConfigError>
 /// The registry of the moment.
 #[derive(Debug)]
 pub(crate) struct Current {
-    /// That of the beginning: mostly it stays so, and no call takes a lock to read it.
+    /// That of the beginning: mostly it stays so, and no call takes a lock to read it. It is kept as long as this, changed or not.
     first: Arc<Registry>,
     /// Another has taken its place.
     is_changed: AtomicBool,
@@ -82,23 +82,24 @@ impl Current {
     }
 
     pub(crate) fn get(&self) -> Arc<Registry> {
-        Arc::clone(&self.latest.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.lock())
+    }
+
+    fn lock(&self) -> RwLockReadGuard<'_, Arc<Registry>> {
+        self.latest.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Registered>> {
-        self.read(|registry| registry.find(name).map(Arc::clone))
+        let find = |registry: &Registry| registry.find(name).map(Arc::clone);
+        if self.is_changed.load(Ordering::Acquire) { find(&self.lock()) } else { find(&self.first) }
     }
 
     /// The upstream that a request belongs to.
     #[inline]
     pub(crate) fn first_match(&self, request: &RequestHead<'_>) -> Option<Arc<Registered>> {
-        self.read(|registry| registry.first_match(request).map(Arc::clone))
-    }
-
-    /// Reads it under no lock: a closure of the program may decide where a request belongs, and may do anything.
-    #[inline]
-    fn read<T>(&self, look: impl FnOnce(&Registry) -> T) -> T {
-        if self.is_changed.load(Ordering::Acquire) { look(&self.get()) } else { look(&self.first) }
+        let find = |registry: &Registry| registry.first_match(request).map(Arc::clone);
+        // A closure of the program may decide, and may do anything: no lock is held meanwhile.
+        if self.is_changed.load(Ordering::Acquire) { find(&self.get()) } else { find(&self.first) }
     }
 
     /// Replaces it, where `change` makes another of it. That is given the next number of an upstream, and counts it up.
@@ -108,8 +109,13 @@ impl Current {
     ) -> Result<T, E> {
         let mut changes: MutexGuard<'_, u64> = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let (registry, made) = change(&self.get(), &mut changes)?;
-        *self.latest.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
+        let mut latest = self.latest.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *latest, Arc::new(registry));
+        // Under the lock, so that whoever has seen the change finds by it.
         self.is_changed.store(true, Ordering::Release);
+        drop(latest);
+        // What closures of the program hold may do anything when it goes.
+        drop(before);
         Ok(made)
     }
 }

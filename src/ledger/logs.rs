@@ -30,7 +30,7 @@ impl Logs {
         if self.first.as_ref().is_none_or(|(of, _)| is_same(of, name)) {
             return &mut self.first.get_or_insert_with(|| (Arc::clone(name), SlidingLog::new())).1;
         }
-        let at = self.more.iter().position(|(of, _)| of == name).unwrap_or_else(|| {
+        let at = self.more.iter().position(|(of, _)| is_same(of, name)).unwrap_or_else(|| {
             self.more.push((Arc::clone(name), SlidingLog::new()));
             self.more.len() - 1
         });
@@ -78,10 +78,10 @@ impl Logs {
 
     /// Forgets the log of this name. Says which was its newest entry.
     pub(super) fn forget(&mut self, name: &Arc<str>) -> Option<Stamp> {
-        let (_, log) = if self.first.as_ref().is_some_and(|(of, _)| of == name) {
+        let (_, log) = if self.first.as_ref().is_some_and(|(of, _)| is_same(of, name)) {
             std::mem::replace(&mut self.first, self.more.pop())?
         } else {
-            self.more.swap_remove(self.more.iter().position(|(of, _)| of == name)?)
+            self.more.swap_remove(self.more.iter().position(|(of, _)| is_same(of, name))?)
         };
         log.nth_newest(1)
     }

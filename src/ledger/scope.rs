@@ -150,7 +150,8 @@ impl Scope {
         self.constraints.as_ref().is_none_or(|constraints| constraints.is_idle_but_for_cold(now))
     }
 
-    /// The earliest start, not before `start`, for units of a log whose terms are no calendars, where nothing but cold calls is in force.
+    /// The earliest start, not before `start`, for units of a log whose terms are no calendars, where nothing but cold calls is in force,
+    /// neither here nor in the whole upstream. It says what the rule of all that may be in force does, and changes with that.
     #[inline]
     pub(super) fn earliest_beside_cold(&self, start: Stamp, log: &Log, units: u32) -> Stamp {
         let entries = self.logs.get(&log.unit).unwrap_or(&NO_ENTRIES);
