@@ -72,10 +72,11 @@ fn eight_processes_share_the_seats_and_three_of_them_are_killed() -> Outcome {
         let is_in_flight = |of: &Arrival, at: i64| of.at <= at && of.left.is_none_or(|left| left > at);
         let is_held = |of: &Arrival| dead(of).is_some_and(|last| is_in_flight(of, last));
         let held = arrivals.iter().filter(|of| is_held(of)).count();
-        // So is a seat whose call had not come yet. Nobody knows whose those were that no call had then.
+        // A seat that no call had when the last was killed may be a dead process's, too: its call was on the way.
         let has_seat = |of: &Arrival, at: i64| is_in_flight(of, at) || is_held(of) && of.at <= at;
         let taken = |at: i64| arrivals.iter().filter(|of| has_seat(of, at)).count();
-        let coming: usize = last_moments.iter().map(|&(_, last)| (SEATS as usize).saturating_sub(taken(last))).sum();
+        let last_moment = last_moments.iter().map(|(_, at)| *at).max().unwrap_or(killed);
+        let coming = (SEATS as usize).saturating_sub(taken(last_moment));
         let free = (SEATS as usize).saturating_sub(held + coming);
         let (_, meanwhile) =
             in_flight(&arrivals, killed + 500_000, killed + micros(LEASE) / 2, |of| dead(of).is_none());
