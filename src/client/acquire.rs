@@ -98,7 +98,7 @@ impl Acquire {
         self
     }
 
-    /// The upstream, once: who asks goes by it.
+    /// The upstream, which the route has from then on: polled after its end, a future finds none.
     fn take_registered(&mut self) -> Result<Arc<Registered>, Error> {
         let unknown = |name: &mut Arc<str>| Error::UnknownUpstream { name: Arc::clone(name) };
         self.registered.as_mut().map_err(unknown)?.take().ok_or(Error::Closed)

@@ -41,7 +41,7 @@ impl Estimated {
                 estimated |= 1 << place;
             }
         }
-        call.or_costs_of(&costs);
+        call.or_costs_of(costs);
         estimated
     }
 

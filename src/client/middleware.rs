@@ -61,7 +61,7 @@ impl Middleware {
 }
 
 impl ReqwestMiddleware for Middleware {
-    // As `async_trait` has it, but without a second place for the request: the whole is small enough to be allocated fast.
+    // By hand, as `async_trait` keeps the request in two places: without the second the future is allocated from a cache of its thread.
     fn handle<'a, 'b, 'c, 'f>(
         &'a self,
         mut request: Request,

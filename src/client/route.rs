@@ -81,7 +81,7 @@ impl Route {
     pub(crate) fn of_request(registered: Arc<Registered>, request: &RequestHead<'_>, call: Option<&Call>) -> Self {
         let mut call = call.cloned().unwrap_or_default();
         if let Some(costs) = registered.upstream.costs_of(request) {
-            call.or_costs_of(&costs);
+            call.or_costs_of(costs);
         }
         Self::new(registered, &call, Some(request))
     }

@@ -34,7 +34,7 @@ pub struct Call {
     pub(crate) scope: Option<ScopeId>,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) priority: Priority,
-    /// What few calls say lies apart: a call is moved about several times.
+    /// Boxed, as few calls say any of it: without it a call is small, and is moved several times.
     more: Option<Box<More>>,
 }
 
@@ -177,10 +177,10 @@ impl Call {
     }
 
     /// Takes as much as another where it says nothing itself.
-    pub(crate) fn or_costs_of(&mut self, other: &Self) {
-        for (unit, units) in other.costs() {
-            if self.units().all(|of| of != unit) {
-                self.more().costs.push((Arc::clone(unit), *units));
+    pub(crate) fn or_costs_of(&mut self, other: Self) {
+        for (unit, units) in other.more.map_or_else(Vec::new, |more| more.costs) {
+            if self.units().all(|of| *of != unit) {
+                self.more().costs.push((unit, units));
             }
         }
     }

@@ -9,8 +9,8 @@ pub(crate) const MAX_LOGS: usize = 16;
 /// What most calls take: one of each.
 static ONES: [u32; MAX_LOGS] = [1; MAX_LOGS];
 
-/// Units of each log, in the order of the logs. Those of most calls are shared with nobody, so that calls on several threads do not wait for
-/// each other as they are copied.
+/// Units of each log, in the order of the logs. Those of most calls are copied without a counted reference, which calls on several threads
+/// would contend for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Costs {
     /// One of each of so many.
@@ -25,7 +25,7 @@ impl Costs {
         if is_one_each { Self::OneEach(units.len()) } else { Self::Others(Arc::clone(units)) }
     }
 
-    /// Whether a call takes of any log something else than one unit.
+    /// Whether a call takes of any log something else than one unit, or is charged in more logs than there can be.
     pub(crate) const fn is_large(&self) -> bool {
         matches!(self, Self::Others(_))
     }

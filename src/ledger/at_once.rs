@@ -60,21 +60,29 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Ask, Bucket, Cold, Message, MessageId, Pause, Run, ScopeId, Term, message::Body, micros};
+    use crate::ledger::{
+        Ask, Body, Bucket, Cold, Message, MessageId, Pause, QuotaReport, Report, Run, ScopeId, Term, micros,
+    };
 
     #[test]
     fn beside_cold_calls_an_answer_is_that_of_an_ask_too() {
         let of = |bits| Some(ScopeId::from_bits(bits));
         let term = |quota, span| Term::new(quota, span).cold(span / 4);
+        let bucket = Term::bucket(Bucket::new(150_000, 450_000)).cold(200);
         for logs in [
             vec![Log::new("calls", [term(4, 900)])],
             vec![Log::new("calls", [term(4, 900), term(2, 300)]).of(of(7))],
+            vec![Log::new("calls", [term(4, 900), bucket])],
             vec![Log::new("calls", [term(4, 900)]), Log::new("calls", [term(3, 700)]).of(of(7))],
+            // Of these only the first counts cold calls longer, and the other has no entries for a while.
+            vec![Log::new("calls", [term(4, 900)]).of(of(7)), Log::new("tokens", [Term::new(5, 800)]).of(of(7))],
         ] {
-            let (mut ledger, mut answered, mut beside_cold) = (Ledger::new(), [0; 2], 0);
-            for step in 0..200 {
-                let now = Stamp::from_micros(1 + 90 * step);
-                let charges = vec![1; logs.len()];
+            let (mut ledger, mut answered, mut beside_cold, mut times_held) = (Ledger::new(), [0; 2], 0, 0);
+            for step in 0..300 {
+                let now = Stamp::from_micros(1 + 90 * i64::from(step));
+                let id = |stream| MessageId::new(1, stream, now.as_micros().unsigned_abs());
+                // The first log takes 1 or 2, the second nothing at first, and then 0, 1 or 2.
+                let charges: Vec<u32> = [1 + step % 2, if step < 100 { 0 } else { step % 3 }][..logs.len()].into();
                 // With a word of debts it is not answered at a glance: by all that may be in force.
                 let debts = vec![0; logs.len()];
                 let ask = |runs, cold| Ask { cold, debts: debts.clone(), ..Ask::new(logs.clone(), runs) };
@@ -82,21 +90,35 @@ mod tests {
                 let mut other = ledger.clone();
                 let told = other.apply(now, &Message::new("up", MessageId::nobodys(), ask(one, None))).unwrap();
                 let told = told.grant().unwrap().answers(1).next().unwrap();
+                let has_cold = |log: &Log| ledger.scope(log.scope).is_some_and(|of| of.constraints().has_cold(now));
+                if logs.iter().any(has_cold) {
+                    beside_cold += 1;
+                    // Where more than that is in force, it is no answer for a glance.
+                    let lasting = Duration::from_micros(200);
+                    let left = QuotaReport::new(logs[0].terms[0], Duration::from_micros(900), 0, lasting);
+                    let report = Report { quotas: vec![left], ..Report::default() };
+                    let (scope, pause) = (logs[0].scope, Pause::new(lasting));
+                    for body in [Body::Pause { scope, pause }, Body::Report { log: logs[0].clone(), report }] {
+                        let mut held = ledger.clone();
+                        let reply = held.apply(now, &Message::new("up", id("held"), body)).unwrap();
+                        let is_held = reply.learned().is_none_or(|learned| learned.outside > 0);
+                        assert_eq!(held.at_once(now, &logs, &charges).is_none(), is_held);
+                        times_held += u32::from(is_held);
+                    }
+                }
                 let at_once = ledger.at_once(now, &logs, &charges).unwrap();
                 let start = at_once.unwrap_or_else(|wait| now.plus(micros(wait)));
                 assert_eq!((told.verdict.is_granted(), told.start), (at_once.is_ok(), start));
                 let kept = |ledger: &Ledger| format!("{:?}", ledger.usage(now, &logs));
                 assert_eq!(kept(&ledger), kept(&other));
                 answered[usize::from(at_once.is_ok())] += 1;
-                let has_cold = |log: &Log| ledger.scope(log.scope).is_some_and(|of| of.constraints().has_cold(now));
-                beside_cold += u32::from(logs.iter().any(has_cold));
                 if at_once.is_ok() && step % 3 == 0 {
                     let cold = Some(Cold::new(now, now, charges.clone()));
-                    let id = MessageId::new(1, "", now.as_micros().unsigned_abs());
-                    ledger.apply(now, &Message::new("up", id, ask(Vec::new(), cold))).unwrap();
+                    ledger.apply(now, &Message::new("up", id(""), ask(Vec::new(), cold))).unwrap();
                 }
             }
             assert!(answered.iter().all(|times| *times > 20) && beside_cold > 20, "{answered:?}, {beside_cold}");
+            assert!(times_held > beside_cold + 20, "by reports too: {times_held} of {beside_cold}");
         }
     }
 

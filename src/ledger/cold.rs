@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::rule::Entries;
 use super::{Log, Stamp, Term};
 
 /// Calls whose starts lie closer together than this part of a span are entered as one, so that there are few steps.
@@ -108,10 +109,27 @@ impl ColdCalls {
         self.of(log, term, start).map(|step| u64::from(step.units)).sum()
     }
 
-    /// The earliest start, not before `start`, for `units` under a term beside what cold calls still take of it; `lowered` is the
-    /// term with what a rate leaves of it.
+    /// The earliest start, not before `start`, for `units` of a log beside what cold calls still take of it; `lowered` makes of a
+    /// term what a rate leaves of it.
     #[inline]
-    pub(super) fn beside(
+    pub(super) fn earliest(
+        &self,
+        mut start: Stamp,
+        log: &Log,
+        lowered: impl Fn(Term) -> Term,
+        units: u64,
+        entries: &impl Entries,
+    ) -> Stamp {
+        if !self.is_empty() {
+            for term in log.terms.iter().filter(|term| term.slides()) {
+                start = self.beside(&log.unit, term, &lowered(*term), start, units, |n| entries.nth_newest(n));
+            }
+        }
+        start
+    }
+
+    /// The same under one term.
+    fn beside(
         &self,
         log: &str,
         term: &Term,

@@ -182,18 +182,12 @@ impl<'a> InForce<'a> {
             let newest = nth_newest(1);
             start = self.pauses().fold(start, |start, pause| start.max(pause.earliest(newest, interval, units)));
         }
-        let windows = || log.terms.iter().filter(|term| term.slides());
         if !self.outside.is_empty() {
-            for term in windows() {
+            for term in log.terms.iter().filter(|term| term.slides()) {
                 start = self.outside.beside(&log.unit, *term, self.term(log, *term), start, units, nth_newest);
             }
         }
-        if !self.cold.is_empty() {
-            for term in windows() {
-                start = self.cold.beside(&log.unit, term, &self.term(log, *term), start, units, nth_newest);
-            }
-        }
-        start
+        self.cold.earliest(start, log, |term| self.term(log, term), units, entries)
     }
 }
 

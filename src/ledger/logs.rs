@@ -107,7 +107,8 @@ mod tests {
     #[test]
     fn each_name_has_a_log_of_its_own() {
         let (mut logs, names) = (Logs::default(), ["calls", "points", "tokens"].map(Arc::<str>::from));
-        for _ in 0..2 {
+        // The second time by the same names elsewhere in memory.
+        for names in [names.clone(), names.each_ref().map(|name| Arc::from(&**name))] {
             for (at, name) in (1..).zip(&names) {
                 logs.entry(name).append(Stamp::from_micros(at), 1, 1);
             }

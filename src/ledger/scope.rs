@@ -156,13 +156,8 @@ impl Scope {
     pub(super) fn earliest_beside_cold(&self, start: Stamp, log: &Log, units: u32) -> Stamp {
         let entries = self.logs.get(&log.unit).unwrap_or(&NO_ENTRIES);
         let start = entries.earliest(start, &log.terms, units);
-        let Some(cold) = self.constraints.as_ref().map(|of| of.cold()).filter(|cold| !cold.is_empty()) else {
-            return start;
-        };
-        let windows = log.terms.iter().filter(|term| term.slides());
-        windows.fold(start, |start, term| {
-            cold.beside(&log.unit, term, term, start, units.into(), |n| entries.nth_newest(n))
-        })
+        let cold = self.constraints.as_ref().map(|of| of.cold());
+        cold.map_or(start, |cold| cold.earliest(start, log, |term| term, units.into(), entries))
     }
 
     /// Enters starts, each of so many units, as of `now`; `left` is what rates leave of the log's terms.

@@ -1,8 +1,14 @@
 //! Section 3's table: kept where the call may have been sent, handed back where it never left this machine.
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use http::Extensions;
 use outgate::testing::{Fault, Shape, StrictUpstream};
+use reqwest::{Request, Response};
+use reqwest_middleware::{ClientBuilder, Next, Result};
 
 use crate::{client, plain, throttle, used};
 
@@ -17,6 +23,42 @@ async fn a_response_keeps_the_slot_whatever_its_status() {
     let statuses = [client.get(upstream.url()).send().await, client.get(upstream.url()).send().await];
     assert_eq!(statuses.map(|response| response.unwrap().status().as_u16()), [200, 429]);
     assert_eq!(used(&throttle).await, 2);
+}
+
+/// Around the middleware: shows how large its future is.
+struct Weighs {
+    inner: outgate::Middleware,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl reqwest_middleware::Middleware for Weighs {
+    fn handle<'a, 'b, 'c, 'f>(
+        &'a self,
+        request: Request,
+        extensions: &'b mut Extensions,
+        next: Next<'c>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response>> + Send + 'f>>
+    where
+        'a: 'f,
+        'b: 'f,
+        'c: 'f,
+        Self: 'f,
+    {
+        let future = self.inner.handle(request, extensions, next);
+        self.bytes.store(size_of_val(&*future), Ordering::Relaxed);
+        future
+    }
+}
+
+#[tokio::test]
+async fn the_future_of_a_call_is_small_enough_for_a_cache_of_its_thread() {
+    let (upstream, bytes) = (strict(), Arc::default());
+    let weighs = Weighs { inner: throttle().middleware(), bytes: Arc::clone(&bytes) };
+    let client = ClientBuilder::new(plain()).with(weighs).build();
+    assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), 200);
+    let bytes = bytes.load(Ordering::Relaxed);
+    // The largest that the allocator of glibc keeps for each thread is 1,032.
+    assert!(bytes <= 1_032, "{bytes}");
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
 //! A refusal that comes back through the middleware.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hyper::body::Bytes;
 use outgate::testing::{Shape, StrictUpstream};
 use outgate::{Cause, Error, Limit, MemoryStore, Passage, Throttle, Upstream};
+use tokio::time;
 
 use crate::client;
 
@@ -36,4 +39,44 @@ async fn a_429_silences_every_process_for_as_long_as_it_says() {
     assert_eq!(response.status(), 200);
     assert!(response.extensions().get::<Passage>().unwrap().waited > Duration::from_millis(500));
     assert_eq!((upstream.admitted(), upstream.refused()), (2, 1));
+}
+
+/// Refuses the first call for an hour, and serves all others.
+fn refuses_the_first() -> StrictUpstream {
+    let calls = AtomicUsize::new(0);
+    let answer = move |_: &http::Request<()>| {
+        let is_first = calls.fetch_add(1, Ordering::SeqCst) == 0;
+        let response = http::Response::builder().status(if is_first { 429 } else { 200 });
+        let response = if is_first { response.header("retry-after", "3600") } else { response };
+        response.body(Bytes::new()).unwrap()
+    };
+    StrictUpstream::builder().handler(answer).start().unwrap()
+}
+
+#[tokio::test]
+async fn after_the_longest_pause_a_call_that_is_served_ends_it_for_every_process() {
+    const LONGEST: Duration = Duration::from_secs(60);
+    for learns in [false, true] {
+        let (upstream, store) = (refuses_the_first(), MemoryStore::new());
+        let [one, other] = [(); 2].map(|()| {
+            let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100)).recovery(Duration::ZERO);
+            let up = up.max_pause(LONGEST);
+            let up = if learns { up.learn_from_responses() } else { up };
+            Throttle::builder().store(store.clone()).upstream(up).build().unwrap()
+        });
+        let send = async || client(&one).get(upstream.url()).send().await.unwrap().status().as_u16();
+        // What the store knows: of its end a process hears that was told of the pause when it looks next, within a second.
+        let left = async || other.usage("up").await.unwrap().paused.map(|pause| pause.left.as_secs());
+        assert_eq!(send().await, 429);
+        time::pause();
+        time::advance(LONGEST).await;
+        time::resume();
+        let looks = one.try_acquire("up").await.unwrap();
+        assert_eq!(left().await, Some(LONGEST.as_secs() - 1), "one looks, and nobody else");
+        // It was never sent: the next call looks.
+        looks.hand_back();
+        assert_eq!(send().await, 200);
+        assert_eq!(left().await, None, "learns: {learns}");
+        drop(other.try_acquire("up").await.unwrap());
+    }
 }
