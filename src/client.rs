@@ -4,6 +4,7 @@ pub(crate) mod acquire;
 pub(crate) mod answer;
 mod any_client;
 pub(crate) mod auth_breaker;
+pub(crate) mod builder;
 mod change;
 pub(crate) mod charge;
 mod clock;

@@ -17,6 +17,7 @@
 //! ```
 
 mod again;
+mod ask;
 mod at_once;
 mod book;
 mod boundaries;
@@ -47,6 +48,7 @@ mod processes;
 mod rate;
 mod release;
 mod replay;
+mod reply;
 mod report;
 mod reset;
 mod rule;
@@ -62,6 +64,7 @@ mod view;
 use std::collections::HashMap;
 
 pub use self::again::Again;
+pub use self::ask::{Ask, Run};
 pub use self::bucket::Bucket;
 pub use self::calendar::{Boundary, Calendar};
 pub use self::charge::Log;
@@ -72,13 +75,14 @@ pub use self::log::SlidingLog;
 use self::log_time::LogTime;
 pub use self::loss::Remembered;
 pub(crate) use self::loss::{BEYOND, SHORT};
-pub use self::message::{Ask, Body, Message, MessageId, NOBODY, Refused, Reply, Run};
+pub use self::message::{Body, Message, MessageId, NOBODY, Refused};
 pub use self::pause::{Cause, Pause, PauseLeft, Reason};
 pub use self::priority::Priority;
 use self::processes::Registry;
 pub use self::processes::{Presence, ProcessSeen, Processes, Renewal, ScopePresence};
 pub use self::release::Looked;
 use self::replay::Replays;
+pub use self::reply::Reply;
 pub use self::report::{Learned, Paused, QuotaReport, Report};
 pub use self::rule::{Shape, Term};
 use self::scope::Scope;

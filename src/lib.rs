@@ -91,11 +91,12 @@ pub mod testing;
 pub mod tower;
 
 pub use self::client::acquire::Acquire;
+pub use self::client::builder::ThrottleBuilder;
 pub use self::client::middleware::Middleware;
 pub use self::client::permit::{Passage, Permit};
 pub use self::client::processes;
 pub use self::client::snapshot;
-pub use self::client::throttle::{Throttle, ThrottleBuilder};
+pub use self::client::throttle::Throttle;
 pub use self::client::unmatched::Unmatched;
 pub use self::client::usage::{LimitUsage, Usage};
 pub use self::config::backoff::Backoff;

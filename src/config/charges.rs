@@ -1,8 +1,11 @@
 //! What calls of an upstream are charged: which logs, whose, and how many entries of each.
 
+mod sharers;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::sharers::{Sharers, sharers_of};
 use crate::config::call::Call;
 use crate::config::costs::{Costs, MAX_LOGS};
 use crate::config::limit::Limit;
@@ -54,16 +57,6 @@ struct Place {
     of_rest: Option<Reserve>,
 }
 
-/// Who shares some of the limits.
-#[derive(Debug)]
-struct Sharers {
-    scope: Scope,
-    /// They call any of the upstreams that share limits.
-    is_common: bool,
-    /// Mixed into the values of a scope that is not the only one, so that a token and a merchant of one value share nothing.
-    salt: Option<ScopeId>,
-}
-
 /// Whose logs a call is charged in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Scopes {
@@ -100,34 +93,6 @@ impl Scopes {
     /// The only scope.
     pub(crate) const fn only(scope: Option<ScopeId>) -> Self {
         Self { narrowest: scope, all: None }
-    }
-}
-
-impl Sharers {
-    /// Who shares a limit.
-    fn of(upstream: &Upstream, limit: &Limit) -> Self {
-        let everybody = Scope::upstream();
-        let by_default = if limit.is_common() { &everybody } else { &upstream.scope };
-        let scope = limit.own_scope().unwrap_or(by_default).clone();
-        let is_common = limit.is_common();
-        let whose = if is_common || upstream.ledger() == &upstream.name { "" } else { &*upstream.name };
-        let salt = ScopeId::of(format!("{whose} {}", scope.name()).as_bytes());
-        let is_everybody = is_common && scope.is_upstream();
-        Self { scope, is_common, salt: (!is_everybody).then_some(salt) }
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        (&self.scope, self.is_common) == (&other.scope, other.is_common)
-    }
-
-    /// Whose logs they are, for a value of theirs or for none.
-    fn id(&self, value: Option<ScopeId>) -> Option<ScopeId> {
-        match (value, self.salt) {
-            (Some(value), Some(salt)) => Some(value.mixed_with(salt)),
-            (value, None) => value,
-            // Who has none shares nothing with who has one, nor with the whole upstream.
-            (None, salt) => salt,
-        }
     }
 }
 
@@ -429,36 +394,6 @@ fn draft(
     let first = all.len();
     all.extend(terms);
     Ok((at, first))
-}
-
-/// Who shares the limits of an upstream: everybody who calls it first; or what is wrong with them, and where.
-fn sharers_of(upstream: &Upstream) -> Result<Vec<Sharers>, (&'static str, String)> {
-    let mut all: Vec<Sharers> = Vec::new();
-    for limit in upstream.limits.iter().chain(&upstream.in_flight) {
-        let sharers = Sharers::of(upstream, limit);
-        if let Some(fault) = sharers.scope.fault() {
-            return Err(("limit.scope", fault.to_owned()));
-        }
-        match all.iter().find(|known| known.is_same(&sharers)) {
-            Some(known) if !known.scope.is_alike(&sharers.scope) => {
-                let name = known.scope.name();
-                let reason = format!("two different scopes have the name {name:?}: give each its own by .named()");
-                return Err(("limit.scope", reason));
-            }
-            Some(_) => {}
-            None => all.push(sharers),
-        }
-    }
-    // Where there is one, it is known by its values alone; and so is that of limits that name none, beside other scopes.
-    let own = upstream.ledger() == &upstream.name;
-    let has_whole = all.iter().any(|sharers| sharers.scope.is_upstream());
-    let is_only = all.len() == 1;
-    for sharers in all.iter_mut().filter(|_| own) {
-        let is_default = sharers.scope == upstream.scope && !has_whole;
-        sharers.salt.take_if(|_| is_only || is_default || sharers.scope.is_upstream());
-    }
-    all.sort_by_key(|sharers| sharers.salt.is_some());
-    Ok(all)
 }
 
 /// How many units an entry stands for: a power of two, so that a log keeps between 10,000 and 20,000 entries in its window.

@@ -24,9 +24,6 @@ pub(crate) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// kept stay in a cache of the processor.
 const FEW: usize = 128;
 
-/// How often those who come by a part look whether it is any part's turn to be swept: what that takes is not for each call.
-const LOOK: Duration = Duration::from_millis(100);
-
 /// How many parts the queues are in, so that threads seldom wait for each other.
 const PARTS: usize = 16;
 
@@ -52,8 +49,6 @@ struct Map {
     queues: HashMap<Key, Entry, ScopeHasher>,
     /// How many queues it takes to look for idle ones again: twice as many as were left the last time.
     sweep_at: usize,
-    /// When somebody who comes by here looks whether it is a part's turn.
-    look_at: Instant,
     closed: bool,
 }
 
@@ -97,13 +92,8 @@ impl Queues {
         now: Instant,
         new: impl FnOnce() -> Result<Queue, Error>,
     ) -> Result<Arc<Queue>, Error> {
+        self.sweep_in_turn(now);
         let mut map = self.part(key);
-        if map.look_at <= now {
-            map.look_at = now + LOOK;
-            drop(map);
-            self.sweep_in_turn(now);
-            map = self.part(key);
-        }
         if map.closed {
             return Err(Error::Closed);
         }
@@ -247,7 +237,7 @@ impl Queues {
 
 impl Default for Map {
     fn default() -> Self {
-        Self { queues: HashMap::default(), sweep_at: FEW, look_at: Instant::now(), closed: false }
+        Self { queues: HashMap::default(), sweep_at: FEW, closed: false }
     }
 }
 

@@ -98,7 +98,7 @@ mod tests {
 
     /// As the scripts keep what a message says, and tell it.
     fn stored(renewal: &Renewal) -> Vec<i64> {
-        let mut integers = Integers(Vec::new());
+        let mut integers = Integers::new(Vec::new());
         write(&mut integers, u64::MAX - 9, renewal);
         let said = integers.read();
         let (of_process, of_description) = said[2..].split_at(2 + usize::try_from(said[1]).unwrap());

@@ -1,0 +1,74 @@
+//! Who shares the limits of an upstream.
+
+use crate::config::limit::Limit;
+use crate::config::scope::Scope;
+use crate::config::upstream::Upstream;
+use crate::ledger::ScopeId;
+
+/// Who shares some of the limits.
+#[derive(Debug)]
+pub(super) struct Sharers {
+    pub(super) scope: Scope,
+    /// They call any of the upstreams that share limits.
+    pub(super) is_common: bool,
+    /// Mixed into the values of a scope that is not the only one, so that a token and a merchant of one value share nothing.
+    pub(super) salt: Option<ScopeId>,
+}
+
+impl Sharers {
+    /// Who shares a limit.
+    pub(super) fn of(upstream: &Upstream, limit: &Limit) -> Self {
+        let everybody = Scope::upstream();
+        let by_default = if limit.is_common() { &everybody } else { &upstream.scope };
+        let scope = limit.own_scope().unwrap_or(by_default).clone();
+        let is_common = limit.is_common();
+        let whose = if is_common || upstream.ledger() == &upstream.name { "" } else { &*upstream.name };
+        let salt = ScopeId::of(format!("{whose} {}", scope.name()).as_bytes());
+        let is_everybody = is_common && scope.is_upstream();
+        Self { scope, is_common, salt: (!is_everybody).then_some(salt) }
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        (&self.scope, self.is_common) == (&other.scope, other.is_common)
+    }
+
+    /// Whose logs they are, for a value of theirs or for none.
+    pub(super) fn id(&self, value: Option<ScopeId>) -> Option<ScopeId> {
+        match (value, self.salt) {
+            (Some(value), Some(salt)) => Some(value.mixed_with(salt)),
+            (value, None) => value,
+            // Who has none shares nothing with who has one, nor with the whole upstream.
+            (None, salt) => salt,
+        }
+    }
+}
+
+/// Who shares the limits of an upstream: everybody who calls it first; or what is wrong with them, and where.
+pub(super) fn sharers_of(upstream: &Upstream) -> Result<Vec<Sharers>, (&'static str, String)> {
+    let mut all: Vec<Sharers> = Vec::new();
+    for limit in upstream.limits.iter().chain(&upstream.in_flight) {
+        let sharers = Sharers::of(upstream, limit);
+        if let Some(fault) = sharers.scope.fault() {
+            return Err(("limit.scope", fault.to_owned()));
+        }
+        match all.iter().find(|known| known.is_same(&sharers)) {
+            Some(known) if !known.scope.is_alike(&sharers.scope) => {
+                let name = known.scope.name();
+                let reason = format!("two different scopes have the name {name:?}: give each its own by .named()");
+                return Err(("limit.scope", reason));
+            }
+            Some(_) => {}
+            None => all.push(sharers),
+        }
+    }
+    // Where there is one, it is known by its values alone; and so is that of limits that name none, beside other scopes.
+    let own = upstream.ledger() == &upstream.name;
+    let has_whole = all.iter().any(|sharers| sharers.scope.is_upstream());
+    let is_only = all.len() == 1;
+    for sharers in all.iter_mut().filter(|_| own) {
+        let is_default = sharers.scope == upstream.scope && !has_whole;
+        sharers.salt.take_if(|_| is_only || is_default || sharers.scope.is_upstream());
+    }
+    all.sort_by_key(|sharers| sharers.salt.is_some());
+    Ok(all)
+}
