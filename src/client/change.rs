@@ -20,8 +20,8 @@ impl Throttle {
     ///
     /// What a log counts goes on counting, where its scope and its unit stay what they are: a lowered quota holds from the first call on.
     /// Only a longer window knows nothing of calls that a shorter one has forgotten. Pauses go on, and so do lowered rates, estimates,
-    /// and breakers that are told the same. It concerns this throttle alone: each process is told by itself. What closures of an upstream
-    /// hold that the throttle was built with is kept for as long as the throttle.
+    /// and breakers that are told the same. It concerns this throttle alone: each process is told by itself. The closures of an upstream that
+    /// the throttle was built with are kept for as long as the throttle.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -125,7 +125,7 @@ impl Throttle {
     ///
     /// Callers who wait for it get [`Error::UnknownUpstream`]: nothing of theirs was sent, and whoever calls again goes where such calls go
     /// now. Calls in flight are settled as if it were there, and what was learned of it stays in the store for as long as it would.
-    /// What its closures hold is kept as by [`update`](Self::update).
+    /// Its closures are kept as [`update`](Self::update) says.
     ///
     /// # Errors
     ///

@@ -1,14 +1,14 @@
 //! Section 3's table: kept where the call may have been sent, handed back where it never left this machine.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use http::Extensions;
 use outgate::testing::{Fault, Shape, StrictUpstream};
 use reqwest::{Request, Response};
-use reqwest_middleware::{ClientBuilder, Next, Result};
+use reqwest_middleware::{ClientBuilder, Middleware, Next, Result};
 
 use crate::{client, plain, throttle, used};
 
@@ -31,22 +31,12 @@ struct Weighs {
     bytes: Arc<AtomicUsize>,
 }
 
-impl reqwest_middleware::Middleware for Weighs {
-    fn handle<'a, 'b, 'c, 'f>(
-        &'a self,
-        request: Request,
-        extensions: &'b mut Extensions,
-        next: Next<'c>,
-    ) -> Pin<Box<dyn Future<Output = Result<Response>> + Send + 'f>>
-    where
-        'a: 'f,
-        'b: 'f,
-        'c: 'f,
-        Self: 'f,
-    {
+#[async_trait]
+impl Middleware for Weighs {
+    async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
         let future = self.inner.handle(request, extensions, next);
         self.bytes.store(size_of_val(&*future), Ordering::Relaxed);
-        future
+        future.await
     }
 }
 
