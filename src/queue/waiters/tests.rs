@@ -62,6 +62,17 @@ fn the_earliest_slot_is_the_earliest_callers_in_whatever_order_they_come() {
 }
 
 #[test]
+fn a_slot_that_begins_within_the_microsecond_of_the_answer_is_in_time_for_a_caller_for_now_or_never() {
+    let epoch = Instant::now();
+    for (nanos, is_served) in [(0, true), (8, true), (1_000, true), (1_001, false)] {
+        let mut waiters = Waiters::default();
+        waiters.join(Waiter { wish: Wish::AtOnce { within: Duration::ZERO }, ..waiter(0, 1) });
+        let slot = Slot { start: epoch + Duration::from_nanos(nanos), ..slot(epoch, 0, 1) };
+        assert_eq!(waiters.give([slot], epoch).is_empty(), is_served, "{nanos} ns after the answer");
+    }
+}
+
+#[test]
 fn when_a_caller_leaves_everybody_behind_it_moves_up() {
     let epoch = Instant::now();
     let mut waiters = waiters(&[1, 1, 1, 1]);

@@ -15,6 +15,9 @@ const EARLY: u64 = 8;
 /// How long a caller for now or never waits for the store's answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 
+/// Stamps are whole microseconds: a slot that begins within the one of the store's answer has started.
+const STEP: Duration = Duration::from_micros(1);
+
 /// The stamp of a slot that no log knows of.
 pub(crate) const UNBOOKED: Stamp = Stamp::from_micros(i64::MIN);
 
@@ -66,7 +69,7 @@ impl Waiter {
         match self.wish {
             Wish::Soon => None,
             Wish::By(deadline) => Some(deadline),
-            Wish::AtOnce { within } => now.checked_add(within),
+            Wish::AtOnce { within } => now.checked_add(within.max(STEP)),
         }
     }
 
