@@ -249,6 +249,19 @@ async fn units_that_count_when_a_call_ends_are_entered_anew() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_long_call_used_is_not_taken_for_a_loss_of_data() {
+    let throttle = Counting::default().limited(Limit::per_minute(100).counted_at_end());
+    let permit = take(&throttle, 60).await;
+    // Longer than anything of before it counts.
+    sleep(70 * SECOND).await;
+    permit.settle("calls", 60);
+    sleep(TOLD).await;
+    let waited = wait(&throttle, 1).await;
+    assert!(waited < SECOND, "{waited:?}");
+    assert_eq!(used(&throttle).await, 61, "it counts once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_with_a_deadline_is_not_refused_for_what_comes_back() {
     let (_, processes) = four(&Limit::per_minute(100));
     let permit = take(&processes[0], 100).await;

@@ -93,7 +93,7 @@ impl Engine {
             }
             Ok(grant) => grant,
         };
-        let (sent, sent_once) = (self.resend.as_ref().map_or(now, |resend| resend.since), self.resend.is_none());
+        let sent = self.resend.as_ref().map_or(now, |resend| resend.since);
         (self.resend, self.renamed) = (None, false);
         let knows_nothing_of_outage = self.knows_nothing_of_outage(sent);
         self.found(answered.took, effects);
@@ -124,8 +124,8 @@ impl Engine {
             effects.push(Effect::ToldOfLoss(loss));
         }
         if let Some(known) = message.said.known.filter(|_| !ask.debts.is_empty()) {
-            // The calls of which it told started earlier. The store entered that when it answered, or when it came first, at the earliest.
-            self.memory.granted(if sent_once { grant.now } else { known }, 1, &ask.debts, number);
+            // The calls of which it told started earlier, and the store entered that later.
+            self.memory.entered(known, &ask.debts, number);
         }
         let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
         let granted = granted.map(|answer| answer.callers).sum();
