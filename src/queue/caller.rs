@@ -52,7 +52,7 @@ impl Queue {
             let begins = caller.join(waiter.clone(), waker, now);
             let slot = caller.outcome(begins, waiter.until()).await?;
             now = Instant::now();
-            if !self.is_sure_of_seats(now) {
+            if !self.is_sure_of_seat(&slot, now) {
                 tracing::debug!(upstream = &**self.upstream(), "seat may be lost, asking again");
                 self.happen(|_| Some(Event::Distrusted(slot)));
                 continue;

@@ -16,7 +16,6 @@ use super::events::Event;
 use super::in_flight::{Answered, Message, Reply, ask_for_time};
 use super::places::Outcome;
 use super::state::{ByHand, Outbox};
-use super::wants::Wants;
 
 /// A message that was taken over from another runtime is sent again after so long: well before its callers are refused.
 const SENT_AGAIN: Duration = Duration::from_millis(500);
@@ -31,8 +30,8 @@ pub(super) struct Driver {
     queue: Arc<Queue>,
     number: u64,
     in_flight: Option<InFlight>,
-    /// Its places in the lines for seats.
-    wants: Wants,
+    /// Whether the queue has places in the lines for seats.
+    has_places: bool,
     /// Of its task: when that is dropped its runtime is gone, and nothing can be spawned.
     runtime: Option<Id>,
     /// Where the message that is under way was sent by hand.
@@ -48,7 +47,7 @@ impl Driver {
             queue: Arc::clone(queue),
             number,
             in_flight: None,
-            wants: Wants::default(),
+            has_places: false,
             runtime: None,
             sent_in: None,
             taken_over: None,
@@ -146,7 +145,7 @@ impl Driver {
             queue,
             number: self.number,
             in_flight,
-            wants: std::mem::take(&mut self.wants),
+            has_places: false,
             runtime,
             sent_in: self.sent_in.take(),
             taken_over: None,
@@ -168,7 +167,7 @@ impl Driver {
                     (self.in_flight, self.taken_over) = (None, None);
                     self.receive(reply, exchange, &mut out);
                 }
-                told = self.wants.told(), if !self.wants.is_empty() => self.tell(told, &mut out),
+                told = poll_fn(|cx| self.queue.poll_places(self.number, cx)), if self.has_places => self.tell(told, &mut out),
                 () = alarm.as_mut(), if wake.is_some() => {}
                 () = self.queue.nudge.notified() => {}
             }
@@ -198,6 +197,7 @@ impl Driver {
         state.turn(&self.queue, now, out);
         let is_told = state.engine.is_closed_and_told();
         let waits = !state.engine.waiters.is_empty();
+        self.has_places = !state.duty.wants.is_empty();
         drop(state);
         if waits && !self.queue.is_line() && !self.queue.is_local() {
             self.queue.registered().attendance.waited_in(&self.queue, now);
@@ -205,7 +205,6 @@ impl Driver {
         if let Some(message) = out.send.take() {
             self.send(message);
         }
-        self.wants.become_those(std::mem::take(&mut out.wants), &self.queue.lines);
         out.wake_all(&self.queue, now);
         self.done = out.idle;
         if self.done || is_told {
@@ -258,6 +257,26 @@ impl Drop for Driver {
         } else {
             self.moved(None).spawn();
         }
+    }
+}
+
+impl Queue {
+    /// What its driver is to be told of its places in the lines for seats. That owns them while they are polled, as a line may have to ask the
+    /// store.
+    fn poll_places(&self, driver: u64, cx: &mut Context<'_>) -> Poll<Vec<Event>> {
+        let mut state = self.lock();
+        if !state.duty.is_driven_by(driver) {
+            return Poll::Pending;
+        }
+        let mut wants = std::mem::take(&mut state.duty.wants);
+        drop(state);
+        let told = wants.poll_told(cx);
+        let mut state = self.lock();
+        if state.duty.is_driven_by(driver) {
+            state.duty.wants = std::mem::take(&mut wants);
+        }
+        drop(state);
+        told
     }
 }
 

@@ -7,13 +7,14 @@ use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
 
 use super::Queue;
-use super::borrowed::{Back, Borrowed, Want};
+use super::borrowed::{Back, Borrowed};
 use super::driver::Driver;
 use super::engine::Engine;
 use super::events::{Effect, Effects, Event};
 use super::in_flight::{Header, Message};
 use super::places::Places;
 use super::resend::PATIENCE;
+use super::wants::Wants;
 use crate::ledger::Stamp;
 use crate::store::WithoutStore;
 
@@ -36,6 +37,8 @@ pub(super) struct Duty {
     /// Where it is polled.
     runtime: Option<Id>,
     pub(super) by_hand: ByHand,
+    /// Its places in the lines for seats.
+    pub(super) wants: Wants,
 }
 
 /// Who drives in a caller's own task, while the message is under way.
@@ -56,8 +59,8 @@ pub(super) struct Outbox {
     wakers: Vec<Waker>,
     /// Whoever is awake anyhow.
     awake: Option<u64>,
-    /// For whom to borrow seats, once a turn was taken.
-    pub(super) wants: Vec<Want>,
+    /// Places in the lines for seats that nobody needs any more.
+    left: Wants,
     /// How many that were borrowed go back.
     seats_back: Back,
     /// What to send.
@@ -98,7 +101,7 @@ impl Outbox {
     /// Wakes whoever has been told something, and sees to it that somebody looks.
     pub(super) fn wake_all(&mut self, queue: &Arc<Queue>, now: Instant) {
         self.wakers.drain(..).for_each(Waker::wake);
-        self.former = None;
+        (self.former, self.left) = (None, Wants::default());
         queue.give_back_seats(std::mem::take(&mut self.seats_back));
         if std::mem::take(&mut self.looks) && !queue.is_local() {
             queue.shard.looks.add(queue);
@@ -124,7 +127,13 @@ impl State {
     /// Takes in what has happened.
     pub(super) fn handle(&mut self, event: Event, now: Instant, queue: &Queue, out: &mut Outbox) {
         self.catch_up(queue, now, out);
+        let leaves = matches!(event, Event::Left(_) | Event::TimeUp(_) | Event::Closed);
         self.act(queue, now, out, |engine, effects| engine.handle(event, now, effects));
+        // Whoever drives may be polled no more.
+        if leaves && !self.duty.wants.is_empty() {
+            out.left.append(self.duty.wants.keep(&mut self.engine.wants(now)));
+            self.take_back(out);
+        }
     }
 
     /// Does what is to be done now.
@@ -138,7 +147,8 @@ impl State {
         self.act(queue, now, out, |engine, effects| engine.turn(now, header, effects));
         self.stands_by(now, out);
         if self.engine.borrowed.is_some() {
-            out.wants = self.engine.wants(now);
+            let wants = self.engine.wants(now);
+            out.left.append(self.duty.wants.become_those(wants, &queue.lines));
             self.take_back(out);
             out.idle = !self.engine.has_work();
         }
@@ -261,6 +271,7 @@ impl State {
         // Whoever drives next is to be nudged, and not a task that is polled no more.
         queue.nudge.notify_waiters();
         out.former = self.duty.put_by_hand(ByHand::Nobody);
+        out.left.append(std::mem::take(&mut self.duty.wants));
         self.handle(Event::Lost, now, queue, out);
         out.wakers.extend(self.places.everybody());
     }

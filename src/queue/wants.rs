@@ -1,6 +1,6 @@
 //! Seats that the process shares among several queues: the lines in which these wait for one, and their places there.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,7 +13,7 @@ use super::callers::Queue;
 use super::events::Event;
 use super::process::Process;
 use super::seats::SeatRules;
-use super::waiters::{Waiter, Wish};
+use super::waiters::{Slot, Waiter, Wish};
 use crate::config::charges::Scopes;
 use crate::config::costs::Costs;
 use crate::config::plan::Registered;
@@ -67,9 +67,11 @@ impl Queue {
         }
     }
 
-    /// Whether the store certainly holds the seats of its calls.
-    pub(super) fn is_sure_of_seats(&self, now: Instant) -> bool {
-        self.lines.iter().all(|line| line.lock().engine.seats.as_ref().is_none_or(|seats| seats.is_sure(now)))
+    /// Whether the store certainly holds the seat of a call that is about to begin.
+    pub(super) fn is_sure_of_seat(&self, slot: &Slot, now: Instant) -> bool {
+        let is_sure = |queue: &Self| queue.lock().engine.seats.as_ref().is_none_or(|seats| seats.is_sure(now));
+        // A slot that the store has booked is of use for less time than a seat.
+        self.lines.iter().all(|line| is_sure(line)) && (!slot.is_unbooked() || self.seats.is_none() || is_sure(self))
     }
 
     /// Why there are no seats, where the store does not answer.
@@ -88,32 +90,44 @@ struct Place {
     seated: Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>,
 }
 
-/// The places of a queue in the lines for seats. Those that are dropped are the next ones'.
+/// The places of a queue in the lines for seats. Whoever drives polls them, and owns them meanwhile. They are dropped without a lock: those
+/// behind them are the next ones then.
 #[derive(Default)]
 pub(super) struct Wants(Vec<Place>);
 
 impl Wants {
-    /// Keeps the places of those who still wait, in their order, and takes others for the rest.
-    pub(super) fn become_those(&mut self, mut wants: Vec<Want>, lines: &Arc<[Arc<Queue>]>) {
-        self.0.retain(|place| {
-            let at = wants.iter().position(|want| *want == place.want);
-            at.map(|at| wants.remove(at)).is_some()
-        });
+    /// Keeps the places of those who still wait, in their order, and takes others for the rest. Gives back those that nobody needs.
+    #[must_use = "they are dropped without a lock"]
+    pub(super) fn become_those(&mut self, mut wants: Vec<Want>, lines: &Arc<[Arc<Queue>]>) -> Self {
+        let left = self.keep(&mut wants);
         self.0.extend(
             wants.into_iter().map(|want| Place { want, seated: Box::pin(one_of_each(Arc::clone(lines), want)) }),
         );
+        left
+    }
+
+    /// Keeps the places of those who still wait, and gives back the others.
+    #[must_use = "they are dropped without a lock"]
+    pub(super) fn keep(&mut self, wants: &mut Vec<Want>) -> Self {
+        let is_wanted = |place: &Place| {
+            let at = wants.iter().position(|want| *want == place.want);
+            at.map(|at| wants.remove(at)).is_some()
+        };
+        let (kept, left) = std::mem::take(&mut self.0).into_iter().partition(is_wanted);
+        self.0 = kept;
+        Self(left)
     }
 
     pub(super) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Waits until there is something to tell of some places; those are given up then.
-    pub(super) async fn told(&mut self) -> Vec<Event> {
-        poll_fn(|cx| self.poll_told(cx)).await
+    pub(super) fn append(&mut self, mut others: Self) {
+        self.0.append(&mut others.0);
     }
 
-    fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Vec<Event>> {
+    /// What is to be told of some places; those are given up then.
+    pub(super) fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Vec<Event>> {
         let mut told = Vec::new();
         self.0.retain_mut(|place| match place.seated.as_mut().poll(cx) {
             Poll::Pending => true,

@@ -1,14 +1,17 @@
 //! Leases of seats: what becomes of them when a process dies, is closed, or loses its store.
 
+use std::future::{IntoFuture as _, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use outgate::ledger::Message;
 use outgate::store::{Applying, StoreError, StoreErrorKind};
 use outgate::{Limit, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, advance, sleep, timeout};
 
 use crate::support::Counting;
 
@@ -90,6 +93,26 @@ async fn who_has_lost_its_store_uses_no_seat_again_when_its_lease_may_have_ended
     assert!(!waiting.is_finished(), "the seat may be somebody else's");
     lost.store(false, Ordering::Relaxed);
     timeout(3 * SECOND, waiting).await.expect("the store is back").unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seat_that_was_left_for_a_caller_is_not_used_when_its_lease_may_have_ended_meanwhile() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::in_flight(1));
+    let permit = throttle.acquire("up").await.unwrap();
+    let mut waits = pin!(throttle.acquire("up").into_future());
+    assert!(poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx).is_pending())).await);
+    sleep(ms(10)).await;
+    drop(permit);
+    // The machine stands still just now.
+    let mut passes = pin!(advance(61 * SECOND));
+    let goes = poll_fn(|cx| {
+        assert!(passes.as_mut().poll(cx).is_pending());
+        Poll::Ready(waits.as_mut().poll(cx).is_ready())
+    });
+    assert!(!goes.await, "the seat may be somebody else's");
+    passes.await;
+    drop(timeout(SECOND, waits).await.expect("it asks again").unwrap());
 }
 
 #[tokio::test(start_paused = true)]

@@ -102,6 +102,35 @@ async fn what_all_are_to_say_after_a_loss_is_said_though_it_was_told_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn it_keeps_no_seat_for_a_caller_that_has_given_up_or_waits_elsewhere() {
+    for has_given_up in [true, false] {
+        let of_each = Limit::per_second(100).each(Scope::header("x-m"));
+        let throttle = Counting::default().process(|up| up.limit(Limit::in_flight(1)).limit(of_each));
+        let permit = throttle.acquire("up").scope("0").await.unwrap();
+        let first = throttle.clone();
+        let runtime = elsewhere(async move || {
+            let call = first.acquire("up").scope("1").max_wait(secs(1)).into_future();
+            if has_given_up {
+                assert!(call.await.is_err());
+            } else {
+                tokio::spawn(async move { call.await.map(drop) });
+                sleep(Duration::from_millis(10)).await;
+            }
+        });
+        let waits = throttle.clone();
+        let waits = tokio::spawn(async move { waits.acquire("up").scope("1").await.map(drop) });
+        sleep(Duration::from_millis(10)).await;
+        drop(permit);
+        for scope in ["0", "1"] {
+            let call = timeout(secs(20), throttle.acquire("up").scope(scope).into_future());
+            drop(call.await.expect("the seat is free").unwrap());
+        }
+        waits.await.unwrap().unwrap();
+        runtime.shutdown_background();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_that_is_on_its_way_there_is_sent_again() {
     for is_gone in [false, true] {
         let throttle = Late::default().process();
