@@ -108,9 +108,15 @@ impl Engine {
 
     /// Why a caller whose time is up has got nothing.
     pub(super) fn why_nothing(&self, ticket: u64, now: Instant) -> Error {
-        let ahead = self.waiters.priority_of(ticket).map_or(0, |priority| self.waiters.units_before(priority, ticket));
+        let waiter = self.waiters.find(ticket);
+        let ahead = waiter.map_or(0, |waiter| self.waiters.units_before(waiter.priority, ticket));
+        // It may have asked only just now, when others had had their turn.
+        let joined = waiter.map_or(now, |waiter| waiter.joined);
+        let waits_for_answer = |since: Instant| 2 * now.saturating_duration_since(since) >= now - joined;
         match &self.resend {
-            Some(resend) if resend.has_failed() || self.next_slot.is_none() => self.unavailable(&resend.error(), now),
+            Some(resend) if resend.has_failed() || (self.next_slot.is_none() && waits_for_answer(resend.since)) => {
+                self.unavailable(&resend.error(), now)
+            }
             _ => {
                 let seat_at = self.seats.as_ref().and_then(|seats| seats.ask_at(now));
                 let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at.max(seat_at), now);

@@ -141,12 +141,9 @@ impl Waiters {
         self.all_units_before(waiter.priority, waiter.ticket) < self.slot_units
     }
 
-    /// The priority of a caller.
-    pub(crate) fn priority_of(&self, ticket: u64) -> Option<Priority> {
-        self.parts
-            .iter()
-            .find_map(|part| part.since(ticket).next().filter(|waiter| waiter.ticket == ticket))
-            .map(|waiter| waiter.priority)
+    /// Who has this ticket.
+    pub(crate) fn find(&self, ticket: u64) -> Option<&Waiter> {
+        self.parts.iter().find_map(|part| part.since(ticket).next().filter(|waiter| waiter.ticket == ticket))
     }
 
     /// Puts a caller in its place: behind all of its priority, unless it had a ticket before.

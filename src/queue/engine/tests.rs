@@ -273,6 +273,21 @@ fn whose_time_is_up_before_any_answer_is_told_of_the_store() {
 }
 
 #[test]
+fn whose_time_is_up_just_after_it_asked_is_not_told_of_the_store() {
+    check(&[
+        ("0: pause 0 690", "look"),
+        ("10: hurry 1 700", "look, wake 10"),
+        ("turn", "ask 1"),
+        ("answer", ""),
+        ("turn", "ask -1"),
+        ("answer", ""),
+        ("turn", "wake 690"),
+        ("690: turn", "ask 1"),
+        ("700: time-up 1", "tell 1 throttled 0"),
+    ]);
+}
+
+#[test]
 fn who_has_all_the_time_is_told_after_five_seconds_without_an_answer() {
     check(&[
         ("0: join 1", "wake 0"),

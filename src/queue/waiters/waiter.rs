@@ -69,7 +69,7 @@ impl Waiter {
         match self.wish {
             Wish::Soon => None,
             Wish::By(deadline) => Some(deadline),
-            Wish::AtOnce { within } => now.checked_add(within.max(STEP)),
+            Wish::AtOnce { within } => now.checked_add(within),
         }
     }
 
@@ -84,7 +84,12 @@ impl Waiter {
 
     /// Whether a slot is in time for it.
     pub(super) fn is_served_by(&self, slot: &Slot, now: Instant) -> bool {
-        self.deadline(now).is_none_or(|deadline| slot.start <= deadline)
+        let begins_with = |deadline: Instant| slot.start.saturating_duration_since(deadline) < STEP;
+        match self.wish {
+            Wish::Soon => true,
+            Wish::By(deadline) => slot.start <= deadline,
+            Wish::AtOnce { within } => now.checked_add(within).is_none_or(begins_with),
+        }
     }
 
     /// What it takes of the first log.
