@@ -30,6 +30,7 @@ use crate::config::plan::Registered;
 use crate::counts::Counts;
 use crate::error::Error;
 use crate::ledger::{Log, Reason, SHORT, ScopeId};
+use crate::store::WithoutStore;
 
 /// One queue: a process, and the logs that everybody in it needs a slot in.
 pub(crate) struct Queue {
@@ -254,6 +255,11 @@ impl Queue {
     /// Until when nobody here sends, and why.
     pub(super) fn paused(&self, now: Instant) -> Option<(Instant, Reason)> {
         self.known()?.engine.lasting_pause(now)
+    }
+
+    /// Whether it alone may know of a pause that also holds for calls which go without the store.
+    pub(super) fn bars_without_store(&self, now: Instant) -> bool {
+        self.without_store() != WithoutStore::Wait && self.paused(now).is_some()
     }
 
     /// Whose logs its callers are charged in.

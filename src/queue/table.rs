@@ -112,7 +112,7 @@ impl Queues {
             return Ok(queue);
         }
         if map.queues.len() >= map.sweep_at {
-            map.sweep();
+            map.sweep(now);
         }
         let queue = Arc::new(new()?);
         map.queues.insert(key, Entry { queue: Arc::clone(&queue), more: Vec::new(), again: false });
@@ -120,11 +120,11 @@ impl Queues {
     }
 
     fn sweep_in_turn(&self, now: Instant) {
-        let now = micros(now.saturating_duration_since(self.epoch));
-        if let Some(part) = self.turns.next(now, PARTS).and_then(|next| self.parts.get(next)) {
+        let passed = micros(now.saturating_duration_since(self.epoch));
+        if let Some(part) = self.turns.next(passed, PARTS).and_then(|next| self.parts.get(next)) {
             let mut map = lock(part);
             if map.queues.len() >= FEW {
-                map.sweep();
+                map.sweep(now);
             }
         }
     }
@@ -242,8 +242,9 @@ impl Default for Map {
 }
 
 impl Map {
-    fn sweep(&mut self) {
-        self.queues.retain(|_, entry| std::mem::take(&mut entry.again) || !entry.all().all(is_idle));
+    fn sweep(&mut self, now: Instant) {
+        let is_needed = |queue: &Arc<Queue>| !is_idle(queue) || queue.bars_without_store(now);
+        self.queues.retain(|_, entry| std::mem::take(&mut entry.again) || entry.all().any(is_needed));
         self.queues.shrink_to(self.queues.len() * 2);
         self.sweep_at = (self.queues.len() * 2).max(FEW);
     }

@@ -5,11 +5,15 @@ use crate::config::upstream::Upstream;
 use crate::counts::Counts;
 use crate::ledger::Cause;
 use crate::queue::process::Process;
-use crate::store::MemoryStore;
+use crate::store::{MemoryStore, WithoutStore};
 
 fn queues() -> (Queues, impl Fn(u32, &Queues, Instant) -> Arc<Queue>) {
+    queues_of(WithoutStore::Wait)
+}
+
+fn queues_of(without_store: WithoutStore) -> (Queues, impl Fn(u32, &Queues, Instant) -> Arc<Queue>) {
     let process = Arc::new(Process::new(Arc::new(MemoryStore::new()), Duration::from_millis(250)).unwrap());
-    let up = Registered::new(0, Upstream::new("up").limit(Limit::per_second(1))).unwrap();
+    let up = Registered::new(0, Upstream::new("up").limit(Limit::per_second(1)).without_store(without_store)).unwrap();
     let get = move |scope: u32, queues: &Queues, now| {
         let scope = Some(ScopeId::of(&scope.to_be_bytes()));
         let scopes = Scopes::only(scope);
@@ -70,4 +74,22 @@ fn lines_of_many_scopes_are_forgotten_when_all_have_fallen_silent() {
         get(0, &queues, now + Duration::from_secs(second));
     }
     assert!(kept(&queues) < 100, "{}", kept(&queues));
+}
+
+#[tokio::test]
+async fn a_pause_is_not_forgotten_where_calls_may_go_without_the_store() {
+    use WithoutStore::{SendUnthrottled, Wait};
+    for (without_store, after, is_kept) in [(Wait, 1, false), (SendUnthrottled, 1, true), (SendUnthrottled, 61, false)]
+    {
+        let (queues, get) = queues_of(without_store);
+        let now = Instant::now();
+        let paused = get(0, &queues, now);
+        paused.pause(Duration::from_secs(60), Reason::new(Cause::Refusal, 429), now);
+        drop(paused);
+        let then = now + Duration::from_secs(after);
+        (1..100_000).for_each(|scope| drop(get(scope, &queues, then)));
+        (0..30).for_each(|second| drop(get(1, &queues, then + Duration::from_secs(second))));
+        let is_known = get(0, &queues, then).paused(now).is_some();
+        assert_eq!(is_known, is_kept, "{without_store:?}, {after} s later");
+    }
 }
