@@ -89,9 +89,10 @@ impl Reserve {
         let is_sound = (1..100).contains(&self.percent) && !limit.is_in_flight();
         let quota = rest(limit.quota()).filter(|quota| is_sound && *quota > 0)?;
         if let Some((refill, per)) = limit.refill_or_none() {
-            // Not rounded: as little as 2 units a second are refilled.
-            let bucket = Limit::bucket(quota, refill.checked_mul(part)?, per.checked_mul(100)?);
-            return Some(bucket.guard(limit.guard_or_default()));
+            // As little as 2 units a second are refilled: not rounded, unless it is far more than that.
+            let exactly = refill.checked_mul(part).zip(per.checked_mul(100));
+            let (refill, per) = exactly.or_else(|| rest(refill).map(|refill| (refill, per)))?;
+            return Some(Limit::bucket(quota, refill, per).guard(limit.guard_or_default()));
         }
         // The same window and guard, so that both logs count an entry for as long.
         let of_rest = Limit::new(quota, limit.window()).guard(limit.guard_or_default());
@@ -122,6 +123,12 @@ mod tests {
             assert_eq!(rest(&limit, percent), None, "{percent} %");
         }
         assert_eq!(rest(&Limit::per_second(1), 20), None, "nothing is left for the others");
+        let refilled = |units| Limit::bucket(1_000_000, units, Duration::from_secs(60)).guard(Duration::from_secs(1));
+        let of_rest =
+            |units| Reserve { percent: 20, ..high }.rest_of(&refilled(units)).and_then(|rest| rest.refill_or_none());
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        assert_eq!(of_rest(50_000_000), Some((4_000_000_000, minutes(100))));
+        assert_eq!(of_rest(60_000_000), Some((48_000_000, minutes(1))), "more than a number of 32 bits takes");
         let daily = Limit::per_day(1_000).resets(Reset::daily("UTC"));
         assert_eq!(high.rest_of(&daily).unwrap().resets_or_none(), daily.resets_or_none());
         let (shop, second) = (Limit::bucket(40, 2, Duration::from_secs(1)), Duration::from_secs(1));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HeaderName};
 
+use crate::config::host;
 use crate::config::request_head::RequestHead;
 use crate::ledger::ScopeId;
 
@@ -157,7 +158,7 @@ impl Scope {
                 let (scheme, token) = value.split_at_checked(7)?;
                 scheme.eq_ignore_ascii_case(b"bearer ").then(|| ScopeId::of(token.trim_ascii()))
             }
-            Kind::Host => request.url().host_str().map(|host| ScopeId::of(host.as_bytes())),
+            Kind::Host => host::name(request.url()).map(|host| ScopeId::of(host.as_bytes())),
             Kind::Header(name) => request.headers().get(name).map(|value| ScopeId::of(value.as_bytes())),
             Kind::Query(name) => {
                 let mut pairs = request.url().query_pairs();
@@ -221,6 +222,7 @@ mod tests {
             (Scope::bearer_token(), &plain, None),
             (Scope::query("key"), &plain, digest("a b")),
             (Scope::host(), &request("http://H.example:81/", &[]), digest("h.example")),
+            (Scope::host(), &request("http://h.example./", &[]), digest("h.example")),
             (Scope::query("key").named("other"), &plain, digest("a b")),
             (Scope::query("other"), &plain, None),
             (header.clone(), &plain, None),
