@@ -34,7 +34,7 @@ use crate::ledger::{Cause, PauseLeft};
 pub enum Error {
     /// Come back then: no slot comes within the time that the caller would wait. With
     /// [`retry_refused`](crate::Upstream::retry_refused) the call may have been sent before, and refused; it was not executed.
-    #[error("{upstream}: throttled, the next slot for this call is {retry_after:?} away{}", Pausing(.paused))]
+    #[error("{upstream}: throttled, the next slot for this call is {:?} away{}", whole_ms(.retry_after), Pausing(.paused))]
     #[non_exhaustive]
     Throttled {
         /// The upstream whose limit is exhausted.
@@ -54,7 +54,7 @@ pub enum Error {
         max_waiting: usize,
     },
     /// Stop, and ask a human: the upstream said that waiting does not cure it.
-    #[error("{upstream}: nobody sends for {retry_after:?}, because of {}{}", .cause.words(), Response(.status))]
+    #[error("{upstream}: nobody sends for {:?}, because of {}{}", whole_ms(.retry_after), .cause.words(), Response(.status))]
     #[non_exhaustive]
     Barred {
         /// The upstream that said so.
@@ -69,7 +69,8 @@ pub enum Error {
     /// Check the credentials: the upstream keeps answering 401 or 403 to this scope. Only where
     /// [`break_after_unauthorized`](crate::Upstream::break_after_unauthorized) asks for it.
     #[error(
-        "{upstream}: the last {in_a_row} responses were 401 or 403, no call is sent for {retry_after:?}, and then one to see"
+        "{upstream}: the last {in_a_row} responses were 401 or 403, no call is sent for {:?}, and then one to see",
+        whole_ms(.retry_after)
     )]
     #[non_exhaustive]
     Unauthorized {
@@ -82,7 +83,7 @@ pub enum Error {
     },
     /// Come back later, or go elsewhere: connects to the host failed in a row, and none succeeded within the time the caller would
     /// wait. Only from the [middleware](crate::Middleware).
-    #[error("{upstream}: cannot be connected to, and the next call goes to see in {retry_after:?}")]
+    #[error("{upstream}: cannot be connected to, and the next call goes to see in {:?}", whole_ms(.retry_after))]
     #[non_exhaustive]
     Unreachable {
         /// The upstream that the call belongs to.
@@ -149,7 +150,7 @@ pub enum Error {
     OutsideRuntime,
     /// Register the host, or do not call it: the request belongs to no upstream. Only where
     /// [`Unmatched::Refuse`](crate::Unmatched::Refuse) asks for it.
-    #[error("{host}: refused, because the request belongs to no upstream")]
+    #[error("{host}: refused, as no upstream takes this request by its host, path and method")]
     #[non_exhaustive]
     Unmatched {
         /// The request's host, with its port where that is not the one of the scheme.
@@ -208,13 +209,19 @@ impl Error {
     }
 }
 
+/// A time as a text shows it: rounded up to whole milliseconds.
+fn whole_ms(time: &Duration) -> Duration {
+    let up = Duration::from_nanos(999_999);
+    u64::try_from(time.saturating_add(up).as_millis()).map_or(*time, Duration::from_millis)
+}
+
 /// Says that a pause lasts, until when, why, and by which response.
 struct Pausing<'a>(&'a Option<PauseLeft>);
 
 impl fmt::Display for Pausing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(PauseLeft { left, cause, status, .. }) = self.0 else { return Ok(()) };
-        write!(f, "; nobody sends for {left:?}, because of {}{}", cause.words(), Response(status))
+        write!(f, "; nobody sends for {:?}, because of {}{}", whole_ms(left), cause.words(), Response(status))
     }
 }
 
@@ -235,8 +242,10 @@ mod tests {
     #[test]
     fn errors_say_that_a_pause_lasts_until_when_why_and_by_which_response() {
         let (second, upstream) = (Duration::from_secs(1), || Arc::from("up"));
-        let throttled = |paused| Error::Throttled { upstream: upstream(), retry_after: 3 * second, paused };
-        let paused = |status| Some(PauseLeft::new(2 * second, Reason::new(Cause::Refusal, status)));
+        // Rounded up to whole milliseconds.
+        let nearly = |seconds: u32| seconds * second - Duration::from_nanos(999_999);
+        let throttled = |paused| Error::Throttled { upstream: upstream(), retry_after: nearly(3), paused };
+        let paused = |status| Some(PauseLeft::new(nearly(2), Reason::new(Cause::Refusal, status)));
         let barred = |status| Error::Barred { upstream: upstream(), cause: Cause::Ban, status, retry_after: second };
         let away = "up: throttled, the next slot for this call is 3s away";
         let cases = [

@@ -20,9 +20,9 @@ use crate::queue::waiters::Slot;
 
 /// The right to make one call, now.
 ///
-/// It has three ends. Used: make the call, then say [`served`](Self::served), or [report](crate::Throttle::report) what refused it, or
-/// just let go of it. Handed back: nothing was sent, somebody else may have the slot. Dropped: kept, because the safe mistake is to count
-/// a call that was not made.
+/// Make the call, then drop it: it counts. What the response said is told before that by [`answered`](crate::Throttle::answered), or by
+/// [`served`](Self::served) or [`report`](crate::Throttle::report). Where nothing was sent, [hand it back](Self::hand_back): somebody else
+/// may have the slot. A permit that is dropped without a word counts as a call, as that is the safe mistake.
 ///
 /// Where calls in flight are [limited](crate::Limit::in_flight), it keeps a seat until then, whichever end it has: hold it for as long
 /// as the call is in flight.

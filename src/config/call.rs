@@ -66,6 +66,7 @@ impl Call {
     ///
     /// It is the value of the upstream's [`scope_by`](crate::Upstream::scope_by), else of the last scope that a limit [names](crate::Limit::each).
     /// The same as a request's value: a bearer token given here shares the log of requests that carry it.
+    /// Of an upstream that names no scope, each value has the whole quota to itself.
     #[must_use]
     pub fn scope(self, value: impl AsRef<[u8]>) -> Self {
         self.of_scope(ScopeId::of(value.as_ref()))

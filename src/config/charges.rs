@@ -383,7 +383,10 @@ fn draft(
     };
     let terms = limit.terms(&upstream.name)?.into_iter().enumerate().map(in_entries).collect::<Vec<_>>();
     if terms.iter().any(|term| term.quota == 0) {
-        let reason = format!("is less than {quantum} {}, which one entry of so large a log stands for", place.unit);
+        let reason = format!(
+            "is less than {quantum} {}, which one entry of so large a log stands for; no call may cost more than the burst",
+            place.unit
+        );
         return Err(ConfigError::new(&upstream.name, field, reason));
     }
     let at = drafts.iter().position(|(of, _)| *of == place).unwrap_or_else(|| {

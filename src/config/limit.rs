@@ -230,9 +230,9 @@ impl Limit {
 
     /// Counts every unit for `guard` longer than the window, to absorb the spread of the network delay.
     ///
-    /// A slot may be used late by half the guard, though by 2 ms at least and 250 ms at most. Where several limits hold, by half
-    /// the narrowest, since a late call endangers that limit first; but a guard under 4 ms, which timers alone use up, says
-    /// nothing about the slots of the others. The upstream never sees more than
+    /// A slot may be used late by 7/16 of the guard, though by 2 ms at least and 219 ms at most. Where several limits hold, by that
+    /// part of the narrowest guard, since a late call endangers that limit first; but a guard under 4 ms, which timers alone use up,
+    /// says nothing about the slots of the others. The upstream never sees more than
     /// the quota as long as the delay from there to the arrival varies by no more than the rest of the guard. It costs
     /// `guard / (window + guard)` of the throughput.
     ///

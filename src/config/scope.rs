@@ -134,7 +134,7 @@ impl Scope {
     /// What is wrong with it.
     pub(crate) const fn fault(&self) -> Option<&'static str> {
         match self.kind {
-            Kind::Wrong => Some("a header's name was given that can be none"),
+            Kind::Wrong => Some("Scope::header was given a text that can be no header's name"),
             _ => None,
         }
     }

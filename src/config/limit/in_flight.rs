@@ -108,6 +108,12 @@ impl Limit {
         if self.burst.is_some() || self.guard.is_some() {
             return wrong("limit.in_flight", "calls in flight have no burst and no guard".to_owned());
         }
+        if self.unit() != "calls" || self.resets.is_some() || self.at_end {
+            return wrong(
+                "limit.in_flight",
+                "calls in flight have no unit, no reset, and count while they last".to_owned(),
+            );
+        }
         Ok(())
     }
 }
@@ -115,6 +121,7 @@ impl Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::reset::Reset;
 
     #[test]
     fn a_limit_on_calls_in_flight_has_seats_a_lease_and_nothing_else() {
@@ -129,6 +136,9 @@ mod tests {
             (Limit::in_flight(100_001), "limit.in_flight"),
             (Limit::in_flight(5).burst(2), "limit.in_flight"),
             (Limit::in_flight(5).guard(Duration::ZERO), "limit.in_flight"),
+            (Limit::in_flight(5).of("tokens"), "limit.in_flight"),
+            (Limit::in_flight(5).resets(Reset::daily("UTC")), "limit.in_flight"),
+            (Limit::in_flight(5).counted_at_end(), "limit.in_flight"),
             (Limit::in_flight(5).lease(Duration::from_millis(999)), "limit.lease"),
             (Limit::in_flight(5).lease(Duration::from_secs(3_601)), "limit.lease"),
         ];

@@ -38,7 +38,7 @@ impl Upstream {
             return wrong("backoff", fault);
         }
         if self.warn_after == Some(Duration::ZERO) {
-            return wrong("warn_after", "is no time: every call waits for an answer");
+            return wrong("warn_after", "must be longer than no time: every call waits for an answer");
         }
         if self.max_waiting == 0 {
             return wrong("max_waiting", "must be at least 1 call: whoever asks waits for the answer");
@@ -85,6 +85,10 @@ impl Upstream {
         } else {
             return Ok(());
         };
-        Err(ConfigError::new(&self.name, "without_store", format!("no process throttles by itself by {fault}")))
+        Err(ConfigError::new(
+            &self.name,
+            "without_store",
+            format!("ThrottleLocally does not go with {fault}: choose another policy"),
+        ))
     }
 }
