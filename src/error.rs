@@ -243,7 +243,7 @@ mod tests {
     fn errors_say_that_a_pause_lasts_until_when_why_and_by_which_response() {
         let (second, upstream) = (Duration::from_secs(1), || Arc::from("up"));
         // Rounded up to whole milliseconds.
-        let nearly = |seconds: u32| seconds * second - Duration::from_nanos(999_999);
+        let nearly = |seconds: u64| Duration::from_nanos(seconds * 1_000_000_000 - 999_999);
         let throttled = |paused| Error::Throttled { upstream: upstream(), retry_after: nearly(3), paused };
         let paused = |status| Some(PauseLeft::new(nearly(2), Reason::new(Cause::Refusal, status)));
         let barred = |status| Error::Barred { upstream: upstream(), cause: Cause::Ban, status, retry_after: second };
