@@ -63,7 +63,8 @@ impl ThrottleBuilder {
         self
     }
 
-    /// Registers an upstream. A request belongs to the first that it matches.
+    /// Registers an upstream. A request belongs to the first that it matches: register what is narrower first. A warning names an upstream to
+    /// which no request can belong so.
     pub fn upstream(mut self, upstream: Upstream) -> Self {
         self.upstreams.push(upstream);
         self
@@ -131,7 +132,9 @@ impl ThrottleBuilder {
                 Registered::new(index, up)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let upstreams = Current::new(Registry::new(upstreams)?);
+        let registry = Registry::new(upstreams)?;
+        registry.warn_of_hidden();
+        let upstreams = Current::new(registry);
         let (store, memory): (Arc<dyn Store>, _) = if let Some(store) = self.store {
             (store, self.memory)
         } else {

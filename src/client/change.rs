@@ -79,7 +79,9 @@ impl Throttle {
                 }
                 replaced.push((before, new));
             }
-            Ok((Registry::new(all)?, replaced))
+            let registry = Registry::new(all)?;
+            registry.warn_of_hidden();
+            Ok((registry, replaced))
         })?;
         for (before, new) in replaced {
             new.crowd.admit_at_most(new.upstream.max_waiting);
@@ -114,7 +116,9 @@ impl Throttle {
             let upstream = upstream.or_without_store(self.without_store());
             all.push(Registered::added(*number, upstream)?);
             *number += 1;
-            Ok((Registry::new(all)?, ()))
+            let registry = Registry::new(all)?;
+            registry.warn_of_hidden();
+            Ok((registry, ()))
         })?;
         #[cfg(feature = "metrics")]
         self.keep_gauges();

@@ -34,6 +34,21 @@ impl Registry {
         Ok(Self { upstreams, by_name, table })
     }
 
+    /// Warns of upstreams to which no request can belong, as all belong to others that were registered before.
+    pub(crate) fn warn_of_hidden(&self) {
+        let all: Vec<_> = self.upstreams.iter().map(|registered| &registered.upstream).collect();
+        for (at, hidden) in all.iter().enumerate() {
+            let by = self.table.hidden_by(at, &all).and_then(|before| all.get(before));
+            if let Some(before) = by {
+                tracing::warn!(
+                    upstream = &*hidden.name,
+                    before = &*before.name,
+                    "no request belongs to it: others take them before; register what is narrower first"
+                );
+            }
+        }
+    }
+
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Registered>> {
         self.by_name.get(name)
     }

@@ -82,6 +82,32 @@ impl Table {
             .find(|&upstream| accepts(upstream))
     }
 
+    /// Whether no request can belong to an upstream, by its place among all: then, the one before it that takes the first of them.
+    pub(crate) fn hidden_by(&self, hidden: usize, all: &[&Upstream]) -> Option<usize> {
+        let upstream = all.get(hidden).filter(|upstream| upstream.is_routed())?;
+        let every_path = upstream.paths().is_empty().then_some("");
+        let prefixes = || upstream.paths().iter().map(PathPrefix::as_str).chain(every_path);
+        let on = |paths: &'_ Paths, prefix: &str, port: Option<u16>| {
+            let takes = |candidate: &&Candidate| {
+                let Candidate { upstream: before, port: own } = **candidate;
+                let takes_all = || all.get(before).is_some_and(|before| before.accepts_all_of(upstream));
+                before < hidden && (own.is_none() || own == port) && takes_all()
+            };
+            paths.at(prefix).iter().find(takes).map(|candidate| candidate.upstream)
+        };
+        let mut first = None;
+        let anywhere = upstream.hosts().is_empty().then_some(None);
+        for host in upstream.hosts().iter().map(Some).chain(anywhere) {
+            let named = host.and_then(|host| if host.is_wildcard { &self.below } else { &self.hosts }.get(&host.name));
+            for prefix in prefixes() {
+                let here = named.and_then(|paths| on(paths, prefix, host.and_then(|host| host.port)));
+                let by = here.or_else(|| on(&self.anywhere, prefix, None))?;
+                first = first.or(Some(by));
+            }
+        }
+        first
+    }
+
     fn host(&self, url: &Url) -> Option<&Paths> {
         let host = name(url)?;
         let longest = || domains(host).take(self.most_labels).filter_map(|domain| self.below.get(domain)).last();
@@ -115,8 +141,12 @@ impl Paths {
         if self.most_parts == 0 {
             return self.below.get("").map(|found| &**found).unwrap_or_default();
         }
-        let path = canonical(url.path());
-        let shorter_first = iter::once("").chain(prefixes(&path).take(self.most_parts));
+        self.at(&canonical(url.path()))
+    }
+
+    /// What may match a path, in the order of registration.
+    fn at(&self, path: &str) -> &[Candidate] {
+        let shorter_first = iter::once("").chain(prefixes(path).take(self.most_parts));
         shorter_first.filter_map(|prefix| self.below.get(prefix)).last().map(|found| &**found).unwrap_or_default()
     }
 }

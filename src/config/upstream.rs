@@ -392,6 +392,13 @@ impl Upstream {
             && self.predicate.as_ref().is_none_or(|predicate| predicate(request))
     }
 
+    /// Whether it accepts every request that another one does, on one of its hosts and below one of its paths.
+    pub(crate) fn accepts_all_of(&self, other: &Self) -> bool {
+        let has = |method| self.methods.contains(method);
+        let has_methods = self.methods.is_empty() || (!other.methods.is_empty() && other.methods.iter().all(has));
+        has_methods && self.predicate.is_none()
+    }
+
     /// What a call of this request costs, where a closure says so.
     pub(crate) fn costs_of(&self, request: &RequestHead<'_>) -> Option<Call> {
         self.cost_by.as_ref().map(|cost| cost(request))

@@ -109,6 +109,24 @@ impl std::io::Write for Written {
     }
 }
 
+#[test]
+fn an_upstream_to_which_no_request_belongs_is_named() {
+    let (written, _guard) = Written::on_this_thread();
+    let at = |name: &str| Upstream::new(name).host("a.com").limit(Limit::per_second(1));
+    let _sound = Throttle::builder().upstream(at("v1").path("/v1")).upstream(at("rest")).build().unwrap();
+    assert_eq!(written.text(), "");
+    let throttle = Throttle::builder().upstream(at("rest")).upstream(at("v1").path("/v1")).build().unwrap();
+    assert!(
+        written.text().contains("no request belongs to it")
+            && written.text().contains(r#"upstream="v1" before="rest""#)
+    );
+    throttle.update(at("rest").path("/v2")).unwrap();
+    throttle.add(at("v2").path("/v2/users")).unwrap();
+    let text = written.text();
+    assert_eq!(text.matches("no request belongs").count(), 2, "{text}");
+    assert!(text.contains(r#"upstream="v2" before="rest""#), "{text}");
+}
+
 #[tokio::test]
 async fn a_report_that_teaches_nothing_is_traced_once_with_why() {
     let (written, _guard) = Written::on_this_thread();

@@ -65,10 +65,13 @@ proptest! {
         let upstreams: Vec<_> = upstreams.collect();
         let take = || std::mem::take(&mut *asked.lock().unwrap_or_else(PoisonError::into_inner));
         let table = Table::new(&upstreams);
+        let all: Vec<_> = upstreams.iter().collect();
+        let hidden: Vec<_> = (0..all.len()).map(|index| table.hidden_by(index, &all)).collect();
         for request in requests {
             let head = RequestHead::from(&request);
             let searched = (upstreams.iter().position(|upstream| upstream.matches(&head)), take());
             let found = (table.find(&head, |index| upstreams[index].accepts(&head)), take());
+            prop_assert!(found.0.is_none_or(|found| hidden[found].is_none()), "{hidden:?}");
             prop_assert_eq!(found, searched, "{} {}: which, and whose closures were asked", request.method(), request.url());
         }
     }
@@ -84,4 +87,37 @@ fn a_host_of_countless_labels_and_a_path_of_countless_parts_cost_no_more_than_th
     assert_eq!(table.find(&(&request).into(), |_| true), Some(0));
     // A look at each of its 100,000 beginnings would be one at 10 GB.
     assert!(since.elapsed() < std::time::Duration::from_secs(1), "{:?}", since.elapsed());
+}
+
+#[test]
+fn an_upstream_is_hidden_whose_requests_all_belong_to_others_before_it() {
+    let up = || Upstream::new("up");
+    let at = |host: &str| up().host(host);
+    let get = |host: &str| at(host).method(Method::GET);
+    let cases = [
+        (vec![at("a.com")], at("a.com"), Some(0)),
+        (vec![at("a.com")], at("a.com:80").path("/v1").method(Method::GET), Some(0)),
+        (vec![at("b.com"), at("*.a.com")], at("b.a.com"), Some(1)),
+        (vec![at("*.com")], at("*.a.com"), Some(0)),
+        (vec![at("a.com"), at("b.com")], at("a.com").host("b.com"), Some(0)),
+        (vec![up().path("/v1")], at("a.com").path("/v1/users"), Some(0)),
+        (vec![up().path("/v1")], up().path("/v1/users"), Some(0)),
+        (vec![get("a.com").method(Method::PUT)], get("a.com"), Some(0)),
+        (vec![up().matching(|_| true)], at("a.com"), None),
+        (vec![at("a.com:80")], at("a.com"), None),
+        (vec![at("a.com").path("/v1")], at("a.com"), None),
+        (vec![at("a.com")], at("a.com").host("b.com"), None),
+        (vec![at("b.a.com")], at("*.a.com"), None),
+        (vec![get("a.com")], at("a.com"), None),
+        (vec![get("a.com"), at("a.com").method(Method::PUT)], at("a.com"), None),
+        (vec![up()], up(), None),
+        (vec![at("a.com")], up(), None),
+    ];
+    for (mut all, last, expected) in cases {
+        let hidden = all.len();
+        all.push(last);
+        let table = Table::new(&all);
+        assert_eq!(table.hidden_by(hidden, &all.iter().collect::<Vec<_>>()), expected, "{all:?}");
+        assert!((0..hidden).all(|first| table.hidden_by(first, &all.iter().collect::<Vec<_>>()).is_none()), "{all:?}");
+    }
 }
