@@ -151,6 +151,12 @@ impl Engine {
             && !is_later(self.silent_until)
     }
 
+    /// Whether it has more seats, with so many places for which it waits, than callers without a slot.
+    pub(super) fn has_seats_to_spare(&self, places: usize) -> bool {
+        let has = |borrowed: Borrowed| (borrowed.free + borrowed.under_way) as usize + places;
+        self.borrowed.is_some_and(|borrowed| has(borrowed) > self.waiters.len().saturating_sub(self.waiters.slots()))
+    }
+
     /// For whom seats are to be had now; those that are of no use go back.
     pub(super) fn wants(&mut self, now: Instant) -> Vec<Want> {
         let may_ask = self.may_ask(now);

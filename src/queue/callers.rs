@@ -259,7 +259,9 @@ impl Queue {
 
     /// Whether it alone may know of a pause that also holds for calls which go without the store.
     pub(super) fn bars_without_store(&self, now: Instant) -> bool {
-        self.without_store() != WithoutStore::Wait && self.paused(now).is_some()
+        let goes = matches!(self.without_store(), WithoutStore::ThrottleLocally | WithoutStore::SendUnthrottled);
+        let own = self.paused(now).filter(|_| goes);
+        own.is_some_and(|(until, _)| self.crowd.paused(now).is_none_or(|(all, _)| all < until))
     }
 
     /// Whose logs its callers are charged in.

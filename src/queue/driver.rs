@@ -226,12 +226,15 @@ impl Driver {
     /// Tells what came of places in the lines for seats. Whoever drives knows of these seats from now on.
     fn tell(&self, told: Vec<Event>, out: &mut Outbox) {
         let now = Instant::now();
+        let mut told = told.into_iter();
         let mut state = self.queue.lock();
-        for event in told {
-            state.handle(event, now, &self.queue, out);
+        if state.duty.is_driven_by(self.number) {
+            told.by_ref().for_each(|event| state.handle(event, now, &self.queue, out));
         }
         drop(state);
         out.wake_all(&self.queue, now);
+        // Whoever drives by now is to know, too.
+        told.for_each(|event| self.queue.happen(|_| Some(event)));
     }
 
     /// Nobody can drive any more: whoever waits looks, and drives.
@@ -261,9 +264,9 @@ impl Drop for Driver {
 }
 
 impl Queue {
-    /// What its driver is to be told of its places in the lines for seats. That owns them while they are polled, as a line may have to ask the
+    /// What its driver is to be told of its places in the lines for seats. The driver owns them while they are polled, as a line may have to ask the
     /// store.
-    fn poll_places(&self, driver: u64, cx: &mut Context<'_>) -> Poll<Vec<Event>> {
+    fn poll_places(self: &Arc<Self>, driver: u64, cx: &mut Context<'_>) -> Poll<Vec<Event>> {
         let mut state = self.lock();
         if !state.duty.is_driven_by(driver) {
             return Poll::Pending;
@@ -271,11 +274,17 @@ impl Queue {
         let mut wants = std::mem::take(&mut state.duty.wants);
         drop(state);
         let told = wants.poll_told(cx);
+        let (now, mut out) = (Instant::now(), Outbox::default());
         let mut state = self.lock();
         if state.duty.is_driven_by(driver) {
             state.duty.wants = std::mem::take(&mut wants);
+            // Somebody may have left meanwhile; of seats that were told just now the engine does not know yet.
+            if told.is_pending() {
+                state.leave_lines(now, &mut out);
+            }
         }
         drop(state);
+        out.wake_all(self, now);
         told
     }
 }

@@ -127,7 +127,11 @@ impl Engine {
             if retry_at.is_some() {
                 return retry_at;
             }
-            unanswered.again()
+            let again = unanswered.again();
+            if let Some(resend) = &mut self.resend {
+                resend.is_repeated = true;
+            }
+            again
         } else if let Some(retry_at) = self.resend.as_ref().and_then(Resend::retry_at).filter(|&at| at > now) {
             return Some(retry_at);
         } else {

@@ -39,7 +39,7 @@ pub(super) struct Memory {
     units: VecDeque<u32>,
     /// The first and the last message that each was granted by, where the logs count for long.
     granted_by: VecDeque<(u64, u64)>,
-    /// Starts from before those, and what calls used beyond their charges, where the logs count for long.
+    /// Starts from before those, where the logs count for long.
     older: VecDeque<Step>,
     /// From this message on the store is known to have held each until the next, with all that was granted by it.
     held_from: u64,
@@ -125,16 +125,6 @@ impl Memory {
             }
             self.forget_first(1, width);
         }
-    }
-
-    /// The store has entered what calls used beyond their charges, by the message of this number: at this log time at the earliest, so that a
-    /// log that was begun by it is not missed.
-    pub(super) fn entered(&mut self, since: Stamp, debts: &[u32], by: u64) {
-        if !self.counts_for_long() {
-            return self.granted(since, 1, debts, by);
-        }
-        self.granted_at = self.written;
-        enter(&mut self.older, since, debts, (by, by), self.span);
     }
 
     /// Slots, or units of slots, go back: whether the store holds them is not known from now on.
@@ -226,7 +216,7 @@ impl Memory {
 
     /// Whether anything is remembered that would be said again.
     pub(super) fn would_say(&self) -> bool {
-        self.counts_for_long() && !(self.starts.is_empty() && self.older.is_empty())
+        self.counts_for_long() && !self.starts.is_empty()
     }
 
     /// When a queue in which callers wait since then asks at the latest, where it would say anything again.

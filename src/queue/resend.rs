@@ -26,6 +26,8 @@ pub(super) struct Resend {
     failure: Option<Failure>,
     /// Somebody came since the message was last sent: that try may have begun before the store was back.
     hurried: bool,
+    /// It was sent more than once: the store may have acted long before it answered.
+    pub(super) is_repeated: bool,
 }
 
 /// The last answer that was none.
@@ -39,7 +41,7 @@ struct Failure {
 
 impl Resend {
     pub(super) const fn new(since: Instant) -> Self {
-        Self { since, failure: None, hurried: false }
+        Self { since, failure: None, hurried: false, is_repeated: false }
     }
 
     /// Takes note of a failure: the message goes out again after a pause that doubles, with jitter that grows from

@@ -127,13 +127,22 @@ impl State {
     /// Takes in what has happened.
     pub(super) fn handle(&mut self, event: Event, now: Instant, queue: &Queue, out: &mut Outbox) {
         self.catch_up(queue, now, out);
-        let leaves = matches!(event, Event::Left(_) | Event::TimeUp(_) | Event::Closed);
         self.act(queue, now, out, |engine, effects| engine.handle(event, now, effects));
-        // Whoever drives may be polled no more.
-        if leaves && !self.duty.wants.is_empty() {
-            out.left.append(self.duty.wants.keep(&mut self.engine.wants(now)));
-            self.take_back(out);
+        self.leave_lines(now, out);
+    }
+
+    /// Leaves the lines for seats, and gives seats back, where there are more than callers who need them: whoever drives may be polled no more.
+    pub(super) fn leave_lines(&mut self, now: Instant, out: &mut Outbox) {
+        if !self.engine.has_seats_to_spare(self.duty.wants.len()) {
+            return;
         }
+        let left = self.duty.wants.keep(&mut self.engine.wants(now));
+        self.take_back(out);
+        if !left.is_empty() && self.duty.driven {
+            // It may have waited for nothing else.
+            out.wake = Some(now);
+        }
+        out.left.append(left);
     }
 
     /// Does what is to be done now.
@@ -152,8 +161,9 @@ impl State {
             self.take_back(out);
             out.idle = !self.engine.has_work();
         }
-        // Woken by then, the driver shows that it is there however long the store takes.
-        let answered_by = self.engine.under_way.then(|| now + PATIENCE);
+        // Woken by then, the driver shows that it is there however long the store, or a seat, takes.
+        let waits = self.engine.under_way || !self.duty.wants.is_empty();
+        let answered_by = waits.then(|| now + PATIENCE);
         out.wake = out.wake.into_iter().chain(answered_by).min();
         self.duty.look_by = out.wake;
         self.stop_if_idle();

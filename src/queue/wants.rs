@@ -122,6 +122,10 @@ impl Wants {
         self.0.is_empty()
     }
 
+    pub(super) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn append(&mut self, mut others: Self) {
         self.0.append(&mut others.0);
     }

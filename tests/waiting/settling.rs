@@ -262,6 +262,29 @@ async fn what_a_long_call_used_is_not_taken_for_a_loss_of_data() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_calls_used_is_said_again_after_a_loss_of_data() {
+    for counted_at_end in [true, false] {
+        let (store, limit) = (Counting::default(), Limit::per_hour(100));
+        let throttle = store.limited(if counted_at_end { limit.counted_at_end() } else { limit });
+        let permits = [take(&throttle, 10).await, take(&throttle, 10).await];
+        sleep(SECOND).await;
+        for permit in &permits {
+            permit.settle("calls", 30);
+        }
+        drop(permits);
+        // Nobody calls any more.
+        sleep(70 * SECOND).await;
+        store.lose_data();
+        sleep(SECOND).await;
+        let mut went = 0;
+        while throttle.acquire("up").cost(10).max_wait(10 * SECOND).await.is_ok() {
+            went += 10;
+        }
+        assert_eq!(went, 40, "counted at end: {counted_at_end}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_with_a_deadline_is_not_refused_for_what_comes_back() {
     let (_, processes) = four(&Limit::per_minute(100));
     let permit = take(&processes[0], 100).await;

@@ -1,9 +1,10 @@
 //! A runtime that is kept, and polls nothing any more, as of a thread that has something else to do: what others of the process wait for is done in
 //! theirs.
 
-use std::future::IntoFuture as _;
+use std::future::{IntoFuture as _, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use outgate::feedback::Feedback;
@@ -128,6 +129,44 @@ async fn it_keeps_no_seat_for_a_caller_that_has_given_up_or_waits_elsewhere() {
         waits.await.unwrap().unwrap();
         runtime.shutdown_background();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waited_for_a_seat_with_a_caller_there_that_has_given_up_gets_it() {
+    let of_each = Limit::per_second(100).each(Scope::header("x-m"));
+    let throttle = Counting::default().process(|up| up.limit(Limit::in_flight(1)).limit(of_each));
+    let permit = throttle.acquire("up").scope("0").await.unwrap();
+    let (first, (sender, receiver)) = (throttle.clone(), std::sync::mpsc::channel());
+    let runtime = elsewhere(async move || {
+        let call = first.acquire("up").scope("1").max_wait(secs(1)).into_future();
+        let gives_up = tokio::spawn(async move { call.await.map(drop) });
+        yield_now().await;
+        let mut waits = Box::pin(first.acquire("up").scope("1").into_future());
+        assert!(poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx).is_pending())).await);
+        sender.send(waits).unwrap();
+        assert!(gives_up.await.unwrap().is_err());
+    });
+    let waits = tokio::spawn(receiver.recv().unwrap());
+    sleep(Duration::from_millis(10)).await;
+    drop(permit);
+    drop(timeout(secs(20), waits).await.expect("the seat is free").unwrap().unwrap());
+    drop(timeout(secs(1), throttle.acquire("up").scope("0").into_future()).await.unwrap().unwrap());
+    runtime.shutdown_background();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_drives_a_queue_whose_callers_have_given_up_on_a_seat() {
+    let of_each = Limit::per_second(100).each(Scope::header("x-m"));
+    let throttle = Counting::default().process(|up| up.limit(Limit::in_flight(1)).limit(of_each));
+    let _permit = throttle.acquire("up").scope("0").await.unwrap();
+    let mut tasks = Vec::new();
+    for scope in 1..10_u32 {
+        assert!(throttle.acquire("up").scope(scope.to_string()).max_wait(Duration::from_millis(50)).await.is_err());
+        sleep(secs(1)).await;
+        tasks.push(tokio::runtime::Handle::current().metrics().num_alive_tasks());
+    }
+    // That of the seat, and at times one that tells who waits.
+    assert!(tasks.iter().all(|tasks| *tasks <= 2), "{tasks:?}");
 }
 
 #[tokio::test(start_paused = true)]

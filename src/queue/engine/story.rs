@@ -66,6 +66,7 @@ impl Story {
             }
             "pause" => Event::Paused(until, Reason::new(Cause::Refusal, 429)),
             "ban" => Event::Paused(until, Reason::new(Cause::Ban, 403)),
+            "release" => Event::Released(self.world.at(number(0))),
             "lost" => {
                 self.under_way = None;
                 Event::Lost

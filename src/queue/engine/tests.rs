@@ -282,8 +282,9 @@ fn whose_time_is_up_just_after_it_asked_is_not_told_of_the_store() {
         ("turn", "ask -1"),
         ("answer", ""),
         ("turn", "wake 690"),
-        ("690: turn", "ask 1"),
-        ("700: time-up 1", "tell 1 throttled 0"),
+        ("600: release 690", "wake 600"),
+        ("turn", "ask 1"),
+        ("700: time-up 1", "tell 1 throttled 100"),
     ]);
 }
 

@@ -94,6 +94,7 @@ impl Engine {
             Ok(grant) => grant,
         };
         let sent = self.resend.as_ref().map_or(now, |resend| resend.since);
+        let is_repeated = self.resend.as_ref().is_some_and(|resend| resend.is_repeated);
         (self.resend, self.renamed) = (None, false);
         let knows_nothing_of_outage = self.knows_nothing_of_outage(sent);
         self.found(answered.took, effects);
@@ -124,8 +125,8 @@ impl Engine {
             effects.push(Effect::ToldOfLoss(loss));
         }
         if let Some(known) = message.said.known.filter(|_| !ask.debts.is_empty()) {
-            // The calls of which it told started earlier, and the store entered that later.
-            self.memory.entered(known, &ask.debts, number);
+            // The calls of which it told started earlier. The store entered that when it answered, or when it came first: later than `known`.
+            self.memory.granted(if is_repeated { known } else { grant.now }, 1, &ask.debts, number);
         }
         let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
         let granted = granted.map(|answer| answer.callers).sum();

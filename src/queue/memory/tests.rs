@@ -56,17 +56,6 @@ fn again(memory: &Memory) -> Vec<(i64, u32)> {
 }
 
 #[test]
-fn what_calls_used_beyond_their_charges_is_said_again_and_makes_nobody_miss_a_log() {
-    let mut memory = of_an_hour();
-    memory.entered(at(100), &[7], 1);
-    let told = memory.remembered(&[Log::new("calls", [Term::new(5_000, HOUR)])], Some(at(200)), Instant::now()).newest;
-    assert_eq!(told, [], "the store entered it later");
-    assert!(memory.would_say());
-    memory.hear(at(1_000), 0, 2);
-    assert_eq!(again(&memory), [(100, 7)]);
-}
-
-#[test]
 fn what_counts_for_long_takes_little_room_and_is_said_again_no_earlier_than_it_started() {
     let mut memory = of_an_hour();
     let logs = [Log::new("calls", [Term::new(5_000, HOUR)])];
