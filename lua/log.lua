@@ -35,7 +35,7 @@ do
   -- A bucket with a factor on its rate: it drains more slowly, and holds what drains in the same time.
   local function lowered_bucket(bucket, factor)
     if factor >= FULL then return bucket end
-    local interval = min(ceil(bucket.interval * (FULL / max(factor, 1))), FAR)
+    local interval = min(ceil(bucket.interval * (FULL / max(factor, 1))), max(FAR, bucket.interval))
     return { interval = interval, depth = max(bucket.depth, interval) }
   end
 

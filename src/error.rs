@@ -81,8 +81,8 @@ pub enum Error {
         /// How long until one call is let through, to see whether it still does; while one is under way, until the next.
         retry_after: Duration,
     },
-    /// Come back later, or go elsewhere: connects to the host failed in a row, and none succeeded within the time the caller would
-    /// wait. Only from the [middleware](crate::Middleware).
+    /// Come back later, or go elsewhere: connects to the host failed in a row, and no call got a response within the time the caller
+    /// would wait. Only from the [middleware](crate::Middleware).
     #[error("{upstream}: cannot be connected to, and the next call goes to see in {:?}", whole_ms(.retry_after))]
     #[non_exhaustive]
     Unreachable {

@@ -37,7 +37,8 @@ impl Bucket {
     ///
     /// The arithmetic is that of Lua, operation by operation, whose numbers are floats.
     pub(super) fn lowered(self, times: f64) -> Self {
-        Self::new(whole((float(self.interval) * times).ceil().min(FAR)), self.depth)
+        let interval = float(self.interval);
+        Self::new(whole((interval * times).ceil().min(FAR.max(interval))), self.depth)
     }
 
     /// How many whole units it holds.

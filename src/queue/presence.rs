@@ -2,7 +2,7 @@
 //! come; and every 5 s where each process would throttle by itself without the store. A process that says nothing more is forgotten.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -61,8 +61,22 @@ struct Told {
     is_steady: bool,
     /// How many processes there were, when the store was told last; and whether it was told not long before that.
     processes: Option<(u32, Instant, bool)>,
+    most: Most,
     /// The throttle is closed.
     closed: bool,
+}
+
+/// The most processes that were told lately. A store that has lost its data counts those alone that have come since: fewer are believed once
+/// all have had the time to come.
+#[derive(Debug, Default)]
+struct Most(VecDeque<(u32, Instant)>);
+
+impl Most {
+    fn of(&mut self, processes: u32, now: Instant) -> u32 {
+        self.0.retain(|&(other, told)| other > processes && told + LAPSES[0] > now);
+        self.0.push_back((processes, now));
+        self.0.front().map_or(processes, |(most, _)| *most)
+    }
 }
 
 impl Told {
@@ -147,7 +161,7 @@ impl Attendance {
         if let Some(processes) = processes {
             let mut told = lock(&self.told);
             let is_sure = told.processes.is_some_and(|(_, told, _)| told + BELIEVED > now);
-            told.processes = Some((processes, now, is_sure));
+            told.processes = Some((told.most.of(processes, now), now, is_sure));
         }
         (processes, is_waiting || is_steady(&queue))
     }
@@ -317,4 +331,17 @@ async fn run(attendance: Arc<Attendance>, mut shift: OnShift, mut at: Instant) {
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_processes_are_believed_once_all_have_had_the_time_to_come() {
+        let (mut most, begin) = (Most::default(), Instant::now());
+        let told = [(0, 4), (5, 4), (7, 1), (12, 3), (17, 2), (24, 2), (25, 2), (31, 2), (32, 2), (33, 5), (34, 1)];
+        let believed = told.map(|(at, processes)| most.of(processes, begin + Duration::from_secs(at)));
+        assert_eq!(believed, [4, 4, 4, 4, 4, 4, 3, 3, 2, 5, 5]);
+    }
 }

@@ -1,7 +1,7 @@
 //! Where the keys of upstreams lie.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use outgate::testing::{RedisCluster, Reply};
 use outgate::{Limit, RedisStore, Scope, Throttle, Upstream};
@@ -58,24 +58,48 @@ async fn upstreams_that_share_limits_lie_together() -> Outcome {
     Ok(())
 }
 
-#[tokio::test]
-async fn a_node_that_cannot_keep_in_which_format_all_is_kept_holds_up_no_other() -> Outcome {
-    let cluster = RedisCluster::start(3, 0)?;
+/// The node that has the key which says in which format all is kept, and the name of an upstream that lies elsewhere.
+fn apart(cluster: &RedisCluster) -> Result<(usize, String), Failure> {
     let node_of = |key: &str| -> Result<usize, Failure> {
         Ok(cluster.primary(cluster.slot_of(key)?)?.ok_or("nobody has the slot")?)
     };
-    let full = node_of("outgate:v1:{~format}")?;
-    cluster.nodes()[full].command(&["CONFIG", "SET", "maxmemory", "1"])?;
-    let mut elsewhere = None;
+    let formats = node_of("outgate:v1:{~format}")?;
     for name in (0..100).map(|n| format!("up-{n}")) {
-        if node_of(&format!("outgate:v1:{{{name}}}:state"))? != full {
-            elsewhere = Some(name);
-            break;
+        if node_of(&format!("outgate:v1:{{{name}}}:state"))? != formats {
+            return Ok((formats, name));
         }
     }
-    let name = elsewhere.ok_or("all lie on one node")?;
-    let upstream = Upstream::new(name.as_str()).limit(Limit::per_second(10)).max_wait(Duration::from_secs(10));
-    let throttle = Throttle::builder().store(RedisStore::cluster(cluster.urls()).open()?).upstream(upstream).build()?;
-    drop(throttle.acquire(&name).await?);
+    Err("all lie on one node".into())
+}
+
+fn throttle(cluster: &RedisCluster, name: &str) -> Result<Throttle, Failure> {
+    let upstream = Upstream::new(name).limit(Limit::per_second(100)).max_wait(Duration::from_secs(10));
+    Ok(Throttle::builder().store(RedisStore::cluster(cluster.urls()).open()?).upstream(upstream).build()?)
+}
+
+#[tokio::test]
+async fn a_node_that_cannot_keep_in_which_format_all_is_kept_holds_up_no_other() -> Outcome {
+    let cluster = RedisCluster::start(3, 0)?;
+    let (full, name) = apart(&cluster)?;
+    cluster.nodes()[full].command(&["CONFIG", "SET", "maxmemory", "1"])?;
+    drop(throttle(&cluster, &name)?.acquire(&name).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_silent_node_that_keeps_in_which_format_all_is_kept_holds_up_the_first_call_alone() -> Outcome {
+    let cluster = RedisCluster::start(3, 0)?;
+    let (silent, name) = apart(&cluster)?;
+    let throttle = throttle(&cluster, &name)?;
+    cluster.nodes()[silent].pause()?;
+    let mut held_up = Vec::new();
+    for call in 0..5 {
+        let since = Instant::now();
+        drop(throttle.acquire(&name).await?);
+        // It is given 300 ms.
+        held_up.extend((since.elapsed() >= Duration::from_millis(300)).then_some(call));
+    }
+    cluster.nodes()[silent].resume()?;
+    assert_eq!(held_up, [0]);
     Ok(())
 }

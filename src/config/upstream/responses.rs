@@ -60,7 +60,7 @@ impl Upstream {
 
     /// How long one response can silence an upstream or a scope: 1 ms to 31 days. Where it asks for more, one call in the
     /// cluster goes after this, and looks whether the pause still holds: its answer decides for all. Where nothing comes of it, another
-    /// looks after as long again.
+    /// looks after as long again. After the pause of an overload all go on, slower.
     ///
     /// # Default
     ///

@@ -127,3 +127,18 @@ fn what_an_upstream_misses_beside_ours_is_of_others() {
     assert_eq!([1, 2].map(|units| start(&log, 0, units)), [0, 1], "nine of its eleven are in it");
     assert_eq!(start(&log, 9, 10), 9, "and drain as ours do");
 }
+
+#[test]
+fn a_bucket_that_is_lowered_is_never_faster() {
+    const DAY: i64 = 86_400_000_000_000;
+    for days in [1, 11, 12, 20, 60] {
+        let bucket = Bucket::new(days * DAY, 60 * DAY);
+        for times in [1.0, 1.5, 2.0, 1e6] {
+            let lowered = bucket.lowered(times);
+            assert!(
+                lowered.interval >= bucket.interval && lowered.depth >= bucket.depth,
+                "{days} days, {times}: {lowered:?}"
+            );
+        }
+    }
+}

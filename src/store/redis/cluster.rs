@@ -39,6 +39,9 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// After how long without an answer it is looked whether another node has the slot by now, and how often.
 const SILENCE: Duration = Duration::from_millis(300);
 
+/// How often the node is asked that knows in which format all is kept, while it does not say.
+const CLAIM_AGAIN: Duration = Duration::from_secs(1);
+
 /// A Cluster, for all clones of a store.
 pub(super) struct Cluster {
     seeds: Vec<Client>,
@@ -46,6 +49,8 @@ pub(super) struct Cluster {
     response_timeout: Duration,
     /// No other release keeps another format under the prefix.
     is_ours: AtomicBool,
+    /// When the node that knows is asked again: `None` until it has left somebody without an answer.
+    claim_at: Mutex<Option<Instant>>,
     nodes: Mutex<Nodes>,
     /// Held by the one call that looks up who has which slots; the others wait for its outcome.
     looking: OneAtATime,
@@ -59,6 +64,7 @@ impl Cluster {
             prefix: prefix.into(),
             response_timeout,
             is_ours: AtomicBool::new(false),
+            claim_at: Mutex::default(),
             nodes: Mutex::default(),
             looking: OneAtATime::within(2 * CONNECT_TIMEOUT + response_timeout),
         }
@@ -76,8 +82,27 @@ impl Cluster {
 
     async fn answer(&self, call: Call<'_>) -> Result<Reply, Failure> {
         if !self.is_ours.load(Ordering::Relaxed) {
-            self.claim().await?;
+            let (claim_at, now) = (*lock(&self.claim_at), Instant::now());
+            match claim_at {
+                None => self.claim().await?,
+                Some(at) if at <= now => {
+                    *lock(&self.claim_at) = Some(now + CLAIM_AGAIN);
+                    // It did not answer before, and holds up nobody again.
+                    let mut reply = pin!(self.reply(call));
+                    tokio::select! {
+                        biased;
+                        reply = reply.as_mut() => return reply,
+                        claimed = self.claim() => claimed?,
+                    }
+                    return reply.await;
+                }
+                Some(_) => {}
+            }
         }
+        self.reply(call).await
+    }
+
+    async fn reply(&self, call: Call<'_>) -> Result<Reply, Failure> {
         let (slot, may_repeat) = (slot_of(call.upstream()), call.may_repeat());
         let (mut node, mut asking) = (self.owner(slot).await?, false);
         for _ in 0..MOST_REDIRECTS {
@@ -117,7 +142,11 @@ impl Cluster {
             Ok(Ok(kept)) => format::judge(&self.prefix, &kept)?,
             // Found as it was connected to. What a server says is the cause of another error.
             Ok(Err(error)) if error.kind() == StoreErrorKind::Refused && !error.has_cause() => return Err(error),
-            _ => return Ok(()),
+            _ => {
+                self.nodes().doubt();
+                *lock(&self.claim_at) = Some(Instant::now() + CLAIM_AGAIN);
+                return Ok(());
+            }
         }
         self.is_ours.store(true, Ordering::Relaxed);
         Ok(())
@@ -237,8 +266,12 @@ impl Cluster {
     }
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.nodes)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Asks a node over a connection of its own: it may be a replica, or behind an address that is none of the Cluster's.
