@@ -31,6 +31,8 @@ local function go_on(log, state, newest, known)
   if ends <= now or is_said then return end
   local since = known and lives[known + 1] or stamp_of(call('LINDEX', log.key, '0'), log.key)
     or stamp_of(call('LINDEX', log.key, '1'), log.key) -- behind a mark
+  -- Whoever tells debts remembers them as of the log time that it knew, however often the message came.
+  if not known and a[7] % 8 >= 4 and a[3] ~= 0 then since = min(since, a[3]) end
   life.begin_anew(state, log.key)
   local at = #lives
   lives[at + 1], lives[at + 2], lives[at + 3], lives[at + 4] = log.key, since, counts, ends

@@ -148,7 +148,7 @@ impl Ledger {
         }
         let (reply, memory) = match &message.body {
             Body::Ask(ask) => {
-                let (grant, memory) = self.book(now, &message.id, ask);
+                let (grant, memory) = self.book(now, message.known, &message.id, ask);
                 (Reply::Grant(grant), memory)
             }
             Body::Pause { scope, pause } => {

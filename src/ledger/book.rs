@@ -30,10 +30,10 @@ struct Claimant {
 }
 
 impl Ledger {
-    /// Decides on an ask, and says for how long the message has to be remembered.
-    pub(super) fn book(&mut self, now: Stamp, id: &MessageId, ask: &Ask) -> (Grant, i64) {
+    /// Decides on an ask of a sender that knew this log time, and says for how long the message has to be remembered.
+    pub(super) fn book(&mut self, now: Stamp, knew: Option<Stamp>, id: &MessageId, ask: &Ask) -> (Grant, i64) {
         let booked = self.decide_on(now, id, ask);
-        self.logs_go_on(now, ask);
+        self.logs_go_on(now, knew, ask);
         booked
     }
 

@@ -54,7 +54,10 @@ impl Life {
 impl Ledger {
     /// Keeps known that the logs of an ask are there: those that count for long, and where callers wait all. Where slots were taken out, an
     /// empty one need not be there any more, and another not for so long.
-    pub(super) fn logs_go_on(&mut self, now: Stamp, ask: &Ask) {
+    ///
+    /// Whoever tells debts remembers them as of the log time that it `knew`, however often the message came.
+    pub(super) fn logs_go_on(&mut self, now: Stamp, knew: Option<Stamp>, ask: &Ask) {
+        let told = knew.filter(|_| !ask.debts.is_empty());
         for log in ask.logs.iter() {
             let counts = log.retention();
             let waits = || self.scope(log.scope).is_some_and(|scope| scope.waiting().is_any(now));
@@ -62,7 +65,7 @@ impl Ledger {
             let takes_out = !ask.back.is_empty();
             let Some(entries) = self.log_mut(log).filter(|_| goes_on || takes_out) else { continue };
             if goes_on || entries.life().is_known(now) || entries.nth_newest(1).is_none() {
-                entries.live_on(now, counts);
+                entries.live_on(now, counts, told);
             }
         }
     }
@@ -111,6 +114,18 @@ mod tests {
             ledger.lose_logs(None);
             let expected = if is_lost { (0, Some(at(now * SECOND))) } else { (100, None) };
             assert_eq!(said(&told(&mut ledger, now * SECOND, (2, 1), ask(100))), expected, "after {now} s");
+        }
+    }
+
+    #[test]
+    fn a_log_that_a_debt_began_is_there_since_the_log_time_that_its_sender_knew() {
+        let (mut ledger, owing) = (Ledger::new(), Ask { debts: vec![60], ..ask(0) });
+        let message = Message::new("up", MessageId::new(1, "", 1), owing);
+        ledger.apply(at(0), &Message { known: Some(at(-5_000)), ..message }).unwrap();
+        for (newest, sender, is_lost) in [(-5_000, 1, false), (-5_001, 2, true)] {
+            let grant = told(&mut ledger, SECOND, (sender, 2), remembering(at(newest), ask(100)));
+            let expected = if is_lost { (0, Some(at(SECOND))) } else { (40, None) };
+            assert_eq!(said(&grant), expected, "by one that remembers what was entered at {newest}");
         }
     }
 

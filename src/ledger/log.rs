@@ -109,10 +109,11 @@ impl SlidingLog {
         self.life.as_deref().copied().unwrap_or_default()
     }
 
-    /// Keeps known, as of `now`, that it is there: for whoever counts its entries for so long. Says nothing any more of an empty one.
-    pub(super) fn live_on(&mut self, now: Stamp, counts: i64) {
+    /// Keeps known, as of `now`, that it is there: for whoever counts its entries for so long; since then, where that is before its oldest entry.
+    /// Says nothing any more of an empty one.
+    pub(super) fn live_on(&mut self, now: Stamp, counts: i64, since: Option<Stamp>) {
         let (Some(newest), Some(oldest)) = (self.nth_newest(1), self.oldest()) else { return self.begin_anew() };
-        let life = self.life().going_on(now, counts, newest, oldest);
+        let life = self.life().going_on(now, counts, newest, since.map_or(oldest, |since| since.min(oldest)));
         if life == Life::NONE {
             return self.begin_anew();
         }

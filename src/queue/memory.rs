@@ -260,7 +260,7 @@ impl Memory {
         self.message.is_some_and(|last| last.until > now)
     }
 
-    const fn counts_for_long(&self) -> bool {
+    pub(super) const fn counts_for_long(&self) -> bool {
         self.span > SHORT
     }
 

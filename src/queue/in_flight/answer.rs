@@ -125,8 +125,10 @@ impl Engine {
             effects.push(Effect::ToldOfLoss(loss));
         }
         if let Some(known) = message.said.known.filter(|_| !ask.debts.is_empty()) {
-            // The calls of which it told started earlier. The store entered that when it answered, or when it came first: later than `known`.
-            self.memory.granted(if is_repeated { known } else { grant.now }, 1, &ask.debts, number);
+            // The calls of which it told started earlier, and the store entered that later. Where it counts for long the store takes `known` for
+            // the beginning of the log; else the answer is when it was entered, unless the message came more than once.
+            let since = if is_repeated || self.memory.counts_for_long() { known } else { grant.now };
+            self.memory.granted(since, 1, &ask.debts, number);
         }
         let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
         let granted = granted.map(|answer| answer.callers).sum();
