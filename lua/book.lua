@@ -56,7 +56,7 @@ do
     for _, log in ipairs(logs) do log.cold_at, at = at, at + log.own end
   end
   local debts = at
-  if has_debts then at = at + width end
+  for _, log in ipairs(has_debts and logs or {}) do log.owes, at = a[at] > 0, at + 1 end
   if wants_seats then at = open_seats(at, last_log + 1) end
   back = a[at]
   local first_slot = at + 1

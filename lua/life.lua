@@ -27,15 +27,16 @@ end
 local function go_on(log, state, newest, known)
   local lives, counts = state.lives, max(log.counts, known and state.lives[known + 2] or 0)
   local ends = newest + counts
+  -- Whoever tells a debt remembers it as of the log time that it knew, however often the message came.
+  local told = log.owes and a[3] ~= 0 and a[3] or 9e15
   local is_said = known and lives[known + 2] == counts and lives[known + 3] + lost.BEYOND >= ends and lives[known + 3] <= ends
+    and lives[known + 1] <= told
   if ends <= now or is_said then return end
   local since = known and lives[known + 1] or stamp_of(call('LINDEX', log.key, '0'), log.key)
     or stamp_of(call('LINDEX', log.key, '1'), log.key) -- behind a mark
-  -- Whoever tells debts remembers them as of the log time that it knew, however often the message came.
-  if not known and a[7] % 8 >= 4 and a[3] ~= 0 then since = min(since, a[3]) end
   life.begin_anew(state, log.key)
   local at = #lives
-  lives[at + 1], lives[at + 2], lives[at + 3], lives[at + 4] = log.key, since, counts, ends
+  lives[at + 1], lives[at + 2], lives[at + 3], lives[at + 4] = log.key, min(since, told), counts, ends
   state.is_news = true
   expire(log.key, newest, newest, ceil(counts / 1000))
 end

@@ -38,16 +38,19 @@ impl Life {
     }
 
     /// That of a log with these entries, of whoever counts them for so long. It need be written anew only when the newest counts for 5 s
-    /// longer than it says, or was taken out.
-    pub(super) fn going_on(self, now: Stamp, counts: i64, newest: Stamp, oldest: Stamp) -> Self {
+    /// longer than it says, or was taken out; or where whoever told a debt knew an earlier time.
+    pub(super) fn going_on(self, now: Stamp, counts: i64, newest: Stamp, oldest: Stamp, told: Option<Stamp>) -> Self {
         let known = Some(self).filter(|known| known.is_known(now));
         let counts = known.map_or(counts, |known| known.counts.max(counts));
         let until = newest.plus(counts);
-        let says_so = |of: Self| of.counts == counts && of.until.plus(BEYOND) >= until && of.until <= until;
+        let since = known.map_or(oldest, |known| known.since);
+        let since = told.map_or(since, |told| told.min(since));
+        let says_so =
+            |of: Self| of.counts == counts && of.until.plus(BEYOND) >= until && of.until <= until && of.since == since;
         if until <= now || known.is_some_and(says_so) {
             return self;
         }
-        Self { since: known.map_or(oldest, |known| known.since), counts, until }
+        Self { since, counts, until }
     }
 }
 
@@ -57,8 +60,9 @@ impl Ledger {
     ///
     /// Whoever tells debts remembers them as of the log time that it `knew`, however often the message came.
     pub(super) fn logs_go_on(&mut self, now: Stamp, knew: Option<Stamp>, ask: &Ask) {
-        let told = knew.filter(|_| !ask.debts.is_empty());
-        for log in ask.logs.iter() {
+        let knew = knew.filter(|knew| *knew != Stamp::from_micros(0));
+        for (place, log) in ask.logs.iter().enumerate() {
+            let told = knew.filter(|_| ask.debts.get(place).is_some_and(|units| *units > 0));
             let counts = log.retention();
             let waits = || self.scope(log.scope).is_some_and(|scope| scope.waiting().is_any(now));
             let goes_on = counts > SHORT || (counts > 0 && waits());
@@ -127,6 +131,16 @@ mod tests {
             let expected = if is_lost { (0, Some(at(SECOND))) } else { (40, None) };
             assert_eq!(said(&grant), expected, "by one that remembers what was entered at {newest}");
         }
+    }
+
+    #[test]
+    fn a_log_that_others_began_meanwhile_is_there_since_the_log_time_that_who_owes_knew() {
+        let (mut ledger, owing) = (Ledger::new(), Ask { debts: vec![60], ..ask(0) });
+        told(&mut ledger, -SECOND, (2, 1), ask(1));
+        let message = Message::new("up", MessageId::new(1, "", 1), owing);
+        ledger.apply(at(0), &Message { known: Some(at(-5 * SECOND)), ..message }).unwrap();
+        let grant = told(&mut ledger, SECOND, (1, 2), remembering(at(-5 * SECOND), ask(100)));
+        assert_eq!(said(&grant), (39, None));
     }
 
     #[test]

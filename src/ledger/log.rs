@@ -109,11 +109,11 @@ impl SlidingLog {
         self.life.as_deref().copied().unwrap_or_default()
     }
 
-    /// Keeps known, as of `now`, that it is there: for whoever counts its entries for so long; since then, where that is before its oldest entry.
-    /// Says nothing any more of an empty one.
-    pub(super) fn live_on(&mut self, now: Stamp, counts: i64, since: Option<Stamp>) {
+    /// Keeps known, as of `now`, that it is there: for whoever counts its entries for so long; since then at the latest, where
+    /// a debt was `told`. Says nothing any more of an empty one.
+    pub(super) fn live_on(&mut self, now: Stamp, counts: i64, told: Option<Stamp>) {
         let (Some(newest), Some(oldest)) = (self.nth_newest(1), self.oldest()) else { return self.begin_anew() };
-        let life = self.life().going_on(now, counts, newest, since.map_or(oldest, |since| since.min(oldest)));
+        let life = self.life().going_on(now, counts, newest, oldest, told);
         if life == Life::NONE {
             return self.begin_anew();
         }

@@ -279,13 +279,15 @@ impl Queue {
         if state.duty.is_driven_by(driver) {
             state.duty.wants = std::mem::take(&mut wants);
             // Somebody may have left meanwhile; of seats that were told just now the engine does not know yet.
-            if told.is_pending() {
+            if told.is_pending() && state.engine.has_seats_to_spare(state.duty.wants.len()) {
                 state.leave_lines(now, &mut out);
             }
         }
         drop(state);
+        let is_news = out.wake.is_some();
         out.wake_all(self, now);
-        told
+        // Whoever left may have been the last: the driver looks.
+        if is_news { Poll::Ready(Vec::new()) } else { told }
     }
 }
 

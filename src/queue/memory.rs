@@ -196,6 +196,8 @@ impl Memory {
             return (self.heard > Stamp::NEVER).then(|| Again::new(self.heard, self.heard, Vec::new()));
         };
         let mut steps: VecDeque<Step> = self.lost(untold).collect();
+        // What a call used beyond its charge may have been entered before what is older by now.
+        steps.make_contiguous().sort_by_key(|step| step.start);
         if i64::try_from(steps.len()).is_ok_and(|steps| steps > STEPS) {
             let all = std::mem::take(&mut steps);
             for step in all {
@@ -216,7 +218,7 @@ impl Memory {
 
     /// Whether anything is remembered that would be said again.
     pub(super) fn would_say(&self) -> bool {
-        self.counts_for_long() && !self.starts.is_empty()
+        self.counts_for_long() && !(self.starts.is_empty() && self.older.is_empty())
     }
 
     /// When a queue in which callers wait since then asks at the latest, where it would say anything again.

@@ -127,15 +127,15 @@ impl State {
     /// Takes in what has happened.
     pub(super) fn handle(&mut self, event: Event, now: Instant, queue: &Queue, out: &mut Outbox) {
         self.catch_up(queue, now, out);
+        let leaves = matches!(event, Event::Left(_) | Event::TimeUp(_) | Event::Closed);
         self.act(queue, now, out, |engine, effects| engine.handle(event, now, effects));
-        self.leave_lines(now, out);
+        if leaves && !self.duty.wants.is_empty() || self.engine.has_seats_to_spare(self.duty.wants.len()) {
+            self.leave_lines(now, out);
+        }
     }
 
-    /// Leaves the lines for seats, and gives seats back, where there are more than callers who need them: whoever drives may be polled no more.
+    /// Leaves the lines for seats, and gives seats back, that no caller needs any more: whoever drives may be polled no more.
     pub(super) fn leave_lines(&mut self, now: Instant, out: &mut Outbox) {
-        if !self.engine.has_seats_to_spare(self.duty.wants.len()) {
-            return;
-        }
         let left = self.duty.wants.keep(&mut self.engine.wants(now));
         self.take_back(out);
         if !left.is_empty() && self.duty.driven {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use outgate::testing::{RedisCluster, Reply};
 use outgate::{Limit, RedisStore, Scope, Throttle, Upstream};
+use tokio::time::sleep;
 
 use crate::{Failure, Outcome};
 
@@ -101,5 +102,31 @@ async fn a_silent_node_that_keeps_in_which_format_all_is_kept_holds_up_the_first
     }
     cluster.nodes()[silent].resume()?;
     assert_eq!(held_up, [0]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_format_is_found_when_the_node_that_keeps_it_answers_again() -> Outcome {
+    let cluster = RedisCluster::start(3, 0)?;
+    let (silent, name) = apart(&cluster)?;
+    let throttle = throttle(&cluster, &name)?;
+    cluster.nodes()[silent].command(&["SET", "outgate:v1:{~format}", "3 0.3.0"])?;
+    cluster.nodes()[silent].pause()?;
+    drop(throttle.acquire(&name).await?);
+    cluster.nodes()[silent].resume()?;
+    let since = Instant::now();
+    let error = loop {
+        match throttle.acquire(&name).max_wait(Duration::from_millis(500)).await {
+            Ok(permit) => drop(permit),
+            Err(error) => break error.to_string(),
+        }
+        assert!(since.elapsed() < Duration::from_secs(20), "it is asked again every 5 s");
+        sleep(Duration::from_millis(50)).await;
+    };
+    assert!(error.contains("format 3 of Outgate 0.3.0"), "{error}");
+    for _ in 0..5 {
+        let refused = throttle.acquire(&name).max_wait(Duration::from_millis(500)).await;
+        assert!(refused.is_err_and(|error| error.to_string().contains("format 3 of Outgate 0.3.0")));
+    }
     Ok(())
 }

@@ -40,7 +40,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// How often the node is asked that knows in which format all is kept, while it does not say.
-const CLAIM_AGAIN: Duration = Duration::from_secs(1);
+const CLAIM_AGAIN: Duration = Duration::from_secs(5);
 
 /// A Cluster, for all clones of a store.
 pub(super) struct Cluster {
@@ -72,7 +72,7 @@ impl Cluster {
 
     /// Calls a script on the node that has an upstream's keys. What may not be repeated later is sent elsewhere only by who has it
     /// from a node that it did not act.
-    pub(super) async fn call(&self, call: Call<'_>) -> Result<Reply, Failure> {
+    pub(super) async fn call(self: &Arc<Self>, call: Call<'_>) -> Result<Reply, Failure> {
         in_runtime()?;
         timeout(CONNECT_TIMEOUT + self.response_timeout, self.answer(call)).await.unwrap_or_else(|_| {
             self.nodes().doubt();
@@ -80,21 +80,20 @@ impl Cluster {
         })
     }
 
-    async fn answer(&self, call: Call<'_>) -> Result<Reply, Failure> {
+    async fn answer(self: &Arc<Self>, call: Call<'_>) -> Result<Reply, Failure> {
         if !self.is_ours.load(Ordering::Relaxed) {
             let (claim_at, now) = (*lock(&self.claim_at), Instant::now());
             match claim_at {
-                None => self.claim().await?,
+                None => self.claim(SILENCE).await?,
                 Some(at) if at <= now => {
                     *lock(&self.claim_at) = Some(now + CLAIM_AGAIN);
-                    // It did not answer before, and holds up nobody again.
-                    let mut reply = pin!(self.reply(call));
-                    tokio::select! {
-                        biased;
-                        reply = reply.as_mut() => return reply,
-                        claimed = self.claim() => claimed?,
-                    }
-                    return reply.await;
+                    // It did not answer before, and holds up nobody again. Where the format is another's, the next call is told.
+                    let (cluster, patience) = (Arc::clone(self), CONNECT_TIMEOUT + self.response_timeout);
+                    tokio::spawn(async move {
+                        if cluster.claim(patience).await.is_err() {
+                            *lock(&cluster.claim_at) = None;
+                        }
+                    });
                 }
                 Some(_) => {}
             }
@@ -135,10 +134,10 @@ impl Cluster {
     }
 
     /// Fails where another release keeps another format. While the node that knows does not say, calls go on.
-    async fn claim(&self) -> Result<(), StoreError> {
+    async fn claim(&self, patience: Duration) -> Result<(), StoreError> {
         let Ok(node) = self.owner(slot_of(format::NAME)).await else { return Ok(()) };
         let claim = format::claim(&self.prefix);
-        match timeout(SILENCE, node.link.ask(&claim, |kept| Some(kept.clone()))).await {
+        match timeout(patience, node.link.ask(&claim, |kept| Some(kept.clone()))).await {
             Ok(Ok(kept)) => format::judge(&self.prefix, &kept)?,
             // Found as it was connected to. What a server says is the cause of another error.
             Ok(Err(error)) if error.kind() == StoreErrorKind::Refused && !error.has_cause() => return Err(error),
