@@ -132,9 +132,7 @@ impl ThrottleBuilder {
                 Registered::new(index, up)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let registry = Registry::new(upstreams)?;
-        registry.warn_of_hidden();
-        let upstreams = Current::new(registry);
+        let upstreams = Current::new(Registry::new(upstreams)?.warning_of_hidden());
         let (store, memory): (Arc<dyn Store>, _) = if let Some(store) = self.store {
             (store, self.memory)
         } else {

@@ -79,9 +79,7 @@ impl Throttle {
                 }
                 replaced.push((before, new));
             }
-            let registry = Registry::new(all)?;
-            registry.warn_of_hidden();
-            Ok((registry, replaced))
+            Ok((Registry::new(all)?.warning_of_hidden(), replaced))
         })?;
         for (before, new) in replaced {
             new.crowd.admit_at_most(new.upstream.max_waiting);
@@ -116,9 +114,7 @@ impl Throttle {
             let upstream = upstream.or_without_store(self.without_store());
             all.push(Registered::added(*number, upstream)?);
             *number += 1;
-            let registry = Registry::new(all)?;
-            registry.warn_of_hidden();
-            Ok((registry, ()))
+            Ok((Registry::new(all)?.warning_of_hidden(), ()))
         })?;
         #[cfg(feature = "metrics")]
         self.keep_gauges();

@@ -35,7 +35,7 @@ impl Registry {
     }
 
     /// Warns of upstreams to which no request can belong, as all belong to others that were registered before.
-    pub(crate) fn warn_of_hidden(&self) {
+    pub(crate) fn warning_of_hidden(self) -> Self {
         let all: Vec<_> = self.upstreams.iter().map(|registered| &registered.upstream).collect();
         for (at, hidden) in all.iter().enumerate() {
             let by = self.table.hidden_by(at, &all).and_then(|before| all.get(before));
@@ -47,6 +47,7 @@ impl Registry {
                 );
             }
         }
+        self
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Registered>> {

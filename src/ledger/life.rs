@@ -60,6 +60,7 @@ impl Ledger {
     ///
     /// Whoever tells debts remembers them as of the log time that it `knew`, however often the message came.
     pub(super) fn logs_go_on(&mut self, now: Stamp, knew: Option<Stamp>, ask: &Ask) {
+        // Lua is told 0 where nothing is known.
         let knew = knew.filter(|knew| *knew != Stamp::from_micros(0));
         for (place, log) in ask.logs.iter().enumerate() {
             let told = knew.filter(|_| ask.debts.get(place).is_some_and(|units| *units > 0));

@@ -30,7 +30,6 @@ use crate::config::plan::Registered;
 use crate::counts::Counts;
 use crate::error::Error;
 use crate::ledger::{Log, Reason, SHORT, ScopeId};
-use crate::store::WithoutStore;
 
 /// One queue: a process, and the logs that everybody in it needs a slot in.
 pub(crate) struct Queue {
@@ -255,13 +254,6 @@ impl Queue {
     /// Until when nobody here sends, and why.
     pub(super) fn paused(&self, now: Instant) -> Option<(Instant, Reason)> {
         self.known()?.engine.lasting_pause(now)
-    }
-
-    /// Whether it alone may know of a pause that also holds for calls which go without the store.
-    pub(super) fn bars_without_store(&self, now: Instant) -> bool {
-        let goes = matches!(self.without_store(), WithoutStore::ThrottleLocally | WithoutStore::SendUnthrottled);
-        let own = self.paused(now).filter(|_| goes);
-        own.is_some_and(|(until, _)| self.crowd.paused(now).is_none_or(|(all, _)| all < until))
     }
 
     /// Whose logs its callers are charged in.

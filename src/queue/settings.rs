@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::Queue;
 use super::calendars::Calendars;
 use super::pacing::LATE_AT_MOST;
@@ -80,5 +82,12 @@ impl Queue {
     /// What becomes of its callers while the store cannot answer.
     pub(super) fn without_store(&self) -> WithoutStore {
         if self.is_local() { WithoutStore::Wait } else { self.registered().policy() }
+    }
+
+    /// Whether it alone may know of a pause that also holds for calls which go without the store.
+    pub(super) fn bars_without_store(&self, now: Instant) -> bool {
+        let goes = matches!(self.without_store(), WithoutStore::ThrottleLocally | WithoutStore::SendUnthrottled);
+        let own = self.paused(now).filter(|_| goes);
+        own.is_some_and(|(until, _)| self.crowd.paused(now).is_none_or(|(all, _)| all < until))
     }
 }

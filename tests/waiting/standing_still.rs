@@ -102,11 +102,16 @@ async fn what_all_are_to_say_after_a_loss_is_said_though_it_was_told_of_it() {
     }
 }
 
+/// One call may be in flight, of whatever scope, and each scope has a quota of its own.
+fn with_one_seat() -> Throttle {
+    let of_each = Limit::per_second(100).each(Scope::header("x-m"));
+    Counting::default().process(|up| up.limit(Limit::in_flight(1)).limit(of_each))
+}
+
 #[tokio::test(start_paused = true)]
 async fn it_keeps_no_seat_for_a_caller_that_has_given_up_or_waits_elsewhere() {
     for has_given_up in [true, false] {
-        let of_each = Limit::per_second(100).each(Scope::header("x-m"));
-        let throttle = Counting::default().process(|up| up.limit(Limit::in_flight(1)).limit(of_each));
+        let throttle = with_one_seat();
         let permit = throttle.acquire("up").scope("0").await.unwrap();
         let first = throttle.clone();
         let runtime = elsewhere(async move || {
@@ -133,8 +138,7 @@ async fn it_keeps_no_seat_for_a_caller_that_has_given_up_or_waits_elsewhere() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waited_for_a_seat_with_a_caller_there_that_has_given_up_gets_it() {
-    let of_each = Limit::per_second(100).each(Scope::header("x-m"));
-    let throttle = Counting::default().process(|up| up.limit(Limit::in_flight(1)).limit(of_each));
+    let throttle = with_one_seat();
     let permit = throttle.acquire("up").scope("0").await.unwrap();
     let (first, (sender, receiver)) = (throttle.clone(), std::sync::mpsc::channel());
     let runtime = elsewhere(async move || {
@@ -156,8 +160,7 @@ async fn who_waited_for_a_seat_with_a_caller_there_that_has_given_up_gets_it() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_drives_a_queue_whose_callers_have_given_up_on_a_seat() {
-    let of_each = Limit::per_second(100).each(Scope::header("x-m"));
-    let throttle = Counting::default().process(|up| up.limit(Limit::in_flight(1)).limit(of_each));
+    let throttle = with_one_seat();
     let _permit = throttle.acquire("up").scope("0").await.unwrap();
     let mut tasks = Vec::new();
     for scope in 1..10_u32 {
