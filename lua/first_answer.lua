@@ -3,44 +3,44 @@
 
 -- What is answered: flags, and what follows them; '' where everybody starts now, and there is nothing else to say. And the start of the
 -- last caller; or those of all, where they differ.
-local body, last, stamps, is_new = nil, clock, nil, false
+local body, last, stamps, is_new = nil, now, nil, false
 
 -- Counts the process among those who wait, in a new period where theirs has ended, as contenders.lua does.
 local count_in = place and function()
   local all, length = place.all, math.min(math.max(retention, 8 * horizon), MAX_SILENCE) + 2 * horizon
-  if place.has_ended then all = { clock + length, all[1], length, 0, 0, 0, all[4], all[5], all[6] } end
+  if place.has_ended then all = { now + length, all[1], length, 0, 0, 0, all[4], all[5], all[6] } end
   if place.was_counted then all[own + 3] = math.max(all[own + 3] - weight, 0) end
   all[own] = all[own] + weight
   place.all, is_new, counted = all, true, all[1] + priority
 end
 
-if plain and (counted > 0 or place) and not overfull and start > clock + within and flags % 16 == 0
-  and (max_wait < 0 or start <= clock + max_wait)
-  and not (remembers and retention > 10 * SECOND and a[newest_known] + MAX_MEMORY / 2 <= clock) then
+if plain and (counted > 0 or place) and not overfull and start > now + within and flags % 16 == 0
+  and (max_wait < 0 or start <= now + max_wait)
+  and not (remembers and retention > 10 * SECOND and a[newest_known] + MAX_MEMORY / 2 <= now) then
   local stop, cause, status = pause and pause[1] or 0, pause and pause[4] or 0, pause and pause[7] or 0
   if counted > 0 then
-    return struct.pack('<i8i8i8i8i8i8i8i8i8i8', number, clock, 0, start, within, stop, cause, status, others, counted)
+    return struct.pack('<i8i8i8i8i8i8i8i8i8i8', number, now, 0, start, within, stop, cause, status, others, counted)
   end
   count_in()
   callers, body = 0, struct.pack('<i8i8i8i8i8i8i8i8', 2, start, within, stop, cause, status, others, counted)
-elseif plain and start == clock and times == callers and (callers == 1 or others == 0) then
+elseif plain and start == now and times == callers and (callers == 1 or others == 0) then
   body = ''
   if place and place.was_counted then count_in() end
   if others + counted > 0 then
-    body = struct.pack('<i8i8i8i8i8i8i8i8', 2, clock, within, 0, 0, 0, others, counted) .. string.rep('\0', 8 * (scopes - 1))
-      .. struct.pack('<i8i8i8', 1, clock, callers)
+    body = struct.pack('<i8i8i8i8i8i8i8i8', 2, now, within, 0, 0, 0, others, counted) .. string.rep('\0', 8 * (scopes - 1))
+      .. struct.pack('<i8i8i8', 1, now, callers)
   end
-elseif plain and start <= clock + within and scopes == 1 and flags % 2048 == 0 and max_wait < 0 and callers <= PIECE
+elseif plain and start <= now + within and scopes == 1 and flags % 2048 == 0 and max_wait < 0 and callers <= PIECE
   and not (pause or overfull) then
   -- The terms of the logs that are charged. Of each the entries are read as they are needed: the one before those of a full quota, then
   -- for each caller the one that has to stop counting.
   local max, min, floor = math.max, math.min, math.floor
-  local terms, limit, soonest, most = {}, clock + within, clock, callers
+  local terms, limit, soonest, most = {}, now + within, now, callers
   for i, log in ipairs(logs) do
     local units, from = a[charges + i], log[3]
     plain = plain and units <= 1
     for t = from + 2, units > 0 and from + 2 * a[from + 1] or 0, 2 do
-      terms[#terms + 1] = { key = log[1], quota = a[t], span = a[t + 1], newest = max(log[2] or 0, clock), read = 0 }
+      terms[#terms + 1] = { key = log[1], quota = a[t], span = a[t + 1], newest = max(log[2] or 0, now), read = 0 }
     end
     if units > 0 then soonest = max(soonest, log[2] or 0) end
   end
@@ -100,7 +100,7 @@ elseif plain and start <= clock + within and scopes == 1 and flags % 2048 == 0 a
   while plain and next <= limit and count < most do
     count = count + 1
     starts[count] = next
-    next = count < callers and next_start() or clock
+    next = count < callers and next_start() or now
   end
   plain = plain and count > 0 and (count == callers or counted > 0 or place)
   for i, log in ipairs(logs) do
@@ -128,7 +128,7 @@ end
 -- Write. Keys expire by whole seconds: where the newest entry is the sender's own, of the same second, the log does not sooner. Spelled
 -- out, as state.lua's functions are not made yet: to make one takes longer.
 if body and (callers == 0 or last <= latest_kept) then
-  local text, into_second = last == clock and spelled or format('%d', last), last % SECOND
+  local text, into_second = last == now and spelled or format('%d', last), (last - correction) % SECOND
   for i = 1, width do
     local log = logs[i]
     local key, units, newest = log[1], a[charges + i] * callers, log[2]
@@ -141,30 +141,32 @@ if body and (callers == 0 or last <= latest_kept) then
     local is_own = newest and newest == a[newest_known + i] and newest >= last - into_second
     if ticks and units > 0 and not is_own then
       local keep, expiry = math.ceil(log[4] / 1000), newest and call('PEXPIRETIME', key) or 0
-      if expiry > 0 then keep = math.max(keep, expiry - LEAP - (math.floor(newest / SECOND) + 1) * 1000) end
-      local at = (math.floor(last / SECOND) + 1) * 1000 + keep + LEAP
+      if expiry > 0 then keep = math.max(keep, expiry - LEAP - (math.floor((newest - correction) / SECOND) + 1) * 1000) end
+      local at = (math.floor((last - correction) / SECOND) + 1) * 1000 + keep + LEAP
       if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end
     end
   end
   if is_new then
     local all = place.all
     local packed, lapse = SOMEBODY .. struct.pack(WAITING, unpack(all)) .. place.behind, math.max(place.lapse, all[1] + all[3])
-    call('SET', place.key, packed, ticks and 'PXAT' or 'PX', format('%d', ticks and math.ceil(lapse / 1000) + LEAP or LONGEST))
+    local at = ticks and math.ceil((lapse - correction) / 1000) + LEAP or LONGEST
+    call('SET', place.key, packed, ticks and 'PXAT' or 'PX', format('%d', at))
   end
   if number > 0 then
-    local before, soonest, latest = lapse, clock + retention + horizon + 1000 * LEAP, clock + MAX_MEMORY + 1000 * LEAP
+    local before, soonest, latest = lapse, now + retention + horizon + 1000 * LEAP, now + MAX_MEMORY + 1000 * LEAP
     if soonest > lapse then lapse = soonest end
     if lapse > latest then lapse = latest end
-    local replay = body == '' and struct.pack('<i8i8i8i8', number, lapse, 3, clock) or struct.pack('<i8i8', number, lapse) .. body
+    local replay = body == '' and struct.pack('<i8i8i8i8', number, lapse, 3, now) or struct.pack('<i8i8', number, lapse) .. body
+    local at = math.floor((lapse - correction) / SECOND)
     -- In the place of the last where that is kept for as long: that takes half the time.
-    if record and #record == #replay and before - before % SECOND == lapse - lapse % SECOND then
+    if record and #record == #replay and math.floor((before - correction) / SECOND) == at then
       call('SETRANGE', KEYS[1], '0', replay)
     elseif ticks then
-      call('SET', KEYS[1], replay, 'PXAT', format('%d', (math.floor(lapse / SECOND) + 1) * 1000))
+      call('SET', KEYS[1], replay, 'PXAT', format('%d', (at + 1) * 1000))
     else
       call('SET', KEYS[1], replay, 'PX', format('%d', LONGEST))
     end
   end
   if body == '' and passed < 1099511627776 then return passed * 4096 + number % 4096 end
-  return struct.pack('<i8i8', number, clock) .. (body == '' and struct.pack('<i8i8', 3, clock) or body)
+  return struct.pack('<i8i8', number, now) .. (body == '' and struct.pack('<i8i8', 3, now) or body)
 end

@@ -17,6 +17,7 @@ const MESSAGES: usize = 100;
 const CALLERS: u32 = 64;
 const QUOTA: u32 = 1_000;
 const HOUR: i64 = 3_600_000_000;
+const MINUTE: i64 = 60_000_000;
 const UP: &str = "up";
 /// Whose messages are measured.
 const SENDER: u64 = 1;
@@ -35,6 +36,8 @@ struct Path {
     granted: u32,
     scopes: u32,
     is_paused: bool,
+    /// The server's clock was set back, or another server took over.
+    is_corrected: bool,
 }
 
 const ONE: Path = Path {
@@ -46,9 +49,10 @@ const ONE: Path = Path {
     granted: 1,
     scopes: 1,
     is_paused: false,
+    is_corrected: false,
 };
 
-const PATHS: [Path; 7] = [
+const PATHS: [Path; 8] = [
     ONE,
     Path {
         name: "one caller, put off again, 1,000 others asking",
@@ -71,6 +75,7 @@ const PATHS: [Path; 7] = [
         ..ONE
     },
     Path { name: "one caller, during a pause", target: 2.4, granted: 0, is_paused: true, ..ONE },
+    Path { name: "one caller, a slot free, log time corrected", target: 2.4, is_corrected: true, ..ONE },
     Path { name: "one caller, three logs in three scopes, a slot free", target: 3.0, scopes: 3, ..ONE },
 ];
 
@@ -163,6 +168,9 @@ impl Process {
     /// Fills the logs, lets others wait, frees some units, and pauses.
     async fn prepare(&mut self, server: &mut Server) -> Result<(), Failure> {
         self.ask(u64::MAX, QUOTA).await?;
+        if self.path.is_corrected {
+            self.known = self.known.map(|known| Stamp::from_micros(known.as_micros() + MINUTE));
+        }
         for other in 0..self.path.others {
             (self.previous, self.counted) = (0, Vec::new());
             self.ask(SENDER + 1 + other, 1).await?;

@@ -1,6 +1,6 @@
 //! How long keys live, on the server's own clock, and how long logs get.
 
-use outgate::testing::RedisServer;
+use outgate::testing::{RedisServer, Reply};
 
 use crate::{Desk, Log, NOW, SECOND, must};
 
@@ -80,6 +80,35 @@ fn what_one_process_books_within_a_second_lives_as_long_as_it_counts() {
         assert!((0..=SECOND + 1_000).contains(&spare), "{spare} µs longer than it counts");
         let until = forgotten(now, span + desk.horizon);
         lives(&mut desk, "replay:1:asks", until);
+    }
+}
+
+/// As on a server that took over, whose clock is behind by an hour and a third of a second: keys expire on its own clock.
+#[test]
+fn what_is_booked_by_a_corrected_clock_lives_as_long_as_it_counts() {
+    let server = must(RedisServer::start());
+    let span = 7 * SECOND + 999;
+    let logs: [Log<'_>; 1] = [("calls", &[(1_000, span)])];
+    for looks_first in [true, false] {
+        let mut desk = Desk::new(&server, if looks_first { "one" } else { "other" }, None);
+        let began = desk.book(&logs, &[])[0];
+        desk.known = began + HOUR + SECOND / 3;
+        desk.book(&logs, &[]);
+        // Six parts of the state are empty, and then comes the correction, as an unsigned integer.
+        let Reply::Bulk(state) = must(server.command(&["GET", &desk.key("state")])) else { panic!("no state") };
+        assert_eq!(state[6], 0xce);
+        let correction = i64::from(u32::from_be_bytes(must(state[7..11].try_into())));
+        assert!(correction > HOUR && correction <= desk.known - began);
+        desk.looks_first = looks_first;
+        for _ in 0..40 {
+            let now = desk.book(&logs, &[(1, None, &[1])])[0];
+            (desk.own, desk.previous) = (now, desk.number - 1);
+            assert_eq!(desk.newest("log:calls"), now);
+            let spare = (desk.int("PEXPIRETIME", "log:calls") - LEAP) * 1_000 - (now - correction + span);
+            assert!((0..=SECOND + 1_000).contains(&spare), "{spare} µs longer than it counts");
+            let until = forgotten(now - correction, span + desk.horizon);
+            lives(&mut desk, "replay:1:asks", until);
+        }
     }
 }
 

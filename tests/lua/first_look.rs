@@ -175,6 +175,27 @@ fn a_state_that_is_written_at_a_glance_is_kept_as_long_as_it_says_anything() {
     }
 }
 
+/// As where a server took over whose clock is behind: for as long as its correction is kept.
+#[test]
+fn log_time_that_was_corrected_is_read_at_a_glance() {
+    let server = must(RedisServer::start());
+    for log in ["calls", "5f/calls"] {
+        let logs: [Log<'_>; 1] = [(log, &[(4, SECOND)])];
+        let mut desk = Desk::new(&server, log, Some(NOW));
+        desk.known = NOW + 3 * SECOND;
+        assert!(!at_a_glance(&mut desk, &logs, &[(4, None, &[1])]), "the clock is behind");
+        assert_eq!(desk.newest(&format!("{}log:calls", log.trim_end_matches("calls"))), NOW + 3 * SECOND);
+        desk.now = Some(NOW + SECOND - 1);
+        desk.book(&logs, &ONE);
+        assert!(at_a_glance(&mut desk, &logs, &ONE), "some come back in a moment");
+        desk.now = Some(NOW + SECOND);
+        assert!(at_a_glance(&mut desk, &logs, &ONE), "now");
+        assert_eq!(desk.newest(&format!("{}log:calls", log.trim_end_matches("calls"))), NOW + 4 * SECOND);
+        desk.latest = NOW + 3 * SECOND;
+        assert!(!at_a_glance(&mut desk, &logs, &ONE), "it is ahead of all that its sender knows");
+    }
+}
+
 #[test]
 fn what_matters_no_more_is_left_out_of_a_state_by_the_rest_of_the_script() {
     let server = must(RedisServer::start());
