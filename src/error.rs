@@ -82,7 +82,7 @@ pub enum Error {
         retry_after: Duration,
     },
     /// Come back later, or go elsewhere: connects to the host failed in a row, and no call got a response within the time the caller
-    /// would wait. Only from the [middleware](crate::Middleware).
+    /// would wait. Only where the throttle sees what came back: from the [middleware](crate::Middleware) and the layer of feature `tower`.
     #[error("{upstream}: cannot be connected to, and the next call goes to see in {:?}", whole_ms(.retry_after))]
     #[non_exhaustive]
     Unreachable {

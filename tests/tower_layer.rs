@@ -2,8 +2,10 @@
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::future::Future as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Request, Response};
@@ -161,6 +163,69 @@ async fn a_refusal_in_the_trailers_of_a_grpc_call_pauses_everybody() -> Outcome 
     let paused = throttle.try_acquire("up").await;
     let wait = paused.as_ref().err().and_then(outgate::Error::retry_after);
     assert!(wait >= Some(SECOND) && wait <= Some(2 * SECOND), "{paused:?}");
+    Ok(())
+}
+
+/// As the probe of a breaker: of gRPC-Web the trailers are in the body, and others may never come.
+#[tokio::test(start_paused = true)]
+async fn a_grpc_call_without_trailers_is_judged_by_its_head() -> Outcome {
+    for kind in ["application/grpc-web+proto", "application/grpc"] {
+        let calls = Arc::new(AtomicU32::new(0));
+        let answers = service_fn(move |_: Request<()>| {
+            let status = if calls.fetch_add(1, Ordering::Relaxed) == 0 { 401 } else { 200 };
+            let response = Response::builder().status(status).header("content-type", kind);
+            std::future::ready(Ok::<_, Infallible>(response.body(Full::<Bytes>::from("a body")).unwrap_or_default()))
+        });
+        let up = Upstream::new("up").host("api.example.com").limit(Limit::per_second(9)).break_after_unauthorized(1);
+        let throttle = Throttle::builder().upstream(up).build()?;
+        let client = throttle.layer().layer(answers);
+        let call = async || client.clone().oneshot(get("https://api.example.com/package.Service/Method")?).await;
+        drop(call().await?);
+        let Err(barred) = call().await else { return Err("it went".into()) };
+        let wait = outgate::Error::find(&*barred).and_then(outgate::Error::retry_after).unwrap_or_default();
+        tokio::time::sleep(wait).await;
+        drop(call().await?);
+        let (one, another) = (call().await?, call().await?);
+        drop((one, another));
+    }
+    Ok(())
+}
+
+/// Requests without a host say nothing of where they go: those of two upstreams probably go to two places.
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_cannot_be_connected_to_holds_up_no_other_whose_requests_have_no_host() -> Outcome {
+    let throttle = ["a", "b"]
+        .into_iter()
+        .fold(Throttle::builder(), |all, name| all.upstream(Upstream::new(name).limit(Limit::per_second(9))))
+        .build()?;
+    let lost = service_fn(|_: Request<()>| async { Err::<Response<Full<Bytes>>, _>(std::io::Error::other("refused")) });
+    let of = |name: &str| throttle.layer().upstream(name).never_sent(|_| true);
+    for _ in 0..4 {
+        assert!(of("a").layer(lost).oneshot(get("/package.Service/Method")?).await.is_err());
+    }
+    let mut hurried = get("/package.Service/Method")?;
+    hurried.extensions_mut().insert(Call::new().max_wait(Duration::ZERO));
+    let to_a = of("a").layer(lost).oneshot(hurried.clone()).await;
+    let unreachable = to_a.err().and_then(|error| outgate::Error::find(&*error).cloned());
+    assert!(matches!(unreachable, Some(outgate::Error::Unreachable { .. })), "{unreachable:?}");
+    of("b").layer(service_fn(serves)).oneshot(hurried).await?;
+    Ok(())
+}
+
+#[test]
+fn outside_of_a_runtime_a_call_that_has_to_wait_for_its_host_is_an_error() -> Outcome {
+    let throttle = throttle(Limit::per_second(9))?;
+    let lost = service_fn(|_: Request<()>| async { Err::<Response<Full<Bytes>>, _>(std::io::Error::other("refused")) });
+    let client = throttle.layer().never_sent(|_| true).layer(lost);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    for _ in 0..3 {
+        assert!(runtime.block_on(client.clone().oneshot(get("https://api.example.com/")?)).is_err());
+    }
+    let call = std::pin::pin!(client.oneshot(get("https://api.example.com/")?));
+    let Poll::Ready(Err(error)) = call.poll(&mut Context::from_waker(Waker::noop())) else {
+        return Err("it waits".into());
+    };
+    assert!(matches!(outgate::Error::find(&*error), Some(outgate::Error::OutsideRuntime)), "{error}");
     Ok(())
 }
 

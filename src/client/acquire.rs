@@ -198,16 +198,12 @@ impl fmt::Debug for Stage {
 impl Throttle {
     /// Ask, at `now`: joins the queue of callers for the route's logs.
     pub(crate) fn ask<'a>(&self, route: &'a Route, now: Instant) -> Result<Asked<'a>, Error> {
-        self.ask_with(&mut Pass::default(), route, now)
-    }
-
-    /// The same of a call that has a pass of before.
-    pub(crate) fn ask_with<'a>(&self, pass: &mut Pass, route: &'a Route, now: Instant) -> Result<Asked<'a>, Error> {
-        let asked = self.asked(pass, route, now);
+        let asked = self.asked(&mut Pass::default(), route, now);
         asked.map_err(|error| if route.is_outdated_by(&error) { error } else { route.told(error) })
     }
 
-    fn asked<'a>(&self, pass: &mut Pass, route: &'a Route, now: Instant) -> Result<Asked<'a>, Error> {
+    /// The same of a call that has a pass of before; an error is not counted.
+    pub(crate) fn asked<'a>(&self, pass: &mut Pass, route: &'a Route, now: Instant) -> Result<Asked<'a>, Error> {
         let Route { registered, scopes, .. } = route;
         if registered.observer.is_none() {
             route.charges()?;

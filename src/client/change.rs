@@ -140,6 +140,7 @@ impl Throttle {
         })?;
         removed.replace();
         self.queues().retire(&removed);
+        removed.counts.gone();
         tracing::info!(upstream, "removed");
         Ok(())
     }

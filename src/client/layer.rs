@@ -26,12 +26,17 @@ use crate::config::request_head::RequestHead;
 
 /// The error of a tower stack: ours are found in it by [`Error::find`](crate::Error::find).
 type BoxError = Box<dyn StdError + Send + Sync>;
+/// The host of a request that says none.
+const NO_HOST: &str = "no.host.provided.local";
+
 type NeverSent = dyn Fn(&(dyn StdError + 'static)) -> bool + Send + Sync;
 
 /// Throttles the requests of a tower client: made by [`Throttle::layer`].
 ///
 /// Put it innermost, so that each attempt of a retry asks for a slot of its own, and inside of whatever follows redirects. It waits until
-/// the client is ready, then for its slot, and sends at once.
+/// the client is ready, then for its slot, and sends at once. So whatever bounds calls inside of it, as a limit on concurrency or the buffer
+/// of a channel, counts those that wait: calls that wait for one upstream may use up the room of others. Bound them outside, by a client
+/// for each upstream, or by [`max_wait`](crate::Upstream::max_wait).
 ///
 /// A request belongs to the upstream that its [`Call`] names, or the layer, or else to the first that it matches by its URI. The response
 /// is read like one of the [middleware](crate::Middleware); of a gRPC call its trailers are read too, where `grpc-status: 8` is a refusal and
@@ -184,7 +189,12 @@ where
                 let response = inner.call(request).await.map_err(Into::into)?;
                 return Ok(response.map(|body| ThrottledBody::new(body, Ending::none())));
             };
-            let target = Target::of(&url);
+            let upstream = &route.registered.upstream.name;
+            let target = if url.host_str() == Some(NO_HOST) {
+                Target::somewhere(&url, Arc::clone(upstream))
+            } else {
+                Target::of(&url)
+            };
             let visit = layer.throttle.reachability().visit(&target, &route, route.since).await?;
             let anew = |registered| Route::of_request(registered, &head, Some(&call));
             let permit = layer.throttle.permit(&mut route, visit.since, anew).await?;
@@ -210,7 +220,7 @@ fn url_of<B>(request: &Request<B>) -> Result<Url, BoxError> {
     }
     let host = request.headers().get(http::header::HOST).and_then(|host| host.to_str().ok());
     let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    Ok(format!("http://{}{path}", host.unwrap_or("no.host.provided.local")).parse()?)
+    Ok(format!("http://{}{path}", host.unwrap_or(NO_HOST)).parse()?)
 }
 
 impl Throttle {

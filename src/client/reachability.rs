@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -68,7 +69,7 @@ impl Reachability {
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`], when its time is up.
+    /// [`Error::Unreachable`], when its time is up; [`Error::OutsideRuntime`].
     pub(crate) async fn visit<'a>(
         &'a self,
         target: &'a Target<'a>,
@@ -81,9 +82,13 @@ impl Reachability {
         if is_observed || !found.row().is_down() {
             return Ok(visit(Look::default(), now));
         }
+        Handle::try_current().map_err(|_| route.told(Error::OutsideRuntime))?;
+        let waits = GivesUp(Some(route));
         let until = route.deadline().unwrap_or(now + PATIENCE);
         // Boxed, as every call would have room for it.
-        match Box::pin(timeout_at(if route.now_or_never { now } else { until }, found.wait())).await {
+        let looks = Box::pin(timeout_at(if route.now_or_never { now } else { until }, found.wait())).await;
+        waits.end();
+        match looks {
             Ok(look) => Ok(visit(look, Instant::now())),
             Err(_) if route.deadline().is_none() && !route.now_or_never => Ok(visit(Look::default(), Instant::now())),
             Err(_) => Err(found.unreachable(route)),
@@ -227,6 +232,21 @@ impl Drop for Visit<'_> {
         {
             host.earlier.notify_one();
         }
+    }
+}
+
+/// A call that waits, and is counted as one that was given up if this is dropped.
+struct GivesUp<'a>(Option<&'a Route>);
+
+impl GivesUp<'_> {
+    fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for GivesUp<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|route| route.registered.counts.gave_up());
     }
 }
 

@@ -69,6 +69,12 @@ struct Inner {
     reachability: Reachability,
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.upstreams.get().upstreams.iter().for_each(|of| of.counts.gone());
+    }
+}
+
 impl Throttle {
     pub(crate) fn new(upstreams: Current, process: Process, unmatched: Unmatched, without_store: WithoutStore) -> Self {
         Self(Arc::new(Inner {

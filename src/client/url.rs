@@ -1,29 +1,37 @@
 //! Whether a response came from where its request went: redirects happen below every middleware.
 
 use std::borrow::Cow;
+use std::hash::Hash;
+use std::sync::Arc;
 
 use reqwest::Url;
 
 /// The host that stands in the URL of a response which was not made from a call: by a cache, a mock.
 const NO_HOST: &str = "no.url.provided.local";
 
-/// Where a request goes.
+/// Where a request goes. Of one without a host it is known of which upstream it is.
 #[derive(Clone, Debug)]
-pub(crate) struct Target<'a>(Cow<'a, Url>);
+pub(crate) struct Target<'a>(Cow<'a, Url>, Option<Arc<str>>);
 
 impl<'a> Target<'a> {
     pub(crate) const fn of(url: &'a Url) -> Self {
-        Self(Cow::Borrowed(url))
+        Self(Cow::Borrowed(url), None)
+    }
+
+    /// That of a request to an upstream which says no host.
+    #[cfg(feature = "tower")]
+    pub(crate) const fn somewhere(url: &'a Url, upstream: Arc<str>) -> Self {
+        Self(Cow::Borrowed(url), Some(upstream))
     }
 
     /// That of a request which is given away.
     pub(crate) fn kept(url: &Url) -> Self {
-        Self(Cow::Owned(url.clone()))
+        Self(Cow::Owned(url.clone()), None)
     }
 
-    /// The host and port that it connects to.
-    pub(crate) fn server(&self) -> (Option<&str>, Option<u16>) {
-        (self.0.host_str(), self.0.port_or_known_default())
+    /// The host and port that it connects to, or the upstream where nobody knows.
+    pub(crate) fn server(&self) -> impl Hash + '_ {
+        (host_and_port(&self.0), &self.1)
     }
 
     /// Whether an error is about this server: a redirect may have led elsewhere.
@@ -47,8 +55,12 @@ impl<'a> Target<'a> {
     }
 
     fn is_on_server_of(&self, url: &Url) -> bool {
-        self.server() == (url.host_str(), url.port_or_known_default())
+        host_and_port(&self.0) == host_and_port(url)
     }
+}
+
+fn host_and_port(url: &Url) -> (Option<&str>, Option<u16>) {
+    (url.host_str(), url.port_or_known_default())
 }
 
 #[cfg(test)]

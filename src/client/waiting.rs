@@ -42,7 +42,8 @@ impl Throttle {
         consume_budget().await;
         let entered = match self.ask(route, now) {
             Err(Error::Closed) if route.registered.is_replaced() => {
-                self.ask_anew(route, Pass::default(), now, &anew)?
+                let asked = self.ask_anew(route, Pass::default(), now, &anew);
+                asked.map_err(|error| route.told(error))?
             }
             asked => match asked?.at_hand() {
                 Ok(outcome) => return outcome,
@@ -139,7 +140,7 @@ impl Throttle {
     ) -> Result<(Arc<Queue>, Pass), Error> {
         loop {
             *route = anew(self.latest(Arc::clone(&route.registered))?).instead_of(route);
-            match self.ask_with(&mut pass, route, now) {
+            match self.asked(&mut pass, route, now) {
                 Err(error) if route.is_outdated_by(&error) => {}
                 asked => return asked.map(Asked::into_entered),
             }

@@ -180,7 +180,7 @@ impl Limit {
     /// one as they age. The window has to be as long as that: [`per_day`](Self::per_day) of days, and so on.
     ///
     /// Nothing starts for a [guard](Self::guard) before a reset, and units of before it count for as long after it. By the store's clock:
-    /// Redis's, or the machine's of a store in memory. Nobody else's decides. Where the `Date` of responses shows that the upstream's is
+    /// Redis's, or that of a [`MemoryStore`](crate::MemoryStore), which knows of no step of the machine's clock. Nobody else's decides. Where the `Date` of responses shows that the upstream's is
     /// another, the time between both, up to a minute, is as quiet as the guard, for all processes; what no response has shown yet the guard
     /// has to cover. So it is where processes know different resets, as by another time zone database. Once the quota is spent, calls wait,
     /// or are told to, until the reset and the guard.

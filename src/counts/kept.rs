@@ -193,14 +193,14 @@ impl Counts {
     /// A call reserves an estimate of a unit.
     pub(crate) fn estimated(&self, unit: &str, units: u64) {
         if let Some((_, estimated, _)) = self.of_unit(unit) {
-            estimated.increment(units);
+            estimated.increment(units.min(u32::MAX.into()));
         }
     }
 
     /// A call used so much of a unit.
     pub(crate) fn settled(&self, unit: &str, units: u64) {
         if let Some((_, _, settled)) = self.of_unit(unit) {
-            settled.increment(units);
+            settled.increment(units.min(u32::MAX.into()));
         }
     }
 
@@ -222,6 +222,11 @@ impl Counts {
             let of_cause = pauses.iter().filter(|(of, _)| *of == cause).map(|(_, left)| *left);
             left.set(of_cause.max().unwrap_or_default());
         }
+    }
+
+    /// Nothing is to be seen any more.
+    pub(crate) fn gone(&self) {
+        self.seen(Duration::ZERO, &[]);
     }
 
     fn count(&self, outcome: &str) {

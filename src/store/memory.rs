@@ -18,9 +18,10 @@ const BUCKETS: usize = 64;
 
 /// Keeps the ledgers of one process. Clones share them.
 ///
-/// Never unavailable. Its clock is tokio's, so that a paused clock in a test pauses the limits too. Scopes that have been
+/// Never unavailable. Its clock is tokio's, so that a paused clock in a test pauses the limits too; it shows the machine's time as of when
+/// the store was made, and knows of no step that was made to that since, nor how long the machine was suspended. Scopes that have been
 /// silent for as long as their longest limit are forgotten within some 20 s, as long as calls of any other of their upstream
-/// come.
+/// come; those of an upstream that nobody calls any more within a quarter of an hour, as calls of others come.
 ///
 /// ```
 /// use outgate::{Limit, MemoryStore, Throttle, Upstream};
@@ -39,6 +40,8 @@ struct Memory {
     buckets: [Place; BUCKETS],
     hasher: ScopeHasher,
     clock: Clock,
+    /// Upstreams that nobody calls are swept by calls of others, one bucket at a time.
+    turns: Turns,
 }
 
 /// Upstreams whose names hash alike, one behind another. They are never taken out, so that finding one takes no lock.
@@ -130,7 +133,7 @@ impl MemoryStore {
 
     fn on(clock: Clock) -> Self {
         let buckets = std::array::from_fn(|_| Place::new());
-        Self(Arc::new(Memory { buckets, hasher: ScopeHasher::default(), clock }))
+        Self(Arc::new(Memory { buckets, hasher: ScopeHasher::default(), clock, turns: Turns::default() }))
     }
 }
 
@@ -152,6 +155,16 @@ impl Memory {
                 return kept;
             }
             place = &kept.next;
+        }
+    }
+
+    /// Forgets what fell silent in one bucket, where that has its turn.
+    #[cold]
+    fn sweep_others(&self, now: Stamp) {
+        let mut place = self.turns.next(now.as_micros(), BUCKETS).and_then(|turn| self.buckets.get(turn)?.get());
+        while let Some(kept) = place {
+            kept.lock().sweep(now);
+            place = kept.next.get();
         }
     }
 
@@ -206,6 +219,8 @@ impl MemoryStore {
         let answer = change(&mut ledger, now);
         if kept.turns.is_due(now.as_micros()) {
             ledger.sweep(now);
+            drop(ledger);
+            self.0.sweep_others(now);
         }
         answer
     }
@@ -251,7 +266,27 @@ mod tests {
             call(b"busy");
         }
         assert_eq!(store.scopes_in_use(), 1);
-        let room = store.0.kept(&"up".into()).lock().room();
+        let room = |upstream: &str| store.0.kept(&upstream.into()).lock().room();
+        assert!(room("up") < 1_000, "{}", room("up"));
+    }
+
+    #[test]
+    fn an_upstream_that_nobody_calls_any_more_is_forgotten_as_others_are_called() {
+        let clock = ManualClock::new(Stamp::from_micros(0));
+        let store = MemoryStore::with_clock(clock.clone());
+        let call = |upstream: &str, scope: u32| {
+            let log = Log::new("calls", [Term::new(1, 1_000_000)]).of(Some(ScopeId::of(&scope.to_be_bytes())));
+            let message = Message::new(upstream, MessageId::nobodys(), Ask::new([log], vec![Run::new(1, [1])]));
+            store.apply(&message).at_hand().unwrap().unwrap();
+        };
+        for tenant in 0..200 {
+            (0..100).for_each(|scope| call(&format!("tenant-{tenant}"), scope));
+        }
+        for turn in 1..=1_100 {
+            clock.set(Stamp::from_micros(turn * 1_000_000));
+            call("busy", 0);
+        }
+        let room: usize = store.0.all().map(|kept| kept.lock().room()).sum();
         assert!(room < 1_000, "{room}");
     }
 }

@@ -156,7 +156,8 @@ impl RedisStore {
     /// an old primary that still accepts what is written grants nothing. Each message takes as much longer as the slowest replica takes to
     /// say that it has it, and those of a process come one after another. A replica that has no data yet is not
     /// waited for; one that has stopped or is silent is until most of the Sentinels give it up as well, or for 4 s while most of them answer. Going on without a replica is
-    /// a warning: what is granted until it follows again is lost, should it be made primary nevertheless. `min-replicas-to-write 1`
+    /// a warning: what is granted until it follows again is lost, should it be made primary nevertheless. One of priority 0 is waited for like any
+    /// other, as that may change; of one that is further away than a quarter of the response timeout calls stand still for 4 s now and then. `min-replicas-to-write 1`
     /// on the servers forbids that: calls then wait.
     ///
     /// Calls go on as soon as the Sentinels name the new primary. As long as none can be reached, they go on with the one that is known, if

@@ -79,6 +79,33 @@ async fn a_process_that_runs_is_refused_when_the_server_comes_back_with_another_
     Ok(())
 }
 
+/// As one that reads its data from disk, or runs a long script of somebody else's.
+#[tokio::test]
+async fn a_process_that_connects_while_the_server_serves_nobody_is_refused_once_it_does() -> Outcome {
+    let server = RedisServer::start()?;
+    told(&server, &["SET", KEY, "3 0.3.0"])?;
+    told(&server, &["CONFIG", "SET", "busy-reply-threshold", "1"])?;
+    let mut busy = server.client()?;
+    let script = std::thread::spawn(move || drop(busy.command(&["EVAL", "while true do end", "0"])));
+    while told(&server, &["PING"]).is_ok() {}
+    let store = RedisStore::open(&server.url())?;
+    let logs = [Log::new("calls", [Term::new(9, 1_000_000)])];
+    let ask = Message::new("up", MessageId::new(1, "", 1), Ask::new(logs, vec![Run::new(1, [1])]));
+    let error = store.apply(&ask).await.err().ok_or("it was used")?;
+    assert!(error.to_string().contains("BUSY"), "{error}");
+    told(&server, &["SCRIPT", "KILL"])?;
+    script.join().map_err(|_| "a panic")?;
+    let words = loop {
+        let error = store.apply(&ask).await.err().ok_or("it was used")?;
+        if error.kind() == StoreErrorKind::Refused {
+            break error.to_string();
+        }
+    };
+    assert!(words.contains("format 3 of Outgate 0.3.0"), "{words}");
+    assert_eq!(told(&server, &["KEYS", "*"])?, Reply::Array(vec![Reply::Bulk(KEY.into())]));
+    Ok(())
+}
+
 #[cfg(feature = "redis-cluster")]
 #[tokio::test]
 async fn whatever_node_of_a_cluster_has_the_upstream_the_format_is_looked_at() -> Outcome {

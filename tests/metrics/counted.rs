@@ -118,6 +118,52 @@ async fn a_pause_is_counted_once_and_shows_its_cause_and_what_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_shown_of_an_upstream_that_is_gone() {
+    let refusal = [("cause", "refusal")];
+    for is_removed in [true, false] {
+        let (throttle, board) = Board::of(on(&Distant::default(), up()));
+        let client = client(&throttle);
+        client.get("http://up.example/429/30").send().await.unwrap();
+        let waits = tokio::spawn(throttle.acquire("up").into_future());
+        millis(10_100).await;
+        assert!(board.gauge("outgate_oldest_wait_seconds", &[]) > 0.0);
+        if is_removed {
+            throttle.remove("up").unwrap();
+        } else {
+            waits.abort();
+            drop((throttle, client));
+        }
+        millis(1_100).await;
+        assert_eq!(board.gauge("outgate_pause_seconds", &refusal), 0.0);
+        assert_eq!(board.gauge("outgate_oldest_wait_seconds", &[]), 0.0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_while_limits_are_replaced_and_who_waits_for_a_host_has_one_outcome() {
+    let (throttle, board) = Board::of(on(&Distant::default(), up()));
+    let asks = || throttle.acquire("up").cost(2).into_future();
+    drop(asks().await.unwrap());
+    let waits = tokio::spawn(asks());
+    millis(10).await;
+    board.over(|| throttle.update(up().limit(Limit::per_minute(1)))).unwrap();
+    waits.await.unwrap().unwrap_err();
+    assert_eq!(board.outcomes(), [("cost_exceeds_quota".to_owned(), 1), ("sent".to_owned(), 1)]);
+
+    let (throttle, board) = Board::of(on(&Distant::default(), up().limit(Limit::per_second(100))));
+    let plain = reqwest::Client::builder().no_proxy().build().unwrap();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let named = Call::new().upstream("up");
+    let client = reqwest_middleware::ClientBuilder::new(plain).with(throttle.middleware()).build();
+    let call = || client.get(format!("http://{nobody}/")).with_extension(named.clone()).send();
+    for _ in 0..3 {
+        call().await.unwrap_err();
+    }
+    tokio::time::timeout(Duration::from_millis(1), call()).await.unwrap_err();
+    assert_eq!(board.outcomes(), [("given_up".to_owned(), 1), ("handed_back".to_owned(), 3)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_is_sent_again_is_a_retry_and_each_time_a_call() {
     let (throttle, board) = Board::of(on(&Distant::default(), up().retry_refused(2)));
     client(&throttle).get("http://up.example/429/1").send().await.unwrap();

@@ -100,6 +100,11 @@ impl Board {
         (throttle, Self(recording))
     }
 
+    /// What is done where it counts.
+    pub(crate) fn over<T>(&self, done: impl FnOnce() -> T) -> T {
+        metrics::with_local_recorder(&*self.0, done)
+    }
+
     /// The names that are described.
     pub(crate) fn described(&self) -> BTreeSet<String> {
         self.0.described.lock().unwrap().clone()

@@ -53,6 +53,27 @@ async fn a_replica_that_is_killed_or_stands_still_is_soon_not_waited_for_any_mor
     Ok(())
 }
 
+/// From 7.2 on `WAIT` waits for what its own connection wrote, and for nothing where that wrote nothing.
+#[tokio::test]
+async fn a_message_that_writes_nothing_counts_though_a_replica_has_not_yet_confirmed_what_others_wrote() -> Outcome {
+    let redis = RedisSentinel::start(1)?;
+    let throttle = throttle(&redis).await?;
+    let primary = redis.primary()?.ok_or("no primary")?;
+    let scripts = || -> Result<usize, Failure> {
+        let said = redis.servers()[primary].command(&["INFO", "commandstats"])?;
+        let calls = said.text().and_then(|said| said.split_once("cmdstat_evalsha:calls=")?.1.split_once(','));
+        Ok(calls.ok_or("no script was called")?.0.parse()?)
+    };
+    let before = scripts()?;
+    for _ in 0..30 {
+        drop(throttle.acquire("up").await?);
+        throttle.usage("up").await?;
+    }
+    let calls = scripts()? - before;
+    assert!((60..90).contains(&calls), "{calls} calls of scripts for 60 messages, and for who is there");
+    Ok(())
+}
+
 #[tokio::test]
 async fn without_sentinels_calls_go_on_with_a_primary_whose_replicas_follow() -> Outcome {
     let (recorder, _guard) = Recorder::on_this_thread();

@@ -67,7 +67,7 @@ impl<B: Body + Unpin> Body for ThrottledBody<B> {
 }
 
 /// A permit that lasts as long as its call's body, and the head of a response that says only in its trailers whether it is a refusal:
-/// both are read together.
+/// both are read together. Where none come, the head is read alone.
 #[derive(Default)]
 pub(super) struct Ending {
     permit: Option<Permit>,
@@ -82,8 +82,7 @@ impl Ending {
 
     /// Of a response whose head is here.
     pub(super) fn of(throttle: &Throttle, permit: Permit, status: StatusCode, headers: &HeaderMap) -> Self {
-        let is_grpc = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-        let says_later = is_grpc && status.is_success() && !headers.contains_key("grpc-status");
+        let says_later = is_grpc(headers) && status.is_success() && !headers.contains_key("grpc-status");
         if !says_later {
             throttle.answered(&permit, status, headers);
         }
@@ -96,4 +95,16 @@ impl Ending {
             throttle.answered(permit, status, &headers);
         }
     }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.read(&HeaderMap::new());
+    }
+}
+
+/// Whether trailers tell how the call ended; those of gRPC-Web are in the body.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.as_bytes().strip_prefix(b"application/grpc"));
+    kind.is_some_and(|rest| rest.first().is_none_or(|first| b"+; ".contains(first)))
 }

@@ -140,8 +140,9 @@ impl Upstream {
     /// through to see. If it gets 401 or 403 as well, the next pause is longer, as those of [`backoff`](Upstream::backoff)
     /// are; any other response below 500 lets all calls through again.
     ///
-    /// A refusal for a limit, a 403 included, and a failure of the upstream's neither count nor end a row. Only calls through the middleware count and are
-    /// refused: of others nobody sees the response. Each process counts for itself, and forgets a row after an hour of silence.
+    /// A refusal for a limit, a 403 included, and a failure of the upstream's neither count nor end a row. Only calls of which the throttle sees the
+    /// response count and are refused: through the middleware, the layer of feature `tower`, or [`acquire_for`](crate::Throttle::acquire_for).
+    /// Each process counts for itself, and forgets a row after an hour of silence.
     ///
     /// ```
     /// # use outgate::{Limit, Upstream};

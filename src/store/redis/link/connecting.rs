@@ -4,7 +4,6 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Client, RedisError, Value};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -28,10 +27,15 @@ impl Link {
         {
             return Err(error);
         }
-        if let Some(Ok(kept)) = greeted.next()
-            && let Err(error) = format::judge(&self.prefix, &kept)
-        {
-            return Ok(Err(error));
+        match greeted.next() {
+            Some(Ok(kept)) => {
+                if let Err(error) = format::judge(&self.prefix, &kept) {
+                    return Ok(Err(error));
+                }
+            }
+            // The format is looked at once: not before the server can say it.
+            Some(Err(error)) if [Some("LOADING"), Some("BUSY")].contains(&error.code()) => return Err(error),
+            _ => {}
         }
         let mut load = redis::pipe();
         load.cmd("INFO");
@@ -84,11 +88,15 @@ pub(in crate::store::redis) fn in_runtime() -> Result<(), StoreError> {
     }
 }
 
-/// Small messages must leave at once. A dead peer is noticed by the response timeout.
+/// Small messages must leave at once. A dead peer is noticed by the response timeout. All else is as the user says; whoever names no
+/// library needs no right to do so.
 pub(in crate::store::redis) fn tuned(client: Client) -> Client {
-    let settings = TcpSettings::default().set_nodelay(true);
-    let info = client.get_connection_info().clone().set_tcp_settings(settings);
-    Client::open(info).unwrap_or(client)
+    let info = client.get_connection_info();
+    let (tcp, mut redis) = (info.tcp_settings().clone().set_nodelay(true), info.redis_settings().clone());
+    if redis.lib_name().is_none() {
+        redis = redis.set_skip_set_lib_name();
+    }
+    Client::open(info.clone().set_tcp_settings(tcp).set_redis_settings(redis)).unwrap_or(client)
 }
 
 #[cfg(test)]
@@ -102,6 +110,25 @@ mod tests {
 
     use super::*;
     use crate::store::redis::link::FRESH;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_a_client_says_of_its_connections_is_kept() {
+        use redis::io::tcp::TcpSettings;
+        use redis::{IntoConnectionInfo as _, RedisConnectionInfo};
+
+        let tcp = TcpSettings::default().set_user_timeout(Duration::from_secs(7));
+        let named = RedisConnectionInfo::default().set_lib_name("billing", "1");
+        for (redis, skips) in [(RedisConnectionInfo::default(), true), (named, false)] {
+            let info = "redis://127.0.0.1".into_connection_info().unwrap();
+            let client = Client::open(info.set_tcp_settings(tcp.clone()).set_redis_settings(redis)).unwrap();
+            let tuned = tuned(client);
+            let (tcp, redis) =
+                (tuned.get_connection_info().tcp_settings(), tuned.get_connection_info().redis_settings());
+            assert!(tcp.nodelay() && tcp.user_timeout() == Some(Duration::from_secs(7)));
+            assert_eq!(redis.skip_set_lib_name(), skips);
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_cannot_be_reached_is_not_stormed_however_many_queues_wait_for_it() {

@@ -12,6 +12,9 @@ use crate::store::redis::call::Call;
 use crate::store::redis::fault::Fault;
 use crate::store::redis::sentinel::role::Role;
 
+/// For how long a key is kept that is written only so that replicas confirm it.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+
 /// An answer, and what the server said to `ROLE` behind it: at once, and after so many replicas had all that was written by then, or did
 /// not have it in time.
 pub(in crate::store::redis) struct Witnessed {
@@ -36,7 +39,11 @@ impl Link {
         {
             said = self::said(&mut connection, script.by_body(&encode), replicas, patience).await;
         }
-        let [answer, before, after] = said.map_err(|error| self.failed(error, generation))?;
+        let [answer, before, acked, mut after] = said.map_err(|error| self.failed(error, generation))?;
+        if waited_for_nothing(&before, &acked, &after, replicas) {
+            let said = waits_for_write(&mut connection, &self.prefix, replicas, patience).await;
+            after = said.map_err(|error| self.failed(error, generation))?;
+        }
         let answer = self.judged(answer, connection, generation, call).await?;
         let role = |said: Said| match said {
             Ok(said) => self.read(generation, false, || Role::of(&said).ok_or_else(StoreError::senseless)),
@@ -51,12 +58,38 @@ impl Link {
 
 type Said = Result<Value, RedisError>;
 
+/// Whether `WAIT` came back although not as many replicas have what was written. From 7.2 on it waits for what its own connection wrote
+/// last: for nothing where the script wrote nothing, however much others have written.
+fn waited_for_nothing(before: &Said, acked: &Said, after: &Said, replicas: usize) -> bool {
+    let lead = |said: &Said| said.as_ref().ok().and_then(Role::of).and_then(Role::into_lead);
+    let came_back =
+        matches!(acked, Ok(Value::Int(acked)) if usize::try_from(*acked).is_ok_and(|acked| acked >= replicas));
+    let (Some(before), Some(after)) = (lead(before), lead(after)) else { return false };
+    came_back && after.replicas_with(before.written()) < replicas
+}
+
+/// What a server says to `ROLE` after so many replicas had all that was written before, or did not have it in time.
+async fn waits_for_write(
+    connection: &mut MultiplexedConnection,
+    prefix: &str,
+    replicas: usize,
+    patience: Duration,
+) -> Result<Said, RedisError> {
+    let mut all = redis::pipe();
+    all.cmd("SET").arg(format!("{prefix}:v1:{{~wait}}")).arg("").arg("PX").arg(KEPT_FOR.as_millis().to_string());
+    all.cmd("WAIT").arg(replicas).arg(patience.as_millis().max(1).to_string());
+    all.cmd("ROLE").ignore_errors();
+    let said: Vec<Said> = all.query_async(connection).await?;
+    Ok(said.into_iter().nth(2).unwrap_or(Ok(Value::Nil)))
+}
+
+/// The answer, what the server says to `ROLE`, how many replicas had that in time, and what it says then.
 async fn said(
     connection: &mut MultiplexedConnection,
     call: Cmd,
     replicas: usize,
     patience: Duration,
-) -> Result<[Said; 3], RedisError> {
+) -> Result<[Said; 4], RedisError> {
     let mut all = redis::pipe();
     // Whatever was written by the first of these is written before what the last one says.
     all.add_command(call).cmd("ROLE");
@@ -68,11 +101,11 @@ async fn said(
     let said: Vec<Said> = all.query_async(connection).await?;
     let mut said = said.into_iter();
     let mut next = || said.next().unwrap_or(Ok(Value::Nil));
-    let (answer, before) = (next(), next());
-    let after = match next() {
+    let (answer, before, acked) = (next(), next(), next());
+    let after = match &acked {
         Ok(Value::Nil) => before.clone(),
         Ok(_) => next(),
-        Err(error) => Err(error),
+        Err(error) => Err(error.clone()),
     };
-    Ok([answer, before, after])
+    Ok([answer, before, acked, after])
 }

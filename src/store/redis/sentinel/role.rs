@@ -38,6 +38,17 @@ pub(in crate::store::redis) enum Contact {
     None,
 }
 
+impl Lead {
+    pub(in crate::store::redis) const fn written(&self) -> i64 {
+        self.written
+    }
+
+    /// How many replicas are known to have so much.
+    pub(in crate::store::redis) fn replicas_with(&self, written: i64) -> usize {
+        self.replicas.iter().filter(|replica| replica.has >= written).count()
+    }
+}
+
 impl Role {
     pub(in crate::store::redis) fn of(answer: &Value) -> Option<Self> {
         match items(answer)? {
@@ -57,7 +68,7 @@ impl Role {
         }
     }
 
-    pub(super) fn into_lead(self) -> Option<Lead> {
+    pub(in crate::store::redis) fn into_lead(self) -> Option<Lead> {
         if let Self::Primary(lead) = self { Some(lead) } else { None }
     }
 }
