@@ -51,7 +51,7 @@ pub struct ScopeInUse {
     pub scope: ScopeId,
     /// What the program [calls](crate::Upstream::name_scope) it.
     pub name: Option<Arc<str>>,
-    /// Which kind of [scope](crate::Scope) it is: `bearer_token`, the name of a header.
+    /// Which [kind](Kind::name) of [scope](crate::Scope) it is: `bearer_token`, the name of a header, `account/bearer_token`.
     pub kind: Arc<str>,
     /// Processes that use it.
     pub processes: u32,

@@ -223,9 +223,9 @@ impl Charges {
         self.scopes.iter().enumerate().filter_map(of).collect::<Vec<_>>().into_iter()
     }
 
-    /// The kinds of scopes: what each is called, whether all callers share it, and its salt.
-    pub(crate) fn kinds(&self) -> impl Iterator<Item = (&Arc<str>, bool, Option<ScopeId>)> {
-        self.scopes.iter().map(|sharers| (sharers.scope.name(), sharers.scope.is_upstream(), sharers.salt))
+    /// The kinds of scopes: what tells them apart, whether upstreams that share limits have it in common, and its salt.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (&Scope, bool, Option<ScopeId>)> {
+        self.scopes.iter().map(|sharers| (&sharers.scope, sharers.is_common, sharers.salt))
     }
 
     /// The scopes that all callers share: the whole upstream, and what of its limits is its own where it shares others.

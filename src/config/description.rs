@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::config::charges::Charges;
 use crate::config::limit::Limit;
+use crate::config::scope::Scope;
 use crate::config::upstream::Upstream;
 use crate::config::upstream::shards::shard_of;
 use crate::ledger::{Boundary, Bucket, Calendar, Log, ScopeId, SeatLimit, Shape, Stamp, Term};
@@ -68,7 +69,8 @@ pub struct Description {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Kind {
-    /// The name of the scope: `upstream`, `bearer_token`, that of a header.
+    /// The name of the scope: `upstream`, `bearer_token`, that of a header. Of limits that several upstreams
+    /// [share](Upstream::shares) it follows theirs: `account/bearer_token`.
     pub name: Arc<str>,
     /// All callers of the upstream share it.
     pub is_everybody: bool,
@@ -139,10 +141,13 @@ impl Kind {
 
 impl Description {
     pub(crate) fn of(upstream: &Upstream, charges: &Charges, logs: &[Log], names: &HashMap<ScopeId, Arc<str>>) -> Self {
-        let kinds: Vec<_> = charges
-            .kinds()
-            .map(|(name, is_everybody, salt)| Kind { name: Arc::clone(name), is_everybody, salt })
-            .collect();
+        let kind = |(scope, is_common, salt): (&Scope, bool, Option<ScopeId>)| {
+            let name = Arc::clone(scope.name());
+            // One of its own may have the same name.
+            let name = if is_common { format!("{}/{name}", upstream.ledger()).into() } else { name };
+            Kind { name, is_everybody: scope.is_upstream(), salt }
+        };
+        let kinds: Vec<_> = charges.kinds().map(kind).collect();
         let logs: Vec<_> = charges.kinds_of_logs().zip(logs.iter().cloned()).collect();
         let text = |limit: &Limit, kind: usize| {
             let by_default = kinds.get(kind).filter(|kind| limit.own_scope().is_none() && !kind.is_everybody);
@@ -317,7 +322,6 @@ mod tests {
     use super::*;
     use crate::config::plan::Registered;
     use crate::config::reset::Reset;
-    use crate::config::scope::Scope;
 
     fn described(upstream: Upstream) -> Description {
         let (hash, text) = Registered::new(0, upstream).unwrap().description();
@@ -356,6 +360,16 @@ mod tests {
         assert_eq!(seats, [SeatLimit::new(Some(scope), 25)]);
         let Counted::InLog { log, term, units } = read.limits[0].counted else { panic!("in a log") };
         assert_eq!((read.logs[log].1.terms[term].quota, units), (100, 1));
+    }
+
+    #[test]
+    fn kinds_of_one_name_are_told_apart_where_limits_are_shared() {
+        let each = |count| Limit::per_second(count).each(Scope::bearer_token());
+        let read = described(Upstream::new("up").limit(each(5)).shares("account", [Limit::per_second(9), each(9)]));
+        let kinds: Vec<_> = read.kinds.iter().map(|kind| &*kind.name).collect();
+        assert_eq!(kinds, ["account/upstream", "bearer_token", "account/bearer_token"]);
+        let texts: Vec<_> = read.limits.iter().map(|limit| &*limit.text).collect();
+        assert_eq!(texts, ["5/s each bearer_token", "9/s", "9/s each bearer_token"]);
     }
 
     #[test]

@@ -233,10 +233,16 @@ async fn what_is_wrong_is_named_and_a_password_is_not() {
         (&["slow", "github", "150%", "5m"], "no part between 0.1% and 100%"),
         (&["pause", "github", "5m"], "no process has used an upstream \"github\" lately; in use: none"),
         (&["status", "--prefix", "a b"], "a prefix must not be empty"),
+        (&["status", "--servers", "redis://u:pa55word@any"], "--sentinel"),
+        (&["--servers", "redis://u:pa55word@any", "status", "--cluster"], "--sentinel"),
     ] {
         let wrong = outgate(&server, args).await.wrong();
-        assert!(wrong.contains(words), "{args:?}: {wrong}");
+        assert!(wrong.contains(words) && !wrong.contains("pa55word"), "{args:?}: {wrong}");
     }
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_outgate"));
+    let ended = command.arg("status").env("OUTGATE_SERVERS", "redis://u:pa55word@any").output().await.unwrap();
+    let wrong = String::from_utf8(ended.stderr).unwrap();
+    assert!(!ended.status.success() && wrong.contains("--sentinel") && !wrong.contains("pa55word"), "{wrong}");
     let addr = server.addr();
     for url in [format!("redis://nobody:pa55word@{addr}"), "redis://:pa55word@127.0.0.1:1".into(), "pa55word".into()] {
         let wrong = run(&url, &["status"], "").await.wrong();

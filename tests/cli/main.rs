@@ -6,6 +6,7 @@ mod hand;
 mod picture;
 mod processes;
 mod several;
+mod sharing;
 mod terminal;
 
 use std::process::Stdio;

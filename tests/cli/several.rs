@@ -80,7 +80,8 @@ async fn the_primary_that_sentinels_name_is_seen_and_paused_and_so_is_the_next_o
     all.fail_over().unwrap();
     let text = run(url, &[&["status", "github"][..], &by].concat(), "").await.well();
     assert!(text.starts_with("github: 1 process") && text.contains("paused for 9m"), "{text}");
-    run(url, &[&["release", "github"][..], &by].concat(), "").await.well();
+    let apart = [&["--servers", "redis://any", "release", "github"][..], &by].concat();
+    run(url, &apart, "").await.well();
     assert!(process.usage("github").await.unwrap().paused.is_none());
     let wrong = run(url, &["status", "--sentinel", "nobody"], "").await.wrong();
     assert!(wrong.contains("nobody"), "{wrong}");

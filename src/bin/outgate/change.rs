@@ -55,8 +55,7 @@ pub(crate) async fn reset(store: &RedisStore, whom: &Whom, is_sure: bool) -> Sai
     let described = seen.processes.descriptions.iter().filter_map(|(.., text)| Description::read(text));
     let units: BTreeSet<_> = described.flat_map(|of| of.logs).map(|(_, log)| log.unit).collect();
     let units: Arc<[_]> = units.into_iter().collect();
-    let everybody = description.kinds.iter().filter(|kind| scope.is_none() && kind.is_everybody);
-    let own = everybody.filter_map(Kind::of_everybody).map(Some);
+    let own = seen::own_of(description).filter(|_| scope.is_none()).map(Some);
     for scope in std::iter::once(scope).chain(own) {
         tell(store, &seen, scope, &Body::Reset { scope, units: Arc::clone(&units) }).await?;
     }
@@ -103,8 +102,12 @@ fn by_value(seen: &Seen, value: &str, kind: Option<&str>) -> Result<ScopeId, Box
     let description = seen.description.as_ref().ok_or("its processes do not describe their scopes")?;
     let kinds: Vec<_> = description.kinds.iter().filter(|of| !of.is_everybody).collect();
     let names = kinds.iter().map(|of| &*of.name).collect::<Vec<_>>().join(", ");
-    let fitting: Vec<_> = kinds.iter().filter(|of| kind.is_none_or(|kind| *of.name == *kind)).collect();
-    let [of] = fitting[..] else {
+    let found = &seen.found;
+    let fits = |of: &&Kind| kind.is_none_or(|kind| *of.name == *kind || seen::common_name(found, of) == Some(kind));
+    let fitting = kinds.iter().copied().filter(fits);
+    // Where both fit, the upstream's own is meant.
+    let (common, own): (Vec<_>, Vec<_>) = fitting.partition(|of| seen::common_name(found, of).is_some());
+    let [of] = (if own.is_empty() { common } else { own })[..] else {
         let names = if names.is_empty() { "none".to_owned() } else { names };
         return Err(format!("say of which kind the value is, by --kind; there are: {names}").into());
     };

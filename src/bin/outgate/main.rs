@@ -27,7 +27,7 @@ struct Args {
     /// It is a Sentinel: follow the primary of this name, such as `mymaster`
     #[arg(long, global = true, value_name = "NAME", conflicts_with = "cluster")]
     sentinel: Option<String>,
-    /// How the servers are that Sentinels name, as `redis://user:word@any/2`
+    /// How the servers are that Sentinels name, beside --sentinel, as `redis://user:word@any/2`
     #[arg(long, global = true, env = "OUTGATE_SERVERS", hide_env_values = true, value_name = "URL")]
     servers: Option<String>,
     /// What the keys begin with
@@ -105,7 +105,8 @@ struct Whom {
     /// One scope alone, by its value: a merchant; of a token say --value -, and it is read from the input
     #[arg(long)]
     value: Option<String>,
-    /// Of which kind the value is, where there are several: `bearer_token`, the name of a header
+    /// Of which kind the value is, where there are several: `bearer_token`, the name of a header, `account/bearer_token` of what is
+    /// shared as `account`
     #[arg(long, requires = "value")]
     kind: Option<String>,
 }
@@ -160,8 +161,12 @@ async fn run(args: Args) -> Result<String, Box<dyn Error>> {
     let store = match (&args.sentinel, &args.servers) {
         (Some(name), Some(servers)) => RedisStore::sentinel(name, [url]).servers(servers),
         (Some(name), None) => RedisStore::sentinel(name, [url]),
-        (None, _) if args.cluster => RedisStore::cluster([url]),
-        (None, _) => RedisStore::builder(url),
+        // The one may stand before the subcommand and the other after it: clap's `requires` would not find it there.
+        (None, Some(_)) => {
+            return Err("--servers (OUTGATE_SERVERS) is for Sentinels: name their primary by --sentinel".into());
+        }
+        (None, None) if args.cluster => RedisStore::cluster([url]),
+        (None, None) => RedisStore::builder(url),
     };
     let store = store.prefix(&args.prefix).open()?;
     match args.command {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outgate::ledger::{Body, Log, LogUsage, Message, MessageId, PauseUsage, Reply, ScopeId, SeatLimit, Term};
-use outgate::processes::{Counted, Description, Processes, ScopeInUse};
+use outgate::processes::{Counted, Description, Kind, Processes, ScopeInUse};
 use outgate::store::{StoreError, StoreErrorKind, UpstreamFound};
 use outgate::{RedisStore, Store};
 
@@ -27,7 +27,7 @@ pub(crate) struct Seen {
     pub(crate) description: Option<Description>,
     /// How many of them describe it otherwise.
     pub(crate) others: usize,
-    /// The pause of the whole upstream.
+    /// The pause of the whole upstream, or of all that share limits with it.
     pub(crate) paused: Option<PauseUsage>,
     /// Millionths of the quotas of the whole upstream that are left.
     pub(crate) rate: u32,
@@ -123,8 +123,9 @@ async fn of(store: &RedisStore, found: UpstreamFound, most: usize) -> Result<Opt
     let others = by.map_or(0, |(hash, ..)| processes.all.len() - users(*hash));
     let description = by.and_then(|(.., text)| Description::read(text));
     let scopes = ScopeInUse::of(&processes);
-    // Nothing limits this log but what the whole upstream is told.
-    let (whole, _) = usage(store, &found.ledger, vec![Log::new("calls", [])], Vec::new()).await?;
+    // Nothing limits this log but what the whole upstream is told, and all that share limits with it.
+    let own = description.as_ref().and_then(own_of);
+    let (whole, _) = usage(store, &found.ledger, vec![Log::new(CALLS, []).of(own)], Vec::new()).await?;
     let whole = whole.into_iter().next().ok_or_else(senseless)?;
     let (mut limits, mut calls) = (Vec::new(), 0);
     if let Some(description) = &description {
@@ -144,26 +145,36 @@ async fn of(store: &RedisStore, found: UpstreamFound, most: usize) -> Result<Opt
     Ok(Some(Seen { found, processes, description, others, paused, rate, limits, scopes, calls }))
 }
 
-/// Calls of the last second.
+/// The scope of all callers of an upstream that shares limits with others.
+pub(crate) fn own_of(description: &Description) -> Option<ScopeId> {
+    description.kinds.iter().filter(|kind| kind.is_everybody).find_map(Kind::of_everybody)
+}
+
+/// The name of a kind that upstreams have in common as they share limits, without the name of these.
+pub(crate) fn common_name<'a>(found: &UpstreamFound, kind: &'a Kind) -> Option<&'a str> {
+    kind.name.strip_prefix(&*found.ledger)?.strip_prefix('/')
+}
+
+/// Calls of the last second: the upstream's own where it counts them, else those of all that share limits with it.
 async fn calls_of(
     store: &RedisStore,
     found: &UpstreamFound,
     description: &Description,
     scopes: &[ScopeInUse],
 ) -> Result<u64, StoreError> {
-    let mut of_calls = description.logs.iter().filter(|(_, log)| *log.unit == *CALLS && !log.terms.is_empty());
-    let is_everybody = |kind: usize| description.kinds.get(kind).filter(|kind| kind.is_everybody);
+    let of_calls = description.logs.iter().filter(|(_, log)| *log.unit == *CALLS && !log.terms.is_empty());
+    let of_calls = of_calls.filter_map(|(kind, log)| Some((description.kinds.get(*kind)?, log)));
+    let (common, own): (Vec<_>, Vec<_>) = of_calls.partition(|(kind, _)| common_name(found, kind).is_some());
+    let of_calls = if own.is_empty() { common } else { own };
     let counting = |log: &Log, scope| {
         // What counts no more may be gone.
         let kept = log.terms.iter().map(|term| term.span).max().unwrap_or(SECOND).clamp(1, SECOND);
         (Log::new(CALLS, [Term::new(MANY, kept)]).of(scope), SECOND / kept)
     };
-    let whole = of_calls.clone().find_map(|(kind, log)| Some(counting(log, is_everybody(*kind)?.of_everybody())));
-    let logs = match (whole, of_calls.next()) {
-        (Some(whole), _) => vec![whole],
+    let logs = match (of_calls.iter().find(|(kind, _)| kind.is_everybody), of_calls.first()) {
+        (Some((kind, log)), _) => vec![counting(log, kind.of_everybody())],
         (None, Some((kind, log))) => {
-            let kind = description.kinds.get(*kind).map(|kind| &kind.name);
-            let scopes = scopes.iter().filter(|scope| Some(&scope.kind) == kind).take(MOST_LOGS);
+            let scopes = scopes.iter().filter(|scope| scope.kind == kind.name).take(MOST_LOGS);
             scopes.map(|scope| counting(log, Some(scope.scope))).collect()
         }
         (None, None) => return Ok(0),
