@@ -10,12 +10,16 @@ type Named = (Arc<str>, SlidingLog);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Logs {
     first: Option<Named>,
-    more: Vec<Named>,
+    more: Option<Box<More>>,
 }
+
+/// Behind a pointer, as there are as many logs as scopes.
+#[derive(Clone, Debug, Default)]
+struct More(Vec<Named>);
 
 impl Logs {
     pub(super) const fn new() -> Self {
-        Self { first: None, more: Vec::new() }
+        Self { first: None, more: None }
     }
 
     /// The log of this name, if anything was ever entered into it.
@@ -30,16 +34,17 @@ impl Logs {
         if self.first.as_ref().is_none_or(|(of, _)| is_same(of, name)) {
             return &mut self.first.get_or_insert_with(|| (Arc::clone(name), SlidingLog::new())).1;
         }
-        let at = self.more.iter().position(|(of, _)| is_same(of, name)).unwrap_or_else(|| {
-            self.more.push((Arc::clone(name), SlidingLog::new()));
-            self.more.len() - 1
+        let more = &mut self.more.get_or_insert_default().0;
+        let at = more.iter().position(|(of, _)| is_same(of, name)).unwrap_or_else(|| {
+            more.push((Arc::clone(name), SlidingLog::new()));
+            more.len() - 1
         });
-        &mut self.more[at].1
+        &mut more[at].1
     }
 
     /// The log of this name, to be changed, if anything was ever entered into it.
     pub(super) fn get_mut(&mut self, name: &Arc<str>) -> Option<&mut SlidingLog> {
-        self.first.iter_mut().chain(&mut self.more).find(|(of, _)| is_same(of, name)).map(|(_, log)| log)
+        self.all_mut().find(|(of, _)| is_same(of, name)).map(|(_, log)| log)
     }
 
     /// What an upstream reports of the buckets of a log: what is missing beside ours is of others. Says how many units that are at
@@ -72,16 +77,18 @@ impl Logs {
     pub(super) fn lose(&mut self, since: Option<Stamp>) {
         let is_used =
             |log: &SlidingLog| since.is_some_and(|since| log.nth_newest(1).is_some_and(|newest| newest >= since));
-        let logs = self.first.iter_mut().chain(&mut self.more).map(|(_, log)| log);
+        let logs = self.all_mut().map(|(_, log)| log);
         logs.filter(|log| !is_used(log)).for_each(SlidingLog::lose);
     }
 
     /// Forgets the log of this name. Says which was its newest entry.
     pub(super) fn forget(&mut self, name: &Arc<str>) -> Option<Stamp> {
         let (_, log) = if self.first.as_ref().is_some_and(|(of, _)| is_same(of, name)) {
-            std::mem::replace(&mut self.first, self.more.pop())?
+            let next = self.more.as_mut().and_then(|more| more.0.pop());
+            std::mem::replace(&mut self.first, next)?
         } else {
-            self.more.swap_remove(self.more.iter().position(|(of, _)| is_same(of, name))?)
+            let more = &mut self.more.as_mut()?.0;
+            more.swap_remove(more.iter().position(|(of, _)| is_same(of, name))?)
         };
         log.nth_newest(1)
     }
@@ -91,7 +98,11 @@ impl Logs {
     }
 
     fn all(&self) -> impl Iterator<Item = &Named> {
-        self.first.iter().chain(&self.more)
+        self.first.iter().chain(self.more.iter().flat_map(|more| &more.0))
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Named> {
+        self.first.iter_mut().chain(self.more.iter_mut().flat_map(|more| &mut more.0))
     }
 }
 

@@ -116,6 +116,7 @@ impl MessageId {
 /// What a message says.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "nearly all are asks")]
 pub enum Body {
     /// May these callers send, and when? Answered by [`Reply::Grant`](super::Reply::Grant).
     Ask(Ask),

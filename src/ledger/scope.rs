@@ -7,12 +7,14 @@ use super::logs::Logs;
 use super::seats::Holders;
 use super::{Log, Priority, SlidingLog, Stamp, Term};
 
-/// The logs of a scope, what was imposed on it, and who waits. There are as many of them as scopes: what few need lies apart.
+/// The logs of a scope, what was imposed on it, and who waits. There are as many of them as scopes: what few need lies apart, and what each
+/// call reads together, in this order.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub(super) struct Scope {
-    pub(super) logs: Logs,
     constraints: Option<Box<Constraints>>,
     waiting: Option<Box<Waiting>>,
+    pub(super) logs: Logs,
     seats: Option<Box<Holders>>,
 }
 

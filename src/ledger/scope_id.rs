@@ -14,54 +14,60 @@ use sha2::{Digest as _, Sha256};
 /// assert_ne!(ScopeId::of(b"m-17"), ScopeId::from_bits(17));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ScopeId(u128);
+pub struct ScopeId {
+    // In halves, as 128 bits in one are aligned to as many: many of them lie about, each maybe none.
+    high: u64,
+    low: u64,
+}
 
 impl ScopeId {
     /// The scope of a value.
     #[must_use]
     pub fn of(value: &[u8]) -> Self {
         let hash = Sha256::digest(value);
-        Self(u128::from_be_bytes(std::array::from_fn(|at| hash[at])))
+        Self::from_bits(u128::from_be_bytes(std::array::from_fn(|at| hash[at])))
     }
 
     /// The scope of these bits.
     #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "one half, and the other")]
     pub const fn from_bits(bits: u128) -> Self {
-        Self(bits)
+        Self { high: (bits >> 64) as u64, low: bits as u64 }
     }
 
     /// The same value of another scope, so that values which are alike share nothing.
     pub(crate) const fn mixed_with(self, scope: Self) -> Self {
-        Self(self.0 ^ scope.0)
+        Self { high: self.high ^ scope.high, low: self.low ^ scope.low }
     }
 
     /// In parts of 32 bits, the first first.
     #[cfg(feature = "redis")]
     #[expect(clippy::cast_possible_truncation, reason = "one part after another")]
     pub(crate) const fn parts(self) -> [u32; 4] {
-        [(self.0 >> 96) as u32, (self.0 >> 64) as u32, (self.0 >> 32) as u32, self.0 as u32]
+        [(self.high >> 32) as u32, self.high as u32, (self.low >> 32) as u32, self.low as u32]
     }
 
     /// The scope of these parts, where they are some.
     #[cfg(feature = "redis")]
     pub(crate) fn from_parts(parts: &[i64; 4]) -> Option<Self> {
-        parts.iter().try_fold(0, |bits, &part| Some(bits << 32 | u128::from(u32::try_from(part).ok()?))).map(Self)
+        let bits = parts.iter().try_fold(0, |bits, &part| Some(bits << 32 | u128::from(u32::try_from(part).ok()?)));
+        bits.map(Self::from_bits)
     }
 
     /// Its first 64 bits, spread evenly.
     pub(crate) const fn first_half(self) -> u64 {
-        (self.0 >> 64) as u64
+        self.high
     }
 
     /// Its first 16 bits, spread evenly.
     pub(crate) const fn first_bits(self) -> u16 {
-        (self.0 >> 112) as u16
+        (self.high >> 48) as u16
     }
 }
 
 impl fmt::Display for ScopeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
+        write!(f, "{:016x}{:016x}", self.high, self.low)
     }
 }
 
@@ -123,12 +129,6 @@ impl Hasher for ScopeHasher {
     fn write_usize(&mut self, part: usize) {
         self.write_u64(part as u64);
     }
-
-    #[expect(clippy::cast_possible_truncation, reason = "one half, and the other")]
-    fn write_u128(&mut self, bits: u128) {
-        self.write_u64(bits as u64);
-        self.write_u64((bits >> 64) as u64);
-    }
 }
 
 #[cfg(test)]
@@ -145,8 +145,9 @@ mod tests {
 
     #[test]
     fn hashes_of_scopes_are_spread_and_differ_between_tables() {
-        let hashes =
-            |hasher: &ScopeHasher| (0..4_096_u128).map(|bits| hasher.hash_one(ScopeId(bits))).collect::<Vec<_>>();
+        let hashes = |hasher: &ScopeHasher| {
+            (0..4_096_u128).map(|bits| hasher.hash_one(ScopeId::from_bits(bits))).collect::<Vec<_>>()
+        };
         let (one, other) = (ScopeHasher { key: 3, hash: 0 }, ScopeHasher { key: 0x1234_5677, hash: 0 });
         let mut buckets = [0_u32; 64];
         for hash in hashes(&one) {

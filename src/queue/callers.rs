@@ -1,7 +1,7 @@
 //! One queue: what happens to it goes to its engine, and what follows is done.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -32,35 +32,40 @@ use crate::error::Error;
 use crate::ledger::{Log, Reason, SHORT, ScopeId};
 
 /// One queue: a process, and the logs that everybody in it needs a slot in.
+///
+/// Beside many scopes a call costs as much as it finds in no cache of the processor. So what each reads lies together, in this order.
+#[repr(C)]
 pub(crate) struct Queue {
-    pub(super) process: Arc<Process>,
     /// By whose limits: those of other editions hold no more, or not yet.
     registered: Arc<Registered>,
-    /// Those to which its callers went when it was closed.
-    pub(super) successors: Successors,
     scopes: Scopes,
     /// What everybody in it needs a slot in.
     pub(super) logs: Arc<[Log]>,
-    /// And a seat, where there are limits on calls in flight: of its callers alone, or of those of other queues, whose line it is.
-    pub(super) seats: Option<SeatRules>,
+    pub(super) process: Arc<Process>,
     /// Everybody who waits for the upstream.
     pub(super) crowd: Arc<Crowd>,
     /// Where its logs lie.
     pub(super) shard: Arc<Shard>,
-    /// The lines for seats that the process shares among several queues, one for each limit on calls in flight.
-    pub(super) lines: Arc<[Arc<Self>]>,
-    /// Once anybody waits, or anything else has happened that is to be known: there are as many queues as scopes.
-    core: OnceLock<Box<Core>>,
-    /// Of those who throttle by themselves while the store cannot answer, as long as there are any.
-    pub(super) local: Mutex<Weak<Self>>,
-    /// Of those who go by the store, where its callers do not.
-    pub(super) shared: Option<Arc<Self>>,
     /// Permits that are given, and not dropped yet.
     pub(super) permits: AtomicUsize,
     /// Used since the store was told last who uses the upstream.
     pub(super) is_used: AtomicBool,
     /// Stands among those of which the store is told.
     pub(super) is_listed: AtomicBool,
+    /// Called again since it was looked for idle ones.
+    again: AtomicBool,
+    /// Once anybody waits, or anything else has happened that is to be known: there are as many queues as scopes.
+    core: OnceLock<Box<Core>>,
+    /// The lines for seats that the process shares among several queues, one for each limit on calls in flight.
+    pub(super) lines: Arc<[Arc<Self>]>,
+    /// And a seat, where there are limits on calls in flight: of its callers alone, or of those of other queues, whose line it is.
+    pub(super) seats: Option<SeatRules>,
+    /// Those to which its callers went when it was closed.
+    pub(super) successors: Successors,
+    /// Of those who throttle by themselves while the store cannot answer, as long as there are any.
+    pub(super) local: Mutex<Weak<Self>>,
+    /// Of those who go by the store, where its callers do not.
+    pub(super) shared: Option<Arc<Self>>,
     pub(super) mark: Mark,
     /// Wakes the driver when something came up that it does not sleep for.
     pub(super) nudge: Notify,
@@ -123,6 +128,7 @@ impl Queue {
             permits: AtomicUsize::new(0),
             is_used: AtomicBool::new(false),
             is_listed: AtomicBool::new(false),
+            again: AtomicBool::new(false),
             mark: Mark::default(),
             nudge: Notify::new(),
             idled: Notify::new(),
@@ -249,6 +255,19 @@ impl Queue {
     /// Whether these are its callers, of some edition of the limits.
     pub(super) fn is_of(&self, edition: u64, scopes: &Scopes) -> bool {
         self.edition() == edition && self.scopes.all == scopes.all
+    }
+
+    /// It is called again.
+    #[inline]
+    pub(super) fn is_called_again(&self) {
+        if !self.again.load(Ordering::Relaxed) {
+            self.again.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was, since this was asked last.
+    pub(super) fn was_called_again(&self) -> bool {
+        self.again.swap(false, Ordering::Relaxed)
     }
 
     /// Until when nobody here sends, and why.

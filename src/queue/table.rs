@@ -56,14 +56,16 @@ struct Map {
 #[derive(Debug)]
 struct Entry {
     queue: Arc<Queue>,
-    more: Vec<Arc<Queue>>,
-    /// Used again since the last look for idle ones.
-    again: bool,
+    more: Option<Box<More>>,
 }
+
+/// Behind a pointer, as there are as many entries as scopes.
+#[derive(Debug, Default)]
+struct More(Vec<Arc<Queue>>);
 
 impl Entry {
     fn all(&self) -> impl Iterator<Item = &Arc<Queue>> {
-        std::iter::once(&self.queue).chain(&self.more)
+        std::iter::once(&self.queue).chain(self.more.iter().flat_map(|more| &more.0))
     }
 
     fn of(&self, edition: u64, scopes: &Scopes) -> Option<&Arc<Queue>> {
@@ -72,11 +74,13 @@ impl Entry {
 
     /// Takes a queue in, and lets those go that nobody needs.
     fn add(&mut self, queue: &Arc<Queue>) {
-        self.more.retain(|queue| !is_idle(queue));
+        if let Some(more) = &mut self.more {
+            more.0.retain(|queue| !is_idle(queue));
+        }
         if self.queue.is_closed() && is_idle(&self.queue) {
             self.queue = Arc::clone(queue);
         } else {
-            self.more.push(Arc::clone(queue));
+            self.more.get_or_insert_default().0.push(Arc::clone(queue));
         }
     }
 }
@@ -98,8 +102,8 @@ impl Queues {
             return Err(Error::Closed);
         }
         if let Some(entry) = map.queues.get_mut(&key) {
-            entry.again = true;
             if let Some(queue) = entry.of(edition, scopes) {
+                queue.is_called_again();
                 return Ok(Arc::clone(queue));
             }
             let pause = entry.all().filter_map(|queue| queue.paused(now)).max_by_key(|(until, _)| *until);
@@ -115,7 +119,7 @@ impl Queues {
             map.sweep(now);
         }
         let queue = Arc::new(new()?);
-        map.queues.insert(key, Entry { queue: Arc::clone(&queue), more: Vec::new(), again: false });
+        map.queues.insert(key, Entry { queue: Arc::clone(&queue), more: None });
         Ok(queue)
     }
 
@@ -244,7 +248,9 @@ impl Default for Map {
 impl Map {
     fn sweep(&mut self, now: Instant) {
         let is_needed = |queue: &Arc<Queue>| !is_idle(queue) || queue.bars_without_store(now);
-        self.queues.retain(|_, entry| std::mem::take(&mut entry.again) || entry.all().any(is_needed));
+        // Of each it is noted that it was looked at.
+        let is_called = |entry: &Entry| entry.all().filter(|queue| queue.was_called_again()).count() > 0;
+        self.queues.retain(|_, entry| is_called(entry) || entry.all().any(is_needed));
         self.queues.shrink_to(self.queues.len() * 2);
         self.sweep_at = (self.queues.len() * 2).max(FEW);
     }
