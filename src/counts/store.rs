@@ -12,8 +12,9 @@ use crate::store::{Applied, Applying, Store};
 
 const MESSAGES: [&str; 10] =
     ["ask", "pause", "release", "slow_down", "look", "report", "usage", "renew", "processes", "reset"];
-const FAILURES: [StoreErrorKind; 5] = [
+const FAILURES: [StoreErrorKind; 6] = [
     StoreErrorKind::Unreachable,
+    StoreErrorKind::Unavailable,
     StoreErrorKind::Refused,
     StoreErrorKind::Malformed,
     StoreErrorKind::Outdated,
@@ -31,7 +32,7 @@ pub(crate) fn counted(store: Arc<dyn Store>) -> Arc<dyn Store> {
 struct Counted {
     store: Arc<dyn Store>,
     seconds: [Histogram; 10],
-    failures: [Counter; 5],
+    failures: [Counter; 6],
 }
 
 impl Counted {
@@ -76,6 +77,7 @@ const fn place(body: &Body) -> usize {
 const fn word(failure: StoreErrorKind) -> &'static str {
     match failure {
         StoreErrorKind::Unreachable => "unreachable",
+        StoreErrorKind::Unavailable => "unavailable",
         StoreErrorKind::Refused => "refused",
         StoreErrorKind::Malformed => "malformed",
         StoreErrorKind::Outdated => "outdated",

@@ -28,7 +28,10 @@ pub struct StoreError {
 pub enum StoreErrorKind {
     /// It could not be reached, or did not answer in time. Whether the message acted is unknown: send it again.
     Unreachable,
-    /// It answered that it will not do this now, or ever.
+    /// It answered that it serves nobody for now: it starts, has no room, changes roles. Whether the message acted is unknown: send it
+    /// again.
+    Unavailable,
+    /// It answered that it will not do this.
     Refused,
     /// Its answer makes no sense.
     Malformed,
@@ -44,6 +47,11 @@ impl StoreError {
     #[must_use]
     pub fn new(kind: StoreErrorKind, message: impl Into<Arc<str>>) -> Self {
         Self { kind, message: message.into(), source: None }
+    }
+
+    /// Whether nobody is served, for all that is known.
+    pub(crate) const fn serves_nobody(&self) -> bool {
+        matches!(self.kind, StoreErrorKind::Unreachable | StoreErrorKind::Unavailable)
     }
 
     /// The same failure, with what caused it: its words follow those of the failure.

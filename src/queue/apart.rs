@@ -106,6 +106,11 @@ impl Apart {
         }
     }
 
+    /// When it answered last.
+    pub(super) fn heard_at(&self) -> Option<Instant> {
+        self.lock().heard_at
+    }
+
     /// Since when the store has been lost: since now, where it was not tried lately, and may have been back meanwhile.
     pub(super) fn since(&self, now: Instant) -> Option<Instant> {
         let state = self.lock();

@@ -81,6 +81,11 @@ impl Contact {
         (heard > 0).then(|| self.epoch + Duration::from_micros(heard))
     }
 
+    /// Whether it has answered a message since then.
+    pub(super) fn has_answered_since(&self, then: Instant) -> bool {
+        self.apart.heard_at().is_some_and(|heard_at| heard_at > then)
+    }
+
     /// It told its time.
     pub(super) fn heard(&self, now: Instant) {
         let heard = micros(now.saturating_duration_since(self.epoch)).unsigned_abs();

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::Queue;
 use super::resend::PATIENCE;
 use super::shift::{OnShift, Shift};
+use crate::error::StoreError;
 use crate::ledger::{Body, Message, Presence, Renewal, ScopeId, ScopePresence, micros};
 use crate::store::WithoutStore;
 
@@ -59,7 +60,7 @@ struct Told {
     described: Option<(u64, Instant)>,
     /// Each process that uses the upstream is counted all the time.
     is_steady: bool,
-    /// How many processes there were, when the store was told last; and whether it was told not long before that.
+    /// How many processes there were, when that was known last; and whether the store had told it not long before that.
     processes: Option<(u32, Instant, bool)>,
     most: Most,
     /// The throttle is closed.
@@ -80,6 +81,15 @@ impl Most {
 }
 
 impl Told {
+    /// The store cannot be reached. What it told not long before stays known as long as that lasts: nobody else hears of others either.
+    fn lose(&mut self, now: Instant) {
+        if let Some((_, known, true)) = &mut self.processes
+            && *known + BELIEVED > now
+        {
+            *known = now;
+        }
+    }
+
     /// How long after this the store is told again: before long where the process does not know yet how many there are.
     fn pace(&self) -> Duration {
         match self.processes {
@@ -145,11 +155,11 @@ impl Attendance {
         runtime.spawn(run(Arc::clone(self), shift, at));
     }
 
-    /// How many processes there were when the store was lost then, where it had told that not long before. What the first of many processes
-    /// that start together is told does not count: it does not know of the others.
+    /// How many processes there were when the store was found lost then, where it had told that not long before it was. What the first of many
+    /// processes that start together is told does not count: it does not know of the others.
     pub(super) fn processes(&self, lost_at: Instant) -> Option<u32> {
-        let (processes, told, is_sure) = lock(&self.told).processes?;
-        (is_sure && told + BELIEVED > lost_at).then_some(processes.max(1))
+        let (processes, known, is_sure) = lock(&self.told).processes?;
+        (is_sure && known + BELIEVED > lost_at).then_some(processes.max(1))
     }
 
     /// Has the store know now, where there is anything to know. Says how many processes there are, and whether callers wait.
@@ -157,13 +167,21 @@ impl Attendance {
         let now = Instant::now();
         let Some((queue, renewal)) = self.renewal(now) else { return (None, false) };
         let is_waiting = renewal.presence.callers > 0;
-        let processes = send(&queue, renewal).await;
-        if let Some(processes) = processes {
-            let mut told = lock(&self.told);
-            let is_sure = told.processes.is_some_and(|(_, told, _)| told + BELIEVED > now);
-            told.processes = Some((told.most.of(processes, now), now, is_sure));
+        let outcome = send(&queue, renewal).await;
+        let mut told = lock(&self.told);
+        match outcome {
+            Ok(Some(processes)) => {
+                let is_sure = told.processes.is_some_and(|(_, known, _)| known + BELIEVED > now);
+                told.processes = Some((told.most.of(processes, now), now, is_sure));
+            }
+            // As far as any message of the upstream tells.
+            Err(ref error) if error.serves_nobody() && !queue.shard.contact.has_answered_since(now) => {
+                told.lose(Instant::now());
+            }
+            _ => {}
         }
-        (processes, is_waiting || is_steady(&queue))
+        drop(told);
+        (outcome.ok().flatten(), is_waiting || is_steady(&queue))
     }
 
     /// This process is gone from all of these. Nothing is waited for any longer than so.
@@ -297,16 +315,16 @@ fn again(queue: &Arc<Queue>) -> Duration {
     if is_steady(queue) { STEADILY + PATIENCE + FIRST } else { AS_CALLS_COME }
 }
 
-async fn send(queue: &Arc<Queue>, renewal: Renewal) -> Option<u32> {
+async fn send(queue: &Arc<Queue>, renewal: Renewal) -> Result<Option<u32>, StoreError> {
     let (upstream, home) = (Arc::clone(queue.upstream()), queue.registered().home());
     let id = queue.process.next_message(format!("+{upstream}").into());
     let message = Message::new(Arc::clone(&home.ledger), id, Body::Renew(renewal));
     let message = Message { known: home.time.known(), ..message };
     match queue.process.store.apply(&message).await {
-        Ok(reply) => reply.renewed(),
+        Ok(reply) => Ok(reply.renewed()),
         Err(error) => {
             tracing::debug!(upstream = &*upstream, %error, "the others do not know who waits here");
-            None
+            Err(error)
         }
     }
 }

@@ -11,7 +11,7 @@ use super::engine::Engine;
 use super::events::{Effect, Effects, tell};
 use super::resend::Resend;
 use super::waiters::{Waiter, Wish};
-use crate::error::{Error, StoreError, StoreErrorKind};
+use crate::error::{Error, StoreError};
 use crate::store::WithoutStore;
 
 /// A store that shows no sign of life for so long cannot answer.
@@ -81,7 +81,7 @@ impl Engine {
         if self.settings.without_store == WithoutStore::Wait {
             return;
         }
-        if error.kind() == StoreErrorKind::Unreachable {
+        if error.serves_nobody() {
             self.lost.cut_off = Some(error.clone());
             self.waits_since(self.lost.waits_until.is_none().then_some(now));
             let sent = self.resend.as_ref().map_or(now, |resend| resend.since);

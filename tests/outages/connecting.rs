@@ -33,10 +33,14 @@ fn commands() -> BTreeSet<String> {
     calls.filter_map(|rest| rest.split('\'').next()).map(str::to_lowercase).collect()
 }
 
-/// Why a store cannot be built, by Display alone.
+/// Why a store cannot be built, by Display alone: until somebody changes something.
 async fn not_connected(url: &str) -> Result<String, Failure> {
+    not_connected_as(url, StoreErrorKind::Refused).await
+}
+
+async fn not_connected_as(url: &str, kind: StoreErrorKind) -> Result<String, Failure> {
     let error = RedisStore::connect(url).await.err().ok_or("connected")?;
-    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
+    assert_eq!(error.kind(), kind, "{error}");
     Ok(error.to_string())
 }
 
@@ -115,7 +119,7 @@ async fn connecting_tries_every_command_of_the_scripts_and_leaves_only_its_forma
 async fn a_replica_fails_at_connect() -> Outcome {
     let scene = Scene::new()?;
     scene.redis("REPLICAOF 127.0.0.1 1")?;
-    let why = not_connected(&scene.proxy.url()).await?;
+    let why = not_connected_as(&scene.proxy.url(), StoreErrorKind::Unavailable).await?;
     assert!(why.contains("READONLY"), "{why}");
     Ok(())
 }
@@ -129,7 +133,7 @@ async fn a_server_that_reads_its_data_fails_at_connect_for_now() -> Outcome {
     reloading.send(&["DEBUG", "RELOAD"])?;
     // It takes a while to begin, and then 2 s for 1,000 keys.
     let why = loop {
-        match not_connected(&scene.proxy.url()).await {
+        match not_connected_as(&scene.proxy.url(), StoreErrorKind::Unavailable).await {
             Ok(why) => break why,
             Err(_) => sleep(Duration::from_millis(5)).await,
         }

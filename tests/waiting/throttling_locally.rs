@@ -39,6 +39,8 @@ enum Fault {
     Swallowed,
     /// They act, and their answers are lost.
     Unanswered,
+    /// The store says that it serves nobody for now.
+    Starts,
 }
 
 /// How one process reaches a store in memory: it may find a little later than others that the store is lost, or back.
@@ -87,6 +89,9 @@ impl Store for Link {
             sleep(LATENCY).await;
             let lost = || Err(StoreError::new(StoreErrorKind::Unreachable, "it is away"));
             while let Some((until, fault)) = self.lost_until() {
+                if fault == Fault::Starts {
+                    return Err(StoreError::new(StoreErrorKind::Unavailable, "it starts"));
+                }
                 if fault == Fault::Unanswered {
                     drop(self.inner.apply(message).await);
                 }
@@ -427,4 +432,35 @@ fn what_no_process_throttles_by_itself_is_said_when_it_is_built() {
         assert!(error.contains("up") && error.contains("without_store") && error.contains(part), "{error}");
     }
     assert!(built(up().limit(Limit::per_minute(100)).without_store(WithoutStore::Wait)).is_ok());
+}
+
+/// What the store told last is believed for as long as it has failed ever since: a process that calls seldom has its part as well.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_makes_its_first_call_long_after_the_store_was_lost_goes_by_its_part() {
+    let link = Link::lost_until_ms(400_000, false);
+    let throttle = link.counted(Upstream::new("up").limit(Limit::per_second(10))).await;
+    // Its first call, and then others after it had made none for a while.
+    for idle in [16, 40, 55] {
+        sleep(idle * SECOND).await;
+        let permit = throttle.acquire("up").max_wait(9 * SECOND).await.unwrap();
+        assert!(permit.went_without_store());
+    }
+    // Who has not called for over a minute is not counted any more by anybody.
+    sleep(80 * SECOND).await;
+    let refused = throttle.acquire("up").max_wait(9 * SECOND).await;
+    assert!(matches!(refused, Err(Error::StoreUnavailable { .. })), "{refused:?}");
+}
+
+/// As it is restarted: it is away, and then reads its data.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_serves_nobody_for_now_is_as_lost_as_one_that_is_away() {
+    let mut link = Link::lost_until_ms(8_000, false);
+    link.outages = [outage(2_000, 8_000, Fault::Refused), outage(8_000, 60_000, Fault::Starts)].into();
+    let throttle = link.counted(up()).await;
+    let mut went = 0;
+    while link.begin.elapsed() < 50 * SECOND {
+        went += usize::from(call(&throttle, None).await.0 == "goes by its part");
+    }
+    // Ten in a second and its guard, but for the first seconds.
+    assert!(went > 400, "{went}");
 }

@@ -78,7 +78,7 @@ pub(super) struct Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self { passes: error.kind() == StoreErrorKind::Unreachable, error, heals_by_connecting: false }
+        Self { passes: error.serves_nobody(), error, heals_by_connecting: false }
     }
 }
 
@@ -233,13 +233,16 @@ impl Link {
 
     fn not_connected(&self, error: RedisError) -> StoreError {
         let words = "the store cannot be connected to";
-        if Fault::of(&error) == Fault::Lasting {
-            let code = error.code().unwrap_or_default().to_owned();
-            let error = refusal(words, error);
-            self.complain(&code, "", &error);
-            return error;
-        }
-        let error = unreachable(words).caused_by(Said(error));
+        let error = match Fault::of(&error) {
+            Fault::Lost => unreachable(words).caused_by(Said(error)),
+            Fault::Passing => unavailable(error),
+            Fault::Lasting => {
+                let code = error.code().unwrap_or_default().to_owned();
+                let error = refusal(words, error);
+                self.complain(&code, "", &error);
+                return error;
+            }
+        };
         self.is_down(&error);
         error
     }
@@ -251,11 +254,8 @@ impl Link {
         if lost || demoted {
             self.disconnect(generation);
         }
-        let error = if lost {
-            unreachable("the store did not answer").caused_by(Said(error))
-        } else {
-            refusal("the store cannot be used now", error)
-        };
+        let error =
+            if lost { unreachable("the store did not answer").caused_by(Said(error)) } else { unavailable(error) };
         self.is_down(&error);
         Failure { error, heals_by_connecting: lost || demoted, passes: true }
     }
@@ -268,7 +268,7 @@ impl Link {
     }
 
     fn is_down(&self, error: &StoreError) {
-        self.refuses.store(error.kind() == StoreErrorKind::Refused, Ordering::Relaxed);
+        self.refuses.store(error.kind() != StoreErrorKind::Unreachable, Ordering::Relaxed);
         if !self.retired.load(Ordering::Relaxed) && !self.down.swap(true, Ordering::Relaxed) {
             tracing::warn!(node = self.node.as_deref(), error = error as &dyn std::error::Error, "store down");
         }
@@ -313,6 +313,10 @@ pub(super) fn is_unknown_script(error: &RedisError) -> bool {
 
 pub(super) fn refusal(message: &str, error: RedisError) -> StoreError {
     StoreError::new(StoreErrorKind::Refused, message).caused_by(Said(error))
+}
+
+pub(super) fn unavailable(error: RedisError) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, "the store cannot be used now").caused_by(Said(error))
 }
 
 pub(super) fn unreachable(message: &str) -> StoreError {

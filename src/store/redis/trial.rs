@@ -10,7 +10,7 @@ use redis::{Cmd, Pipeline, RedisError, Value};
 use super::cluster::redirect::Redirect;
 use super::fault::{Fault, Said};
 use super::format;
-use super::link::{Link, is_unknown_script};
+use super::link::{Link, is_unknown_script, unavailable};
 use super::script;
 use super::server::Server;
 use super::unreadable::{inspect, keys};
@@ -117,7 +117,7 @@ impl Refusal {
                 Fault::Lost => {
                     StoreError::new(StoreErrorKind::Unreachable, "the store did not answer").caused_by(Said(error))
                 }
-                Fault::Passing => refused("the store cannot be used now").caused_by(Said(error)),
+                Fault::Passing => unavailable(error),
                 Fault::Lasting => refused("the store refuses what the scripts need").caused_by(Said(error)),
             },
         }
