@@ -235,6 +235,7 @@ async fn what_is_wrong_is_named_and_a_password_is_not() {
         (&["status", "--prefix", "a b"], "a prefix must not be empty"),
         (&["status", "--servers", "redis://u:pa55word@any"], "--sentinel"),
         (&["--servers", "redis://u:pa55word@any", "status", "--cluster"], "--sentinel"),
+        (&["--cluster", "status", "--sentinel", "mymaster"], "say one of them"),
     ] {
         let wrong = outgate(&server, args).await.wrong();
         assert!(wrong.contains(words) && !wrong.contains("pa55word"), "{args:?}: {wrong}");

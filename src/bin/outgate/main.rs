@@ -158,6 +158,10 @@ fn print(said: &str) -> Result<(), Box<dyn Error>> {
 /// Does what is asked for, and says what there is to be said.
 async fn run(args: Args) -> Result<String, Box<dyn Error>> {
     let url = args.redis.as_deref().unwrap_or("redis://127.0.0.1");
+    // Clap sees each side of the subcommand alone.
+    if args.cluster && args.sentinel.is_some() {
+        return Err("--cluster and --sentinel are two ways to reach a store: say one of them".into());
+    }
     let store = match (&args.sentinel, &args.servers) {
         (Some(name), Some(servers)) => RedisStore::sentinel(name, [url]).servers(servers),
         (Some(name), None) => RedisStore::sentinel(name, [url]),

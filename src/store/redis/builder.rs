@@ -127,8 +127,9 @@ impl RedisStoreBuilder {
 
     /// For how long an answer is awaited.
     ///
-    /// A message is sent twice before its call fails, so that a call ends within two timeouts and two seconds, in a Cluster four; by Sentinels within one and
-    /// two seconds, and each message waits for replicas for a quarter of it at most.
+    /// A message is sent twice before its call fails. Over a connection that was there a call ends within two timeouts and the two seconds
+    /// that another may take; where there was none, two seconds later. In a Cluster within four timeouts and as much; by Sentinels within one
+    /// and two seconds, and each message waits for replicas for a quarter of it at most.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
