@@ -82,8 +82,6 @@ impl Throttle {
             Ok((Registry::new(all)?.warning_of_hidden(), replaced))
         })?;
         for (before, new) in replaced {
-            new.crowd.admit_at_most(new.upstream.max_waiting);
-            before.replace();
             new.handover.closed(self.queues().retire(&before));
             tracing::info!(upstream = &*new.upstream.name, "replaced");
         }
@@ -138,7 +136,6 @@ impl Throttle {
             // Fewer upstreams cannot contradict each other.
             Registry::new(all).map(|registry| (registry, removed)).map_err(|_| unknown())
         })?;
-        removed.replace();
         self.queues().retire(&removed);
         removed.counts.gone();
         tracing::info!(upstream, "removed");

@@ -54,6 +54,13 @@ impl Registry {
         self.by_name.get(name)
     }
 
+    /// It has taken the place of another: callers of what is there no more look anew, and as many may wait as is said by now.
+    fn succeeds(&self, before: &Self) {
+        let is_here = |known: &Arc<Registered>| self.find(&known.upstream.name).is_some_and(|new| Arc::ptr_eq(new, known));
+        before.upstreams.iter().filter(|known| !is_here(known)).for_each(|gone| gone.replace());
+        self.upstreams.iter().for_each(|new| new.crowd.admit_at_most(new.upstream.max_waiting));
+    }
+
     /// The upstream that a request belongs to.
     pub(crate) fn first_match(&self, request: &RequestHead<'_>) -> Option<&Arc<Registered>> {
         let accepts = |index: usize| self.upstreams.get(index).is_some_and(|found| found.upstream.accepts(request));
@@ -125,11 +132,14 @@ impl Current {
     ) -> Result<T, E> {
         let mut changes: MutexGuard<'_, u64> = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let (registry, made) = change(&self.get(), &mut changes)?;
+        let registry = Arc::new(registry);
         let mut latest = self.latest.write().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *latest, Arc::new(registry));
+        let before = std::mem::replace(&mut *latest, Arc::clone(&registry));
         // Under the lock, so that whoever has seen the change finds by it.
         self.is_changed.store(true, Ordering::Release);
         drop(latest);
+        // Before the next change, which closes the queues of all before it.
+        registry.succeeds(&before);
         // What closures of the program hold may do anything when it goes.
         drop(before);
         Ok(made)

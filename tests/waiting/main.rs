@@ -8,6 +8,7 @@ mod calling_back;
 mod cancelling;
 mod changed;
 mod changing;
+mod changing_together;
 mod cold;
 mod costs;
 mod crowding;
