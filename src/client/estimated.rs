@@ -30,6 +30,13 @@ impl Estimated {
         (!units.is_empty()).then(|| Arc::new(Self { upstream: Arc::clone(&upstream.name), units, counts }))
     }
 
+    /// Goes by the limits of an upstream that has taken over the same estimates.
+    pub(crate) fn go_by(&self, upstream: &Upstream) {
+        for (unit, of) in &self.units {
+            lock(of).go_by(enough_for(upstream, unit));
+        }
+    }
+
     /// Has a call take an estimate of each unit that it says no cost of, and says of which.
     pub(crate) fn fill(&self, call: &mut Call) -> Places {
         let (mut costs, mut estimated) = (Call::new(), 0);

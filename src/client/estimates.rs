@@ -51,6 +51,11 @@ impl Estimates {
         Self { largest, enough, kinds: HashMap::new(), settlements: 0, unsettled: 0 }
     }
 
+    /// From now on this is enough, by what calls used before.
+    pub(crate) const fn go_by(&mut self, enough: Enough) {
+        self.enough = enough;
+    }
+
     /// How much to reserve for a call of a kind, by what calls of that kind used lately; all that a call can use, as long as little is
     /// known.
     pub(crate) fn reserve(&self, kind: &str) -> u64 {

@@ -54,11 +54,15 @@ impl Registry {
         self.by_name.get(name)
     }
 
-    /// It has taken the place of another: callers of what is there no more look anew, and as many may wait as is said by now.
+    /// It has taken the place of another: callers of what is there no more look anew, and what upstreams have taken over
+    /// from those before goes by what is said of them now.
     fn succeeds(&self, before: &Self) {
         let is_here = |known: &Arc<Registered>| self.find(&known.upstream.name).is_some_and(|new| Arc::ptr_eq(new, known));
         before.upstreams.iter().filter(|known| !is_here(known)).for_each(|gone| gone.replace());
-        self.upstreams.iter().for_each(|new| new.crowd.admit_at_most(new.upstream.max_waiting));
+        for new in &self.upstreams {
+            new.crowd.admit_at_most(new.upstream.max_waiting);
+            new.estimated.iter().for_each(|estimated| estimated.go_by(&new.upstream));
+        }
     }
 
     /// The upstream that a request belongs to.

@@ -214,6 +214,27 @@ async fn what_is_handed_back_teaches_nothing() {
     assert_eq!(at_once(&throttle, |acquire| acquire).await, 10);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_calls_used_is_known_by_new_limits_and_how_much_is_enough_follows_from_those() {
+    let tokens = || Limit::per_minute(10_000).of("tokens");
+    let up = |tokens: Limit| Upstream::new("up").limit(tokens).estimate("tokens", LARGEST);
+    let throttle = Counting::default().process(estimating);
+    for call in 0..40 {
+        let permit = throttle.acquire("up").await.unwrap();
+        permit.settle("tokens", if call % 2 == 0 { 100 } else { 200 });
+    }
+    let in_flight = throttle.acquire("up").await.unwrap();
+    for (tokens, expected) in [(tokens(), 50), (tokens().counted_at_end(), 59), (tokens(), 50)] {
+        throttle.update(up(tokens)).unwrap();
+        sleep(Duration::from_secs(70)).await;
+        assert_eq!(at_once(&throttle, |acquire| acquire).await, expected);
+    }
+    throttle.update(up(tokens()).estimates_per_thousand(500)).unwrap();
+    sleep(Duration::from_secs(70)).await;
+    assert_eq!(at_once(&throttle, |acquire| acquire).await, 10, "by another rule all is learned anew");
+    drop(in_flight);
+}
+
 #[test]
 fn estimates_that_make_no_sense_are_refused() {
     type Says = fn(Upstream) -> Upstream;
