@@ -17,9 +17,9 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    /// Of a call of a kind, which reserved estimates of some units.
-    pub(crate) fn new(of: &Arc<Estimated>, kind: Option<Arc<str>>, reserved: Places) -> Arc<Self> {
-        Arc::new(Self { of: Arc::clone(of), kind, reserved, told: AtomicU32::new(0) })
+    /// Of a call of a kind that gets its permit, and reserves estimates of some units.
+    pub(crate) fn new(of: &Arc<Estimated>, kind: Option<Arc<str>>, reserves: &[(usize, u64)]) -> Arc<Self> {
+        Arc::new(Self { of: Arc::clone(of), kind, reserved: of.reserved(reserves), told: AtomicU32::new(0) })
     }
 
     /// The call used so many units: later calls of its kind reserve accordingly, whether this one said its cost or not. Its first

@@ -19,6 +19,9 @@ pub(crate) struct Estimated {
 /// Some of the estimated units: a bit for each, by its place. An upstream has no more than 16.
 pub(crate) type Places = u32;
 
+/// What a call reserves by estimates: how much of which unit, by its place.
+pub(crate) type Reserves = Vec<(usize, u64)>;
+
 impl Estimated {
     /// None where an upstream estimates nothing.
     pub(crate) fn new(upstream: &Upstream, counts: Counts) -> Option<Arc<Self>> {
@@ -37,19 +40,28 @@ impl Estimated {
         }
     }
 
-    /// Has a call take an estimate of each unit that it says no cost of, and says of which.
-    pub(crate) fn fill(&self, call: &mut Call) -> Places {
-        let (mut costs, mut estimated) = (Call::new(), 0);
+    /// Has a call take an estimate of each unit that it says no cost of.
+    pub(crate) fn fill(&self, call: &mut Call) -> Reserves {
+        let (mut costs, mut reserves) = (Call::new(), Vec::new());
         for (place, (unit, of)) in self.units.iter().enumerate() {
             if call.units().all(|said| said != unit) {
                 let reserve = lock(of).reserve(call.kind_or_none());
-                self.counts.estimated(unit, reserve);
                 costs = costs.cost_of(Arc::clone(unit), u32::try_from(reserve).unwrap_or(u32::MAX));
-                estimated |= 1 << place;
+                reserves.push((place, reserve));
             }
         }
         call.or_costs_of(costs);
-        estimated
+        reserves
+    }
+
+    /// A call gets the permit for which it reserves so much. Says of which units that is.
+    pub(crate) fn reserved(&self, reserves: &[(usize, u64)]) -> Places {
+        let mut places = 0;
+        for &(place, units) in reserves {
+            self.units.get(place).into_iter().for_each(|(unit, _)| self.counts.estimated(unit, units));
+            places |= 1 << place;
+        }
+        places
     }
 
     /// The place of a unit, where it is estimated.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::client::auth_breaker::Pass;
 use crate::client::connections::InFlight;
 use crate::client::estimate::Estimate;
-use crate::client::estimated::Places;
+use crate::client::estimated::Reserves;
 use crate::client::permit::Permit;
 use crate::config::call::Call;
 use crate::config::charges::{CALLS, Scopes};
@@ -31,9 +31,9 @@ pub(crate) struct Route {
     pub(crate) scopes: Scopes,
     /// What it takes of each log, or why it can never go.
     charges: Result<Costs, Box<Error>>,
-    /// Which calls use about as much as it, and of which units it takes estimates.
+    /// Which calls use about as much as it, and what it reserves by estimates.
     kind: Option<Arc<str>>,
-    estimated: Places,
+    reserves: Reserves,
     /// As how many calls it counts.
     pub(super) cost: u32,
     pub(crate) max_wait: Option<Duration>,
@@ -55,7 +55,8 @@ impl Route {
         let retries = if registered.observer.is_some() { 0 } else { registered.upstream.retries };
         let scopes = registered.charges.scopes(call, request);
         let mut call = Cow::Borrowed(call);
-        let estimated = registered.estimated.as_ref().map_or(0, |estimated| estimated.fill(call.to_mut()));
+        let estimated = registered.estimated.as_ref();
+        let reserves = estimated.map_or_else(Vec::new, |estimated| estimated.fill(call.to_mut()));
         let charges = registered.charges.of(&registered.upstream, &call).map_err(Box::new);
         let (is_seen, retries_left, since) = (request.is_some(), retries, Instant::now());
         let (cost, priority) = (call.cost_in(CALLS), call.priority);
@@ -65,7 +66,7 @@ impl Route {
             scopes,
             charges,
             kind,
-            estimated,
+            reserves,
             cost,
             max_wait,
             now_or_never,
@@ -98,10 +99,10 @@ impl Route {
         Self { since: before.since, retries_left: before.retries_left, ..self }
     }
 
-    /// What its call reserves by estimates, and tells about others once it is settled.
+    /// What its call, which gets its permit, reserves by estimates, and tells about others once it is settled.
     pub(crate) fn estimate(&self) -> Option<Arc<Estimate>> {
         let of = self.registered.estimated.as_ref()?;
-        Some(Estimate::new(of, self.kind.clone(), self.estimated))
+        Some(Estimate::new(of, self.kind.clone(), &self.reserves))
     }
 
     /// When its time is up; a wait too long for the clock is no bound.

@@ -188,6 +188,22 @@ async fn units_are_counted_as_they_are_estimated_and_settled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn units_are_estimated_of_calls_that_get_their_permit_and_of_each_that_is_sent_again() {
+    let tokens = Limit::per_minute(1_000).of("tokens");
+    let up = up().limit(tokens).estimate("tokens", 100);
+    let (throttle, board) = Board::of(on(&Distant::default(), up.retry_refused(2)));
+    let estimated = || board.count("outgate_units_estimated_total", &[("unit", "tokens")]);
+    drop((throttle.acquire("up").await.unwrap(), throttle.acquire("up").await.unwrap()));
+    assert_eq!(estimated(), 200);
+    throttle.try_acquire("up").await.unwrap_err();
+    throttle.acquire("up").max_wait(Duration::from_millis(10)).await.unwrap_err();
+    tokio::time::timeout(Duration::from_millis(10), throttle.acquire("up").into_future()).await.unwrap_err();
+    assert_eq!(estimated(), 200, "who is refused reserves nothing, nor who gives up");
+    client(&throttle).get("http://up.example/429/1").send().await.unwrap();
+    assert_eq!(estimated(), 500);
+}
+
+#[tokio::test(start_paused = true)]
 async fn quota_shows_what_usage_told_of_limits_that_everybody_shares() {
     let each = Limit::per_second(1).each(Scope::header("x-merchant"));
     let (throttle, board) = Board::of(on(&Distant::default(), up().limit(each)));
