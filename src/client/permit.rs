@@ -102,6 +102,11 @@ impl Permit {
         Self { estimate, ..self }
     }
 
+    /// Of a call that has waited so long.
+    pub(crate) fn after(self, waited: Duration) -> Self {
+        Self { waited, ..self }
+    }
+
     /// Gives the slot, and the seat, to the next in queue, else back to the store. For a call that was never sent.
     ///
     /// Of a call that was [settled](Self::settle), what is left of its charge goes back; what it used beyond that stays entered. Returns

@@ -57,7 +57,8 @@ impl Registry {
     /// It has taken the place of another: callers of what is there no more look anew, and what upstreams have taken over
     /// from those before goes by what is said of them now.
     fn succeeds(&self, before: &Self) {
-        let is_here = |known: &Arc<Registered>| self.find(&known.upstream.name).is_some_and(|new| Arc::ptr_eq(new, known));
+        let is_here =
+            |known: &Arc<Registered>| self.find(&known.upstream.name).is_some_and(|new| Arc::ptr_eq(new, known));
         before.upstreams.iter().filter(|known| !is_here(known)).for_each(|gone| gone.replace());
         for new in &self.upstreams {
             new.crowd.admit_at_most(new.upstream.max_waiting);

@@ -94,9 +94,9 @@ impl Route {
         }
     }
 
-    /// The route of a call that has waited by another.
+    /// The route of a call that has waited by another: it has no more time, and no more retries than either leaves it.
     pub(crate) fn instead_of(self, before: &Self) -> Self {
-        Self { since: before.since, retries_left: before.retries_left, ..self }
+        Self { since: before.since, retries_left: self.retries_left.min(before.retries_left), ..self }
     }
 
     /// What its call, which gets its permit, reserves by estimates, and tells about others once it is settled.

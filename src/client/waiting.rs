@@ -40,15 +40,17 @@ impl Throttle {
     ) -> Result<Permit, Error> {
         // Where slots are free for ever a loop of callers must let others run.
         consume_budget().await;
-        let entered = match self.ask(route, now) {
+        let asked = match self.ask(route, now) {
             Err(Error::Closed) if route.registered.is_replaced() => {
-                let asked = self.ask_anew(route, Pass::default(), now, &anew);
-                asked.map_err(|error| route.told(error))?
+                let entered = self.ask_anew(route, Pass::default(), now, &anew);
+                let (queue, pass) = entered.map_err(|error| route.told(error))?;
+                Asked::new(queue, route, pass, now)
             }
-            asked => match asked?.at_hand() {
-                Ok(outcome) => return outcome,
-                Err(asked) => asked.into_entered(),
-            },
+            asked => asked?,
+        };
+        let entered = match asked.at_hand() {
+            Ok(outcome) => return outcome,
+            Err(asked) => asked.into_entered(),
         };
         // Boxed, as every call would have room for it.
         Box::pin(self.wait(route, entered, now, anew)).await
@@ -123,7 +125,7 @@ impl Throttle {
             tracing::debug!(upstream = &**queue.upstream(), "the limits are replaced, asking by those of now");
             if route.registered.observer.is_some() {
                 match Asked::new(queue, route, pass, now).at_hand() {
-                    Ok(outcome) => return outcome,
+                    Ok(outcome) => return outcome.map(|permit| permit.after(now.saturating_duration_since(since))),
                     Err(asked) => (queue, pass) = asked.into_entered(),
                 }
             }

@@ -1,11 +1,13 @@
 //! Upstreams that are changed while requests go through the middleware.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use http::Extensions;
-use outgate::{Error, Limit, Passage, Scope, Throttle, Upstream};
-use reqwest::{Request, Response};
+use outgate::{Call, Error, Limit, MemoryStore, Passage, Scope, Throttle, Upstream};
+use reqwest::{Request, Response, ResponseBuilderExt as _};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -148,7 +150,8 @@ async fn an_upstream_begins_to_be_observed_and_ends() {
     let waits = get(&client, url, "a");
     sleep(SECOND).await;
     throttle.update(up().limit(Limit::per_minute(1)).observe()).unwrap();
-    waits.await.unwrap().unwrap();
+    let (_, waited) = waits.await.unwrap().unwrap().unwrap();
+    assert_eq!(waited.as_secs(), 1, "until then");
     let begin = Instant::now();
     get(&client, url, "a").await.unwrap().unwrap();
     assert_eq!(begin.elapsed(), Duration::ZERO, "nobody waits");
@@ -161,4 +164,58 @@ async fn an_upstream_begins_to_be_observed_and_ends() {
     throttle.update(up().limit(Limit::per_minute(1)).max_wait(SECOND)).unwrap();
     let error = get(&client, url, "a").await.unwrap().unwrap_err();
     assert!(matches!(Error::find(&error), Some(Error::Throttled { .. })), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_about_to_ask_when_its_upstream_began_to_be_observed_goes_at_once() {
+    let store = MemoryStore::new();
+    let limited = || up().limit(Limit::per_minute(1));
+    let throttle = |up| Throttle::builder().store(store.clone()).upstream(up).build().unwrap();
+    drop(throttle(limited()).acquire("up").await.unwrap());
+    for max_wait in [None, Some(Duration::ZERO)] {
+        let changed = Arc::new(OnceLock::<Throttle>::new());
+        let of_call = Arc::clone(&changed);
+        // What a call costs is the last that is looked for before it asks.
+        let throttle = throttle(limited().cost_by(move |_| {
+            of_call.get().unwrap().update(limited().observe()).unwrap();
+            Call::new()
+        }));
+        changed.set(throttle.clone()).unwrap();
+        let call = max_wait.map_or_else(Call::new, |max_wait| Call::new().max_wait(max_wait));
+        let begin = Instant::now();
+        client(&throttle).get("http://up.example/").with_extension(call).send().await.unwrap();
+        assert_eq!(begin.elapsed(), Duration::ZERO, "{max_wait:?}");
+        assert_eq!(throttle.usage("up").await.unwrap().observed.unwrap().calls, 1, "{max_wait:?}");
+    }
+}
+
+/// Replaces an upstream at each request, which it refuses, and counts them.
+struct Refuses(Throttle, Upstream, Arc<AtomicU32>);
+
+#[async_trait]
+impl Middleware for Refuses {
+    async fn handle(&self, request: Request, _: &mut Extensions, _: Next<'_>) -> reqwest_middleware::Result<Response> {
+        self.2.fetch_add(1, Ordering::Relaxed);
+        self.0.update(self.1.clone()).unwrap();
+        let refused = http::Response::builder().url(request.url().clone()).status(429).header("retry-after", "1");
+        Ok(refused.body("").unwrap().into())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_not_made_again_more_often_than_its_upstream_says_by_now() {
+    let limited = || up().limit(Limit::per_minute(100));
+    for (new, times) in [
+        (limited().retry_refused(5), 4),
+        (limited().retry_refused(1), 3),
+        (limited(), 2),
+        (limited().retry_refused(3).observe(), 2),
+    ] {
+        let throttle = throttle(limited().retry_refused(3));
+        let count = Arc::new(AtomicU32::new(0));
+        let refuses = Refuses(throttle.clone(), new, Arc::clone(&count));
+        let client = ClientBuilder::new(reqwest::Client::new()).with(throttle.middleware()).with(refuses).build();
+        assert_eq!(client.get("http://up.example/").send().await.unwrap().status(), 429);
+        assert_eq!(count.load(Ordering::Relaxed), times);
+    }
 }
