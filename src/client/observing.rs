@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::queue::Queue;
 use crate::queue::pacing::late_at_most;
 use crate::queue::waiters::Slot;
+use crate::store::WithoutStore;
 
 /// What would have become of the calls to an upstream that is [observed](crate::Upstream::observe): of this process, all scopes
 /// together, since the throttle was built.
@@ -41,7 +42,9 @@ pub struct Observed {
     /// Calls that went on at once.
     pub calls: u64,
     /// Those of them whose slot has not started yet: they are in none of the counts below. Nor are those whose slot had not when the
-    /// upstream was [replaced](crate::Throttle::update), or the throttle closed.
+    /// upstream was [replaced](crate::Throttle::update), the throttle closed, or their runtime shut down; nor those that would have gone
+    /// by the part of this process, as [`ThrottleLocally`](WithoutStore::ThrottleLocally) has it: nobody knows how long they would
+    /// have waited.
     pub undecided: u64,
     /// How many would have waited, for longer than a slot may be late.
     pub waited: u64,
@@ -51,7 +54,8 @@ pub struct Observed {
     pub longest_wait: Duration,
     /// How many would have been refused, as no slot came in time or for another reason but the store.
     pub refused: u64,
-    /// How many would have failed with [`Error::StoreUnavailable`] or [`Error::OutsideRuntime`].
+    /// How many would have failed with [`Error::StoreUnavailable`] or [`Error::OutsideRuntime`]. Those that
+    /// [`SendUnthrottled`](WithoutStore::SendUnthrottled) lets go would not: they would have waited for the store until then.
     pub failed: u64,
 }
 
@@ -101,6 +105,32 @@ impl Observer {
     }
 }
 
+/// A call of which it is not known yet what would have become of it. Dropped, nobody will ever know.
+struct Undecided(Option<Arc<Observer>>);
+
+impl Undecided {
+    /// A call that goes on now.
+    fn new(observer: Option<Arc<Observer>>) -> Self {
+        observer.as_deref().into_iter().for_each(Observer::begin);
+        Self(observer)
+    }
+
+    /// It is known now.
+    fn end(mut self, upstream: &str, outcome: Result<Duration, &Error>, tolerated: Duration) {
+        if let Some(observer) = self.0.take() {
+            observer.end(upstream, outcome, tolerated);
+        }
+    }
+}
+
+impl Drop for Undecided {
+    fn drop(&mut self) {
+        if let Some(observer) = &self.0 {
+            observer.lock().undecided -= 1;
+        }
+    }
+}
+
 /// The slot that a call would have got.
 pub(crate) struct Shadow {
     place: Mutex<Place>,
@@ -133,20 +163,20 @@ impl Shadow {
     pub(crate) fn of(queue: &Arc<Queue>, route: &Route, since: Instant) -> Arc<Self> {
         let shadow = Arc::new(Self { place: Mutex::default(), since, estimate: route.estimate() });
         let registered = &route.registered;
-        registered.observer.as_deref().into_iter().for_each(Observer::begin);
+        let undecided = Undecided::new(registered.observer.clone());
         if let Some(outcome) = at_hand(queue, route, since) {
-            shadow.end(queue, registered, outcome.map(|slot| (slot, Duration::ZERO)));
+            shadow.end(queue, registered, undecided, outcome.map(|slot| (Some(slot), Duration::ZERO)));
             return shadow;
         }
         let Ok(runtime) = Handle::try_current() else {
-            shadow.end(queue, registered, Err(Error::OutsideRuntime));
+            shadow.end(queue, registered, undecided, Err(Error::OutsideRuntime));
             return shadow;
         };
         let entered = queue.enter().and_then(|member| Ok((route.waiter(queue, &member, since)?, member)));
         let (waiter, member) = match entered {
             Ok(entered) => entered,
             Err(error) => {
-                shadow.end(queue, registered, Err(error));
+                shadow.end(queue, registered, undecided, Err(error));
                 return shadow;
             }
         };
@@ -154,7 +184,12 @@ impl Shadow {
         let mut waiting: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
             let outcome = queue.slot(&waiter, since).await;
             drop(member);
-            of.end(&queue, &registered, outcome.map(|(slot, now)| (slot, now.saturating_duration_since(since))));
+            let outcome = match (outcome, registered.policy()) {
+                (Err(Error::StoreUnavailable { .. }), WithoutStore::SendUnthrottled) => Ok((None, since.elapsed())),
+                (Err(Error::StoreUnavailable { .. }), WithoutStore::ThrottleLocally) => return,
+                (outcome, _) => outcome.map(|(slot, now)| (Some(slot), now.saturating_duration_since(since))),
+            };
+            of.end(&queue, &registered, undecided, outcome);
         });
         // By hand at first, so that shadows stand in the order of their calls.
         if waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
@@ -198,12 +233,17 @@ impl Shadow {
         }
     }
 
-    fn end(&self, queue: &Arc<Queue>, registered: &Registered, outcome: Result<(Slot, Duration), Error>) {
-        if let Some(observer) = &registered.observer {
-            let waited = outcome.as_ref().map(|(_, waited)| *waited);
-            observer.end(queue.upstream(), waited, late_at_most(registered.stale_after));
-        }
-        let Ok((slot, _)) = outcome else { return };
+    /// Its slot has come, or none where its call would have gone without; and how long the call would have waited.
+    fn end(
+        &self,
+        queue: &Arc<Queue>,
+        registered: &Registered,
+        undecided: Undecided,
+        outcome: Result<(Option<Slot>, Duration), Error>,
+    ) {
+        let waited = outcome.as_ref().map(|(_, waited)| *waited);
+        undecided.end(queue.upstream(), waited, late_at_most(registered.stale_after));
+        let Ok((Some(slot), _)) = outcome else { return };
         let charge = Charge::new(queue, slot);
         let mut place = self.lock();
         let Place::Coming { settled, served } = &*place else {

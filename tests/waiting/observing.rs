@@ -7,7 +7,7 @@ use std::time::Duration;
 use outgate::feedback::Feedback;
 use outgate::ledger::{Body, Message};
 use outgate::snapshot::Observed;
-use outgate::store::{Applying, StoreError, StoreErrorKind};
+use outgate::store::{Applying, StoreError, StoreErrorKind, WithoutStore};
 use outgate::{Limit, MemoryStore, Permit, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -102,7 +102,7 @@ async fn shadows_wait_in_a_pause() {
     assert_eq!(observed(&throttle).await.longest_wait, Duration::from_secs(5));
 }
 
-/// A store that answers no ask.
+/// A store that answers no ask, and says so after a tenth of a second.
 #[derive(Debug, Default)]
 struct Down(MemoryStore);
 
@@ -110,7 +110,10 @@ impl Store for Down {
     fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
         Applying::pending(async move {
             match message.body {
-                Body::Ask(_) => Err(StoreError::new(StoreErrorKind::Unreachable, "down")),
+                Body::Ask(_) => {
+                    sleep(Duration::from_millis(100)).await;
+                    Err(StoreError::new(StoreErrorKind::Unreachable, "down"))
+                }
                 _ => self.0.apply(message).await,
             }
         })
@@ -124,6 +127,43 @@ async fn without_the_store_calls_go_on() {
     sleep(Duration::from_secs(20)).await;
     let observed = observed(&throttle).await;
     assert_eq!((observed.calls, observed.undecided, observed.failed, observed.refused), (100, 0, 100, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_would_have_gone_without_the_store_have_waited_for_it_and_not_failed() {
+    let down = |policy, up: Upstream| throttle(Down::default(), up.without_store(policy));
+    let waits = {
+        let (throttle, mut calls) = (down(WithoutStore::SendUnthrottled, up()), JoinSet::new());
+        for _ in 0..CALLS {
+            let throttle = throttle.clone();
+            calls.spawn(async move { throttle.acquire("up").await.unwrap().waited() });
+        }
+        calls.join_all().await
+    };
+    let throttle = down(WithoutStore::SendUnthrottled, up().observe());
+    drop(call(&throttle, CALLS).await);
+    sleep(Duration::from_secs(20)).await;
+    let Observed { undecided, waited, wait, failed, refused, .. } = observed(&throttle).await;
+    assert_eq!((undecided, waited, wait, failed, refused), (0, 100, waits.iter().sum(), 0, 0));
+    let throttle = down(WithoutStore::ThrottleLocally, up().observe());
+    drop(call(&throttle, CALLS).await);
+    sleep(Duration::from_secs(20)).await;
+    let Observed { calls, undecided, waited, failed, refused, .. } = observed(&throttle).await;
+    assert_eq!((calls, undecided, waited, failed, refused), (100, 0, 0, 0, 0), "nobody knows");
+}
+
+#[test]
+fn the_shadows_of_a_runtime_that_is_gone_are_undecided_no_more() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let throttle = throttle(MemoryStore::new(), up().observe());
+    runtime().block_on(async {
+        for _ in 0..CALLS {
+            drop(throttle.acquire("up").await.unwrap());
+        }
+        assert_eq!(observed(&throttle).await.undecided, 90);
+    });
+    let observed = runtime().block_on(observed(&throttle));
+    assert_eq!((observed.calls, observed.undecided, observed.waited, observed.failed), (100, 0, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
