@@ -25,11 +25,13 @@ impl Estimate {
     /// The call used so many units: later calls of its kind reserve accordingly, whether this one said its cost or not. Its first
     /// settlement counts.
     ///
-    /// One that used nothing failed, or was refused: it says nothing about those that are served. Else they would reserve nothing once
-    /// an upstream was down for a while.
+    /// One that used nothing failed, or was refused: it says nothing about those that are served, but that calls are settled. Else they
+    /// would reserve nothing once an upstream was down for a while.
     pub(crate) fn settled(&self, unit: &str, used: u64) {
-        let Some(place) = self.of.place(unit).filter(|_| used > 0) else { return };
-        if self.told.fetch_or(1 << place, Ordering::Relaxed) & (1 << place) == 0 {
+        let Some(place) = self.of.place(unit) else { return };
+        if used == 0 {
+            self.of.settled_at_nothing(place);
+        } else if self.told.fetch_or(1 << place, Ordering::Relaxed) & (1 << place) == 0 {
             self.of.settled(place, self.kind.as_deref().unwrap_or_default(), used);
         }
     }

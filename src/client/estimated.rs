@@ -76,6 +76,11 @@ impl Estimated {
         }
     }
 
+    /// A call was settled that used nothing of the unit at a place.
+    pub(crate) fn settled_at_nothing(&self, place: usize) {
+        self.units.get(place).into_iter().for_each(|(_, of)| lock(of).settled_at_nothing());
+    }
+
     /// A call is over that reserved estimates of some units, and nobody settled it. Where nobody ever does, says so once.
     pub(crate) fn unsettled(&self, places: Places) {
         let (upstream, calls) = (&*self.upstream, UNSETTLED);

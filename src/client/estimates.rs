@@ -82,6 +82,11 @@ impl Estimates {
         self.unsettled == UNSETTLED
     }
 
+    /// A call was settled that used nothing: that teaches nothing, but shows that calls are settled.
+    pub(crate) const fn settled_at_nothing(&mut self) {
+        self.settlements += 1;
+    }
+
     /// A call of a kind used so much.
     pub(crate) fn settled(&mut self, kind: &str, used: u64) {
         self.settlements += 1;
@@ -214,7 +219,8 @@ mod tests {
         assert_eq!((0..1_000).filter(|_| estimates.unsettled()).collect::<Vec<_>>(), [99]);
         let mut estimates = Estimates::new(1, Enough::ForEach(950));
         assert!((0..90).all(|_| !estimates.unsettled()));
-        estimates.settled("kind", 1);
+        estimates.settled_at_nothing();
         assert!((0..1_000).all(|_| !estimates.unsettled()));
+        assert_eq!(estimates.reserve("kind"), 1, "and nothing is learned");
     }
 }

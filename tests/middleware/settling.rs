@@ -149,6 +149,16 @@ async fn estimates_that_nobody_settles_are_said_once() {
 }
 
 #[tokio::test]
+async fn nobody_is_told_to_settle_who_settles_calls_that_failed() {
+    let (written, _guard) = Written::on_this_thread();
+    let throttle = throttle(|up| estimating(up).limit(Limit::per_hour(1_000))).unwrap();
+    for _ in 0..220 {
+        throttle.try_acquire("up").cost(0).await.unwrap().settle("tokens", 0);
+    }
+    assert!(!written.text().contains("none was ever settled"));
+}
+
+#[tokio::test]
 async fn requests_are_estimated_by_the_kind_of_their_call() {
     let upstream = StrictUpstream::builder().limit(99, Duration::from_secs(60), Shape::SlidingLog).start().unwrap();
     let throttle = throttle(|up| estimating(up).settle_by("tokens", |_, _| Some(10))).unwrap();
