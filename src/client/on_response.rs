@@ -81,7 +81,7 @@ impl Throttle {
         if feedback.refusal().is_some() {
             registered.counts.refusal_reported();
         }
-        let answered = Answered { scopes: &scopes, charges: &[], started: None, status: 0 };
+        let answered = Answered { scopes: &scopes, charges: Some(&[]), started: None, status: 0 };
         let said = said(registered, feedback, answered).into_iter();
         all(said.map(|said| self.take_note(said))).await.map_err(unavailable)
     }
@@ -145,12 +145,12 @@ fn settle_by(registered: &Registered, permit: &Permit, answer: &Answer<'_>) {
     }
 }
 
-/// A call that was answered: whose logs it was charged in, and what; when it started, where that is known; and the response's
-/// status, or 0.
+/// A call that was answered: whose logs it was charged in, and what, where they hold it; when it started, where that is known; and the
+/// response's status, or 0.
 #[derive(Clone, Copy)]
 struct Answered<'a> {
     scopes: &'a Scopes,
-    charges: &'a [u32],
+    charges: Option<&'a [u32]>,
     started: Option<Stamp>,
     status: u16,
 }
@@ -180,10 +180,10 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let first = first.map(|log| report(log, reported.remove(&log).unwrap_or_default()));
     let pause = refusal::pause(upstream, feedback, fastrand::f64()).map(|(of_all, pause)| {
         let paused = scope.filter(|_| !of_all);
-        // What a report explains is outside use, and says nothing of the limits.
+        // What a report explains is outside use, and says nothing of the limits; nor does a call that no log holds.
         let log = charges.evidence().filter(|_| is_quota && !has_reports && paused == scope);
-        let evidence = log.map(|log| {
-            let units = call.charges.get(log).copied().unwrap_or(1);
+        let evidence = log.zip(call.charges).map(|(log, charged)| {
+            let units = charged.get(log).copied().unwrap_or(1);
             Box::new(Evidence::new(logs[log].clone(), units, charges.windows_of(upstream, log)))
         });
         let recovery = refusal::recovery(upstream, feedback, has_reports);

@@ -227,9 +227,12 @@ impl Permit {
         }
     }
 
-    /// What it was charged, in entries of each log; nobody knows of a shadow.
-    pub(crate) fn charges(&self) -> &[u32] {
-        if let Held::Slot(slot) = &self.held { &slot.costs } else { &[] }
+    /// What it was charged, in entries of each log. `None`: the store's logs do not hold its call, or nobody knows when it started.
+    pub(crate) fn charges(&self) -> Option<&[u32]> {
+        match &self.held {
+            Held::Slot(slot) if self.stamp().is_some() => Some(&slot.costs),
+            Held::Slot(_) | Held::Shadow(_) | Held::Nothing => None,
+        }
     }
 
     /// The upstream as it was when it was given.

@@ -1,12 +1,15 @@
 //! An upstream that allows less than it is told to, and says so by refusals alone: the rate follows the evidence.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::Extensions;
+use http::{Extensions, HeaderMap, StatusCode, header};
+use outgate::ledger::Message;
+use outgate::store::{Applying, StoreError, StoreErrorKind, WithoutStore};
 use outgate::testing::{Judge, Shape};
-use outgate::{Limit, Throttle, Upstream};
+use outgate::{Limit, MemoryStore, Store, Throttle, Upstream};
 use reqwest::{Request, Response};
 use reqwest_middleware::{ClientBuilder, Middleware, Next};
 use tokio::task::JoinSet;
@@ -162,5 +165,48 @@ async fn a_stray_refusal_costs_little() {
             assert_eq!(refused, 1);
             assert!(lost <= 3.0, "{lost}");
         }
+    }
+}
+
+/// A store that can be cut off.
+#[derive(Clone, Debug, Default)]
+struct Cuttable {
+    inner: MemoryStore,
+    is_cut_off: Arc<AtomicBool>,
+}
+
+impl Store for Cuttable {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        if self.is_cut_off.load(Ordering::Relaxed) {
+            return Applying::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "it is cut off")));
+        }
+        self.inner.apply(message)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_in_no_log_are_no_evidence_of_a_lower_limit() {
+    for is_observed in [false, true] {
+        let store = Cuttable::default();
+        let up = Upstream::new("up").limit(Limit::per_minute(10)).without_store(WithoutStore::SendUnthrottled);
+        let up = if is_observed { up.observe() } else { up };
+        let throttle = Throttle::builder().store(store.clone()).upstream(up).build().unwrap();
+        let acquire = async || throttle.acquire("up").await.unwrap();
+        store.is_cut_off.store(!is_observed, Ordering::Relaxed);
+        let unlogged = [acquire().await, acquire().await];
+        assert!(unlogged.iter().all(|permit| permit.went_without_store() != is_observed));
+        store.is_cut_off.store(false, Ordering::Relaxed);
+        sleep(secs(2.0)).await;
+        for _ in 0..5 {
+            assert!(!acquire().await.went_without_store());
+        }
+        let refused = HeaderMap::from_iter([(header::RETRY_AFTER, 2.into())]);
+        for permit in unlogged {
+            throttle.answered(&permit, StatusCode::TOO_MANY_REQUESTS, &refused);
+        }
+        sleep(secs(1.5)).await;
+        let usage = throttle.usage("up").await.unwrap();
+        assert!(usage.paused.is_some(), "the pause is told all the same");
+        assert!((usage.rate - 1.0).abs() < f64::EPSILON, "{}, observed: {is_observed}", usage.rate);
     }
 }
