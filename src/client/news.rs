@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use fastrand::Rng;
 use tokio::runtime::Handle;
 use tokio::select;
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::client::throttle::Throttle;
@@ -110,6 +110,23 @@ impl Throttle {
         }
     }
 
+    /// What to do next about somebody, and the place of its message among those that are under way.
+    async fn next_about(&self, whom: &Whom) -> (Next, Option<SemaphorePermit<'_>>) {
+        let turn = || {
+            let id = || self.process().next_message(whom.stream());
+            self.outgoing().lock().news.turn(whom, Instant::now(), id)
+        };
+        let next = turn();
+        // Of whole upstreams there are few: nobody is to wait until all shards know.
+        if !whom.is_scope() || !matches!(next, Next::Send(_)) {
+            return (next, None);
+        }
+        // It is never closed.
+        let place = self.outgoing().under_way.acquire().await.ok();
+        // There may have been none for long: what is left of a pause by now is told.
+        (turn(), place)
+    }
+
     /// Sends the messages about somebody: the first by hand, as memory answers at once; the rest in a task.
     fn begin(&self, whom: Whom) {
         let mut sending: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(Sender::new(self, whom).run());
@@ -136,16 +153,15 @@ impl Sender {
         let throttle = self.throttle.clone();
         loop {
             let hurried = throttle.outgoing().hurry.notified();
-            let next = {
-                let id = || throttle.process().next_message(self.whom.stream());
-                throttle.outgoing().lock().news.turn(&self.whom, Instant::now(), id)
-            };
+            let (next, _place) = throttle.next_about(&self.whom).await;
             match next {
                 Next::Send(message) => {
-                    let outgoing = throttle.outgoing();
-                    // It is never closed. Of whole upstreams there are few: nobody is to wait until all shards know.
-                    let _turn = if self.whom.is_scope() { outgoing.under_way.acquire().await.ok() } else { None };
                     let answer = message.send(&self.whom, throttle.outlook(&self.whom), throttle.store()).await;
+                    throttle.take_in(Event::Answered(self.whom.clone(), answer), Instant::now());
+                }
+                // It is as if the store had not answered in time.
+                Next::Late => {
+                    let answer = Err(StoreError::late());
                     throttle.take_in(Event::Answered(self.whom.clone(), answer), Instant::now());
                 }
                 Next::Wait(_) if Handle::try_current().is_err() => return,

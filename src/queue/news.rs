@@ -129,6 +129,8 @@ pub(crate) type Effects = Vec<Effect>;
 pub(crate) enum Next {
     Send(Box<Message>),
     Wait(Instant),
+    /// The pause that was to be told is over by now: nobody is told any more.
+    Late,
     /// Nothing, until something is said.
     Idle,
 }
@@ -187,6 +189,9 @@ impl News {
         };
         if let Some(at) = unanswered.resend.retry_at().filter(|&at| at > now) {
             return Next::Wait(at);
+        }
+        if unanswered.is_late(now) {
+            return Next::Late;
         }
         let id = unanswered.id.get_or_insert_with(id).clone();
         let body = match &unanswered.what {

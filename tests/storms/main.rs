@@ -7,4 +7,5 @@ mod counted;
 mod down;
 #[cfg(feature = "redis")]
 mod figures;
+mod late;
 mod scene;

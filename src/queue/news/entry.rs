@@ -27,6 +27,13 @@ pub(super) struct Unanswered {
     pub(super) renamed: bool,
 }
 
+impl Unanswered {
+    /// Whether it tells of a pause that is over by now, and was not when it was to be told first.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        matches!(&self.what, What::Pausing(pausing) if pausing.is_over(now) && !pausing.is_over(self.resend.since))
+    }
+}
+
 impl Entry {
     /// The message that is to be answered next, if there is one at `now`.
     pub(super) fn next(&mut self, now: Instant) -> Option<&mut Unanswered> {

@@ -162,7 +162,7 @@ fn a_pause_is_sent_again_until_the_store_knows_or_it_is_over() {
             assert_eq!(desk.outcomes.get(&1), Some(&false), "who waits for it learns that it is not known");
             desk.now = match desk.turn() {
                 Next::Wait(at) => at,
-                Next::Idle => break,
+                Next::Late | Next::Idle => break,
                 Next::Send(message) => panic!("{message:?}"),
             };
             assert!(desk.now - at <= SECOND);
@@ -264,6 +264,7 @@ fn after_any_events_everybody_is_told_once_and_the_store_knows_the_longest_pause
                     match desk.turn() {
                         Next::Send(message) => under_way = Some(*message),
                         Next::Wait(at) if ends => desk.now = at,
+                        Next::Late => desk.answer(Err(StoreError::late())),
                         Next::Wait(_) | Next::Idle => break,
                     }
                     continue;

@@ -49,3 +49,19 @@ fn a_graver_cause_or_somebody_who_waits_has_a_pause_told_at_once() {
         assert!(desk.is_idle());
     }
 }
+
+#[test]
+fn a_message_that_waits_for_its_turn_tells_what_is_left_of_its_pause_and_nothing_that_is_over() {
+    let mut desk = Desk::new();
+    desk.said(Some(pause(10)), None);
+    let first = desk.sent().id;
+    desk.now += 4 * SECOND;
+    let Message { id, body } = desk.sent();
+    assert!(id == first && matches!(body, Body::Pause { pause, .. } if pause.waits == [6 * SECOND]));
+    desk.now += 6 * SECOND;
+    assert!(matches!(desk.turn(), Next::Late));
+    desk.answer(Err(StoreError::late()));
+    assert!(desk.is_idle() && desk.outcomes == BTreeMap::from([(1, false)]));
+    desk.said(Some(pause(0)), None);
+    assert_eq!(desk.sent_pause().waits, [Duration::ZERO], "one of no time may be the next in a row");
+}
