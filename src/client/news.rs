@@ -96,7 +96,11 @@ impl Throttle {
             match effect {
                 Effect::Pause(whom, wait, reason) => {
                     let Some(registered) = self.find(whom.upstream()) else { continue };
-                    self.queues().pause(whom.key(), &registered.crowd, wait, reason);
+                    self.queues().pause(whom.key(), &registered.crowd, (wait, reason), now);
+                }
+                Effect::Release(whom, until) => {
+                    let Some(registered) = self.find(whom.upstream()) else { continue };
+                    self.queues().release_until(whom.key(), &registered.crowd, until);
                 }
                 Effect::Begin(whom) => self.begin(whom),
                 Effect::Hurry => self.outgoing().hurry.notify_waiters(),

@@ -70,6 +70,13 @@ impl Crowd {
         self.is_paused.store(false, Ordering::Relaxed);
     }
 
+    /// The same of a pause that was to last until then, and of no longer one.
+    pub(super) fn release_until(&self, until: Instant) {
+        let mut pause = self.pause.lock().unwrap_or_else(PoisonError::into_inner);
+        *pause = pause.filter(|(paused, _)| *paused > until);
+        self.is_paused.store(pause.is_some(), Ordering::Relaxed);
+    }
+
     /// The pause at `now`.
     #[inline]
     pub(crate) fn paused(&self, now: Instant) -> Option<Pause> {

@@ -112,6 +112,8 @@ pub(crate) enum Event {
 pub(crate) enum Effect {
     /// Nobody of this process sends to them for so long.
     Pause(Whom, Duration, Reason),
+    /// Of a pause that they knew until then nothing is left, but for what lasts longer.
+    Release(Whom, Instant),
     /// Send the messages about somebody, until nothing is left to send.
     Begin(Whom),
     /// What is sent again is sent now, or soon.
@@ -271,6 +273,16 @@ impl News {
                 tracing::debug!(upstream, %error, "not learned from");
                 let tickets = reporting.tickets.into_iter();
                 effects.extend(tickets.map(|ticket| Effect::Tell(ticket, Err(error.clone()))));
+            }
+            (What::Pausing(pausing), Ok(Reply::Paused(paused))) if pausing.is_void(paused.wait(), now) => {
+                tracing::debug!(upstream, "the pause has ended");
+                if !whom.is_echo {
+                    effects.extend(pausing.until().map(|until| Effect::Release(whom.clone(), until)));
+                    // What was said since the store has yet to judge.
+                    let behind = entry.behind(now);
+                    effects.extend(behind.map(|(wait, reason)| Effect::Pause(whom.clone(), wait, reason)));
+                }
+                self.follow(pausing, effects);
             }
             (What::Pausing(pausing), Ok(Reply::Paused(paused))) => {
                 let (wait, reason) = (paused.wait(), pausing.reason());

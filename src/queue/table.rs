@@ -169,8 +169,7 @@ impl Queues {
     }
 
     /// Lets nobody of this process send to a scope, or to any scope of an upstream, for a while; `crowd` are that upstream's callers.
-    pub(crate) fn pause(&self, whom: Key, crowd: &Crowd, wait: Duration, reason: Reason) {
-        let now = Instant::now();
+    pub(crate) fn pause(&self, whom: Key, crowd: &Crowd, (wait, reason): (Duration, Reason), now: Instant) {
         for queue in self.told_at_once(whom, crowd, now + wait, reason, now) {
             queue.pause(wait, reason, now);
         }
@@ -198,16 +197,27 @@ impl Queues {
 
     /// The pauses of a scope, or of an upstream and all its scopes, are over: whoever waits asks again. `crowd` are that upstream's
     /// callers.
-    pub(crate) fn release(&self, (upstream, scope): Key, crowd: &Crowd) {
-        let queues = if scope.is_some() {
-            self.of_scope((upstream, scope))
-        } else {
+    pub(crate) fn release(&self, whom: Key, crowd: &Crowd) {
+        if whom.1.is_none() {
             crowd.release();
-            self.all(|key, _| key.0 == upstream)
-        };
-        for queue in queues {
-            queue.release();
         }
+        self.of(whom).iter().for_each(Queue::release);
+    }
+
+    /// The same of a pause that was to last until then, and of no longer one.
+    pub(crate) fn release_until(&self, whom: Key, crowd: &Crowd, until: Instant) {
+        if whom.1.is_none() {
+            crowd.release_until(until);
+        }
+        let now = Instant::now();
+        for queue in self.of(whom).iter().filter(|queue| queue.paused(now).is_some()) {
+            queue.release_until(until);
+        }
+    }
+
+    /// The queues of a scope, or of an upstream and all its scopes.
+    fn of(&self, (upstream, scope): Key) -> Vec<Arc<Queue>> {
+        if scope.is_some() { self.of_scope((upstream, scope)) } else { self.all(|key, _| key.0 == upstream) }
     }
 
     /// What counted in some logs of an upstream, by its place, was forgotten by hand: whoever waits asks again.

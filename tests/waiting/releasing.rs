@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use http::{HeaderMap, StatusCode, header};
 use outgate::feedback::{Feedback, Refusal};
-use outgate::{Error, Limit, Throttle, Upstream};
+use outgate::{Error, Limit, Permit, Throttle, Upstream};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::Counting;
@@ -236,4 +237,46 @@ async fn slowed_down_by_hand_every_process_sends_less_until_it_ends_or_is_releas
         assert!(matches!(one.slow_down("up", factor, SECOND).await, Err(Error::Factor { .. })), "{factor}");
     }
     assert!(matches!(one.release("no").await, Err(Error::UnknownUpstream { .. })));
+}
+
+/// A response that says to wait for so many seconds.
+fn refusing(throttle: &Throttle, permit: &Permit, status: StatusCode, secs: u32) {
+    throttle.answered(permit, status, &HeaderMap::from_iter([(header::RETRY_AFTER, secs.into())]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_from_before_a_release_silences_nobody_in_the_process_that_got_it_either() {
+    for of_scope in [false, true] {
+        let store = Counting::default();
+        let throttle = store.process(upstream);
+        let acquire = async || {
+            let acquire = throttle.acquire("up").max_wait(SECOND);
+            if of_scope { acquire.scope("a").await } else { acquire.await }
+        };
+        let slow = [acquire().await.unwrap(), acquire().await.unwrap()];
+        refuse(&throttle, 600 * SECOND).await;
+        sleep(10 * SECOND).await;
+        throttle.release("up").await.unwrap();
+        drop(acquire().await.unwrap());
+        sleep(3 * SECOND).await;
+        for permit in &slow {
+            refusing(&throttle, permit, StatusCode::TOO_MANY_REQUESTS, 3_600);
+        }
+        let begin = Instant::now();
+        let waited = acquire().await.map(|_| begin.elapsed());
+        assert!(waited.as_ref().is_ok_and(|waited| *waited < SECOND / 10), "{waited:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_from_before_a_release_ends_no_pause_that_came_after_it() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::per_second(10));
+    let slow = throttle.acquire("up").await.unwrap();
+    sleep(SECOND).await;
+    throttle.release("up").await.unwrap();
+    refuse(&throttle, 20 * SECOND).await;
+    refusing(&throttle, &slow, StatusCode::TOO_MANY_REQUESTS, 3_600);
+    let waited = wait(&throttle, None).await;
+    assert!(waited >= 20 * SECOND && waited <= 21 * SECOND, "{waited:?}");
 }

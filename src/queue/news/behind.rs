@@ -113,6 +113,16 @@ impl Pausing {
         self.pause.reason()
     }
 
+    /// Until when this process keeps to it before the store has answered.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.ends.first().copied()
+    }
+
+    /// Whether the store, by which nobody waits, took none of it: it was said to calls from before a release.
+    pub(super) fn is_void(&self, wait: Duration, now: Instant) -> bool {
+        wait.is_zero() && self.until().is_some_and(|until| until > now)
+    }
+
     /// Whether nothing is left of it then.
     pub(super) fn is_over(&self, at: Instant) -> bool {
         self.ends.iter().all(|end| *end <= at)

@@ -1,10 +1,12 @@
 //! What is still to be said of somebody: one message, and behind it at most one pause and the newest report.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::behind::{Pausing, Reporting, What};
 use super::known::KnownPause;
-use crate::ledger::MessageId;
+use crate::ledger::{MessageId, Reason};
 use crate::queue::resend::Resend;
 
 /// What is still to be said of somebody.
@@ -60,6 +62,12 @@ impl Entry {
         let failing = self.unanswered.as_mut().filter(|unanswered| unanswered.resend.has_failed());
         let is_failing = failing.map(|unanswered| unanswered.resend.hurry(now)).is_some();
         is_failing || planned.is_some() && self.pause_at.is_none()
+    }
+
+    /// What is left of the pause behind the message, and why.
+    pub(super) fn behind(&self, now: Instant) -> Option<(Duration, Reason)> {
+        let pausing = self.pausing.as_ref()?;
+        Some((pausing.until()?.saturating_duration_since(now), pausing.reason()))
     }
 
     /// The store knows of a pause: takes out what is behind it, if that adds nothing.

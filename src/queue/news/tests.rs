@@ -1,4 +1,5 @@
 mod lengthening;
+mod releasing;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ struct Desk {
     outcomes: BTreeMap<u64, bool>,
     renamed: Vec<u64>,
     paused: Vec<(Duration, Cause)>,
+    released: Vec<Instant>,
     begun: usize,
     hurried: usize,
 }
@@ -25,8 +27,8 @@ struct Desk {
 impl Desk {
     fn new() -> Self {
         let (news, now, whom) = (News::new(Rng::with_seed(7)), Instant::now(), Whom::new("up".into(), (0, None)));
-        let (outcomes, renamed, paused) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { news, now, whom, numbers: 0, tickets: 0, outcomes, renamed, paused, begun: 0, hurried: 0 }
+        let (outcomes, renamed, paused, released) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { news, now, whom, numbers: 0, tickets: 0, outcomes, renamed, paused, released, begun: 0, hurried: 0 }
     }
 
     fn handle(&mut self, event: Event) {
@@ -35,6 +37,7 @@ impl Desk {
         for effect in effects {
             match effect {
                 Effect::Pause(_, wait, reason) => self.paused.push((wait, reason.cause)),
+                Effect::Release(_, until) => self.released.push(until),
                 Effect::Begin(_) => self.begun += 1,
                 Effect::Hurry => self.hurried += 1,
                 Effect::Tell(ticket, outcome) => {

@@ -1,0 +1,47 @@
+//! Refusals of calls from before a release, and of those after it.
+
+use super::*;
+
+impl Desk {
+    /// The store took nothing of what it was told.
+    fn void(&mut self) {
+        self.paused(Duration::ZERO, false);
+    }
+}
+
+#[test]
+fn a_pause_that_the_store_did_not_take_ends_here_too_but_not_what_was_said_since() {
+    for since in [None, Some(5), Some(90)] {
+        let mut desk = Desk::new();
+        desk.background(pause(60));
+        desk.sent();
+        desk.now += SECOND;
+        let ends = desk.now + 59 * SECOND;
+        if let Some(secs) = since {
+            desk.background(pause(secs));
+        }
+        desk.paused.clear();
+        desk.now += SECOND;
+        desk.void();
+        assert_eq!(desk.released, [ends]);
+        let left = since.map(|secs| (secs - 1) * SECOND);
+        assert_eq!(desk.paused, Vec::from_iter(left.map(|left| (left, Cause::Refusal))));
+        if let Some(left) = left {
+            assert_eq!(desk.sent_pause().waits, [left], "and the store is told");
+            desk.paused(left, true);
+        }
+        assert!(desk.is_idle() && desk.released.len() == 1);
+    }
+}
+
+#[test]
+fn an_answer_that_comes_when_the_pause_is_over_ends_nothing() {
+    let mut desk = Desk::new();
+    for secs in [0, 3] {
+        desk.background(pause(secs));
+        desk.sent();
+        desk.now += secs * SECOND;
+        desk.void();
+    }
+    assert!(desk.is_idle() && desk.released.is_empty());
+}
