@@ -165,6 +165,7 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
         whom.within(&shard.ledger, shard.ledger == registered.home().ledger)
     };
     let whom = |scope| whom_in(home, scope);
+    let releases = registered.crowd.releases();
     let is_quota = feedback.refusal() == Some(Refusal::Quota);
     let logs = charges.logs_of(call.scopes);
     let unlearned = |quota: &Quota, why| registered.unlearned.tell(&upstream.name, quota, why);
@@ -199,14 +200,20 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
             shards.iter().filter(|shard| shard.ledger != home.ledger).map(|shard| {
                 let started = call.started.and_then(|started| home.time.of_other(&shard.time, started, Instant::now()));
                 let (whom, pause) = (whom_in(shard, None), Pause { started, evidence: None, ..pause.clone() });
-                Said { whom: whom.clone(), ticket: None, pause: Some((whom, pause)), report: None }
+                Said { whom: whom.clone(), ticket: None, pause: Some((whom, pause)), report: None, releases }
             })
         })
         .collect();
-    let first = Said { whom: whom(scope), ticket: None, pause, report: first };
+    let first = Said { whom: whom(scope), ticket: None, pause, report: first, releases };
     let further = reported.into_iter().map(|(log, quotas)| {
         let (log, report) = report(log, quotas);
-        Said { whom: whom(log.scope).about(&log.unit), ticket: None, pause: None, report: Some((log, report)) }
+        Said {
+            whom: whom(log.scope).about(&log.unit),
+            ticket: None,
+            pause: None,
+            report: Some((log, report)),
+            releases,
+        }
     });
     std::iter::once(first).chain(further).chain(elsewhere).collect()
 }

@@ -19,6 +19,8 @@ pub(crate) struct Crowd {
     pause: Mutex<Option<Pause>>,
     /// Whether there is a pause, so that mostly nobody takes the lock.
     is_paused: AtomicBool,
+    /// How many releases of it, or of its scopes, are known.
+    releases: AtomicU64,
 }
 
 /// Nobody sends before then, and why.
@@ -41,6 +43,7 @@ impl Crowd {
             tickets: AtomicU64::new(1),
             pause: Mutex::new(None),
             is_paused: AtomicBool::new(false),
+            releases: AtomicU64::new(0),
         }
     }
 
@@ -75,6 +78,16 @@ impl Crowd {
         let mut pause = self.pause.lock().unwrap_or_else(PoisonError::into_inner);
         *pause = pause.filter(|(paused, _)| *paused > until);
         self.is_paused.store(pause.is_some(), Ordering::Relaxed);
+    }
+
+    /// Somebody has ended pauses of it, or of a scope: what the store knew of them it knows no more.
+    pub(super) fn note_release(&self) {
+        self.releases.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many releases are known.
+    pub(crate) fn releases(&self) -> u64 {
+        self.releases.load(Ordering::Relaxed)
     }
 
     /// The pause at `now`.

@@ -182,6 +182,9 @@ impl Look {
         let scopes = std::iter::once(None).chain(self.scopes.iter().copied().map(Some));
         let paused: HashMap<_, _> = scopes.zip(&looked.paused).collect();
         let all = released.contains(&None);
+        if let Some(Paused { queue, .. }) = self.queues.first().filter(|_| !released.is_empty()) {
+            queue.crowd.note_release();
+        }
         let is_paused: HashSet<_> = self.queues.iter().map(|paused| paused.queue.scope()).chain([None]).collect();
         seen.retain(|scope| !all && !released.contains(scope) && is_paused.contains(scope));
         seen.extend(paused.iter().filter(|(_, known)| known.is_some()).map(|(scope, _)| *scope));

@@ -14,7 +14,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::Instant;
 
-use self::behind::{Pausing, Reporting, What};
+use self::behind::{Follower, Pausing, Reporting, What};
 use self::entry::{Entry, Unanswered};
 use self::known::{Known, KnownPause};
 use super::log_time::Outlook;
@@ -94,6 +94,8 @@ pub(crate) struct Said {
     pub(crate) pause: Option<(Whom, Pause)>,
     /// What it reported of a log.
     pub(crate) report: Option<(Log, Report)>,
+    /// How many releases were known by then: the store may know no more of what it was told before the last.
+    pub(crate) releases: u64,
 }
 
 /// Something that has happened.
@@ -211,12 +213,13 @@ impl News {
     }
 
     fn take_note(&mut self, said: Said, now: Instant, effects: &mut Effects) {
-        let Said { whom: of, ticket, pause, report } = said;
+        let Said { whom: of, ticket, pause, report, releases } = said;
         let Some((whom, pause)) = pause else {
             return self.report(&of, report, ticket.into_iter().collect(), effects);
         };
         effects.push(Effect::Pause(whom.clone(), pause.waits.first().copied().unwrap_or_default(), pause.reason()));
-        let (pausing, known) = (Pausing::new(pause, now, of, report, ticket), self.known.of(&whom, now));
+        let pausing = Pausing::new(pause, now, Follower::new(of, report, ticket), releases);
+        let known = self.known.of(&whom, now);
         if known.is_none_or(|known| !pausing.adds_nothing_to(&known)) {
             return self.put_behind(&whom, pausing, known, now, effects);
         }

@@ -55,6 +55,7 @@ impl Queue {
                 wait *= 2;
             }
         }
+        self.crowd.note_release();
         if self.crowd.paused(Instant::now()).is_some() {
             self.crowd.release();
             self.shard.looks.release();

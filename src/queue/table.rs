@@ -198,6 +198,7 @@ impl Queues {
     /// The pauses of a scope, or of an upstream and all its scopes, are over: whoever waits asks again. `crowd` are that upstream's
     /// callers.
     pub(crate) fn release(&self, whom: Key, crowd: &Crowd) {
+        crowd.note_release();
         if whom.1.is_none() {
             crowd.release();
         }

@@ -280,3 +280,21 @@ async fn a_refusal_from_before_a_release_ends_no_pause_that_came_after_it() {
     let waited = wait(&throttle, None).await;
     assert!(waited >= 20 * SECOND && waited <= 21 * SECOND, "{waited:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_soon_after_a_release_is_told_to_all_whoever_released() {
+    for by_itself in [true, false] {
+        let store = Counting::default();
+        let (one, other) = (store.limited(Limit::per_second(10)), store.limited(Limit::per_second(10)));
+        let before = one.acquire("up").await.unwrap();
+        refusing(&one, &before, StatusCode::SERVICE_UNAVAILABLE, 60);
+        let waiting = one.clone();
+        let after = tokio::spawn(async move { waiting.acquire("up").await.unwrap() });
+        sleep(SECOND / 10).await;
+        if by_itself { &one } else { &other }.release("up").await.unwrap();
+        let after = after.await.unwrap();
+        refusing(&one, &after, StatusCode::SERVICE_UNAVAILABLE, 55);
+        sleep(SECOND / 2).await;
+        assert!(other.usage("up").await.unwrap().paused.is_some(), "released by itself: {by_itself}");
+    }
+}

@@ -40,6 +40,8 @@ pub(super) struct Pausing {
     pause: Pause,
     /// What the same responses reported, that of the first before all others.
     followers: Vec<Follower>,
+    /// How many releases were known when it was said last.
+    releases: u64,
 }
 
 /// What is reported once a pause is known.
@@ -51,15 +53,10 @@ pub(super) struct Follower {
 }
 
 impl Pausing {
-    pub(super) fn new(
-        pause: Pause,
-        now: Instant,
-        whom: Whom,
-        report: Option<(Log, Report)>,
-        ticket: Option<u64>,
-    ) -> Self {
+    /// A pause from now on, when so many releases were known.
+    pub(super) fn new(pause: Pause, now: Instant, follower: Follower, releases: u64) -> Self {
         let ends = pause.waits.iter().map(|&wait| now + wait.min(LONGEST)).collect();
-        Self { ends, pause, followers: vec![Follower { whom, report, tickets: ticket.into_iter().collect() }] }
+        Self { ends, pause, followers: vec![follower], releases }
     }
 
     /// This pause and a later one.
@@ -72,6 +69,7 @@ impl Pausing {
                 None => self.ends.push(end),
             }
         }
+        self.releases = self.releases.max(later.releases);
         let (pause, other) = (&mut self.pause, &later.pause);
         pause.recovery = pause.recovery.max(other.recovery);
         pause.memory = pause.memory.max(other.memory);
@@ -106,7 +104,7 @@ impl Pausing {
 
     /// The pause alone, without what is reported after it.
     pub(super) fn alone(&self) -> Self {
-        Self { ends: self.ends.clone(), pause: self.pause.clone(), followers: Vec::new() }
+        Self { ends: self.ends.clone(), pause: self.pause.clone(), followers: Vec::new(), releases: self.releases }
     }
 
     pub(super) const fn reason(&self) -> Reason {
@@ -128,11 +126,11 @@ impl Pausing {
         self.ends.iter().all(|end| *end <= at)
     }
 
-    /// Whether the store knows it all already: to within the time that its answer took.
+    /// Whether the store knows it all already: to within the time that its answer took. What was told before a release it knows no more.
     pub(super) fn adds_nothing_to(&self, known: &KnownPause) -> bool {
-        let own = KnownPause::new(&self.pause, known.at, known.until);
+        let own = self.known(known.at, known.until);
         let lasts = own.recovery <= known.recovery && own.memory <= known.memory && own.wished <= known.wished;
-        let less = own.cause <= known.cause && lasts;
+        let less = own.cause <= known.cause && own.releases <= known.releases && lasts;
         less && self.is_over(known.until)
     }
 
@@ -140,13 +138,13 @@ impl Pausing {
     /// follows in half of the time that is left goes into one message. Not where somebody waits until the store knows.
     pub(super) fn may_wait_for(&self, known: &KnownPause, now: Instant) -> Option<Instant> {
         let is_waited_for = self.followers.iter().any(|follower| !follower.tickets.is_empty());
-        (self.pause.cause <= known.cause && !is_waited_for)
+        (self.pause.cause <= known.cause && self.releases <= known.releases && !is_waited_for)
             .then(|| now + (known.until.saturating_duration_since(now) / 2).min(LONGEST_GATHERING))
     }
 
     /// What the store knows of it, which pauses until then.
     pub(super) fn known(&self, now: Instant, until: Instant) -> KnownPause {
-        KnownPause::new(&self.pause, now, until)
+        KnownPause::new(&self.pause, self.releases, now, until)
     }
 
     pub(super) fn into_followers(self) -> impl Iterator<Item = Follower> {
@@ -163,6 +161,10 @@ impl Pausing {
 }
 
 impl Follower {
+    pub(super) fn new(whom: Whom, report: Option<(Log, Report)>, ticket: Option<u64>) -> Self {
+        Self { whom, report, tickets: ticket.into_iter().collect() }
+    }
+
     fn add(&mut self, later: Self) {
         self.tickets.extend(later.tickets);
         self.report = match (self.report.take(), later.report) {

@@ -24,13 +24,16 @@ pub(super) struct KnownPause {
     pub(super) memory: Duration,
     /// For how long the upstream told to wait, where that is longer.
     pub(super) wished: Duration,
+    /// How many releases were known when it was said.
+    pub(super) releases: u64,
 }
 
 impl KnownPause {
-    pub(super) fn new(pause: &Pause, at: Instant, until: Instant) -> Self {
+    pub(super) fn new(pause: &Pause, releases: u64, at: Instant, until: Instant) -> Self {
         let Pause { cause, recovery, memory, told, .. } = *pause;
-        Self { at, until, cause, recovery, memory: memory.max(recovery), wished: told }
+        Self { at, until, cause, recovery, memory: memory.max(recovery), wished: told, releases }
     }
+
     /// Whether it lasts, and the store is certain to know of it.
     fn is_certain(&self, now: Instant) -> bool {
         self.until > now && now < self.at + CERTAIN
@@ -73,13 +76,13 @@ mod tests {
         let whom = |scope: u128| Whom::new("up".into(), (0, Some(ScopeId::from_bits(scope))));
         let pause = Pause::new(Duration::from_secs(1));
         for scope in 0..10_000 {
-            known.enter(&whom(scope), KnownPause::new(&pause, begin, begin + Duration::from_secs(1)), begin);
+            known.enter(&whom(scope), KnownPause::new(&pause, 0, begin, begin + Duration::from_secs(1)), begin);
         }
         assert!((0..10_000).all(|scope| known.of(&whom(scope), begin).is_some()));
         let later = begin + Duration::from_secs(1);
         assert!(known.of(&whom(0), later).is_none(), "it is over");
         for scope in 10_000..30_000 {
-            known.enter(&whom(scope), KnownPause::new(&pause, later, later + Duration::from_secs(1)), later);
+            known.enter(&whom(scope), KnownPause::new(&pause, 0, later, later + Duration::from_secs(1)), later);
         }
         assert!(known.of(&whom(29_999), later).is_some());
         assert_eq!(known.pauses.len(), 20_000);

@@ -20,6 +20,8 @@ struct Desk {
     renamed: Vec<u64>,
     paused: Vec<(Duration, Cause)>,
     released: Vec<Instant>,
+    /// Releases of which the process knows.
+    releases: u64,
     begun: usize,
     hurried: usize,
 }
@@ -28,7 +30,20 @@ impl Desk {
     fn new() -> Self {
         let (news, now, whom) = (News::new(Rng::with_seed(7)), Instant::now(), Whom::new("up".into(), (0, None)));
         let (outcomes, renamed, paused, released) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { news, now, whom, numbers: 0, tickets: 0, outcomes, renamed, paused, released, begun: 0, hurried: 0 }
+        Self {
+            news,
+            now,
+            whom,
+            numbers: 0,
+            tickets: 0,
+            outcomes,
+            renamed,
+            paused,
+            released,
+            releases: 0,
+            begun: 0,
+            hurried: 0,
+        }
     }
 
     fn handle(&mut self, event: Event) {
@@ -54,14 +69,20 @@ impl Desk {
         let (whom, ticket) = (self.whom.clone(), Some(self.tickets));
         let pause = pause.map(|pause| (whom.clone(), pause));
         let report = report.map(|report| (Log::new("calls", [Limit::per_second(9).window_term()]), report));
-        self.handle(Event::Said(Box::new(Said { whom, ticket, pause, report })));
+        self.handle(Event::Said(Box::new(Said { whom, ticket, pause, report, releases: self.releases })));
         self.tickets
     }
 
     /// A refusal that nobody waits for the store to know of.
     fn background(&mut self, pause: Pause) {
         let pause = Some((self.whom.clone(), pause));
-        self.handle(Event::Said(Box::new(Said { whom: self.whom.clone(), ticket: None, pause, report: None })));
+        self.handle(Event::Said(Box::new(Said {
+            whom: self.whom.clone(),
+            ticket: None,
+            pause,
+            report: None,
+            releases: self.releases,
+        })));
     }
 
     fn turn(&mut self) -> Next {
@@ -299,7 +320,7 @@ fn reports_of_two_logs_of_one_scope_are_told_each() {
     let said = |whom: &Whom, unit: &str, left| {
         let log = Log::new(unit, [Limit::per_second(9).window_term()]);
         let report = Some((log, report(Some(7), Some(left))));
-        Event::Said(Box::new(Said { whom: whom.clone(), ticket: None, pause: None, report }))
+        Event::Said(Box::new(Said { whom: whom.clone(), ticket: None, pause: None, report, releases: 0 }))
     };
     desk.handle(said(&calls, "calls", 5));
     desk.handle(said(&tokens, "tokens", 3));

@@ -45,3 +45,27 @@ fn an_answer_that_comes_when_the_pause_is_over_ends_nothing() {
     }
     assert!(desk.is_idle() && desk.released.is_empty());
 }
+
+#[test]
+fn after_a_release_a_refusal_is_told_at_once_though_the_store_knew_of_as_long_a_pause_before() {
+    for (secs, is_under_way) in [(55, false), (70, false), (55, true)] {
+        let mut desk = Desk::new();
+        desk.background(pause(60));
+        desk.sent();
+        if !is_under_way {
+            desk.paused(60 * SECOND, true);
+            assert!(desk.is_idle());
+        }
+        desk.now += SECOND;
+        desk.releases += 1;
+        desk.background(pause(secs));
+        if is_under_way {
+            // It was sent before the release, and is answered after it.
+            desk.paused(59 * SECOND, true);
+        }
+        assert_eq!(desk.sent_pause().waits, [secs * SECOND]);
+        desk.paused(secs * SECOND, true);
+        desk.background(pause(secs));
+        assert!(desk.is_idle(), "that is known now");
+    }
+}
