@@ -220,6 +220,9 @@ impl Ledger {
         part.retain(|_, scope| !scope.is_spent(now));
         part.shrink_to(part.len() * 2);
         self.next_part = (self.next_part + 1) % PARTS;
+        if self.upstream.is_spent(now) {
+            self.upstream = Scope::default();
+        }
         self.replays.sweep(now);
         self.registry.sweep(now);
     }
@@ -244,6 +247,12 @@ impl Ledger {
     #[cfg(test)]
     pub(crate) fn room(&self) -> usize {
         self.scopes.iter().map(HashMap::capacity).sum()
+    }
+
+    /// Whether no entry is kept of the whole upstream, whether or not it counts.
+    #[cfg(test)]
+    pub(crate) fn keeps_nothing_of_all(&self) -> bool {
+        self.upstream.logs.iter().next().is_none()
     }
 
     fn part(scope: ScopeId) -> usize {

@@ -28,10 +28,9 @@ pub struct StoreError {
 pub enum StoreErrorKind {
     /// It could not be reached, or did not answer in time. Whether the message acted is unknown: send it again.
     Unreachable,
-    /// It answered that it serves nobody for now: it starts, has no room, changes roles. Whether the message acted is unknown: send it
-    /// again.
+    /// It answered that it serves nobody for now: it reads its data, or is busy with a script. Send the message again.
     Unavailable,
-    /// It answered that it will not do this.
+    /// It answered that it will not do this now, or ever.
     Refused,
     /// Its answer makes no sense.
     Malformed,

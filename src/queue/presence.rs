@@ -62,6 +62,8 @@ struct Told {
     is_steady: bool,
     /// How many processes there were, when that was known last; and whether the store had told it not long before that.
     processes: Option<(u32, Instant, bool)>,
+    /// The store could not be reached since it told that.
+    was_lost: bool,
     most: Most,
     /// The throttle is closed.
     closed: bool,
@@ -83,11 +85,21 @@ impl Most {
 impl Told {
     /// The store cannot be reached. What it told not long before stays known as long as that lasts: nobody else hears of others either.
     fn lose(&mut self, now: Instant) {
-        if let Some((_, known, true)) = &mut self.processes
+        self.was_lost = true;
+        if let Some((processes, known, true)) = &mut self.processes
             && *known + BELIEVED > now
         {
             *known = now;
+            self.most.of(*processes, now);
         }
+    }
+
+    /// The store has told how many processes there are. One that was lost has forgotten those that have not come back yet: it is believed
+    /// when it tells that again.
+    fn count(&mut self, processes: u32, now: Instant) {
+        let is_recent = self.processes.is_some_and(|(_, known, _)| known + BELIEVED > now);
+        let is_sure = is_recent && !std::mem::take(&mut self.was_lost);
+        self.processes = Some((self.most.of(processes, now), now, is_sure));
     }
 
     /// How long after this the store is told again: before long where the process does not know yet how many there are.
@@ -170,10 +182,7 @@ impl Attendance {
         let outcome = send(&queue, renewal).await;
         let mut told = lock(&self.told);
         match outcome {
-            Ok(Some(processes)) => {
-                let is_sure = told.processes.is_some_and(|(_, known, _)| known + BELIEVED > now);
-                told.processes = Some((told.most.of(processes, now), now, is_sure));
-            }
+            Ok(Some(processes)) => told.count(processes, now),
             // As far as any message of the upstream tells.
             Err(ref error) if error.serves_nobody() && !queue.shard.contact.has_answered_since(now) => {
                 told.lose(Instant::now());
@@ -361,5 +370,30 @@ mod tests {
         let told = [(0, 4), (5, 4), (7, 1), (12, 3), (17, 2), (24, 2), (25, 2), (31, 2), (32, 2), (33, 5), (34, 1)];
         let believed = told.map(|(at, processes)| most.of(processes, begin + Duration::from_secs(at)));
         assert_eq!(believed, [4, 4, 4, 4, 4, 4, 3, 3, 2, 5, 5]);
+    }
+
+    /// It has forgotten whoever could not renew meanwhile.
+    #[test]
+    fn a_store_that_was_lost_is_believed_once_it_has_told_twice_and_the_old_number_as_long_as_others_may_not_have_come()
+    {
+        let (mut told, begin) = (Told::default(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut count = |processes, seconds| {
+            told.count(processes, at(seconds));
+            told.processes.map(|(processes, _, is_sure)| (processes, is_sure))
+        };
+        assert_eq!([count(4, 0), count(4, 1)], [Some((4, false)), Some((4, true))]);
+        for seconds in [6, 14, 22, 30] {
+            told.lose(at(seconds));
+            assert_eq!(told.processes, Some((4, at(seconds), true)), "nobody hears of others");
+        }
+        let mut count = |processes, seconds| {
+            told.count(processes, at(seconds));
+            told.processes.map(|(processes, _, is_sure)| (processes, is_sure))
+        };
+        assert_eq!([count(1, 36), count(2, 37), count(2, 51)], [(4, false), (4, true), (2, true)].map(Some));
+        // Of too long ago it is no more known.
+        told.lose(at(70));
+        assert_eq!(told.processes, Some((2, at(51), true)));
     }
 }

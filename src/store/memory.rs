@@ -279,6 +279,9 @@ mod tests {
             let message = Message::new(upstream, MessageId::nobodys(), Ask::new([log], vec![Run::new(1, [1])]));
             store.apply(&message).at_hand().unwrap().unwrap();
         };
+        let ask = Ask::new([Log::new("calls", [Term::new(9, 1_000_000)])], vec![Run::new(1, [1])]);
+        let of_all = Message::new("tenant-7", MessageId::nobodys(), ask);
+        store.apply(&of_all).at_hand().unwrap().unwrap();
         for tenant in 0..200 {
             (0..100).for_each(|scope| call(&format!("tenant-{tenant}"), scope));
         }
@@ -288,5 +291,6 @@ mod tests {
         }
         let room: usize = store.0.all().map(|kept| kept.lock().room()).sum();
         assert!(room < 1_000, "{room}");
+        assert!(store.0.kept(&"tenant-7".into()).lock().keeps_nothing_of_all());
     }
 }

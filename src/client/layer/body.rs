@@ -51,6 +51,9 @@ impl<B: Body + Unpin> Body for ThrottledBody<B> {
         {
             self.ending.read(trailers);
         }
+        if matches!(frame, Poll::Ready(Some(Err(_)))) {
+            self.ending.unread = None;
+        }
         if matches!(frame, Poll::Ready(None | Some(Err(_)))) || self.body.is_end_stream() {
             self.ending = Ending::none();
         }
@@ -67,7 +70,7 @@ impl<B: Body + Unpin> Body for ThrottledBody<B> {
 }
 
 /// A permit that lasts as long as its call's body, and the head of a response that says only in its trailers whether it is a refusal:
-/// both are read together. Where none come, the head is read alone.
+/// both are read together. Where none come the head is read alone, unless the body is lost: then nobody knows what became of the call.
 #[derive(Default)]
 pub(super) struct Ending {
     permit: Option<Permit>,

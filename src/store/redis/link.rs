@@ -268,7 +268,8 @@ impl Link {
     }
 
     fn is_down(&self, error: &StoreError) {
-        self.refuses.store(error.kind() != StoreErrorKind::Unreachable, Ordering::Relaxed);
+        let refuses = [StoreErrorKind::Refused, StoreErrorKind::Unavailable].contains(&error.kind());
+        self.refuses.store(refuses, Ordering::Relaxed);
         if !self.retired.load(Ordering::Relaxed) && !self.down.swap(true, Ordering::Relaxed) {
             tracing::warn!(node = self.node.as_deref(), error = error as &dyn std::error::Error, "store down");
         }
@@ -315,8 +316,11 @@ pub(super) fn refusal(message: &str, error: RedisError) -> StoreError {
     StoreError::new(StoreErrorKind::Refused, message).caused_by(Said(error))
 }
 
+/// What passes by itself. Where nobody is served, as while the server reads its data, no other process goes by the store either.
 pub(super) fn unavailable(error: RedisError) -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, "the store cannot be used now").caused_by(Said(error))
+    let serves_nobody = [Some("LOADING"), Some("BUSY")].contains(&error.code());
+    let kind = if serves_nobody { StoreErrorKind::Unavailable } else { StoreErrorKind::Refused };
+    StoreError::new(kind, "the store cannot be used now").caused_by(Said(error))
 }
 
 pub(super) fn unreachable(message: &str) -> StoreError {

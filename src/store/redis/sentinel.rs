@@ -32,7 +32,7 @@ use self::primary::{Missed, Primary};
 use self::sentinels::Sentinels;
 use super::call::Call;
 use super::complaints::Complaints;
-use super::link::{CONNECT_TIMEOUT, Failure, in_runtime, unreachable};
+use super::link::{CONNECT_TIMEOUT, Failure, in_runtime, tuned, unreachable};
 use super::one_at_a_time::OneAtATime;
 use super::trial;
 use crate::error::StoreError;
@@ -70,7 +70,7 @@ impl Sentinel {
     ) -> Self {
         Self {
             sentinels: Sentinels::new(name, sentinels),
-            like,
+            like: tuned(like),
             prefix: prefix.into(),
             response_timeout,
             known: Mutex::default(),
