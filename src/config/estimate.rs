@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::config::charges::Charges;
-use crate::config::priority::Priority;
 use crate::config::upstream::Upstream;
 use crate::config::{call::Call, name::shown};
 use crate::error::ConfigError;
@@ -88,9 +87,7 @@ impl Upstream {
             if *largest == 0 {
                 return wrong("estimate", format!("the largest of {} must be at least 1", shown(unit)));
             }
-            // Calls of low priority are charged in every log, also beside what is kept for others.
-            let call = Call::new().priority(Priority::Low).cost_of(Arc::clone(unit), *largest);
-            if let Err(error) = charges.of(self, &call) {
+            if let Err(error) = charges.of(self, &Call::new().cost_of(Arc::clone(unit), *largest)) {
                 return wrong("estimate", error.to_string());
             }
         }

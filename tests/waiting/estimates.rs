@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outgate::testing::oracle::{assert_never_more_units_than, worst_window_of_units};
-use outgate::{Limit, Priority, Throttle, Upstream};
+use outgate::{Limit, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -238,12 +238,10 @@ async fn what_calls_used_is_known_by_new_limits_and_how_much_is_enough_follows_f
 #[test]
 fn estimates_that_make_no_sense_are_refused() {
     type Says = fn(Upstream) -> Upstream;
-    let wrong: [(Says, &str); 5] = [
+    let wrong: [(Says, &str); 4] = [
         (|up| up.estimate("tokens", 0), "estimate"),
         (|up| up.estimate("points", 5), "estimate"),
         (|up| up.estimate("tokens", QUOTA + 1), "estimate"),
-        // Calls of low priority could never go.
-        (|up| up.reserve(Priority::Normal, 50).estimate("tokens", QUOTA / 2 + 1), "estimate"),
         (|up| up.estimates_per_thousand(1_001), "estimates_per_thousand"),
     ];
     for (says, field) in wrong {
