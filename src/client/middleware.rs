@@ -95,7 +95,7 @@ impl ReqwestMiddleware for Middleware {
                 let outcome = next.clone().run(request, extensions).await;
                 drop(in_flight);
                 let (response, may_send_again) = self.settle(permit, visit, &target, &route, outcome)?;
-                match again.filter(|_| may_send_again && route.take_retry()) {
+                match again.filter(|_| may_send_again && route.take_retry(&self.throttle)) {
                     Some(again) => (request, now) = (*again, Instant::now()),
                     None => return Ok(response),
                 }

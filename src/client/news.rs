@@ -100,7 +100,10 @@ impl Throttle {
                 }
                 Effect::Release(whom, until) => {
                     let Some(registered) = self.find(whom.upstream()) else { continue };
-                    self.queues().release_until(whom.key(), &registered.crowd, until);
+                    // Of some of its scopes there may be pauses that the store has not heard of: looks end that of the whole before long.
+                    if whom.is_scope() || !registered.charges.has_scopes() {
+                        self.queues().release_until(whom.key(), &registered.crowd, until);
+                    }
                 }
                 Effect::Begin(whom) => self.begin(whom),
                 Effect::Hurry => self.outgoing().hurry.notify_waiters(),
@@ -163,11 +166,7 @@ impl Sender {
                     let answer = message.send(&self.whom, throttle.outlook(&self.whom), throttle.store()).await;
                     throttle.take_in(Event::Answered(self.whom.clone(), answer), Instant::now());
                 }
-                // It is as if the store had not answered in time.
-                Next::Late => {
-                    let answer = Err(StoreError::late());
-                    throttle.take_in(Event::Answered(self.whom.clone(), answer), Instant::now());
-                }
+                Next::Over => throttle.take_in(Event::Over(self.whom.clone()), Instant::now()),
                 Next::Wait(_) if Handle::try_current().is_err() => return,
                 Next::Wait(at) => select! {
                     () = sleep_until(at) => {}

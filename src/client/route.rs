@@ -12,6 +12,7 @@ use crate::client::connections::InFlight;
 use crate::client::estimate::Estimate;
 use crate::client::estimated::Reserves;
 use crate::client::permit::Permit;
+use crate::client::throttle::Throttle;
 use crate::config::call::Call;
 use crate::config::charges::{CALLS, Scopes};
 use crate::config::costs::Costs;
@@ -43,7 +44,8 @@ pub(crate) struct Route {
     pub(crate) is_seen: bool,
     /// Since when it waits: a call made again has no more time than the first.
     pub(crate) since: Instant,
-    retries_left: u32,
+    /// How often its call was made again.
+    retries: u32,
 }
 
 impl Route {
@@ -52,13 +54,12 @@ impl Route {
     pub(crate) fn new(registered: Arc<Registered>, call: &Call, request: Option<&RequestHead<'_>>) -> Self {
         let max_wait = call.max_wait.or(registered.upstream.max_wait);
         let now_or_never = max_wait == Some(Duration::ZERO);
-        let retries = if registered.observer.is_some() { 0 } else { registered.upstream.retries };
         let scopes = registered.charges.scopes(call, request);
         let mut call = Cow::Borrowed(call);
         let estimated = registered.estimated.as_ref();
         let reserves = estimated.map_or_else(Vec::new, |estimated| estimated.fill(call.to_mut()));
         let charges = registered.charges.of(&registered.upstream, &call).map_err(Box::new);
-        let (is_seen, retries_left, since) = (request.is_some(), retries, Instant::now());
+        let (is_seen, since) = (request.is_some(), Instant::now());
         let (cost, priority) = (call.cost_in(CALLS), call.priority);
         let kind = call.own_kind().cloned().filter(|_| registered.estimated.is_some());
         Self {
@@ -73,7 +74,7 @@ impl Route {
             priority,
             is_seen,
             since,
-            retries_left,
+            retries: 0,
         }
     }
 
@@ -94,9 +95,9 @@ impl Route {
         }
     }
 
-    /// The route of a call that has waited by another: it has no more time, and no more retries than either leaves it.
+    /// The route of a call that has waited by another: it has no more time, and no retry again.
     pub(crate) fn instead_of(self, before: &Self) -> Self {
-        Self { since: before.since, retries_left: self.retries_left.min(before.retries_left), ..self }
+        Self { since: before.since, retries: before.retries, ..self }
     }
 
     /// What its call, which gets its permit, reserves by estimates, and tells about others once it is settled.
@@ -122,14 +123,16 @@ impl Route {
     }
 
     /// Whether a call that is refused could be made again.
-    pub(crate) const fn may_retry(&self) -> bool {
-        self.retries_left > 0 && !self.now_or_never
+    pub(crate) fn may_retry(&self) -> bool {
+        !self.now_or_never && self.retries < retries_of(&self.registered)
     }
 
-    /// Takes one of the retries, if one is left and the upstream's budget allows it.
-    pub(crate) fn take_retry(&mut self) -> bool {
-        let taken = self.may_retry() && self.registered.budget.take();
-        self.retries_left -= u32::from(taken);
+    /// Takes one of the retries, if one is left by what is said of the upstream by now, and its budget allows it.
+    pub(crate) fn take_retry(&mut self, throttle: &Throttle) -> bool {
+        let latest = throttle.latest(Arc::clone(&self.registered));
+        let may = self.may_retry() && latest.is_ok_and(|latest| self.retries < retries_of(&latest));
+        let taken = may && self.registered.budget.take();
+        self.retries += u32::from(taken);
         if taken {
             self.registered.counts.retried();
         }
@@ -186,4 +189,9 @@ impl Route {
     pub(crate) fn charges(&self) -> Result<&Costs, Error> {
         self.charges.as_ref().map_err(|error| Error::clone(error))
     }
+}
+
+/// How often a call to an upstream is made again that is refused.
+fn retries_of(registered: &Registered) -> u32 {
+    if registered.observer.is_some() { 0 } else { registered.upstream.retries }
 }

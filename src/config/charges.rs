@@ -223,6 +223,11 @@ impl Charges {
         self.scopes.iter().enumerate().filter_map(of).collect::<Vec<_>>().into_iter()
     }
 
+    /// Whether it is charged in any that not all callers share.
+    pub(crate) fn has_scopes(&self) -> bool {
+        self.scopes.iter().any(|sharers| !sharers.scope.is_upstream())
+    }
+
     /// The kinds of scopes: what tells them apart, whether upstreams that share limits have it in common, and its salt.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = (&Scope, bool, Option<ScopeId>)> {
         self.scopes.iter().map(|sharers| (&sharers.scope, sharers.is_common, sharers.salt))

@@ -46,6 +46,8 @@ pub(crate) enum Event {
     Said(Box<Said>),
     /// The store has answered the message about somebody.
     Answered(Whom, Applied),
+    /// The pause that the message about somebody was to tell is over.
+    Over(Whom),
     /// Nobody can send the messages about somebody any more.
     Lost(Whom),
 }
@@ -74,8 +76,8 @@ pub(crate) type Effects = Vec<Effect>;
 pub(crate) enum Next {
     Send(Box<Message>),
     Wait(Instant),
-    /// The pause that was to be told is over by now: nobody is told any more.
-    Late,
+    /// The pause that was to be told is over by now: nobody is told of it any more.
+    Over,
     /// Nothing, until something is said.
     Idle,
 }
@@ -115,6 +117,16 @@ impl News {
         match event {
             Event::Said(said) => self.take_note(*said, now, effects),
             Event::Answered(whom, answer) => self.receive(&whom, answer, now, effects),
+            Event::Over(whom) => {
+                let unanswered = self.entries.get_mut(&whom).and_then(|entry| entry.unanswered.take());
+                match unanswered.map(|unanswered| unanswered.what) {
+                    // What the same responses reported still counts.
+                    Some(What::Pausing(pausing)) => self.follow(pausing, effects),
+                    what => effects.extend(
+                        what.into_iter().flat_map(What::into_tickets).map(|ticket| Effect::Tell(ticket, Ok(()))),
+                    ),
+                }
+            }
             Event::Lost(whom) => {
                 let Some(entry) = self.entries.remove(&whom) else { return };
                 effects.extend(entry.into_tickets().map(|ticket| Effect::Tell(ticket, Err(StoreError::late()))));
@@ -135,8 +147,8 @@ impl News {
         if let Some(at) = unanswered.resend.retry_at().filter(|&at| at > now) {
             return Next::Wait(at);
         }
-        if unanswered.is_late(now) {
-            return Next::Late;
+        if unanswered.is_over(now) {
+            return Next::Over;
         }
         let id = unanswered.id.get_or_insert_with(id).clone();
         let body = match &unanswered.what {
@@ -220,12 +232,13 @@ impl News {
             }
             (What::Pausing(pausing), Ok(Reply::Paused(paused))) if pausing.is_void(paused.wait(), now) => {
                 tracing::debug!(upstream, "the pause has ended");
-                if !whom.is_echo {
-                    effects.extend(pausing.until().map(|until| Effect::Release(whom.clone(), until)));
-                    // What was said since the store has yet to judge.
-                    let behind = entry.behind(now);
-                    effects.extend(behind.map(|(wait, reason)| Effect::Pause(whom.clone(), wait, reason)));
-                }
+                let until = pausing.until().filter(|_| !whom.is_echo);
+                effects.extend(until.map(|until| Effect::Release(whom.clone(), until)));
+                // What was said since the store has yet to judge.
+                entry.pause_at = None;
+                let behind = entry.behind(now).filter(|_| !whom.is_echo);
+                effects.extend(behind.map(|(wait, reason)| Effect::Pause(whom.clone(), wait, reason)));
+                self.known.forget(whom);
                 self.follow(pausing, effects);
             }
             (What::Pausing(pausing), Ok(Reply::Paused(paused))) => {

@@ -207,6 +207,7 @@ impl Queues {
 
     /// The same of a pause that was to last until then, and of no longer one.
     pub(crate) fn release_until(&self, whom: Key, crowd: &Crowd, until: Instant) {
+        crowd.note_release();
         if whom.1.is_none() {
             crowd.release_until(until);
         }

@@ -268,6 +268,23 @@ async fn a_refusal_from_before_a_release_silences_nobody_in_the_process_that_got
     }
 }
 
+/// The store may not have heard of it yet.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_a_whole_upstream_from_before_a_release_ends_no_pause_of_a_scope() {
+    let store = Counting::default();
+    let throttle = store.process(upstream);
+    let slow = throttle.acquire("up").await.unwrap();
+    refuse(&throttle, 600 * SECOND).await;
+    sleep(10 * SECOND).await;
+    throttle.release("up").await.unwrap();
+    let fresh = throttle.acquire("up").scope("a").await.unwrap();
+    refusing(&throttle, &slow, StatusCode::SERVICE_UNAVAILABLE, 50);
+    refusing(&throttle, &fresh, StatusCode::TOO_MANY_REQUESTS, 30);
+    let begin = Instant::now();
+    drop(throttle.acquire("up").scope("a").await.unwrap());
+    assert!(begin.elapsed() >= 30 * SECOND, "{:?}", begin.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refusal_from_before_a_release_ends_no_pause_that_came_after_it() {
     let store = Counting::default();

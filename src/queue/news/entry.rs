@@ -30,9 +30,9 @@ pub(super) struct Unanswered {
 }
 
 impl Unanswered {
-    /// Whether it tells of a pause that is over by now, and was not when it was to be told first.
-    pub(super) fn is_late(&self, now: Instant) -> bool {
-        matches!(&self.what, What::Pausing(pausing) if pausing.is_over(now) && !pausing.is_over(self.resend.since))
+    /// Whether it tells of a pause that is over by now.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        matches!(&self.what, What::Pausing(pausing) if pausing.has_lasted() && pausing.is_over(now))
     }
 }
 

@@ -54,6 +54,11 @@ impl Known {
         self.pauses.get(whom).filter(|pause| pause.is_certain(now)).copied()
     }
 
+    /// The store knows of none.
+    pub(super) fn forget(&mut self, whom: &Whom) {
+        self.pauses.remove(whom);
+    }
+
     /// The store knows of a pause.
     pub(super) fn enter(&mut self, whom: &Whom, pause: KnownPause, now: Instant) {
         if self.pauses.len() >= self.sweep_at.max(FEW) {

@@ -126,6 +126,11 @@ impl Desk {
         self.answer(Ok(Reply::Paused(Paused::new(now, now.plus(micros(wait)), first))));
     }
 
+    /// The pause of the message is over before that could go.
+    fn over(&mut self) {
+        self.handle(Event::Over(self.whom.clone()));
+    }
+
     fn is_idle(&mut self) -> bool {
         matches!(self.turn(), Next::Idle) && self.news.entries.is_empty()
     }
@@ -186,7 +191,13 @@ fn a_pause_is_sent_again_until_the_store_knows_or_it_is_over() {
             assert_eq!(desk.outcomes.get(&1), Some(&false), "who waits for it learns that it is not known");
             desk.now = match desk.turn() {
                 Next::Wait(at) => at,
-                Next::Late | Next::Idle => break,
+                Next::Idle => break,
+                Next::Over => {
+                    desk.over();
+                    assert_eq!(desk.sent_report().quotas.len(), 1, "what was reported with it is told all the same");
+                    desk.answer(Ok(Reply::Learned(Learned::default())));
+                    continue;
+                }
                 Next::Send(message) => panic!("{message:?}"),
             };
             assert!(desk.now - at <= SECOND);
@@ -288,7 +299,7 @@ fn after_any_events_everybody_is_told_once_and_the_store_knows_the_longest_pause
                     match desk.turn() {
                         Next::Send(message) => under_way = Some(*message),
                         Next::Wait(at) if ends => desk.now = at,
-                        Next::Late => desk.answer(Err(StoreError::late())),
+                        Next::Over => desk.over(),
                         Next::Wait(_) | Next::Idle => break,
                     }
                     continue;

@@ -1,8 +1,13 @@
 //! Refusals of calls from before a release, and of those after it.
 
 use super::*;
+use crate::ledger::ScopeId;
 
 impl Desk {
+    fn of_scope() -> Self {
+        Self { whom: Whom::new("up".into(), (0, Some(ScopeId::from_bits(7)))), ..Self::new() }
+    }
+
     /// The store took nothing of what it was told.
     fn void(&mut self) {
         self.paused(Duration::ZERO, false);
@@ -12,7 +17,7 @@ impl Desk {
 #[test]
 fn a_pause_that_the_store_did_not_take_ends_here_too_but_not_what_was_said_since() {
     for since in [None, Some(5), Some(90)] {
-        let mut desk = Desk::new();
+        let mut desk = Desk::of_scope();
         desk.background(pause(60));
         desk.sent();
         desk.now += SECOND;
@@ -68,4 +73,34 @@ fn after_a_release_a_refusal_is_told_at_once_though_the_store_knew_of_as_long_a_
         desk.background(pause(secs));
         assert!(desk.is_idle(), "that is known now");
     }
+}
+
+#[test]
+fn after_a_pause_that_the_store_did_not_take_nothing_is_known_of_those_before() {
+    let mut desk = Desk::of_scope();
+    desk.background(pause(60));
+    desk.sent();
+    desk.paused(60 * SECOND, true);
+    desk.now += SECOND;
+    desk.background(pause(3_600));
+    desk.now += SECOND;
+    desk.sent();
+    desk.background(pause(30));
+    desk.void();
+    assert_eq!(desk.sent_pause().waits, [30 * SECOND], "at once");
+}
+
+#[test]
+fn of_a_pause_that_is_over_nobody_is_told_but_of_what_was_reported_with_it() {
+    let mut desk = Desk::of_scope();
+    desk.background(pause(10));
+    desk.sent();
+    // Behind the message, which has not gone yet.
+    desk.said(Some(pause(10)), Some(report(None, Some(5))));
+    desk.now += 11 * SECOND;
+    for _ in 0..2 {
+        assert!(matches!(desk.turn(), Next::Over));
+        desk.over();
+    }
+    assert_eq!(desk.sent_report().quotas.len(), 1);
 }
