@@ -54,9 +54,9 @@
 //! # The promise
 //!
 //! No window of a limit plus its guard ever holds more starts than its quota: under concurrency, cancellation, lost replies
-//! and crashes. What the upstream sees keeps to the quota too, whatever way it counts, as long as the delay between a
-//! permit and the arrival of the call varies by no more than the guard less what a slot may be late: that is a little less than half the
-//! guard, and 219 ms at most.
+//! and crashes, as long as the store keeps its data. What the upstream sees keeps to the quota too, as long as the delay between a
+//! permit and the arrival of the call varies by no more than the guard less what a slot may be late: a slot may be late by a little less than
+//! half the guard, and 219 ms at most. One that counts by approximation needs [calls that are spread](Limit::burst).
 //!
 //! # Features
 //!

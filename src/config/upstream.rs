@@ -237,8 +237,9 @@ impl Upstream {
     /// Limits that several upstreams share under one name, such as those of an account whose calls go to several hosts: each of these upstreams
     /// says the same. `name` is like an upstream's, and no upstream has it.
     ///
-    /// What is [released](crate::Throttle::release), [slowed down](crate::Throttle::slow_down) or refused of a whole upstream concerns all that share; a
-    /// refusal that does not say whom it concerns, one scope of one upstream, or what has none: the upstream's own calls where it has a limit of its own, else all that share.
+    /// What is [released](crate::Throttle::release), [slowed down](crate::Throttle::slow_down) or refused of a whole upstream concerns all that share. A
+    /// refusal that does not say whom it concerns pauses the call's scope in that upstream. A call without a scope has it pause the upstream's own
+    /// calls, where that has a limit of its own, else those of all that share.
     ///
     /// ```
     /// use outgate::{Limit, Throttle, Upstream};

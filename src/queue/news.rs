@@ -76,7 +76,7 @@ pub(crate) type Effects = Vec<Effect>;
 pub(crate) enum Next {
     Send(Box<Message>),
     Wait(Instant),
-    /// The pause that was to be told is over by now: nobody is told of it any more.
+    /// The pause that was to be told has been over for a while: nobody is told of it any more.
     Over,
     /// Nothing, until something is said.
     Idle,

@@ -62,8 +62,6 @@ struct Told {
     is_steady: bool,
     /// How many processes there were, when that was known last; and whether the store had told it not long before that.
     processes: Option<(u32, Instant, bool)>,
-    /// The store could not be reached since it told that.
-    was_lost: bool,
     most: Most,
     /// The throttle is closed.
     closed: bool,
@@ -85,7 +83,6 @@ impl Most {
 impl Told {
     /// The store cannot be reached. What it told not long before stays known as long as that lasts: nobody else hears of others either.
     fn lose(&mut self, now: Instant) {
-        self.was_lost = true;
         if let Some((processes, known, true)) = &mut self.processes
             && *known + BELIEVED > now
         {
@@ -94,11 +91,10 @@ impl Told {
         }
     }
 
-    /// The store has told how many processes there are. One that was lost has forgotten those that have not come back yet: it is believed
-    /// when it tells that again.
+    /// The store has told how many processes there are. One that was lost has forgotten those that have not come back yet: as many as before are
+    /// believed, for as long as those may take.
     fn count(&mut self, processes: u32, now: Instant) {
-        let is_recent = self.processes.is_some_and(|(_, known, _)| known + BELIEVED > now);
-        let is_sure = is_recent && !std::mem::take(&mut self.was_lost);
+        let is_sure = self.processes.is_some_and(|(_, known, _)| known + BELIEVED > now);
         self.processes = Some((self.most.of(processes, now), now, is_sure));
     }
 
@@ -374,8 +370,7 @@ mod tests {
 
     /// It has forgotten whoever could not renew meanwhile.
     #[test]
-    fn a_store_that_was_lost_is_believed_once_it_has_told_twice_and_the_old_number_as_long_as_others_may_not_have_come()
-    {
+    fn after_a_store_was_lost_as_many_are_believed_as_before_as_long_as_some_may_not_have_come_back() {
         let (mut told, begin) = (Told::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         let mut count = |processes, seconds| {
@@ -391,7 +386,7 @@ mod tests {
             told.count(processes, at(seconds));
             told.processes.map(|(processes, _, is_sure)| (processes, is_sure))
         };
-        assert_eq!([count(1, 36), count(2, 37), count(2, 51)], [(4, false), (4, true), (2, true)].map(Some));
+        assert_eq!([count(1, 36), count(2, 37), count(2, 49), count(2, 51)], [4, 4, 4, 2].map(|of| Some((of, true))));
         // Of too long ago it is no more known.
         told.lose(at(70));
         assert_eq!(told.processes, Some((2, at(51), true)));

@@ -42,8 +42,6 @@ pub(super) struct Pausing {
     followers: Vec<Follower>,
     /// How many releases were known when it was said last.
     releases: u64,
-    /// It was to last for a while: some say no more than how calls go on.
-    lasts: bool,
 }
 
 /// What is reported once a pause is known.
@@ -58,8 +56,7 @@ impl Pausing {
     /// A pause from now on, when so many releases were known.
     pub(super) fn new(pause: Pause, now: Instant, follower: Follower, releases: u64) -> Self {
         let ends = pause.waits.iter().map(|&wait| now + wait.min(LONGEST)).collect();
-        let lasts = pause.waits.iter().any(|wait| !wait.is_zero());
-        Self { ends, pause, followers: vec![follower], releases, lasts }
+        Self { ends, pause, followers: vec![follower], releases }
     }
 
     /// This pause and a later one.
@@ -73,7 +70,6 @@ impl Pausing {
             }
         }
         self.releases = self.releases.max(later.releases);
-        self.lasts |= later.lasts;
         let (pause, other) = (&mut self.pause, &later.pause);
         pause.recovery = pause.recovery.max(other.recovery);
         pause.memory = pause.memory.max(other.memory);
@@ -123,11 +119,6 @@ impl Pausing {
     /// Whether the store, by which nobody waits, took none of it: it was said to calls from before a release.
     pub(super) fn is_void(&self, wait: Duration, now: Instant) -> bool {
         wait.is_zero() && self.until().is_some_and(|until| until > now)
-    }
-
-    /// Whether it was to last for a while.
-    pub(super) const fn has_lasted(&self) -> bool {
-        self.lasts
     }
 
     /// Whether nothing is left of it then.

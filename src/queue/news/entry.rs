@@ -9,6 +9,9 @@ use super::known::KnownPause;
 use crate::ledger::{MessageId, Reason};
 use crate::queue::resend::Resend;
 
+/// For so long after its end a pause is told all the same: how often calls were refused, and what that says of the limits.
+const NEWS: Duration = Duration::from_secs(5);
+
 /// What is still to be said of somebody.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
@@ -30,9 +33,10 @@ pub(super) struct Unanswered {
 }
 
 impl Unanswered {
-    /// Whether it tells of a pause that is over by now.
+    /// Whether it tells of a pause that has been over for so long that what it says of the limits is no news either.
     pub(super) fn is_over(&self, now: Instant) -> bool {
-        matches!(&self.what, What::Pausing(pausing) if pausing.has_lasted() && pausing.is_over(now))
+        let since = now.checked_sub(NEWS);
+        matches!(&self.what, What::Pausing(pausing) if since.is_some_and(|since| pausing.is_over(since)))
     }
 }
 

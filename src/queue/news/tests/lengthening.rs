@@ -59,9 +59,12 @@ fn a_message_that_waits_for_its_turn_tells_what_is_left_of_its_pause_and_nothing
     let Message { id, body } = desk.sent();
     assert!(id == first && matches!(body, Body::Pause { pause, .. } if pause.waits == [6 * SECOND]));
     desk.now += 6 * SECOND;
+    let Body::Pause { pause, .. } = desk.sent().body else { panic!("a pause") };
+    assert_eq!(pause.waits, [Duration::ZERO], "that it was refused is news still");
+    desk.now += 5 * SECOND;
     assert!(matches!(desk.turn(), Next::Over));
     desk.over();
     assert!(desk.is_idle() && desk.outcomes == BTreeMap::from([(1, true)]), "the store has nothing to know");
-    desk.said(Some(pause(0)), None);
+    desk.said(Some(super::pause(0)), None);
     assert_eq!(desk.sent_pause().waits, [Duration::ZERO], "one of no time may be the next in a row");
 }

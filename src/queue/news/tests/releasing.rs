@@ -1,7 +1,7 @@
 //! Refusals of calls from before a release, and of those after it.
 
 use super::*;
-use crate::ledger::ScopeId;
+use crate::ledger::{Evidence, ScopeId};
 
 impl Desk {
     fn of_scope() -> Self {
@@ -90,6 +90,21 @@ fn after_a_pause_that_the_store_did_not_take_nothing_is_known_of_those_before() 
     assert_eq!(desk.sent_pause().waits, [30 * SECOND], "at once");
 }
 
+/// That is what several refusals say of the limits: gathered for a second, it goes when so short a pause has just ended.
+#[test]
+fn what_was_refused_is_told_though_the_pause_ended_while_it_was_gathered() {
+    let mut desk = Desk::of_scope();
+    desk.background(pause(2));
+    desk.sent();
+    desk.paused(2 * SECOND, true);
+    let evidence = Evidence::new(Log::new("calls", [Limit::per_second(9).window_term()]), 1, Vec::new());
+    desk.background(Pause { evidence: Some(Box::new(evidence)), ..pause(1) });
+    let Next::Wait(at) = desk.turn() else { panic!("it is gathered") };
+    desk.now = at;
+    let told = desk.sent_pause();
+    assert!(told.waits == [Duration::ZERO] && told.evidence().is_some());
+}
+
 #[test]
 fn of_a_pause_that_is_over_nobody_is_told_but_of_what_was_reported_with_it() {
     let mut desk = Desk::of_scope();
@@ -97,7 +112,7 @@ fn of_a_pause_that_is_over_nobody_is_told_but_of_what_was_reported_with_it() {
     desk.sent();
     // Behind the message, which has not gone yet.
     desk.said(Some(pause(10)), Some(report(None, Some(5))));
-    desk.now += 11 * SECOND;
+    desk.now += 15 * SECOND;
     for _ in 0..2 {
         assert!(matches!(desk.turn(), Next::Over));
         desk.over();
