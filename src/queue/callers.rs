@@ -1,7 +1,7 @@
 //! One queue: what happens to it goes to its engine, and what follows is done.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub(crate) struct Queue {
     /// Stands among those of which the store is told.
     pub(super) is_listed: AtomicBool,
     /// Called again since it was looked for idle ones.
-    again: AtomicBool,
+    pub(super) again: AtomicBool,
     /// Once anybody waits, or anything else has happened that is to be known: there are as many queues as scopes.
     core: OnceLock<Box<Core>>,
     /// The lines for seats that the process shares among several queues, one for each limit on calls in flight.
@@ -255,19 +255,6 @@ impl Queue {
     /// Whether these are its callers, of some edition of the limits.
     pub(super) fn is_of(&self, edition: u64, scopes: &Scopes) -> bool {
         self.edition() == edition && self.scopes.all == scopes.all
-    }
-
-    /// It is called again.
-    #[inline]
-    pub(super) fn is_called_again(&self) {
-        if !self.again.load(Ordering::Relaxed) {
-            self.again.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether it was, since this was asked last.
-    pub(super) fn was_called_again(&self) -> bool {
-        self.again.swap(false, Ordering::Relaxed)
     }
 
     /// Until when nobody here sends, and why.

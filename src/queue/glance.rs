@@ -109,6 +109,19 @@ impl Queue {
         !self.is_listed.load(Ordering::Relaxed) && !self.is_listed.swap(true, Ordering::Relaxed)
     }
 
+    /// It is called again.
+    #[inline]
+    pub(super) fn is_called_again(&self) {
+        if !self.again.load(Ordering::Relaxed) {
+            self.again.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was, since this was asked last.
+    pub(super) fn was_called_again(&self) -> bool {
+        self.again.swap(false, Ordering::Relaxed)
+    }
+
     /// Callers that wait, how long the one has waited who has waited longest, and whether it was used since this was asked last.
     pub(super) fn attended(&self, now: Instant) -> (u32, Duration, bool) {
         let is_used = self.is_used.swap(false, Ordering::Relaxed);

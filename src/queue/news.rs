@@ -118,13 +118,9 @@ impl News {
             Event::Said(said) => self.take_note(*said, now, effects),
             Event::Answered(whom, answer) => self.receive(&whom, answer, now, effects),
             Event::Over(whom) => {
-                let unanswered = self.entries.get_mut(&whom).and_then(|entry| entry.unanswered.take());
-                match unanswered.map(|unanswered| unanswered.what) {
-                    // What the same responses reported still counts.
-                    Some(What::Pausing(pausing)) => self.follow(pausing, effects),
-                    what => effects.extend(
-                        what.into_iter().flat_map(What::into_tickets).map(|ticket| Effect::Tell(ticket, Ok(()))),
-                    ),
+                // What the same responses reported still counts.
+                if let Some(pausing) = self.entries.get_mut(&whom).and_then(|entry| entry.take_over(now)) {
+                    self.follow(pausing, effects);
                 }
             }
             Event::Lost(whom) => {
@@ -232,12 +228,13 @@ impl News {
             }
             (What::Pausing(pausing), Ok(Reply::Paused(paused))) if pausing.is_void(paused.wait(), now) => {
                 tracing::debug!(upstream, "the pause has ended");
-                let until = pausing.until().filter(|_| !whom.is_echo);
-                effects.extend(until.map(|until| Effect::Release(whom.clone(), until)));
                 // What was said since the store has yet to judge.
                 entry.pause_at = None;
-                let behind = entry.behind(now).filter(|_| !whom.is_echo);
-                effects.extend(behind.map(|(wait, reason)| Effect::Pause(whom.clone(), wait, reason)));
+                if !whom.is_echo {
+                    effects.extend(pausing.until().map(|until| Effect::Release(whom.clone(), until)));
+                    let behind = entry.behind(now);
+                    effects.extend(behind.map(|(wait, reason)| Effect::Pause(whom.clone(), wait, reason)));
+                }
                 self.known.forget(whom);
                 self.follow(pausing, effects);
             }

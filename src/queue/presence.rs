@@ -373,20 +373,17 @@ mod tests {
     fn after_a_store_was_lost_as_many_are_believed_as_before_as_long_as_some_may_not_have_come_back() {
         let (mut told, begin) = (Told::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
-        let mut count = |processes, seconds| {
+        let count = |told: &mut Told, (processes, seconds)| {
             told.count(processes, at(seconds));
             told.processes.map(|(processes, _, is_sure)| (processes, is_sure))
         };
-        assert_eq!([count(4, 0), count(4, 1)], [Some((4, false)), Some((4, true))]);
+        assert_eq!([(4, 0), (4, 1)].map(|of| count(&mut told, of)), [Some((4, false)), Some((4, true))]);
         for seconds in [6, 14, 22, 30] {
             told.lose(at(seconds));
             assert_eq!(told.processes, Some((4, at(seconds), true)), "nobody hears of others");
         }
-        let mut count = |processes, seconds| {
-            told.count(processes, at(seconds));
-            told.processes.map(|(processes, _, is_sure)| (processes, is_sure))
-        };
-        assert_eq!([count(1, 36), count(2, 37), count(2, 49), count(2, 51)], [4, 4, 4, 2].map(|of| Some((of, true))));
+        let believed = [(1, 36), (2, 37), (2, 49), (2, 51)].map(|of| count(&mut told, of));
+        assert_eq!(believed, [4, 4, 4, 2].map(|of| Some((of, true))));
         // Of too long ago it is no more known.
         told.lose(at(70));
         assert_eq!(told.processes, Some((2, at(51), true)));

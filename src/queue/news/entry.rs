@@ -52,6 +52,14 @@ impl Entry {
         self.unanswered.as_mut()
     }
 
+    /// The pause of the message, where it has been over for a while.
+    pub(super) fn take_over(&mut self, now: Instant) -> Option<Pausing> {
+        match self.unanswered.take_if(|unanswered| unanswered.is_over(now))?.what {
+            What::Pausing(pausing) => Some(pausing),
+            What::Reporting(_) => None,
+        }
+    }
+
     /// Puts a pause behind the message, beside what the store knows. Says whether the next message is due earlier for it.
     pub(super) fn put_behind(&mut self, pausing: Pausing, known: Option<KnownPause>, now: Instant) -> bool {
         let pausing = match self.pausing.take() {

@@ -8,6 +8,14 @@ use redis::{ErrorKind, RedisError};
 const PASSING: [&str; 9] =
     ["BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN"];
 
+/// Of these what it says to everybody, whatever they ask.
+const SERVES_NOBODY: [&str; 2] = ["BUSY", "LOADING"];
+
+/// Whether the server serves nobody for now: no other process goes by it either.
+pub(super) fn serves_nobody(error: &RedisError) -> bool {
+    error.code().is_some_and(|code| SERVES_NOBODY.contains(&code))
+}
+
 /// Whether waiting helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {

@@ -25,7 +25,7 @@ pub(super) use self::redirected::Missed;
 pub(super) use self::witnessed::Witnessed;
 use super::call::Call;
 use super::complaints::Complaints;
-use super::fault::{Fault, Said};
+use super::fault::{Fault, Said, serves_nobody};
 use super::one_at_a_time::OneAtATime;
 use super::script::Script;
 use super::unreadable::Unreadable;
@@ -316,10 +316,9 @@ pub(super) fn refusal(message: &str, error: RedisError) -> StoreError {
     StoreError::new(StoreErrorKind::Refused, message).caused_by(Said(error))
 }
 
-/// What passes by itself. Where nobody is served, as while the server reads its data, no other process goes by the store either.
+/// What passes by itself.
 pub(super) fn unavailable(error: RedisError) -> StoreError {
-    let serves_nobody = [Some("LOADING"), Some("BUSY")].contains(&error.code());
-    let kind = if serves_nobody { StoreErrorKind::Unavailable } else { StoreErrorKind::Refused };
+    let kind = if serves_nobody(&error) { StoreErrorKind::Unavailable } else { StoreErrorKind::Refused };
     StoreError::new(kind, "the store cannot be used now").caused_by(Said(error))
 }
 

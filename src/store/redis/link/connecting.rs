@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::{CONNECT_TIMEOUT, Link};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::fault::serves_nobody;
 use crate::store::redis::server::Server;
 use crate::store::redis::{format, script, tls};
 
@@ -34,7 +35,7 @@ impl Link {
                 }
             }
             // The format is looked at once: not before the server can say it.
-            Some(Err(error)) if [Some("LOADING"), Some("BUSY")].contains(&error.code()) => return Err(error),
+            Some(Err(error)) if serves_nobody(&error) => return Err(error),
             _ => {}
         }
         let mut load = redis::pipe();

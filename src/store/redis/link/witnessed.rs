@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Pipeline, RedisError, Value};
 
 use super::{Failure, Link, is_unknown_script};
 use crate::error::StoreError;
@@ -39,12 +39,8 @@ impl Link {
         {
             said = self::said(&mut connection, script.by_body(&encode), replicas, patience).await;
         }
-        let [answer, before, acked, mut after] = said.map_err(|error| self.failed(error, generation))?;
-        if waited_for_nothing(&before, &acked, &after, replicas) {
-            let said = waits_for_write(&mut connection, &self.prefix, replicas, patience).await;
-            after = said.map_err(|error| self.failed(error, generation))?;
-        }
-        let answer = self.judged(answer, connection, generation, call).await?;
+        let [answer, before, acked, after] = said.map_err(|error| self.failed(error, generation))?;
+        let answer = self.judged(answer, connection.clone(), generation, call).await?;
         let role = |said: Said| match said {
             Ok(said) => self.read(generation, false, || Role::of(&said).ok_or_else(StoreError::senseless)),
             Err(error) if Fault::of(&error) == Fault::Lasting => {
@@ -52,7 +48,12 @@ impl Link {
             }
             Err(error) => Err(self.failed(error, generation)),
         };
-        Ok(Witnessed { answer, before: role(before)?, after: role(after)? })
+        let (before, mut after) = (role(before)?, role(after)?);
+        if acked.is_ok_and(|acked| waited_for_nothing(&before, &acked, &after, replicas)) {
+            let said = waits_for_write(&mut connection, &self.prefix, replicas, patience).await;
+            after = role(said.map_err(|error| self.failed(error, generation))?)?;
+        }
+        Ok(Witnessed { answer, before, after })
     }
 }
 
@@ -60,12 +61,15 @@ type Said = Result<Value, RedisError>;
 
 /// Whether `WAIT` came back although not as many replicas have what was written. From 7.2 on it waits for what its own connection wrote
 /// last: for nothing where the script wrote nothing, however much others have written.
-fn waited_for_nothing(before: &Said, acked: &Said, after: &Said, replicas: usize) -> bool {
-    let lead = |said: &Said| said.as_ref().ok().and_then(Role::of).and_then(Role::into_lead);
-    let came_back =
-        matches!(acked, Ok(Value::Int(acked)) if usize::try_from(*acked).is_ok_and(|acked| acked >= replicas));
-    let (Some(before), Some(after)) = (lead(before), lead(after)) else { return false };
+fn waited_for_nothing(before: &Role, acked: &Value, after: &Role, replicas: usize) -> bool {
+    let (Role::Primary(before), Role::Primary(after)) = (before, after) else { return false };
+    let came_back = matches!(acked, Value::Int(acked) if usize::try_from(*acked).is_ok_and(|acked| acked >= replicas));
     came_back && after.replicas_with(before.written()) < replicas
+}
+
+/// Has a server say what it is once so many replicas have what the connection wrote, or did not have it in time.
+fn wait(all: &mut Pipeline, replicas: usize, patience: Duration) {
+    all.cmd("WAIT").arg(replicas).arg(patience.as_millis().max(1).to_string()).cmd("ROLE");
 }
 
 /// What a server says to `ROLE` after so many replicas had all that was written before, or did not have it in time.
@@ -77,8 +81,8 @@ async fn waits_for_write(
 ) -> Result<Said, RedisError> {
     let mut all = redis::pipe();
     all.cmd("SET").arg(format!("{prefix}:v1:{{~wait}}")).arg("").arg("PX").arg(KEPT_FOR.as_millis().to_string());
-    all.cmd("WAIT").arg(replicas).arg(patience.as_millis().max(1).to_string());
-    all.cmd("ROLE").ignore_errors();
+    wait(&mut all, replicas, patience);
+    all.ignore_errors();
     let said: Vec<Said> = all.query_async(connection).await?;
     Ok(said.into_iter().nth(2).unwrap_or(Ok(Value::Nil)))
 }
@@ -94,8 +98,7 @@ async fn said(
     // Whatever was written by the first of these is written before what the last one says.
     all.add_command(call).cmd("ROLE");
     if replicas > 0 {
-        all.cmd("WAIT").arg(replicas).arg(patience.as_millis().max(1).to_string());
-        all.cmd("ROLE");
+        wait(&mut all, replicas, patience);
     }
     all.ignore_errors();
     let said: Vec<Said> = all.query_async(connection).await?;
