@@ -14,6 +14,7 @@ use crate::config::limit::Limit;
 use crate::config::path::PathPrefix;
 use crate::config::scope::Scope;
 use crate::config::upstream::Upstream;
+use crate::config::upstream::check::method_fault;
 use crate::feedback::Dialect;
 use crate::store::WithoutStore;
 
@@ -122,7 +123,8 @@ impl FromText for Method {
     const WHAT: &'static str = "a method, such as \"GET\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|_| "is no method, such as GET".to_owned())
+        let method = text.parse().map_err(|_| "is no method, such as GET".to_owned())?;
+        method_fault(&method).map_or(Ok(method), Err)
     }
 }
 
@@ -273,6 +275,11 @@ mod tests {
             ("limits = [\"1/s\"]\ndialect = \"french\"", (4, 11), "is no dialect: \"general\""),
             ("limits = [\"1/s\"]\nwithout_store = \"pass\"", (4, 17), "is no policy: \"wait\", \"refuse\""),
             ("limits = [\"1/s\"]\nmethods = [\"G T\"]", (4, 12), "is no method, such as GET"),
+            (
+                "limits = [\"1/s\"]\nmethods = [\"GET\", \"post\"]",
+                (4, 19),
+                "\"post\" is the method of no request: write POST",
+            ),
             ("limit = [\"1/s\"]", (3, 1), "unknown field `limit`, expected one of `name`, `hosts`"),
             ("", (1, 1), "missing field `limits`"),
         ];

@@ -86,16 +86,18 @@ impl Reserve {
     pub(crate) fn rest_of(self, limit: &Limit) -> Option<Limit> {
         let part = u32::from(100_u8.saturating_sub(self.percent));
         let rest = |units: u32| u32::try_from(u64::from(units) * u64::from(part) / 100).ok();
+        // There may be more of other units than of calls.
+        let of_unit = |rest: Limit| if let Some(unit) = limit.unit_or_none() { rest.of(unit) } else { rest };
         let is_sound = (1..100).contains(&self.percent) && !limit.is_in_flight();
         let quota = rest(limit.quota()).filter(|quota| is_sound && *quota > 0)?;
         if let Some((refill, per)) = limit.refill_or_none() {
             // As little as 2 units a second are refilled: not rounded, unless it is far more than that.
             let exactly = refill.checked_mul(part).zip(per.checked_mul(100));
             let (refill, per) = exactly.or_else(|| rest(refill).map(|refill| (refill, per)))?;
-            return Some(Limit::bucket(quota, refill, per).guard(limit.guard_or_default()));
+            return Some(of_unit(Limit::bucket(quota, refill, per)).guard(limit.guard_or_default()));
         }
         // The same window and guard, so that both logs count an entry for as long.
-        let of_rest = Limit::new(quota, limit.window()).guard(limit.guard_or_default());
+        let of_rest = of_unit(Limit::new(quota, limit.window())).guard(limit.guard_or_default());
         let burst = limit.burst_or_none().and_then(rest);
         let of_rest = if let Some(reset) = limit.resets_or_none() { of_rest.resets(reset) } else { of_rest };
         Some(if let Some(burst) = burst { of_rest.burst(burst.max(1)) } else { of_rest })

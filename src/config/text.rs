@@ -27,7 +27,21 @@ const UNITS: [(&str, u128); 7] = [
     ("ns", 1),
 ];
 /// What may follow a limit's quota: no unit goes by these names unless `of` stands before it.
-const KEYWORDS: [&str; 9] = ["of", "burst", "spread", "guard", "each", "lease", "until", "counted_at_end", "resets"];
+const KEYWORDS: [&str; 12] = [
+    "of",
+    "burst",
+    "spread",
+    "guard",
+    "each",
+    "lease",
+    "until",
+    "counted_at_end",
+    "resets",
+    // Whoever writes so means calls.
+    "call",
+    "request",
+    "requests",
+];
 
 /// A limit as text: how many in what window, of what, and then what else is said of it.
 ///
@@ -92,6 +106,11 @@ impl FromStr for Limit {
                 "lease" => limit.lease(value()?.length()?),
                 "until" => value()?.must_be("headers").map(|()| limit.until_headers())?,
                 "each" => limit.each(scope(&mut words, word)?),
+                "call" | "request" | "requests" => {
+                    return Err(word.is(
+                        "what is counted where no unit is said: leave it out, or write `of` before a unit of that name",
+                    ));
+                }
                 _ => {
                     return Err(word.is("nothing that may be said of a limit: a unit, burst, spread, guard, each, \
                                         counted_at_end, lease or until headers"));

@@ -1,6 +1,6 @@
 //! A remote API that limits us: its name, its limits, and which requests belong to it.
 
-mod check;
+pub(crate) mod check;
 mod responses;
 pub(crate) mod shards;
 

@@ -69,8 +69,9 @@ impl Process {
     /// By steps that differ between two clones: they have the same memory and the same randomness, but seldom the same nanosecond.
     pub(crate) fn next_number(&self) -> u64 {
         let nanos = u64::from(self.epoch.elapsed().subsec_nanos());
-        // Its upper bits depend on all bits of the time, whose lowest a coarse clock leaves empty.
-        let step = 1 + (nanos.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - STEP_BITS));
+        // Its upper bits depend on all bits of the time, whose lowest a coarse clock leaves empty. No step leaves the last bits as they are, by
+        // which a short answer says whose it is.
+        let step = 1 + (nanos.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - STEP_BITS)) % ((1 << STEP_BITS) - 1);
         self.numbers.fetch_add(step, Ordering::Relaxed) + step
     }
 
@@ -117,6 +118,14 @@ mod tests {
         assert!(ours[99] <= 100 << STEP_BITS);
         let same = ours.iter().filter(|number| others.contains(number)).count();
         assert!(same < 5, "{ours:?} {others:?}");
+    }
+
+    #[test]
+    fn no_number_has_the_last_bits_of_the_one_before() {
+        let process = Process::new(Arc::new(MemoryStore::new()), Duration::ZERO).unwrap();
+        let last_bits = |_| process.next_number() % (1 << STEP_BITS);
+        let all: Vec<_> = (0..200_000).map(last_bits).collect();
+        assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
     }
 
     #[test]

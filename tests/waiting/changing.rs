@@ -115,6 +115,35 @@ async fn a_limit_that_is_added_holds_beside_those_of_before_and_one_that_is_remo
     assert!(since(&starts, 20) >= 455, "{}", since(&starts, 20));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_scope_keeps_its_log_where_a_limit_of_another_comes_or_goes() {
+    let merchants = || up().scope_by(Scope::header("x-merchant")).limit(Limit::per_hour(3));
+    let named = || up().limit(Limit::per_hour(3).each(Scope::header("x-merchant")));
+    let of_all = || Limit::per_second(100).each(Scope::upstream());
+    let of_tokens = || Limit::per_second(100).each(Scope::bearer_token());
+    for alone in [merchants, named] {
+        let store = Counting::default();
+        let process = |upstream| store.process(|_| upstream);
+        let throttle = process(alone());
+        let others = [alone().limit(of_all()), alone().limit(of_tokens()).limit(of_all()), merchants(), named()];
+        for merchant in [Some("m1"), None] {
+            let ask = |throttle: &Throttle| {
+                let asks = throttle.try_acquire("up");
+                if let Some(merchant) = merchant { asks.scope_of("x-merchant", merchant) } else { asks }
+            };
+            drop(ask(&throttle).await.unwrap());
+            drop(ask(&process(others[0].clone())).await.unwrap());
+            drop(ask(&process(others[1].clone())).await.unwrap());
+            for other in &others {
+                assert!(ask(&process(other.clone())).await.is_err(), "{merchant:?}: {other:?}");
+                throttle.update(other.clone()).unwrap();
+                assert!(ask(&throttle).await.is_err(), "{merchant:?}, updated: {other:?}");
+            }
+            throttle.update(alone()).unwrap();
+        }
+    }
+}
+
 /// Callers in the order in which they came: which went, and when, in milliseconds.
 type Gone = Arc<Mutex<Vec<(usize, u128)>>>;
 

@@ -11,7 +11,8 @@ pub(super) struct Sharers {
     pub(super) scope: Scope,
     /// They call any of the upstreams that share limits.
     pub(super) is_common: bool,
-    /// Mixed into the values of a scope that is not the only one, so that a token and a merchant of one value share nothing.
+    /// Mixed into the values of a scope, so that a token and a merchant of one value share nothing: whoever they are charged beside, they
+    /// keep their logs. None where everybody shares them.
     pub(super) salt: Option<ScopeId>,
 }
 
@@ -22,9 +23,10 @@ impl Sharers {
         let by_default = if limit.is_common() { &everybody } else { &upstream.scope };
         let scope = limit.own_scope().unwrap_or(by_default).clone();
         let is_common = limit.is_common();
-        let whose = if is_common || upstream.ledger() == &upstream.name { "" } else { &*upstream.name };
+        let is_own = upstream.ledger() == &upstream.name;
+        let whose = if is_common || is_own { "" } else { &*upstream.name };
         let salt = ScopeId::of(format!("{whose} {}", scope.name()).as_bytes());
-        let is_everybody = is_common && scope.is_upstream();
+        let is_everybody = (is_common || is_own) && scope.is_upstream();
         Self { scope, is_common, salt: (!is_everybody).then_some(salt) }
     }
 
@@ -60,14 +62,6 @@ pub(super) fn sharers_of(upstream: &Upstream) -> Result<Vec<Sharers>, (&'static 
             Some(_) => {}
             None => all.push(sharers),
         }
-    }
-    // Where there is one, it is known by its values alone; and so is that of limits that name none, beside other scopes.
-    let own = upstream.ledger() == &upstream.name;
-    let has_whole = all.iter().any(|sharers| sharers.scope.is_upstream());
-    let is_only = all.len() == 1;
-    for sharers in all.iter_mut().filter(|_| own) {
-        let is_default = sharers.scope == upstream.scope && !has_whole;
-        sharers.salt.take_if(|_| is_only || is_default || sharers.scope.is_upstream());
     }
     all.sort_by_key(|sharers| sharers.salt.is_some());
     Ok(all)

@@ -66,6 +66,20 @@ fn rests_lie_beside_the_logs_of_their_scopes_in_the_same_entries() {
 }
 
 #[test]
+fn a_part_of_more_units_than_there_may_be_calls_is_reserved() {
+    let minute = Duration::from_secs(60);
+    let window = Limit::per_minute(2_000_000).of("tokens");
+    let bucket = Limit::bucket(2_000_000, 1_000, minute).of("tokens");
+    // An entry of a bucket that is not whole yet counts as none.
+    for (limit, quotas) in [(window, (15_625, 12_500)), (bucket, (15_624, 12_499))] {
+        let all = charges(&Upstream::new("up").limit(limit).reserve(Priority::High, 20));
+        let [whole, rest] = &all.logs()[..] else { panic!("{:?}", all.logs()) };
+        assert_eq!((&*whole.unit, &*rest.unit), ("tokens-128", "tokens-128-below-high"));
+        assert_eq!((whole.terms[0].quota, rest.terms[0].quota), quotas);
+    }
+}
+
+#[test]
 fn calendars_and_buckets_leave_calendars_and_buckets() {
     let up = Upstream::new("up")
         .limit(Limit::per_day(1_000).resets(Reset::daily("UTC")))

@@ -121,6 +121,7 @@ fn what_cannot_be_read_is_named_with_its_place() {
         ("1/s each header", "\"header\", at character 10, is said of nothing"),
         ("1/s each header a:b", "\"a:b\", at character 17, is no name of a header"),
         ("1/s each merchant", "\"merchant\", at character 10, is no scope that text can say: host"),
+        ("1/s requests", "\"requests\", at character 5, is what is counted where no unit is said: leave it out"),
         ("1/s resets UTC", "\"resets\", at character 5, is nothing that may be said of a limit"),
         ("1/s until body", "\"body\", at character 11, is not \"headers\", which should stand here"),
         ("25 at once", "\"at\", at character 4, is not \"in\", which should stand here"),

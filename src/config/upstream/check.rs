@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use http::Method;
+
 use super::Upstream;
 use crate::config::charges::Charges;
 use crate::config::name::fault;
@@ -15,6 +17,23 @@ use crate::store::WithoutStore;
 const MIN_MAX_PAUSE: Duration = Duration::from_millis(1);
 /// The longest recovery after a pause.
 const MAX_RECOVERY: Duration = Duration::from_secs(3_600);
+
+/// What is wrong with a method: requests have those that everybody knows in capitals.
+pub(crate) fn method_fault(method: &Method) -> Option<String> {
+    let known = [
+        Method::GET,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::HEAD,
+        Method::OPTIONS,
+        Method::CONNECT,
+        Method::PATCH,
+        Method::TRACE,
+    ];
+    let meant = known.iter().find(|known| *known != method && known.as_str().eq_ignore_ascii_case(method.as_str()))?;
+    Some(format!("{:?} is the method of no request: write {meant}", method.as_str()))
+}
 
 impl Upstream {
     /// What is wrong with the configuration, limits aside; `index` is the upstream's place among those registered.
@@ -62,6 +81,9 @@ impl Upstream {
             if self.limits.iter().all(|limit| reserve.rest_of(limit).is_none()) {
                 return wrong("reserve", "leaves nothing of any limit for all others");
             }
+        }
+        if let Some(fault) = self.methods.iter().find_map(method_fault) {
+            return wrong("method", &fault);
         }
         match &self.wrong_pattern {
             Some((field, reason)) => wrong(field, reason),

@@ -19,7 +19,7 @@ impl Upstream {
     /// upstream whose calls are more than one node carries. The slots are spread evenly, so that eight shards for each node will do.
     ///
     /// A scope lies in one shard, with all of its logs, so each of its limits holds as ever. No limit can hold for several shards: all limits count
-    /// by the same scope, by [`scope_by`](Self::scope_by), and none is shared with other upstreams. Callers without a value share the first shard.
+    /// by the same scope, by [`scope_by`](Self::scope_by), and none is shared with other upstreams. Callers without a value share one shard.
     ///
     /// What concerns the whole upstream concerns all shards: each process that is told of a pause tells every shard at once, one message each,
     /// and so does who [releases](crate::Throttle::release) or [slows down](crate::Throttle::slow_down). Refusals in a row are counted by each

@@ -97,6 +97,7 @@ fn a_wrong_configuration_names_the_field() {
         (up().host("https://a.com"), "host"),
         (up().host("a.com/v1"), "host"),
         (up().host("a.com:99999"), "host"),
+        (up().method("get".parse().unwrap()), "method"),
         (up().path("v1"), "path"),
     ];
     for (upstream, field) in cases {
