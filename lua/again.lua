@@ -27,7 +27,7 @@ function lost.entered(log, steps)
   end
   enter(math.huge)
   local before = stamp_of(call('LINDEX', key, '-1'), key)
-  return { key = key, newer = newer, stamps = stamps, before = before, keep = ceil(log.retention / 1000) }
+  return { log = log, newer = newer, stamps = stamps, before = before, keep = ceil(log.retention / 1000) }
 end
 
 -- Enters again what a queue was granted before a loss, in each log that has lost it: what still counts, and was not forgotten by hand. Of
@@ -48,23 +48,27 @@ function lost.enter(states, at, count)
       end
     end
     if steps[1] then
+      -- Its queue may remember an earlier entry than it says: what lies close together is one step, and another may be too deep.
+      local since = min(steps[1].start, a[lost.newest_at + i] > 0 and a[lost.newest_at + i] or 9e15)
       all[#all + 1] = lost.entered(log, steps)
+      all[#all].since = since
       -- Its buckets are taken to have been full before them.
       local others = {}
       for k, part in ipairs(log.state.levels) do
         if log.state.levels[k - (k - 1) % LEVEL] ~= log.key then others[#others + 1] = part end
       end
       log.state.levels, log.state.loss[7], log.state.is_news = others, 1, true
-      life.begin_anew(log.state, log.key)
     end
   end
   if all[1] then lost.remember_first() end
   for _, of in ipairs(all) do
-    local key, stamps = of.key, of.stamps
+    local log, key, stamps = of.log, of.log.key, of.stamps
     -- A list that is taken out as a whole forgets for how long it counts.
     local keep = of.before and expire(key, of.before, of.before, of.keep) or of.keep
     if of.newer > 0 then call('LTRIM', key, '0', format('%d', -of.newer - 1)) end
     for from = 1, #stamps, PIECE do call('RPUSH', key, unpack(stamps, from, min(from + PIECE - 1, #stamps))) end
-    expire(key, of.before, tonumber(stamps[#stamps]), keep)
+    local newest = tonumber(stamps[#stamps])
+    expire(key, of.before, newest, keep)
+    if log.counts > 10 * SECOND or life.at(log.state, key) then life.keep(log, log.state, newest, of.since) end
   end
 end

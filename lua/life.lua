@@ -23,14 +23,18 @@ function life.begin_anew(state, key)
   end
 end
 
--- Keeps known that a log is there. The oldest entry of then goes with it: none that counts and is older was ever in it.
-local function go_on(log, state, newest, known)
+-- Keeps known that a log is there. The oldest entry of then goes with it, or a time before it that was told: none that counts and is older
+-- was ever in it.
+function life.keep(log, state, newest, told)
+  local known = life.at(state, log.key)
   local lives, counts = state.lives, max(log.counts, known and state.lives[known + 2] or 0)
   local ends = newest + counts
-  -- Whoever tells a debt remembers it as of the log time that it knew, however often the message came.
-  local told = log.owes and a[3] ~= 0 and a[3] or 9e15
   local is_said = known and lives[known + 2] == counts and lives[known + 3] + lost.BEYOND >= ends and lives[known + 3] <= ends
     and lives[known + 1] <= told
+  if ends <= now and known and lives[known + 3] > ends then
+    -- What counted was taken out: nothing need be there any more.
+    state.is_news = life.begin_anew(state, log.key)
+  end
   if ends <= now or is_said then return end
   local since = known and lives[known + 1] or stamp_of(call('LINDEX', log.key, '0'), log.key)
     or stamp_of(call('LINDEX', log.key, '1'), log.key) -- behind a mark
@@ -45,12 +49,12 @@ end
 -- there any more, and another not for so long.
 function life.go_on(logs, state, waits, takes_out)
   for _, log in ipairs(logs) do
-    local known = log.state == state and life.at(state, log.key)
     local goes_on = log.counts > 10 * SECOND or waits and log.counts > 0
     if log.state == state and (goes_on or takes_out) then
       local newest = nth_newest(log, 1)
-      if newest and (goes_on or known) then
-        go_on(log, state, newest, known)
+      if newest and (goes_on or life.at(state, log.key)) then
+        -- Whoever tells a debt remembers it as of the log time that it knew, however often the message came.
+        life.keep(log, state, newest, log.owes and a[3] ~= 0 and a[3] or 9e15)
       elseif not newest then
         state.is_news = life.begin_anew(state, log.key) or state.is_news
       end

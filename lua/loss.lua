@@ -54,6 +54,7 @@ function lost.note(states, at)
   local lost_at = a[7] >= 4096 and a[at + 2 + width]
   local behind = at + 2 + width + (lost_at and 1 or 0)
   local again = floor(a[7] / 2048) % 2 == 1 and behind
+  lost.newest_at = at + 1
   lost.heard, lost.known, lost.again = again and a[again] or 0, again and a[again + 1] or 0, again and a[again + 2] or 0
   for _, log in ipairs(logs) do memory = max(memory, log.counts) end
   lost.number, lost.told, lost.memory = a[1] > 0 and a[at] or 0, told, memory

@@ -3,7 +3,7 @@
 //! `lua/again.lua` says the same in Redis.
 
 use super::loss::{Loss, SHORT};
-use super::{Ask, Ledger, Log, MAX_MEMORY, MessageId, Remembered, ScopeId, Slots, Stamp};
+use super::{Ask, Ledger, Log, MAX_MEMORY, MessageId, ScopeId, Slots, Stamp};
 
 /// For so long nobody starts after a loss in a log that counts for longer than is waited for: a queue in which callers wait asks every 5 s,
 /// hears of it, and says what it was granted in its next message.
@@ -66,12 +66,8 @@ impl Ask {
 
     /// Whether its queue remembers that it was granted anything that counts.
     pub(super) fn remembers(&self) -> bool {
-        let Remembered { newest, apart, .. } = &self.remembered;
-        let is_told = |(at, newest): (usize, &Stamp)| {
-            *newest > Stamp::NEVER && apart.get(at).is_none_or(|apart| *apart == Stamp::NEVER)
-        };
-        let mut newest = self.logs.iter().zip(newest.iter().enumerate()).filter(|(log, _)| log.retention() > 0);
-        newest.any(|(_, newest)| is_told(newest))
+        let mut counting = self.logs.iter().enumerate().filter(|(_, log)| log.retention() > 0);
+        counting.any(|(at, _)| self.remembered.granted(at).is_some())
     }
 
     /// Whether it is remembered though it may change nothing. Of what counts for long its queue names an entry for as long, but a message only
@@ -134,12 +130,16 @@ impl Ledger {
                     steps.push((start, units));
                 }
             }
-            if !steps.is_empty() {
-                steps.reverse();
+            steps.reverse();
+            if let Some(&(first, _)) = steps.first() {
+                // Its queue may remember an earlier entry than it says: what lies close together is one step, and another may be too deep.
+                let since = ask.remembered.granted(at).map_or(first, |newest| first.min(newest));
                 let scope = self.scope_mut(log.scope);
                 let entries = scope.logs.entry(&log.unit);
                 entries.insert(&steps, log.retention());
-                entries.begin_anew();
+                if log.retention() > SHORT || entries.life().is_known(now) {
+                    entries.live_on(now, log.retention(), Some(since));
+                }
                 scope.constrain(|of, _| of.loss.iter_mut().for_each(|loss| loss.is_said = true));
             }
         }
@@ -234,6 +234,30 @@ mod tests {
         let remembered = Remembered::new(1, at(-10 * SECOND), [at(-10 * SECOND)]);
         let grant = told(&mut ledger, 2 * SECOND, (2, 2), Ask { remembered, ..Ask::new(logs, Vec::new()) });
         assert_eq!(grant.loss, Some(Box::new((seen, 0))));
+    }
+
+    #[test]
+    fn what_is_said_again_later_than_it_started_is_no_other_loss() {
+        let logs = ["calls", "tokens"].map(|unit| Log::new(unit, [Term::new(100, 60 * MINUTE)]));
+        for (newest, step) in [([-50, -60], (-50, [2, 1])), ([-60, -50], (-50, [1, 2])), ([-59, -59], (-50, [2, 2]))] {
+            let mut ledger = Ledger::new();
+            let asks = |again| {
+                let remembered = Remembered::new(0, at(0), newest.map(|start| at(start * SECOND)));
+                Ask { remembered, again, ..Ask::new(&logs[..], vec![Run::new(9, [1, 1])]) }
+            };
+            let (seen, _) = *told(&mut ledger, SECOND, (1, 1), asks(None)).loss.unwrap();
+            let steps = vec![Slots::new(1, at(step.0 * SECOND), step.1)];
+            told(&mut ledger, SECOND + 1, (1, 2), asks(Some(Again::new(Stamp::NEVER, seen, steps.clone()))));
+            // Another says its own, of later.
+            let others = Ask::new(&logs[..], Vec::new());
+            let remembered = Remembered::new(0, at(0), [at(-SECOND); 2]);
+            let again = Some(Again::new(Stamp::NEVER, seen, vec![Slots::new(1, at(-SECOND), [1, 1])]));
+            told(&mut ledger, SECOND + 2, (2, 1), Ask { remembered, again, ..others });
+            let has_said = || asks(Some(Again::new(seen, seen, Vec::new())));
+            assert_eq!(told(&mut ledger, 2 * SECOND, (1, 3), has_said()).loss, None, "{newest:?}");
+            let grant = told(&mut ledger, SECOND + SETTLING, (1, 4), has_said());
+            assert_eq!((granted(&grant, 9), grant.loss), (9, None), "{newest:?}");
+        }
     }
 
     /// Two processes that were granted fifty each of a hundred a minute, as of now; and what each remembers by its first message.

@@ -47,10 +47,11 @@ impl Life {
         let since = told.map_or(since, |told| told.min(since));
         let says_so =
             |of: Self| of.counts == counts && of.until.plus(BEYOND) >= until && of.until <= until && of.since == since;
-        if until <= now || known.is_some_and(says_so) {
-            return self;
+        if until <= now {
+            // Where what counted was taken out nothing need be there any more.
+            return if self.until > until { Self::NONE } else { self };
         }
-        Self { since, counts, until }
+        if known.is_some_and(says_so) { self } else { Self { since, counts, until } }
     }
 }
 
@@ -163,6 +164,17 @@ mod tests {
             ledger.lose_logs(None);
             assert_eq!(said(&told(&mut ledger, 66 * SECOND, (2, 1), ask(100))).1.is_some(), is_lost);
         }
+    }
+
+    #[test]
+    fn a_log_of_which_nothing_counts_any_more_as_slots_were_handed_back_is_none_that_is_lost() {
+        let mut ledger = Ledger::new();
+        told(&mut ledger, 0, (1, 1), ask(1));
+        told(&mut ledger, 65 * SECOND, (1, 2), ask(1));
+        told(&mut ledger, 66 * SECOND, (1, 3), Ask { back: vec![Slots::new(1, at(65 * SECOND), [1])], ..ask(0) });
+        // It expires.
+        ledger.lose_logs(None);
+        assert_eq!(said(&told(&mut ledger, 80 * SECOND, (2, 1), ask(100))), (100, None));
     }
 
     #[test]

@@ -7,13 +7,15 @@ mod tests;
 
 use super::again::SETTLING;
 use super::life::Life;
-use super::release::MARK_MEMORY;
 use super::{Ask, LEAP, Ledger, Log, MAX_MEMORY, MessageId, ScopeId, Stamp};
 
 /// No longer window is waited for: what counts for longer is entered again by those who remember it.
 pub(crate) const SHORT: i64 = 10_000_000;
 /// A store keeps a log, and the answer to a message, for longer than it must, as its clock may leap ahead: so much of that is counted on.
 pub(crate) const BEYOND: i64 = 5_000_000;
+
+/// For how long what was forgotten by hand is no loss: longer than any window, with its guard.
+const RESET_MEMORY: i64 = 370 * 86_400 * 1_000_000;
 
 /// What a queue remembers that a store must hold, unless that has lost data.
 ///
@@ -52,6 +54,12 @@ impl Remembered {
     #[must_use]
     pub fn new(number: u64, told: Stamp, newest: impl Into<Vec<Stamp>>) -> Self {
         Self { number, told, newest: newest.into(), apart: Vec::new(), lost_at: Stamp::NEVER }
+    }
+
+    /// The newest entry of a log, by its place, that was granted to the queue, where what others may have sent does not count in its place.
+    pub(super) fn granted(&self, at: usize) -> Option<Stamp> {
+        let of = |all: &[Stamp]| all.get(at).copied().filter(|stamp| *stamp > Stamp::NEVER);
+        of(&self.newest).filter(|_| of(&self.apart).is_none())
     }
 }
 
@@ -99,7 +107,7 @@ impl Loss {
     /// When it matters no more: no sender says then of what was before it that the store must remember it.
     pub(super) fn lapse(self) -> Stamp {
         // Who had forgotten nothing may remember it for as long as the longest window.
-        let mark = if self.forgotten > Stamp::NEVER { self.forgotten.plus(MARK_MEMORY) } else { Stamp::NEVER };
+        let mark = if self.forgotten > Stamp::NEVER { self.forgotten.plus(RESET_MEMORY) } else { Stamp::NEVER };
         self.at.plus(MAX_MEMORY + LEAP).max(self.settles).max(mark).max(self.until)
     }
 }

@@ -102,6 +102,46 @@ async fn a_log_that_is_evicted_alone_is_lost_whoever_asks() {
 }
 
 #[tokio::test]
+async fn a_log_of_which_nothing_counts_any_more_as_slots_were_handed_back_is_none_that_is_lost() {
+    let three = Three::new().await;
+    three.told(65 * SECOND, (1, 2), ask(1)).await;
+    let mut back = ask(1);
+    (back.runs, back.back) = (Vec::new(), vec![Slots::new(1, at(65 * SECOND), [1])]);
+    three.told(66 * SECOND, (1, 3), back).await;
+    // It expires.
+    three.evict("e:v1:{up}:log:calls");
+    let third = three.told(80 * SECOND, (3, 1), ask(100)).await;
+    assert_eq!((granted(&third), third.loss), (100, None));
+}
+
+#[tokio::test]
+async fn what_is_said_again_later_than_it_started_is_no_other_loss() {
+    let three = Three::new().await;
+    let logs = ["first", "second"].map(|unit| Log::new(unit, [Term::new(100, 3_600 * SECOND)]));
+    for (sender, newest, units) in [(4, [-50, -60], [2, 1]), (5, [-60, -50], [1, 2]), (6, [-59, -59], [2, 2])] {
+        let asks = |again| {
+            let mut ask = Ask::new(&logs[..], vec![Run::new(9, [1, 1])]);
+            ask.remembered = Remembered::new(0, at(0), newest.map(|start| at(start * SECOND)));
+            ask.again = again;
+            ask
+        };
+        three.server.command(&["FLUSHALL"]).map_or_else(|error| panic!("{error}"), drop);
+        let (seen, _) = *must(three.told(SECOND, (sender, 1), asks(None)).await.loss.ok_or("no loss"));
+        let again = Again::new(Stamp::from_micros(0), seen, vec![Slots::new(1, at(-50 * SECOND), units)]);
+        three.told(SECOND + 1, (sender, 2), asks(Some(again))).await;
+        // Another says its own, of later.
+        let mut others = Ask::new(&logs[..], Vec::new());
+        others.remembered = Remembered::new(0, at(0), [at(-SECOND); 2]);
+        others.again = Some(Again::new(Stamp::from_micros(0), seen, vec![Slots::new(1, at(-SECOND), [1, 1])]));
+        three.told(SECOND + 2, (7, 1), others).await;
+        let has_said = || asks(Some(Again::new(seen, seen, Vec::new())));
+        assert_eq!(three.told(2 * SECOND, (sender, 3), has_said()).await.loss, None, "{newest:?}");
+        let grant = three.told(7 * SECOND, (sender, 4), has_said()).await;
+        assert_eq!((granted(&grant), grant.loss), (9, None), "{newest:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_known_of_a_log_is_known_again_when_it_is_evicted() {
     let three = Three::new().await;
     three.evict("e:v1:{up}:state");

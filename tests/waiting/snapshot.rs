@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode};
-use outgate::ledger::{Cause, ScopeId};
+use outgate::ledger::Cause;
 use outgate::snapshot::{QueueSnapshot, WaitsFor};
 use outgate::{Feedback, Limit, Scope, Throttle, Upstream};
 use tokio::task::JoinSet;

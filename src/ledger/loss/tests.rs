@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::ledger::{Grant, Log, Message, Reply, Run, Slots, Term};
+use crate::ledger::{Body, Grant, Log, Message, Reply, Run, Slots, Term};
 
 const SPAN: i64 = 1_000_000;
 const MS: i64 = 1_000;
@@ -145,5 +145,30 @@ fn in_a_log_that_counts_for_long_nobody_starts_until_it_may_be_entered_again() {
         let ask = Ask { remembered, horizon: Duration::ZERO, ..Ask::new([log], run) };
         let reply = ledger.apply(at(1), &Message::new("up", MessageId::new(1, "", 2), ask)).unwrap();
         assert_eq!(said(&reply.grant().unwrap()), (1 + SETTLING / MS, true), "{is_evicted}");
+    }
+}
+
+#[test]
+fn what_was_forgotten_by_hand_is_no_loss_for_as_long_as_any_window() {
+    const DAY: i64 = 86_400_000;
+    let log = Log::new("calls", [Term::new(100, 366 * DAY * MS)]);
+    let mut ledger = Ledger::new();
+    let mut told = |now: i64, sender: u64, number: u64, remembered: Remembered| {
+        let asks = Ask { remembered, ..Ask::new([log.clone()], vec![Run::new(1, [1])]) };
+        let reply = ledger.apply(at(now), &Message::new("up", MessageId::new(sender, "", number), asks)).unwrap();
+        let grant = reply.grant().unwrap();
+        if number == 1 && sender == 1 {
+            let body = Body::Reset { scope: None, units: ["calls".into()].into() };
+            ledger.apply(at(now + 1), &Message::new("up", MessageId::new(3, "!", 1), body)).unwrap();
+        }
+        (grant.loss.clone(), grant.answered(1))
+    };
+    told(0, 1, 1, Remembered::default());
+    told(2_000, 2, 1, Remembered::default());
+    // Its sender has heard nothing of that.
+    for day in [31, 33, 365] {
+        let number = u64::try_from(day).unwrap();
+        let remembered = Remembered::new(0, at(0), [at(0)]);
+        assert_eq!(told(day * DAY, 1, number, remembered), (None, 1), "after {day} days");
     }
 }
