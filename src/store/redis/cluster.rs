@@ -112,7 +112,7 @@ impl Cluster {
                 Ok(reply) => return Ok(reply),
                 Err(Missed::Failed(failure)) => {
                     // It may be that another node has taken over.
-                    self.nodes().doubt();
+                    self.nodes().doubt_for(&node.address);
                     return Err(failure);
                 }
                 Err(Missed::Redirected(Redirect::Moved(target))) => {
@@ -241,10 +241,15 @@ impl Cluster {
     /// What the first node says that knows of any slots: one that is known, or else a seed. One that was taken out of the Cluster knows of none.
     async fn first_to_say(&self) -> Result<Vec<Range>, StoreError> {
         let mut asked = JoinSet::new();
-        let known = self.nodes().all();
+        let known = self.nodes().all_to_ask();
         let pause = if known.is_empty() { Duration::ZERO } else { SILENCE };
-        for node in known {
-            asked.spawn(async move { node.link.ask(&who_has_what(), |answer| ranges(answer, &node.address)).await });
+        for (node, is_later) in known {
+            asked.spawn(async move {
+                if is_later {
+                    sleep(pause).await;
+                }
+                node.link.ask(&who_has_what(), |answer| ranges(answer, &node.address)).await
+            });
         }
         for seed in self.seeds.clone() {
             let response_timeout = self.response_timeout;

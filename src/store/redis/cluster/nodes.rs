@@ -36,6 +36,8 @@ pub(super) struct Nodes {
     owners: Owners,
     /// What is known may no longer be so.
     is_doubted: bool,
+    /// The node that failed last, by whose view of the Cluster that may be.
+    failed: Option<Address>,
     /// How often it was looked up, when that was last, and what came of it.
     looks: u64,
     looked_at: Option<Instant>,
@@ -47,6 +49,12 @@ pub(super) struct Nodes {
 impl Nodes {
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
         self.known.clone()
+    }
+
+    /// All of them, and whether each is to be asked later than others: where the node that failed last is cut off from those it may be the
+    /// nearest, and say first what is so no more.
+    pub(super) fn all_to_ask(&self) -> Vec<(Arc<Node>, bool)> {
+        self.known.iter().map(|node| (Arc::clone(node), self.failed.as_ref() == Some(&node.address))).collect()
     }
 
     /// The node that has a slot, by what is known.
@@ -62,6 +70,11 @@ impl Nodes {
     /// What is known may no longer be so.
     pub(super) fn doubt(&mut self) {
         self.is_doubted = true;
+    }
+
+    /// The same, as a node failed.
+    pub(super) fn doubt_for(&mut self, failed: &Address) {
+        (self.is_doubted, self.failed) = (true, Some(failed.clone()));
     }
 
     pub(super) const fn looks(&self) -> u64 {
@@ -155,6 +168,23 @@ impl Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_node_that_failed_last_is_asked_later_than_others() {
+        let mut nodes = Nodes::default();
+        let addresses = ["a", "b"].map(|host| Address::new(host, 6_379));
+        let made = |address: &Address| {
+            let client = Client::open(format!("redis://{address}")).map_err(|_| StoreError::senseless())?;
+            Ok(Node::new(address.clone(), client, "p", Duration::from_secs(1)))
+        };
+        addresses.iter().for_each(|address| assert!(nodes.at(address, made).is_ok()));
+        let later = |nodes: &Nodes| nodes.all_to_ask().iter().map(|(_, later)| *later).collect::<Vec<_>>();
+        assert_eq!(later(&nodes), [false, false]);
+        for (failed, expected) in addresses.iter().zip([[true, false], [false, true]]) {
+            nodes.doubt_for(failed);
+            assert_eq!(later(&nodes), expected);
+        }
+    }
 
     #[test]
     fn while_a_node_is_missed_it_is_looked_up_ever_less_often() {
