@@ -249,10 +249,9 @@ impl Ledger {
         self.scopes.iter().map(HashMap::capacity).sum()
     }
 
-    /// Whether no entry is kept of the whole upstream, whether or not it counts.
-    #[cfg(test)]
-    pub(crate) fn keeps_nothing_of_all(&self) -> bool {
-        self.upstream.logs.iter().next().is_none()
+    /// Whether nothing is left of it: all that fell silent has been swept.
+    pub(crate) fn is_empty(&self, clock: Stamp) -> bool {
+        self.scopes.iter().all(HashMap::is_empty) && self.scopes_in_use(clock.plus(-LEAP)) == 0
     }
 
     fn part(scope: ScopeId) -> usize {

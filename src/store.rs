@@ -2,7 +2,7 @@
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod clock;
-mod memory;
+pub(crate) mod memory;
 #[cfg(feature = "redis")]
 mod redis;
 pub(crate) mod turns;

@@ -10,6 +10,7 @@ use super::glance::WaitsFor;
 use super::waiters::Slot;
 use crate::config::costs::Costs;
 use crate::ledger::{Ask, Log, Message, MessageId, Run, Stamp, Verdict};
+use crate::store::MemoryStore;
 
 impl Queue {
     /// A slot that starts now, or how long until there is one, where nobody is before the caller and the store has its answer at
@@ -43,7 +44,8 @@ impl Queue {
     /// there is a slot.
     fn ask_at_once(&self, charges: &Costs) -> Option<Result<(Stamp, bool), Duration>> {
         let (ledger, logs) = (self.ledger(), &self.logs);
-        if let Some(answer) = self.process.memory().and_then(|memory| memory.at_once(ledger, logs, charges)) {
+        let in_memory = |store: &MemoryStore| store.at_once(self.shard.kept(store), logs, charges);
+        if let Some(answer) = self.process.memory().and_then(in_memory) {
             return Some(answer.map(|stamp| (stamp, false)));
         }
         let answer = self.process.store.apply(&now_or_never(ledger, logs, charges)).at_hand();

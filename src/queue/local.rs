@@ -11,7 +11,6 @@ use super::Queue;
 use super::apart::{self, Doubt, Own};
 use super::events::Event;
 use super::resend::PATIENCE;
-use super::shard::Shard;
 use super::waiters::{Slot, Waiter};
 use crate::error::Error;
 use crate::ledger::Log;
@@ -134,7 +133,7 @@ impl Queue {
 
     fn beside_itself(self: &Arc<Self>, own: Own, logs: Arc<[Log]>) -> Option<Self> {
         let mut local = Self::of(&own.process, self.registered(), self.scopes().clone(), logs).ok()?;
-        let shard = Shard { time: own.time, ..(*self.shard).clone() };
+        let shard = self.shard.in_another_store(own.time);
         (local.shard, local.shared) = (Arc::new(shard), Some(Arc::clone(self)));
         Some(local)
     }

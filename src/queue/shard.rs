@@ -1,13 +1,14 @@
 //! A part of the store in which some scopes of an upstream lie: mostly there is one for all.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::calendars::Calendars;
 use super::contact::Contact;
 use super::log_time::LogTime;
 use super::looks::Looks;
 use super::memories::Memories;
-use crate::store::WithoutStore;
+use crate::store::memory::Kept;
+use crate::store::{MemoryStore, WithoutStore};
 
 /// A part of the store, and what a process knows of it: it may lie on a server of its own, with a clock of its own.
 #[derive(Clone, Debug)]
@@ -19,6 +20,7 @@ pub(crate) struct Shard {
     pub(crate) time: Arc<LogTime>,
     pub(crate) looks: Arc<Looks>,
     pub(crate) memories: Arc<Memories>,
+    kept: OnceLock<Arc<Kept>>,
 }
 
 impl Shard {
@@ -32,7 +34,19 @@ impl Shard {
             time: Arc::new(LogTime::new()),
             looks: Arc::default(),
             memories: Arc::default(),
+            kept: OnceLock::new(),
         }
+    }
+
+    /// What the store in memory keeps of it.
+    #[inline]
+    pub(super) fn kept(&self, store: &MemoryStore) -> &Kept {
+        self.kept.get_or_init(|| store.kept(&self.ledger))
+    }
+
+    /// The same part of another store, with a clock of its own.
+    pub(super) fn in_another_store(&self, time: Arc<LogTime>) -> Self {
+        Self { time, kept: OnceLock::new(), ..self.clone() }
     }
 
     /// Goes on with what was known before, where it is the same.
