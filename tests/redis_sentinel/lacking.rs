@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use outgate::testing::RedisSentinel;
+use outgate::testing::{RedisSentinel, Reply};
 use outgate::{Limit, RedisStore, Throttle, Upstream};
 
 use crate::recorder::Recorder;
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, until};
 
 /// How long a store waits for a replica of which nothing is known, while most of the Sentinels answer.
 const GIVEN_UP: Duration = Duration::from_secs(4);
@@ -21,6 +21,12 @@ async fn throttle(redis: &RedisSentinel) -> Result<Throttle, Failure> {
     let throttle = Throttle::builder().store(store).upstream(up).build()?;
     drop(throttle.acquire("up").await?);
     Ok(throttle)
+}
+
+/// Of a process that starts now.
+fn starts(redis: &RedisSentinel) -> Result<Throttle, Failure> {
+    let store = RedisStore::sentinel(RedisSentinel::NAME, redis.urls()).open()?;
+    Ok(Throttle::builder().store(store).upstream(Upstream::new("up").limit(Limit::per_minute(1_000))).build()?)
 }
 
 fn warned(recorder: &Recorder, of: &str) -> usize {
@@ -121,5 +127,37 @@ async fn a_replica_that_is_silent_or_refuses_is_waited_for_as_long_as_most_of_th
         redis.sentinels()[1].restart()?;
         drop(throttle.acquire("up").max_wait(Duration::from_secs(30)).await?);
     }
+    Ok(())
+}
+
+/// One that starts on that side knows nothing of before: of a replica that the minority has given up it cannot know what became of it.
+#[tokio::test]
+async fn who_starts_where_a_minority_of_the_sentinels_answers_believes_no_primary_without_its_replica() -> Outcome {
+    let redis = RedisSentinel::start(1)?;
+    let [few, others @ ..] = redis.sentinels() else { return Err("no Sentinel".into()) };
+    others.iter().for_each(outgate::testing::RedisServer::stop);
+    drop(starts(&redis)?.acquire("up").await?);
+    redis.servers()[1].stop();
+    until("the replica is given up", || {
+        let Reply::Array(replicas) = few.command(&["SENTINEL", "REPLICAS", RedisSentinel::NAME])? else {
+            return Ok(false);
+        };
+        let Some(Reply::Array(words)) = replicas.first() else { return Ok(false) };
+        Ok(words.iter().filter_map(Reply::text).any(|word| word.contains("s_down")))
+    })
+    .await?;
+    let throttle = starts(&redis)?;
+    let alone = throttle.acquire("up").max_wait(Duration::from_secs(6)).await;
+    assert!(alone.is_err(), "{alone:?}");
+    // Nor once nobody says anything.
+    few.stop();
+    let alone = throttle.acquire("up").max_wait(Duration::from_secs(3)).await;
+    assert!(alone.is_err(), "{alone:?}");
+    // Started anew, a Sentinel knows of the replica, and not that it ever followed.
+    few.restart()?;
+    let alone = starts(&redis)?.acquire("up").max_wait(Duration::from_secs(3)).await;
+    assert!(alone.is_err(), "{alone:?}");
+    others[0].restart()?;
+    drop(throttle.acquire("up").max_wait(Duration::from_secs(30)).await?);
     Ok(())
 }

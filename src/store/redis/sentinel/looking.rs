@@ -43,7 +43,9 @@ impl Sentinel {
             let primary = match &news {
                 Ok(news) => self.named(&news.primary)?,
                 Err(error) => {
-                    let known = self.known().primary.clone().ok_or_else(|| error.clone())?;
+                    // What may have taken the place of one that was never believed only they could say.
+                    let known = self.known().primary.clone().filter(|primary| primary.was_believed());
+                    let known = known.ok_or_else(|| error.clone())?;
                     self.complain("no Sentinel", || {
                         let error = error as &dyn std::error::Error;
                         tracing::warn!(error, "no Sentinel answers: store goes on with the primary that it knows");

@@ -16,6 +16,8 @@ pub(super) struct News {
     replicas: Vec<Seen>,
     /// Most of the Sentinels say so: no other primary was named without any of them.
     pub(super) is_of_most: bool,
+    /// Only a minority of the Sentinels was heard: a replica may have been made primary without them.
+    is_of_few: bool,
 }
 
 /// A replica, as Sentinels see it.
@@ -39,17 +41,19 @@ impl News {
             // While a replica is made primary, these are still those of the old one.
             replicas.clear();
         }
-        Some(Self { primary, epoch, replicas, is_of_most: false })
+        Some(Self { primary, epoch, replicas, is_of_most: false, is_of_few: false })
     }
 
     /// The latest that any of so many Sentinels says; a replica that one of them has not given up is not.
     pub(super) fn latest(all: impl IntoIterator<Item = Self>, of: usize) -> Option<Self> {
         let mut all: Vec<Self> = all.into_iter().collect();
+        let is_of_few = 2 * all.len() <= of;
         let at = (0..all.len()).max_by_key(|&at| all[at].epoch)?;
         let mut latest = all.swap_remove(at);
         // Whoever names another one has not heard of the change, and its replicas are those of that one.
         all.retain(|news| news.primary == latest.primary);
         latest.is_of_most = 2 * (1 + all.len()) > of;
+        latest.is_of_few = is_of_few;
         for Seen { address, is_lost, follows } in all.into_iter().flat_map(|news| news.replicas) {
             match latest.replicas.iter_mut().find(|one| one.address == address) {
                 Some(one) => (one.is_lost, one.follows) = (one.is_lost && is_lost, one.follows || follows),
@@ -59,9 +63,10 @@ impl News {
         Some(latest)
     }
 
-    /// Replicas that followed lately, and may be made primary.
+    /// Replicas that followed lately, and may be made primary. Where only few were heard, all: they may follow others by now.
     pub(super) fn candidates(&self) -> Vec<Address> {
-        self.replicas.iter().filter(|one| one.follows && !one.is_lost).map(|one| one.address.clone()).collect()
+        let may_lead = |one: &&Seen| self.is_of_few || (one.follows && !one.is_lost);
+        self.replicas.iter().filter(may_lead).map(|one| one.address.clone()).collect()
     }
 
     /// Whether no Sentinel can make it primary now.
@@ -147,6 +152,19 @@ mod tests {
         assert_eq!([3, 4].map(|of| is_of_most(&[old, old], of)), [Some(true), Some(false)]);
         assert_eq!(is_of_most(&[old, old, new], 3), Some(false), "the others have not heard of it");
         assert_eq!(is_of_most(&[old, new, new], 3), Some(true));
+    }
+
+    #[test]
+    fn where_a_minority_is_heard_any_replica_may_have_been_made_primary() {
+        let lost = "ip h port 2 flags s_down,slave master-link-status ok";
+        let strange = "ip h port 3 flags slave master-link-status err";
+        let candidates = |heard: usize, of| {
+            let all = (0..heard).map(|_| news("h 1", "7", &[lost, strange]).unwrap());
+            News::latest(all, of).unwrap().candidates()
+        };
+        let all = [Address::new("h", 2), Address::new("h", 3)];
+        assert_eq!([candidates(1, 3), candidates(1, 2), candidates(2, 4)], [&all, &all, &all]);
+        assert_eq!([candidates(1, 1), candidates(2, 3), candidates(3, 4)], [[], [], []]);
     }
 
     #[test]

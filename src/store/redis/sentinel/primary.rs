@@ -27,6 +27,7 @@ pub(in crate::store::redis) struct Primary {
 struct State {
     followers: Followers,
     in_vain: InVain,
+    was_believed: bool,
 }
 
 /// Why a primary gave no answer.
@@ -56,7 +57,8 @@ enum Found {
 impl Primary {
     pub(super) fn new(address: Address, client: Client, prefix: &str, response_timeout: Duration) -> Self {
         let link = Link::to_node(client, prefix, response_timeout, &address.to_string());
-        let state = State { followers: Followers::default(), in_vain: InVain::new(response_timeout) };
+        let in_vain = InVain::new(response_timeout);
+        let state = State { followers: Followers::default(), in_vain, was_believed: false };
         Self { address, link, state: Mutex::new(state) }
     }
 
@@ -133,7 +135,13 @@ impl Primary {
             state.in_vain.end();
         }
         state.followers.settle(&said, &excused);
+        state.was_believed = true;
         Ok(excused)
+    }
+
+    /// Whether a review has found so before.
+    pub(super) fn was_believed(&self) -> bool {
+        self.state().was_believed
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
