@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use outgate::testing::{RedisSentinel, Reply};
+use outgate::testing::{FlakyProxy, Mode, RedisSentinel, Reply};
 use outgate::{Limit, RedisStore, Throttle, Upstream};
 
 use crate::recorder::Recorder;
@@ -56,6 +56,34 @@ async fn a_replica_that_is_killed_or_stands_still_is_soon_not_waited_for_any_mor
         drop(throttle.acquire("up").await?);
     }
     assert_eq!(warned(&recorder, "without a replica"), 2);
+    Ok(())
+}
+
+/// Two of them answer well after the nearest one, and one of these after what most have said is known.
+#[tokio::test]
+async fn sentinels_that_are_further_away_than_the_nearest_are_heard_as_well_and_keep_their_connections() -> Outcome {
+    let redis = RedisSentinel::start(1)?;
+    let proxies = redis.sentinels().iter().map(|sentinel| FlakyProxy::start(sentinel.addr()));
+    let proxies = proxies.collect::<Result<Vec<_>, _>>()?;
+    for (proxy, millis) in proxies.iter().zip([0, 120, 400]) {
+        proxy.set(Mode::Delay(Duration::from_millis(millis)));
+    }
+    let store = RedisStore::sentinel(RedisSentinel::NAME, proxies.iter().map(FlakyProxy::url)).connect().await?;
+    let up = Upstream::new("up").limit(Limit::per_minute(1_000));
+    let throttle = Throttle::builder().store(store).upstream(up).build()?;
+    drop(throttle.acquire("up").await?);
+    redis.servers()[1].stop();
+    goes_on(&throttle, "a replica was killed, and most of the Sentinels are away").await?;
+    for _ in 0..10 {
+        // Its connections break: it is looked up again.
+        redis.servers()[0].command(&["CLIENT", "KILL", "TYPE", "normal"])?;
+        drop(throttle.acquire("up").await?);
+    }
+    let connections = proxies[2].connections();
+    assert!(
+        connections <= 6,
+        "{connections} connections for a few that are asked over in turn, and to be subscribed to"
+    );
     Ok(())
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ErrorKind, ProtocolVersion, PushInfo, RedisError, Value};
+use tokio::spawn;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::news::News;
@@ -17,7 +17,7 @@ use crate::store::redis::tls;
 
 /// How long a Sentinel may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How much longer the others may take, once one has answered.
+/// How much longer the others may take, once most have answered.
 const GRACE: Duration = Duration::from_millis(100);
 /// What is published when the primary is another, or is about to be.
 const EVENTS: [&str; 2] = ["+switch-master", "+promoted-slave"];
@@ -45,22 +45,26 @@ impl Sentinels {
 
     /// The latest that any of them knows.
     pub(super) async fn news(&self) -> Result<News, StoreError> {
-        let mut asked = JoinSet::new();
+        let (answers, mut answered) = unbounded_channel();
         for sentinel in &self.all {
-            let (sentinel, name) = (Arc::clone(sentinel), Arc::clone(&self.name));
-            asked.spawn(async move { sentinel.news(&name).await });
+            let (sentinel, name, answers) = (Arc::clone(sentinel), Arc::clone(&self.name), answers.clone());
+            // One that is not waited for any more ends all the same: it is asked over the same connection next time.
+            spawn(timeout(2 * PATIENCE, async move { answers.send(sentinel.news(&name).await) }));
         }
+        drop(answers);
         let (mut news, mut failure) = (Vec::new(), unreachable("no Sentinel answers"));
         let mut deadline = Instant::now() + PATIENCE;
-        while let Ok(Some(said)) = timeout_at(deadline, asked.join_next()).await {
+        while let Ok(Some(said)) = timeout_at(deadline, answered.recv()).await {
             match said {
-                Ok(Ok(said)) => {
-                    deadline = deadline.min(Instant::now() + GRACE);
+                Ok(said) => {
                     news.push(said);
+                    if 2 * news.len() > self.all.len() {
+                        deadline = deadline.min(Instant::now() + GRACE);
+                    }
                 }
                 // What waiting does not heal tells more than that somebody else does not run.
-                Ok(Err(error)) if failure.kind() != StoreErrorKind::Refused => failure = error,
-                _ => {}
+                Err(error) if failure.kind() != StoreErrorKind::Refused => failure = error,
+                Err(_) => {}
             }
         }
         News::latest(news, self.all.len()).ok_or(failure)
