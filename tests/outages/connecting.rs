@@ -145,6 +145,22 @@ async fn a_server_that_reads_its_data_fails_at_connect_for_now() -> Outcome {
 }
 
 #[tokio::test]
+async fn a_server_that_is_busy_with_a_script_fails_at_connect_for_now_whatever_the_database() -> Outcome {
+    let scene = Scene::with(&["--busy-reply-threshold", "20"])?;
+    scene.redis("CONFIG SET requirepass secret")?;
+    let mut endless = scene.redis.client()?;
+    endless.command(&["AUTH", "secret"])?;
+    endless.send(&["EVAL", "while true do end", "0"])?;
+    sleep(Duration::from_millis(100)).await;
+    for rest in ["", "/2", "/2?protocol=resp3"] {
+        let url = format!("redis://:secret@{}{rest}", scene.proxy.addr());
+        let why = not_connected_as(&url, StoreErrorKind::Unavailable).await?;
+        assert!(why.contains("cannot be used now: BUSY"), "{url}: {why}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_server_older_than_redis_7_fails_at_connect() -> Outcome {
     let server = RedisServer::start_with(&["--rename-command", "PEXPIRETIME", ""])?;
     let why = not_connected(&server.url()).await?;

@@ -47,10 +47,6 @@ pub(super) struct Said(pub(super) RedisError);
 
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.kind() == ErrorKind::AuthenticationFailed {
-            // The client keeps the server's words to itself.
-            return f.write_str("the server refuses the user or the password");
-        }
         match (self.0.code(), self.0.detail()) {
             (Some(code), Some(detail)) => write!(f, "{code} {}", without_arguments(without_script(detail))),
             (Some(code), None) => f.write_str(code),

@@ -8,7 +8,7 @@ use redis::{AsyncConnectionConfig, Client, RedisError, Value};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::{CONNECT_TIMEOUT, Link};
+use super::{CONNECT_TIMEOUT, Link, entry};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::fault::serves_nobody;
 use crate::store::redis::server::Server;
@@ -78,7 +78,12 @@ pub(in crate::store::redis) async fn connect(
         .set_response_timeout(Some(response_timeout))
         .set_pipeline_buffer_size(1_024);
     tls::choose_provider();
-    client.get_multiplexed_async_connection_with_config(&config).await
+    let info = client.get_connection_info();
+    let settings = info.redis_settings();
+    let client = Client::open(info.clone().set_redis_settings(entry::left(settings)))?;
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    entry::enter(settings, &mut connection).await?;
+    Ok(connection)
 }
 
 /// Timers panic elsewhere.
