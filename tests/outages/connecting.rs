@@ -160,6 +160,26 @@ async fn a_server_that_is_busy_with_a_script_fails_at_connect_for_now_whatever_t
     Ok(())
 }
 
+/// It says so instead of whatever was asked first, and hangs up.
+#[tokio::test]
+async fn a_server_that_has_as_many_clients_as_it_takes_cannot_be_reached_for_now_whoever_asks() -> Outcome {
+    let scene = Scene::new()?;
+    let mut client = scene.redis.client()?;
+    client.command(&["CONFIG", "SET", "requirepass", "secret", "maxclients", "1"])?;
+    client.command(&["AUTH", "secret"])?;
+    let urls = ["redis://", "redis://:secret@", "redis://default:secret@"];
+    let urls = urls.iter().flat_map(|start| ["", "/2", "?protocol=resp3"].map(|rest| (start, rest)));
+    let urls: Vec<_> = urls.map(|(start, rest)| format!("{start}{}{rest}", scene.redis.addr())).collect();
+    for url in &urls {
+        not_connected_as(url, StoreErrorKind::Unreachable).await.map_err(|why| format!("{url}: {why}"))?;
+    }
+    client.command(&["CONFIG", "SET", "maxclients", "100"])?;
+    for url in &urls[3..] {
+        RedisStore::connect(url).await?;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_server_older_than_redis_7_fails_at_connect() -> Outcome {
     let server = RedisServer::start_with(&["--rename-command", "PEXPIRETIME", ""])?;

@@ -32,7 +32,7 @@ impl Fault {
         if error.kind() == ErrorKind::AuthenticationFailed {
             return Self::Lasting;
         }
-        if error.is_io_error() || error.is_timeout() || error.is_unrecoverable_error() {
+        if error.is_io_error() || error.is_timeout() || error.is_unrecoverable_error() || is_turned_away(error) {
             return Self::Lost;
         }
         match error.code() {
@@ -40,6 +40,11 @@ impl Fault {
             _ => Self::Lasting,
         }
     }
+}
+
+/// Whether the server has as many clients as it takes: it says so instead of any answer, and hangs up.
+fn is_turned_away(error: &RedisError) -> bool {
+    error.code() == Some("ERR") && error.detail().is_some_and(|detail| detail.starts_with("max number of clients"))
 }
 
 /// An error in the server's own words, and nothing behind it.
@@ -97,6 +102,7 @@ mod tests {
         assert_eq!(Fault::of(&RedisError::from((ErrorKind::AuthenticationFailed, "no"))), Fault::Lasting);
         assert_eq!(Fault::of(&RedisError::from((ServerErrorKind::NoPerm.into(), "no"))), Fault::Lasting);
         assert_eq!(Fault::of(&RedisError::from(io::Error::from(io::ErrorKind::TimedOut))), Fault::Lost);
+        assert_eq!(Fault::of(&said("ERR", "max number of clients reached")), Fault::Lost);
         assert_eq!(Fault::of(&RedisError::from((ErrorKind::Parse, "no Redis"))), Fault::Lost);
     }
 
