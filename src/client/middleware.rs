@@ -136,11 +136,11 @@ impl Middleware {
             Err(error) => {
                 if error.is_connect() && target.is_failed_by(&error) {
                     visit.failed(permit.upstream());
-                } else if !never_sent(&error) && !error.is_middleware() && !error.is_timeout() {
+                } else if !never_sent(&error, target) && !error.is_middleware() && !error.is_timeout() {
                     // A timeout may have come before the connection did.
                     visit.connected();
                 }
-                if never_sent(&error) {
+                if never_sent(&error, target) {
                     permit.hand_back();
                 }
                 Err(error)
@@ -150,8 +150,8 @@ impl Middleware {
 }
 
 /// Whether nothing of the request can have reached the upstream. When nobody knows, it may have.
-fn never_sent(error: &reqwest_middleware::Error) -> bool {
-    error.is_builder() || error.is_connect()
+fn never_sent(error: &reqwest_middleware::Error, target: &Target<'_>) -> bool {
+    error.is_connect() || error.is_builder() && target.is_meant_by(error)
 }
 
 fn throttled(error: Error) -> reqwest_middleware::Error {

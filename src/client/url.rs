@@ -39,6 +39,11 @@ impl<'a> Target<'a> {
         error.url().is_none_or(|url| self.is_on_server_of(url))
     }
 
+    /// Whether an error is about this very URL: one of building a request may be about that of a redirect.
+    pub(crate) fn is_meant_by(&self, error: &reqwest_middleware::Error) -> bool {
+        error.url() == Some(&*self.0)
+    }
+
     /// Whether a response of this URL may speak for the upstream that was called: it comes from the same host and port, or nobody knows
     /// from where.
     pub(crate) fn is_spoken_for_by(&self, url: &Url) -> bool {

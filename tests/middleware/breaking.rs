@@ -64,7 +64,12 @@ impl Canned {
 
 #[async_trait::async_trait]
 impl reqwest_middleware::Middleware for Canned {
-    async fn handle(&self, _: Request, _: &mut http::Extensions, _: Next<'_>) -> reqwest_middleware::Result<Response> {
+    async fn handle(
+        &self,
+        request: Request,
+        _: &mut http::Extensions,
+        _: Next<'_>,
+    ) -> reqwest_middleware::Result<Response> {
         let answer = {
             let mut told = self.0.lock().unwrap();
             told.1 += 1;
@@ -75,7 +80,7 @@ impl reqwest_middleware::Middleware for Canned {
             Answer::Status(status) => response.status(status),
             Answer::Throttled => response.status(403).header("retry-after", "1"),
             Answer::Never => std::future::pending().await,
-            Answer::Unsent => return Err(plain().get("ftp://127.0.0.1/").send().await.unwrap_err().into()),
+            Answer::Unsent => return Err(plain().execute(request).await.unwrap_err().into()),
         };
         Ok(response.body("").unwrap().into())
     }
@@ -228,7 +233,7 @@ async fn a_probe_that_gets_no_response_leaves_its_place_to_the_next_caller() {
     }
     canned.answers(Answer::Unsent);
     for _ in 0..2 {
-        assert!(client.get("http://127.0.0.1/").send().await.unwrap_err().is_builder());
+        assert!(client.get("ftp://127.0.0.1/").send().await.unwrap_err().is_builder());
     }
     assert_eq!(used(&throttle).await, 5, "a probe that was sent keeps its slot, like any call");
     canned.answers(Answer::Status(200));

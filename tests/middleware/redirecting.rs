@@ -7,7 +7,7 @@ use hyper::body::Bytes;
 use outgate::testing::StrictUpstream;
 use outgate::{Limit, Throttle, Upstream};
 
-use crate::client;
+use crate::{client, used};
 
 type Handler = fn(&Request<()>) -> http::response::Builder;
 
@@ -91,4 +91,14 @@ async fn what_another_server_says_of_its_quota_and_of_credentials_is_its_own_aff
         assert_eq!(client(&throttle).get(upstream.url()).send().await.unwrap().status(), 401);
     }
     assert_eq!(throttle.usage("up").await.unwrap().limits[0].outside_use, 0);
+}
+
+#[tokio::test]
+async fn a_call_that_was_redirected_where_reqwest_does_not_go_keeps_its_slot() {
+    for location in ["app://done", "mailto:clerk@shop.example"] {
+        let upstream = redirecting_to(location.to_owned());
+        let throttle = crate::throttle();
+        assert!(client(&throttle).post(upstream.url()).send().await.unwrap_err().is_builder(), "{location}");
+        assert_eq!((upstream.arrivals().len(), used(&throttle).await), (1, 1), "{location}");
+    }
 }
