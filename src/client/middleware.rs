@@ -21,15 +21,15 @@ use crate::error::Error;
 /// Put it innermost. A retry middleware outside it makes every attempt ask for a slot of its own; inside it, attempts
 /// would escape the count. Redirects and reqwest's own protocol retries happen below every middleware: turn them off with
 /// `redirect::Policy::none()` and `retry::never()` to have each call counted. With redirects on, a call that was sent, and
-/// redirected to a host that cannot be reached, looks like one that was never sent: its slot is handed back; and a
-/// redirect to the request's own URL cannot be told from none.
+/// redirected to a host that cannot be reached, looks like one that was never sent: its slot is handed back, and its own host
+/// looks as if it could not be reached; and a redirect to the request's own URL cannot be told from none.
 ///
 /// A response from another host or port than the request's, after a redirect, says nothing about the upstream.
 ///
 /// Where three connects in a row to a host and port fail, calls wait before they ask for a slot, and one at a time goes to see: after
 /// 50 ms, then each time after twice as long, up to a second or a little more. As soon as one gets a response, all go on. A call whose
 /// longest wait ends before that gets [`Error::Unreachable`]; one without any goes in its turn, after 5 s at the latest, and gets
-/// reqwest's own error if it fails.
+/// reqwest's own error if it fails. Where connects failed already in the last minute, this begins only a second after the last response.
 ///
 /// A request that belongs to no upstream passes through, with a warning for each host, unless
 /// [`unmatched`](crate::ThrottleBuilder::unmatched) says otherwise. A request's own timeout bounds how long it waits. What
@@ -134,7 +134,7 @@ impl Middleware {
                 }
             }
             Err(error) => {
-                if error.is_connect() && target.is_failed_by(&error) {
+                if error.is_connect() {
                     visit.failed(permit.upstream());
                 } else if !never_sent(&error, target) && !error.is_middleware() && !error.is_timeout() {
                     // A timeout may have come before the connection did.

@@ -26,7 +26,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// How long a call without a deadline waits, before it goes and sees for itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The hosts that a process could not connect to the last time.
+/// The hosts that a process could not connect to lately.
 #[derive(Debug, Default)]
 pub(crate) struct Reachability {
     hosts: Mutex<Hosts>,
@@ -132,18 +132,6 @@ impl Reachability {
         Some(found)
     }
 
-    fn remove(&self, target: &Target<'_>) {
-        let mut hosts = self.lock();
-        let removed = hosts.by_hash.remove(&self.key(target));
-        self.failing.store(hosts.by_hash.len(), Ordering::Relaxed);
-        drop(hosts);
-        if let Some(host) = removed
-            && host.row().connect()
-        {
-            host.connected.notify_waiters();
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Hosts> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -203,9 +191,16 @@ impl Host {
 impl Visit<'_> {
     /// The host can be reached: a response came, or the call was lost only after connecting.
     #[inline]
-    pub(crate) fn connected(self) {
-        if self.reachability.any_fails() && self.reachability.find(self.target, Instant::now()).is_some() {
-            self.reachability.remove(self.target);
+    pub(crate) fn connected(mut self) {
+        if !self.reachability.any_fails() {
+            return;
+        }
+        let now = Instant::now();
+        self.look = Look::default();
+        if let Some(host) = self.reachability.find(self.target, now)
+            && host.row().connect(now)
+        {
+            host.connected.notify_waiters();
         }
     }
 

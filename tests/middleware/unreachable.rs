@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use http::Extensions;
+use hyper::body::Bytes;
 use outgate::ledger::Message;
 use outgate::store::Applying;
-use outgate::testing::{Fault, FaultyUpstream};
+use outgate::testing::{Fault, FaultyUpstream, StrictUpstream};
 use outgate::{Call, Error, Limit, MemoryStore, Store, Throttle, Upstream};
 use reqwest::{Request, Response};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next, Result};
@@ -209,4 +210,33 @@ async fn hosts_do_not_affect_each_other() {
     assert!(call.send().await.unwrap_err().is_connect(), "another port is another host");
     let error = scene.call(Call::new().max_wait(Duration::ZERO)).await.unwrap_err();
     assert!(matches!(Error::find(&error), Some(Error::Unreachable { .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn redirects_to_a_host_that_is_down_shut_nobody_out_of_one_that_answers() {
+    let down = Fault::RefuseConnection.start().unwrap();
+    let location = down.url();
+    let upstream = StrictUpstream::builder().handler(move |request: &http::Request<()>| {
+        let response = http::Response::builder();
+        let response = match request.uri().path() {
+            "/away" => response.status(302).header("location", &location),
+            _ => response,
+        };
+        response.body(Bytes::new()).unwrap()
+    });
+    let upstream = upstream.start().unwrap();
+    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100_000)).max_wait(Duration::ZERO);
+    let client = crate::client(&Throttle::builder().upstream(up).build().unwrap());
+    for _ in 0..3 {
+        let away = client.get(format!("{}/away", upstream.url())).send().await;
+        assert!(away.unwrap_err().is_connect());
+    }
+    // So far nobody can tell; whoever goes to see finds out.
+    sleep(Duration::from_millis(80)).await;
+    assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), 200);
+    for _ in 0..4 {
+        let away = client.get(format!("{}/away", upstream.url())).send().await;
+        assert!(away.unwrap_err().is_connect());
+    }
+    assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), 200);
 }

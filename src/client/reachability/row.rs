@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Look(u64);
 
-/// The connects to a host since the last that succeeded.
+/// The connects to a host since the last that succeeded, and when that was.
 #[derive(Debug)]
 pub(super) struct Row {
     failed: u32,
@@ -24,11 +24,13 @@ pub(super) struct Row {
     /// When the next one goes.
     next: Instant,
     pause: Duration,
+    /// When it last answered, as far as is known.
+    answered_at: Option<Instant>,
 }
 
 impl Row {
     pub(super) const fn new(now: Instant) -> Self {
-        Self { failed: 0, look: Look(0), next: now, pause: FIRST }
+        Self { failed: 0, look: Look(0), next: now, pause: FIRST, answered_at: None }
     }
 
     /// Whether callers wait.
@@ -49,15 +51,19 @@ impl Row {
         Ok(self.look)
     }
 
-    /// A connect failed. Says whether callers wait from now on.
+    /// A connect failed. Says whether callers wait from now on: not where it answered just now, as then the connect may have been one
+    /// to another host, after a redirect.
     pub(super) fn fail(&mut self, now: Instant, random: f64) -> bool {
-        let was_down = self.is_down();
-        self.failed = self.failed.saturating_add(1);
-        let falls = self.is_down() && !was_down;
-        if falls {
+        if self.is_down() {
+            return false;
+        }
+        let answers = self.answered_at.is_some_and(|at| now < at + LONGEST);
+        self.failed = (self.failed + 1).min(if answers { IN_A_ROW - 1 } else { IN_A_ROW });
+        self.next = now;
+        if self.is_down() {
             self.plan(now, random);
         }
-        falls
+        self.is_down()
     }
 
     /// A call came to nothing: if it is the one that went to see, another goes at once. Says whether that is so.
@@ -70,9 +76,9 @@ impl Row {
     }
 
     /// A connect succeeded. Says whether callers waited.
-    pub(super) fn connect(&mut self) -> bool {
+    pub(super) fn connect(&mut self, now: Instant) -> bool {
         let was_down = self.is_down();
-        self.failed = 0;
+        (self.failed, self.pause, self.answered_at) = (0, FIRST, Some(now));
         was_down
     }
 
@@ -81,7 +87,7 @@ impl Row {
         self.next.saturating_duration_since(now)
     }
 
-    /// Whether nobody wanted to go and see for long.
+    /// Whether for long no connect failed, and nobody wanted to go and see.
     pub(super) fn is_unused(&self, now: Instant) -> bool {
         self.next + 60 * LONGEST <= now
     }
@@ -112,7 +118,7 @@ mod tests {
     fn who_goes_when_and_how_long_others_wait() {
         /// Milliseconds, and what happens then.
         type Steps = &'static [(u64, Step)];
-        let stories: [Steps; 6] = [
+        let stories: [Steps; 7] = [
             &[(0, Fails), (0, Fails), (0, Goes(0)), (0, Fails), (0, Waits(50)), (49, Waits(50)), (50, Goes(1))],
             &[(0, Fails), (0, Fails), (0, Connects), (0, Fails), (0, Fails), (0, Goes(0))],
             // Twice as long each time, whether the one that went has failed yet or not.
@@ -133,6 +139,24 @@ mod tests {
                 (1_550, Waits(2_550)),
                 (9_000, Goes(6)),
                 (9_000, Waits(10_000)),
+            ],
+            // One that has answered within a second is not down, however many fail.
+            &[
+                (0, Fails),
+                (0, Connects),
+                (10, Fails),
+                (20, Fails),
+                (30, Fails),
+                (999, Fails),
+                (999, Goes(0)),
+                (1_000, Fails),
+                (1_000, Waits(1_050)),
+                (1_050, Goes(1)),
+                (1_050, Connects),
+                (2_050, Fails),
+                (2_050, Fails),
+                (2_050, Fails),
+                (2_050, Waits(2_100)),
             ],
             // Calls that were under way when it went down change nothing.
             &[(0, Fails), (0, Fails), (0, Fails), (20, Fails), (30, Fails), (30, Waits(50))],
@@ -157,7 +181,7 @@ mod tests {
                 let now = begin + Duration::from_millis(*at);
                 match step {
                     Fails => _ = row.fail(now, 0.0),
-                    Connects => _ = row.connect(),
+                    Connects => _ = row.connect(now),
                     Goes(look) => assert_eq!(row.admit(now, 0.0), Ok(Look(*look)), "{nth}, {at} ms"),
                     Waits(until) => {
                         assert_eq!(row.admit(now, 0.0), Err(begin + Duration::from_millis(*until)), "{nth}, {at} ms");
