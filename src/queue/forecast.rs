@@ -112,14 +112,18 @@ impl Engine {
         let ahead = waiter.map_or(0, |waiter| self.waiters.units_before(waiter.priority, ticket));
         // It may have asked only just now, when others had had their turn.
         let joined = waiter.map_or(now, |waiter| waiter.joined);
-        let waits_for_answer = |since: Instant| 2 * now.saturating_duration_since(since) >= now - joined;
+        // One that came when its time was up already has not waited for any.
+        let has_waited = waiter.is_none_or(Waiter::had_time);
+        let waits_for_answer = |since: Instant| has_waited && 2 * now.saturating_duration_since(since) >= now - joined;
         match &self.resend {
             Some(resend) if resend.has_failed() || (self.next_slot.is_none() && waits_for_answer(resend.since)) => {
                 self.unavailable(&resend.error(), now)
             }
             _ => {
                 let seat_at = self.seats.as_ref().and_then(|seats| seats.ask_at(now));
-                let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at.max(seat_at), now);
+                let pause_ends = self.lasting_pause(now).map(|(until, _)| until);
+                let ask_at = self.ask_at.max(seat_at).max(pause_ends);
+                let forecast = Forecast::new(&self.settings, self.next_slot, ask_at, now);
                 // As long again as the answer has taken, where nothing else is known.
                 let took = self.resend.as_ref().filter(|_| self.next_slot.is_none());
                 let least = took.map_or(Duration::ZERO, |resend| now.saturating_duration_since(resend.since));

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use http::Method;
 use outgate::testing::{Shape, StrictUpstream};
-use outgate::{Backoff, Error, Limit, Throttle, Upstream};
-use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
+use outgate::{Backoff, Call, Error, Limit, Throttle, Upstream};
+use reqwest::{Request, Response, ResponseBuilderExt as _};
+use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next};
 use reqwest_retry::RetryTransientMiddleware;
 use reqwest_retry::policies::ExponentialBackoff;
 
+use crate::unreachable::Counting;
 use crate::{client, plain};
 
 /// Allows one call a second, and answers a call with its key.
@@ -100,4 +102,42 @@ async fn retries_are_kept_to_a_share_of_the_calls() {
     assert_eq!(response.status(), 429);
     // The first call, the ten retries that a process begins with, and the one that those eleven calls have paid for.
     assert_eq!(refusing.arrivals().len(), 12);
+}
+
+/// Refuses each call after a while, for 5 s.
+struct Refusing {
+    after: Duration,
+}
+
+#[async_trait::async_trait]
+impl Middleware for Refusing {
+    async fn handle(
+        &self,
+        request: Request,
+        _: &mut http::Extensions,
+        _: Next<'_>,
+    ) -> reqwest_middleware::Result<Response> {
+        tokio::time::sleep(self.after).await;
+        let refusal = http::Response::builder().url(request.url().clone()).status(429).header("retry-after", "5");
+        Ok(refusal.body("").unwrap().into())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_refused_after_its_longest_wait_is_told_when_it_could_have_gone() {
+    for others in [0, 3] {
+        let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100)).retry_refused(1);
+        let throttle = Throttle::builder().store(Counting::default()).upstream(up).build().unwrap();
+        let refusing = Refusing { after: Duration::from_millis(600) };
+        let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(refusing).build();
+        for _ in 0..others {
+            tokio::spawn(client.get("http://127.0.0.1/").send());
+        }
+        let call = client.get("http://127.0.0.1/").with_extension(Call::new().max_wait(Duration::from_millis(500)));
+        let error = call.send().await.unwrap_err();
+        match Error::find(&error) {
+            Some(Error::Throttled { retry_after, .. }) => assert!(*retry_after > Duration::from_secs(4), "{error:?}"),
+            _ => panic!("{error:?}, beside {others}"),
+        }
+    }
 }

@@ -24,7 +24,7 @@ const CALLERS: usize = 64;
 
 /// A memory store a millisecond away, which counts its calls.
 #[derive(Clone, Debug, Default)]
-struct Counting {
+pub(crate) struct Counting {
     inner: MemoryStore,
     calls: Arc<AtomicU64>,
 }

@@ -82,6 +82,11 @@ impl Waiter {
         }
     }
 
+    /// Whether it had any time left when it came.
+    pub(crate) fn had_time(&self) -> bool {
+        self.until().is_none_or(|until| until > self.joined)
+    }
+
     /// Whether a slot is in time for it.
     pub(super) fn is_served_by(&self, slot: &Slot, now: Instant) -> bool {
         let begins_with = |deadline: Instant| slot.start.saturating_duration_since(deadline) < STEP;
