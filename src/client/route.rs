@@ -160,7 +160,7 @@ impl Route {
 
     /// Whether its seat is the call's until its response's body has ended; else until the headers come.
     pub(crate) fn keeps_seat_for_body(&self) -> bool {
-        self.registered.upstream.in_flight.iter().any(|limit| !limit.ends_with_headers())
+        self.registered.upstream.in_flight.first().is_some_and(|limit| !limit.ends_with_headers())
     }
 
     /// Whether it goes where the store cannot be asked.

@@ -129,6 +129,7 @@ impl Charges {
                 let reason = "is said twice of one scope: the smaller number is the only one that matters";
                 return Err(wrong("limit.in_flight", reason.to_owned()));
             }
+            limit.check_seats_beside(&upstream.in_flight[0], &upstream.name)?;
             seats.push((scope, limit.quota(), at));
         }
         // What few share comes last.

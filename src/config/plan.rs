@@ -167,7 +167,7 @@ impl Registered {
     /// The limits on calls in flight of the callers of some scopes.
     pub(crate) fn seats_of(&self, scopes: &Scopes) -> Option<SeatRules> {
         // Every call comes by here: where nothing limits calls in flight it takes no allocation.
-        let lease = self.upstream.in_flight.iter().map(Limit::lease_or_default).max()?;
+        let lease = self.upstream.in_flight.first().map(Limit::lease_or_default)?;
         let limits = self.charges.seats_of(scopes);
         (!limits.is_empty() && !self.upstream.observes).then_some(SeatRules { limits, lease })
     }

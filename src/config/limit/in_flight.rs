@@ -49,7 +49,7 @@ impl Limit {
     }
 
     /// Of a limit on calls in flight: a process that dies frees its seats after so long, 1 s to an hour; 60 s by default. It renews
-    /// them after a third of it, and after 20 s at the latest.
+    /// them after a third of it, and after 20 s at the latest. All limits on calls in flight of an upstream have the same.
     ///
     /// ```
     /// use outgate::Limit;
@@ -66,7 +66,8 @@ impl Limit {
         self
     }
 
-    /// Of a limit on calls in flight: a call through the middleware has its seat only until the headers of its response come.
+    /// Of a limit on calls in flight: a call through the middleware has its seat only until the headers of its response come. Either all
+    /// limits on calls in flight of an upstream have this, or none.
     #[must_use]
     pub const fn until_headers(mut self) -> Self {
         self.seats = Some(SeatSettings { lease: self.lease_or_default(), until_headers: true });
@@ -93,6 +94,22 @@ impl Limit {
             Some(SeatSettings { lease, .. }) => lease,
             None => DEFAULT_LEASE,
         }
+    }
+
+    /// What is wrong with a limit on calls in flight beside another of the same upstream: a call has one seat for both.
+    pub(crate) fn check_seats_beside(&self, other: &Self, upstream: &str) -> Result<(), ConfigError> {
+        let differs = |field| {
+            let reason =
+                "all limits on calls in flight of an upstream have the same: a call has one seat for all of them";
+            Err(ConfigError::new(upstream, field, reason))
+        };
+        if self.lease_or_default() != other.lease_or_default() {
+            return differs("limit.lease");
+        }
+        if self.ends_with_headers() != other.ends_with_headers() {
+            return differs("limit.until_headers");
+        }
+        Ok(())
     }
 
     /// What is wrong with a limit on calls in flight.

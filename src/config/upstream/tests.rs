@@ -80,9 +80,12 @@ fn which_requests_belong_to_an_upstream() {
 #[test]
 fn a_wrong_configuration_names_the_field() {
     let up = || Upstream::new("up").limit(Limit::per_second(1));
+    let seats_of_each = || Limit::in_flight(5).each(Scope::bearer_token());
     let cases = [
         (Upstream::new("up"), "limit"),
         (up().limit(Limit::in_flight(1)).limit(Limit::in_flight(2)), "limit.in_flight"),
+        (up().limit(Limit::in_flight(25).until_headers()).limit(seats_of_each()), "limit.until_headers"),
+        (up().limit(seats_of_each()).limit(Limit::in_flight(25).lease(Duration::from_secs(600))), "limit.lease"),
         (Upstream::new("").limit(Limit::per_second(1)), "name"),
         (Upstream::new("a b").limit(Limit::per_second(1)), "name"),
         (Upstream::new("a}b").limit(Limit::per_second(1)), "name"),
