@@ -2,13 +2,14 @@
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::future::Future as _;
+use std::future::{Future as _, Ready, ready};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
 use hyper_util::client::legacy::{Client, Error as ClientError};
@@ -60,10 +61,7 @@ struct Frames(std::array::IntoIter<Result<Frame<Bytes>, Infallible>, 2>);
 impl futures_core::Stream for Frames {
     type Item = Result<Frame<Bytes>, Infallible>;
 
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         std::task::Poll::Ready(self.0.next())
     }
 }
@@ -188,6 +186,64 @@ async fn a_grpc_call_without_trailers_is_judged_by_its_head() -> Outcome {
         let (one, another) = (call().await?, call().await?);
         drop((one, another));
     }
+    Ok(())
+}
+
+/// Answers the first call with a status, and each later one with a gRPC stream that sends so many messages and then never ends.
+fn streams(status: StatusCode, messages: usize, calls: &AtomicU32) -> Ready<Result<Response<Endless>, Infallible>> {
+    let mut response = Response::new(Endless(messages));
+    if calls.fetch_add(1, Ordering::Relaxed) == 0 {
+        *response.status_mut() = status;
+        response.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
+    } else {
+        response.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+    }
+    ready(Ok(response))
+}
+
+/// A body that sends so many messages, and never ends.
+struct Endless(usize);
+
+impl http_body::Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(left) = self.0.checked_sub(1) else { return Poll::Pending };
+        self.0 = left;
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"message")))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grpc_stream_that_is_the_probe_of_a_breaker_lets_the_others_through_when_its_head_comes() -> Outcome {
+    let calls = Arc::new(AtomicU32::new(0));
+    let up = Upstream::new("up").host("api.example.com").limit(Limit::per_second(9)).break_after_unauthorized(1);
+    let throttle = Throttle::builder().upstream(up).build()?;
+    let client = throttle.layer().layer(service_fn(move |_: Request<()>| streams(StatusCode::UNAUTHORIZED, 0, &calls)));
+    let call = async || client.clone().oneshot(get("https://api.example.com/package.Service/Method")?).await;
+    drop(call().await?);
+    tokio::time::sleep(5 * SECOND).await;
+    let probe = call().await?;
+    let other = call().await?;
+    drop((probe, other));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grpc_stream_that_looks_whether_a_pause_holds_ends_it_with_its_first_message() -> Outcome {
+    let calls = Arc::new(AtomicU32::new(0));
+    let up = Upstream::new("up").host("api.example.com").limit(Limit::per_second(9)).max_pause(SECOND / 2);
+    let throttle = Throttle::builder().upstream(up).build()?;
+    let client =
+        throttle.layer().layer(service_fn(move |_: Request<()>| streams(StatusCode::TOO_MANY_REQUESTS, 1, &calls)));
+    let call = async || client.clone().oneshot(get("https://api.example.com/package.Service/Method")?).await;
+    drop(call().await?);
+    let mut looks = call().await?;
+    assert!(throttle.try_acquire("up").await.is_err(), "nobody knows yet");
+    looks.body_mut().frame().await.ok_or("a message")??;
+    assert!(throttle.try_acquire("up").await.is_ok(), "it was served");
+    drop(looks);
     Ok(())
 }
 

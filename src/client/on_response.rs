@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
-use crate::client::answer::Answer;
+use crate::client::answer::{Answer, Before};
 use crate::client::clock::hear_clock;
 use crate::client::permit::Permit;
 use crate::client::refusal;
@@ -101,7 +101,7 @@ impl Throttle {
         let (dialect, status) = (&registered.upstream.dialect, answer.status);
         let may_refuse = Feedback::may_refuse(status, answer.headers);
         if !may_refuse && !registered.upstream.learns && registered.breaker.is_none() {
-            permit.tell_served();
+            tell_served(permit, answer);
             return false;
         }
         let feedback = if registered.upstream.learns || may_refuse {
@@ -111,13 +111,13 @@ impl Throttle {
             Feedback::default()
         };
         let refusal = feedback.refusal();
-        if let Some(breaker) = &registered.breaker {
-            breaker.judge(permit.scope(), permit.pass(), status, refusal, Instant::now());
+        if answer.before < Before::Head {
+            judge(permit, status, refusal);
         }
         if refusal.is_some() {
             permit.tell_refused();
         } else if !may_refuse || !status.is_server_error() && !is_grpc_failure(answer.headers) {
-            permit.tell_served();
+            tell_served(permit, answer);
         }
         if refusal.is_none() && !registered.upstream.learns {
             return false;
@@ -128,6 +128,19 @@ impl Throttle {
             self.take_note_in_background(said);
         }
         feedback.not_executed() && refusal.is_some_and(is_safe_after) && answer.is_direct
+    }
+}
+
+/// Has the breaker, where there is one, take note of a response, or of the head of one that says later whether it is a refusal.
+pub(crate) fn judge(permit: &Permit, status: StatusCode, refusal: Option<Refusal>) {
+    if let Some(breaker) = &permit.registered().breaker {
+        breaker.judge(permit.scope(), permit.pass(), status, refusal, Instant::now());
+    }
+}
+
+fn tell_served(permit: &Permit, answer: &Answer<'_>) {
+    if answer.before < Before::Message {
+        permit.tell_served();
     }
 }
 

@@ -8,6 +8,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
+use crate::client::answer::{Answer, Before};
+use crate::client::on_response::judge;
 use crate::client::permit::Permit;
 use crate::client::throttle::Throttle;
 
@@ -46,10 +48,11 @@ impl<B: Body + Unpin> Body for ThrottledBody<B> {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &frame
-            && let Some(trailers) = frame.trailers_ref()
-        {
-            self.ending.read(trailers);
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            match frame.trailers_ref() {
+                Some(trailers) => self.ending.read(trailers),
+                None => self.ending.begin(),
+            }
         }
         if matches!(frame, Poll::Ready(Some(Err(_)))) {
             self.ending.unread = None;
@@ -74,7 +77,15 @@ impl<B: Body + Unpin> Body for ThrottledBody<B> {
 #[derive(Default)]
 pub(super) struct Ending {
     permit: Option<Permit>,
-    unread: Option<(Throttle, StatusCode, HeaderMap)>,
+    unread: Option<Unread>,
+}
+
+/// The head of a response, and what was taken of it already: a stream may last for hours, and others wait for what becomes of a probe.
+struct Unread {
+    throttle: Throttle,
+    status: StatusCode,
+    headers: HeaderMap,
+    before: Before,
 }
 
 impl Ending {
@@ -88,14 +99,29 @@ impl Ending {
         let says_later = is_grpc(headers) && status.is_success() && !headers.contains_key("grpc-status");
         if !says_later {
             throttle.answered(&permit, status, headers);
+            return Self { permit: Some(permit), unread: None };
         }
-        Self { permit: Some(permit), unread: says_later.then(|| (throttle.clone(), status, headers.clone())) }
+        judge(&permit, status, None);
+        let (throttle, headers) = (throttle.clone(), headers.clone());
+        Self { permit: Some(permit), unread: Some(Unread { throttle, status, headers, before: Before::Head }) }
+    }
+
+    /// A message came: the call was served so far.
+    fn begin(&mut self) {
+        if let (Some(permit), Some(unread)) = (&self.permit, &mut self.unread)
+            && unread.before < Before::Message
+        {
+            unread.before = Before::Message;
+            permit.tell_served();
+        }
     }
 
     fn read(&mut self, trailers: &HeaderMap) {
-        if let (Some(permit), Some((throttle, status, mut headers))) = (&self.permit, self.unread.take()) {
+        if let (Some(permit), Some(Unread { throttle, status, mut headers, before })) =
+            (&self.permit, self.unread.take())
+        {
             headers.extend(trailers.clone());
-            throttle.answered(permit, status, &headers);
+            throttle.learn_from(permit, &Answer::ended(status, &headers, before));
         }
     }
 }
