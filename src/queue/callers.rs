@@ -209,6 +209,7 @@ impl Queue {
     /// Lets go of everybody who waits, and of every slot.
     pub(crate) fn close(self: &Arc<Self>) {
         self.happen(|_| Some(Event::Closed));
+        self.local().iter().for_each(Self::close);
     }
 
     /// Takes in what has happened, and makes sure that somebody does what follows.

@@ -399,6 +399,37 @@ async fn what_is_handed_back_goes_to_the_next_and_a_pause_holds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_by_a_part_goes_no_more_once_the_upstream_is_removed_or_changed() {
+    for removes in [true, false] {
+        let link = Link::lost_until_ms(60_000, false);
+        let throttle = link.counted(up()).await;
+        let mut callers = JoinSet::new();
+        for caller in 0..40 {
+            let throttle = throttle.clone();
+            callers.spawn(async move {
+                sleep(7 * caller * MS).await;
+                throttle.acquire("up").await.map(|permit| (Instant::now(), permit))
+            });
+        }
+        let (first, _) = callers.join_next().await.unwrap().unwrap().unwrap();
+        // The first ten have gone, and the next go within a few milliseconds.
+        sleep_until(first + SECOND + 45 * MS).await;
+        let changed = Instant::now();
+        if removes {
+            throttle.remove("up").unwrap();
+        } else {
+            throttle.update(Upstream::new("up").limit(Limit::new(1, 5 * SECOND))).unwrap();
+        }
+        sleep(SECOND).await;
+        let mut late = 0;
+        while let Some(outcome) = callers.try_join_next() {
+            late += usize::from(outcome.unwrap().is_ok_and(|(at, _)| at > changed));
+        }
+        assert_eq!(late, 0, "removed: {removes}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_call_used_beyond_its_charge_counts_in_the_shared_log_too_when_the_store_is_back() {
     let link = Link::lost_until_ms(12_000, false);
     let throttle = link.counted(Upstream::new("up").limit(Limit::new(100, 5 * SECOND).of("tokens"))).await;
