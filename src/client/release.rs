@@ -148,7 +148,7 @@ impl Throttle {
         let units = registered.charges.logs().iter().map(|log| Arc::clone(&log.unit)).collect();
         self.tell_store(registered, scope, &Body::Reset { scope, units }).await?;
         tracing::warn!(upstream = &*registered.upstream.name, "what counted is forgotten, by hand");
-        self.queues().reset(registered.key(None).0);
+        self.queues().reset(registered);
         Ok(())
     }
 

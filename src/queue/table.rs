@@ -222,9 +222,10 @@ impl Queues {
         if scope.is_some() { self.of_scope((upstream, scope)) } else { self.all(|key, _| key.0 == upstream) }
     }
 
-    /// What counted in some logs of an upstream, by its place, was forgotten by hand: whoever waits asks again.
-    pub(crate) fn reset(&self, upstream: usize) {
-        self.all(|key, _| key.0 == upstream).iter().for_each(Queue::reset);
+    /// What counted in some logs of an upstream was forgotten by hand: whoever waits asks again, for those that it shares too.
+    pub(crate) fn reset(&self, upstream: &Registered) {
+        let (index, ledger) = (upstream.key(None).0, &upstream.home().ledger);
+        self.all(|key, queue| key.0 == index || queue.ledger() == ledger).iter().for_each(Queue::reset);
     }
 
     /// Closes every queue, and waits until each has told the store what it hands back. Outside of a runtime nobody is told.

@@ -136,3 +136,18 @@ async fn calls_in_flight_and_pauses_stay() {
     let refused = throttle.try_acquire("up").await;
     assert!(matches!(refused, Err(Error::Throttled { retry_after, .. }) if retry_after > 50 * SECOND));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_what_upstreams_share_asks_again_whichever_of_them_is_reset() {
+    let sharing = |name| Upstream::new(name).shares("account", [Limit::per_hour(4).guard(Duration::ZERO)]);
+    let throttle = Throttle::builder().store(Counting::default()).upstreams([sharing("files"), sharing("up")]);
+    let throttle = throttle.build().unwrap();
+    for _ in 0..4 {
+        call(&throttle).await.unwrap();
+    }
+    let waiting = call(&throttle);
+    sleep(100 * SECOND).await;
+    throttle.reset("files").await.unwrap();
+    let waited = waiting.await.unwrap();
+    assert!(waited < 101 * SECOND, "{waited:?}");
+}
