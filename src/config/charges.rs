@@ -327,7 +327,8 @@ impl Charges {
         let of = |(at, place): (usize, &Place)| {
             let unit = Arc::clone(&place.unit);
             let rest_of = self.rests.iter().find(|(_, log, _)| *log == at).map(|&(limit, ..)| self.limits[limit].0);
-            Counted { at_end: is_at_end(&unit), quantum: place.quantum, unit, rest_of }
+            let is_limited = !self.logs[at].terms.is_empty();
+            Counted { at_end: is_at_end(&unit), quantum: place.quantum, unit, rest_of, is_limited }
         };
         self.places.iter().enumerate().map(of).collect()
     }

@@ -34,6 +34,8 @@ pub(crate) struct Counted {
     pub(crate) at_end: bool,
     /// Of which log, by its place, this counts those calls alone for whom nothing is kept.
     pub(crate) rest_of: Option<usize>,
+    /// Whether any limit counts by it: where calls in flight alone are limited, none does.
+    pub(crate) is_limited: bool,
 }
 
 impl Counted {
@@ -58,9 +60,9 @@ impl Settling {
         Self { logs, warned: AtomicBool::new(false) }
     }
 
-    /// The logs that count a unit, by their places.
+    /// The logs in which limits count a unit, by their places.
     pub(crate) fn logs_of(&self, unit: &str) -> impl Iterator<Item = (usize, &Counted)> {
-        self.logs.iter().enumerate().filter(move |(_, log)| *log.unit == *unit)
+        self.logs.iter().enumerate().filter(move |(_, log)| log.is_limited && *log.unit == *unit)
     }
 
     /// Whether a call of these charges is one of those for whom something is kept: what it uses counts in no log of a rest.

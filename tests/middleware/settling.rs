@@ -75,6 +75,9 @@ async fn a_unit_that_no_limit_counts_is_a_mistake_in_the_configuration() {
     let error = throttle(|up| up.settle_by("tokens", |_, _| None)).unwrap_err();
     assert_eq!((error.upstream(), error.field()), ("up", "settle_by"));
     assert!(error.to_string().contains("tokens"), "{error}");
+    let in_flight = Upstream::new("up").limit(Limit::in_flight(5)).settle_by("calls", |_, _| None);
+    let error = Throttle::builder().upstream(in_flight).build().unwrap_err();
+    assert_eq!((error.upstream(), error.field()), ("up", "settle_by"), "calls are limited, but not counted");
 }
 
 #[tokio::test]
