@@ -7,6 +7,7 @@ mod join;
 mod moment;
 mod name;
 mod number;
+mod part;
 mod quota;
 mod reach;
 mod reader;

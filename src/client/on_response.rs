@@ -181,7 +181,11 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let releases = registered.crowd.releases();
     let is_quota = feedback.refusal() == Some(Refusal::Quota);
     let logs = charges.logs_of(call.scopes);
-    let unlearned = |quota: &Quota, why| registered.unlearned.tell(&upstream.name, quota, why);
+    let mut is_of_part = false;
+    let unlearned = |quota: &Quota, why| {
+        is_of_part |= quota.is_of_part() && quota.is_spent();
+        registered.unlearned.tell(&upstream.name, quota, why);
+    };
     let mut reported =
         if upstream.learns { reports(&upstream.limits, charges, feedback, unlearned) } else { BTreeMap::new() };
     let has_reports = !reported.is_empty();
@@ -194,8 +198,9 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let first = first.map(|log| report(log, reported.remove(&log).unwrap_or_default()));
     let pause = refusal::pause(upstream, feedback, fastrand::f64()).map(|(of_all, pause)| {
         let paused = scope.filter(|_| !of_all);
-        // What a report explains is outside use, and says nothing of the limits; nor does a call that no log holds.
-        let log = charges.evidence().filter(|_| is_quota && !has_reports && paused == scope);
+        // What a report explains is outside use, and says nothing of the limits; nor does what the spent quota of a part explains, nor a call
+        // that no log holds.
+        let log = charges.evidence().filter(|_| is_quota && !has_reports && !is_of_part && paused == scope);
         let evidence = log.zip(call.charges).map(|(log, charged)| {
             let units = charged.get(log).copied().unwrap_or(1);
             Box::new(Evidence::new(logs[log].clone(), units, charges.windows_of(upstream, log)))

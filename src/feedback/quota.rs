@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::HeaderName;
 
+use super::part::is_part;
 use super::refill::Refill;
 use super::reset::Reset;
 use super::unit::Unit;
@@ -36,6 +37,8 @@ pub struct Quota {
     pub(super) blocked: bool,
     /// The upstream's own quota of calls, as opposed to one of several that it names.
     pub(super) plain: bool,
+    /// It is called by the name of a part of the calls, beside which others may have quotas of their own.
+    pub(super) part: bool,
     pub(super) header: Option<HeaderName>,
 }
 
@@ -47,9 +50,14 @@ impl Quota {
     }
 
     /// Calls the quota by a name.
+    ///
+    /// Of a quota with the name of a part of the calls, as `search`, nothing is [learned](crate::Upstream::learn_from_responses) unless it
+    /// allows as many as a limit does.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
+        let name = name.into();
+        self.part = is_part(&name);
+        self.name = Some(name);
         self
     }
 
@@ -223,6 +231,7 @@ impl Quota {
         self.utilization = stricter(self.utilization, other.utilization, u32::max);
         self.blocked |= other.blocked;
         self.plain |= other.plain;
+        self.part |= other.part;
         self.header = self.header.take().or(other.header);
     }
 

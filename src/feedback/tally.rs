@@ -6,7 +6,9 @@ use http::HeaderName;
 
 use super::join;
 use super::number::Number;
+use super::part::is_part;
 use super::quota::Quota;
+use super::reach::Reach;
 use super::refill::Refill;
 use super::reset::Reset;
 use super::span;
@@ -161,10 +163,14 @@ impl Draft {
             // The window of a rate is no window of the quota.
             quota.refill = Refill::of(units, quota.window.take().unwrap_or(Duration::from_secs(1)));
         }
+        quota.part = quota.name.as_deref().is_some_and(is_part);
         if self.source != Source::Fields {
             return;
         }
         let Key { owner, name, window } = &self.key;
+        // An owner is mostly the vendor; Riot's is the method.
+        let is_of_method = name.is_empty() && Reach::of_word(owner) == Some(Reach::Route);
+        quota.part |= is_part(name) || is_of_method;
         quota.plain = window.is_none() && (name.is_empty() || name == "requests");
         quota.unit = Unit::of_name(name);
         quota.window = quota.window.or_else(|| span::named(name));

@@ -1,5 +1,6 @@
 //! What the quotas that responses report mean for our limits.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ struct Left {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Useless {
     Unit,
+    Part,
     Window,
     Larger,
     Unclear,
@@ -36,6 +38,7 @@ impl Useless {
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Unit => "no limit counts its unit",
+            Self::Part => "it has the name of a part of the calls, and no limit of its unit allows just as many",
             Self::Window => "no limit of its unit has its window",
             Self::Larger => "it allows more than any limit of its unit, and says no window",
             Self::Unclear => "several limits count its unit, and it says neither which window nor how much it allows",
@@ -60,9 +63,19 @@ pub(crate) fn reports(
         let (log, term, quantum) = places[limit];
         let (term, left) = (charges.logs()[log].terms[term], u32::try_from(units / u64::from(quantum)));
         let report = QuotaReport::new(term, limits[limit].window(), left.unwrap_or(u32::MAX), reset);
-        by_log.entry(log).or_default().push(report);
+        enter(by_log.entry(log).or_default(), report);
     }
     by_log
+}
+
+/// Of several reports of one term the strictest counts.
+fn enter(reports: &mut Vec<QuotaReport>, report: QuotaReport) {
+    let strictness = |report: &QuotaReport| (Reverse(report.remaining), report.reset);
+    match reports.iter_mut().find(|known| known.term.span == report.term.span) {
+        Some(known) if strictness(&report) > strictness(known) => *known = report,
+        Some(_) => {}
+        None => reports.push(report),
+    }
 }
 
 fn left(limits: &[Limit], feedback: &Feedback, mut useless: impl FnMut(&Quota, Useless)) -> Vec<Left> {
@@ -103,17 +116,23 @@ fn limit_of(limits: &[Limit], quota: &Quota) -> Result<usize, Useless> {
         return Err(Useless::Nothing);
     }
     let unit = unit_of(quota).ok_or(Useless::Unit)?;
-    let mut of_unit = limits.iter().enumerate().filter(|(_, limit)| limit.unit() == unit);
-    let (only, _) = of_unit.clone().next().ok_or(Useless::Unit)?;
-    if let Some(window) = quota.window() {
-        return of_unit.find(|(_, limit)| limit.window() == window).map(|(at, _)| at).ok_or(Useless::Window);
+    let of_unit = limits.iter().enumerate().filter(|(_, limit)| limit.unit() == unit);
+    of_unit.clone().next().ok_or(Useless::Unit)?;
+    let of_window = of_unit.filter(|(_, limit)| quota.window().is_none_or(|window| limit.window() == window));
+    let (first, _) = of_window.clone().next().ok_or(Useless::Window)?;
+    if let Some((same, _)) = of_window.clone().find(|(_, limit)| quota.allows(limit.quota().into())) {
+        return Ok(same);
     }
-    if of_unit.clone().nth(1).is_none() {
-        return Ok(only);
+    // What is left of a part of the calls says nothing of the rest.
+    if quota.is_of_part() {
+        return Err(Useless::Part);
+    }
+    if quota.window().is_some() || of_window.clone().nth(1).is_none() {
+        return Ok(first);
     }
     // One that was lowered is still the least that is no less.
     let told = quota.limit().ok_or(Useless::Unclear)?;
-    let least = of_unit.filter(|(_, limit)| u64::from(limit.quota()) >= told).min_by_key(|(_, limit)| limit.quota());
+    let least = of_window.filter(|(_, limit)| u64::from(limit.quota()) >= told).min_by_key(|(_, limit)| limit.quota());
     least.map(|(at, _)| at).ok_or(Useless::Larger)
 }
 
@@ -146,7 +165,8 @@ mod tests {
         let two = [Limit::per_second(20), Limit::per_hour(1_000)];
         let of = || Quota::new().with_remaining(7);
         let units = [Limit::per_minute(100), Limit::per_minute(9_000).of("tokens")];
-        let cases: [Case<'_>; 16] = [
+        let part = || of().named("search").with_reset_after(secs(9));
+        let cases: [Case<'_>; 26] = [
             (&one, of(), Ok((100, 7, 61))),
             (&one, of().with_limit(50), Ok((100, 7, 61))),
             (&one, of().with_limit(500), Ok((100, 7, 61))),
@@ -163,6 +183,16 @@ mod tests {
             (&two, of().with_limit(500), Ok((1_000, 7, 3_601))),
             (&two, of().with_limit(10).with_window(secs(3_600)), Ok((1_000, 7, 3_601))),
             (&two, of().with_limit(2_000), Err(Useless::Larger)),
+            (&one, part(), Err(Useless::Part)),
+            (&one, part().with_limit(30), Err(Useless::Part)),
+            (&one, part().with_limit(500), Err(Useless::Part)),
+            (&one, part().with_limit(50).with_window(secs(60)), Err(Useless::Part)),
+            (&one, part().with_limit(100), Ok((100, 7, 10))),
+            (&two, part().with_limit(30), Err(Useless::Part)),
+            (&two, part().with_limit(20).with_window(secs(1)), Ok((20, 7, 10))),
+            (&one, part().named("default").with_limit(50), Ok((100, 7, 10))),
+            (&one, part().named("5-in-1min").with_limit(5).with_window(secs(60)), Ok((100, 7, 10))),
+            (&[Limit::per_second(9), Limit::per_second(5)], of().with_limit(5).with_window(secs(1)), Ok((5, 7, 1))),
         ];
         for (limits, quota, expected) in cases {
             let mut why = Vec::new();
@@ -171,6 +201,76 @@ mod tests {
             let told: Vec<_> = told.chain(why.into_iter().map(Err)).collect();
             assert_eq!(told, [expected], "{quota:?}");
         }
+    }
+
+    #[test]
+    fn a_part_whose_name_or_owner_says_so_is_no_quota_of_ours() {
+        type Lines = &'static [(&'static str, &'static str)];
+        let minutes = [Limit::per_minute(700)];
+        let cases: [(&[Limit], Lines, &[u64]); 7] = [
+            (&minutes, &[("x-rate-limit", "700"), ("x-rate-limit-remaining", "9")], &[9]),
+            (
+                &minutes,
+                &[
+                    ("x-rate-limit", "400"),
+                    ("x-rate-limit-remaining", "5"),
+                    ("zendesk-ratelimit-tickets-index", "total=20000; remaining=19999; resets=42"),
+                    ("zendesk-ratelimit-incremental-exports", "total=10; remaining=0; resets=2"),
+                ],
+                &[5],
+            ),
+            (
+                &minutes,
+                &[("ratelimit", r#""default";r=50;t=30"#), ("ratelimit-policy", r#""burst";q=100;w=60"#)],
+                &[50],
+            ),
+            (
+                &minutes,
+                &[("ratelimit", r#""pages";r=0;t=30"#), ("ratelimit-policy", r#""fixed window";q=100;w=60"#)],
+                &[],
+            ),
+            (
+                &[Limit::new(100, secs(10))],
+                &[
+                    ("x-app-rate-limit", "90:10"),
+                    ("x-app-rate-limit-count", "80:10"),
+                    ("x-method-rate-limit", "50:10"),
+                    ("x-method-rate-limit-count", "50:10"),
+                ],
+                &[10],
+            ),
+            (
+                &[Limit::per_hour(7_200)],
+                &[
+                    ("ratelimit-limit", "120"),
+                    ("ratelimit-remaining", "7000"),
+                    ("ratelimit-observed", "200"),
+                    ("ratelimit-name", "throttle_authenticated_api"),
+                ],
+                &[7_000],
+            ),
+            (&minutes, &[("x-esi-error-limit-remain", "0"), ("x-esi-error-limit-reset", "58")], &[]),
+        ];
+        for (limits, lines, expected) in cases {
+            let line = |&(name, value)| (HeaderName::from_static(name), http::HeaderValue::from_static(value));
+            let headers = lines.iter().map(line).collect();
+            let feedback = Feedback::read(http::StatusCode::OK, &headers, std::time::SystemTime::now());
+            let left = left(limits, &feedback, |_, why| assert_eq!(why, Useless::Part, "{lines:?}"));
+            assert_eq!(left.iter().map(|left| left.units).collect::<Vec<_>>(), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_reports_of_one_term_the_strictest_counts() {
+        let term = |span| crate::ledger::Term::new(100, span);
+        let report = |span, left, reset| QuotaReport::new(term(span), secs(60), left, secs(reset));
+        let all =
+            [report(1, 9, 5), report(2, 3, 1), report(1, 4, 5), report(1, 4, 7), report(1, 4, 6), report(1, 99, 9)];
+        let mut reports = Vec::new();
+        for report in all {
+            enter(&mut reports, report);
+        }
+        assert_eq!(reports, [report(1, 4, 7), report(2, 3, 1)]);
     }
 
     #[test]

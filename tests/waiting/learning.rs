@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use http::Extensions;
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode};
 use outgate::feedback::{Feedback, Quota};
 use outgate::testing::{Judge, Shape};
 use outgate::{Limit, Throttle, Upstream};
@@ -195,6 +195,82 @@ async fn where_much_is_left_nobody_waits_for_what_others_use() {
         drop(throttle.acquire("up").await.unwrap());
     }
     assert!(begin.elapsed() > Duration::from_secs(1), "little is left: {:?}", begin.elapsed());
+}
+
+/// What a response with these headers says.
+fn said(status: u16, lines: &[(&'static str, &'static str)]) -> Feedback {
+    let line = |&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+    let headers: HeaderMap = lines.iter().map(line).collect();
+    Feedback::read(StatusCode::from_u16(status).unwrap(), &headers, SystemTime::now())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_for_a_part_of_the_calls_is_no_matter_of_the_whole_quota() {
+    type Lines = &'static [(&'static str, &'static str)];
+    let github: (Limit, Lines) = (
+        Limit::per_hour(5_000),
+        &[
+            ("x-ratelimit-limit", "30"),
+            ("x-ratelimit-remaining", "25"),
+            ("x-ratelimit-used", "5"),
+            ("x-ratelimit-reset", "53"),
+            ("x-ratelimit-resource", "search"),
+        ],
+    );
+    let zendesk: (Limit, Lines) =
+        (Limit::per_minute(400), &[("zendesk-ratelimit-incremental-exports", "total=10; remaining=0; resets=55")]);
+    let discord: (Limit, Lines) = (
+        Limit::per_second(50),
+        &[
+            ("x-ratelimit-limit", "5"),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset-after", "1.9"),
+            ("x-ratelimit-bucket", "80c17d2f203122d936070c88c8d10f33"),
+        ],
+    );
+    for (limit, lines) in [github, zendesk, discord] {
+        let throttle = Counting::default().process(|up| up.limit(limit).learn_from_responses());
+        throttle.report("up", &said(200, lines)).await.unwrap();
+        let usage = throttle.usage("up").await.unwrap();
+        assert_eq!((usage.limits[0].outside_use, usage.limits[0].next), (0, Duration::ZERO), "{lines:?}");
+        assert_eq!(usage.learned_from, None, "{lines:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_a_part_of_the_calls_explains_is_no_evidence_of_the_whole_quota() {
+    let throttle = Counting::default().process(|up| up.limit(Limit::per_hour(5_000)).learn_from_responses());
+    for _ in 0..20 {
+        drop(throttle.acquire("up").await.unwrap());
+    }
+    let spent = [
+        ("x-ratelimit-limit", "30"),
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-reset", "1"),
+        ("x-ratelimit-resource", "search"),
+    ];
+    for _ in 0..20 {
+        throttle.report("up", &said(403, &spent)).await.unwrap();
+        sleep(Duration::from_secs(5)).await;
+    }
+    let rate = throttle.usage("up").await.unwrap().rate;
+    assert!((rate - 1.0).abs() < f64::EPSILON, "{rate}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_that_one_response_tells_the_quota_itself_counts() {
+    let throttle = Counting::default().process(|up| up.limit(Limit::per_minute(400)).learn_from_responses());
+    let zendesk = said(
+        200,
+        &[
+            ("ratelimit-limit", "400"),
+            ("ratelimit-remaining", "5"),
+            ("ratelimit-reset", "50"),
+            ("zendesk-ratelimit-tickets-index", "total=20000; remaining=19999; resets=42"),
+        ],
+    );
+    throttle.report("up", &zendesk).await.unwrap();
+    assert_eq!(throttle.usage("up").await.unwrap().limits[0].outside_use, 395);
 }
 
 #[tokio::test(start_paused = true)]

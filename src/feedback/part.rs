@@ -1,0 +1,106 @@
+//! Whether a quota's name is that of a part of the calls.
+
+use super::quota::Quota;
+use super::span;
+use super::unit::Unit;
+
+impl Quota {
+    /// Whether it is called by the name of a part of the calls.
+    pub(crate) const fn is_of_part(&self) -> bool {
+        self.part
+    }
+
+    /// Whether it allows so many units. GitLab tells the limit by the minute, and what is used and left by its window.
+    pub(crate) fn allows(&self, units: u64) -> bool {
+        let sum = self.used.zip(self.remaining).map(|(used, left)| used.saturating_add(left));
+        self.limit == Some(units) || sum == Some(units)
+    }
+}
+
+/// Whether a name is that of a part of the calls, such as `search` or `incremental-exports`: others may have quotas of their own.
+///
+/// A name that only says what is counted, how, or in which window is no such name: `default`, `requests`, `burst`, `5-in-1min`.
+pub(super) fn is_part(name: &str) -> bool {
+    let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+    let mut words = words(name).peekable();
+    // Numbers alone are a name that somebody gave.
+    words.peek().is_some() && (words.clone().all(|word| is_number(&word)) || !words.all(|word| says_how(&word)))
+}
+
+/// Whether a word says what is counted, how, or in which window.
+fn says_how(word: &str) -> bool {
+    let window = word.strip_prefix("per").filter(|rest| !rest.is_empty()).unwrap_or(word);
+    let is_known = matches!(
+        word,
+        "default"
+            | "core"
+            | "main"
+            | "global"
+            | "call"
+            | "calls"
+            | "request"
+            | "requests"
+            | "rate"
+            | "limit"
+            | "quota"
+            | "burst"
+            | "sustained"
+            | "fixed"
+            | "sliding"
+            | "rolling"
+            | "window"
+            | "in"
+            | "per"
+    );
+    is_known || Unit::of_name(word) != Unit::Calls || span::window(window).is_some()
+}
+
+fn words(name: &str) -> impl Iterator<Item = String> + Clone {
+    name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_ascii_lowercase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_that_of_a_part_unless_it_says_only_what_is_counted_and_how() {
+        let how = [
+            "default",
+            "core",
+            "requests",
+            "tokens",
+            "burst",
+            "daily",
+            "minute",
+            "24hour",
+            "permin",
+            "fixed window",
+            "5-in-1min",
+            "10-in-1sec",
+            "8-in-2days",
+            "",
+            "-",
+        ];
+        let parts = [
+            "search",
+            "graphql",
+            "incremental-exports",
+            "80c17d2f203122d936070c88c8d10f33",
+            "1234",
+            "sovereignty",
+            "throttle_authenticated_web",
+            "esi-error",
+            "per-app",
+            "peruser",
+            "subscription-reads",
+            "input-tokens",
+            "unified-5h",
+            "api",
+        ];
+        let wrong: Vec<_> = how.into_iter().filter(|name| is_part(name)).collect();
+        assert_eq!(wrong, [""; 0]);
+        let wrong: Vec<_> = parts.into_iter().filter(|name| !is_part(name)).collect();
+        assert_eq!(wrong, [""; 0]);
+    }
+}
