@@ -204,7 +204,12 @@ impl Quota {
     /// Whether nothing is left.
     #[must_use]
     pub fn is_spent(&self) -> bool {
-        self.blocked || self.remaining == Some(0) || self.utilization.is_some_and(|used| used >= 1_000_000)
+        self.has_nothing_left() || self.utilization.is_some_and(|used| used >= 1_000_000)
+    }
+
+    /// Whether the upstream says that nothing is left, or served; not only that all is used.
+    pub(super) fn has_nothing_left(&self) -> bool {
+        self.blocked || self.remaining == Some(0)
     }
 
     /// Whether nobody said how much is left.

@@ -8,6 +8,9 @@ use super::number::Number;
 use super::quota::{Quota, stricter};
 use super::reset::Reset;
 
+/// For how long nothing is served.
+const REGAIN: &str = "estimated_time_to_regain_access";
+
 /// The quotas of a usage header, one per object in it that holds percentages; `None` if there is none.
 pub(super) fn read(json: &[u8]) -> Option<Vec<Quota>> {
     let Ok(Value::Object(top)) = serde_json::from_slice(json) else { return None };
@@ -25,11 +28,13 @@ fn quota(usage: &Map<String, Value>) -> Option<Quota> {
             "call_count" | "total_cputime" | "total_time" => quota.raise(number),
             key if key.ends_with("_pct") => quota.raise(number),
             // Minutes here, seconds below.
-            "estimated_time_to_regain_access" => quota.block(number.minutes()),
+            REGAIN => quota.block(number.minutes()),
             "reset_time_duration" => quota.reset = Some(Reset::after(number.seconds())),
             _ => {}
         }
     }
+    // Where nobody says when it serves again, Meta serves nothing once all is used.
+    quota.blocked |= quota.is_spent() && !usage.contains_key(REGAIN);
     quota.name = usage.get("type").and_then(Value::as_str).map(str::to_owned);
     if quota.is_unknown() && quota.reset.is_none() { None } else { Some(quota) }
 }
@@ -63,6 +68,7 @@ mod tests {
     fn the_highest_percentage_and_the_time_are_read() {
         let cases = [
             (r#"{"call_count":28,"total_time":25,"total_cputime":30}"#, Some(300_000), None, false),
+            (r#"{"call_count":100,"total_time":25}"#, Some(1_000_000), None, true),
             (r#"{"acc_id_util_pct":9.67,"reset_time_duration":100}"#, Some(96_700), Some(100), false),
             (
                 r#"{"1":[{"type":"ads","call_count":95,"estimated_time_to_regain_access":19}]}"#,

@@ -10,7 +10,8 @@ use super::signs::Signs;
 
 /// Why the call was refused; `None` if it was not, or not by anything that limits calls.
 pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], dialect: &Dialect) -> Option<Refusal> {
-    let spent = quotas.iter().any(|quota| quota.is_spent() && counts_calls(quota));
+    // More than all may be used, and calls be served: beside a status that is no throttling by itself, that says nothing.
+    let spent = quotas.iter().any(|quota| quota.has_nothing_left() && counts_calls(quota));
     match status.as_u16() {
         _ if signs.grpc.is_exhausted => Some(Refusal::Quota),
         _ if is_error(status) && signs.names_throttling() => Some(Refusal::Quota),
@@ -101,7 +102,10 @@ mod tests {
         const SPENT: (&str, &str) = ("x-ratelimit-remaining", "0");
         const ASKS: (&str, &str) = ("retry-after", "60");
         const NONE: (&str, &str) = ("x-ratelimit-limit", "0");
-        let cases: [(u16, Lines, Option<Refusal>); 22] = [
+        const OVER: (&str, &str) = ("anthropic-ratelimit-unified-5h-utilization", "1.02");
+        const FREE: (&str, &str) =
+            ("x-business-use-case-usage", r#"{"1":[{"call_count":101,"estimated_time_to_regain_access":0}]}"#);
+        let cases: [(u16, Lines, Option<Refusal>); 29] = [
             (200, &[SPENT, ASKS], None),
             (404, &[SPENT, ASKS], None),
             (414, &[ASKS], None),
@@ -119,6 +123,14 @@ mod tests {
             (403, &[ASKS], Some(Refusal::Quota)),
             (403, &[("retry-after", "")], Some(Refusal::Quota)),
             (403, &[("sforce-limit-info", "api-usage=5000/5000")], Some(Refusal::Quota)),
+            // What is used beyond a quota may be served all the same.
+            (400, &[OVER, ("anthropic-ratelimit-unified-5h-reset", "10800")], None),
+            (403, &[OVER], None),
+            (503, &[OVER], Some(Refusal::Overload)),
+            (429, &[OVER], Some(Refusal::Quota)),
+            (400, &[FREE], None),
+            (400, &[("x-app-usage", r#"{"call_count":100}"#)], Some(Refusal::Quota)),
+            (400, &[("x-app-usage", r#"{"call_count":99}"#)], None),
             (418, &[ASKS], Some(Refusal::Ban)),
             (500, &[ASKS], Some(Refusal::Overload)),
             (500, &[("retry-after", "soon")], None),
