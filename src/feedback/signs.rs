@@ -31,7 +31,6 @@ pub(super) struct Signs {
     pub(super) cause: Option<Refusal>,
     /// An error type was given, and whether every one that was given names throttling.
     throttling: Option<bool>,
-    pub(super) edge: Edge,
 }
 
 /// What a gRPC server says, in headers or trailers.
@@ -41,13 +40,6 @@ pub(super) struct Grpc {
     pub(super) is_exhausted: bool,
     /// How long it asks to wait before the call is tried again.
     pub(super) pushback: Option<Duration>,
-}
-
-/// Marks of a page by which a network's edge shuts callers out.
-#[derive(Debug, Default)]
-pub(super) struct Edge {
-    pub(super) html: bool,
-    pub(super) cloudflare: bool,
 }
 
 impl Signs {
@@ -95,14 +87,7 @@ impl Signs {
     pub(super) fn may_tell(name: &str) -> bool {
         let named = matches!(
             name,
-            "x-should-retry"
-                | "stripe-should-retry"
-                | "content-type"
-                | "server"
-                | "cf-ray"
-                | "grpc-status"
-                | "x-amzn-errortype"
-                | "x-amzn-error-type"
+            "x-should-retry" | "stripe-should-retry" | "grpc-status" | "x-amzn-errortype" | "x-amzn-error-type"
         );
         named || name.starts_with(KUBERNETES)
     }
@@ -111,9 +96,6 @@ impl Signs {
     pub(super) fn other(&mut self, name: &str, text: &str) -> bool {
         match name {
             "x-should-retry" | "stripe-should-retry" => self.should_retry = Some(is_true(text)),
-            "content-type" => self.edge.html |= is_html(text),
-            "server" => self.edge.cloudflare |= text.eq_ignore_ascii_case("cloudflare"),
-            "cf-ray" => self.edge.cloudflare = true,
             "grpc-status" => self.grpc.is_exhausted |= text == RESOURCE_EXHAUSTED,
             "x-amzn-errortype" | "x-amzn-error-type" => {
                 self.throttling = Some(self.throttling.unwrap_or(true) && is_throttling(text));
@@ -138,10 +120,6 @@ fn cause_of(word: &str) -> Option<Refusal> {
 /// Whether a text stands for yes.
 pub(super) fn is_true(text: &str) -> bool {
     text.eq_ignore_ascii_case("true") || text == "1"
-}
-
-fn is_html(content_type: &str) -> bool {
-    content_type.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("text/html"))
 }
 
 /// Whether every error type of a list names throttling: `com.example#ThrottlingException:http://example.com/`, where the
@@ -207,9 +185,7 @@ mod tests {
         let names = [
             "x-should-retry",
             "stripe-should-retry",
-            "content-type",
-            "server",
-            "cf-ray",
+            "grpc-status",
             "x-amzn-errortype",
             "x-amzn-error-type",
             "x-kubernetes-pf-flowschema-uid",
@@ -221,16 +197,7 @@ mod tests {
         for name in names {
             assert_eq!(Signs::may_tell(name), Signs::default().other(name, "1"), "{name}");
         }
-        assert_eq!(names.iter().filter(|name| Signs::may_tell(name)).count(), 8);
-    }
-
-    #[test]
-    fn a_page_is_html_whatever_its_case_and_parameters() {
-        let cases =
-            [("text/html", true), ("Text/HTML; charset=utf-8", true), ("text/htm", false), ("ëëëëëëëëë", false)];
-        for (text, html) in cases {
-            assert_eq!(is_html(text), html, "{text}");
-        }
+        assert_eq!(names.iter().filter(|name| Signs::may_tell(name)).count(), 6);
     }
 
     #[test]

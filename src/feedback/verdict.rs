@@ -47,12 +47,9 @@ fn counts_calls(quota: &Quota) -> bool {
 }
 
 fn of_429(signs: &Signs, quotas: &[Quota], dialect: &Dialect) -> Refusal {
-    let by_edge = signs.edge.html && signs.edge.cloudflare && quotas.is_empty();
     let unexplained = !signs.explained && !quotas.iter().any(Quota::is_spent);
     let refusal = match signs.named_cause() {
         Some(cause) => cause,
-        // A ban is not over in a moment that one is told.
-        None if by_edge && unexplained && signs.told_wait().is_none() => Refusal::Ban,
         None if unexplained && signs.should_retry == Some(false) => Refusal::Spend,
         None if unexplained => dialect.unexplained,
         None => Refusal::Quota,
@@ -163,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_429_is_what_its_headers_say() {
-        let cases: [(Lines, Refusal, Option<Reach>); 11] = [
+        let cases: [(Lines, Refusal, Option<Reach>); 10] = [
             (&[("x-ratelimit-scope", "shared")], Refusal::Shared, Some(Reach::Route)),
             (&[("x-ratelimit-scope", "user")], Refusal::Quota, Some(Reach::Route)),
             (&[("x-ratelimit-global", "true")], Refusal::Quota, Some(Reach::Upstream)),
@@ -171,8 +168,7 @@ mod tests {
             (&[("x-rate-limit-type", "application")], Refusal::Quota, Some(Reach::Token)),
             (&[("stripe-rate-limited-reason", "global-concurrency")], Refusal::Seats, Some(Reach::Upstream)),
             (&[("x-kubernetes-pf-flowschema-uid", "8b2c"), ("retry-after", "1")], Refusal::Seats, None),
-            (&[("content-type", "text/html; charset=UTF-8"), ("server", "cloudflare")], Refusal::Ban, None),
-            (&[("content-type", "application/json"), ("server", "cloudflare")], Refusal::Quota, None),
+            (&[("content-type", "text/html"), ("server", "cloudflare"), ("cf-ray", "8a-FRA")], Refusal::Quota, None),
             (&[("x-should-retry", "false")], Refusal::Spend, None),
             (&[("x-should-retry", "false"), ("retry-after", "1")], Refusal::Quota, None),
         ];
@@ -185,7 +181,8 @@ mod tests {
     #[test]
     fn a_429_without_a_reason_is_what_the_dialect_says() {
         const SPENT: (&str, &str) = ("x-ratelimit-remaining", "0");
-        let cases: [(Dialect, Lines, Refusal); 8] = [
+        let cases: [(Dialect, Lines, Refusal); 9] = [
+            (Dialect::DISCORD, &[("content-type", "text/html"), ("server", "cloudflare")], Refusal::Ban),
             (Dialect::STRIPE, &[], Refusal::Lock),
             (Dialect::STRIPE, &[("stripe-rate-limited-reason", "global-rate")], Refusal::Quota),
             (Dialect::RIOT, &[("x-app-rate-limit", "20:1"), ("x-app-rate-limit-count", "3:1")], Refusal::Service),
