@@ -3,6 +3,7 @@
 mod date;
 mod dialect;
 mod fields;
+mod grpc;
 mod join;
 mod moment;
 mod name;

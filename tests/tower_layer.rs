@@ -42,11 +42,15 @@ async fn serves(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::new(Full::default()))
 }
 
-/// A gRPC server that is served by nothing but trailers: a spent quota, and for how long.
+/// A gRPC server that says in trailers alone that a quota is spent, and for how long; or that a message is too large.
 async fn exhausted(
-    _: Request<()>,
+    request: Request<()>,
 ) -> Result<Response<impl http_body::Body<Data = Bytes, Error = Infallible>>, Infallible> {
     let mut trailers = HeaderMap::new();
+    if request.uri().query() == Some("large") {
+        let message = "grpc: received message larger than max (5000000 vs. 4194304)";
+        trailers.insert("grpc-message", HeaderValue::from_static(message));
+    }
     trailers.insert("grpc-status", HeaderValue::from_static("8"));
     trailers.insert("grpc-retry-pushback-ms", HeaderValue::from_static("1500"));
     let frames = [Ok(Frame::data(Bytes::from_static(b"message"))), Ok(Frame::trailers(trailers))];
@@ -155,6 +159,9 @@ async fn a_request_without_a_host_is_the_named_upstreams_and_one_of_nobody_passe
 async fn a_refusal_in_the_trailers_of_a_grpc_call_pauses_everybody() -> Outcome {
     let throttle = throttle(Limit::per_second(100))?;
     let client = throttle.layer().layer(service_fn(exhausted));
+    let large = client.clone().oneshot(get("https://api.example.com/package.Service/Method?large")?).await?;
+    large.into_body().collect().await?;
+    assert!(throttle.try_acquire("up").await.is_ok(), "too large a message says nothing of a quota");
     let response = client.oneshot(get("https://api.example.com/package.Service/Method")?).await?;
     assert!(throttle.try_acquire("up").await.is_ok(), "nothing is known yet");
     response.into_body().collect().await?;

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
+use super::grpc::Grpc;
 use super::quota::stricter;
 use super::reach::Reach;
 use super::refusal::Refusal;
 
 /// What the names of the headers begin with by which Kubernetes tells who refused.
 const KUBERNETES: &str = "x-kubernetes-pf-";
-
-/// The gRPC status of who has spent a quota.
-const RESOURCE_EXHAUSTED: &str = "8";
 
 /// What a response says about its refusal, apart from the numbers.
 #[derive(Debug, Default)]
@@ -33,20 +31,11 @@ pub(super) struct Signs {
     throttling: Option<bool>,
 }
 
-/// What a gRPC server says, in headers or trailers.
-#[derive(Debug, Default)]
-pub(super) struct Grpc {
-    /// Its status is that of a spent quota.
-    pub(super) is_exhausted: bool,
-    /// How long it asks to wait before the call is tried again.
-    pub(super) pushback: Option<Duration>,
-}
-
 impl Signs {
     /// The wait that was asked for outright.
     pub(super) fn told_wait(&self) -> Option<Duration> {
         // A gRPC server that refused for another reason asks one call to wait, and not all.
-        self.retry_after_millis.or(self.retry_after).or(self.grpc.pushback.filter(|_| self.grpc.is_exhausted))
+        self.retry_after_millis.or(self.retry_after).or(self.grpc.pushback.filter(|_| self.grpc.is_refused()))
     }
 
     /// Whether an error type names throttling, so that the call was not executed.
@@ -87,7 +76,12 @@ impl Signs {
     pub(super) fn may_tell(name: &str) -> bool {
         let named = matches!(
             name,
-            "x-should-retry" | "stripe-should-retry" | "grpc-status" | "x-amzn-errortype" | "x-amzn-error-type"
+            "x-should-retry"
+                | "stripe-should-retry"
+                | "grpc-status"
+                | "grpc-message"
+                | "x-amzn-errortype"
+                | "x-amzn-error-type"
         );
         named || name.starts_with(KUBERNETES)
     }
@@ -96,7 +90,8 @@ impl Signs {
     pub(super) fn other(&mut self, name: &str, text: &str) -> bool {
         match name {
             "x-should-retry" | "stripe-should-retry" => self.should_retry = Some(is_true(text)),
-            "grpc-status" => self.grpc.is_exhausted |= text == RESOURCE_EXHAUSTED,
+            "grpc-status" => self.grpc.status(text),
+            "grpc-message" => self.grpc.message(text),
             "x-amzn-errortype" | "x-amzn-error-type" => {
                 self.throttling = Some(self.throttling.unwrap_or(true) && is_throttling(text));
             }
@@ -186,6 +181,7 @@ mod tests {
             "x-should-retry",
             "stripe-should-retry",
             "grpc-status",
+            "grpc-message",
             "x-amzn-errortype",
             "x-amzn-error-type",
             "x-kubernetes-pf-flowschema-uid",
@@ -197,7 +193,7 @@ mod tests {
         for name in names {
             assert_eq!(Signs::may_tell(name), Signs::default().other(name, "1"), "{name}");
         }
-        assert_eq!(names.iter().filter(|name| Signs::may_tell(name)).count(), 6);
+        assert_eq!(names.iter().filter(|name| Signs::may_tell(name)).count(), 7);
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], diale
     // More than all may be used, and calls be served: beside a status that is no throttling by itself, that says nothing.
     let spent = quotas.iter().any(|quota| quota.has_nothing_left() && counts_calls(quota));
     match status.as_u16() {
-        _ if signs.grpc.is_exhausted => Some(Refusal::Quota),
+        _ if signs.grpc.is_refused() => Some(Refusal::Quota),
         _ if is_error(status) && signs.names_throttling() => Some(Refusal::Quota),
         429 => Some(of_429(signs, quotas, dialect)),
         420 | 509 => Some(Refusal::Quota),
