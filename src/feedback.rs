@@ -91,6 +91,8 @@ pub struct Feedback {
     refusal: Option<Refusal>,
     not_executed: bool,
     reach: Option<Reach>,
+    /// Every route is meant.
+    is_global: bool,
     wait: Option<Wait>,
     quotas: Vec<Quota>,
     cost: Option<u64>,
@@ -177,7 +179,7 @@ impl Feedback {
     /// The same, about the calls of `reach`.
     #[must_use]
     pub fn with_reach(mut self, reach: Reach) -> Self {
-        self.reach = Some(reach);
+        (self.reach, self.is_global) = (Some(reach), false);
         self
     }
 
@@ -248,6 +250,11 @@ impl Feedback {
     #[must_use]
     pub const fn reach(&self) -> Option<Reach> {
         self.reach
+    }
+
+    /// Whether the response says that calls of every route are meant.
+    pub(crate) const fn is_global(&self) -> bool {
+        self.is_global
     }
 
     /// All quotas that the response spoke of.

@@ -196,7 +196,7 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     // What it says of the log that refusals are evidence of comes with the pause.
     let first = charges.evidence().filter(|_| upstream.learns);
     let first = first.map(|log| report(log, reported.remove(&log).unwrap_or_default()));
-    let pause = refusal::pause(upstream, feedback, fastrand::f64()).map(|(of_all, pause)| {
+    let pause = refusal::pause((upstream, charges), feedback, fastrand::f64()).map(|(of_all, pause)| {
         let paused = scope.filter(|_| !of_all);
         // What a report explains is outside use, and says nothing of the limits; nor does what the spent quota of a part explains, nor a call
         // that no log holds.

@@ -3,6 +3,7 @@
 use std::iter::successors;
 use std::time::Duration;
 
+use crate::config::charges::Charges;
 use crate::config::limit::Limit;
 use crate::config::upstream::Upstream;
 use crate::feedback::{Dialect, Feedback, Quota, Reach, Refusal};
@@ -21,7 +22,11 @@ const FIRST_OVERLOAD: Duration = Duration::from_secs(60);
 ///
 /// Whether a wait was told or not, what follows is the same for every refusal: waits that nobody told grow with each
 /// refusal in a row.
-pub(crate) fn pause(upstream: &Upstream, feedback: &Feedback, random: f64) -> Option<(bool, Pause)> {
+pub(crate) fn pause(
+    (upstream, charges): (&Upstream, &Charges),
+    feedback: &Feedback,
+    random: f64,
+) -> Option<(bool, Pause)> {
     let refusal = feedback.refusal()?;
     // Zero is not a licence to retry at once.
     let told = feedback.wait().filter(|wait| !wait.is_zero());
@@ -59,7 +64,17 @@ pub(crate) fn pause(upstream: &Upstream, feedback: &Feedback, random: f64) -> Op
         Refusal::Ban => Cause::Ban,
         _ => Cause::Refusal,
     };
-    Some((feedback.reach() == Some(Reach::Upstream), pause))
+    Some((is_of_all(charges, feedback), pause))
+}
+
+/// Whether a refusal is about the whole upstream, and not only about the scope that few share.
+fn is_of_all(charges: &Charges, feedback: &Feedback) -> bool {
+    match feedback.reach() {
+        Some(Reach::Upstream) => true,
+        // A scope may be one of many routes, or merchants, of an account.
+        Some(Reach::Token) => feedback.is_global() && !charges.has_accounts(),
+        _ => false,
+    }
 }
 
 /// For how long after its pause calls come slower; `beside_others` where others are known to spend the same quota.

@@ -132,6 +132,20 @@ impl Scope {
         matches!(self.kind, Kind::Upstream)
     }
 
+    /// Its values are tokens.
+    pub(crate) fn is_token(&self) -> bool {
+        match &self.kind {
+            Kind::BearerToken => true,
+            Kind::Header(name) => *name == AUTHORIZATION,
+            _ => false,
+        }
+    }
+
+    /// Its values come from a closure: it may tell apart anything.
+    pub(crate) const fn is_by_closure(&self) -> bool {
+        matches!(self.kind, Kind::By(_))
+    }
+
     /// What is wrong with it.
     pub(crate) const fn fault(&self) -> Option<&'static str> {
         match self.kind {

@@ -41,17 +41,18 @@ impl Reader<'_> {
                 self.add(key(name), Some(Quota { name: called, ..Quota::default() }))
             }
             Field::Reason | Field::Scope | Field::Global | Field::NearLimit => {
-                self.sign(name.field, text);
+                self.sign(name, text);
                 Outcome::Read
             }
         }
     }
 
-    fn sign(&mut self, field: Field, text: &str) {
-        match field {
+    fn sign(&mut self, name: &Name, text: &str) {
+        match name.field {
             Field::Scope => self.signs.scope(text),
             Field::Global => self.signs.global(text),
             Field::NearLimit => self.signs.near_limit |= is_true(text),
+            _ if name.owner == "stripe" => self.signs.explain_of_account(text),
             _ => self.signs.explain(text),
         }
     }

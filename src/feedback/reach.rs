@@ -27,7 +27,7 @@ impl Reach {
                 Some(Self::Route)
             }
             "application" | "app" | "account" | "tenant" | "token" | "key" => Some(Self::Token),
-            "global" | "ip" => Some(Self::Upstream),
+            "ip" => Some(Self::Upstream),
             _ => None,
         }
     }

@@ -93,6 +93,7 @@ impl<'a> Reader<'a> {
             refusal,
             not_executed: verdict::says_not_executed(status, &signs),
             reach: verdict::reach(status, &signs, refusal),
+            is_global: signs.global.is_some(),
             wait: wait::wait(status, refusal, &signs, &quotas, &dialect),
             quotas,
             cost: signs.cost,

@@ -25,6 +25,8 @@ pub(super) struct Signs {
     /// A type, scope or reason was given.
     pub(super) explained: bool,
     pub(super) reach: Option<Reach>,
+    /// Whom `global` means, where that is said.
+    pub(super) global: Option<Reach>,
     /// The cause that is named outright.
     pub(super) cause: Option<Refusal>,
     /// An error type was given, and whether every one that was given names throttling.
@@ -48,27 +50,38 @@ impl Signs {
         self.cause.or(self.names_throttling().then_some(Refusal::Quota))
     }
 
-    /// Takes the words of `RateLimit-Reason`, `X-Rate-Limit-Type` and their like.
+    /// Takes the words of `RateLimit-Reason`, `X-Rate-Limit-Type` and their like, where `global` means everybody.
     pub(super) fn explain(&mut self, reason: &str) {
+        self.explain_with(reason, Reach::Upstream);
+    }
+
+    /// The same of an upstream that limits each account, as Stripe, where `global` means all of its calls.
+    pub(super) fn explain_of_account(&mut self, reason: &str) {
+        self.explain_with(reason, Reach::Token);
+    }
+
+    fn explain_with(&mut self, reason: &str, global: Reach) {
         for word in words(reason) {
+            let global = (word == "global").then_some(global);
             self.explained = true;
-            self.reach = stricter(self.reach, Reach::of_word(&word), Reach::max);
+            self.global = self.global.or(global);
+            self.reach = stricter(self.reach, global.or_else(|| Reach::of_word(&word)), Reach::max);
             self.cause = self.cause.or(cause_of(&word));
         }
     }
 
-    /// Takes Discord's scope, where `user` is this caller's own quota of one route.
+    /// Takes Discord's scope, where `user` is this caller's own quota of one route, and `global` that of all routes.
     pub(super) fn scope(&mut self, scope: &str) {
-        self.explain(scope);
+        self.explain_of_account(scope);
         if scope.eq_ignore_ascii_case("user") {
             self.reach = stricter(self.reach, Some(Reach::Route), Reach::max);
         }
     }
 
-    /// Takes whether the whole upstream is meant.
+    /// Takes whether all routes are meant.
     pub(super) fn global(&mut self, text: &str) {
         if is_true(text) {
-            self.explain("global");
+            self.explain_of_account("global");
         }
     }
 
@@ -203,7 +216,10 @@ mod tests {
         assert_eq!(signs.reach, Some(Reach::Route));
         signs.global("false");
         assert_eq!(signs.reach, Some(Reach::Route));
+        assert_eq!(signs.global, None);
         signs.global("true");
+        assert_eq!((signs.reach, signs.global), (Some(Reach::Token), Some(Reach::Token)));
+        signs.scope("ip");
         assert_eq!(signs.reach, Some(Reach::Upstream));
     }
 

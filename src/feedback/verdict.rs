@@ -160,13 +160,16 @@ mod tests {
 
     #[test]
     fn a_429_is_what_its_headers_say() {
-        let cases: [(Lines, Refusal, Option<Reach>); 10] = [
+        let cases: [(Lines, Refusal, Option<Reach>); 13] = [
             (&[("x-ratelimit-scope", "shared")], Refusal::Shared, Some(Reach::Route)),
             (&[("x-ratelimit-scope", "user")], Refusal::Quota, Some(Reach::Route)),
-            (&[("x-ratelimit-global", "true")], Refusal::Quota, Some(Reach::Upstream)),
+            (&[("x-ratelimit-global", "true")], Refusal::Quota, Some(Reach::Token)),
+            (&[("x-ratelimit-scope", "global")], Refusal::Quota, Some(Reach::Token)),
+            (&[("ratelimit-reason", "jira-quota-global-based")], Refusal::Quota, Some(Reach::Upstream)),
             (&[("x-rate-limit-type", "service")], Refusal::Service, Some(Reach::Route)),
             (&[("x-rate-limit-type", "application")], Refusal::Quota, Some(Reach::Token)),
-            (&[("stripe-rate-limited-reason", "global-concurrency")], Refusal::Seats, Some(Reach::Upstream)),
+            (&[("stripe-rate-limited-reason", "global-concurrency")], Refusal::Seats, Some(Reach::Token)),
+            (&[("stripe-rate-limited-reason", "endpoint-rate")], Refusal::Quota, Some(Reach::Route)),
             (&[("x-kubernetes-pf-flowschema-uid", "8b2c"), ("retry-after", "1")], Refusal::Seats, None),
             (&[("content-type", "text/html"), ("server", "cloudflare"), ("cf-ray", "8a-FRA")], Refusal::Quota, None),
             (&[("x-should-retry", "false")], Refusal::Spend, None),

@@ -137,8 +137,7 @@ fn scope(expected: &Value, feedback: &Feedback) -> Verdict {
     let met = match expected.as_str() {
         // Discord: the caller's own quota of one route.
         Some("user" | "method" | "endpoint") => (refusal, reach) == (Some(Refusal::Quota), Some(Reach::Route)),
-        Some("application" | "account") => (refusal, reach) == (Some(Refusal::Quota), Some(Reach::Token)),
-        Some("global") => (refusal, reach) == (Some(Refusal::Quota), Some(Reach::Upstream)),
+        Some("application" | "account" | "global") => (refusal, reach) == (Some(Refusal::Quota), Some(Reach::Token)),
         Some("shared") => (refusal, reach) == (Some(Refusal::Shared), Some(Reach::Route)),
         Some("service" | "underlying service") => refusal == Some(Refusal::Service),
         _ => return Verdict::Unsupported("no such scope is known"),

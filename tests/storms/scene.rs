@@ -92,7 +92,7 @@ impl Middleware for Answering {
         }
         let refusal = http::Response::builder().status(429).header("retry-after", "5");
         let of_all = request.url().query().is_some();
-        let refusal = if of_all { refusal.header("x-ratelimit-global", "true") } else { refusal };
+        let refusal = if of_all { refusal.header("ratelimit-reason", "jira-quota-global-based") } else { refusal };
         Ok(Response::from(refusal.body("").unwrap()))
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outgate::feedback::{Feedback, Reach, Refusal};
 use outgate::testing::oracle::{assert_never_more_than, worst_window};
-use outgate::{Backoff, Cause, Error, Limit, Upstream};
+use outgate::{Backoff, Cause, Error, Limit, Scope, Upstream};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Counting, Way, endless, micros_since};
@@ -148,6 +148,59 @@ async fn a_refusal_pauses_the_scope_that_it_names() {
     assert!(other.try_acquire("up").scope("token 2").await.is_err());
     assert!(throttle.try_acquire("up").scope("token 3").await.is_err());
     assert!(throttle.try_acquire("up").await.is_err());
+}
+
+/// Gives an upstream its scopes.
+type Scoped = fn(Upstream) -> Upstream;
+
+fn route() -> Scope {
+    Scope::by(|request| Some(request.url().path().to_owned()))
+}
+
+/// Stripe's and Discord's limits are an account's, and a bot's, on all of its routes; Jira's is that of everybody.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_all_calls_of_an_account_pauses_no_other_account() {
+    let read = |name: &'static str, value: &'static str| {
+        let headers = http::HeaderMap::from_iter([
+            (http::HeaderName::from_static(name), http::HeaderValue::from_static(value)),
+            (http::header::RETRY_AFTER, http::HeaderValue::from_static("60")),
+        ]);
+        Feedback::read(http::StatusCode::TOO_MANY_REQUESTS, &headers, std::time::SystemTime::now())
+    };
+    let cases: [(&str, Scoped, bool); 9] = [
+        ("each token", |up| up.scope_by(Scope::bearer_token()), false),
+        ("each token as it is sent", |up| up.scope_by(Scope::header("authorization")), false),
+        ("each account", |up| up.scope_by(Scope::header("stripe-account")), false),
+        ("each host", |up| up.scope_by(Scope::host()), false),
+        ("each route", |up| up.scope_by(route()), true),
+        ("everybody, and each token", |up| up.limit(Limit::per_second(9).each(Scope::bearer_token())), false),
+        ("everybody, and each merchant", |up| up.limit(Limit::per_second(9).each(Scope::header("x-merchant"))), true),
+        (
+            "each token, and each route",
+            |up| up.scope_by(Scope::bearer_token()).limit(Limit::per_second(9).each(route())),
+            false,
+        ),
+        (
+            "each route, and each merchant",
+            |up| up.scope_by(route()).limit(Limit::per_second(9).each(Scope::header("x-merchant"))),
+            true,
+        ),
+    ];
+    for (name, upstream, of_all) in cases {
+        for (header, value) in [
+            ("stripe-rate-limited-reason", "global-rate"),
+            ("stripe-rate-limited-reason", "global-concurrency"),
+            ("x-ratelimit-scope", "global"),
+            ("x-ratelimit-global", "true"),
+            ("ratelimit-reason", "jira-quota-global-based"),
+        ] {
+            let throttle = Counting::default().process(|up| upstream(up.limit(Limit::per_second(100))));
+            throttle.report_in("up", "one", &read(header, value)).await.unwrap();
+            assert!(throttle.try_acquire("up").scope("one").await.is_err(), "{name}, {value}");
+            let other = throttle.try_acquire("up").scope("other").await;
+            assert_eq!(other.is_err(), of_all || value.starts_with("jira"), "{name}, {header}: {value}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -251,7 +251,7 @@ impl reqwest_middleware::Middleware for Late {
     ) -> reqwest_middleware::Result<reqwest::Response> {
         sleep(3 * SECOND).await;
         let response = http::Response::builder().status(429).header("retry-after", "600");
-        let response = response.header("x-ratelimit-scope", "global").header("x-ratelimit-global", "true");
+        let response = response.header("ratelimit-reason", "jira-quota-global-based");
         Ok(response.body(reqwest::Body::default()).unwrap().into())
     }
 }
