@@ -134,6 +134,8 @@ impl Driver {
             driver.taken_over = Some(Instant::now());
             driver.in_flight = driver.in_flight.take().map(|message| polled_in(&there, message));
         }
+        // The task may never be polled.
+        driver.queue.lock().duty.is_to_be_polled_in(self.number, runtime.id());
         runtime.spawn(driver.run());
     }
 

@@ -316,6 +316,13 @@ impl Duty {
         self.runtime = runtime;
     }
 
+    /// So it will be, if this driver drives.
+    pub(super) fn is_to_be_polled_in(&mut self, driver: u64, runtime: Id) {
+        if self.is_driven_by(driver) {
+            self.is_polled_in(Some(runtime));
+        }
+    }
+
     /// Whether whoever drives, or drove last, is polled here.
     pub(super) fn is_near(&self, here: Option<Id>) -> bool {
         here.is_some() && self.runtime == here

@@ -198,6 +198,21 @@ async fn a_message_that_is_on_its_way_there_is_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_that_a_task_there_took_over_and_never_looks_at_is_sent_again() {
+    let throttle = Late::default().process();
+    let permit = throttle.acquire("up").await.unwrap();
+    // By then nobody else can use its slot.
+    sleep(secs(2)).await;
+    let waits = throttle.clone();
+    let waits = tokio::spawn(async move { waits.acquire("up").await.map(drop) });
+    yield_now().await;
+    let runtime = elsewhere(async move || permit.hand_back());
+    timeout(secs(60), waits).await.expect("it is told").unwrap().unwrap();
+    timeout(secs(1), throttle.acquire("up").into_future()).await.unwrap().map(drop).unwrap();
+    runtime.shutdown_background();
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waits_already_is_told_of_a_release_though_it_looked() {
     for waits_before in [false, true] {
         let store = Counting::default();
