@@ -17,6 +17,7 @@ mod forecast;
 pub(crate) mod glance;
 pub(crate) mod handover;
 mod in_flight;
+pub(crate) mod leases;
 mod local;
 pub(crate) mod log_time;
 pub(crate) mod looks;

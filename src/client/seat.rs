@@ -17,12 +17,15 @@ impl Seat {
     /// The seat that came with a slot, where the queue has seats.
     #[inline]
     pub(crate) fn of(queue: &Arc<Queue>) -> Option<Self> {
-        queue.has_seats().then(|| Self(Some(Arc::clone(queue))))
+        queue.has_seats().then(|| {
+            queue.keeps_leases();
+            Self(Some(Arc::clone(queue)))
+        })
     }
 
     /// It goes back with its slot.
     pub(crate) fn go_with_slot(mut self) {
-        self.0 = None;
+        self.0.take().iter().for_each(Queue::keeps_leases);
     }
 
     /// A response that keeps the seat until its body has ended, or is dropped.
@@ -48,6 +51,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         if let Some(queue) = self.0.take() {
             queue.leave_seat();
+            queue.keeps_leases();
         }
     }
 }

@@ -67,6 +67,8 @@ pub(crate) struct Queue {
     /// Of those who go by the store, where its callers do not.
     pub(super) shared: Option<Arc<Self>>,
     pub(super) mark: Mark,
+    /// The same of those whose leases are looked after, and of the calls that have seats.
+    pub(super) lease_mark: Mark,
     /// Wakes the driver when something came up that it does not sleep for.
     pub(super) nudge: Notify,
     /// Tells that nothing is left to do.
@@ -130,6 +132,7 @@ impl Queue {
             is_listed: AtomicBool::new(false),
             again: AtomicBool::new(false),
             mark: Mark::default(),
+            lease_mark: Mark::default(),
             nudge: Notify::new(),
             idled: Notify::new(),
         })

@@ -28,7 +28,7 @@ impl Mark {
     const NOWHERE: u64 = 0;
 
     /// Something happens in it here. Says whether it stands there already; `None` where what happened last did here, too.
-    fn set(&self, here: Option<Id>) -> Option<bool> {
+    pub(super) fn set(&self, here: Option<Id>) -> Option<bool> {
         let mut hash = Spread::default();
         here.inspect(|id| id.hash(&mut hash));
         let here = hash.finish().max(1);
@@ -39,12 +39,12 @@ impl Mark {
         (before != here).then_some(before != Self::NOWHERE)
     }
 
-    fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.0.store(Self::NOWHERE, Ordering::Relaxed);
     }
 
     /// Sets it where it is not; says whether it was.
-    fn set_again(&self) -> bool {
+    pub(super) fn set_again(&self) -> bool {
         self.0.compare_exchange(Self::NOWHERE, 1, Ordering::Relaxed, Ordering::Relaxed).is_err()
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::calendars::Calendars;
 use super::contact::Contact;
+use super::leases::Leases;
 use super::log_time::LogTime;
 use super::looks::Looks;
 use super::memories::Memories;
@@ -21,6 +22,7 @@ pub(crate) struct Shard {
     pub(crate) looks: Arc<Looks>,
     pub(crate) memories: Arc<Memories>,
     kept: OnceLock<Arc<Kept>>,
+    pub(crate) leases: Arc<Leases>,
 }
 
 impl Shard {
@@ -35,6 +37,7 @@ impl Shard {
             looks: Arc::default(),
             memories: Arc::default(),
             kept: OnceLock::new(),
+            leases: Arc::default(),
         }
     }
 

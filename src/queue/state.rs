@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
@@ -344,7 +345,12 @@ impl Duty {
 
     /// When a caller that is polled in another runtime looks after the driver: well after it promised to look itself.
     pub(super) fn overdue_at(&self, here: Option<Id>) -> Option<Instant> {
-        self.look_by.filter(|_| self.driven && !self.is_near(here)).map(|at| at + PATIENCE)
+        self.overdue_after(PATIENCE, here)
+    }
+
+    /// The same, so long after that.
+    pub(super) fn overdue_after(&self, patience: Duration, here: Option<Id>) -> Option<Instant> {
+        self.look_by.filter(|_| self.driven && !self.is_near(here)).map(|at| at + patience)
     }
 
     /// The driver that was parked by hand; one that is polled at present is to go on in a task.

@@ -168,8 +168,64 @@ async fn nobody_drives_a_queue_whose_callers_have_given_up_on_a_seat() {
         sleep(secs(1)).await;
         tasks.push(tokio::runtime::Handle::current().metrics().num_alive_tasks());
     }
-    // That of the seat, and at times one that tells who waits.
-    assert!(tasks.iter().all(|tasks| *tasks <= 2), "{tasks:?}");
+    // That of the seat, one that looks after its lease, and at times one that tells who waits.
+    assert!(tasks.iter().all(|tasks| *tasks <= 3), "{tasks:?}");
+}
+
+/// The same, and whose only thread has ended since, if `is_gone`.
+fn elsewhere_and_gone<F: Future<Output = ()>>(
+    is_gone: bool,
+    happens: impl FnOnce() -> F + Send + 'static,
+) -> Option<Runtime> {
+    let runtime = elsewhere(happens);
+    if !is_gone {
+        return Some(runtime);
+    }
+    std::thread::spawn(move || drop(runtime)).join().unwrap();
+    None
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_in_flight_keep_their_seats_though_it_was_to_renew_them() {
+    for (is_gone, lease) in [(false, 60), (true, 60), (false, 2), (true, 2)] {
+        let seats = Limit::in_flight(1).lease(secs(lease));
+        let with_quotas = |up: Upstream| up.limit(Limit::per_second(100).each(Scope::header("x-m")));
+        for are_shared in [false, true] {
+            let store = Counting::default();
+            let limited = |up: Upstream| up.limit(seats.clone());
+            let process = || store.process(|up| if are_shared { with_quotas(limited(up)) } else { limited(up) });
+            let [throttle, other] = [(); 2].map(|()| process());
+            let first = throttle.clone();
+            let runtime = elsewhere_and_gone(is_gone, async move || {
+                drop(first.acquire("up").scope("0").await.unwrap());
+            });
+            let permit = throttle.acquire("up").scope("0").await.unwrap();
+            sleep(secs(2 * lease)).await;
+            assert!(other.try_acquire("up").scope("0").await.is_err(), "gone {is_gone}, {lease} s");
+            drop(permit);
+            sleep(secs(1)).await;
+            assert!(other.try_acquire("up").scope("0").await.is_ok());
+            runtime.into_iter().for_each(Runtime::shutdown_background);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seat_that_was_taken_there_is_free_soon_after_its_call() {
+    for (is_gone, lasts) in [(false, 1), (true, 1), (false, 60), (true, 60)] {
+        let store = Counting::default();
+        let [throttle, other] = [(); 2].map(|()| store.limited(Limit::in_flight(1).lease(secs(600))));
+        let (first, (sender, receiver)) = (throttle.clone(), std::sync::mpsc::channel());
+        let runtime = elsewhere_and_gone(is_gone, async move || {
+            sender.send(first.acquire("up").await.unwrap()).unwrap();
+            sleep(Duration::from_millis(10)).await;
+        });
+        sleep(secs(lasts)).await;
+        drop(receiver.recv().unwrap());
+        sleep(secs(11)).await;
+        assert!(other.try_acquire("up").await.is_ok(), "gone {is_gone}, after {lasts} s");
+        runtime.into_iter().for_each(Runtime::shutdown_background);
+    }
 }
 
 #[tokio::test(start_paused = true)]
