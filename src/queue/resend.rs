@@ -14,6 +14,8 @@ use crate::error::StoreError;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a hand-back may be sent again: well within the shortest time for which a store remembers one that still matters.
 pub(super) const MEMORY: Duration = Duration::from_secs(30);
+/// Whoever looks for an answer so much later than it would has not been there: its process, or its runtime, stood still.
+pub(super) const LATE: Duration = Duration::from_millis(100);
 /// A new caller has a silent store tried again at once, but no more often than this.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two tries, less the jitter, which is as much again: a store that is back is found within a second.
@@ -28,6 +30,8 @@ pub(super) struct Resend {
     hurried: bool,
     /// It was sent more than once: the store may have acted long before it answered.
     pub(super) is_repeated: bool,
+    /// Nobody had looked for an answer for too long until then. Once for each message: where all is late a silent store is lost all the same.
+    unheard_until: Option<Instant>,
 }
 
 /// The last answer that was none.
@@ -41,7 +45,7 @@ struct Failure {
 
 impl Resend {
     pub(super) const fn new(since: Instant) -> Self {
-        Self { since, failure: None, hurried: false, is_repeated: false }
+        Self { since, failure: None, hurried: false, is_repeated: false, unheard_until: None }
     }
 
     /// Takes note of a failure: the message goes out again after a pause that doubles, with jitter that grows from
@@ -65,6 +69,21 @@ impl Resend {
         if let Some(failure) = &mut self.failure {
             failure.retry_at = failure.retry_at.min(now.max(failure.at + RETRY_PAUSE));
         }
+    }
+
+    /// Nobody has looked for an answer until now, who should have: the store may have answered.
+    pub(super) fn was_unheard(&mut self, now: Instant) {
+        self.unheard_until.get_or_insert(now);
+    }
+
+    /// Whether what fails now says nothing of the store.
+    pub(super) fn is_unheard(&self, now: Instant) -> bool {
+        self.unheard_until.is_some_and(|until| now < until + LATE)
+    }
+
+    /// Since when the store is silent, as far as anybody would have heard it.
+    pub(super) fn silent_since(&self) -> Instant {
+        self.unheard_until.unwrap_or(self.since)
     }
 
     /// When the message goes out again; `None` while it is under way for the first time.
@@ -93,10 +112,10 @@ impl Engine {
             self.turn_away(now, effects);
         }
         let Some(resend) = &self.resend else { return };
-        let since = resend.since;
-        if self.first_expiry(since, now).is_some_and(|first| first <= now) {
+        let (since, silent_since) = (resend.since, resend.silent_since());
+        if self.first_expiry(silent_since, now).is_some_and(|first| first <= now) {
             let error = self.unavailable(&resend.error(), now);
-            let expired = |waiter: &Waiter| waiter.wish == Wish::Soon && expiry(waiter.joined, since) <= now;
+            let expired = |waiter: &Waiter| waiter.wish == Wish::Soon && expiry(waiter.joined, silent_since) <= now;
             tell(effects, self.waiters.drop_hopeless(now, |waiter, _| expired(waiter).then(|| error.clone())));
         }
         if resend.has_failed() && since + MEMORY <= now {
@@ -131,11 +150,9 @@ impl Engine {
     pub(super) fn next_expiry(&self, now: Instant) -> Option<Instant> {
         let goes_at = self.goes_at(now);
         let gives_up_at = self.gives_up_at(now);
-        let Some(since) = self.resend.as_ref().map(|resend| resend.since) else {
-            return goes_at.into_iter().chain(gives_up_at).min();
-        };
-        let end = self.waiters.is_empty().then_some(since + MEMORY);
-        let first = self.first_expiry(since, now).or(end).filter(|&at| at > now);
+        let Some(resend) = &self.resend else { return goes_at.into_iter().chain(gives_up_at).min() };
+        let end = self.waiters.is_empty().then_some(resend.since + MEMORY);
+        let first = self.first_expiry(resend.silent_since(), now).or(end).filter(|&at| at > now);
         first.into_iter().chain(self.stalls_at(now)).chain(goes_at).chain(gives_up_at).min()
     }
 }

@@ -14,7 +14,7 @@ use super::engine::Engine;
 use super::events::{Effect, Effects, Event};
 use super::in_flight::{Header, Message};
 use super::places::Places;
-use super::resend::PATIENCE;
+use super::resend::{LATE, PATIENCE};
 use super::wants::Wants;
 use crate::ledger::Stamp;
 use crate::store::WithoutStore;
@@ -128,6 +128,9 @@ impl State {
     /// Takes in what has happened.
     pub(super) fn handle(&mut self, event: Event, now: Instant, queue: &Queue, out: &mut Outbox) {
         self.catch_up(queue, now, out);
+        if matches!(event, Event::Answered(_)) {
+            self.note_lateness(now);
+        }
         let leaves = matches!(event, Event::Left(_) | Event::TimeUp(_) | Event::Closed);
         self.act(queue, now, out, |engine, effects| engine.handle(event, now, effects));
         if leaves && !self.duty.wants.is_empty() || self.engine.has_seats_to_spare(self.duty.wants.len()) {
@@ -153,6 +156,7 @@ impl State {
             outlook: queue.shard.time.outlook(queue.stale_after(), now),
         };
         self.catch_up(queue, now, out);
+        self.note_lateness(now);
         (out.wake, out.idle) = (None, false);
         self.act(queue, now, out, |engine, effects| engine.turn(now, header, effects));
         self.stands_by(now, out);
@@ -168,6 +172,14 @@ impl State {
         out.wake = out.wake.into_iter().chain(answered_by).min();
         self.duty.look_by = out.wake;
         self.stop_if_idle();
+    }
+
+    /// Whoever drives may have stood still, and then nobody has heard what the store said meanwhile.
+    fn note_lateness(&mut self, now: Instant) {
+        let is_late = self.duty.driven && self.duty.look_by.is_some_and(|at| at + LATE < now);
+        if let Some(resend) = self.engine.resend.as_mut().filter(|_| is_late) {
+            resend.was_unheard(now);
+        }
     }
 
     /// Who looks whether a pause holds may stand still: another stands by where this is polled, if callers wait.
@@ -277,6 +289,7 @@ impl State {
 
     /// Nobody drives any more: everybody who waits looks, and one of them drives.
     pub(super) fn abandon(&mut self, now: Instant, queue: &Queue, out: &mut Outbox) {
+        self.note_lateness(now);
         (self.duty.driven, self.duty.look_by) = (false, None);
         self.duty.number += 1;
         // Whoever drives next is to be nudged, and not a task that is polled no more.

@@ -107,7 +107,7 @@ impl Engine {
     pub(super) fn stalls_at(&self, now: Instant) -> Option<Instant> {
         let is_awaited = self.under_way && self.settings.without_store != WithoutStore::Wait;
         let resend = self.resend.as_ref().filter(|resend| is_awaited && !resend.has_failed())?;
-        let since = self.lost.heard_at.map_or(resend.since, |heard_at| heard_at.max(resend.since));
+        let since = self.lost.heard_at.map_or(resend.silent_since(), |heard_at| heard_at.max(resend.silent_since()));
         (!self.lost.is_known(now)).then_some(since + STALL)
     }
 

@@ -10,11 +10,12 @@ use std::time::Duration;
 use outgate::feedback::Feedback;
 use outgate::ledger::{Body, Message};
 use outgate::store::{Applying, StoreError, StoreErrorKind, WithoutStore};
-use outgate::{Limit, MemoryStore, Scope, Store, Throttle, Upstream};
+use outgate::{Error, Limit, MemoryStore, Scope, Store, Throttle, Upstream};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, advance, sleep, timeout};
 
 use crate::support::Counting;
 
@@ -377,6 +378,69 @@ async fn whether_a_pause_holds_is_looked_at_elsewhere_and_one_that_is_lost_is_to
         assert!(begin.elapsed() < secs(3), "{:?}", begin.elapsed());
         runtime.into_iter().for_each(Runtime::shutdown_background);
     }
+}
+
+/// A store whose answers are not read before they are let through, for so long at most.
+#[derive(Clone, Debug)]
+struct Held(MemoryStore, Arc<Notify>, Duration);
+
+impl Held {
+    fn within(secs: u64) -> Self {
+        Self(MemoryStore::new(), Arc::default(), Duration::from_secs(secs))
+    }
+}
+
+impl Store for Held {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        Applying::pending(async move {
+            match timeout(self.2, self.1.notified()).await {
+                Ok(()) => self.0.apply(message).await,
+                Err(_) => Err(StoreError::new(StoreErrorKind::Unreachable, "no answer in time")),
+            }
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stood_still_itself_does_not_take_the_store_for_lost() {
+    let policies = [WithoutStore::Wait, WithoutStore::Refuse, WithoutStore::SendUnthrottled];
+    let cases = policies.into_iter().flat_map(|policy| [(policy, 1), (policy, 3)]);
+    for (policy, callers, within) in cases.flat_map(|(policy, callers)| [1, 60].map(|secs| (policy, callers, secs))) {
+        let store = Held::within(within);
+        let up = Upstream::new("up").limit(Limit::per_second(100)).without_store(policy);
+        let throttle = Throttle::builder().store(store.clone()).upstream(up).build().unwrap();
+        let mut waits = JoinSet::new();
+        for _ in 0..callers {
+            waits.spawn(throttle.acquire("up").into_future());
+        }
+        sleep(Duration::from_millis(1)).await;
+        advance(secs(9)).await;
+        sleep(Duration::from_millis(1)).await;
+        let opens = tokio::spawn(async move {
+            loop {
+                store.1.notify_one();
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
+        for permit in waits.join_all().await {
+            assert!(!permit.unwrap().went_without_store(), "{policy:?}, {callers} callers, {within} s");
+        }
+        opens.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_all_is_late_a_store_that_is_silent_is_lost_in_the_end() {
+    let up = Upstream::new("up").limit(Limit::per_second(100));
+    let throttle = Throttle::builder().store(Held::within(60)).upstream(up).build().unwrap();
+    let waits = tokio::spawn(throttle.acquire("up").into_future());
+    let begin = Instant::now();
+    while !waits.is_finished() {
+        advance(secs(6)).await;
+        yield_now().await;
+        assert!(begin.elapsed() < secs(60));
+    }
+    assert!(matches!(waits.await.unwrap(), Err(Error::StoreUnavailable { .. })));
 }
 
 /// A store that counts who tells and looks, and answers late and in vain at times.

@@ -173,7 +173,9 @@ impl Engine {
         let unavailable = self.unavailable(&source, now);
         let at_once = |waiter: &Waiter| matches!(waiter.wish, Wish::AtOnce { .. });
         tell(effects, self.waiters.drop_hopeless(now, |waiter, _| at_once(waiter).then(|| unavailable.clone())));
-        self.lose(source, now, effects);
+        if !self.resend.as_ref().is_some_and(|resend| resend.is_unheard(now)) {
+            self.lose(source, now, effects);
+        }
     }
 
     fn granted(&mut self, grant: &Grant, message: &Message, ask: &Ask, view: &View, effects: &mut Effects) {
