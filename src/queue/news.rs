@@ -217,9 +217,8 @@ impl News {
                 tracing::warn!(upstream, %error, "the pause is not known to the others yet");
                 effects.extend(pausing.take_tickets().map(|ticket| Effect::Tell(ticket, Err(error.clone()))));
                 unanswered.resend.failed(error, now, self.random.u64(..));
-                if !pausing.is_over(unanswered.resend.retry_at().unwrap_or(now)) {
-                    entry.unanswered = Some(Unanswered { what: What::Pausing(pausing), renamed: false, ..unanswered });
-                }
+                // Whether it is over, and is told for what it says of the limits alone, its turn decides.
+                entry.unanswered = Some(Unanswered { what: What::Pausing(pausing), renamed: false, ..unanswered });
             }
             (What::Reporting(reporting), Err(error)) => {
                 tracing::debug!(upstream, %error, "not learned from");

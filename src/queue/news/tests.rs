@@ -189,20 +189,21 @@ fn a_pause_is_sent_again_until_the_store_knows_or_it_is_over() {
         loop {
             desk.answer(Err(StoreError::late()));
             assert_eq!(desk.outcomes.get(&1), Some(&false), "who waits for it learns that it is not known");
-            desk.now = match desk.turn() {
-                Next::Wait(at) => at,
-                Next::Idle => break,
+            let Next::Wait(next) = desk.turn() else { panic!("after a while") };
+            desk.now = next;
+            assert!(desk.now - at <= SECOND);
+            (at, sent) = (desk.now, sent + 1);
+            let message = match desk.turn() {
+                Next::Send(message) => message,
                 Next::Over => {
                     desk.over();
                     assert_eq!(desk.sent_report().quotas.len(), 1, "what was reported with it is told all the same");
                     desk.answer(Ok(Reply::Learned(Learned::default())));
-                    continue;
+                    assert!(desk.is_idle());
+                    break;
                 }
-                Next::Send(message) => panic!("{message:?}"),
+                next => panic!("{next:?}"),
             };
-            assert!(desk.now - at <= SECOND);
-            (at, sent) = (desk.now, sent + 1);
-            let message = desk.sent();
             assert_eq!(message.id, first, "the same message");
             let Body::Pause { pause, .. } = message.body else { panic!("a pause") };
             assert_eq!(pause.waits, [(60 * SECOND).saturating_sub(desk.now - begin)], "what is left of it");
@@ -213,7 +214,28 @@ fn a_pause_is_sent_again_until_the_store_knows_or_it_is_over() {
             }
         }
         assert!(knows || (60..130).contains(&sent), "{sent} times");
-        assert!(knows || desk.now > begin + 59 * SECOND && desk.news.entries.is_empty());
+        assert!(knows || desk.now >= begin + 65 * SECOND && desk.news.entries.is_empty());
+    }
+}
+
+#[test]
+fn what_a_short_pause_says_is_told_though_it_is_over_when_the_first_message_fails() {
+    for fails_until in [1, 4, 9] {
+        let mut desk = Desk::new();
+        desk.said(Some(pause(1)), Some(report(None, Some(3))));
+        desk.sent();
+        desk.now += fails_until * SECOND;
+        desk.answer(Err(StoreError::late()));
+        let Next::Wait(at) = desk.turn() else { panic!("it is sent again") };
+        desk.now = at;
+        if fails_until < 6 {
+            assert_eq!(desk.sent_pause().waits, [Duration::ZERO]);
+            desk.paused(Duration::ZERO, true);
+        } else {
+            assert!(matches!(desk.turn(), Next::Over), "it is no news any more");
+            desk.over();
+        }
+        assert_eq!(desk.sent_report().quotas.len(), 1);
     }
 }
 
