@@ -157,6 +157,8 @@ impl Engine {
             Event::Joined(waiter) => return self.join(waiter, now, effects),
             Event::Left(ticket) => _ = self.leave(ticket, now),
             Event::TimeUp(ticket) => {
+                // Its slot may have started since the last turn.
+                self.hand_out(now, effects);
                 let error = self.why_nothing(ticket, now);
                 let was_there = self.leave(ticket, now);
                 effects.extend(was_there.then_some(Effect::Tell(ticket, Err(error))));

@@ -360,17 +360,17 @@ async fn who_has_not_tried_the_store_for_long_tries_it_before_it_goes_by_its_par
 async fn what_a_process_has_sent_by_itself_it_tells_the_store_though_nobody_calls_there_any_more() {
     let up = || Upstream::new("up").limit(Limit::new(10, 3 * SECOND));
     // For longer than the message is sent again that asked for the first of its callers.
-    let link = Link::lost_until_ms(44_000, false);
+    let link = Link::lost_until_ms(47_000, false);
     let throttle = link.counted(up()).await;
     let mut starts = Vec::new();
-    while link.begin.elapsed() < 43_500 * MS {
+    while link.begin.elapsed() < 46_500 * MS {
         match throttle.acquire("up").max_wait(100 * MS).await {
             Ok(_) => starts.push(micros_since(link.begin)),
             Err(_) => sleep(50 * MS).await,
         }
     }
-    assert!(*starts.last().unwrap() > 42_200_000, "{starts:?}");
-    sleep_until(link.begin + 45_100 * MS).await;
+    assert!(*starts.last().unwrap() > 45_150_000, "{starts:?}");
+    sleep_until(link.begin + 48_100 * MS).await;
     let other = link.throttle(WithoutStore::ThrottleLocally, up());
     for _ in 0..10 {
         drop(other.acquire("up").await.unwrap());

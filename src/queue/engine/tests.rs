@@ -273,6 +273,22 @@ fn whose_time_is_up_before_any_answer_is_told_of_the_store() {
 }
 
 #[test]
+fn who_has_a_slot_that_has_started_when_its_time_is_up_gets_it() {
+    check(&[
+        ("0: join 1", "wake 0"),
+        ("turn", "ask 1, wake 5000"),
+        ("answer", "tell 1 0"),
+        ("turn", "idle"),
+        ("1000: hurry 2 1060", "wake 1000"),
+        ("turn", "ask 2"),
+        ("answer", ""),
+        ("turn", "wake 1050"),
+        // Its timer fires before the driver looks.
+        ("1060: time-up 2", "tell 2 1050"),
+    ]);
+}
+
+#[test]
 fn whose_time_is_up_just_after_it_asked_is_not_told_of_the_store() {
     check(&[
         ("0: pause 0 690", "look"),
