@@ -185,6 +185,8 @@ impl Engine {
             }
             Event::Seated => self.seated(),
             Event::Unseated(error) => self.unseated(&error, now, effects),
+            // Under another name nothing goes back of what was booked under this one.
+            Event::Distrusted(slot) if slot.sender != self.sender => self.free_seats(1, now),
             Event::Distrusted(slot) => self.put_back([slot], now),
             Event::Cold(start, charges) => {
                 let is_news = self.untold.is_none();

@@ -55,10 +55,8 @@ impl Story {
             "try" => join(Wish::AtOnce { within: Duration::ZERO }),
             "leave" => Event::Left(number(0)),
             "time-up" => Event::TimeUp(number(0)),
-            "return" => {
-                let of = self.permits.iter().position(|(ticket, _)| *ticket == number(0)).unwrap();
-                Event::Returned(self.permits.remove(of).1)
-            }
+            "return" => Event::Returned(self.permit_of(number(0))),
+            "distrust" => Event::Distrusted(self.permit_of(number(0))),
             "settle" => {
                 let of = self.permits.iter().find(|(ticket, _)| *ticket == number(0)).map(|(_, slot)| slot).unwrap();
                 let [back, debts] = [number(1), number(2)].map(|units| vec![u32::try_from(units).unwrap()]);
@@ -86,6 +84,11 @@ impl Story {
         };
         let effects = self.process.handle(event, now);
         self.shown(effects)
+    }
+
+    fn permit_of(&mut self, ticket: u64) -> Slot {
+        let of = self.permits.iter().position(|(other, _)| *other == ticket).unwrap();
+        self.permits.remove(of).1
     }
 
     /// The message under way is answered.

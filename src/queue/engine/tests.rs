@@ -511,3 +511,16 @@ fn what_the_store_is_owed_is_told_again_as_long_as_somebody_waits() {
         .concat(),
     );
 }
+
+#[test]
+fn a_slot_of_another_name_whose_seat_is_not_sure_is_not_handed_back() {
+    check(&[
+        ("0: join 1", "wake 0"),
+        ("turn", "ask 1, wake 5000"),
+        ("answer", "tell 1 0"),
+        ("turn", "idle"),
+        ("renamed 8", ""),
+        ("distrust 1", ""),
+        ("turn", "idle"),
+    ]);
+}
