@@ -230,7 +230,7 @@ impl Caller<'_> {
 impl Drop for Caller<'_> {
     fn drop(&mut self) {
         if self.waits {
-            // Who is in a line is counted in the queue for which it stands there.
+            // Who is in a line is counted in the queue for which it stands there, and who throttles by itself where it does so.
             self.queue.settings().counts.gave_up();
             self.queue.happen(|state| match state.places.leave(self.ticket) {
                 Some(Ok(slot)) => Some(Event::Returned(slot)),

@@ -12,6 +12,7 @@ use super::apart::{self, Doubt, Own};
 use super::events::Event;
 use super::resend::PATIENCE;
 use super::waiters::{Slot, Waiter};
+use crate::counts::Counts;
 use crate::error::Error;
 use crate::ledger::Log;
 
@@ -25,6 +26,21 @@ fn part_of(logs: &[Log], processes: u32) -> Option<Arc<[Log]>> {
         Some(Log::new(Arc::clone(&log.unit), terms.collect::<Option<Vec<_>>>()?).of(log.scope))
     };
     logs.iter().map(part).collect()
+}
+
+/// A caller that throttles by itself, in one queue after another. Dropped, it has given up.
+struct GivesUp<'a>(Option<&'a Counts>);
+
+impl GivesUp<'_> {
+    fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for GivesUp<'_> {
+    fn drop(&mut self) {
+        self.0.into_iter().for_each(Counts::gave_up);
+    }
 }
 
 impl Queue {
@@ -58,6 +74,17 @@ impl Queue {
     /// `error` where the store is not lost, and where callers have waited for it for long enough; [`Error::Closed`] as
     /// [`slot`](Self::slot), and its other errors.
     pub(crate) async fn slot_apart(
+        self: &Arc<Self>,
+        waiter: &Waiter,
+        error: Error,
+    ) -> Result<Option<(Arc<Self>, Slot, Instant)>, Error> {
+        let waits = GivesUp(Some(self.counts()));
+        let outcome = self.wait_apart(waiter, error).await;
+        waits.end();
+        outcome
+    }
+
+    async fn wait_apart(
         self: &Arc<Self>,
         waiter: &Waiter,
         error: Error,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use outgate::store::WithoutStore;
 use outgate::{Backoff, Call, Limit, Priority, Scope, Throttle, ThrottleBuilder, Upstream};
 use tokio::time::sleep;
 
@@ -77,6 +78,37 @@ async fn who_gives_up_waiting_for_a_seat_that_scopes_share_is_counted_once() {
     drop(first);
     drop(another.await.unwrap().unwrap());
     assert_eq!(board.outcomes(), [("given_up".to_owned(), 1), ("sent".to_owned(), 2)]);
+}
+
+/// Whoever throttles by itself waits in one queue after another, and gives up only once.
+#[tokio::test(start_paused = true)]
+async fn who_waits_while_the_store_comes_back_has_one_outcome() {
+    let store = Distant::default();
+    let locally = up().without_store(WithoutStore::ThrottleLocally);
+    let (throttle, board) = Board::of(on(&store, locally));
+    for _ in 0..3 {
+        drop(throttle.acquire("up").await.unwrap());
+        millis(1_000).await;
+    }
+    store.silence(true);
+    let gives_up = || tokio::time::timeout(Duration::from_millis(50), throttle.acquire("up").into_future());
+    gives_up().await.unwrap_err();
+    let calls = throttle.clone();
+    let goes = tokio::spawn(async move {
+        for _ in 0..9 {
+            drop(calls.acquire("up").await.unwrap());
+        }
+    });
+    millis(5_000).await;
+    gives_up().await.unwrap_err();
+    let waits: Vec<_> = (0..4).map(|_| tokio::spawn(throttle.acquire("up").into_future())).collect();
+    millis(300).await;
+    store.silence(false);
+    goes.await.unwrap();
+    for waits in waits {
+        drop(waits.await.unwrap().unwrap());
+    }
+    assert_eq!(board.outcomes(), [("given_up".to_owned(), 2), ("sent".to_owned(), 16)]);
 }
 
 #[tokio::test(start_paused = true)]
