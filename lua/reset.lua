@@ -15,7 +15,8 @@ local first, is_forgotten = 3 + a[5], {}
 
 -- Read.
 local state = a[5] == 1 and read_state(call('GET', KEYS[3]), KEYS[3]) or upstream
-local loss, newest = state.loss or { 0, 0, 0 }, 0
+local loss, newest, counts = state.loss or { 0, 0, 0 }, 0, 0
+for i = 1, #state.lives, LIFE do counts = max(counts, state.lives[i + 3] > now and state.lives[i + 2] or 0) end
 for i = first, #KEYS do
   newest = max(newest, floor(tonumber(redis.pcall('LINDEX', KEYS[i], '-1')) or 0))
   is_forgotten[KEYS[i]] = true
@@ -37,5 +38,9 @@ state.lives = of_others(state.lives, LIFE)
 state.rate, state.claims = false, {}
 state.loss = { now, now, max(now, min(newest, now + MAX_MEMORY), loss[2], loss[3] or 0) }
 for i = 4, #loss do state.loss[i] = loss[i] end
+if counts > 0 then
+  for i = 4, 6 do state.loss[i] = loss[i] or 0 end
+  state.loss[5] = max(state.loss[5], state.loss[3] + counts)
+end
 save(state, now)
 return remember(MAX_MEMORY, '')

@@ -29,7 +29,7 @@ local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 
 -- Calls resume at this fraction of the limits' rate after a pause; no start is put further away than FAR. For so many µs a release by
 -- hand voids what was told before; a call that looked, and was served, does; and a release is told to whoever looks.
-local RESUMED, FAR, MARK_MEMORY, RESET_MEMORY, SERVED_MEMORY, RECENT = 10, 1e15, 2764800000000, 31968000000000, 3600000000, 5000000
+local RESUMED, FAR, MARK_MEMORY, SERVED_MEMORY, RECENT = 10, 1e15, 2764800000000, 3600000000, 5000000
 -- Factors of a rate are millionths; it rises in so many steps. Parts of what is told of a term that others use, of a level, of a boundary,
 -- and of a life.
 local FULL, RISE, TOLD, LEVEL, BOUNDARY, LIFE = 1000000, 1000, 9, 7, 5, 4
@@ -105,8 +105,8 @@ function lapse_of.level(levels, i) return levels[i + 3] + ceil((levels[i + 4] + 
 
 -- When a loss of data matters no more: no sender says then of what was before it that the store must remember it.
 function lapse_of.loss(loss)
-  -- Who had forgotten nothing may remember it for as long as the longest window.
-  local mark = (loss[3] or 0) > 0 and loss[3] + RESET_MEMORY or 0
+  -- Who had forgotten nothing may remember it for as long as the longest window. Of one that is longer than this loss[5] tells.
+  local mark = (loss[3] or 0) > 0 and loss[3] + MARK_MEMORY or 0
   return max(loss[1] + MAX_MEMORY + 1000 * LEAP, loss[2], mark, loss[5] or 0)
 end
 

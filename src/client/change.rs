@@ -19,7 +19,9 @@ impl Throttle {
     /// charged in, and keep their seats.
     ///
     /// What a log counts goes on counting, where its scope and its unit stay what they are: a lowered quota holds from the first call on.
-    /// Only a longer window knows nothing of calls that a shorter one has forgotten. Pauses go on, and so do lowered rates, estimates,
+    /// Only a longer window knows nothing of calls that a shorter one has forgotten, and an upstream that begins to
+    /// [share](Upstream::shares) limits, or to name a scope where each value of [`Call::scope`](crate::Call::scope) had the whole quota, begins with
+    /// other logs. Pauses go on, and so do lowered rates, estimates,
     /// and breakers that are told the same. It concerns this throttle alone: each process is told by itself. The closures of an upstream that
     /// the throttle was built with are kept for as long as the throttle.
     ///
@@ -136,7 +138,8 @@ impl Throttle {
             // Fewer upstreams cannot contradict each other.
             Registry::new(all).map(|registry| (registry, removed)).map_err(|_| unknown())
         })?;
-        self.queues().retire(&removed);
+        drop(self.queues().retire(&removed));
+        self.queues().forget(&removed);
         removed.counts.gone();
         tracing::info!(upstream, "removed");
         Ok(())

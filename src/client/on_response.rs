@@ -75,7 +75,8 @@ impl Throttle {
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };
         let mut scopes = registered.charges.scopes(call, None);
         if call.scope.is_none() {
-            // Of nobody in particular: of all callers of the upstream.
+            // Of nobody in particular: it was charged as a call without a value, and is about all callers of the upstream.
+            scopes.all.get_or_insert_with(|| [scopes.narrowest].into());
             scopes.narrowest = registered.charges.whole(&scopes);
         }
         if feedback.refusal().is_some() {

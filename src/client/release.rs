@@ -94,7 +94,8 @@ impl Throttle {
     ///
     /// Forgotten are the slots of before, true costs beyond charges, and what was learned of the scope: what others use, and rates
     /// that refusals lowered. Pauses and [`slow_down`](Self::slow_down) stay until [`release`](Self::release), and calls in flight
-    /// keep their seats. The logs of single scopes stay: [`reset_in`](Self::reset_in) forgets those of one. Limits that other upstreams
+    /// keep their seats. The logs of single scopes stay, but for those of callers without a value: [`reset_in`](Self::reset_in) forgets
+    /// those of one. Limits that other upstreams
     /// [share](crate::Upstream::shares) begin anew for them, too.
     ///
     /// Callers who have a slot by now, booked up to a horizon ahead, go at its time, and it counts no more: the limit may be exceeded
@@ -121,7 +122,7 @@ impl Throttle {
     /// [`Error::UnknownUpstream`]; [`Error::StoreUnavailable`], after which it may or may not have happened: say it again.
     pub async fn reset(&self, upstream: &str) -> Result<(), Error> {
         let registered = self.registered(upstream)?;
-        for scope in registered.charges.of_everybody() {
+        for scope in registered.charges.without_value() {
             self.reset_of(&registered, scope).await?;
         }
         Ok(())

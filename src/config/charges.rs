@@ -234,10 +234,11 @@ impl Charges {
         self.scopes.iter().map(|sharers| (&sharers.scope, sharers.is_common, sharers.salt))
     }
 
-    /// The scopes that all callers share: the whole upstream, and what of its limits is its own where it shares others.
-    pub(crate) fn of_everybody(&self) -> Vec<Option<ScopeId>> {
-        let salts = self.scopes.iter().filter(|sharers| sharers.scope.is_upstream()).map(|sharers| sharers.salt);
-        let mut all: Vec<_> = std::iter::once(None).chain(salts).collect();
+    /// The scopes of whom no value is said: the whole upstream, what of its limits is its own where it shares others, and callers without a
+    /// value.
+    pub(crate) fn without_value(&self) -> Vec<Option<ScopeId>> {
+        let mut all: Vec<_> = std::iter::once(None).chain(self.scopes.iter().map(|sharers| sharers.id(None))).collect();
+        all.sort_unstable();
         all.dedup();
         all
     }

@@ -64,7 +64,7 @@ pub struct Description {
 ///
 /// let text = r#"{"kinds":[{"name":"x-merchant","everybody":false,"salt":null}],"limits":[],"logs":[],"names":[]}"#;
 /// let kind = &Description::read(text).unwrap().kinds[0];
-/// assert_eq!((kind.scope_of(b"m1"), kind.of_everybody()), (ScopeId::of(b"m1"), None));
+/// assert_eq!((kind.scope_of(b"m1"), kind.without_value()), (ScopeId::of(b"m1"), None));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -132,9 +132,9 @@ impl Kind {
         self.salt.map_or_else(|| ScopeId::of(value), |salt| ScopeId::of(value).mixed_with(salt))
     }
 
-    /// The scope of everybody, where the whole upstream's logs are not its own alone.
+    /// The scope of everybody, where the whole upstream's logs are not its own alone, or of callers without a value.
     #[must_use]
-    pub const fn of_everybody(&self) -> Option<ScopeId> {
+    pub const fn without_value(&self) -> Option<ScopeId> {
         self.salt
     }
 }

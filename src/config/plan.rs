@@ -212,7 +212,7 @@ impl Registered {
         &self.shards[shard_of(scope, self.shards.len())]
     }
 
-    /// Where callers without a scope lie, and what others say of the whole upstream.
+    /// Where callers of no scope lie, and what others say of the whole upstream.
     pub(crate) fn home(&self) -> &Arc<Shard> {
         self.shard(None)
     }

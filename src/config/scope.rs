@@ -12,7 +12,7 @@ use crate::ledger::ScopeId;
 /// Tells calls apart that do not share a quota: one log for each value.
 ///
 /// A value is hashed (SHA-256, cut to 128 bits, and mixed with the scope's name) before it goes anywhere: tokens never reach the store, traces or
-/// errors. Its logs are the same whatever other limits the upstream has.
+/// errors. Its logs are the same whatever other limits the upstream has, until it begins to [share](crate::Upstream::shares) some.
 /// Requests without the value share one log of their own.
 ///
 /// A scope has a name, by which [`Call::scope_of`](crate::Call::scope_of) and [`Acquire::scope_of`](crate::Acquire::scope_of) say

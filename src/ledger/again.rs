@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(grant.next, at(SECOND / 10 + SETTLING));
         // What was forgotten by hand is no loss.
         let (mut ledger, now) = (Ledger::new(), at(0));
-        ledger.scope_mut(None).constrain(|of, _| of.loss = Some(Loss::forgotten(None, now, now)));
+        ledger.scope_mut(None).constrain(|of, _| of.loss = Some(Loss::forgotten(None, now, now, 0)));
         assert_eq!(told(&mut ledger, SECOND / 10, (1, 9), ask(&long, -SECOND / 5, 1)).loss, None);
     }
 

@@ -7,15 +7,13 @@ mod tests;
 
 use super::again::SETTLING;
 use super::life::Life;
+use super::release::MARK_MEMORY;
 use super::{Ask, LEAP, Ledger, Log, MAX_MEMORY, MessageId, ScopeId, Stamp};
 
 /// No longer window is waited for: what counts for longer is entered again by those who remember it.
 pub(crate) const SHORT: i64 = 10_000_000;
 /// A store keeps a log, and the answer to a message, for longer than it must, as its clock may leap ahead: so much of that is counted on.
 pub(crate) const BEYOND: i64 = 5_000_000;
-
-/// For how long what was forgotten by hand is no loss: longer than any window, with its guard.
-const RESET_MEMORY: i64 = 370 * 86_400 * 1_000_000;
 
 /// What a queue remembers that a store must hold, unless that has lost data.
 ///
@@ -92,11 +90,13 @@ impl Loss {
         is_said: false,
     };
 
-    /// Not lost, but forgotten by hand, as all that may have been lost `before` is now; `newest` was the last entry.
-    pub(super) fn forgotten(before: Option<Self>, now: Stamp, newest: Stamp) -> Self {
+    /// Not lost, but forgotten by hand, as all that may have been lost `before` is now; `newest` was the last entry, and any `counts` for so long
+    /// at most.
+    pub(super) fn forgotten(before: Option<Self>, now: Stamp, newest: Stamp, counts: i64) -> Self {
         let before = before.unwrap_or(Self::NONE);
         let forgotten = now.max(newest).max(before.settles).max(before.forgotten);
-        Self { at: now, settles: now, forgotten, ..before }
+        let until = if counts > 0 { before.until.max(forgotten.plus(counts)) } else { before.until };
+        Self { at: now, settles: now, forgotten, until, ..before }
     }
 
     /// What is to be told of two scopes.
@@ -106,8 +106,8 @@ impl Loss {
 
     /// When it matters no more: no sender says then of what was before it that the store must remember it.
     pub(super) fn lapse(self) -> Stamp {
-        // Who had forgotten nothing may remember it for as long as the longest window.
-        let mark = if self.forgotten > Stamp::NEVER { self.forgotten.plus(RESET_MEMORY) } else { Stamp::NEVER };
+        // Who had forgotten nothing may remember it for as long as the longest window. Of one that is longer than this `until` tells.
+        let mark = if self.forgotten > Stamp::NEVER { self.forgotten.plus(MARK_MEMORY) } else { Stamp::NEVER };
         self.at.plus(MAX_MEMORY + LEAP).max(self.settles).max(mark).max(self.until)
     }
 }

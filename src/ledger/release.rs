@@ -4,8 +4,8 @@
 
 use super::{Cause, Ledger, ScopeId, Stamp};
 
-/// For how long a release by hand voids what was told before it: longer than any pause may last.
-const MARK_MEMORY: i64 = 32 * 86_400 * 1_000_000;
+/// For how long a release by hand voids what was told before it, and what was forgotten by hand is no loss: longer than any pause may last.
+pub(super) const MARK_MEMORY: i64 = 32 * 86_400 * 1_000_000;
 /// The same of a call that looked whether a pause still held, and was served: as long as messages of before may come.
 const SERVED_MEMORY: i64 = 3_600 * 1_000_000;
 /// A release is told to whoever looks for so long. Processes look each second.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::loss::Loss;
-use super::{Ledger, MAX_MEMORY, ScopeId, Stamp};
+use super::{Ledger, MAX_MEMORY, ScopeId, SlidingLog, Stamp};
 
 impl Ledger {
     /// Forgets what counts in these logs of a scope, what was learned of it, and who claims a place in them. Seats, pauses, and what was
@@ -14,10 +14,18 @@ impl Ledger {
     /// Who remembers entries of before must not take them for lost: up to the newest of them nothing is missing.
     pub(super) fn reset(&mut self, now: Stamp, scope: Option<ScopeId>, units: &[Arc<str>]) {
         let scope = self.scope_mut(scope);
+        let counts = scope
+            .logs
+            .iter()
+            .map(SlidingLog::life)
+            .filter(|life| !life.is_over(now))
+            .map(|life| life.counts)
+            .max()
+            .unwrap_or(0);
         let newest = units.iter().filter_map(|unit| scope.logs.forget(unit)).max().unwrap_or(Stamp::NEVER);
         let newest = newest.min(now.plus(MAX_MEMORY));
         scope.constrain(|of, _| {
-            let loss = Loss::forgotten(of.loss, now, newest);
+            let loss = Loss::forgotten(of.loss, now, newest, counts);
             *of = of.kept(now).but_for(units);
             (of.rate, of.loss) = (None, Some(loss));
         });

@@ -147,6 +147,18 @@ impl Queues {
         queues
     }
 
+    /// Forgets the queues of an upstream that was removed, and has [retired](Self::retire), but for those that somebody holds, or that have
+    /// something to do.
+    pub(crate) fn forget(&self, upstream: &Registered) {
+        let index = upstream.key(None).0;
+        for part in &self.parts {
+            let mut map = lock(part);
+            map.queues.retain(|key, entry| key.0 != index || !entry.all().all(is_idle));
+            let as_many_more = 2 * map.queues.len();
+            map.queues.shrink_to(as_many_more);
+        }
+    }
+
     /// The queues of a scope.
     fn of_scope(&self, key: Key) -> Vec<Arc<Queue>> {
         self.part(key).queues.get(&key).map_or_else(Vec::new, |entry| entry.all().map(Arc::clone).collect())

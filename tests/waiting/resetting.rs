@@ -1,9 +1,10 @@
 //! What counted is forgotten by hand.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use outgate::feedback::Feedback;
 use outgate::{Error, Limit, Scope, Throttle, Upstream};
+use reqwest::StatusCode;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -85,6 +86,25 @@ async fn an_answer_that_was_under_way_when_all_was_forgotten_keeps_nobody_waitin
     sleep(SECOND / 20).await;
     throttle.reset("up").await.unwrap();
     assert!(waits.await.unwrap() < SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_the_whole_upstream_callers_without_a_value_begin_anew_and_no_other() {
+    let throttle = Throttle::builder()
+        .upstream(Upstream::new("up").limit(Limit::per_day(1).each(Scope::bearer_token())).learn_from_responses());
+    let throttle = throttle.build().unwrap();
+    drop(throttle.try_acquire("up").await.unwrap());
+    drop(throttle.try_acquire("up").scope("token").await.unwrap());
+    throttle.reset("up").await.unwrap();
+    assert!(throttle.try_acquire("up").scope("token").await.is_err());
+    // What is told of nobody's calls is about those as well.
+    let headers = [("x-ratelimit-limit", "1"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset-after", "3600")];
+    let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).into_iter().collect();
+    let feedback = Feedback::read(StatusCode::OK, &headers, SystemTime::now());
+    throttle.report("up", &feedback).await.unwrap();
+    assert!(throttle.try_acquire("up").await.is_err());
+    throttle.reset("up").await.unwrap();
+    assert!(throttle.try_acquire("up").await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

@@ -55,8 +55,9 @@ pub(crate) async fn reset(store: &RedisStore, whom: &Whom, is_sure: bool) -> Sai
     let described = seen.processes.descriptions.iter().filter_map(|(.., text)| Description::read(text));
     let units: BTreeSet<_> = described.flat_map(|of| of.logs).map(|(_, log)| log.unit).collect();
     let units: Arc<[_]> = units.into_iter().collect();
-    let own = seen::own_of(description).filter(|_| scope.is_none()).map(Some);
-    for scope in std::iter::once(scope).chain(own) {
+    let without_value: BTreeSet<_> = description.kinds.iter().filter_map(Kind::without_value).collect();
+    let without_value = without_value.into_iter().filter(|_| scope.is_none()).map(Some);
+    for scope in std::iter::once(scope).chain(without_value) {
         tell(store, &seen, scope, &Body::Reset { scope, units: Arc::clone(&units) }).await?;
     }
     Ok(format!("{words} is reset: what counted is forgotten\n"))

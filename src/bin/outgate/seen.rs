@@ -132,7 +132,7 @@ async fn of(store: &RedisStore, found: UpstreamFound, most: usize) -> Result<Opt
         calls = calls_of(store, &found, description, &scopes).await?;
         for (kind, of) in description.kinds.iter().enumerate() {
             if of.is_everybody {
-                limits.extend(used(store, &found, description, kind, of.of_everybody(), None).await?);
+                limits.extend(used(store, &found, description, kind, of.without_value(), None).await?);
                 continue;
             }
             for scope in scopes.iter().filter(|scope| scope.kind == of.name).take(most) {
@@ -147,7 +147,7 @@ async fn of(store: &RedisStore, found: UpstreamFound, most: usize) -> Result<Opt
 
 /// The scope of all callers of an upstream that shares limits with others.
 pub(crate) fn own_of(description: &Description) -> Option<ScopeId> {
-    description.kinds.iter().filter(|kind| kind.is_everybody).find_map(Kind::of_everybody)
+    description.kinds.iter().filter(|kind| kind.is_everybody).find_map(Kind::without_value)
 }
 
 /// The name of a kind that upstreams have in common as they share limits, without the name of these.
@@ -172,7 +172,7 @@ async fn calls_of(
         (Log::new(CALLS, [Term::new(MANY, kept)]).of(scope), SECOND / kept)
     };
     let logs = match (of_calls.iter().find(|(kind, _)| kind.is_everybody), of_calls.first()) {
-        (Some((kind, log)), _) => vec![counting(log, kind.of_everybody())],
+        (Some((kind, log)), _) => vec![counting(log, kind.without_value())],
         (None, Some((kind, log))) => {
             let scopes = scopes.iter().filter(|scope| scope.kind == kind.name).take(MOST_LOGS);
             scopes.map(|scope| counting(log, Some(scope.scope))).collect()
@@ -210,7 +210,7 @@ pub(crate) async fn limits_of(
     for (kind, of) in description.kinds.iter().enumerate() {
         let is_meant = scope.is_none() == of.is_everybody && known.is_none_or(|known| known.kind == of.name);
         if is_meant {
-            let scope = if of.is_everybody { of.of_everybody() } else { scope };
+            let scope = if of.is_everybody { of.without_value() } else { scope };
             limits.extend(used(store, &seen.found, description, kind, scope, known).await?);
         }
     }

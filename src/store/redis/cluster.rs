@@ -19,9 +19,9 @@ use redis::{Client, Cmd, ConnectionAddr};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use self::nodes::{Node, Nodes};
+use self::nodes::{Node, Nodes, View};
 use self::redirect::Redirect;
-use self::slots::{Range, ranges, slot_of};
+use self::slots::{ranges, slot_of};
 use super::address::Address;
 use super::call::Call;
 use super::fault::Said;
@@ -109,7 +109,10 @@ impl Cluster {
             let answer =
                 if asking || !may_repeat { answer.await } else { self.unless_moved(slot, &node, answer).await };
             (node, asking) = match answer {
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => {
+                    self.nodes().served(&node.address);
+                    return Ok(reply);
+                }
                 Err(Missed::Failed(failure)) => {
                     // It may be that another node has taken over.
                     self.nodes().doubt_for(&node.address);
@@ -142,7 +145,7 @@ impl Cluster {
             // Found as it was connected to. What a server says is the cause of another error.
             Ok(Err(error)) if error.kind() == StoreErrorKind::Refused && !error.has_cause() => return Err(error),
             _ => {
-                self.nodes().doubt();
+                self.nodes().doubt_for(&node.address);
                 *lock(&self.claim_at) = Some(Instant::now() + CLAIM_AGAIN);
                 return Ok(());
             }
@@ -239,7 +242,7 @@ impl Cluster {
     }
 
     /// What the first node says that knows of any slots: one that is known, or else a seed. One that was taken out of the Cluster knows of none.
-    async fn first_to_say(&self) -> Result<Vec<Range>, StoreError> {
+    async fn first_to_say(&self) -> Result<View, StoreError> {
         let mut asked = JoinSet::new();
         let known = self.nodes().all_to_ask();
         let pause = if known.is_empty() { Duration::ZERO } else { SILENCE };
@@ -248,7 +251,8 @@ impl Cluster {
                 if is_later {
                     sleep(pause).await;
                 }
-                node.link.ask(&who_has_what(), |answer| ranges(answer, &node.address)).await
+                let said = node.link.ask(&who_has_what(), |answer| ranges(answer, &node.address)).await;
+                said.map(|ranges| (node.address.clone(), ranges))
             });
         }
         for seed in self.seeds.clone() {
@@ -261,7 +265,7 @@ impl Cluster {
         let mut other = Err(unreachable("the Cluster cannot be reached: no node of it is known"));
         while let Some(answer) = asked.join_next().await {
             match answer {
-                Ok(Ok(ranges)) if !ranges.is_empty() => return Ok(ranges),
+                Ok(Ok(view)) if !view.1.is_empty() => return Ok(view),
                 Ok(said) if other.is_err() => other = said,
                 _ => {}
             }
@@ -279,7 +283,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Asks a node over a connection of its own: it may be a replica, or behind an address that is none of the Cluster's.
-async fn ask_seed(seed: &Client, response_timeout: Duration) -> Result<Vec<Range>, StoreError> {
+async fn ask_seed(seed: &Client, response_timeout: Duration) -> Result<View, StoreError> {
     let failed = |error| unreachable("the Cluster cannot be reached").caused_by(Said(error));
     let address = match seed.get_connection_info().addr() {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Address::new(host, *port),
@@ -287,7 +291,8 @@ async fn ask_seed(seed: &Client, response_timeout: Duration) -> Result<Vec<Range
     };
     let mut connection = connect(seed, response_timeout).await.map_err(failed)?;
     let answer = who_has_what().query_async(&mut connection).await.map_err(failed)?;
-    ranges(&answer, &address).ok_or_else(StoreError::senseless)
+    let ranges = ranges(&answer, &address).ok_or_else(StoreError::senseless)?;
+    Ok((address, ranges))
 }
 
 fn who_has_what() -> Cmd {

@@ -29,6 +29,9 @@ impl Node {
     }
 }
 
+/// Who has which slots, and which node says so.
+pub(super) type View = (Address, Vec<Range>);
+
 /// The nodes that have slots, and who has which.
 #[derive(Default)]
 pub(super) struct Nodes {
@@ -36,8 +39,10 @@ pub(super) struct Nodes {
     owners: Owners,
     /// What is known may no longer be so.
     is_doubted: bool,
-    /// The node that failed last, by whose view of the Cluster that may be.
-    failed: Option<Address>,
+    /// Nodes that failed, or named one that did, and have not answered a call since.
+    failed: Vec<Address>,
+    /// Who has said what is known.
+    said_by: Option<Address>,
     /// How often it was looked up, when that was last, and what came of it.
     looks: u64,
     looked_at: Option<Instant>,
@@ -51,10 +56,12 @@ impl Nodes {
         self.known.clone()
     }
 
-    /// All of them, and whether each is to be asked later than others: where the node that failed last is cut off from those it may be the
-    /// nearest, and say first what is so no more.
+    /// All of them, and whether each is to be asked later than others: one that is cut off from those may be the nearest, and say first what is
+    /// so no more.
     pub(super) fn all_to_ask(&self) -> Vec<(Arc<Node>, bool)> {
-        self.known.iter().map(|node| (Arc::clone(node), self.failed.as_ref() == Some(&node.address))).collect()
+        let has_failed = |node: &Node| self.failed.contains(&node.address);
+        let is_any_left = self.known.iter().any(|node| !has_failed(node));
+        self.known.iter().map(|node| (Arc::clone(node), is_any_left && has_failed(node))).collect()
     }
 
     /// The node that has a slot, by what is known.
@@ -72,9 +79,19 @@ impl Nodes {
         self.is_doubted = true;
     }
 
-    /// The same, as a node failed.
+    /// The same, as a node failed: neither it nor who named it is asked first.
     pub(super) fn doubt_for(&mut self, failed: &Address) {
-        (self.is_doubted, self.failed) = (true, Some(failed.clone()));
+        self.is_doubted = true;
+        for of in [Some(failed), self.said_by.as_ref()].into_iter().flatten() {
+            if !self.failed.contains(of) {
+                self.failed.push(of.clone());
+            }
+        }
+    }
+
+    /// A node has answered a call.
+    pub(super) fn served(&mut self, node: &Address) {
+        self.failed.retain(|failed| failed != node);
     }
 
     pub(super) const fn looks(&self) -> u64 {
@@ -95,11 +112,14 @@ impl Nodes {
     /// Takes note of a look.
     pub(super) fn looked(
         &mut self,
-        said: Result<Vec<Range>, StoreError>,
+        said: Result<View, StoreError>,
         now: Instant,
         make: impl Fn(&Address) -> Result<Node, StoreError>,
     ) -> Result<(), StoreError> {
-        let outcome = said.and_then(|ranges| self.learn(&ranges, make));
+        let outcome = said.and_then(|(said_by, ranges)| {
+            self.said_by = Some(said_by);
+            self.learn(&ranges, make)
+        });
         let again = self.looked_at.is_some_and(|at| now < at + 2 * STALE);
         self.lasts = if again { (2 * self.lasts).min(STALE) } else { FRESH };
         self.looks += 1;
@@ -170,21 +190,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_node_that_failed_last_is_asked_later_than_others() {
+    fn who_failed_and_who_named_it_are_asked_later_than_others_until_they_serve() {
         let mut nodes = Nodes::default();
-        let addresses = ["a", "b"].map(|host| Address::new(host, 6_379));
+        let [a, b, c] = ["a", "b", "c"].map(|host| Address::new(host, 6_379));
         let made = |address: &Address| {
             let client = Client::open(format!("redis://{address}")).map_err(|_| StoreError::senseless())?;
             Ok(Node::new(address.clone(), client, "p", Duration::from_secs(1)))
         };
-        let known = addresses.iter().filter(|address| nodes.at(address, made).is_ok()).count();
-        assert_eq!(known, 2);
-        let later = |nodes: &Nodes| nodes.all_to_ask().iter().map(|(_, later)| *later).collect::<Vec<_>>();
-        assert_eq!(later(&nodes), [false, false]);
-        for (failed, expected) in addresses.iter().zip([[true, false], [false, true]]) {
-            nodes.doubt_for(failed);
-            assert_eq!(later(&nodes), expected);
-        }
+        let range = |first: usize, master: &Address| Range { first, last: first + 99, master: master.clone() };
+        let ranges = || vec![range(0, &a), range(100, &b), range(200, &c)];
+        let later = |nodes: &Nodes| {
+            let later = nodes.all_to_ask().into_iter().filter(|(_, later)| *later);
+            later.map(|(node, _)| node.address.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert!(nodes.looked(Ok((b.clone(), ranges())), Instant::now(), made).is_ok());
+        assert_eq!(later(&nodes), "");
+        nodes.doubt_for(&a);
+        assert_eq!(later(&nodes), "a:6379 b:6379", "b has named it");
+        assert!(nodes.looked(Ok((c.clone(), ranges())), Instant::now(), made).is_ok());
+        nodes.doubt_for(&b);
+        assert_eq!(later(&nodes), "", "all have, and somebody is asked at once");
+        nodes.served(&c);
+        assert_eq!(later(&nodes), "a:6379 b:6379");
+        nodes.served(&a);
+        assert_eq!(later(&nodes), "b:6379");
     }
 
     #[test]
