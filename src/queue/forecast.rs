@@ -116,7 +116,10 @@ impl Engine {
         let has_waited = waiter.is_none_or(Waiter::had_time);
         let waits_for_answer = |since: Instant| has_waited && 2 * now.saturating_duration_since(since) >= now - joined;
         match &self.resend {
-            Some(resend) if resend.has_failed() || (self.next_slot.is_none() && waits_for_answer(resend.since)) => {
+            Some(resend)
+                if !resend.is_unheard(now)
+                    && (resend.has_failed() || (self.next_slot.is_none() && waits_for_answer(resend.since))) =>
+            {
                 self.unavailable(&resend.error(), now)
             }
             _ => {

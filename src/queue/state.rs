@@ -128,7 +128,7 @@ impl State {
     /// Takes in what has happened.
     pub(super) fn handle(&mut self, event: Event, now: Instant, queue: &Queue, out: &mut Outbox) {
         self.catch_up(queue, now, out);
-        if matches!(event, Event::Answered(_)) {
+        if matches!(event, Event::Answered(_) | Event::TimeUp(_)) {
             self.note_lateness(now);
         }
         let leaves = matches!(event, Event::Left(_) | Event::TimeUp(_) | Event::Closed);
@@ -174,9 +174,11 @@ impl State {
         self.stop_if_idle();
     }
 
-    /// Whoever drives may have stood still, and then nobody has heard what the store said meanwhile.
+    /// Whoever drives may have stood still while a message was under way, and then nobody has heard what the store said meanwhile. Where others
+    /// may have sent by themselves for as long as that the store is taken for lost all the same.
     fn note_lateness(&mut self, now: Instant) {
-        let is_late = self.duty.driven && self.duty.look_by.is_some_and(|at| at + LATE < now);
+        let awaits = self.engine.under_way && self.engine.settings.without_store != WithoutStore::ThrottleLocally;
+        let is_late = self.duty.driven && awaits && self.duty.look_by.is_some_and(|at| at + LATE < now);
         if let Some(resend) = self.engine.resend.as_mut().filter(|_| is_late) {
             resend.was_unheard(now);
         }

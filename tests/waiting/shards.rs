@@ -211,7 +211,9 @@ async fn a_reset_of_one_scope_concerns_its_shard_alone_and_one_of_the_upstream_a
     let used = async |scope| throttle.usage_in("up", scope).await.unwrap().limits[0].used;
     assert_eq!((used("token-1").await, used("token-2").await), (0, 1));
     throttle.reset("up").await.unwrap();
-    assert_eq!(servers.told("reset"), [1; 5]);
+    // And one of them of callers without a value.
+    let told = servers.told("reset");
+    assert!(told.iter().all(|told| *told >= 1) && told.iter().sum::<usize>() == 6, "{told:?}");
     assert_eq!(used("token-2").await, 1, "the logs of scopes stay");
 }
 

@@ -430,6 +430,23 @@ async fn a_process_that_stood_still_itself_does_not_take_the_store_for_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nor_do_callers_whose_time_was_up_meanwhile_go_without_it() {
+    for policy in [WithoutStore::Refuse, WithoutStore::SendUnthrottled] {
+        let up = Upstream::new("up").limit(Limit::per_second(100)).without_store(policy);
+        let throttle = Throttle::builder().store(Held::within(60)).upstream(up).build().unwrap();
+        let mut waits = JoinSet::new();
+        for _ in 0..3 {
+            waits.spawn(throttle.acquire("up").max_wait(secs(2)).into_future());
+        }
+        sleep(Duration::from_millis(1)).await;
+        advance(secs(9)).await;
+        for outcome in waits.join_all().await {
+            assert!(matches!(outcome, Err(Error::Throttled { .. })), "{policy:?}: {outcome:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn where_all_is_late_a_store_that_is_silent_is_lost_in_the_end() {
     let up = Upstream::new("up").limit(Limit::per_second(100));
     let throttle = Throttle::builder().store(Held::within(60)).upstream(up).build().unwrap();

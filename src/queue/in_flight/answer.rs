@@ -168,14 +168,16 @@ impl Engine {
     fn fail(&mut self, error: StoreError, now: Instant, effects: &mut Effects) {
         let source = error.clone();
         let seed = self.random.u64(..);
-        self.resend.get_or_insert_with(|| Resend::new(now)).failed(error, now, seed);
+        let resend = self.resend.get_or_insert_with(|| Resend::new(now));
+        resend.failed(error, now, seed);
+        if resend.is_unheard(now) {
+            return;
+        }
         // Who wants a slot now or never does not wait for another try.
         let unavailable = self.unavailable(&source, now);
         let at_once = |waiter: &Waiter| matches!(waiter.wish, Wish::AtOnce { .. });
         tell(effects, self.waiters.drop_hopeless(now, |waiter, _| at_once(waiter).then(|| unavailable.clone())));
-        if !self.resend.as_ref().is_some_and(|resend| resend.is_unheard(now)) {
-            self.lose(source, now, effects);
-        }
+        self.lose(source, now, effects);
     }
 
     fn granted(&mut self, grant: &Grant, message: &Message, ask: &Ask, view: &View, effects: &mut Effects) {
