@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::feedback::{Feedback, GRPC_STATUS, Quota, Refusal};
 use crate::ledger::{Evidence, Log, Pause, Report, Stamp};
 use crate::queue::news::{Said, Whom};
-use crate::queue::reports::{reports, told_by};
+use crate::queue::reports::{Useless, reports, told_by};
 use crate::queue::shard::Shard;
 
 impl Throttle {
@@ -184,7 +184,7 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let logs = charges.logs_of(call.scopes);
     let mut is_of_part = false;
     let unlearned = |quota: &Quota, why| {
-        is_of_part |= quota.is_of_part() && quota.is_spent();
+        is_of_part |= why == Useless::Part && quota.is_spent();
         registered.unlearned.tell(&upstream.name, quota, why);
     };
     let mut reported =

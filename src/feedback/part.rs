@@ -5,19 +5,25 @@ use super::span;
 use super::unit::Unit;
 
 impl Quota {
-    /// Whether it is called by the name of a part of the calls.
-    pub(crate) const fn is_of_part(&self) -> bool {
-        self.part
+    /// Whether it is of a part of the calls for which a limit allows so many units: it is called so, and tells less than half as many.
+    ///
+    /// A quota may have any name where it is the only one, and be smaller than is configured.
+    pub(crate) fn is_of_part(&self, units: u64) -> bool {
+        self.part && self.limit.max(self.sum()).is_some_and(|told| told < units.div_ceil(2))
     }
 
-    /// Whether it allows so many units. GitLab tells the limit by the minute, and what is used and left by its window.
+    /// Whether it allows so many units.
     pub(crate) fn allows(&self, units: u64) -> bool {
-        let sum = self.used.zip(self.remaining).map(|(used, left)| used.saturating_add(left));
-        self.limit == Some(units) || sum == Some(units)
+        self.limit == Some(units) || self.sum() == Some(units)
+    }
+
+    /// What is used and left: GitLab tells the limit by the minute, and these by its window.
+    fn sum(&self) -> Option<u64> {
+        self.used.zip(self.remaining).map(|(used, left)| used.saturating_add(left))
     }
 }
 
-/// Whether a name is that of a part of the calls, such as `search` or `incremental-exports`: others may have quotas of their own.
+/// Whether a name may be that of a part of the calls, such as `search` or `incremental-exports`: others may have quotas of their own.
 ///
 /// A name that only says what is counted, how, or in which window is no such name: `default`, `requests`, `burst`, `5-in-1min`.
 pub(super) fn is_part(name: &str) -> bool {

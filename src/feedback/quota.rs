@@ -37,7 +37,7 @@ pub struct Quota {
     pub(super) blocked: bool,
     /// The upstream's own quota of calls, as opposed to one of several that it names.
     pub(super) plain: bool,
-    /// It is called by the name of a part of the calls, beside which others may have quotas of their own.
+    /// It has a name that may be that of a part of the calls, beside which others may have quotas of their own.
     pub(super) part: bool,
     pub(super) header: Option<HeaderName>,
 }
@@ -51,8 +51,8 @@ impl Quota {
 
     /// Calls the quota by a name.
     ///
-    /// Of a quota with the name of a part of the calls, as `search`, nothing is [learned](crate::Upstream::learn_from_responses) unless it
-    /// allows as many as a limit does.
+    /// Of a quota with the name of a part of the calls, as `search`, nothing is [learned](crate::Upstream::learn_from_responses) where it
+    /// allows less than half of what the limit does.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         let name = name.into();

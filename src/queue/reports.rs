@@ -38,7 +38,7 @@ impl Useless {
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Unit => "no limit counts its unit",
-            Self::Part => "it has the name of a part of the calls, and no limit of its unit allows just as many",
+            Self::Part => "it has the name of a part of the calls, and allows less than half of what the limit does",
             Self::Window => "no limit of its unit has its window",
             Self::Larger => "it allows more than any limit of its unit, and says no window",
             Self::Unclear => "several limits count its unit, and it says neither which window nor how much it allows",
@@ -118,14 +118,23 @@ fn limit_of(limits: &[Limit], quota: &Quota) -> Result<usize, Useless> {
     let unit = unit_of(quota).ok_or(Useless::Unit)?;
     let of_unit = limits.iter().enumerate().filter(|(_, limit)| limit.unit() == unit);
     of_unit.clone().next().ok_or(Useless::Unit)?;
-    let of_window = of_unit.filter(|(_, limit)| quota.window().is_none_or(|window| limit.window() == window));
+    let of_window = of_unit.clone().filter(|(_, limit)| quota.window().is_none_or(|window| limit.window() == window));
+    let limit = limit_whatever_its_name(of_window, quota);
+    // What is left of a part of the calls says nothing of the rest.
+    let is_of_part = |limit: &Limit| quota.is_of_part(limit.quota().into());
+    let is_part =
+        limit.map_or_else(|_| of_unit.clone().all(|(_, limit)| is_of_part(limit)), |at| is_of_part(&limits[at]));
+    if is_part { Err(Useless::Part) } else { limit }
+}
+
+/// The same, of the limits of its unit and window.
+fn limit_whatever_its_name<'a>(
+    of_window: impl Iterator<Item = (usize, &'a Limit)> + Clone,
+    quota: &Quota,
+) -> Result<usize, Useless> {
     let (first, _) = of_window.clone().next().ok_or(Useless::Window)?;
     if let Some((same, _)) = of_window.clone().find(|(_, limit)| quota.allows(limit.quota().into())) {
         return Ok(same);
-    }
-    // What is left of a part of the calls says nothing of the rest.
-    if quota.is_of_part() {
-        return Err(Useless::Part);
     }
     if quota.window().is_some() || of_window.clone().nth(1).is_none() {
         return Ok(first);
@@ -166,7 +175,7 @@ mod tests {
         let of = || Quota::new().with_remaining(7);
         let units = [Limit::per_minute(100), Limit::per_minute(9_000).of("tokens")];
         let part = || of().named("search").with_reset_after(secs(9));
-        let cases: [Case<'_>; 26] = [
+        let cases: [Case<'_>; 33] = [
             (&one, of(), Ok((100, 7, 61))),
             (&one, of().with_limit(50), Ok((100, 7, 61))),
             (&one, of().with_limit(500), Ok((100, 7, 61))),
@@ -183,12 +192,19 @@ mod tests {
             (&two, of().with_limit(500), Ok((1_000, 7, 3_601))),
             (&two, of().with_limit(10).with_window(secs(3_600)), Ok((1_000, 7, 3_601))),
             (&two, of().with_limit(2_000), Err(Useless::Larger)),
-            (&one, part(), Err(Useless::Part)),
-            (&one, part().with_limit(30), Err(Useless::Part)),
-            (&one, part().with_limit(500), Err(Useless::Part)),
-            (&one, part().with_limit(50).with_window(secs(60)), Err(Useless::Part)),
+            (&one, part(), Ok((100, 7, 10))),
+            (&one, part().with_limit(49), Err(Useless::Part)),
+            (&one, part().with_limit(50), Ok((100, 7, 10))),
+            (&one, part().with_limit(500), Ok((100, 7, 10))),
+            (&one, part().with_limit(30).with_window(secs(60)), Err(Useless::Part)),
+            (&one, part().with_limit(50).with_window(secs(60)), Ok((100, 7, 10))),
+            (&one, part().with_limit(30).with_window(secs(1)), Err(Useless::Part)),
+            (&one, part().with_limit(50).with_window(secs(1)), Err(Useless::Window)),
+            (&one, part().with_limit(30).counting(Unit::Points), Err(Useless::Unit)),
             (&one, part().with_limit(100), Ok((100, 7, 10))),
+            (&two, part(), Err(Useless::Unclear)),
             (&two, part().with_limit(30), Err(Useless::Part)),
+            (&two, part().with_limit(500), Ok((1_000, 7, 10))),
             (&two, part().with_limit(20).with_window(secs(1)), Ok((20, 7, 10))),
             (&one, part().named("default").with_limit(50), Ok((100, 7, 10))),
             (&one, part().named("5-in-1min").with_limit(5).with_window(secs(60)), Ok((100, 7, 10))),
@@ -204,10 +220,10 @@ mod tests {
     }
 
     #[test]
-    fn a_part_whose_name_or_owner_says_so_is_no_quota_of_ours() {
+    fn a_small_part_whose_name_or_owner_says_so_is_no_quota_of_ours() {
         type Lines = &'static [(&'static str, &'static str)];
         let minutes = [Limit::per_minute(700)];
-        let cases: [(&[Limit], Lines, &[u64]); 7] = [
+        let cases: [(&[Limit], Lines, &[u64]); 9] = [
             (&minutes, &[("x-rate-limit", "700"), ("x-rate-limit-remaining", "9")], &[9]),
             (
                 &minutes,
@@ -217,7 +233,7 @@ mod tests {
                     ("zendesk-ratelimit-tickets-index", "total=20000; remaining=19999; resets=42"),
                     ("zendesk-ratelimit-incremental-exports", "total=10; remaining=0; resets=2"),
                 ],
-                &[5],
+                &[5, 19_999],
             ),
             (
                 &minutes,
@@ -234,8 +250,8 @@ mod tests {
                 &[
                     ("x-app-rate-limit", "90:10"),
                     ("x-app-rate-limit-count", "80:10"),
-                    ("x-method-rate-limit", "50:10"),
-                    ("x-method-rate-limit-count", "50:10"),
+                    ("x-method-rate-limit", "40:10"),
+                    ("x-method-rate-limit-count", "40:10"),
                 ],
                 &[10],
             ),
@@ -249,7 +265,22 @@ mod tests {
                 ],
                 &[7_000],
             ),
-            (&minutes, &[("x-esi-error-limit-remain", "0"), ("x-esi-error-limit-reset", "58")], &[]),
+            (
+                &[Limit::per_hour(7_200)],
+                &[
+                    ("ratelimit-limit", "120"),
+                    ("ratelimit-remaining", "0"),
+                    ("ratelimit-observed", "7305"),
+                    ("ratelimit-name", "throttle_authenticated_api"),
+                ],
+                &[0],
+            ),
+            (
+                &[Limit::new(1_000, secs(300))],
+                &[("ratelimit", r#""api";r=3;t=200"#), ("ratelimit-policy", r#""fixed window";"api";q=500;w=300"#)],
+                &[3],
+            ),
+            (&[Limit::per_hour(1_200)], &[("x-ms-ratelimit-remaining-subscription-writes", "2")], &[2]),
         ];
         for (limits, lines, expected) in cases {
             let line = |&(name, value)| (HeaderName::from_static(name), http::HeaderValue::from_static(value));

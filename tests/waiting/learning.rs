@@ -237,6 +237,59 @@ async fn what_is_left_for_a_part_of_the_calls_is_no_matter_of_the_whole_quota() 
     }
 }
 
+/// The whole quota may have any name, and be smaller than is configured, or tell no number.
+#[tokio::test(start_paused = true)]
+async fn a_quota_with_a_name_of_its_own_is_the_whole_one_unless_it_is_much_smaller() {
+    type Lines = &'static [(&'static str, &'static str)];
+    let cases: [(Limit, u16, Lines, u32); 5] = [
+        (
+            Limit::new(1_000, Duration::from_secs(300)),
+            429,
+            &[("ratelimit", r#""api";r=0;t=2"#), ("ratelimit-policy", r#""fixed window";"api";q=500;w=300"#)],
+            1_000,
+        ),
+        (
+            Limit::per_hour(7_200),
+            429,
+            &[
+                ("ratelimit-limit", "120"),
+                ("ratelimit-name", "throttle_authenticated_api"),
+                ("ratelimit-observed", "7305"),
+                ("ratelimit-remaining", "0"),
+                ("retry-after", "1"),
+            ],
+            7_200,
+        ),
+        (
+            Limit::per_hour(7_000),
+            200,
+            &[
+                ("ratelimit-limit", "120"),
+                ("ratelimit-name", "throttle_authenticated_api"),
+                ("ratelimit-observed", "7100"),
+                ("ratelimit-remaining", "100"),
+            ],
+            6_900,
+        ),
+        (
+            Limit::per_hour(900),
+            200,
+            &[
+                ("x-ratelimit-limit", r#"1000, 1000;w=3600;name="per-ip""#),
+                ("x-ratelimit-remaining", "2"),
+                ("x-ratelimit-reset", "1000"),
+            ],
+            898,
+        ),
+        (Limit::per_hour(1_200), 200, &[("x-ms-ratelimit-remaining-subscription-writes", "2")], 1_198),
+    ];
+    for (limit, status, lines, used) in cases {
+        let throttle = Counting::default().process(|up| up.limit(limit).learn_from_responses());
+        throttle.report("up", &said(status, lines)).await.unwrap();
+        assert_eq!(throttle.usage("up").await.unwrap().limits[0].outside_use, used, "{lines:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_a_part_of_the_calls_explains_is_no_evidence_of_the_whole_quota() {
     let throttle = Counting::default().process(|up| up.limit(Limit::per_hour(5_000)).learn_from_responses());
