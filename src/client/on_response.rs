@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::feedback::{Feedback, GRPC_STATUS, Quota, Refusal};
 use crate::ledger::{Evidence, Log, Pause, Report, Stamp};
 use crate::queue::news::{Said, Whom};
-use crate::queue::reports::{Useless, reports, told_by};
+use crate::queue::reports::{is_for_part, reports, told_by};
 use crate::queue::shard::Shard;
 
 impl Throttle {
@@ -182,11 +182,7 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let releases = registered.crowd.releases();
     let is_quota = feedback.refusal() == Some(Refusal::Quota);
     let logs = charges.logs_of(call.scopes);
-    let mut is_of_part = false;
-    let unlearned = |quota: &Quota, why| {
-        is_of_part |= why == Useless::Part && quota.is_spent();
-        registered.unlearned.tell(&upstream.name, quota, why);
-    };
+    let unlearned = |quota: &Quota, why| registered.unlearned.tell(&upstream.name, quota, why);
     let mut reported =
         if upstream.learns { reports(&upstream.limits, charges, feedback, unlearned) } else { BTreeMap::new() };
     let has_reports = !reported.is_empty();
@@ -201,7 +197,8 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
         let paused = scope.filter(|_| !of_all);
         // What a report explains is outside use, and says nothing of the limits; nor does what the spent quota of a part explains, nor a call
         // that no log holds.
-        let log = charges.evidence().filter(|_| is_quota && !has_reports && !is_of_part && paused == scope);
+        let log = charges.evidence().filter(|_| is_quota && !has_reports && paused == scope);
+        let log = log.filter(|_| !is_for_part(&upstream.limits, feedback));
         let evidence = log.zip(call.charges).map(|(log, charged)| {
             let units = charged.get(log).copied().unwrap_or(1);
             Box::new(Evidence::new(logs[log].clone(), units, charges.windows_of(upstream, log)))

@@ -110,6 +110,11 @@ pub(crate) fn told_by<'a>(limits: &[Limit], feedback: &'a Feedback) -> Option<&'
     feedback.quotas().iter().filter(|quota| limit_of(limits, quota).is_ok()).find_map(Quota::header)
 }
 
+/// Whether the spent quota of a part of the calls explains a refusal: that says nothing of the limits.
+pub(crate) fn is_for_part(limits: &[Limit], feedback: &Feedback) -> bool {
+    feedback.quotas().iter().any(|quota| quota.is_spent() && limit_of(limits, quota) == Err(Useless::Part))
+}
+
 /// The limit that a quota seems to speak of, by its place.
 fn limit_of(limits: &[Limit], quota: &Quota) -> Result<usize, Useless> {
     if quota.limit() == Some(0) {
