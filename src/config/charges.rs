@@ -253,11 +253,11 @@ impl Charges {
         &self.seats
     }
 
-    /// Whether the scope that few share is surely shared by all calls of an account: it is a token's, or the only one, and not by a closure,
-    /// which may tell routes apart.
+    /// Whether the scope that few share is surely shared by all calls of an account: it is a token's, or the only one and a header's. Others
+    /// may tell routes apart.
     pub(crate) fn has_accounts(&self) -> bool {
         let scope = &self.scopes[self.narrowest].scope;
-        scope.is_token() || (self.scopes.len() == 1 && !scope.is_by_closure())
+        scope.is_token() || (self.scopes.len() == 1 && scope.is_header())
     }
 
     /// The scope of all callers of the upstream.

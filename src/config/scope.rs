@@ -141,9 +141,9 @@ impl Scope {
         }
     }
 
-    /// Its values come from a closure: it may tell apart anything.
-    pub(crate) const fn is_by_closure(&self) -> bool {
-        matches!(self.kind, Kind::By(_))
+    /// Its values are those of a header.
+    pub(crate) const fn is_header(&self) -> bool {
+        matches!(self.kind, Kind::Header(_))
     }
 
     /// What is wrong with it.

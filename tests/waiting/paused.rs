@@ -167,11 +167,12 @@ async fn a_refusal_of_all_calls_of_an_account_pauses_no_other_account() {
         ]);
         Feedback::read(http::StatusCode::TOO_MANY_REQUESTS, &headers, std::time::SystemTime::now())
     };
-    let cases: [(&str, Scoped, bool); 9] = [
+    let cases: [(&str, Scoped, bool); 10] = [
         ("each token", |up| up.scope_by(Scope::bearer_token()), false),
         ("each token as it is sent", |up| up.scope_by(Scope::header("authorization")), false),
         ("each account", |up| up.scope_by(Scope::header("stripe-account")), false),
-        ("each host", |up| up.scope_by(Scope::host()), false),
+        ("each host", |up| up.scope_by(Scope::host()), true),
+        ("each key in the query", |up| up.scope_by(Scope::query("key")), true),
         ("each route", |up| up.scope_by(route()), true),
         ("everybody, and each token", |up| up.limit(Limit::per_second(9).each(Scope::bearer_token())), false),
         ("everybody, and each merchant", |up| up.limit(Limit::per_second(9).each(Scope::header("x-merchant"))), true),
