@@ -184,8 +184,12 @@ mod tests {
     #[test]
     fn a_429_without_a_reason_is_what_the_dialect_says() {
         const SPENT: (&str, &str) = ("x-ratelimit-remaining", "0");
-        let cases: [(Dialect, Lines, Refusal); 9] = [
-            (Dialect::DISCORD, &[("content-type", "text/html"), ("server", "cloudflare")], Refusal::Ban),
+        const PAGE: Lines = &[("content-type", "text/html"), ("server", "cloudflare"), ("cf-ray", "8a-FRA")];
+        let cases: [(Dialect, Lines, Refusal); 12] = [
+            (Dialect::DISCORD, PAGE, Refusal::Ban),
+            (Dialect::ANTHROPIC, PAGE, Refusal::Spend),
+            (Dialect::STRIPE, PAGE, Refusal::Lock),
+            (Dialect::RIOT, PAGE, Refusal::Service),
             (Dialect::STRIPE, &[], Refusal::Lock),
             (Dialect::STRIPE, &[("stripe-rate-limited-reason", "global-rate")], Refusal::Quota),
             (Dialect::RIOT, &[("x-app-rate-limit", "20:1"), ("x-app-rate-limit-count", "3:1")], Refusal::Service),
