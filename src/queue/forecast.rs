@@ -124,9 +124,7 @@ impl Engine {
             }
             _ => {
                 let seat_at = self.seats.as_ref().and_then(|seats| seats.ask_at(now));
-                let pause_ends = self.lasting_pause(now).map(|(until, _)| until);
-                let ask_at = self.ask_at.max(seat_at).max(pause_ends);
-                let forecast = Forecast::new(&self.settings, self.next_slot, ask_at, now);
+                let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at.max(seat_at), now);
                 // As long again as the answer has taken, where nothing else is known.
                 let took = self.resend.as_ref().filter(|_| self.next_slot.is_none());
                 let least = took.map_or(Duration::ZERO, |resend| now.saturating_duration_since(resend.since));
@@ -140,7 +138,9 @@ impl Engine {
     }
 }
 
+/// Nobody can go before the end of a pause.
 fn throttled(settings: &Settings, retry_after: Duration, paused: Option<PauseLeft>) -> Error {
+    let retry_after = retry_after.max(paused.map_or(Duration::ZERO, |pause| pause.left));
     Error::Throttled { upstream: Arc::clone(&settings.upstream), retry_after, paused }
 }
 

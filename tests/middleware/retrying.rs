@@ -141,3 +141,20 @@ async fn a_call_refused_after_its_longest_wait_is_told_when_it_could_have_gone()
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_refused_after_its_longest_wait_beside_one_that_waits_for_the_limit_is_told_the_end_of_the_pause() {
+    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(1)).retry_refused(1);
+    let throttle = Throttle::builder().store(Counting::default()).upstream(up).build().unwrap();
+    let refusing = Refusing { after: Duration::from_millis(600) };
+    let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(refusing).build();
+    let call = client.get("http://127.0.0.1/").with_extension(Call::new().max_wait(Duration::from_millis(500)));
+    let call = tokio::spawn(call.send());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    tokio::spawn(async move { throttle.acquire("up").await.map(drop) });
+    let error = call.await.unwrap().unwrap_err();
+    match Error::find(&error) {
+        Some(Error::Throttled { retry_after, .. }) => assert!(*retry_after > Duration::from_secs(4), "{error:?}"),
+        _ => panic!("{error:?}"),
+    }
+}
