@@ -134,7 +134,7 @@ impl Middleware {
                 }
             }
             Err(error) => {
-                if error.is_connect() {
+                if error.is_connect() && target.is_failed_by(&error) {
                     visit.failed(permit.upstream());
                 } else if !never_sent(&error, target) && !error.is_middleware() && !error.is_timeout() {
                     // A timeout may have come before the connection did.

@@ -122,7 +122,7 @@ impl Reachability {
         let host = self.key(target);
         let mut hosts = self.lock();
         if hosts.by_hash.len() >= MOST_HOSTS && !hosts.by_hash.contains_key(&host) {
-            hosts.sweep(now);
+            hosts.make_room(now);
             if hosts.by_hash.len() >= MOST_HOSTS {
                 return None;
             }
@@ -142,6 +142,14 @@ impl Hosts {
     fn sweep(&mut self, now: Instant) {
         self.by_hash.retain(|_, host| !host.row().is_unused(now));
         self.swept_at = Some(now);
+    }
+
+    /// Forgets those, too, that answered the last time, where that is not enough.
+    fn make_room(&mut self, now: Instant) {
+        self.sweep(now);
+        if self.by_hash.len() >= MOST_HOSTS {
+            self.by_hash.retain(|_, host| host.row().fails());
+        }
     }
 }
 
@@ -265,5 +273,22 @@ mod tests {
         tokio::time::advance(2 * SWEEP).await;
         visit(&other).connected();
         assert_eq!(failing(), 0, "nobody takes the lock any more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hosts_that_answer_again_leave_room_for_one_that_fails() {
+        let (reachability, now) = (Reachability::default(), Instant::now());
+        let targets = (0..=MOST_HOSTS).map(|nth| Target::kept(&format!("http://{nth}.example/").parse().unwrap()));
+        let targets: Vec<_> = targets.collect();
+        let visit = |target| Visit { reachability: &reachability, target, look: Look::default(), since: now };
+        let fall = |target| (0..3).for_each(|_| visit(target).failed("up"));
+        let is_down = |target| reachability.find(target, now).is_some_and(|host| host.row().is_down());
+        fall(&targets[0]);
+        for answers in &targets[1..MOST_HOSTS] {
+            visit(answers).failed("up");
+            visit(answers).connected();
+        }
+        fall(&targets[MOST_HOSTS]);
+        assert!(is_down(&targets[0]) && is_down(&targets[MOST_HOSTS]));
     }
 }

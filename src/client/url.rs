@@ -34,6 +34,12 @@ impl<'a> Target<'a> {
         (host_and_port(&self.0), &self.1)
     }
 
+    /// Whether an error may be about this server. One of a client that a middleware further in calls another server by, as for a token, has
+    /// the URL of that one; where redirects are followed it has that of the first call, wherever they led.
+    pub(crate) fn is_failed_by(&self, error: &reqwest_middleware::Error) -> bool {
+        error.url().is_none_or(|url| self.is_on_server_of(url))
+    }
+
     /// Whether an error is about this very URL: one of building a request may be about that of a redirect.
     pub(crate) fn is_meant_by(&self, error: &reqwest_middleware::Error) -> bool {
         error.url() == Some(&*self.0)

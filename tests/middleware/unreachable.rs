@@ -240,3 +240,30 @@ async fn redirects_to_a_host_that_is_down_shut_nobody_out_of_one_that_answers() 
     }
     assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), 200);
 }
+
+/// Fetches a token from here before it lets a call go on that needs one, by a client of its own.
+struct Token(String);
+
+#[async_trait]
+impl Middleware for Token {
+    async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
+        if request.url().path() == "/private" {
+            plain().get(&self.0).send().await?;
+        }
+        next.run(request, extensions).await
+    }
+}
+
+#[tokio::test]
+async fn a_host_whose_tokens_come_from_one_that_is_down_is_not_taken_for_down() {
+    let down = Fault::RefuseConnection.start().unwrap();
+    let upstream = StrictUpstream::builder().start().unwrap();
+    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100_000)).max_wait(Duration::ZERO);
+    let throttle = Throttle::builder().upstream(up).build().unwrap();
+    let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(Token(down.url())).build();
+    for _ in 0..3 {
+        let private = client.get(format!("{}/private", upstream.url())).send().await;
+        assert!(private.unwrap_err().is_connect());
+    }
+    assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), 200);
+}

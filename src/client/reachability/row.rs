@@ -38,6 +38,11 @@ impl Row {
         self.failed >= IN_A_ROW
     }
 
+    /// Whether the last connect failed.
+    pub(super) const fn fails(&self) -> bool {
+        self.failed > 0
+    }
+
     /// Lets a call go, or says when one may go and see. `random` is in [0, 1).
     pub(super) fn admit(&mut self, now: Instant, random: f64) -> Result<Look, Instant> {
         if !self.is_down() {
