@@ -14,8 +14,10 @@ use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
 use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::TokioExecutor;
+use outgate::ledger::{Body, Message};
+use outgate::store::Applying;
 use outgate::testing::{RedisServer, Shape, StrictUpstream, oracle};
-use outgate::{Call, Limit, Passage, RedisStore, Throttle, Unmatched, Upstream};
+use outgate::{Call, Limit, MemoryStore, Passage, RedisStore, Store, Throttle, Unmatched, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tower::{Layer as _, ServiceExt as _, service_fn};
@@ -196,29 +198,26 @@ async fn a_grpc_call_without_trailers_is_judged_by_its_head() -> Outcome {
     Ok(())
 }
 
-/// Answers the first call with a status, and each later one with a gRPC stream that sends so many messages and then never ends.
-fn streams(status: StatusCode, messages: usize, calls: &AtomicU32) -> Ready<Result<Response<Endless>, Infallible>> {
-    let mut response = Response::new(Endless(messages));
+/// Answers the first call with 401, and each later one with a gRPC stream that never ends.
+fn streams(calls: &AtomicU32) -> Ready<Result<Response<Endless>, Infallible>> {
+    let mut response = Response::new(Endless);
     if calls.fetch_add(1, Ordering::Relaxed) == 0 {
-        *response.status_mut() = status;
-        response.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
+        *response.status_mut() = StatusCode::UNAUTHORIZED;
     } else {
         response.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
     }
     ready(Ok(response))
 }
 
-/// A body that sends so many messages, and never ends.
-struct Endless(usize);
+/// A body that sends nothing, and never ends.
+struct Endless;
 
 impl http_body::Body for Endless {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some(left) = self.0.checked_sub(1) else { return Poll::Pending };
-        self.0 = left;
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"message")))))
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Pending
     }
 }
 
@@ -227,7 +226,7 @@ async fn a_grpc_stream_that_is_the_probe_of_a_breaker_lets_the_others_through_wh
     let calls = Arc::new(AtomicU32::new(0));
     let up = Upstream::new("up").host("api.example.com").limit(Limit::per_second(9)).break_after_unauthorized(1);
     let throttle = Throttle::builder().upstream(up).build()?;
-    let client = throttle.layer().layer(service_fn(move |_: Request<()>| streams(StatusCode::UNAUTHORIZED, 0, &calls)));
+    let client = throttle.layer().layer(service_fn(move |_: Request<()>| streams(&calls)));
     let call = async || client.clone().oneshot(get("https://api.example.com/package.Service/Method")?).await;
     drop(call().await?);
     tokio::time::sleep(5 * SECOND).await;
@@ -237,21 +236,73 @@ async fn a_grpc_stream_that_is_the_probe_of_a_breaker_lets_the_others_through_wh
     Ok(())
 }
 
+/// A memory store a millisecond away, which hears only after a while that a pause is over.
+#[derive(Clone, Debug, Default)]
+struct HearsLate(MemoryStore);
+
+impl Store for HearsLate {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        let late = if matches!(message.body, Body::Release { .. }) { 20 } else { 1 };
+        Applying::pending(async move {
+            tokio::time::sleep(Duration::from_millis(late)).await;
+            self.0.apply(message).await
+        })
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_grpc_stream_that_looks_whether_a_pause_holds_ends_it_with_its_first_message() -> Outcome {
-    let calls = Arc::new(AtomicU32::new(0));
-    let up = Upstream::new("up").host("api.example.com").limit(Limit::per_second(9)).max_pause(SECOND / 2);
-    let throttle = Throttle::builder().upstream(up).build()?;
-    let client =
-        throttle.layer().layer(service_fn(move |_: Request<()>| streams(StatusCode::TOO_MANY_REQUESTS, 1, &calls)));
-    let call = async || client.clone().oneshot(get("https://api.example.com/package.Service/Method")?).await;
-    drop(call().await?);
-    let mut looks = call().await?;
-    assert!(throttle.try_acquire("up").await.is_err(), "nobody knows yet");
-    looks.body_mut().frame().await.ok_or("a message")??;
-    assert!(throttle.try_acquire("up").await.is_ok(), "it was served");
-    drop(looks);
+async fn a_grpc_stream_that_looks_whether_a_pause_holds_says_so_when_it_ends() -> Outcome {
+    for (grpc_status, is_over) in [("0", true), ("8", false)] {
+        let calls = Arc::new(AtomicU32::new(0));
+        let up = Upstream::new("up").host("api.example.com").limit(Limit::per_second(9)).max_pause(2 * SECOND);
+        let throttle = Throttle::builder().store(HearsLate::default()).upstream(up).build()?;
+        let client = throttle.layer().layer(service_fn(move |_: Request<()>| {
+            let refuses = calls.fetch_add(1, Ordering::Relaxed) == 0;
+            let status = if refuses { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
+            ready(Ok::<_, Infallible>(stream(status, grpc_status)))
+        }));
+        let call = async || client.clone().oneshot(get("https://api.example.com/package.Service/Method")?).await;
+        drop(call().await?);
+        let mut looks = call().await?;
+        looks.body_mut().frame().await.ok_or("a message")??;
+        assert!(throttle.try_acquire("up").await.is_err(), "nobody knows yet");
+        looks.into_body().collect().await?;
+        tokio::time::sleep(SECOND / 10).await;
+        let goes = throttle.acquire("up").max_wait(SECOND / 2).await;
+        assert_eq!(goes.is_ok(), is_over, "{grpc_status}: {goes:?}");
+    }
     Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grpc_call_whose_trailers_refuse_it_ends_no_row_of_a_breaker() -> Outcome {
+    let calls = Arc::new(AtomicU32::new(0));
+    let up = Upstream::new("up").host("api.example.com").limit(Limit::per_second(9)).break_after_unauthorized(2);
+    let throttle = Throttle::builder().upstream(up).build()?;
+    let client = throttle.layer().layer(service_fn(move |_: Request<()>| {
+        let is_refused = calls.fetch_add(1, Ordering::Relaxed) == 1;
+        let status = if is_refused { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
+        ready(Ok::<_, Infallible>(stream(status, "8")))
+    }));
+    let call = async || client.clone().oneshot(get("https://api.example.com/package.Service/Method")?).await;
+    for _ in 0..3 {
+        call().await?.into_body().collect().await?;
+    }
+    let Err(error) = call().await else { return Err("it went".into()) };
+    assert!(matches!(outgate::Error::find(&*error), Some(outgate::Error::Unauthorized { .. })), "{error}");
+    Ok(())
+}
+
+/// A message, and trailers that say what became of the call; of gRPC where it was served at first.
+fn stream(status: StatusCode, grpc_status: &'static str) -> Response<StreamBody<Frames>> {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static(grpc_status));
+    let frames = [Ok(Frame::data(Bytes::from_static(b"message"))), Ok(Frame::trailers(trailers))];
+    let mut response = Response::new(StreamBody::new(Frames(frames.into_iter())));
+    *response.status_mut() = status;
+    let (name, value) = if status.is_success() { ("content-type", "application/grpc") } else { ("retry-after", "600") };
+    response.headers_mut().insert(name, HeaderValue::from_static(value));
+    response
 }
 
 /// Requests without a host say nothing of where they go: those of two upstreams probably go to two places.

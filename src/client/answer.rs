@@ -14,29 +14,14 @@ pub(crate) struct Answer<'a> {
     pub(crate) speaks: bool,
     /// Whether it comes from the very URL that was called, so that what it says of the call is true of the one that was made.
     pub(crate) is_direct: bool,
-    pub(crate) before: Before,
-}
-
-/// What became of a call before its answer was read to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Before {
-    Nothing,
-    /// Its breaker has judged the head.
-    Head,
-    /// A message came as well, so the call was served.
-    Message,
+    /// Whether the breaker has judged its head already.
+    pub(crate) is_judged: bool,
 }
 
 impl<'a> Answer<'a> {
     /// The answer of a client that follows no redirects.
     pub(crate) const fn direct(status: StatusCode, headers: &'a HeaderMap) -> Self {
-        Self { status, headers, speaks: true, is_direct: true, before: Before::Nothing }
-    }
-
-    /// The same where it was read in part before.
-    #[cfg(feature = "tower")]
-    pub(crate) const fn ended(status: StatusCode, headers: &'a HeaderMap, before: Before) -> Self {
-        Self { before, ..Self::direct(status, headers) }
+        Self { status, headers, speaks: true, is_direct: true, is_judged: false }
     }
 
     /// The answer to a call of this target.
@@ -45,6 +30,6 @@ impl<'a> Answer<'a> {
         let url = response.url();
         let is_direct = target.is_answered_by(url);
         let speaks = is_direct || target.is_spoken_for_by(url);
-        Self { status: response.status(), headers: response.headers(), speaks, is_direct, before: Before::Nothing }
+        Self { status: response.status(), headers: response.headers(), speaks, is_direct, is_judged: false }
     }
 }

@@ -40,10 +40,8 @@ type NeverSent = dyn Fn(&(dyn StdError + 'static)) -> bool + Send + Sync;
 ///
 /// A request belongs to the upstream that its [`Call`] names, or the layer, or else to the first that it matches by its URI. The response
 /// is read like one of the [middleware](crate::Middleware); of a gRPC call its trailers are read too, where `grpc-status: 8` is a refusal,
-/// unless `grpc-message` says that a message is larger than is allowed, and `grpc-retry-pushback-ms` how long it lasts. A
-/// [breaker](crate::Upstream::break_after_unauthorized) goes by the HTTP status alone, and a gRPC call that
-/// [looks](crate::Upstream::max_pause) whether a pause still holds ends it with its first message. No call is sent again. What happened to a
-/// call is in its response's extensions, as a [`Passage`](crate::Passage).
+/// unless `grpc-message` says that a message is larger than is allowed, and `grpc-retry-pushback-ms` how long it lasts. No call is sent
+/// again. What happened to a call is in its response's extensions, as a [`Passage`](crate::Passage).
 ///
 /// ```
 /// use outgate::{Limit, Throttle, Upstream};

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
-use crate::client::answer::{Answer, Before};
+use crate::client::answer::Answer;
 use crate::client::clock::hear_clock;
 use crate::client::permit::Permit;
 use crate::client::refusal;
@@ -102,7 +102,7 @@ impl Throttle {
         let (dialect, status) = (&registered.upstream.dialect, answer.status);
         let may_refuse = Feedback::may_refuse(status, answer.headers);
         if !may_refuse && !registered.upstream.learns && registered.breaker.is_none() {
-            tell_served(permit, answer);
+            permit.tell_served();
             return false;
         }
         let feedback = if registered.upstream.learns || may_refuse {
@@ -112,13 +112,13 @@ impl Throttle {
             Feedback::default()
         };
         let refusal = feedback.refusal();
-        if answer.before < Before::Head {
+        if !answer.is_judged {
             judge(permit, status, refusal);
         }
         if refusal.is_some() {
             permit.tell_refused();
         } else if !may_refuse || !status.is_server_error() && !is_grpc_failure(answer.headers) {
-            tell_served(permit, answer);
+            permit.tell_served();
         }
         if refusal.is_none() && !registered.upstream.learns {
             return false;
@@ -136,12 +136,6 @@ impl Throttle {
 pub(crate) fn judge(permit: &Permit, status: StatusCode, refusal: Option<Refusal>) {
     if let Some(breaker) = &permit.registered().breaker {
         breaker.judge(permit.scope(), permit.pass(), status, refusal, Instant::now());
-    }
-}
-
-fn tell_served(permit: &Permit, answer: &Answer<'_>) {
-    if answer.before < Before::Message {
-        permit.tell_served();
     }
 }
 

@@ -12,6 +12,14 @@ const MEMORY: Duration = Duration::from_secs(3_600);
 #[derive(Debug, Default)]
 pub(crate) struct Pass(Option<Arc<()>>);
 
+impl Pass {
+    /// Whether its call was let through to see.
+    #[cfg(feature = "tower")]
+    pub(crate) const fn is_probe(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
 /// The responses of one scope since the last that was neither 401 nor 403.
 #[derive(Debug)]
 pub(super) struct Row {

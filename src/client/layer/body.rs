@@ -8,7 +8,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::client::answer::{Answer, Before};
+use crate::client::answer::Answer;
 use crate::client::on_response::judge;
 use crate::client::permit::Permit;
 use crate::client::throttle::Throttle;
@@ -48,11 +48,10 @@ impl<B: Body + Unpin> Body for ThrottledBody<B> {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &frame {
-            match frame.trailers_ref() {
-                Some(trailers) => self.ending.read(trailers),
-                None => self.ending.begin(),
-            }
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Some(trailers) = frame.trailers_ref()
+        {
+            self.ending.read(trailers);
         }
         if matches!(frame, Poll::Ready(Some(Err(_)))) {
             self.ending.unread = None;
@@ -80,12 +79,12 @@ pub(super) struct Ending {
     unread: Option<Unread>,
 }
 
-/// The head of a response, and what was taken of it already: a stream may last for hours, and others wait for what becomes of a probe.
+/// The head of a response. That of a breaker's probe is judged already: a stream may last for hours, and would shut all others out.
 struct Unread {
     throttle: Throttle,
     status: StatusCode,
     headers: HeaderMap,
-    before: Before,
+    is_judged: bool,
 }
 
 impl Ending {
@@ -101,27 +100,20 @@ impl Ending {
             throttle.answered(&permit, status, headers);
             return Self { permit: Some(permit), unread: None };
         }
-        judge(&permit, status, None);
-        let (throttle, headers) = (throttle.clone(), headers.clone());
-        Self { permit: Some(permit), unread: Some(Unread { throttle, status, headers, before: Before::Head }) }
-    }
-
-    /// A message came: the call was served so far.
-    fn begin(&mut self) {
-        if let (Some(permit), Some(unread)) = (&self.permit, &mut self.unread)
-            && unread.before < Before::Message
-        {
-            unread.before = Before::Message;
-            permit.tell_served();
+        let is_judged = permit.pass().is_probe();
+        if is_judged {
+            judge(&permit, status, None);
         }
+        let (throttle, headers) = (throttle.clone(), headers.clone());
+        Self { permit: Some(permit), unread: Some(Unread { throttle, status, headers, is_judged }) }
     }
 
     fn read(&mut self, trailers: &HeaderMap) {
-        if let (Some(permit), Some(Unread { throttle, status, mut headers, before })) =
+        if let (Some(permit), Some(Unread { throttle, status, mut headers, is_judged })) =
             (&self.permit, self.unread.take())
         {
             headers.extend(trailers.clone());
-            throttle.learn_from(permit, &Answer::ended(status, &headers, before));
+            throttle.learn_from(permit, &Answer { is_judged, ..Answer::direct(status, &headers) });
         }
     }
 }
