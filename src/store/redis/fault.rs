@@ -16,6 +16,22 @@ pub(super) fn serves_nobody(error: &RedisError) -> bool {
     error.code().is_some_and(|code| SERVES_NOBODY.contains(&code))
 }
 
+/// Why no connection was made, with the code that the client takes from what a server answers to `SELECT`.
+pub(super) fn with_code(error: RedisError) -> RedisError {
+    let detail = error.detail().filter(|_| error.code() == Some("ERR"));
+    match detail.and_then(|detail| Some((code_of(detail)?, detail.to_owned()))) {
+        Some((code, detail)) => redis::make_extension_error(code.to_owned(), Some(detail)),
+        None => error,
+    }
+}
+
+/// Of a server that serves nobody: "Redis is busy running a script", or whatever its name is.
+fn code_of(detail: &str) -> Option<&'static str> {
+    let (_, what) = detail.split_once(" is ")?;
+    let starts = [("busy running a ", "BUSY"), ("loading the dataset", "LOADING")];
+    starts.into_iter().find_map(|(start, code)| what.starts_with(start).then_some(code))
+}
+
 /// Whether waiting helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -32,7 +48,7 @@ impl Fault {
         if error.kind() == ErrorKind::AuthenticationFailed {
             return Self::Lasting;
         }
-        if error.is_io_error() || error.is_timeout() || error.is_unrecoverable_error() || is_turned_away(error) {
+        if error.is_io_error() || error.is_timeout() || error.is_unrecoverable_error() {
             return Self::Lost;
         }
         match error.code() {
@@ -42,16 +58,15 @@ impl Fault {
     }
 }
 
-/// Whether the server has as many clients as it takes: it says so instead of any answer, and hangs up.
-fn is_turned_away(error: &RedisError) -> bool {
-    error.code() == Some("ERR") && error.detail().is_some_and(|detail| detail.starts_with("max number of clients"))
-}
-
 /// An error in the server's own words, and nothing behind it.
 pub(super) struct Said(pub(super) RedisError);
 
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.kind() == ErrorKind::AuthenticationFailed {
+            // The client keeps the server's words to itself.
+            return f.write_str("the server refuses the user or the password, or has as many clients as it takes");
+        }
         match (self.0.code(), self.0.detail()) {
             (Some(code), Some(detail)) => write!(f, "{code} {}", without_arguments(without_script(detail))),
             (Some(code), None) => f.write_str(code),
@@ -102,8 +117,31 @@ mod tests {
         assert_eq!(Fault::of(&RedisError::from((ErrorKind::AuthenticationFailed, "no"))), Fault::Lasting);
         assert_eq!(Fault::of(&RedisError::from((ServerErrorKind::NoPerm.into(), "no"))), Fault::Lasting);
         assert_eq!(Fault::of(&RedisError::from(io::Error::from(io::ErrorKind::TimedOut))), Fault::Lost);
-        assert_eq!(Fault::of(&said("ERR", "max number of clients reached")), Fault::Lost);
         assert_eq!(Fault::of(&RedisError::from((ErrorKind::Parse, "no Redis"))), Fault::Lost);
+    }
+
+    #[test]
+    fn a_server_that_serves_nobody_is_known_by_its_words_where_the_client_has_taken_the_code() {
+        let refused = |detail: &str| {
+            let words = "Redis server refused to switch database";
+            with_code(RedisError::from((ServerErrorKind::ResponseError.into(), words, detail.to_owned())))
+        };
+        for (code, detail) in [
+            ("BUSY", "Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."),
+            ("BUSY", "Redis is busy running a module command."),
+            ("BUSY", "Valkey is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."),
+            ("LOADING", "Redis is loading the dataset in memory"),
+            ("LOADING", "Valkey is loading the dataset in memory"),
+        ] {
+            let error = refused(detail);
+            assert!(Fault::of(&error) == Fault::Passing && serves_nobody(&error), "{detail}");
+            assert_eq!(Said(error).to_string(), format!("{code} {detail}"));
+        }
+        for detail in
+            ["DB index is out of range", "max number of clients reached", "Redis is running in protected mode"]
+        {
+            assert_eq!(Fault::of(&refused(detail)), Fault::Lasting, "{detail}");
+        }
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The connection to the server: made when needed, replaced when it is no longer to be trusted.
 
 mod connecting;
-mod entry;
 #[cfg(any(feature = "redis-cluster", feature = "redis-sentinel"))]
 mod node;
 #[cfg(feature = "redis-cluster")]

@@ -8,9 +8,9 @@ use redis::{AsyncConnectionConfig, Client, RedisError, Value};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::{CONNECT_TIMEOUT, Link, entry};
+use super::{CONNECT_TIMEOUT, Link};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::fault::serves_nobody;
+use crate::store::redis::fault::{serves_nobody, with_code};
 use crate::store::redis::server::Server;
 use crate::store::redis::{format, script, tls};
 
@@ -78,12 +78,7 @@ pub(in crate::store::redis) async fn connect(
         .set_response_timeout(Some(response_timeout))
         .set_pipeline_buffer_size(1_024);
     tls::choose_provider();
-    let info = client.get_connection_info();
-    let settings = info.redis_settings();
-    let client = Client::open(info.clone().set_redis_settings(entry::left(settings)))?;
-    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-    entry::enter(settings, &mut connection).await?;
-    Ok(connection)
+    client.get_multiplexed_async_connection_with_config(&config).await.map_err(with_code)
 }
 
 /// Timers panic elsewhere.
