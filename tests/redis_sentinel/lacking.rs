@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use outgate::testing::{FlakyProxy, Mode, RedisSentinel, Reply};
+use outgate::testing::{FlakyProxy, Mode, RedisSentinel, RedisServer, Reply};
 use outgate::{Limit, RedisStore, Throttle, Upstream};
 
 use crate::recorder::Recorder;
@@ -31,6 +31,17 @@ fn starts(redis: &RedisSentinel) -> Result<Throttle, Failure> {
 
 fn warned(recorder: &Recorder, of: &str) -> usize {
     recorder.news().iter().filter(|news| news.contains(of)).count()
+}
+
+async fn until_given_up(sentinel: &RedisServer) -> Outcome {
+    until("a replica is given up", || {
+        let Reply::Array(replicas) = sentinel.command(&["SENTINEL", "REPLICAS", RedisSentinel::NAME])? else {
+            return Ok(false);
+        };
+        let said = |replica: &Reply| if let Reply::Array(words) = replica { words.clone() } else { Vec::new() };
+        Ok(replicas.iter().flat_map(said).any(|word| word.text().is_some_and(|word| word.contains("s_down"))))
+    })
+    .await
 }
 
 /// The next call is answered as soon as the store goes on without a replica.
@@ -113,7 +124,7 @@ async fn without_sentinels_calls_go_on_with_a_primary_whose_replicas_follow() ->
     let (recorder, _guard) = Recorder::on_this_thread();
     let redis = RedisSentinel::start(1)?;
     let throttle = throttle(&redis).await?;
-    redis.sentinels().iter().for_each(outgate::testing::RedisServer::stop);
+    redis.sentinels().iter().for_each(RedisServer::stop);
     for _ in 0..10 {
         drop(throttle.acquire("up").await?);
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -141,7 +152,7 @@ async fn a_replica_that_is_silent_or_refuses_is_waited_for_as_long_as_most_of_th
     for refuses in [false, true] {
         let redis = RedisSentinel::start(1)?;
         let throttle = throttle(&redis).await?;
-        redis.sentinels()[1..].iter().for_each(outgate::testing::RedisServer::stop);
+        redis.sentinels()[1..].iter().for_each(RedisServer::stop);
         drop(throttle.acquire("up").await?);
         let replica = &redis.servers()[1];
         if refuses {
@@ -163,17 +174,10 @@ async fn a_replica_that_is_silent_or_refuses_is_waited_for_as_long_as_most_of_th
 async fn who_starts_where_a_minority_of_the_sentinels_answers_believes_no_primary_without_its_replica() -> Outcome {
     let redis = RedisSentinel::start(1)?;
     let [few, others @ ..] = redis.sentinels() else { return Err("no Sentinel".into()) };
-    others.iter().for_each(outgate::testing::RedisServer::stop);
+    others.iter().for_each(RedisServer::stop);
     drop(starts(&redis)?.acquire("up").await?);
     redis.servers()[1].stop();
-    until("the replica is given up", || {
-        let Reply::Array(replicas) = few.command(&["SENTINEL", "REPLICAS", RedisSentinel::NAME])? else {
-            return Ok(false);
-        };
-        let Some(Reply::Array(words)) = replicas.first() else { return Ok(false) };
-        Ok(words.iter().filter_map(Reply::text).any(|word| word.contains("s_down")))
-    })
-    .await?;
+    until_given_up(few).await?;
     let throttle = starts(&redis)?;
     let alone = throttle.acquire("up").max_wait(Duration::from_secs(6)).await;
     assert!(alone.is_err(), "{alone:?}");
@@ -187,5 +191,38 @@ async fn who_starts_where_a_minority_of_the_sentinels_answers_believes_no_primar
     assert!(alone.is_err(), "{alone:?}");
     others[0].restart()?;
     drop(throttle.acquire("up").max_wait(Duration::from_secs(30)).await?);
+    Ok(())
+}
+
+/// Sentinels never forget a replica that is gone for good.
+#[tokio::test]
+async fn a_replica_that_was_given_up_holds_up_nobody_who_ran_then_where_a_minority_of_the_sentinels_is_left() -> Outcome
+{
+    let redis = RedisSentinel::start(2)?;
+    let [few, others @ ..] = redis.sentinels() else { return Err("no Sentinel".into()) };
+    let [primary, follows, gone] = redis.servers() else { return Err("no servers".into()) };
+    let ran = throttle(&redis).await?;
+    gone.stop();
+    goes_on(&ran, "a replica was killed").await?;
+    for sentinel in redis.sentinels() {
+        until_given_up(sentinel).await?;
+    }
+    // It never had to do with the one that is gone.
+    let ran_later = throttle(&redis).await?;
+    for sentinel in others {
+        sentinel.stop();
+        primary.command(&["CLIENT", "KILL", "TYPE", "normal"])?;
+        for throttle in [&ran, &ran_later] {
+            drop(throttle.acquire("up").max_wait(BUSY).await?);
+        }
+    }
+    let begun = starts(&redis)?.acquire("up").max_wait(BUSY).await;
+    assert!(begun.is_err(), "it cannot know what became of the one that is gone: {begun:?}");
+    follows.stop();
+    let alone = ran.acquire("up").max_wait(BUSY).await;
+    assert!(alone.is_err(), "{alone:?}");
+    follows.restart()?;
+    few.stop();
+    drop(ran.acquire("up").max_wait(GIVEN_UP + BUSY).await?);
     Ok(())
 }

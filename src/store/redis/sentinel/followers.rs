@@ -9,6 +9,8 @@ pub(super) struct Followers {
     needed: Vec<Address>,
     /// Those of them that lacked something lately.
     lacking: Vec<Address>,
+    /// Who did not count when more than few of the Sentinels were heard, until the primary names it again.
+    left_out: Vec<Address>,
     /// How much was written when the last message was answered.
     written: i64,
 }
@@ -24,8 +26,14 @@ impl Followers {
         &self.lacking
     }
 
+    /// Who did not count when more than few of the Sentinels were heard, and was not seen to follow since.
+    pub(super) fn left_out(&self) -> &[Address] {
+        &self.left_out
+    }
+
     /// Whether everything that a primary had written is with all who may take its place, as it said later.
     pub(super) fn have(&mut self, written: i64, later: &Lead) -> bool {
+        self.hear(later);
         let has = |needed: &&Address| later.replicas.iter().any(|one| one.address == **needed && one.has >= written);
         self.lacking = self.needed.iter().filter(|needed| !has(needed)).cloned().collect();
         if !self.lacking.is_empty() {
@@ -43,9 +51,8 @@ impl Followers {
     /// Replicas that may have been made primary, for all that is known: those that lacked something, those that the primary does not
     /// name any more, and those that it has never named although they are known to others.
     pub(super) fn in_doubt(&self, said: &Lead, known: &[Address]) -> Vec<Address> {
-        let is_named = |address: &Address| said.replicas.iter().any(|one| one.address == *address);
-        let needed = self.needed.iter().filter(|one| !is_named(one) || self.lacking.contains(one));
-        let unheard = known.iter().filter(|one| !is_named(one) && !self.needed.contains(one));
+        let needed = self.needed.iter().filter(|one| !said.names(one) || self.lacking.contains(one));
+        let unheard = known.iter().filter(|one| !said.names(one) && !self.needed.contains(one));
         needed.chain(unheard).cloned().collect()
     }
 
@@ -55,6 +62,22 @@ impl Followers {
         self.needed = said.replicas.iter().filter(counts).map(|one| one.address.clone()).collect();
         self.lacking.clear();
         self.written = said.written;
+        self.hear(said);
+    }
+
+    /// These do not count, and more than few of the Sentinels were heard.
+    pub(super) fn leave_out(&mut self, left_out: Vec<Address>) {
+        self.left_out = left_out;
+    }
+
+    /// These were seen to follow.
+    pub(super) fn follow(&mut self, replicas: &[Address]) {
+        self.left_out.retain(|one| !replicas.contains(one));
+    }
+
+    /// What the primary says: who follows it may be made primary.
+    pub(super) fn hear(&mut self, said: &Lead) {
+        self.left_out.retain(|one| !said.names(one));
     }
 }
 
@@ -119,5 +142,20 @@ mod tests {
         followers.settle(&all, &[at(2)]);
         assert!(followers.have(10, &lead(10, &[(1, 10), (2, -1)])));
         assert_eq!(followers.in_doubt(&all, &[]), [], "it was excused");
+    }
+
+    #[test]
+    fn who_was_left_out_is_until_it_is_seen_to_follow() {
+        let mut followers = followers(&[1]);
+        followers.leave_out(vec![at(2), at(3), at(4)]);
+        assert!(followers.have(10, &lead(10, &[(1, 10)])));
+        followers.settle(&lead(10, &[(1, 10)]), &[]);
+        assert_eq!(followers.left_out(), [at(2), at(3), at(4)]);
+        assert!(followers.have(20, &lead(20, &[(1, 20), (2, -1)])));
+        assert_eq!(followers.left_out(), [at(3), at(4)], "the primary names it again");
+        followers.follow(&[at(3)]);
+        assert_eq!(followers.left_out(), [at(4)]);
+        followers.settle(&lead(20, &[(1, 20), (4, -1)]), &[at(4)]);
+        assert_eq!(followers.left_out(), []);
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct News {
     /// Most of the Sentinels say so: no other primary was named without any of them.
     pub(super) is_of_most: bool,
     /// Only a minority of the Sentinels was heard: a replica may have been made primary without them.
-    is_of_few: bool,
+    pub(super) is_of_few: bool,
 }
 
 /// A replica, as Sentinels see it.
@@ -28,6 +28,12 @@ struct Seen {
     is_lost: bool,
     /// It followed its primary when it was asked last.
     follows: bool,
+}
+
+impl Seen {
+    const fn may_lead(&self) -> bool {
+        self.follows && !self.is_lost
+    }
 }
 
 impl News {
@@ -63,10 +69,16 @@ impl News {
         Some(latest)
     }
 
-    /// Replicas that followed lately, and may be made primary. Where only few were heard, all: they may follow others by now.
-    pub(super) fn candidates(&self) -> Vec<Address> {
-        let may_lead = |one: &&Seen| self.is_of_few || (one.follows && !one.is_lost);
+    /// Replicas that followed lately, and may be made primary. Where only few were heard, all but those that were left out before: they
+    /// may follow others by now.
+    pub(super) fn candidates(&self, left_out: &[Address]) -> Vec<Address> {
+        let may_lead = |one: &&Seen| one.may_lead() || (self.is_of_few && !left_out.contains(&one.address));
         self.replicas.iter().filter(may_lead).map(|one| one.address.clone()).collect()
+    }
+
+    /// Replicas that no Sentinel makes primary now.
+    pub(super) fn others(&self) -> impl Iterator<Item = &Address> {
+        self.replicas.iter().filter(|one| !one.may_lead()).map(|one| &one.address)
     }
 
     /// Whether no Sentinel can make it primary now.
@@ -115,12 +127,12 @@ mod tests {
     fn sentinels_name_the_primary_and_who_may_take_its_place() {
         let said = news("h 1", "7", &[FOLLOWS, "ip h port 3 flags slave master-link-status err"]).unwrap();
         assert_eq!(said.primary, Address::new("h", 1));
-        assert_eq!(said.candidates(), [Address::new("h", 2)]);
+        assert_eq!(said.candidates(&[]), [Address::new("h", 2)]);
         let said = news("h 1", "7", &["ip h port 2 flags slave,disconnected master-link-status ok"]).unwrap();
-        assert_eq!(said.candidates(), [Address::new("h", 2)], "as one is that is just being made primary");
+        assert_eq!(said.candidates(&[]), [Address::new("h", 2)], "as one is that is just being made primary");
         for flags in ["s_down,slave", "s_down,slave,disconnected", "s_down,o_down,slave"] {
             let said = news("h 1", "7", &[&format!("ip h port 2 flags {flags} master-link-status ok")]).unwrap();
-            assert_eq!(said.candidates(), []);
+            assert_eq!(said.candidates(&[]), []);
             assert!(said.is_lost(&Address::new("h", 2)) && !said.is_lost(&Address::new("h", 3)));
         }
     }
@@ -133,11 +145,11 @@ mod tests {
             News::latest(all, 3).unwrap()
         };
         let said = of(&[("h 1", "7", lost), ("h 1", "7", FOLLOWS)]);
-        assert_eq!(said.candidates(), [Address::new("h", 2)]);
+        assert_eq!(said.candidates(&[]), [Address::new("h", 2)]);
         let said = of(&[("h 1", "7", FOLLOWS), ("h 2", "8", "ip h port 1 flags slave master-link-status err")]);
-        assert_eq!((said.primary.port, said.candidates()), (2, vec![]));
+        assert_eq!((said.primary.port, said.candidates(&[])), (2, vec![]));
         let said = of(&[("h 1", "7", "ip h port 3 flags slave master-link-status ok"), ("h 2", "8", lost)]);
-        assert_eq!((said.primary.port, said.candidates()), (2, vec![]), "that is one of the old primary's");
+        assert_eq!((said.primary.port, said.candidates(&[])), (2, vec![]), "that is one of the old primary's");
         assert_eq!(News::latest([], 3), None);
     }
 
@@ -158,20 +170,23 @@ mod tests {
     fn where_a_minority_is_heard_any_replica_may_have_been_made_primary() {
         let lost = "ip h port 2 flags s_down,slave master-link-status ok";
         let strange = "ip h port 3 flags slave master-link-status err";
-        let candidates = |heard: usize, of| {
+        let latest = |heard: usize, of| {
             let all = (0..heard).map(|_| news("h 1", "7", &[lost, strange]).unwrap());
-            News::latest(all, of).unwrap().candidates()
+            News::latest(all, of).unwrap()
         };
+        let candidates = |heard, of| latest(heard, of).candidates(&[]);
         let all = [Address::new("h", 2), Address::new("h", 3)];
         assert_eq!([candidates(1, 3), candidates(1, 2), candidates(2, 4)], [&all, &all, &all]);
         assert_eq!([candidates(1, 1), candidates(2, 3), candidates(3, 4)], [[], [], []]);
+        assert_eq!(latest(1, 3).candidates(&all[..1]), all[1..], "it was left out before");
+        assert!(latest(2, 3).others().eq(&all));
     }
 
     #[test]
     fn while_a_replica_is_made_primary_those_of_the_old_one_are_not_its_own() {
         let said =
             said("h 2", "ip h port 1 config-epoch 8", &[FOLLOWS, "ip h port 3 flags slave master-link-status ok"]);
-        assert_eq!(said.map(|said| (said.primary.port, said.candidates())), Some((2, vec![])));
+        assert_eq!(said.map(|said| (said.primary.port, said.candidates(&[]))), Some((2, vec![])));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use super::followers::Followers;
 use super::in_vain::InVain;
 use super::news::News;
-use super::role::{Contact, Follower, Role};
+use super::role::{Contact, Follower, Lead, Role};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::Reply;
 use crate::store::redis::address::Address;
@@ -88,8 +88,7 @@ impl Primary {
         let Some(said) = said.into_lead() else {
             return Err(unreachable("the store is no primary, and the Sentinels name no other one yet"));
         };
-        let known = news.map(News::candidates).unwrap_or_default();
-        let in_doubt = self.state().followers.in_doubt(&said, &known);
+        let (known, in_doubt) = self.in_doubt(&said, news);
         // Replicas may be named otherwise by the primary than by the Sentinels.
         let is_accounted = |one: &&Follower| known.contains(&one.address) && !in_doubt.contains(&one.address);
         let unaccounted = said.replicas.iter().filter(|one| !is_accounted(one)).count();
@@ -105,13 +104,13 @@ impl Primary {
                 (address, if is_lost && matches!(found, Found::Unknown) { Found::Harmless } else { found })
             });
         }
-        let (mut excused, mut unknown, mut follow) = (Vec::new(), Vec::new(), 0);
+        let (mut excused, mut unknown, mut follow) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(answer) = asked.join_next().await {
             match answer {
                 Ok((_, Found::Leads)) => {
                     return Err(unreachable("another server was made primary, which the Sentinels do not name yet"));
                 }
-                Ok((_, Found::Follows)) => follow += 1,
+                Ok((address, Found::Follows)) => follow.push(address),
                 Ok((address, Found::Harmless)) => excused.push(address),
                 Ok((address, Found::Unknown)) => unknown.push(address),
                 Err(_) => {}
@@ -120,12 +119,12 @@ impl Primary {
         let mut state = self.state();
         let now = Instant::now();
         let is_late = state.in_vain.is_late(now);
-        if !unknown.is_empty() || follow > unaccounted {
+        if !unknown.is_empty() || follow.len() > unaccounted {
             if of_most.is_none() || !is_late {
                 state.in_vain.see(now);
                 return Err(unreachable("a replica does not answer, which may have been made primary"));
             }
-            excused.append(&mut unknown);
+            excused.extend(unknown.iter().cloned());
         }
         if is_late {
             // They follow, and never have what was written.
@@ -134,9 +133,22 @@ impl Primary {
         if is_sure {
             state.in_vain.end();
         }
+        if let Some(news) = news.filter(|news| !news.is_of_few) {
+            state.followers.leave_out(news.others().cloned().chain(unknown).collect());
+        }
+        state.followers.follow(&follow);
         state.followers.settle(&said, &excused);
         state.was_believed = true;
         Ok(excused)
+    }
+
+    /// Replicas that may take its place, as Sentinels know them, and those that may have done so.
+    fn in_doubt(&self, said: &Lead, news: Option<&News>) -> (Vec<Address>, Vec<Address>) {
+        let mut state = self.state();
+        state.followers.hear(said);
+        let known = news.map(|news| news.candidates(state.followers.left_out())).unwrap_or_default();
+        let in_doubt = state.followers.in_doubt(said, &known);
+        (known, in_doubt)
     }
 
     /// Whether a review has found so before.

@@ -43,6 +43,11 @@ impl Lead {
         self.written
     }
 
+    /// Whether that server follows it.
+    pub(super) fn names(&self, replica: &Address) -> bool {
+        self.replicas.iter().any(|one| one.address == *replica)
+    }
+
     /// How many replicas are known to have so much.
     pub(in crate::store::redis) fn replicas_with(&self, written: i64) -> usize {
         self.replicas.iter().filter(|replica| replica.has >= written).count()
