@@ -16,7 +16,7 @@ pub(super) struct News {
     replicas: Vec<Seen>,
     /// Most of the Sentinels say so: no other primary was named without any of them.
     pub(super) is_of_most: bool,
-    /// Only a minority of the Sentinels was heard: a replica may have been made primary without them.
+    /// Less than half of the Sentinels were heard: the others may have made a replica primary.
     pub(super) is_of_few: bool,
 }
 
@@ -53,7 +53,7 @@ impl News {
     /// The latest that any of so many Sentinels says; a replica that one of them has not given up is not.
     pub(super) fn latest(all: impl IntoIterator<Item = Self>, of: usize) -> Option<Self> {
         let mut all: Vec<Self> = all.into_iter().collect();
-        let is_of_few = 2 * all.len() <= of;
+        let is_of_few = 2 * all.len() < of;
         let at = (0..all.len()).max_by_key(|&at| all[at].epoch)?;
         let mut latest = all.swap_remove(at);
         // Whoever names another one has not heard of the change, and its replicas are those of that one.
@@ -176,8 +176,9 @@ mod tests {
         };
         let candidates = |heard, of| latest(heard, of).candidates(&[]);
         let all = [Address::new("h", 2), Address::new("h", 3)];
-        assert_eq!([candidates(1, 3), candidates(1, 2), candidates(2, 4)], [&all, &all, &all]);
+        assert_eq!([candidates(1, 3), candidates(1, 4), candidates(2, 5)], [&all, &all, &all]);
         assert_eq!([candidates(1, 1), candidates(2, 3), candidates(3, 4)], [[], [], []]);
+        assert_eq!([candidates(1, 2), candidates(2, 4)], [[], []], "nor can the other half make one primary");
         assert_eq!(latest(1, 3).candidates(&all[..1]), all[1..], "it was left out before");
         assert!(latest(2, 3).others().eq(&all));
     }
