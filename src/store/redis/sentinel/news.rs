@@ -14,6 +14,8 @@ pub(super) struct News {
     /// Which change of the primary this is: the highest is the latest.
     epoch: u64,
     replicas: Vec<Seen>,
+    /// Those of the primary before, where this one is just being made primary.
+    earlier: Vec<Address>,
     /// Most of the Sentinels say so: no other primary was named without any of them.
     pub(super) is_of_most: bool,
     /// Less than half of the Sentinels were heard: the others may have made a replica primary.
@@ -43,11 +45,12 @@ impl News {
         let (primary, itself) = (address(host, port)?, fields(itself)?);
         let epoch = itself.get("config-epoch")?.parse().ok()?;
         let mut replicas: Vec<Seen> = items(replicas)?.iter().map(seen).collect::<Option<_>>()?;
+        let mut earlier = Vec::new();
         if itself.get("ip")? != &*primary.host || itself.get("port")?.parse() != Ok(primary.port) {
             // While a replica is made primary, these are still those of the old one.
-            replicas.clear();
+            earlier = replicas.drain(..).map(|one| one.address).filter(|one| *one != primary).collect();
         }
-        Some(Self { primary, epoch, replicas, is_of_most: false, is_of_few: false })
+        Some(Self { primary, epoch, replicas, earlier, is_of_most: false, is_of_few: false })
     }
 
     /// The latest that any of so many Sentinels says; a replica that one of them has not given up is not.
@@ -60,10 +63,13 @@ impl News {
         all.retain(|news| news.primary == latest.primary);
         latest.is_of_most = 2 * (1 + all.len()) > of;
         latest.is_of_few = is_of_few;
-        for Seen { address, is_lost, follows } in all.into_iter().flat_map(|news| news.replicas) {
-            match latest.replicas.iter_mut().find(|one| one.address == address) {
-                Some(one) => (one.is_lost, one.follows) = (one.is_lost && is_lost, one.follows || follows),
-                None => latest.replicas.push(Seen { address, is_lost, follows }),
+        for news in all {
+            latest.earlier.extend(news.earlier);
+            for Seen { address, is_lost, follows } in news.replicas {
+                match latest.replicas.iter_mut().find(|one| one.address == address) {
+                    Some(one) => (one.is_lost, one.follows) = (one.is_lost && is_lost, one.follows || follows),
+                    None => latest.replicas.push(Seen { address, is_lost, follows }),
+                }
             }
         }
         Some(latest)
@@ -72,8 +78,15 @@ impl News {
     /// Replicas that followed lately, and may be made primary. Where only few were heard, all but those that were left out before: they
     /// may follow others by now.
     pub(super) fn candidates(&self, left_out: &[Address]) -> Vec<Address> {
-        let may_lead = |one: &&Seen| one.may_lead() || (self.is_of_few && !left_out.contains(&one.address));
-        self.replicas.iter().filter(may_lead).map(|one| one.address.clone()).collect()
+        let lead = self.replicas.iter().filter(|one| one.may_lead()).map(|one| one.address.clone());
+        let mut candidates: Vec<_> = lead.collect();
+        let others = self.others().chain(&self.earlier).filter(|one| self.is_of_few && !left_out.contains(one));
+        for one in others {
+            if !candidates.contains(one) {
+                candidates.push(one.clone());
+            }
+        }
+        candidates
     }
 
     /// Replicas that no Sentinel makes primary now.
@@ -187,7 +200,12 @@ mod tests {
     fn while_a_replica_is_made_primary_those_of_the_old_one_are_not_its_own() {
         let said =
             said("h 2", "ip h port 1 config-epoch 8", &[FOLLOWS, "ip h port 3 flags slave master-link-status ok"]);
-        assert_eq!(said.map(|said| (said.primary.port, said.candidates(&[]))), Some((2, vec![])));
+        assert_eq!(said.as_ref().map(|said| (said.primary.port, said.candidates(&[]))), Some((2, vec![])));
+        let alone = News::latest(said.clone(), 3).unwrap();
+        assert_eq!(alone.candidates(&[]), [Address::new("h", 3)], "another one may have been made primary since");
+        assert_eq!(alone.candidates(&[Address::new("h", 3)]), []);
+        let after = news("h 2", "8", &["ip h port 3 flags slave master-link-status err"]);
+        assert_eq!(News::latest(said.into_iter().chain(after), 5).unwrap().candidates(&[]), [Address::new("h", 3)]);
     }
 
     #[test]
