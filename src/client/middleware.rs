@@ -151,7 +151,7 @@ impl Middleware {
 
 /// Whether nothing of the request can have reached the upstream. When nobody knows, it may have.
 fn never_sent(error: &reqwest_middleware::Error, target: &Target<'_>) -> bool {
-    error.is_connect() || error.is_builder() && target.is_meant_by(error)
+    error.is_connect() && target.is_failed_by(error) || error.is_builder() && target.is_meant_by(error)
 }
 
 fn throttled(error: Error) -> reqwest_middleware::Error {

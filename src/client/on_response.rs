@@ -167,7 +167,8 @@ struct Answered<'a> {
 /// shard of it.
 fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec<Said> {
     let (upstream, charges, scope) = (&registered.upstream, &registered.charges, call.scopes.narrowest);
-    let (home, shards) = (registered.shard(scope), registered.shards());
+    // What is said of nobody in particular was of a call without a value.
+    let (home, shards) = (registered.shard(charges.fewest(call.scopes)), registered.shards());
     let whom_in = |shard: &Shard, scope| {
         let whom = Whom::new(Arc::clone(&upstream.name), registered.key(scope));
         whom.within(&shard.ledger, shard.ledger == registered.home().ledger)

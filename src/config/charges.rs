@@ -260,6 +260,11 @@ impl Charges {
         scope.is_token() || (self.scopes.len() == 1 && scope.is_header())
     }
 
+    /// That of a call which few share.
+    pub(crate) fn fewest(&self, scopes: &Scopes) -> Option<ScopeId> {
+        scopes.at(self.narrowest)
+    }
+
     /// The scope of all callers of the upstream.
     pub(crate) fn whole(&self, scopes: &Scopes) -> Option<ScopeId> {
         let own = self.scopes.iter().position(|sharers| sharers.scope.is_upstream() && !sharers.is_common);

@@ -161,7 +161,7 @@ impl RedisStore {
     /// on the servers forbids going on without any: calls then wait.
     ///
     /// Calls go on as soon as the Sentinels name the new primary. As long as none can be reached, they go on with the one that is known, if
-    /// its replicas follow it; where a minority can be, if every replica does that it knows, but for those that most had given up before.
+    /// its replicas follow it; where half of them or fewer can be, if every replica does that it knows, but for those that most had given up before.
     ///
     /// ```no_run
     /// # async fn by_sentinels() -> Result<(), Box<dyn std::error::Error>> {

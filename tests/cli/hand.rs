@@ -198,7 +198,7 @@ async fn at_a_terminal_what_is_forgotten_is_shown_and_asked_for_twice() {
         assert_eq!(terminal.end().await, Some(code), "{}", terminal.screen().contents());
         let shown = terminal.screen().contents();
         assert!(
-            shown.starts_with("github forgets what counts, and as much as is allowed may start at once:\n  3/h "),
+            shown.starts_with("github forgets what counts, also of callers without a value, and as much as is allowed may start at once:\n  3/h "),
             "{shown}"
         );
         assert!(

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use outgate::feedback::Reach;
 use outgate::ledger::{Body, Message, Stamp};
 use outgate::store::{Applying, StoreError, StoreErrorKind, WithoutStore};
 use outgate::testing::oracle;
 use outgate::{Error, Feedback, Limit, MemoryStore, Priority, Scope, Store, Throttle, Upstream};
+use reqwest::StatusCode;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -215,6 +216,18 @@ async fn a_reset_of_one_scope_concerns_its_shard_alone_and_one_of_the_upstream_a
     let told = servers.told("reset");
     assert!(told.iter().all(|told| *told >= 1) && told.iter().sum::<usize>() == 6, "{told:?}");
     assert_eq!(used("token-2").await, 1, "the logs of scopes stay");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_told_of_nobody_in_particular_is_about_callers_without_a_value() {
+    let servers = Servers::default();
+    let throttle = servers.process(Upstream::learn_from_responses);
+    drop(throttle.try_acquire("up").await.unwrap());
+    let headers = [("x-ratelimit-limit", "10"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset-after", "1")];
+    let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).into_iter().collect();
+    throttle.report("up", &Feedback::read(StatusCode::OK, &headers, SystemTime::now())).await.unwrap();
+    assert!(throttle.try_acquire("up").await.is_err());
+    assert!(throttle.try_acquire("up").scope("token-1").await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

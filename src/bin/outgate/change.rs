@@ -47,7 +47,9 @@ pub(crate) async fn reset(store: &RedisStore, whom: &Whom, is_sure: bool) -> Sai
     if !is_sure {
         let shared = if seen.found.ledger == seen.found.name { "" } else { ", also for those that share its limits" };
         let limits = seen::limits_of(store, &seen, scope).await?;
-        let what = format!("{words} forgets what counts{shared}, and as much as is allowed may start at once:");
+        let is_scoped = scope.is_none() && description.kinds.iter().any(|kind| !kind.is_everybody);
+        let whose = if is_scoped { ", also of callers without a value" } else { "" };
+        let what = format!("{words} forgets what counts{whose}{shared}, and as much as is allowed may start at once:");
         let what = limits.iter().fold(what, |text, limit| text + "\n  " + &line(limit));
         sure::ask(&whom.name, &what)?;
     }

@@ -109,10 +109,7 @@ impl Cluster {
             let answer =
                 if asking || !may_repeat { answer.await } else { self.unless_moved(slot, &node, answer).await };
             (node, asking) = match answer {
-                Ok(reply) => {
-                    self.nodes().served(&node.address);
-                    return Ok(reply);
-                }
+                Ok(reply) => return Ok(reply),
                 Err(Missed::Failed(failure)) => {
                     // It may be that another node has taken over.
                     self.nodes().doubt_for(&node.address);

@@ -39,7 +39,7 @@ pub(super) struct Nodes {
     owners: Owners,
     /// What is known may no longer be so.
     is_doubted: bool,
-    /// Nodes that failed, or named one that did, and have not answered a call since.
+    /// The node that failed last, and who had named it.
     failed: Vec<Address>,
     /// Who has said what is known.
     said_by: Option<Address>,
@@ -82,16 +82,7 @@ impl Nodes {
     /// The same, as a node failed: neither it nor who named it is asked first.
     pub(super) fn doubt_for(&mut self, failed: &Address) {
         self.is_doubted = true;
-        for of in [Some(failed), self.said_by.as_ref()].into_iter().flatten() {
-            if !self.failed.contains(of) {
-                self.failed.push(of.clone());
-            }
-        }
-    }
-
-    /// A node has answered a call.
-    pub(super) fn served(&mut self, node: &Address) {
-        self.failed.retain(|failed| failed != node);
+        self.failed = [Some(failed), self.said_by.as_ref()].into_iter().flatten().cloned().collect();
     }
 
     pub(super) const fn looks(&self) -> u64 {
@@ -190,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_failed_and_who_named_it_are_asked_later_than_others_until_they_serve() {
+    fn who_failed_last_and_who_named_it_are_asked_later_than_others() {
         let mut nodes = Nodes::default();
         let [a, b, c] = ["a", "b", "c"].map(|host| Address::new(host, 6_379));
         let made = |address: &Address| {
@@ -208,12 +199,11 @@ mod tests {
         nodes.doubt_for(&a);
         assert_eq!(later(&nodes), "a:6379 b:6379", "b has named it");
         assert!(nodes.looked(Ok((c.clone(), ranges())), Instant::now(), made).is_ok());
-        nodes.doubt_for(&b);
-        assert_eq!(later(&nodes), "", "all have, and somebody is asked at once");
-        nodes.served(&c);
         assert_eq!(later(&nodes), "a:6379 b:6379");
-        nodes.served(&a);
-        assert_eq!(later(&nodes), "b:6379");
+        nodes.doubt_for(&a);
+        assert_eq!(later(&nodes), "a:6379 c:6379");
+        nodes.known.truncate(1);
+        assert_eq!(later(&nodes), "", "somebody is asked at once");
     }
 
     #[test]

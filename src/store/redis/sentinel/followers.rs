@@ -9,7 +9,7 @@ pub(super) struct Followers {
     needed: Vec<Address>,
     /// Those of them that lacked something lately.
     lacking: Vec<Address>,
-    /// Who did not count when more than few of the Sentinels were heard, until the primary names it again.
+    /// Whom most of the Sentinels had given up, until the primary names it again.
     left_out: Vec<Address>,
     /// How much was written when the last message was answered.
     written: i64,
@@ -26,7 +26,7 @@ impl Followers {
         &self.lacking
     }
 
-    /// Who did not count when more than few of the Sentinels were heard, and was not seen to follow since.
+    /// Whom most of the Sentinels had given up when they were heard last, and who was not seen to follow since.
     pub(super) fn left_out(&self) -> &[Address] {
         &self.left_out
     }
@@ -65,7 +65,7 @@ impl Followers {
         self.hear(said);
     }
 
-    /// These do not count, and more than few of the Sentinels were heard.
+    /// Most of the Sentinels have given these up.
     pub(super) fn leave_out(&mut self, left_out: Vec<Address>) {
         self.left_out = left_out;
     }

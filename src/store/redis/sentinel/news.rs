@@ -14,11 +14,11 @@ pub(super) struct News {
     /// Which change of the primary this is: the highest is the latest.
     epoch: u64,
     replicas: Vec<Seen>,
-    /// Those of the primary before, where this one is just being made primary.
+    /// The primary before and its replicas, where this one is just being made primary.
     earlier: Vec<Address>,
     /// Most of the Sentinels say so: no other primary was named without any of them.
     pub(super) is_of_most: bool,
-    /// Less than half of the Sentinels were heard: the others may have made a replica primary.
+    /// Half of the Sentinels at most were heard: the others may have made a replica primary, with a vote from before these were cut off.
     pub(super) is_of_few: bool,
 }
 
@@ -46,9 +46,11 @@ impl News {
         let epoch = itself.get("config-epoch")?.parse().ok()?;
         let mut replicas: Vec<Seen> = items(replicas)?.iter().map(seen).collect::<Option<_>>()?;
         let mut earlier = Vec::new();
-        if itself.get("ip")? != &*primary.host || itself.get("port")?.parse() != Ok(primary.port) {
+        let before = Address::new(itself.get("ip")?, itself.get("port")?.parse().ok()?);
+        if before != primary {
             // While a replica is made primary, these are still those of the old one.
             earlier = replicas.drain(..).map(|one| one.address).filter(|one| *one != primary).collect();
+            earlier.push(before);
         }
         Some(Self { primary, epoch, replicas, earlier, is_of_most: false, is_of_few: false })
     }
@@ -56,7 +58,7 @@ impl News {
     /// The latest that any of so many Sentinels says; a replica that one of them has not given up is not.
     pub(super) fn latest(all: impl IntoIterator<Item = Self>, of: usize) -> Option<Self> {
         let mut all: Vec<Self> = all.into_iter().collect();
-        let is_of_few = 2 * all.len() < of;
+        let is_of_few = 2 * all.len() <= of;
         let at = (0..all.len()).max_by_key(|&at| all[at].epoch)?;
         let mut latest = all.swap_remove(at);
         // Whoever names another one has not heard of the change, and its replicas are those of that one.
@@ -75,12 +77,14 @@ impl News {
         Some(latest)
     }
 
-    /// Replicas that followed lately, and may be made primary. Where only few were heard, all but those that were left out before: they
-    /// may follow others by now.
+    /// Replicas that followed lately, and may be made primary. Where only few were heard all, as they may follow others by now, but for those
+    /// that most had given up before, and these have.
     pub(super) fn candidates(&self, left_out: &[Address]) -> Vec<Address> {
         let lead = self.replicas.iter().filter(|one| one.may_lead()).map(|one| one.address.clone());
         let mut candidates: Vec<_> = lead.collect();
-        let others = self.others().chain(&self.earlier).filter(|one| self.is_of_few && !left_out.contains(one));
+        let is_left_out = |one: &Address| left_out.contains(one) && self.is_lost(one);
+        let all = self.replicas.iter().map(|one| &one.address).chain(&self.earlier);
+        let others = all.filter(|one| self.is_of_few && !is_left_out(one));
         for one in others {
             if !candidates.contains(one) {
                 candidates.push(one.clone());
@@ -89,9 +93,9 @@ impl News {
         candidates
     }
 
-    /// Replicas that no Sentinel makes primary now.
-    pub(super) fn others(&self) -> impl Iterator<Item = &Address> {
-        self.replicas.iter().filter(|one| !one.may_lead()).map(|one| &one.address)
+    /// Replicas that all who say so have given up.
+    pub(super) fn lost(&self) -> impl Iterator<Item = &Address> {
+        self.replicas.iter().filter(|one| one.is_lost).map(|one| &one.address)
     }
 
     /// Whether no Sentinel can make it primary now.
@@ -191,9 +195,9 @@ mod tests {
         let all = [Address::new("h", 2), Address::new("h", 3)];
         assert_eq!([candidates(1, 3), candidates(1, 4), candidates(2, 5)], [&all, &all, &all]);
         assert_eq!([candidates(1, 1), candidates(2, 3), candidates(3, 4)], [[], [], []]);
-        assert_eq!([candidates(1, 2), candidates(2, 4)], [[], []], "nor can the other half make one primary");
-        assert_eq!(latest(1, 3).candidates(&all[..1]), all[1..], "it was left out before");
-        assert!(latest(2, 3).others().eq(&all));
+        assert_eq!([candidates(1, 2), candidates(2, 4)], [&all, &all], "the other half may have a vote of ours");
+        assert_eq!(latest(1, 3).candidates(&all), all[1..], "nobody has given up the other");
+        assert!(latest(2, 3).lost().eq(&all[..1]));
     }
 
     #[test]
@@ -202,10 +206,10 @@ mod tests {
             said("h 2", "ip h port 1 config-epoch 8", &[FOLLOWS, "ip h port 3 flags slave master-link-status ok"]);
         assert_eq!(said.as_ref().map(|said| (said.primary.port, said.candidates(&[]))), Some((2, vec![])));
         let alone = News::latest(said.clone(), 3).unwrap();
-        assert_eq!(alone.candidates(&[]), [Address::new("h", 3)], "another one may have been made primary since");
-        assert_eq!(alone.candidates(&[Address::new("h", 3)]), []);
+        let others = [3, 1].map(|port| Address::new("h", port));
+        assert_eq!(alone.candidates(&[]), others, "another one may have been made primary since");
         let after = news("h 2", "8", &["ip h port 3 flags slave master-link-status err"]);
-        assert_eq!(News::latest(said.into_iter().chain(after), 5).unwrap().candidates(&[]), [Address::new("h", 3)]);
+        assert_eq!(News::latest(said.into_iter().chain(after), 5).unwrap().candidates(&[]), others);
     }
 
     #[test]

@@ -133,8 +133,8 @@ impl Primary {
         if is_sure {
             state.in_vain.end();
         }
-        if let Some(news) = news.filter(|news| !news.is_of_few) {
-            state.followers.leave_out(news.others().cloned().chain(unknown).collect());
+        if let Some(news) = of_most {
+            state.followers.leave_out(news.lost().cloned().collect());
         }
         state.followers.follow(&follow);
         state.followers.settle(&said, &excused);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ErrorKind, ProtocolVersion, PushInfo, RedisError, Value};
+use redis::{AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, RedisError, Value};
 use tokio::spawn;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -123,7 +123,7 @@ impl Sentinel {
 }
 
 fn failed(error: RedisError) -> StoreError {
-    if Fault::of(&error) == Fault::Lasting || error.kind() == ErrorKind::AuthenticationFailed {
+    if Fault::of(&error) == Fault::Lasting {
         return refusal("a Sentinel refuses to answer", error);
     }
     unreachable("a Sentinel does not answer").caused_by(Said(error))
