@@ -134,11 +134,14 @@ impl Middleware {
                 }
             }
             Err(error) => {
-                if error.is_connect() && target.is_failed_by(&error) {
-                    visit.failed(permit.upstream());
-                } else if !never_sent(&error, target) && !error.is_middleware() && !error.is_timeout() {
-                    // A timeout may have come before the connection did.
-                    visit.connected();
+                // That of another server says nothing of this one.
+                if target.is_failed_by(&error) {
+                    if error.is_connect() {
+                        visit.failed(permit.upstream());
+                    } else if !never_sent(&error, target) && !error.is_middleware() && !error.is_timeout() {
+                        // A timeout may have come before the connection did.
+                        visit.connected();
+                    }
                 }
                 if never_sent(&error, target) {
                     permit.hand_back();

@@ -95,7 +95,7 @@ impl Observer {
                 let waited_us = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
                 tracing::debug!(upstream, waited_us, "observed: would have waited");
             }
-            Ok(_) => {}
+            Ok(_) | Err(Error::Closed) => {}
             Err(error) => tracing::debug!(upstream, %error, "observed: would have been refused"),
         }
     }

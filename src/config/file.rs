@@ -9,6 +9,7 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::text::length;
+use crate::config::charges::Charges;
 use crate::config::host::HostPattern;
 use crate::config::limit::Limit;
 use crate::config::path::PathPrefix;
@@ -189,7 +190,12 @@ impl<'de> Deserialize<'de> for Upstream {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let file = File::deserialize(deserializer)?;
         let upstream = Self::from(file);
-        upstream.check(0).map_err(|error| D::Error::custom(format!("{}: {}", error.field(), error.reason())))?;
+        let checked = upstream.check(0).and_then(|()| {
+            let charges = Charges::new(&upstream)?;
+            upstream.check_shards(&charges)?;
+            upstream.check_policy(&charges)
+        });
+        checked.map_err(|error| D::Error::custom(format!("{}: {}", error.field(), error.reason())))?;
         Ok(upstream)
     }
 }
@@ -280,6 +286,10 @@ mod tests {
                 (4, 19),
                 "\"post\" is the method of no request: write POST",
             ),
+            ("limits = [\"1/s\"]\nshards = 0", (1, 1), "shards: 0 is not between 1 and 512"),
+            ("limits = [\"1/s\"]\nshards = 12", (1, 1), "shards: a limit of the whole upstream counts all calls"),
+            ("limits = [\"5_000/h\"]\nwithout_store = \"throttle_locally\"", (1, 1), "without_store: ThrottleLocally"),
+            ("limits = [\"25 in flight\", \"10 in flight\"]", (1, 1), "limit.in_flight: is said twice"),
             ("limit = [\"1/s\"]", (3, 1), "unknown field `limit`, expected one of `name`, `hosts`"),
             ("", (1, 1), "missing field `limits`"),
         ];

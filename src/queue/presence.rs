@@ -185,6 +185,10 @@ impl Attendance {
             }
             _ => {}
         }
+        if outcome.is_err() {
+            // It may not have come so far.
+            told.described = None;
+        }
         drop(told);
         (outcome.ok().flatten(), is_waiting || is_steady(&queue))
     }

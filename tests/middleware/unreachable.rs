@@ -269,3 +269,21 @@ async fn a_host_whose_tokens_come_from_one_that_is_down_is_not_taken_for_down() 
     assert_eq!(throttle.usage("up").await.unwrap().limits[0].used, 3);
     assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), 200);
 }
+
+#[tokio::test]
+async fn nor_does_it_show_that_a_host_is_up() {
+    let (down, upstream) = (Fault::RefuseConnection.start().unwrap(), Fault::RefuseConnection.start().unwrap());
+    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100_000)).max_wait(Duration::ZERO);
+    let throttle = Throttle::builder().upstream(up).build().unwrap();
+    let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(Token(down.url())).build();
+    for _ in 0..3 {
+        assert!(client.get(upstream.url()).send().await.unwrap_err().is_connect());
+    }
+    sleep(Duration::from_millis(80)).await;
+    let goes_to_see = client.get(format!("{}/private", upstream.url())).send().await;
+    assert!(goes_to_see.unwrap_err().is_connect());
+    // It is left to the next one to see.
+    assert!(client.get(upstream.url()).send().await.unwrap_err().is_connect());
+    let error = client.get(upstream.url()).send().await.unwrap_err();
+    assert!(matches!(Error::find(&error), Some(Error::Unreachable { .. })), "{error:?}");
+}

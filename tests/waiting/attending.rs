@@ -7,7 +7,8 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use outgate::ledger::{Body, Message, Renewal};
-use outgate::store::Applying;
+use outgate::store::{Applying, StoreErrorKind};
+use outgate::testing::{FailingStore, StoreFault};
 use outgate::{Limit, MemoryStore, Scope, Store, Throttle, Upstream};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
@@ -199,4 +200,18 @@ fn closing_outside_of_a_runtime_waits_for_nobody() {
         }
     });
     assert!(pin!(throttle.close()).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_description_that_did_not_reach_the_store_is_told_again() {
+    let store = FailingStore::new(MemoryStore::new());
+    let throttle = Throttle::builder().store(store.clone()).upstream(minutely()).build().unwrap();
+    drop(throttle.acquire("up").await.unwrap());
+    store.fail(StoreFault::Error(StoreErrorKind::Unreachable));
+    let waits = tokio::spawn(throttle.acquire("up").into_future());
+    sleep(Duration::from_millis(1_500)).await;
+    store.heal();
+    let seen = throttle.processes("up").await.unwrap();
+    assert_eq!(seen.descriptions.len(), 1);
+    waits.abort();
 }

@@ -112,7 +112,7 @@ impl Cluster {
                 Ok(reply) => return Ok(reply),
                 Err(Missed::Failed(failure)) => {
                     // It may be that another node has taken over.
-                    self.nodes().doubt_for(&node.address);
+                    self.nodes().doubt_for(&node.address, Instant::now());
                     return Err(failure);
                 }
                 Err(Missed::Redirected(Redirect::Moved(target))) => {
@@ -142,7 +142,7 @@ impl Cluster {
             // Found as it was connected to. What a server says is the cause of another error.
             Ok(Err(error)) if error.kind() == StoreErrorKind::Refused && !error.has_cause() => return Err(error),
             _ => {
-                self.nodes().doubt_for(&node.address);
+                self.nodes().doubt_for(&node.address, Instant::now());
                 *lock(&self.claim_at) = Some(Instant::now() + CLAIM_AGAIN);
                 return Ok(());
             }
@@ -241,7 +241,7 @@ impl Cluster {
     /// What the first node says that knows of any slots: one that is known, or else a seed. One that was taken out of the Cluster knows of none.
     async fn first_to_say(&self) -> Result<View, StoreError> {
         let mut asked = JoinSet::new();
-        let known = self.nodes().all_to_ask();
+        let known = self.nodes().all_to_ask(Instant::now());
         let pause = if known.is_empty() { Duration::ZERO } else { SILENCE };
         for (node, is_later) in known {
             asked.spawn(async move {

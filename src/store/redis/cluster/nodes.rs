@@ -15,6 +15,8 @@ use crate::store::redis::link::Link;
 const FRESH: Duration = Duration::from_millis(50);
 /// and while it is looked up again and again, twice as lately each time, up to this: nodes that elect one of them have many clients.
 const STALE: Duration = Duration::from_millis(300);
+/// A node that failed is asked later than others for so long.
+const LATELY: Duration = Duration::from_secs(30);
 
 /// A node that has slots, or is to have some.
 pub(in crate::store::redis) struct Node {
@@ -39,8 +41,8 @@ pub(super) struct Nodes {
     owners: Owners,
     /// What is known may no longer be so.
     is_doubted: bool,
-    /// The node that failed last, and who had named it.
-    failed: Vec<Address>,
+    /// Nodes that failed lately, or had named one that did, and when.
+    failed: Vec<(Address, Instant)>,
     /// Who has said what is known.
     said_by: Option<Address>,
     /// How often it was looked up, when that was last, and what came of it.
@@ -58,8 +60,9 @@ impl Nodes {
 
     /// All of them, and whether each is to be asked later than others: one that is cut off from those may be the nearest, and say first what is
     /// so no more.
-    pub(super) fn all_to_ask(&self) -> Vec<(Arc<Node>, bool)> {
-        let has_failed = |node: &Node| self.failed.contains(&node.address);
+    pub(super) fn all_to_ask(&self, now: Instant) -> Vec<(Arc<Node>, bool)> {
+        let has_failed =
+            |node: &Node| self.failed.iter().any(|(failed, at)| *failed == node.address && now < *at + LATELY);
         let is_any_left = self.known.iter().any(|node| !has_failed(node));
         self.known.iter().map(|node| (Arc::clone(node), is_any_left && has_failed(node))).collect()
     }
@@ -80,9 +83,11 @@ impl Nodes {
     }
 
     /// The same, as a node failed: neither it nor who named it is asked first.
-    pub(super) fn doubt_for(&mut self, failed: &Address) {
+    pub(super) fn doubt_for(&mut self, failed: &Address, now: Instant) {
         self.is_doubted = true;
-        self.failed = [Some(failed), self.said_by.as_ref()].into_iter().flatten().cloned().collect();
+        let both = [Some(failed), self.said_by.as_ref()].into_iter().flatten();
+        self.failed.retain(|(of, at)| now < *at + LATELY && !both.clone().any(|one| one == of));
+        self.failed.extend(both.map(|one| (one.clone(), now)));
     }
 
     pub(super) const fn looks(&self) -> u64 {
@@ -181,8 +186,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_failed_last_and_who_named_it_are_asked_later_than_others() {
-        let mut nodes = Nodes::default();
+    fn who_failed_lately_and_who_named_it_are_asked_later_than_others() {
+        let (mut nodes, begin) = (Nodes::default(), Instant::now());
+        let at = |secs| begin + Duration::from_secs(secs);
         let [a, b, c] = ["a", "b", "c"].map(|host| Address::new(host, 6_379));
         let made = |address: &Address| {
             let client = Client::open(format!("redis://{address}")).map_err(|_| StoreError::senseless())?;
@@ -190,20 +196,19 @@ mod tests {
         };
         let range = |first: usize, master: &Address| Range { first, last: first + 99, master: master.clone() };
         let ranges = || vec![range(0, &a), range(100, &b), range(200, &c)];
-        let later = |nodes: &Nodes| {
-            let later = nodes.all_to_ask().into_iter().filter(|(_, later)| *later);
+        let later = |nodes: &Nodes, secs| {
+            let later = nodes.all_to_ask(at(secs)).into_iter().filter(|(_, later)| *later);
             later.map(|(node, _)| node.address.to_string()).collect::<Vec<_>>().join(" ")
         };
-        assert!(nodes.looked(Ok((b.clone(), ranges())), Instant::now(), made).is_ok());
-        assert_eq!(later(&nodes), "");
-        nodes.doubt_for(&a);
-        assert_eq!(later(&nodes), "a:6379 b:6379", "b has named it");
-        assert!(nodes.looked(Ok((c.clone(), ranges())), Instant::now(), made).is_ok());
-        assert_eq!(later(&nodes), "a:6379 b:6379");
-        nodes.doubt_for(&a);
-        assert_eq!(later(&nodes), "a:6379 c:6379");
-        nodes.known.truncate(1);
-        assert_eq!(later(&nodes), "", "somebody is asked at once");
+        assert!(nodes.looked(Ok((b.clone(), ranges())), at(0), made).is_ok());
+        assert_eq!(later(&nodes, 0), "");
+        nodes.doubt_for(&a, at(1));
+        assert_eq!(later(&nodes, 1), "a:6379 b:6379", "b has named it");
+        assert!(nodes.looked(Ok((c.clone(), ranges())), at(1), made).is_ok());
+        nodes.doubt_for(&a, at(20));
+        assert_eq!(later(&nodes, 20), "", "all have, and somebody is asked at once");
+        assert_eq!(later(&nodes, 31), "a:6379 c:6379");
+        assert_eq!(later(&nodes, 50), "", "that is long ago");
     }
 
     #[test]

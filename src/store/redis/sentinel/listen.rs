@@ -10,6 +10,8 @@ use super::{AGAIN, Sentinel};
 
 /// A Sentinel that is subscribed to has to say something so often.
 const ALIVE: Duration = Duration::from_secs(1);
+/// Who is given up is asked so often.
+const LOST: Duration = Duration::from_secs(10);
 /// Where nobody has called for so long, nobody listens.
 pub(super) const IDLE: Duration = Duration::from_secs(60);
 
@@ -61,12 +63,16 @@ pub(super) async fn listen(sentinel: Weak<Sentinel>) {
         drop(subscribing);
         let ended = match outcome {
             Ok(mut subscription) => {
-                let mut is_changed = Ok(true);
+                let (mut is_changed, mut asked) = (Ok(true), Instant::now());
                 loop {
                     let Some(sentinel) = sentinel.upgrade().filter(|sentinel| !sentinel.is_idle()) else { return };
                     match is_changed {
                         // At first as well: something may have happened before.
                         Ok(true) => sentinel.alarmed(),
+                        Ok(false) if asked + LOST <= Instant::now() => {
+                            sentinel.learn_of_lost().await;
+                            asked = Instant::now();
+                        }
                         Ok(false) => {}
                         Err(error) => break error,
                     }

@@ -68,6 +68,16 @@ impl Sentinel {
         }
     }
 
+    /// Learns which replicas most of the Sentinels have given up: once few can be heard nobody can learn it.
+    pub(super) async fn learn_of_lost(&self) {
+        let Some(primary) = self.known().believed() else { return };
+        if let Ok(news) = self.sentinels.news().await
+            && news.primary == primary.address
+        {
+            primary.leave_out(&news);
+        }
+    }
+
     /// Waits until the Sentinels name another one.
     async fn another(&self, than: &Address) {
         loop {

@@ -16,7 +16,7 @@ pub(super) struct News {
     replicas: Vec<Seen>,
     /// The primary before and its replicas, where this one is just being made primary.
     earlier: Vec<Address>,
-    /// Most of the Sentinels say so: no other primary was named without any of them.
+    /// Most of the Sentinels say so: no other primary was named without any of them, if one of these may have voted for it before a cut.
     pub(super) is_of_most: bool,
     /// Half of the Sentinels at most were heard: the others may have made a replica primary, with a vote from before these were cut off.
     pub(super) is_of_few: bool,

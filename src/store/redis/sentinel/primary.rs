@@ -116,6 +116,9 @@ impl Primary {
                 Err(_) => {}
             }
         }
+        if let Some(news) = news {
+            self.leave_out(news);
+        }
         let mut state = self.state();
         let now = Instant::now();
         let is_late = state.in_vain.is_late(now);
@@ -133,13 +136,17 @@ impl Primary {
         if is_sure {
             state.in_vain.end();
         }
-        if let Some(news) = of_most {
-            state.followers.leave_out(news.lost().cloned().collect());
-        }
         state.followers.follow(&follow);
         state.followers.settle(&said, &excused);
         state.was_believed = true;
         Ok(excused)
+    }
+
+    /// Takes note of whom most of the Sentinels have given up.
+    pub(super) fn leave_out(&self, news: &News) {
+        if news.is_of_most {
+            self.state().followers.leave_out(news.lost().cloned().collect());
+        }
     }
 
     /// Replicas that may take its place, as Sentinels know them, and those that may have done so.
