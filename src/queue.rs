@@ -21,6 +21,7 @@ pub(crate) mod leases;
 mod local;
 pub(crate) mod log_time;
 pub(crate) mod looks;
+mod mark;
 pub(crate) mod memories;
 mod memory;
 pub(crate) mod news;

@@ -135,15 +135,14 @@ impl Middleware {
             }
             Err(error) => {
                 // That of another server says nothing of this one.
-                if target.is_failed_by(&error) {
-                    if error.is_connect() {
-                        visit.failed(permit.upstream());
-                    } else if !never_sent(&error, target) && !error.is_middleware() && !error.is_timeout() {
-                        // A timeout may have come before the connection did.
-                        visit.connected();
-                    }
+                let (is_ours, never_sent) = (target.is_failed_by(&error), never_sent(&error, target));
+                if is_ours && error.is_connect() {
+                    visit.failed(permit.upstream());
+                } else if is_ours && !never_sent && !error.is_middleware() && !error.is_timeout() {
+                    // A timeout may have come before the connection did.
+                    visit.connected();
                 }
-                if never_sent(&error, target) {
+                if never_sent {
                     permit.hand_back();
                 }
                 Err(error)

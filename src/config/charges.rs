@@ -260,7 +260,7 @@ impl Charges {
         scope.is_token() || (self.scopes.len() == 1 && scope.is_header())
     }
 
-    /// That of a call which few share.
+    /// Of these scopes the one that few share, whoever a response is about.
     pub(crate) fn fewest(&self, scopes: &Scopes) -> Option<ScopeId> {
         scopes.at(self.narrowest)
     }

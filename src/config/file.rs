@@ -9,13 +9,13 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::text::length;
-use crate::config::charges::Charges;
 use crate::config::host::HostPattern;
 use crate::config::limit::Limit;
 use crate::config::path::PathPrefix;
 use crate::config::scope::Scope;
 use crate::config::upstream::Upstream;
 use crate::config::upstream::check::method_fault;
+use crate::error::ConfigError;
 use crate::feedback::Dialect;
 use crate::store::WithoutStore;
 
@@ -70,7 +70,7 @@ impl<'de> Deserialize<'de> for Limit {
     /// From text, as it is [parsed](str::parse).
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         read(deserializer, "a limit, such as \"100/s burst 20\"", |text| {
-            let limit: Self = text.parse().map_err(|error: crate::ConfigError| error.reason().to_owned())?;
+            let limit: Self = text.parse().map_err(|error: ConfigError| error.reason().to_owned())?;
             let checked = if limit.is_in_flight() { limit.check_seats("") } else { limit.terms("").map(drop) };
             checked.map(|()| limit).map_err(|error| format!("{}: {}", error.field(), error.reason()))
         })
@@ -190,13 +190,8 @@ impl<'de> Deserialize<'de> for Upstream {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let file = File::deserialize(deserializer)?;
         let upstream = Self::from(file);
-        let checked = upstream.check(0).and_then(|()| {
-            let charges = Charges::new(&upstream)?;
-            upstream.check_shards(&charges)?;
-            upstream.check_policy(&charges)
-        });
-        checked.map_err(|error| D::Error::custom(format!("{}: {}", error.field(), error.reason())))?;
-        Ok(upstream)
+        let wrong = |error: ConfigError| D::Error::custom(format!("{}: {}", error.field(), error.reason()));
+        upstream.checked_charges(0).map(|_| upstream).map_err(wrong)
     }
 }
 

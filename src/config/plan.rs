@@ -112,11 +112,8 @@ impl Registered {
     }
 
     fn checked(index: usize, upstream: Upstream) -> Result<Self, ConfigError> {
-        upstream.check(index)?;
-        let charges = Charges::new(&upstream)?;
-        upstream.check_shards(&charges)?;
+        let charges = upstream.checked_charges(index)?;
         let policy = upstream.without_store.unwrap_or_default();
-        upstream.check_policy(&charges)?;
         let shard = |ledger| Shard::new(ledger, &upstream.name, policy, charges.calendars(&upstream)).into();
         let shards = upstream.ledgers().into_iter().map(shard).collect();
         let counts = Counts::of(&upstream, &charges);

@@ -15,7 +15,7 @@ use super::driver::Driver;
 use super::engine::Engine;
 use super::events::Event;
 use super::handover::Successors;
-use super::memories::Mark;
+use super::mark::Mark;
 use super::memory::HEARS;
 use super::process::Process;
 use super::resend::Resend;
@@ -66,8 +66,9 @@ pub(crate) struct Queue {
     pub(super) local: Mutex<Weak<Self>>,
     /// Of those who go by the store, where its callers do not.
     pub(super) shared: Option<Arc<Self>>,
+    /// Among those that would say again what they were granted.
     pub(super) mark: Mark,
-    /// The same of those whose leases are looked after, and of the calls that have seats.
+    /// Among those whose leases are looked after.
     pub(super) lease_mark: Mark,
     /// Wakes the driver when something came up that it does not sleep for.
     pub(super) nudge: Notify,

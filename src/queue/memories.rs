@@ -5,49 +5,17 @@
 mod rounds;
 mod watch;
 
-use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::Queue;
-use super::places::Spread;
 use super::shift::{OnShift, Shift};
 use crate::ledger::Stamp;
 
 /// How many queues there are at least before those are looked for that are gone.
 const FEW: usize = 64;
-
-/// Whether a queue stands among those that would say again what they were granted, and in which runtime anything happened in it last.
-#[derive(Debug, Default)]
-pub(super) struct Mark(AtomicU64);
-
-impl Mark {
-    const NOWHERE: u64 = 0;
-
-    /// Something happens in it here. Says whether it stands there already; `None` where what happened last did here, too.
-    pub(super) fn set(&self, here: Option<Id>) -> Option<bool> {
-        let mut hash = Spread::default();
-        here.inspect(|id| id.hash(&mut hash));
-        let here = hash.finish().max(1);
-        if self.0.load(Ordering::Relaxed) == here {
-            return None;
-        }
-        let before = self.0.swap(here, Ordering::Relaxed);
-        (before != here).then_some(before != Self::NOWHERE)
-    }
-
-    pub(super) fn clear(&self) {
-        self.0.store(Self::NOWHERE, Ordering::Relaxed);
-    }
-
-    /// Sets it where it is not; says whether it was.
-    pub(super) fn set_again(&self) -> bool {
-        self.0.compare_exchange(Self::NOWHERE, 1, Ordering::Relaxed, Ordering::Relaxed).is_err()
-    }
-}
 
 /// The queues of one shard of an upstream that have been granted what counts for long.
 #[derive(Debug, Default)]

@@ -91,8 +91,17 @@ impl Upstream {
         }
     }
 
+    /// What its calls are charged, or what is wrong with the configuration, limits and all; `index` as for [`check`](Self::check).
+    pub(crate) fn checked_charges(&self, index: usize) -> Result<Charges, ConfigError> {
+        self.check(index)?;
+        let charges = Charges::new(self)?;
+        self.check_shards(&charges)?;
+        self.check_policy(&charges)?;
+        Ok(charges)
+    }
+
     /// Whether each process can throttle by itself, where that is to be.
-    pub(crate) fn check_policy(&self, charges: &Charges) -> Result<(), ConfigError> {
+    fn check_policy(&self, charges: &Charges) -> Result<(), ConfigError> {
         if self.without_store != Some(WithoutStore::ThrottleLocally) {
             return Ok(());
         }

@@ -32,12 +32,6 @@ struct Seen {
     follows: bool,
 }
 
-impl Seen {
-    const fn may_lead(&self) -> bool {
-        self.follows && !self.is_lost
-    }
-}
-
 impl News {
     /// What is said of the primary's address, of itself and of its replicas.
     pub(super) fn of(primary: &Value, itself: &Value, replicas: &Value) -> Option<Self> {
@@ -80,13 +74,14 @@ impl News {
     /// Replicas that followed lately, and may be made primary. Where only few were heard all, as they may follow others by now, but for those
     /// that most had given up before, and these have.
     pub(super) fn candidates(&self, left_out: &[Address]) -> Vec<Address> {
-        let lead = self.replicas.iter().filter(|one| one.may_lead()).map(|one| one.address.clone());
-        let mut candidates: Vec<_> = lead.collect();
-        let is_left_out = |one: &Address| left_out.contains(one) && self.is_lost(one);
-        let all = self.replicas.iter().map(|one| &one.address).chain(&self.earlier);
-        let others = all.filter(|one| self.is_of_few && !is_left_out(one));
-        for one in others {
-            if !candidates.contains(one) {
+        if !self.is_of_few {
+            let may_lead = self.replicas.iter().filter(|one| one.follows && !one.is_lost);
+            return may_lead.map(|one| one.address.clone()).collect();
+        }
+        let mut candidates = Vec::new();
+        for one in self.replicas.iter().map(|one| &one.address).chain(&self.earlier) {
+            let is_left_out = left_out.contains(one) && self.is_lost(one);
+            if !is_left_out && !candidates.contains(one) {
                 candidates.push(one.clone());
             }
         }

@@ -127,7 +127,7 @@ impl Primary {
                 state.in_vain.see(now);
                 return Err(unreachable("a replica does not answer, which may have been made primary"));
             }
-            excused.extend(unknown.iter().cloned());
+            excused.append(&mut unknown);
         }
         if is_late {
             // They follow, and never have what was written.
