@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use tokio::task::coop::consume_budget;
+use tokio::task::coop::{consume_budget, has_budget_remaining};
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -38,8 +38,10 @@ impl Throttle {
         now: Instant,
         anew: impl Fn(Arc<Registered>) -> Route,
     ) -> Result<Permit, Error> {
-        // Where slots are free for ever a loop of callers must let others run.
+        // Where slots are free for ever a loop of callers must let others run, and asks when they have.
+        let asks_at_once = has_budget_remaining();
         consume_budget().await;
+        let now = if asks_at_once { now } else { Instant::now() };
         let asked = match self.ask(route, now) {
             Err(Error::Closed) if route.registered.is_replaced() => {
                 let entered = self.ask_anew(route, Pass::default(), now, &anew);

@@ -13,8 +13,8 @@ use crate::ledger::{Ask, Log, Message, MessageId, Run, Stamp, Verdict};
 use crate::store::MemoryStore;
 
 impl Queue {
-    /// A slot that starts now, or how long until there is one, where nobody is before the caller and the store has its answer at
-    /// hand.
+    /// A slot that starts at `now`, which the clock has just shown, or how long until there is one, where nobody is before the caller and the
+    /// store has its answer at hand.
     #[inline]
     pub(crate) fn at_hand(&self, charges: &Costs, now: Instant) -> Option<Result<Slot, Duration>> {
         let is_paused = self.crowd.paused(now).is_some();
@@ -37,14 +37,14 @@ impl Queue {
             looks,
             waited_for: WaitsFor::Store,
         };
-        self.ask_at_once(charges).map(|answer| answer.map(slot))
+        self.ask_at_once(charges, now).map(|answer| answer.map(slot))
     }
 
     /// When the caller starts, which is now, and whether it is the one call that looks whether a pause still holds; or how long it is until
     /// there is a slot.
-    fn ask_at_once(&self, charges: &Costs) -> Option<Result<(Stamp, bool), Duration>> {
+    fn ask_at_once(&self, charges: &Costs, now: Instant) -> Option<Result<(Stamp, bool), Duration>> {
         let (ledger, logs) = (self.ledger(), &self.logs);
-        let in_memory = |store: &MemoryStore| store.at_once(self.shard.kept(store), logs, charges);
+        let in_memory = |store: &MemoryStore| store.at_once(self.shard.kept(store), logs, charges, now);
         if let Some(answer) = self.process.memory().and_then(in_memory) {
             return Some(answer.map(|stamp| (stamp, false)));
         }

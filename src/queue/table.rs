@@ -68,7 +68,11 @@ impl Entry {
         std::iter::once(&self.queue).chain(self.more.iter().flat_map(|more| &more.0))
     }
 
+    #[inline]
     fn of(&self, edition: u64, scopes: &Scopes) -> Option<&Arc<Queue>> {
+        if self.queue.is_of(edition, scopes) {
+            return Some(&self.queue);
+        }
         self.all().find(|queue| queue.is_of(edition, scopes))
     }
 

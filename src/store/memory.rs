@@ -49,8 +49,15 @@ struct Memory {
 #[derive(Debug)]
 pub(crate) struct Kept {
     upstream: Arc<str>,
-    ledger: Mutex<Ledger>,
+    state: Mutex<State>,
     turns: Turns,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ledger: Ledger,
+    /// What the clock showed at its last change.
+    changed: Stamp,
 }
 
 #[derive(Clone, Debug)]
@@ -99,7 +106,7 @@ impl MemoryStore {
     #[must_use]
     pub fn scopes_in_use(&self) -> usize {
         let now = self.0.now();
-        self.0.all().map(|kept| kept.lock().scopes_in_use(now)).sum()
+        self.0.all().map(|kept| kept.lock().ledger.scopes_in_use(now)).sum()
     }
 
     /// Loses all data, as a server does that is flushed.
@@ -111,7 +118,7 @@ impl MemoryStore {
     /// ```
     #[cfg(any(test, feature = "testing"))]
     pub fn lose_data(&self) {
-        self.0.all().for_each(|kept| *kept.lock() = Ledger::new());
+        self.0.all().for_each(|kept| kept.lock().ledger = Ledger::new());
     }
 
     /// Loses its logs alone, as a server does that evicts them: those in which nothing has started for so long, or all.
@@ -125,7 +132,7 @@ impl MemoryStore {
     #[cfg(any(test, feature = "testing"))]
     pub fn lose_logs(&self, unused_for: Option<Duration>) {
         let since = unused_for.map(|unused| self.0.now().plus(-micros(unused)));
-        self.0.all().for_each(|kept| kept.lock().lose_logs(since));
+        self.0.all().for_each(|kept| kept.lock().ledger.lose_logs(since));
     }
 
     fn on(clock: Clock) -> Self {
@@ -138,6 +145,16 @@ impl Memory {
     fn now(&self) -> Stamp {
         match &self.clock {
             Clock::Tokio { epoch, began } => began.plus(micros(epoch.elapsed())),
+            #[cfg(any(test, feature = "testing"))]
+            Clock::Manual(clock) => clock.now(),
+        }
+    }
+
+    /// What the clock showed when a call read tokio's, at `read`, or after that, at the last change of what it is charged in.
+    #[inline]
+    fn since_read(&self, read: Instant, changed: Stamp) -> Stamp {
+        match &self.clock {
+            Clock::Tokio { epoch, began } => began.plus(micros(read.saturating_duration_since(*epoch))).max(changed),
             #[cfg(any(test, feature = "testing"))]
             Clock::Manual(clock) => clock.now(),
         }
@@ -161,8 +178,8 @@ impl Memory {
             return;
         };
         let mut bucket = lock(bucket);
-        bucket.iter().for_each(|kept| kept.lock().sweep(now));
-        bucket.retain(|kept| Arc::strong_count(kept) > 1 || !kept.lock().is_empty(now));
+        bucket.iter().for_each(|kept| kept.lock().ledger.sweep(now));
+        bucket.retain(|kept| Arc::strong_count(kept) > 1 || !kept.lock().ledger.is_empty(now));
         let as_many_more = 2 * bucket.len();
         bucket.shrink_to(as_many_more);
     }
@@ -179,12 +196,12 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Kept {
     fn new(upstream: &Arc<str>) -> Self {
-        Self { upstream: Arc::clone(upstream), ledger: Mutex::default(), turns: Turns::default() }
+        Self { upstream: Arc::clone(upstream), state: Mutex::default(), turns: Turns::default() }
     }
 
     /// A ledger is never left half changed by a panic: its parts are total.
-    fn lock(&self) -> MutexGuard<'_, Ledger> {
-        lock(&self.ledger)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
     }
 }
 
@@ -192,7 +209,8 @@ impl MemoryStore {
     /// Applies a message now.
     pub(super) fn applied(&self, message: &Message) -> Applied {
         let kept = self.0.kept(&message.upstream);
-        self.change(&kept, |ledger, now| ledger.apply(now, message)).map_err(Into::into)
+        // Read under the lock, so that messages are applied in the order of their times.
+        self.change(&kept, |_| self.0.now(), |ledger, now| ledger.apply(now, message)).map_err(Into::into)
     }
 
     /// What is kept of an upstream, to be asked at once.
@@ -200,22 +218,33 @@ impl MemoryStore {
         self.0.kept(upstream)
     }
 
-    /// The answer to one caller who does not wait, without a message, where there is one at a glance: its start, or how long it is until
-    /// there is one.
+    /// The answer to one caller who asks at `now` and does not wait, without a message, where there is one at a glance: its start, or how
+    /// long it is until there is one.
     #[inline]
-    pub(crate) fn at_once(&self, kept: &Kept, logs: &[Log], charges: &[u32]) -> Option<Result<Stamp, Duration>> {
-        self.change(kept, |ledger, now| ledger.at_once(now, logs, charges))
+    pub(crate) fn at_once(
+        &self,
+        kept: &Kept,
+        logs: &[Log],
+        charges: &[u32],
+        now: Instant,
+    ) -> Option<Result<Stamp, Duration>> {
+        self.change(kept, |changed| self.0.since_read(now, changed), |ledger, now| ledger.at_once(now, logs, charges))
     }
 
     #[inline]
-    fn change<T>(&self, kept: &Kept, change: impl FnOnce(&mut Ledger, Stamp) -> T) -> T {
-        let mut ledger = kept.lock();
-        // Read under the lock, so that messages are applied in the order of their times.
-        let now = self.0.now();
-        let answer = change(&mut ledger, now);
+    fn change<T>(
+        &self,
+        kept: &Kept,
+        now: impl FnOnce(Stamp) -> Stamp,
+        change: impl FnOnce(&mut Ledger, Stamp) -> T,
+    ) -> T {
+        let mut state = kept.lock();
+        let now = now(state.changed);
+        state.changed = now;
+        let answer = change(&mut state.ledger, now);
         if kept.turns.is_due(now.as_micros()) {
-            ledger.sweep(now);
-            drop(ledger);
+            state.ledger.sweep(now);
+            drop(state);
             self.0.sweep_others(now);
         }
         answer
@@ -262,8 +291,20 @@ mod tests {
             call(b"busy");
         }
         assert_eq!(store.scopes_in_use(), 1);
-        let room = |upstream: &str| store.0.kept(&upstream.into()).lock().room();
+        let room = |upstream: &str| store.0.kept(&upstream.into()).lock().ledger.room();
         assert!(room("up") < 1_000, "{}", room("up"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_a_moment_after_reading_the_clock_is_not_before_those_who_have_started() {
+        let store = MemoryStore::beginning_at(Stamp::from_micros(1_000_000));
+        let kept = store.kept(&"up".into());
+        let logs = [Log::new("calls", [Term::new(3, 1_000_000)])];
+        let (read, later) = (Instant::now(), Instant::now() + Duration::from_micros(7));
+        let starts = [later, read, later].map(|read| store.at_once(&kept, &logs, &[1], read));
+        assert_eq!(starts, [Some(Ok(Stamp::from_micros(1_000_007))); 3]);
+        let until_next = Duration::from_secs(1);
+        assert_eq!(store.at_once(&kept, &logs, &[1], read), Some(Err(until_next)));
     }
 
     #[test]
