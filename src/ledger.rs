@@ -68,6 +68,7 @@ pub use self::ask::{Ask, Run};
 pub use self::bucket::Bucket;
 pub use self::calendar::{Boundary, Calendar};
 pub use self::charge::Log;
+pub(crate) use self::charge::takes_as_much;
 pub use self::cold::Cold;
 pub use self::evidence::Evidence;
 pub use self::grant::{Answer, Grant, Verdict};
@@ -215,7 +216,8 @@ impl Ledger {
     /// # Ok::<(), outgate::ledger::Refused>(())
     /// ```
     pub fn sweep(&mut self, clock: Stamp) {
-        let now = self.time.at(clock).plus(-LEAP);
+        // What is spent is remembered by others for a while: by a clock that has leapt ahead no less than by one that has not.
+        let now = self.time.at(clock).plus(-LEAP - BEYOND);
         let part = &mut self.scopes[self.next_part];
         part.retain(|_, scope| !scope.is_spent(now));
         part.shrink_to(part.len() * 2);

@@ -11,7 +11,7 @@ pub(super) use self::turn::{Turn, in_time};
 use self::turn::{latest, units_of};
 use super::seats::Short;
 use super::view::View;
-use super::{Answer, Priority, Run, Stamp, Verdict, micros};
+use super::{Answer, Priority, Run, Stamp, Verdict, micros, takes_as_much};
 
 /// To see whether a caller delays those who wait takes as long as they have units: once an ask has looked at so many, nobody goes
 /// before them.
@@ -114,15 +114,14 @@ pub(super) fn decide(
 impl Deciding<'_, '_> {
     /// Answers every caller, and says which runs were refused after which answers: each is told its own time later.
     fn answer_all<'r>(&mut self, runs: &'r [Run]) -> Vec<(usize, &'r Run)> {
-        let (mut refused, mut too_large) = (Vec::new(), u64::MAX);
+        let (mut refused, mut too_large) = (Vec::new(), None::<&[u32]>);
         let mut last = runs.first().map(|run| run.priority);
         for run in runs {
             if last.replace(run.priority) != Some(run.priority) {
                 self.come_after_turns_of(run.priority);
             }
-            let size = size(&run.charges);
-            // Who wants as much as one for whom too little was left waits as well.
-            if size >= too_large {
+            // Who wants as much of everything as one for whom too little was left waits as well.
+            if too_large.is_some_and(|one| takes_as_much(&run.charges, one)) {
                 self.decision.passed += run.callers;
                 continue;
             }
@@ -138,7 +137,7 @@ impl Deciding<'_, '_> {
                 let Start { at: start, withheld, .. } = begins;
                 let is_hopeless = deadline.is_some_and(|by| start > by || (withheld && by <= self.bounds.soonest));
                 if self.decision.waiting.is_some() && (withheld || is_hopeless) {
-                    too_large = if withheld { size } else { too_large };
+                    too_large = if withheld { Some(&*run.charges) } else { too_large };
                     self.decision.passed += rest;
                     break;
                 }
@@ -148,7 +147,7 @@ impl Deciding<'_, '_> {
                     break;
                 }
                 if withheld {
-                    (self.decision.passed, too_large) = (rest, size);
+                    (self.decision.passed, too_large) = (rest, Some(&*run.charges));
                     if self.wait(run, begins) {
                         // What is left within the horizon is left for somebody else.
                         return refused;
@@ -259,11 +258,6 @@ fn tell_times(view: &mut View<'_>, decision: &mut Decision, refused: &[(usize, &
         }
     });
     decision.answers = answers;
-}
-
-/// How large a call is beside others: what it takes of the first log that it takes of.
-fn size(charges: &[u32]) -> u64 {
-    charges.iter().copied().find(|&units| units > 0).map_or(0, u64::from)
 }
 
 /// Adds an answer to the one before where they are equal.

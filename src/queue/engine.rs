@@ -20,6 +20,7 @@ use super::cold::Untold;
 use super::events::{Effect, Effects, Event, tell};
 use super::in_flight::{Header, Message};
 use super::memory::Memory;
+use super::put_off::PutOff;
 use super::resend::Resend;
 use super::seats::Seats;
 use super::settings::Settings;
@@ -101,8 +102,8 @@ pub(super) struct Engine {
     pub(super) is_warned: bool,
     /// For whose sake it is not asked before: callers of this priority, and of lower ones.
     pub(super) rests_for: Priority,
-    /// The first caller without a slot, when the store put it off, and how many times in a row.
-    pub(super) put_off: Option<(u64, u32)>,
+    /// The callers without a slot, when the store put them off.
+    pub(super) put_off: Option<PutOff>,
 }
 
 impl Engine {
@@ -151,8 +152,7 @@ impl Engine {
 
     /// Takes in what has happened.
     pub(super) fn handle(&mut self, event: Event, now: Instant, effects: &mut Effects) {
-        let aged = self.waiters.age(now);
-        self.put_back(aged, now);
+        self.age(now);
         match event {
             Event::Joined(waiter) => return self.join(waiter, now, effects),
             Event::Left(ticket) => _ = self.leave(ticket, now),
@@ -226,8 +226,7 @@ impl Engine {
         if let Some(seats) = &mut self.seats {
             seats.pass(now);
         }
-        let aged = self.waiters.age(now);
-        self.put_back(aged, now);
+        self.age(now);
         self.hand_out(now, effects);
         self.seat_callers(now, effects);
         self.expire(now, effects);
@@ -241,9 +240,25 @@ impl Engine {
             effects.push(Effect::Idle);
             return;
         }
-        let wake =
-            [self.next_expiry(now), later, self.waiters.first_start(), self.warn_at()].into_iter().flatten().min();
+        let wakes = [self.next_expiry(now), later, self.waiters.first_start(), self.waiters.ages_at(), self.warn_at()];
+        let wake = wakes.into_iter().flatten().min();
         effects.extend(wake.map(Effect::Wake));
+    }
+
+    /// Lets those of low priority go first who have waited for long enough.
+    fn age(&mut self, now: Instant) {
+        if let Some(unwanted) = self.waiters.age(now) {
+            self.put_back(unwanted, now);
+            self.ask_for_who_goes_before(now);
+        }
+    }
+
+    /// Where the first caller without a slot goes before those for whom the queue rests, asks for it.
+    pub(super) fn ask_for_who_goes_before(&mut self, now: Instant) {
+        let first = self.waiters.unslotted(now).next().map(|waiter| self.waiters.rank(waiter));
+        if first.is_some_and(|rank| rank.place() < self.rests_for.place()) {
+            (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
+        }
     }
 
     /// Takes a caller in, or refuses it at once.
@@ -276,23 +291,35 @@ impl Engine {
         }
         self.check_store(waiter.wish, now)?;
         self.check_seats(waiter.wish, now)?;
+        let is_after = |until: Instant| waiter.deadline(now).is_none_or(|by| by > until);
         if self.is_spared_the_wait(waiter, now) || self.goes_before_who_rests(waiter) {
             (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
             self.rests_for = Priority::High;
         } else if !self.waiters.has_unslotted() {
-            let rest = self.rest_until.filter(|&until| until > now && waiter.deadline(now).is_none_or(|by| by > until));
+            let rest = self.rest_until.filter(|&until| until > now && is_after(until));
             (self.ask_at, self.next_slot, self.put_off) = (rest, None, None);
-        } else if let Some(deadline) = waiter.deadline(now).filter(|_| !self.hands_back()) {
+        } else if self.is_smaller_than_all(waiter, now) {
+            self.ask_at = self.ask_at.min(self.rest_until.filter(|&until| until > now && is_after(until)));
+        } else if let Some(deadline) =
+            waiter.deadline(now).filter(|&by| !self.hands_back() && !self.takes_slot(waiter, by))
+        {
             let is_last = self.waiters.is_behind_all(waiter);
             let before = |waiter: &Waiter| self.waiters.units_before(waiter.priority, waiter.ticket);
             let ahead = if is_last { self.waiters.units_wanted() } else { before(waiter) };
-            self.check_time(deadline, ahead, now)?;
+            if !self.is_smaller_than_first(waiter) {
+                self.check_time(deadline, ahead, now)?;
+            }
             // Who cannot wait for the others' turn does not rest for it.
             if self.ask_at == self.rest_until && self.rest_until.is_some_and(|until| deadline <= until) {
                 self.ask_at = None;
             }
         }
         Ok(())
+    }
+
+    /// Whether a booked slot is a caller's who comes, and in time.
+    fn takes_slot(&self, waiter: &Waiter, deadline: Instant) -> bool {
+        self.waiters.slot_for(waiter).is_some_and(|start| start <= deadline)
     }
 
     /// Whether slots are on their way back, or about to be: they make room that the last answer knew nothing of.
@@ -306,6 +333,9 @@ impl Engine {
         let unwanted = self.waiters.leave(ticket, now);
         let was_there = unwanted.is_some();
         self.put_back(unwanted.into_iter().flatten(), now);
+        if was_there {
+            self.look_for_smaller(now);
+        }
         was_there
     }
 

@@ -25,6 +25,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Resend {
     pub(super) since: Instant,
+    /// The store has been silent for longer, to a message before it.
+    silent_since: Instant,
     failure: Option<Failure>,
     /// Somebody came since the message was last sent: that try may have begun before the store was back.
     hurried: bool,
@@ -45,7 +47,12 @@ struct Failure {
 
 impl Resend {
     pub(super) const fn new(since: Instant) -> Self {
-        Self { since, failure: None, hurried: false, is_repeated: false, unheard_until: None }
+        Self { since, silent_since: since, failure: None, hurried: false, is_repeated: false, unheard_until: None }
+    }
+
+    /// The same for the next message, to a store that is as silent as before.
+    fn for_next(self, since: Instant) -> Self {
+        Self { since, is_repeated: false, ..self }
     }
 
     /// Takes note of a failure: the message goes out again after a pause that doubles, with jitter that grows from
@@ -83,7 +90,7 @@ impl Resend {
 
     /// Since when the store is silent, as far as anybody would have heard it.
     pub(super) fn silent_since(&self) -> Instant {
-        self.unheard_until.unwrap_or(self.since)
+        self.unheard_until.unwrap_or(self.silent_since)
     }
 
     /// When the message goes out again; `None` while it is under way for the first time.
@@ -122,7 +129,8 @@ impl Engine {
             // The store may have forgotten that it acted: twice, a hand-back would take somebody else's slots, and an ask book
             // more. A wasted slot breaks no limit.
             let unanswered = self.unanswered.take();
-            (self.resend, self.previous) = (None, 0);
+            self.previous = 0;
+            let resend = self.resend.take();
             if let Some(seats) = &mut self.seats {
                 seats.give_up(now);
             }
@@ -134,8 +142,11 @@ impl Engine {
                 self.corrections = None;
                 self.memory.tell_later();
                 self.is_in_doubt = false;
-            } else if let Some(message) = unanswered {
-                self.owe_again(&message, now);
+            } else {
+                self.resend = resend.map(|resend| resend.for_next(now));
+                if let Some(message) = unanswered {
+                    self.owe_again(&message, now);
+                }
             }
         }
     }

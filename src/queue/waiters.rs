@@ -46,15 +46,21 @@ impl Waiters {
         Self { patience_of_low, ..Self::default() }
     }
 
-    /// Lets those of low priority go first who have waited for long enough by now. Gives back the slots that nobody here wants then:
-    /// whoever they pass may need an earlier one.
-    pub(crate) fn age(&mut self, now: Instant) -> Vec<Slot> {
-        let Some(patience) = self.patience_of_low else { return Vec::new() };
+    /// Lets those of low priority go first who have waited for long enough by now. Where there are any, gives back the slots that nobody
+    /// here wants then: whoever they pass may need an earlier one.
+    pub(crate) fn age(&mut self, now: Instant) -> Option<Vec<Slot>> {
+        let patience = self.patience_of_low?;
         let low = &self.parts[Priority::Low.place()];
         let has_aged = |waiter: &&Waiter| now.saturating_duration_since(waiter.joined) >= patience;
-        let Some(aged) = low.since(self.aged_below).take_while(has_aged).last() else { return Vec::new() };
+        let aged = low.since(self.aged_below).take_while(has_aged).last()?;
         self.aged_below = aged.ticket + 1;
-        self.unwanted(now)
+        Some(self.unwanted(now))
+    }
+
+    /// When the next of low priority will have waited for long enough to go first.
+    pub(crate) fn ages_at(&self) -> Option<Instant> {
+        let next = self.parts[Priority::Low.place()].since(self.aged_below).next();
+        next?.joined.checked_add(self.patience_of_low?)
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -139,6 +145,17 @@ impl Waiters {
     /// Whether one of the slots is that of a caller who comes.
     pub(crate) fn has_slot_for(&self, waiter: &Waiter) -> bool {
         self.all_units_before(waiter.priority, waiter.ticket) < self.slot_units
+    }
+
+    /// When that starts, about: where callers want the same.
+    pub(crate) fn slot_for(&self, waiter: &Waiter) -> Option<Instant> {
+        let before = self.all_units_before(waiter.priority, waiter.ticket);
+        let mut units = 0;
+        let is_behind = |slot: &&Slot| {
+            units += slot.units();
+            units > before
+        };
+        self.slots.iter().find(is_behind).map(|slot| slot.start)
     }
 
     /// Who has this ticket.

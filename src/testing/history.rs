@@ -135,7 +135,7 @@ impl History {
     }
 
     /// The same, but that log time never runs backwards, unless so little is granted that no log is trimmed: what is trimmed, and
-    /// counts again when time is taken back, is no concern of the laws.
+    /// counts again when time is taken back, is no concern of the laws. And nobody remembers an entry that is not there.
     #[must_use]
     pub fn steady(mut self) -> Self {
         self.steady = !self.world.lowers;
@@ -314,6 +314,17 @@ impl History {
         ask.weight = queue.weight;
         ask.remembered = queue.remembers(&mut self.rng, &ask.logs, self.times.now());
         ask.again = queue.again(&mut self.rng, &ask.logs, self.times.now());
+        if self.steady {
+            // Where what counts no more is forgotten, an entry that was handed back is no more missed than one that never was.
+            let remembered = &mut ask.remembered;
+            for starts in [&mut remembered.newest, &mut remembered.apart] {
+                for (log, start) in ask.logs.iter().zip(starts) {
+                    if !self.record.holds(log, *start) {
+                        *start = Stamp::NEVER;
+                    }
+                }
+            }
+        }
         // What is said again, and was never granted, breaks the laws that others keep.
         if self.calm && ask.logs.iter().any(|log| log.retention() > ledger::SHORT) {
             (ask.remembered, ask.again) = (Remembered::default(), None);

@@ -118,6 +118,23 @@ async fn who_cannot_wait_is_judged_by_those_who_go_before() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_cannot_wait_for_long_takes_a_slot_that_is_booked_though_others_have_none() {
+    let throttle = Counting::default().process(upstream);
+    for _ in 0..2 {
+        drop(throttle.acquire("up").await.unwrap());
+    }
+    let mut callers = Callers::default();
+    for name in ["n1", "n2", "n3", "n4", "n5"] {
+        callers.come(&throttle, name, Priority::Normal).await;
+    }
+    // Within the horizon of the slots of two.
+    sleep(SECOND * 9 / 10).await;
+    let permit = throttle.acquire("up").priority(Priority::High).max_wait(SECOND * 3 / 10).await.unwrap();
+    assert!(permit.waited() < SECOND / 4, "{:?}", permit.waited());
+    assert_eq!(callers.all().await, "n1 n2 n3 n4 n5");
+}
+
 /// 100 calls a second, of which 20 are for high callers.
 fn reserving(up: Upstream) -> Upstream {
     up.limit(Limit::per_second(100)).reserve(Priority::High, 20)

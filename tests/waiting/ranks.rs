@@ -172,6 +172,24 @@ async fn a_low_caller_of_another_process_that_has_waited_for_long_enough_goes_be
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_low_caller_goes_first_as_soon_as_it_has_waited_for_long_enough_however_long_its_queue_rests() {
+    fastrand::seed(35);
+    let store = Counting::default();
+    let process = || store.process(|up| up.limit(Limit::per_minute(10)).promote_low_after(5 * SECOND));
+    let other = process();
+    // One place comes free every 6 s.
+    for _ in 0..10 {
+        drop(other.acquire("up").await.unwrap());
+        sleep(6 * SECOND).await;
+    }
+    let (begin, mut tasks) = (Instant::now(), JoinSet::new());
+    saturate(&other, 4, Priority::Normal, begin, &mut tasks);
+    sleep(SECOND).await;
+    let permit = process().acquire("up").priority(Priority::Low).await.unwrap();
+    assert!((5 * SECOND..7 * SECOND).contains(&permit.waited()), "{:?}", permit.waited());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_high_caller_does_not_rest_for_the_low_ones_of_its_own_process() {
     fastrand::seed(34);
     let (store, begin, mut tasks) = (Counting::default(), Instant::now(), JoinSet::new());

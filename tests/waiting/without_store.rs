@@ -234,6 +234,22 @@ async fn while_the_store_is_away_it_is_tried_no_more_often_than_calls_come_nor_t
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_caller_is_told_five_seconds_after_it_came_however_long_the_store_is_away() {
+    let store = Moody::new();
+    let throttle = store.warm(WithoutStore::Wait).await;
+    store.will(Does::Fail);
+    let mut callers = JoinSet::new();
+    for _ in 0..25 {
+        let throttle = throttle.clone();
+        callers.spawn(async move { call(&throttle, None).await });
+        sleep(3 * SECOND).await;
+    }
+    for (outcome, after) in callers.join_all().await {
+        assert_eq!((outcome, after / 10), ("refused", 500), "{after} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_nobody_has_tried_for_30_s_is_asked_again() {
     for policy in [WithoutStore::Refuse, WithoutStore::SendUnthrottled] {
         let store = Moody::new();

@@ -83,6 +83,12 @@ impl Record {
         self.starts.contains(&start)
     }
 
+    /// Whether a log has an entry of then that was not handed back.
+    pub(super) fn holds(&self, log: &Log, start: Stamp) -> bool {
+        let place = self.logs.iter().position(|of| is_same(of, log));
+        place.is_some_and(|at| self.entries(at).iter().any(|(entry, _)| *entry == start.as_micros()))
+    }
+
     /// When some slot counts no more in one of its terms.
     pub(super) fn some_end(&self, rng: &mut Rng) -> Option<Stamp> {
         let newest = self.booked.len().saturating_sub(10);
