@@ -45,7 +45,7 @@ mod nothing {
 
         pub(crate) const fn came(&self) {}
 
-        pub(crate) const fn went(&self) {}
+        pub(crate) const fn went(&self, _: bool) {}
 
         pub(crate) const fn gave_up(&self) {}
 

@@ -34,10 +34,10 @@ impl Throttle {
             }
         }
         for (of, (oldest, pauses)) in upstreams.iter().zip(seen) {
-            of.counts.seen(oldest, &pauses);
+            of.crowd.counts().seen(oldest, &pauses);
             // It may have gone meanwhile, and nobody looks at it any more.
             if self.find(&of.upstream.name).is_none() {
-                of.counts.gone();
+                of.crowd.counts().gone();
             }
             is_any |= !pauses.is_empty();
         }

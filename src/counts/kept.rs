@@ -1,7 +1,9 @@
 //! The metrics of one upstream, by the facade of the crate `metrics`.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::watch::Watch;
 use crate::client::usage::Usage;
@@ -48,6 +50,8 @@ struct Kept {
     retries: Counter,
     /// By cause: how many, and for how long yet.
     pauses: [(Counter, Gauge); 3],
+    /// Until when these last, as of the last look; `None` where nothing was to be seen.
+    seen: Mutex<Option<[Instant; 3]>>,
     /// By unit: what estimates reserved, and what calls were settled at.
     units: Vec<(Arc<str>, Counter, Counter)>,
     /// Of each limit that all callers share: what is used, and what others use.
@@ -113,6 +117,7 @@ impl Counts {
             oldest: metrics::gauge!("outgate_oldest_wait_seconds", "upstream" => name()),
             retries: metrics::counter!("outgate_retries_total", "upstream" => name()),
             pauses,
+            seen: Mutex::default(),
             units,
             quotas: upstream.limits.iter().enumerate().map(quota).collect(),
             watch: OnceLock::new(),
@@ -134,10 +139,13 @@ impl Counts {
         }
     }
 
-    /// A caller waits no more.
-    pub(crate) fn went(&self) {
+    /// A caller waits no more, and it was the last, or others do.
+    pub(crate) fn went(&self, is_last: bool) {
         if let Some(kept) = &self.0 {
             kept.waiting.decrement(1.0);
+            if is_last {
+                kept.nobody_waits();
+            }
         }
     }
 
@@ -217,11 +225,11 @@ impl Counts {
     /// How long the one has waited who has waited longest; and for how long yet nobody sends in the queue that waits longest, by cause.
     pub(crate) fn seen(&self, oldest: Duration, pauses: &[(Cause, Duration)]) {
         let Some(kept) = &self.0 else { return };
-        kept.oldest.set(oldest);
-        for ((_, left), cause) in kept.pauses.iter().zip(CAUSES) {
+        let left = CAUSES.map(|cause| {
             let of_cause = pauses.iter().filter(|(of, _)| *of == cause).map(|(_, left)| *left);
-            left.set(of_cause.max().unwrap_or_default());
-        }
+            of_cause.max().unwrap_or_default()
+        });
+        kept.show(oldest, left, Instant::now());
     }
 
     /// Nothing is to be seen any more.
@@ -242,6 +250,23 @@ impl Counts {
 }
 
 impl Kept {
+    fn show(&self, oldest: Duration, left: [Duration; 3], now: Instant) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_any = !oldest.is_zero() || left.iter().any(|left| !left.is_zero());
+        *seen = is_any.then(|| left.map(|left| now + left));
+        self.oldest.set(oldest);
+        self.pauses.iter().zip(left).for_each(|((_, gauge), left)| gauge.set(left));
+    }
+
+    /// Nobody waits any more, and whoever looks may be polled no more: what was seen last goes on by the clock.
+    fn nobody_waits(&self) {
+        let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ends) = seen {
+            let now = Instant::now();
+            self.show(Duration::ZERO, ends.map(|end| end.saturating_duration_since(now)), now);
+        }
+    }
+
     fn begin_to_watch(&self) {
         self.watch.get().into_iter().for_each(Watch::begin);
     }

@@ -47,6 +47,12 @@ impl Crowd {
         }
     }
 
+    /// What they are counted by.
+    #[cfg(feature = "metrics")]
+    pub(crate) const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting() == 0
     }
@@ -123,8 +129,8 @@ impl Crowd {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        self.crowd.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.crowd.counts.went();
+        let before = self.crowd.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.crowd.counts.went(before == 1);
     }
 }
 

@@ -149,6 +149,26 @@ async fn a_pause_is_counted_once_and_shows_its_cause_and_what_is_left() {
     assert_eq!(board.count("outgate_retries_total", &[]), 0);
 }
 
+#[test]
+fn nothing_that_is_over_is_shown_where_the_runtime_is_polled_no_more() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let (throttle, board) = Board::of(on(&Distant::default(), up()));
+    let waits = || runtime.block_on(throttle.acquire("up").into_future());
+    runtime.block_on(client(&throttle).get("http://up.example/429/30").send()).unwrap();
+    drop(waits().unwrap());
+    let refusal = [("cause", "refusal")];
+    assert_eq!(board.gauge("outgate_callers_waiting", &[]), 0.0);
+    assert_eq!(board.gauge("outgate_oldest_wait_seconds", &[]), 0.0);
+    assert_eq!(board.gauge("outgate_pause_seconds", &refusal), 0.0);
+    runtime.block_on(client(&throttle).get("http://up.example/429/30").send()).unwrap();
+    let gives_up =
+        async { tokio::time::timeout(Duration::from_millis(10_500), throttle.acquire("up").into_future()).await };
+    runtime.block_on(gives_up).unwrap_err();
+    assert_eq!(board.gauge("outgate_oldest_wait_seconds", &[]), 0.0);
+    let left = board.gauge("outgate_pause_seconds", &refusal);
+    assert!((19.0..20.0).contains(&left), "{left}: as long as it lasts it shows");
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_shown_of_an_upstream_that_is_gone() {
     let refusal = [("cause", "refusal")];
