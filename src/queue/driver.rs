@@ -131,8 +131,10 @@ impl Driver {
         let Some(runtime) = Handle::try_current().ok().or_else(|| sent_in.clone()) else { return self.abandon() };
         let mut driver = self.moved(Some(runtime.id()));
         if let Some(there) = sent_in.filter(|there| there.id() != runtime.id()) {
-            driver.taken_over = Some(Instant::now());
+            let now = Instant::now();
+            driver.taken_over = Some(now);
             driver.in_flight = driver.in_flight.take().map(|message| polled_in(&there, message));
+            driver.queue.lock().is_taken_over(self.number, now);
         }
         // The task may never be polled.
         driver.queue.lock().duty.is_to_be_polled_in(self.number, runtime.id());

@@ -174,12 +174,25 @@ impl State {
         self.stop_if_idle();
     }
 
-    /// Whoever drives may have stood still while a message was under way, and then nobody has heard what the store said meanwhile. Where others
-    /// may have sent by themselves for as long as that the store is taken for lost all the same.
+    /// Whoever drives may have stood still while a message was under way.
     fn note_lateness(&mut self, now: Instant) {
+        if self.duty.driven && self.duty.look_by.is_some_and(|at| at + LATE < now) {
+            self.was_unheard(now);
+        }
+    }
+
+    /// This driver goes on in another runtime: that in which the message under way was sent may be polled no more.
+    pub(super) fn is_taken_over(&mut self, driver: u64, now: Instant) {
+        if self.duty.is_driven_by(driver) {
+            self.was_unheard(now);
+        }
+    }
+
+    /// Nobody may have heard what the store said until now. Where others may have sent by themselves for as long as that it is taken for lost all
+    /// the same.
+    fn was_unheard(&mut self, now: Instant) {
         let awaits = self.engine.under_way && self.engine.settings.without_store != WithoutStore::ThrottleLocally;
-        let is_late = self.duty.driven && awaits && self.duty.look_by.is_some_and(|at| at + LATE < now);
-        if let Some(resend) = self.engine.resend.as_mut().filter(|_| is_late) {
+        if let Some(resend) = self.engine.resend.as_mut().filter(|_| awaits) {
             resend.was_unheard(now);
         }
     }

@@ -254,6 +254,27 @@ async fn a_message_that_is_on_its_way_there_is_sent_again() {
     }
 }
 
+#[test]
+fn nor_is_the_store_taken_for_lost_by_that_message() {
+    let policies = [WithoutStore::Refuse, WithoutStore::SendUnthrottled];
+    for (policy, after) in policies.into_iter().flat_map(|policy| (0..15).map(move |n| (policy, 100 * n))) {
+        let throttle = Late::default().process_of(Limit::per_minute(5), policy);
+        let first = throttle.clone();
+        // Each time the clocks of both begin anew.
+        let here = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let runtime = elsewhere(async move || {
+            drop(tokio::spawn(async move { first.acquire("up").await.map(drop) }));
+            yield_now().await;
+        });
+        here.block_on(async {
+            sleep(Duration::from_millis(after)).await;
+            let permit = throttle.acquire("up").await;
+            assert!(permit.is_ok_and(|permit| !permit.went_without_store()), "{policy:?}, after {after} ms");
+        });
+        runtime.shutdown_background();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_message_that_a_task_there_took_over_and_never_looks_at_is_sent_again() {
     let throttle = Late::default().process();
