@@ -75,6 +75,25 @@ async fn a_call_that_can_never_be_admitted_gets_no_retry_after() -> Outcome {
 }
 
 #[tokio::test]
+async fn a_window_may_last_for_ever() -> Outcome {
+    let (fixed, counter) = (Shape::FixedWindow { phase: 7 }, Shape::SlidingWindowCounter { phase: 7 });
+    for shape in [Shape::SlidingLog, fixed, Shape::FixedWindowFromFirstCall, Shape::TokenBucket, counter] {
+        let upstream = StrictUpstream::builder().limit(1, Duration::MAX, shape).telling_balance().start()?;
+        let client = Client::builder().no_proxy().timeout(Duration::from_secs(5)).build()?;
+        let mut statuses = Vec::new();
+        for _ in 0..3 {
+            let response = client.get(upstream.url()).send().await.map_err(|error| format!("{shape:?}: {error:?}"))?;
+            assert_eq!(response.headers()["x-ratelimit-remaining"], "0", "{shape:?}");
+            let reset: u64 = response.headers()["x-ratelimit-reset"].to_str()?.parse()?;
+            assert!(reset > 1_000_000_000_000, "{shape:?}: {reset}");
+            statuses.push(response.status().as_u16());
+        }
+        assert_eq!(statuses, [200, 429, 429], "{shape:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_arrival_says_who_called_what() -> Outcome {
     let upstream = StrictUpstream::builder().start()?;
     let client = client()?;

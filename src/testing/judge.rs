@@ -73,7 +73,7 @@ impl Judge {
     }
 
     /// Adds a limit of `quota` units in any `window` µs, counted the way `shape` does. A window
-    /// lasts at least 1 µs.
+    /// lasts at least 1 µs, and at most 73,000 years.
     #[must_use]
     pub fn limit(mut self, quota: u64, window: i64, shape: Shape) -> Self {
         self.meters.push(Meter::new(quota, window, shape));

@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 
 use super::{Balance, Shape, window_counter::WindowCounter};
 
+/// No window lasts longer, nor less than 1 µs: 73,000 years, so that two of them and an instant can be added.
+const LONGEST: i64 = i64::MAX / 4;
+
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
     quota: u64,
@@ -36,7 +39,7 @@ enum Count {
 
 impl Meter {
     pub(super) fn new(quota: u64, window: i64, shape: Shape) -> Self {
-        let window = window.max(1);
+        let window = window.clamp(1, LONGEST);
         let count = match shape {
             Shape::SlidingLog => Count::Log { entries: VecDeque::new(), used: 0 },
             Shape::FixedWindow { phase } => Count::Window { phase: Some(phase), end: i64::MIN, used: 0 },

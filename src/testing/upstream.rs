@@ -220,9 +220,10 @@ impl Desk {
         let is_full = self.conduct.most_in_flight.is_some_and(|most| record.in_flight >= most);
         let verdict = if is_stray || is_full { stray } else { record.admit(at, cost, request) };
         record.arrivals.push(Arrival { at, admitted: verdict.admitted, cost, caller, method, path, left: None });
-        record.in_flight += u64::from(verdict.admitted);
-        let in_flight = InFlight { desk: Arc::clone(self), place: record.arrivals.len() - 1, resets: record.resets };
         let balance = if self.conduct.tells_balance { record.judge.balance(at) } else { None };
+        record.in_flight += u64::from(verdict.admitted);
+        // Last: dropped, it takes the lock.
+        let in_flight = InFlight { desk: Arc::clone(self), place: record.arrivals.len() - 1, resets: record.resets };
         (verdict, balance, in_flight)
     }
 
