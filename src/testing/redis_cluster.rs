@@ -148,7 +148,7 @@ impl RedisCluster {
         }
     }
 
-    /// Ends a move: every node is told who has the slot.
+    /// Ends a move: every primary is told who has the slot.
     ///
     /// # Errors
     ///
@@ -158,10 +158,10 @@ impl RedisCluster {
         // The new one first, so that it is never nobody's.
         let others = (0..self.nodes.len()).filter(|&node| node != to);
         for node in std::iter::once(to).chain(others) {
+            let node = &self.nodes[node];
             // Replicas hear of it from their primaries.
-            match self.nodes[node].command(&["CLUSTER", "SETSLOT", &slot, "NODE", &id])? {
-                Reply::Error(refusal) if !refusal.contains("replica") => return Err(io::Error::other(refusal)),
-                _ => {}
+            if !says(node, &["INFO", "replication"], &["role:slave"])? {
+                told(node, &["CLUSTER", "SETSLOT", &slot, "NODE", &id])?;
             }
         }
         Ok(())

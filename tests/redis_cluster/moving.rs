@@ -34,6 +34,19 @@ async fn nobody_is_refused_while_the_slots_of_all_upstreams_are_moved() -> Outco
     Ok(())
 }
 
+#[test]
+fn a_slot_is_moved_where_there_are_replicas() -> Outcome {
+    let cluster = RedisCluster::start(2, 1)?;
+    let slot = cluster.slot_of("key")?;
+    let from = cluster.primary(slot)?.ok_or("nobody has the slot")?;
+    cluster.nodes()[from].command(&["SET", "key", "value"])?;
+    cluster.begin_move(slot, from, 1 - from)?;
+    assert_eq!(cluster.move_keys(slot, from, 1 - from)?, 1);
+    cluster.end_move(slot, 1 - from)?;
+    assert_eq!(cluster.nodes()[1 - from].command(&["GET", "key"])?, Reply::Bulk(b"value".to_vec()));
+    Ok(())
+}
+
 /// Nodes serve a slot that is open on its way only where they have all keys of a call; else they say to come again.
 #[tokio::test]
 async fn a_call_whose_keys_have_all_been_moved_follows_them_and_one_whose_keys_have_not_waits() -> Outcome {
