@@ -49,6 +49,20 @@ fn every_kind_of_reply_is_understood() -> io::Result<()> {
 }
 
 #[test]
+fn one_that_asks_for_a_password_is_told_it() -> io::Result<()> {
+    let server = RedisServer::start_with(&["--requirepass", "word"])?;
+    for _ in 0..2 {
+        assert_eq!(server.command(&["DBSIZE"])?, Reply::Int(0));
+        let mut stranger = RespClient::connect(server.addr(), Duration::from_secs(5))?;
+        assert!(stranger.command(&["DBSIZE"])?.text().is_some_and(|refusal| refusal.starts_with("NOAUTH")));
+        server.restart()?;
+    }
+    server.command(&["CONFIG", "SET", "requirepass", ""])?;
+    assert_eq!(server.command(&["DBSIZE"])?, Reply::Int(0));
+    Ok(())
+}
+
+#[test]
 fn it_is_refused_while_stopped_and_comes_back_empty_on_the_same_port() -> io::Result<()> {
     let server = RedisServer::start()?;
     let (port, pid) = (server.port(), server.pid());

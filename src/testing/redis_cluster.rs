@@ -142,8 +142,10 @@ impl RedisCluster {
             if keys.is_empty() {
                 return Ok(moved);
             }
-            let words = ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
-            told(&self.nodes[from], &[&words[..], &keys].concat())?;
+            let words = ["MIGRATE", "127.0.0.1", &port, "", "0", "5000"];
+            let auth = self.nodes[to].password().map(|password| ["AUTH", password]);
+            let auth = auth.as_ref().map_or(&[][..], |auth| &auth[..]);
+            told(&self.nodes[from], &[&words[..], auth, &["KEYS"], &keys].concat())?;
             moved += keys.len();
         }
     }

@@ -47,7 +47,7 @@ impl RedisSentinel {
     }
 
     /// The same, with more arguments for each server, as for [`RedisServer::start_with`], and more lines in the configuration of
-    /// each Sentinel, such as `requirepass word`.
+    /// each Sentinel, such as `requirepass word`. Sentinels are told the password of the servers.
     ///
     /// # Errors
     ///
@@ -64,13 +64,14 @@ impl RedisSentinel {
         let all = Self { servers, sentinels: Vec::new() };
         wait_until(|| all.follow())?;
         let name = Self::NAME;
+        let auth = all.servers[0].password().map(|password| format!("sentinel auth-pass {name} {password}\n"));
         let config = [
             format!("sentinel monitor {name} 127.0.0.1 {port} 2"),
             format!("sentinel down-after-milliseconds {name} 500"),
             format!("sentinel failover-timeout {name} 3000"),
             format!("sentinel parallel-syncs {name} {}", replicas.max(1)),
         ];
-        let config = config.join("\n") + "\n" + &lines.join("\n") + "\n";
+        let config = config.join("\n") + "\n" + &auth.unwrap_or_default() + &lines.join("\n") + "\n";
         let sentinels = (0..SENTINELS).map(|_| RedisServer::start_sentinel(&config)).collect::<io::Result<_>>()?;
         let all = Self { sentinels, ..all };
         wait_until(|| all.are_known())?;

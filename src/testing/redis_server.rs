@@ -61,6 +61,8 @@ pub struct RedisServer {
     extra: Vec<String>,
     /// Of a Sentinel, which keeps what it knows in it.
     config: Option<String>,
+    /// What it asks its clients for.
+    password: Option<String>,
     state: Mutex<State>,
 }
 
@@ -85,7 +87,7 @@ impl RedisServer {
 
     /// Like [`start`](Self::start), with more arguments for `redis-server`, such as `--maxmemory
     /// 2mb`. Each `{free}` becomes a port of its own that nobody listens on; `CONFIG GET` tells
-    /// which.
+    /// which. A password, by `--requirepass`, is told by [`command`](Self::command) and [`client`](Self::client), and to a primary.
     ///
     /// # Errors
     ///
@@ -121,9 +123,10 @@ impl RedisServer {
             FREE => ports.next().unwrap_or_default().to_string(),
             word => word.to_owned(),
         });
+        let password = password(extra, config);
         let extra = words.collect();
         let config = config.map(str::to_owned);
-        let server = Self { port, dir, extra, config, state: Mutex::new(State::Stopped(None)) };
+        let server = Self { port, dir, extra, config, password, state: Mutex::new(State::Stopped(None)) };
         if let Some(lines) = &server.config {
             fs::write(server.dir.join(CONFIG), lines)?;
         }
@@ -131,7 +134,7 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// For clients: `redis://127.0.0.1:<port>`.
+    /// For clients: `redis://127.0.0.1:<port>`, without a password.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.addr())
@@ -201,7 +204,17 @@ impl RedisServer {
     ///
     /// When it is stopped.
     pub fn client(&self) -> io::Result<RespClient> {
-        RespClient::connect(self.addr(), PATIENCE)
+        let mut client = RespClient::connect(self.addr(), PATIENCE)?;
+        if let Some(password) = &self.password {
+            // Where it has another by now, it says so to what is asked next.
+            client.command(&["AUTH", password])?;
+        }
+        Ok(client)
+    }
+
+    /// The password that it was started with.
+    pub(super) fn password(&self) -> Option<&str> {
+        self.password.as_deref()
     }
 
     /// Sends one command on a connection of its own. `DEBUG` is allowed. A refusal by Redis is a
@@ -250,6 +263,7 @@ impl RedisServer {
         args.extend(["--save", "", "--appendonly", "no", "--daemonize", "no"].map(str::to_owned));
         // For tests of failover and of slow scripts: replicas attach at once, and DEBUG works.
         args.extend(["--repl-diskless-sync-delay", "0", "--enable-debug-command", "local"].map(str::to_owned));
+        args.extend(self.password.iter().flat_map(|password| ["--masterauth".to_owned(), password.clone()]));
         args.extend_from_slice(&self.extra);
         args
     }
@@ -272,6 +286,13 @@ impl Drop for RedisServer {
 
 fn program() -> String {
     env::var(OTHER).unwrap_or_else(|_| PROGRAM.to_owned())
+}
+
+/// The password among some arguments, or in a configuration.
+fn password(extra: &[&str], config: Option<&str>) -> Option<String> {
+    let mut words = extra.iter().copied().chain(config).flat_map(str::split_whitespace);
+    words.find(|word| ["--requirepass", "requirepass"].contains(word))?;
+    words.next().map(str::to_owned)
 }
 
 /// So many ports that nobody listens on.

@@ -35,8 +35,8 @@ async fn nobody_is_refused_while_the_slots_of_all_upstreams_are_moved() -> Outco
 }
 
 #[test]
-fn a_slot_is_moved_where_there_are_replicas() -> Outcome {
-    let cluster = RedisCluster::start(2, 1)?;
+fn a_slot_is_moved_where_there_are_replicas_and_a_password() -> Outcome {
+    let cluster = RedisCluster::start_with(2, 1, &["--requirepass", "word"])?;
     let slot = cluster.slot_of("key")?;
     let from = cluster.primary(slot)?.ok_or("nobody has the slot")?;
     cluster.nodes()[from].command(&["SET", "key", "value"])?;

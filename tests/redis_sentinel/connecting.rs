@@ -35,6 +35,21 @@ async fn what_can_be_no_sentinel_fails_with_what_it_is() -> Outcome {
     Ok(())
 }
 
+#[tokio::test]
+async fn sentinels_and_servers_that_ask_for_passwords_are_told_them() -> Outcome {
+    let redis = RedisSentinel::start_with(1, &["--requirepass", "word"], &["requirepass another"])?;
+    assert_eq!(redis.primary()?, Some(0));
+    let urls = redis.urls().into_iter().map(|url| url.replace("//", "//:another@"));
+    let store = RedisStore::sentinel(RedisSentinel::NAME, urls).servers("redis://:word@any").connect().await?;
+    let throttle = Throttle::builder().store(store).upstream(Upstream::new("up").limit(Limit::per_second(1_000)));
+    let throttle = throttle.build()?;
+    drop(throttle.acquire("up").await?);
+    redis.fail_over()?;
+    until("another primary", || Ok(redis.primary()? == Some(1))).await?;
+    drop(throttle.acquire("up").await?);
+    Ok(())
+}
+
 /// Sends a command to all of them, which must not be refused.
 fn told(all: &[RedisServer], words: &[&str]) -> Outcome {
     for server in all {
