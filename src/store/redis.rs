@@ -158,7 +158,7 @@ impl RedisStore {
     /// waited for; one that has stopped or is silent is until most of the Sentinels give it up as well, or for 4 s while most of them answer. Going on without a replica is
     /// a warning: what is granted until it follows again is lost, should it be made primary nevertheless. One of priority 0 is waited for like any
     /// other, as that may change; of one that is further away than a quarter of the response timeout calls stand still for 4 s now and then. `min-replicas-to-write 1`
-    /// on the servers forbids going on without any: calls then wait.
+    /// on the servers forbids going on without any: calls then wait, once all have been silent for `min-replicas-max-lag`.
     ///
     /// Calls go on as soon as the Sentinels name the new primary. As long as none can be reached, they go on with the one that is known, if
     /// its replicas follow it; where half of them or fewer can be, if every replica does that it knows, but for those that most had given up before.
