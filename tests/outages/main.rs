@@ -3,6 +3,7 @@
 mod bounds;
 mod cancelling;
 mod connecting;
+mod demoted;
 mod distance;
 mod doubled;
 mod faults;

@@ -11,6 +11,11 @@ const PASSING: [&str; 9] =
 /// Of these what it says to everybody, whatever they ask.
 const SERVES_NOBODY: [&str; 2] = ["BUSY", "LOADING"];
 
+/// Whether another server serves in the place of this one, to whom its address may lead by now.
+pub(super) fn is_demoted(error: &RedisError) -> bool {
+    error.code() == Some("READONLY")
+}
+
 /// Whether the server serves nobody for now: no other process goes by it either.
 pub(super) fn serves_nobody(error: &RedisError) -> bool {
     error.code().is_some_and(|code| SERVES_NOBODY.contains(&code))

@@ -25,7 +25,7 @@ pub(super) use self::redirected::Missed;
 pub(super) use self::witnessed::Witnessed;
 use super::call::Call;
 use super::complaints::Complaints;
-use super::fault::{Fault, Said, serves_nobody};
+use super::fault::{Fault, Said, is_demoted, serves_nobody};
 use super::one_at_a_time::OneAtATime;
 use super::script::Script;
 use super::unreadable::Unreadable;
@@ -36,6 +36,8 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// What could not be connected to so lately is not connected to again: queues of one process that wait for a server are many, and so are
 /// the processes.
 const FRESH: Duration = Duration::from_millis(50);
+/// A server that was demoted is connected to again at once, as its address may lead to another one by now, and then so often.
+const DEMOTED_AGAIN: Duration = Duration::from_millis(500);
 
 /// One connection for all clones of a store.
 pub(super) struct Link {
@@ -64,6 +66,8 @@ struct Current {
     failure: Option<(StoreError, Instant)>,
     /// Which connection this is, so that a late failure of an old one does not throw away its successor.
     generation: u64,
+    /// When a connection was last given up as its server was demoted.
+    demoted: Option<Instant>,
 }
 
 /// A call that failed, and whether the same call over a new connection may fare better.
@@ -250,14 +254,14 @@ impl Link {
     /// What passes by itself, or with the connection.
     fn failed(&self, error: RedisError, generation: u64) -> Failure {
         let lost = Fault::of(&error) == Fault::Lost;
-        let demoted = error.code() == Some("READONLY");
-        if lost || demoted {
+        if lost {
             self.disconnect(generation);
         }
+        let heals_by_connecting = lost || (is_demoted(&error) && self.leave(generation));
         let error =
             if lost { unreachable("the store did not answer").caused_by(Said(error)) } else { unavailable(error) };
         self.is_down(&error);
-        Failure { error, heals_by_connecting: lost || demoted, passes: true }
+        Failure { error, heals_by_connecting, passes: true }
     }
 
     /// After a reply that was swallowed or doubled the next ones may answer the wrong calls: never uses this connection again. Says
@@ -265,6 +269,19 @@ impl Link {
     fn disconnect(&self, generation: u64) -> bool {
         let mut current = self.current();
         current.generation == generation && current.connection.take().is_some()
+    }
+
+    /// Gives up the connection to a server that was demoted, unless that was done just before. Says whether another one is to be had.
+    fn leave(&self, generation: u64) -> bool {
+        let mut current = self.current();
+        if current.generation != generation || current.connection.is_none() {
+            return true;
+        }
+        if current.demoted.is_some_and(|at| at.elapsed() < DEMOTED_AGAIN) {
+            return false;
+        }
+        (current.demoted, current.connection) = (Some(Instant::now()), None);
+        true
     }
 
     fn is_down(&self, error: &StoreError) {

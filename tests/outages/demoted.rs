@@ -1,0 +1,101 @@
+//! A server that serves no more as another one does, to whom its address may lead by now.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use outgate::RedisStore;
+use outgate::testing::RedisServer;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::scene::{Metronome, Outcome, Scene, brief, plenty, throttle, timed, unavailable};
+
+/// Such a server is connected to again so often, and a queue that waits tries again within a second.
+const AGAIN: Duration = Duration::from_millis(500);
+const SOON: Duration = Duration::from_millis(1_500);
+const HASTY: Duration = Duration::from_millis(100);
+
+/// An address that leads to one server, and then to another: connections stay where they are.
+struct Name {
+    addr: SocketAddr,
+    target: watch::Sender<SocketAddr>,
+    _serving: JoinSet<()>,
+}
+
+impl Name {
+    async fn of(target: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let addr = listener.local_addr()?;
+        let (target, targets) = watch::channel(target);
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((mut client, _)) = listener.accept().await {
+                let target = *targets.borrow();
+                connections.spawn(async move {
+                    let mut server = TcpStream::connect(target).await?;
+                    copy_bidirectional(&mut client, &mut server).await
+                });
+            }
+        });
+        Ok(Self { addr, target, _serving: serving })
+    }
+
+    fn url(&self) -> String {
+        format!("redis://{}", self.addr)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_takes_no_writes_is_connected_to_again_twice_a_second() -> Outcome {
+    let metronome = Metronome::start();
+    let scene = Scene::new()?;
+    let throttle = scene.throttle(plenty())?;
+    drop(throttle.acquire("up").await?);
+    scene.redis("REPLICAOF 127.0.0.1 1")?;
+    let (mut callers, began) = (JoinSet::new(), Instant::now());
+    for scope in 0..20_u8 {
+        let throttle = throttle.clone();
+        callers.spawn(async move {
+            while began.elapsed() < Duration::from_secs(2) {
+                unavailable(throttle.acquire("up").scope([scope]).max_wait(HASTY).await);
+            }
+        });
+    }
+    callers.join_all().await;
+    // The first, one at once, and the others.
+    let most = 2 + usize::try_from(began.elapsed().as_millis() / AGAIN.as_millis())?;
+    assert!(scene.proxy.connections() <= most, "{} connections, {most} at most", scene.proxy.connections());
+    scene.redis("REPLICAOF NO ONE")?;
+    let (outcome, took) = timed(throttle.acquire("up")).await;
+    drop(outcome?);
+    assert!(took <= SOON + metronome.margin().await, "{took:?}");
+    Ok(())
+}
+
+/// Callers are refused because of `code` until the address leads to another server, which has no data; then they are served soon.
+async fn refused_until_the_name_leads_elsewhere(scene: &Scene, code: &str) -> Outcome {
+    let (metronome, other) = (Metronome::start(), RedisServer::start()?);
+    let name = Name::of(scene.redis.addr()).await?;
+    let throttle = throttle(RedisStore::open(&name.url())?, brief())?;
+    drop(throttle.acquire("up").await?);
+    scene.redis("REPLICAOF 127.0.0.1 1")?;
+    for _ in 0..10 {
+        let why = unavailable(throttle.acquire("up").max_wait(HASTY).await);
+        assert!(why.contains(code), "{why}");
+    }
+    name.target.send(other.addr())?;
+    let (outcome, took) = timed(throttle.acquire("up")).await;
+    drop(outcome?);
+    assert!(took <= SOON + metronome.margin().await, "{took:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn where_a_name_leads_away_from_a_replica_calls_go_on() -> Outcome {
+    refused_until_the_name_leads_elsewhere(&Scene::new()?, "READONLY").await
+}
