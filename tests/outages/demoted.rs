@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use outgate::RedisStore;
-use outgate::testing::RedisServer;
+use outgate::testing::{RedisCluster, RedisServer};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use crate::scene::{Metronome, Outcome, Scene, brief, plenty, throttle, timed, unavailable};
+use crate::scene::{Metronome, Outcome, PATIENCE, Scene, brief, plenty, throttle, timed, unavailable};
 
 /// Such a server is connected to again so often, and a queue that waits tries again within a second.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -98,4 +98,36 @@ async fn refused_until_the_name_leads_elsewhere(scene: &Scene, code: &str) -> Ou
 #[tokio::test]
 async fn where_a_name_leads_away_from_a_replica_calls_go_on() -> Outcome {
     refused_until_the_name_leads_elsewhere(&Scene::new()?, "READONLY").await
+}
+
+#[tokio::test]
+async fn where_a_name_leads_away_from_a_replica_that_has_lost_its_primary_calls_go_on() -> Outcome {
+    let scene = Scene::with(&["--replica-serve-stale-data", "no"])?;
+    refused_until_the_name_leads_elsewhere(&scene, "MASTERDOWN").await
+}
+
+/// One server in cluster mode that has all slots, as some managed ones are, behind a name.
+#[tokio::test]
+async fn where_a_node_has_given_all_slots_to_its_replica_calls_go_on_there() -> Outcome {
+    let metronome = Metronome::start();
+    let cluster = RedisCluster::start(1, 1)?;
+    let [old, new] = cluster.nodes() else { return Err("two nodes".into()) };
+    let name = Name::of(old.addr()).await?;
+    let throttle = throttle(RedisStore::connect(&name.url()).await?, plenty())?;
+    drop(throttle.acquire("up").await?);
+    new.command(&["CLUSTER", "FAILOVER"])?;
+    let deadline = Instant::now() + PATIENCE;
+    while cluster.primary(0)? != Some(1) {
+        assert!(Instant::now() < deadline, "the replica does not take over");
+        sleep(Duration::from_millis(20)).await;
+    }
+    let why = unavailable(throttle.acquire("up").max_wait(3 * HASTY).await);
+    assert!(why.contains("MOVED"), "{why}");
+    name.target.send(new.addr())?;
+    for _ in 0..3 {
+        let (outcome, took) = timed(throttle.acquire("up").max_wait(PATIENCE)).await;
+        drop(outcome?);
+        assert!(took <= SOON + metronome.margin().await, "{took:?}");
+    }
+    Ok(())
 }

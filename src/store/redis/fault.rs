@@ -11,9 +11,12 @@ const PASSING: [&str; 9] =
 /// Of these what it says to everybody, whatever they ask.
 const SERVES_NOBODY: [&str; 2] = ["BUSY", "LOADING"];
 
-/// Whether another server serves in the place of this one, to whom its address may lead by now.
+/// What a replica says that had been a primary.
+const DEMOTED: [&str; 2] = ["MASTERDOWN", "READONLY"];
+
+/// Whether another server serves in the place of this one, to which its address may lead by now.
 pub(super) fn is_demoted(error: &RedisError) -> bool {
-    error.code() == Some("READONLY")
+    error.code().is_some_and(|code| DEMOTED.contains(&code))
 }
 
 /// Whether the server serves nobody for now: no other process goes by it either.

@@ -39,6 +39,8 @@ const FRESH: Duration = Duration::from_millis(50);
 /// A server that was demoted is connected to again at once, as its address may lead to another one by now, and then so often.
 const DEMOTED_AGAIN: Duration = Duration::from_millis(500);
 
+const REFUSED: &str = "the store refused the call";
+
 /// One connection for all clones of a store.
 pub(super) struct Link {
     client: Client,
@@ -134,6 +136,10 @@ impl Link {
             Ok(answer) => self.read(generation, call.writes(), || call.read(&answer)),
             Err(error) if error.code() == Some("OUTDATED") => Err(StoreError::from(Refused::Outdated).into()),
             Err(error) if error.code() == Some("DUPLICATE") => Err(StoreError::from(Refused::Duplicate).into()),
+            // Not complained of, unless the next connection leads to the same server.
+            Err(error) if error.code() == Some("MOVED") && self.leave(generation) => {
+                Err(Failure { error: refusal(REFUSED, error), heals_by_connecting: true, passes: false })
+            }
             Err(error) if Fault::of(&error) == Fault::Lasting => {
                 let write = |cmd: &mut Cmd| call.write(cmd);
                 let unreadable = Box::pin(Unreadable::find(&error, &mut connection, &write)).await;
@@ -229,7 +235,7 @@ impl Link {
                 let words = StoreError::new(StoreErrorKind::Refused, unreadable.words());
                 (unreadable.key, words.explained_by(Said(error)))
             }
-            None => (String::new(), refusal("the store refused the call", error)),
+            None => (String::new(), refusal(REFUSED, error)),
         };
         self.complain(&code, &key, &error);
         error
