@@ -1,11 +1,14 @@
 //! A Redis that is far away, or not always equally far.
 
+use std::io;
 use std::time::Duration;
 
 use outgate::ledger::Message;
 use outgate::store::Applying;
-use outgate::testing::{Mode, oracle};
-use outgate::{Limit, MemoryStore, Store};
+use outgate::testing::{Mode, RedisServer, oracle};
+use outgate::{Limit, MemoryStore, RedisStore, Store};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -100,4 +103,46 @@ async fn a_delay_that_varies_by_more_than_the_guard_still_serves_everybody() -> 
     scene.proxy.set(Mode::Pass);
     let permits = callers.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?;
     scene.log_holds(permits.len()).await
+}
+
+/// What TCP sends over a new connection before anything of it is confirmed: ten packets. Then twice as much, each time.
+const FIRST_WINDOW: usize = 14_500;
+const ROUND_TRIP: Duration = Duration::from_millis(100);
+
+/// Passes on what is sent as TCP does to somebody so far away; small messages pass at once.
+async fn slow_start(client: TcpStream, server: TcpStream) -> io::Result<()> {
+    let ((mut client, mut to_client), (mut from_server, mut server)) = (client.into_split(), server.into_split());
+    let replies = tokio::spawn(async move { copy(&mut from_server, &mut to_client).await });
+    let (mut window, mut buffer) = (FIRST_WINDOW, vec![0; FIRST_WINDOW]);
+    let mut left = window;
+    loop {
+        let most = left.min(buffer.len());
+        let read = client.read(&mut buffer[..most]).await?;
+        if read == 0 {
+            replies.abort();
+            return Ok(());
+        }
+        server.write_all(&buffer[..read]).await?;
+        left -= read;
+        if left == 0 {
+            sleep(ROUND_TRIP).await;
+            window *= 2;
+            left = window;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_is_connected_to_though_the_scripts_take_longer_than_an_answer_may() -> Outcome {
+    let redis = RedisServer::start()?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let (url, target) = (format!("redis://{}", listener.local_addr()?), redis.addr());
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(async move { slow_start(client, TcpStream::connect(target).await?).await });
+        }
+    });
+    let store = RedisStore::builder(&url).response_timeout(ROUND_TRIP * 19 / 10).connect().await?;
+    drop(throttle(store, plenty())?.acquire("up").await?);
+    Ok(())
 }

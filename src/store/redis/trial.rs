@@ -67,7 +67,7 @@ async fn claim(connection: &mut MultiplexedConnection, prefix: &str) -> Result<(
     format::judge(prefix, &kept).map_err(Refusal::Senseless)
 }
 
-/// By the scripts' hashes, or by their bodies.
+/// By the hash of the script that was loaded, or by its body.
 async fn run_any<'a>(connection: &mut MultiplexedConnection, new: &impl Fn() -> Trial<'a>) -> Result<(), Refusal> {
     match new().run(connection).await {
         // It may not load scripts, or was made to forget them just now.
@@ -127,7 +127,7 @@ impl Refusal {
 struct Trial<'a> {
     wire: Wire<'a>,
     upstream: Arc<str>,
-    /// Where the server knows no script by its hash.
+    /// Where the server does not know the script that was loaded.
     by_body: bool,
     /// Where all keys are to lie on this server.
     is_alone: bool,
@@ -208,7 +208,6 @@ impl<'a> Trial<'a> {
         }
         let processes = Body::Processes { upstream: Arc::clone(&self.upstream) };
         calls.add_command(self.call(&self.message(MessageId::nobodys(), processes)));
-        // By its body, as a server needs it that was made to forget the scripts.
         calls.add_command(script::inspect().by_body(&|cmd| inspect(cmd, &self.keys())));
         // Scripts read so where callers start one after another, which depends on how quick the server is, and write so after a loss.
         for log in self.keys().iter().filter(|key| key.contains(":log:")) {
@@ -241,7 +240,9 @@ impl<'a> Trial<'a> {
 
     fn call(&self, message: &Message) -> Cmd {
         let (script, encode) = (wire::script(message), |cmd: &mut Cmd| self.wire.write(cmd, message));
-        if self.by_body { script.by_body(&encode) } else { script.by_hash(&encode) }
+        // That of asks was loaded, and there are many.
+        let by_hash = matches!(message.body, Body::Ask(_)) && !self.by_body;
+        if by_hash { script.by_hash(&encode) } else { script.by_body(&encode) }
     }
 
     /// A log of the whole upstream, and one of a scope.

@@ -39,12 +39,12 @@ impl Link {
             _ => {}
         }
         let mut load = redis::pipe();
-        load.cmd("INFO");
-        for script in script::all() {
-            load.cmd("SCRIPT").arg("LOAD").arg(&script.body);
-        }
-        load.ignore_errors();
-        let loaded: Result<Vec<Result<Value, RedisError>>, RedisError> = load.query_async(&mut connection).await;
+        // That of most calls. The others are sent whole where they are not known.
+        load.cmd("INFO").cmd("SCRIPT").arg("LOAD").arg(&script::book().body).ignore_errors();
+        // A new connection takes several round trips for so much, and a call takes one.
+        let mut patient = connection.clone();
+        patient.set_response_timeout(CONNECT_TIMEOUT);
+        let loaded: Result<Vec<Result<Value, RedisError>>, RedisError> = load.query_async(&mut patient).await;
         match loaded {
             Err(error) if error.is_io_error() => Err(error),
             // Where loading is forbidden, or the server still reads its data, the calls themselves will say so.
