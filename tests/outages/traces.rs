@@ -1,17 +1,24 @@
 //! That the store went down, and that it is up again, is traced once each.
 
+use std::io;
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
 use outgate::ledger::{Ask, Log, Message, MessageId, Run, Term};
 use outgate::store::WithoutStore;
+use outgate::testing::{Mode, RedisServer};
 use outgate::{Permit, RedisStore, Store as _, Throttle, Upstream};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 pub(crate) use crate::recorder::Recorder;
-use crate::scene::{Outage, Outcome, Scene, plenty, unavailable};
+use crate::scene::{Outage, Outcome, Scene, plenty, throttle, unavailable};
+
+const HASTY: Duration = Duration::from_millis(200);
 
 /// Many callers of several lines meet a cause, and find it gone.
 fn news_of(begin: impl FnOnce(&Scene) -> Outcome, end: impl FnOnce(&Scene) -> Outcome) -> Result<Vec<String>, String> {
@@ -95,6 +102,77 @@ async fn what_a_replica_answers_that_takes_no_writes_does_not_show_that_the_stor
     scene.redis("REPLICAOF NO ONE")?;
     store.apply(&ask(5)).await?;
     assert_eq!(recorder.news(), ["WARN store down", "WARN store is a replica, which takes no writes", "INFO store up"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn that_an_idle_connection_was_closed_is_no_news_where_the_next_one_serves() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
+    let scene = Scene::new()?;
+    let throttle = scene.throttle(plenty())?;
+    for _ in 0..3 {
+        drop(throttle.acquire("up").await?);
+        scene.redis("CLIENT KILL TYPE normal")?;
+        sleep(Duration::from_millis(20)).await;
+    }
+    drop(throttle.acquire("up").await?);
+    assert_eq!(recorder.news(), [""; 0]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn that_every_connection_is_closed_before_it_has_served_is_traced_once() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
+    let scene = Scene::new()?;
+    let throttle = scene.throttle(plenty())?;
+    drop(throttle.acquire("up").await?);
+    scene.proxy.set(Mode::CutBeforeReply(usize::MAX));
+    for _ in 0..3 {
+        unavailable(throttle.acquire("up").max_wait(HASTY).await);
+    }
+    assert_eq!(recorder.news(), ["WARN store down"]);
+    scene.proxy.set(Mode::Pass);
+    drop(throttle.acquire("up").await?);
+    assert_eq!(recorder.news(), ["WARN store down", "INFO store up"]);
+    Ok(())
+}
+
+/// Passes on what makes a connection, and hangs up on who calls a script over it.
+async fn hangs_up_on_calls(mut client: TcpStream, target: SocketAddr) -> io::Result<()> {
+    let (mut server, mut buffer) = (TcpStream::connect(target).await?, vec![0; 65_536]);
+    let (mut requests, mut replies) = client.split();
+    let (mut answers, mut sends) = server.split();
+    let passes = async {
+        loop {
+            let read = requests.read(&mut buffer).await?;
+            if read == 0 || buffer[..read].windows(7).any(|word| word == b"EVALSHA") {
+                return Ok(());
+            }
+            sends.write_all(&buffer[..read]).await?;
+        }
+    };
+    tokio::select! {
+        hung_up = passes => hung_up,
+        copied = copy(&mut answers, &mut replies) => copied.map(drop),
+    }
+}
+
+#[tokio::test]
+async fn that_every_connection_can_be_made_and_is_closed_then_is_traced_once() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
+    let redis = RedisServer::start()?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let (url, target) = (format!("redis://{}", listener.local_addr()?), redis.addr());
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(hangs_up_on_calls(client, target));
+        }
+    });
+    let throttle = throttle(RedisStore::open(&url)?, plenty())?;
+    for _ in 0..3 {
+        unavailable(throttle.acquire("up").max_wait(HASTY).await);
+    }
+    assert_eq!(recorder.news(), ["WARN store down"]);
     Ok(())
 }
 

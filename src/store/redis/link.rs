@@ -8,7 +8,7 @@ mod redirected;
 #[cfg(feature = "redis-sentinel")]
 mod witnessed;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -50,6 +50,8 @@ pub(super) struct Link {
     current: Mutex<Current>,
     /// Held by the one call that connects; the others wait for its outcome.
     connecting: OneAtATime,
+    /// The newest connection by which anything was answered.
+    answered: AtomicU64,
     down: AtomicBool,
     /// It is down as it refuses what writes: what only reads says nothing of that.
     refuses: AtomicBool,
@@ -96,6 +98,7 @@ impl Link {
             response_timeout,
             current: Mutex::default(),
             connecting: OneAtATime::within(2 * CONNECT_TIMEOUT),
+            answered: AtomicU64::new(0),
             down: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
             complaints: Mutex::default(),
@@ -156,7 +159,7 @@ impl Link {
         writes: bool,
         read: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<T, Failure> {
-        read().inspect(|_| self.is_up(writes)).map_err(|error| {
+        read().inspect(|_| self.is_up(generation, writes)).map_err(|error| {
             if self.disconnect(generation) {
                 self.is_down(&error);
             }
@@ -264,9 +267,13 @@ impl Link {
             self.disconnect(generation);
         }
         let heals_by_connecting = lost || (is_demoted(&error) && self.leave(generation));
+        // As idle ones are: the next one tells whether the server is down.
+        let was_closed = error.is_connection_dropped() && self.answered.load(Ordering::Relaxed) >= generation;
         let error =
             if lost { unreachable("the store did not answer").caused_by(Said(error)) } else { unavailable(error) };
-        self.is_down(&error);
+        if !was_closed {
+            self.is_down(&error);
+        }
         Failure { error, heals_by_connecting, passes: true }
     }
 
@@ -299,7 +306,8 @@ impl Link {
     }
 
     /// It has answered something that writes or does not.
-    fn is_up(&self, writes: bool) {
+    fn is_up(&self, generation: u64, writes: bool) {
+        self.answered.fetch_max(generation, Ordering::Relaxed);
         let is_up = writes || !self.refuses.load(Ordering::Relaxed);
         if is_up && self.down.load(Ordering::Relaxed) && self.down.swap(false, Ordering::Relaxed) {
             tracing::info!(node = self.node.as_deref(), "store up");

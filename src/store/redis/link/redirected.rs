@@ -31,7 +31,7 @@ impl Link {
             run(&mut connection, call.script(), &|cmd| call.write(cmd)).await
         };
         if let Some(redirect) = answer.as_ref().err().and_then(Redirect::of) {
-            self.is_up(true);
+            self.is_up(generation, true);
             return Err(Missed::Redirected(redirect));
         }
         Ok(self.judged(answer, connection, generation, call).await?)
