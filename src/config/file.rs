@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use super::text::length;
 use crate::config::host::HostPattern;
 use crate::config::limit::Limit;
+use crate::config::name::fault;
 use crate::config::path::PathPrefix;
 use crate::config::scope::Scope;
 use crate::config::upstream::Upstream;
@@ -23,7 +24,7 @@ use crate::store::WithoutStore;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    name: String,
+    name: Text<Name>,
     #[serde(default)]
     hosts: Vec<Text<Host>>,
     #[serde(default)]
@@ -72,7 +73,7 @@ impl<'de> Deserialize<'de> for Limit {
         read(deserializer, "a limit, such as \"100/s burst 20\"", |text| {
             let limit: Self = text.parse().map_err(|error: ConfigError| error.reason().to_owned())?;
             let checked = if limit.is_in_flight() { limit.check_seats("") } else { limit.terms("").map(drop) };
-            checked.map(|()| limit).map_err(|error| format!("{}: {}", error.field(), error.reason()))
+            checked.map(|()| limit).map_err(|error| error.to_string())
         })
     }
 }
@@ -98,6 +99,16 @@ fn read<'de, T, D: Deserializer<'de>>(
     }
 
     deserializer.deserialize_str(Reads(what, parse))
+}
+
+struct Name(String);
+
+impl FromText for Name {
+    const WHAT: &'static str = "the name of an upstream";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        fault(text).map_or_else(|| Ok(Self(text.to_owned())), |fault| Err(format!("the upstream's name {fault}")))
+    }
 }
 
 struct Host(String);
@@ -186,18 +197,17 @@ impl FromText for Dialect {
 impl<'de> Deserialize<'de> for Upstream {
     /// From a table of a file: `name`, `limits` as [text](Limit), and what else the methods of these names say.
     /// `examples/upstreams.toml` shows all of it. A mistake is found here, not only when the throttle is built, so that the
-    /// format's error names its place.
+    /// format's error names its place, or the upstream.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let file = File::deserialize(deserializer)?;
-        let upstream = Self::from(file);
-        let wrong = |error: ConfigError| D::Error::custom(format!("{}: {}", error.field(), error.reason()));
-        upstream.checked_charges(0).map(|_| upstream).map_err(wrong)
+        let upstream = Self::from(File::deserialize(deserializer)?);
+        upstream.checked_charges(0).map(|_| upstream).map_err(D::Error::custom)
     }
 }
 
 impl From<File> for Upstream {
     fn from(file: File) -> Self {
-        let mut up = Self::new(file.name);
+        let Text(Name(name)) = file.name;
+        let mut up = Self::new(name);
         up = file.hosts.into_iter().fold(up, |up, Text(Host(host))| up.host(host));
         up = file.paths.into_iter().fold(up, |up, Text(Path(path))| up.path(path));
         up = file.methods.into_iter().fold(up, |up, Text(method)| up.method(method));
@@ -293,6 +303,17 @@ mod tests {
             assert!(error.contains(&format!("at line {line}, column {column}\n")), "{said}: {error}");
             assert!(error.contains(expected), "{said}: {error}");
         }
+    }
+
+    #[test]
+    fn of_several_upstreams_the_wrong_one_is_named() {
+        let first = "[[upstream]]\nname = \"first\"\nlimits = [\"1/s\"]\n";
+        let error = |second: &str| read(&format!("{first}\n[[upstream]]\n{second}\n")).unwrap_err();
+        let shards = error("name = \"second\"\nlimits = [\"1/s\"]\nshards = 0");
+        assert!(shards.contains("upstream \"second\", shards: 0 is not between 1 and 512"), "{shards}");
+        let name = error("name = \"my api\"\nlimits = [\"1/s\"]");
+        assert!(name.contains("at line 6, column 8\n") && name.contains("the upstream's name has ' '"), "{name}");
+        assert!(!name.contains("1st"), "{name}");
     }
 
     #[test]
