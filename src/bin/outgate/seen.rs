@@ -100,8 +100,8 @@ pub(crate) async fn all(store: &RedisStore, name: Option<&str>, scopes: usize) -
 
 /// An upstream that somebody names.
 pub(crate) async fn one(store: &RedisStore, name: &str) -> Result<Seen, Box<dyn Error>> {
-    let seen = all(store, Some(name), 0).await?;
-    seen.into_iter().next().ok_or_else(|| unknown(name, &[]).into())
+    // There is one at least.
+    Ok(all(store, Some(name), 0).await?.swap_remove(0))
 }
 
 fn unknown(name: &str, found: &[UpstreamFound]) -> String {
