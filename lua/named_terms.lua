@@ -114,7 +114,11 @@ do
       if mine then
         local by = mine[3] == sender and sender or ''
         -- Seldom, as it is written each time.
-        if by ~= mine[3] or 4 * (mine[2] - now) < 3 * length then mine[2], mine[3], is_news = now + length, by, true end
+        if by ~= mine[3] or 4 * (mine[2] - now) < 3 * length then
+          mine[2], mine[3], is_news = now + length, by, true
+          -- What it said before names boundaries that are past one day.
+          for part = log.at, from - 1 do mine[4 + part - log.at] = a[part] end
+        end
       else
         local first = of_log[1]
         for _, place in ipairs(of_log) do

@@ -107,6 +107,8 @@ impl NamedTerms {
                 // Seldom, as it is written each time.
                 if by != own.by || 4 * (own.lapse.as_micros() - now.as_micros()) < 3 * length {
                     (own.lapse, own.by, is_news) = (lapse, by, true);
+                    // What it said before names boundaries that are past one day.
+                    own.terms = Arc::clone(&log.terms);
                 }
             } else {
                 let of_log = || (0..next.0.len()).filter(|&at| next.0[at].log == log.unit);
@@ -211,5 +213,47 @@ impl Ledger {
                 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Boundary, Calendar, Message, Reply, Run};
+
+    const SECOND: i64 = 1_000_000;
+    const HOUR: i64 = 3_600 * SECOND;
+
+    /// So many calls an hour of the clock, as a process names them then.
+    fn log(quota: u32, now: i64) -> Log {
+        let hour = now.div_euclid(HOUR);
+        let begins = [-1, 0, 1, 2].map(|hours| Stamp::from_micros((hour + hours) * HOUR));
+        let calendar = Calendar::new(SECOND, begins.map(|begins| Boundary::new(begins, begins)));
+        Log::new("calls", [Term::calendar(quota, 2 * HOUR + 4 * SECOND, calendar)])
+    }
+
+    #[test]
+    fn two_quotas_of_an_hour_of_the_clock_are_granted_hour_after_hour_as_long_as_both_are_named() {
+        let (mut ledger, mut number) = (Ledger::new(), 0);
+        let mut granted = |now: i64, sender: u64, quota: u32, callers: u32| {
+            number += 1;
+            let ask = Ask::new([log(quota, now)], vec![Run::new(callers, [1])]);
+            let message = Message::new("up", MessageId::new(sender, "", number), ask);
+            let grant = ledger.apply(Stamp::from_micros(now), &message).ok().and_then(Reply::grant).unwrap();
+            grant
+                .answers(callers)
+                .filter(|answer| answer.verdict.is_granted())
+                .map(|answer| answer.callers)
+                .sum::<u32>()
+        };
+        let five_past_ten = 10 * HOUR + 300 * SECOND;
+        assert_eq!(granted(five_past_ten, 2, 200, 150), 150, "nobody knows of the stricter yet");
+        let mut of_hour = [0; 6];
+        for now in (five_past_ten..16 * HOUR).step_by(20_000_000) {
+            let hour = usize::try_from(now / HOUR - 10).unwrap();
+            let of_strict = if hour < 4 { granted(now, 1, 100, 20) } else { 0 };
+            of_hour[hour] += of_strict + granted(now, 2, 200, 20);
+        }
+        assert_eq!(of_hour, [0, 100, 100, 100, 200, 200], "until one alone is named");
     }
 }

@@ -22,6 +22,7 @@ pub async fn law_1(subject: &dyn Subject) {
     }
     it_is_quiet_between_boundaries_that_differ(law, subject).await;
     where_processes_name_different_terms_those_of_all_hold(law, subject).await;
+    calendar_windows_that_differ_hold_window_after_window(law, subject).await;
 }
 
 /// Charges on several logs: all or none, with one common start.
@@ -98,6 +99,33 @@ async fn where_processes_name_different_terms_those_of_all_hold(law: Law, subjec
     }
     subject.clock().set(at(12_000_000));
     law.equal(&sum(&lax.book(1, Run::new(9, [1])).await), &9, "once nobody names the stricter any more");
+}
+
+async fn calendar_windows_that_differ_hold_window_after_window(law: Law, subject: &dyn Subject) {
+    const MINUTE: i64 = 60_000_000;
+    // So many units a minute, as processes name them in the minute after so many.
+    let named = |quota, minute: i64| {
+        let begins = [-1, 0, 1, 2].map(|minutes| at((minute + minutes) * MINUTE));
+        let calendar = Calendar::new(1_000_000, begins.map(|begins| Boundary::new(begins, begins)));
+        [Log::new("calls", [Term::calendar(quota, 2 * MINUTE, calendar)])]
+    };
+    let upstream = fresh_upstream(law);
+    let desk = |quota| Desk::at(law, subject.store(), upstream.clone(), named(quota, 0));
+    let (mut lax, mut strict) = (desk(10), desk(4));
+    let sum = |granting: &Granting| granting.answers.iter().map(|answer| answer.callers).sum::<u32>();
+    subject.clock().set(at(MINUTE / 12));
+    law.equal(&sum(&lax.book(1, Run::new(9, [1])).await), &9, "nobody knows of the stricter yet");
+    for minute in 0..6 {
+        let mut granted = 0;
+        for second in [10, 30, 50] {
+            subject.clock().set(at(minute * MINUTE + second * 1_000_000));
+            for (desk, of, quota) in [(&mut strict, 2, 4), (&mut lax, 1, 10)] {
+                desk.logs = named(quota, minute).into();
+                granted += sum(&desk.book(of, Run::new(3, [1])).await);
+            }
+        }
+        law.equal(&granted, &if minute == 0 { 0 } else { 4 }, "the stricter quota is that of both, in each window");
+    }
 }
 
 fn merchant(name: &str, quota: u32, span: i64) -> Log {
