@@ -37,8 +37,9 @@ function lost.mark(logs)
     local first = seen + log.counts > now and call('LINDEX', log.key, '0')
     local before = mark_of(first)
     if first and before ~= seen then
-      if before then call('LREM', log.key, '1', first) end
       call('LPUSH', log.key, format('L%d', seen))
+      -- Only now: where nothing else is in it the log would go, and its expiry with it.
+      if before then call('LREM', log.key, '1', first) end
     end
   end
 end

@@ -209,6 +209,38 @@ async fn a_log_bears_the_mark_of_its_last_loss_alone_and_is_of_use_when_nothing_
     assert_eq!((granted(&fourth), three.log().len()), (100, 101));
 }
 
+/// On the server's own clock, as by another no log expires.
+#[tokio::test]
+async fn a_log_of_which_the_mark_alone_is_left_expires_after_another_loss_too() {
+    let server = must(RedisServer::start());
+    let store = must(RedisStore::builder(&server.url()).prefix("e").connect().await);
+    let told = async |number, ask: Ask| {
+        let reply = must(store.apply(&Message::new("up", MessageId::new(1, "", number), ask)).await);
+        reply.grant().unwrap_or_else(|| panic!("no grant"))
+    };
+    let expires = || must(server.command(&["PTTL", "e:v1:{up}:log:calls"])).int();
+    let evict = |key: &str| assert_eq!(must(server.command(&["DEL", key])).int(), Some(1), "{key}");
+    let remembering = |number, told, again| {
+        let mut ask = ask(1);
+        (ask.remembered, ask.again) = (Remembered::new(number, told, [told]), again);
+        ask
+    };
+    let start = told(1, ask(1)).await.now;
+    evict("e:v1:{up}:log:calls");
+    let (seen, _) = *must(told(2, remembering(1, start, None)).await.loss.ok_or("no loss"));
+    let again = Again::new(Stamp::from_micros(0), seen, vec![Slots::new(1, start, [1])]);
+    told(3, remembering(2, seen, Some(again))).await;
+    let mut back = Ask::new([ask(1).logs[0].clone()], Vec::new());
+    (back.back, back.again) = (vec![Slots::new(1, start, [1])], Some(Again::new(seen, seen, Vec::new())));
+    let last = told(4, back).await.now;
+    assert!(expires() > Some(0));
+    evict("e:v1:{up}:replay:1:");
+    let grant = told(5, remembering(4, last, Some(Again::new(seen, seen, Vec::new())))).await;
+    assert!(grant.loss.is_some_and(|loss| loss.0 > seen), "another loss");
+    assert_eq!(must(server.command(&["LLEN", "e:v1:{up}:log:calls"])).int(), Some(1), "the mark of the last alone");
+    assert!(expires() > Some(0), "{:?}", expires());
+}
+
 #[tokio::test]
 async fn a_log_that_counts_for_short_is_missed_by_whoever_was_granted_something_lately() {
     let three = Three::new().await;
