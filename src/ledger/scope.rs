@@ -184,7 +184,7 @@ impl Scope {
 
     /// Whether nothing here means anything any more.
     pub(super) fn is_spent(&self, now: Stamp) -> bool {
-        self.is_plain(now)
+        self.waiting().is_spent(now)
             && self.constraints().is_spent(now)
             && self.logs.iter().all(|log| log.is_spent(now))
             && self.seats.as_ref().is_none_or(|seats| seats.is_spent(now))
