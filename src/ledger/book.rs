@@ -47,6 +47,7 @@ impl Ledger {
                 return (Grant::all_now(now), ask.retention().saturating_add(micros(ask.horizon)));
             }
             let is_refused = run.callers == 1 && run.max_wait.is_some_and(|wait| start > now.plus(micros(wait)));
+            let is_refused = is_refused && !ask.must_be_remembered(now);
             if is_refused && !self.overfull(now, id, ask).contains(&true) {
                 let refused = Grant::new(now, vec![Answer::refused(1, start)], now).within(ask.reach());
                 let counted = vec![Stamp::NEVER; ask.scopes().count()];

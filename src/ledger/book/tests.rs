@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use self::room::Room;
 use super::*;
-use crate::ledger::{Answer, Cold, LEAP, Message, Refused, Run, Slots, Term};
+use crate::ledger::{Answer, Cold, LEAP, Message, Refused, Remembered, Run, Slots, Term};
 
 const SECOND: i64 = 1_000_000;
 
@@ -71,6 +71,22 @@ fn a_refusal_at_a_glance_says_what_the_whole_decision_says() {
             assert_eq!(glance, Grant { remembered: false, ..whole }, "{wait:?} {charges:?}");
             assert_eq!(glance.answers, [Answer::refused(1, at(SECOND))], "{wait:?} {charges:?}");
         }
+    }
+}
+
+#[test]
+fn who_is_refused_is_remembered_where_nothing_was_for_half_a_minute() {
+    let logs = [Log::new("calls", [Term::new(1, 60 * SECOND)])];
+    let mut room = Room::default();
+    room.now = 100 * SECOND;
+    assert_eq!(granted(&room.ask(1, &logs, 1, &[1]), 1).0, 1);
+    let told = Remembered::new(1, at(room.now), [at(room.now)]);
+    for (now, is_remembered) in [(130 * SECOND - 1, false), (130 * SECOND, true)] {
+        room.now = now;
+        let grant = room.asking(1, &logs, 1, &[1], |ask| {
+            (ask.runs[0].max_wait, ask.remembered) = (Some(Duration::ZERO), told.clone());
+        });
+        assert_eq!((granted(&grant, 1).0, grant.remembered), (0, is_remembered), "{now}");
     }
 }
 
