@@ -1,5 +1,6 @@
 //! The callers of one process that wait for the same logs: first come, first served, one message to the store at a time.
 
+mod admission;
 pub(crate) mod apart;
 mod at_hand;
 mod borrowed;

@@ -59,21 +59,6 @@ impl Settings {
 }
 
 impl Engine {
-    /// Whether a caller goes before those who wait, and waits for fewer logs than the first of them: what the store said of that one is
-    /// nothing to it.
-    pub(super) fn is_spared_the_wait(&self, waiter: &Waiter, now: Instant) -> bool {
-        let waits_for_more = |first: &Waiter| {
-            let mut charges = waiter.costs.iter().zip(first.costs.iter());
-            waiter.priority.place() < first.priority.place() && charges.any(|(own, other)| *own == 0 && *other > 0)
-        };
-        waiter.costs.contains(&0) && self.waiters.unslotted(now).next().is_some_and(waits_for_more)
-    }
-
-    /// Whether a caller has a higher priority than those for whom the queue rests, and none of their slots.
-    pub(super) fn goes_before_who_rests(&self, waiter: &Waiter) -> bool {
-        waiter.priority.place() < self.rests_for.place() && !self.waiters.has_slot_for(waiter)
-    }
-
     /// How long until this queue asks again for a caller that may start `next` from now at the earliest.
     pub(super) fn rest(&mut self, next: Duration, grant: &Grant, outlook: &Outlook) -> Duration {
         let rest = self.settings.rest(next, grant.contenders, outlook);

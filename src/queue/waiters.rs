@@ -147,7 +147,8 @@ impl Waiters {
         self.all_units_before(waiter.priority, waiter.ticket) < self.slot_units
     }
 
-    /// When that starts, about: where callers want the same.
+    /// When a slot starts that is its own, as far as that can be told without a look at everybody: of the same costs, and behind those of the
+    /// callers before it.
     pub(crate) fn slot_for(&self, waiter: &Waiter) -> Option<Instant> {
         let before = self.all_units_before(waiter.priority, waiter.ticket);
         let mut units = 0;
@@ -155,7 +156,7 @@ impl Waiters {
             units += slot.units();
             units > before
         };
-        self.slots.iter().find(is_behind).map(|slot| slot.start)
+        self.slots.iter().filter(is_behind).find(|slot| slot.costs == waiter.costs).map(|slot| slot.start)
     }
 
     /// Who has this ticket.

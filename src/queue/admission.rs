@@ -1,0 +1,74 @@
+//! Who is let in: what the last answer says of a caller who comes.
+
+use tokio::time::Instant;
+
+use super::engine::Engine;
+use super::in_flight::Message;
+use super::settling::Corrections;
+use super::waiters::Waiter;
+use crate::error::Error;
+use crate::ledger::Priority;
+
+impl Engine {
+    /// Whether a caller may wait; and where it goes before others, or the last answer says nothing of it, that it is asked for at once.
+    pub(super) fn admit(&mut self, waiter: &Waiter, now: Instant) -> Result<(), Error> {
+        if self.closed {
+            return Err(Error::Closed);
+        }
+        if let Some(barred) = self.barred(now) {
+            return Err(barred);
+        }
+        self.check_store(waiter.wish, now)?;
+        self.check_seats(waiter.wish, now)?;
+        let is_after = |until: Instant| waiter.deadline(now).is_none_or(|by| by > until);
+        if self.is_spared_the_wait(waiter, now) || self.goes_before_who_rests(waiter) {
+            (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
+            self.rests_for = Priority::High;
+        } else if !self.waiters.has_unslotted() {
+            let rest = self.rest_until.filter(|&until| until > now && is_after(until));
+            (self.ask_at, self.next_slot, self.put_off) = (rest, None, None);
+        } else if self.is_smaller_than_all(waiter, now) {
+            self.ask_at = self.ask_at.min(self.rest_until.filter(|&until| until > now && is_after(until)));
+        } else if let Some(deadline) =
+            waiter.deadline(now).filter(|&by| !self.hands_back() && !self.takes_slot(waiter, by))
+        {
+            let is_last = self.waiters.is_behind_all(waiter);
+            let before = |waiter: &Waiter| self.waiters.units_before(waiter.priority, waiter.ticket);
+            let ahead = if is_last { self.waiters.units_wanted() } else { before(waiter) };
+            if !self.is_smaller_than_first(waiter) {
+                self.check_time(deadline, ahead, now)?;
+            }
+            // Who cannot wait for the others' turn does not rest for it.
+            if self.ask_at == self.rest_until && self.rest_until.is_some_and(|until| deadline <= until) {
+                self.ask_at = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a booked slot is a caller's who comes, and in time.
+    fn takes_slot(&self, waiter: &Waiter, deadline: Instant) -> bool {
+        self.waiters.slot_for(waiter).is_some_and(|start| start <= deadline)
+    }
+
+    /// Whether slots are on their way back, or about to be: they make room that the last answer knew nothing of.
+    fn hands_back(&self) -> bool {
+        let has_unused = self.corrections.as_ref().is_some_and(Corrections::make_room);
+        has_unused || !self.surplus.is_empty() || self.unanswered.as_deref().is_some_and(Message::hands_back)
+    }
+
+    /// Whether a caller goes before those who wait, and waits for fewer logs than the first of them: what the store said of that one is
+    /// nothing to it.
+    fn is_spared_the_wait(&self, waiter: &Waiter, now: Instant) -> bool {
+        let waits_for_more = |first: &Waiter| {
+            let mut charges = waiter.costs.iter().zip(first.costs.iter());
+            waiter.priority.place() < first.priority.place() && charges.any(|(own, other)| *own == 0 && *other > 0)
+        };
+        waiter.costs.contains(&0) && self.waiters.unslotted(now).next().is_some_and(waits_for_more)
+    }
+
+    /// Whether a caller has a higher priority than those for whom the queue rests, and none of their slots.
+    fn goes_before_who_rests(&self, waiter: &Waiter) -> bool {
+        waiter.priority.place() < self.rests_for.place() && !self.waiters.has_slot_for(waiter)
+    }
+}
