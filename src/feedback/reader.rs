@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
             return self.usage(line);
         }
         let asks = asks_to_wait(name);
-        self.signs.asks_to_wait |= asks;
+        self.signs.has_retry_after |= asks;
         let Some(text) = text_of(line) else {
             return if asks || parsed.is_some() { Outcome::Invalid } else { Outcome::Unknown };
         };

@@ -18,7 +18,7 @@ pub(super) struct Signs {
     pub(super) retry_after: Option<Duration>,
     pub(super) grpc: Grpc,
     /// There was a `Retry-After`, readable or not.
-    pub(super) asks_to_wait: bool,
+    pub(super) has_retry_after: bool,
     pub(super) should_retry: Option<bool>,
     pub(super) near_limit: bool,
     pub(super) cost: Option<u64>,
@@ -38,6 +38,11 @@ impl Signs {
     pub(super) fn told_wait(&self) -> Option<Duration> {
         // A gRPC server that refused for another reason asks one call to wait, and not all.
         self.retry_after_millis.or(self.retry_after).or(self.grpc.pushback.filter(|_| self.grpc.is_refused()))
+    }
+
+    /// Whether they ask to wait, however badly. To wait for nothing asks for nothing: some say it in every response.
+    pub(super) fn ask_to_wait(&self) -> bool {
+        self.has_retry_after && self.told_wait() != Some(Duration::ZERO)
     }
 
     /// Whether an error type names throttling, so that the call was not executed.

@@ -18,11 +18,11 @@ pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], diale
         429 => Some(of_429(signs, quotas, dialect)),
         420 | 509 => Some(Refusal::Quota),
         430 => Some(Refusal::Ban),
-        418 if signs.asks_to_wait => Some(Refusal::Ban),
+        418 if signs.ask_to_wait() => Some(Refusal::Ban),
         423 => Some(Refusal::Lock),
         400 | 403 | 503 if spent => Some(Refusal::Quota),
         // Nobody asks to wait where a permission is missing: this is a limit of abuse.
-        403 if signs.asks_to_wait => Some(Refusal::Quota),
+        403 if signs.ask_to_wait() => Some(Refusal::Quota),
         477 | 503 | 529 => Some(Refusal::Overload),
         500..=599 if signs.told_wait().is_some() => Some(Refusal::Overload),
         _ => None,
@@ -102,7 +102,8 @@ mod tests {
         const OVER: (&str, &str) = ("anthropic-ratelimit-unified-5h-utilization", "1.02");
         const FREE: (&str, &str) =
             ("x-business-use-case-usage", r#"{"1":[{"call_count":101,"estimated_time_to_regain_access":0}]}"#);
-        let cases: [(u16, Lines, Option<Refusal>); 29] = [
+        const AT_ONCE: (&str, &str) = ("retry-after", "0");
+        let cases: [(u16, Lines, Option<Refusal>); 36] = [
             (200, &[SPENT, ASKS], None),
             (404, &[SPENT, ASKS], None),
             (414, &[ASKS], None),
@@ -119,6 +120,14 @@ mod tests {
             (429, &[NONE, SPENT], Some(Refusal::Quota)),
             (403, &[ASKS], Some(Refusal::Quota)),
             (403, &[("retry-after", "")], Some(Refusal::Quota)),
+            (403, &[("retry-after", "soon")], Some(Refusal::Quota)),
+            // Jira sends it with every answer while tokens are left.
+            (403, &[AT_ONCE], None),
+            (403, &[AT_ONCE, ("x-ratelimit-remaining", "69")], None),
+            (403, &[("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")], None),
+            (403, &[AT_ONCE, SPENT], Some(Refusal::Quota)),
+            (429, &[AT_ONCE], Some(Refusal::Quota)),
+            (418, &[AT_ONCE], None),
             (403, &[("sforce-limit-info", "api-usage=5000/5000")], Some(Refusal::Quota)),
             // What is used beyond a quota may be served all the same.
             (400, &[OVER, ("anthropic-ratelimit-unified-5h-reset", "10800")], None),
