@@ -7,7 +7,7 @@
 -- KEYS[3] state    of the scope that is paused; none where the whole upstream is
 -- KEYS[..] log     that the refused calls were charged in, where they are evidence of what the upstream allows
 -- ARGV[1] doubles of 8 bytes: number, previous, known, latest, as for book.lua; recovery (µs after the pause in which calls come
---         slower), cause (0 a refusal, 1 a spending limit, 2 a ban), memory (µs after the pause in which a refusal is the next in a row),
+--         slower), cause (0 a refusal, 1 a spending limit, 2 a ban), memory (µs after the pause in which another may follow in a row),
 --         started (stamp of the refused call, or 0), told (µs for which the upstream told to wait, where that is more), status (of the
 --         response, or 0), calls (that were refused; 0 where they are no evidence), units (that these were charged), count (of windows that
 --         the upstream may count by); then for each of them: quota and span (µs) of a term, how long the upstream counts (µs); then waits
@@ -27,16 +27,17 @@ local released, own = released_above(state), state.releases or { 0, 0 }
 if started and started < max(released, own[1], own[2]) then return reply(struct.pack('<i8i8', now, 0)) end
 local pause = state.pause and state.pause[5] > now and state.pause[6] >= released and state.pause
 
--- Decide. A refusal while a pause lasts, or of a call from before its end, belongs to the same incident; another, before the pause is
--- forgotten, is the next.
+-- Decide. A refusal while a pause lasts, or of a call from before its end, belongs to the same incident; another is the next in a row,
+-- where its call started within twice as long as the wait, or what bars us came before: between others calls were served.
 local same = pause and (pause[1] > now or (started and started < pause[1])) or false
+local follows = pause and (pause[4] > 0 or (started or now) <= pause[8] + max(pause[2], 2 * pause[9]))
 local rate
 if calls > 0 then
   local before, slower = state.rate and state.rate[11] >= released and state.rate, 0
   rate, slower = rate_after(before, started or now, same, calls, units, KEYS[#KEYS], 13)
   recovery = max(recovery, slower)
 end
-local refusals = pause and pause[3] + (same and 0 or 1) or 1
+local refusals = same and pause[3] or follows and pause[3] + 1 or 1
 local wait = a[min(first_wait - 1 + refusals, #a)]
 local stop, ends, again, began = now + wait, now + told, wait, now
 if pause then

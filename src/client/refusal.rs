@@ -56,7 +56,7 @@ pub(crate) fn pause(
         pause.waits.iter_mut().for_each(|wait| *wait = max_pause.min(*wait));
     }
     if told.is_none() || pause.waits.len() > 1 {
-        // Waits grow up to the longest only if a refusal after the longest is still the next in a row.
+        // Waits grow up to the longest only if a refusal after the longest may still be the next in a row.
         pause.memory = told.unwrap_or_else(|| upstream.backoff.longest());
     }
     pause.cause = match refusal {

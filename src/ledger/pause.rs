@@ -36,7 +36,8 @@ pub struct Pause {
     pub waits: Vec<Duration>,
     /// For how long after it calls come slower than the limits allow: at first at a tenth of the rate, growing evenly.
     pub recovery: Duration,
-    /// For how long after it a refusal is the next in a row; the recovery at least.
+    /// For how long after it a refusal may be the next in a row; the recovery at least. It is, where its call started within twice as long as
+    /// the wait, or where the pause was for what bars us: between others calls were served.
     pub memory: Duration,
     /// Why, for whoever waits meanwhile.
     pub cause: Cause,
@@ -172,7 +173,7 @@ pub(crate) struct Pausing {
     pub(crate) recovery: i64,
     /// Refusals in a row.
     pub(crate) refusals: usize,
-    /// When the row ends: a refusal after that is the first again.
+    /// A refusal after that is the first again.
     pub(crate) forgotten: Stamp,
     pub(crate) cause: Cause,
     /// When its first refusal was told, and the status of that response.
@@ -192,12 +193,18 @@ impl Pausing {
         before.is_some_and(|before| before.until > now || started.is_some_and(|started| started < before.until))
     }
 
-    /// The pause after another refusal at `now`, after which calls come slower for `recovery` microseconds at least. One that
-    /// does not belong to the same incident, before it is forgotten, is the next in a row. It only ever lengthens, and keeps
-    /// the graver cause.
+    /// Whether a refusal of a call that started then, of another incident, is the next in a row. What bars us is nothing that happens now
+    /// and then.
+    fn is_followed_by(&self, started: Stamp) -> bool {
+        self.cause > Cause::Refusal || started <= self.told.plus(self.recovery.max(self.again.saturating_mul(2)))
+    }
+
+    /// The pause after another refusal at `now`, after which calls come slower for `recovery` microseconds at least. It only ever
+    /// lengthens, and keeps the graver cause.
     pub(crate) fn after(before: Option<Self>, now: Stamp, pause: &Pause, recovery: i64) -> Self {
         let incident = before.filter(|_| Self::is_same(before, now, pause.started));
-        let refusals = before.map_or(1, |before| before.refusals + usize::from(incident.is_none()));
+        let row = before.filter(|before| before.is_followed_by(pause.started.unwrap_or(now)));
+        let refusals = incident.map_or_else(|| row.map_or(1, |of| of.refusals + 1), |of| of.refusals);
         let wait = micros(pause.waits.get(refusals - 1).or(pause.waits.last()).copied().unwrap_or_default());
         let mut next = Self {
             until: now.plus(wait),

@@ -186,7 +186,7 @@ async fn pauses_and_reports_act_once_when_their_connection_is_cut() -> Outcome {
     let store = RedisStore::open(&scene.proxy.url())?;
     store.apply(&Message::new("up", MessageId::nobodys(), Body::usage([]))).await?;
     let mut pause = Pause::new(Duration::ZERO);
-    (pause.waits, pause.memory) = ([0, 9, 99].map(Duration::from_secs).into(), Duration::from_secs(60));
+    (pause.waits, pause.recovery) = ([0, 9, 99].map(Duration::from_secs).into(), Duration::from_secs(60));
     for (number, wait) in [(1, 0..1), (2, 8..10)] {
         scene.proxy.set(Mode::CutBeforeReply(1));
         let body = Body::Pause { scope: None, pause: pause.clone() };

@@ -98,6 +98,30 @@ async fn waits_that_nobody_told_double_with_each_refusal_in_a_row() {
     assert_eq!(next().await, 1_000, "after as long as the longest wait it begins anew");
 }
 
+/// In four minutes at a hundred a second, 24,000 calls are served.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_every_four_minutes_is_the_first_of_a_row_each_time() {
+    let throttle = Counting::default().process(upstream);
+    for _ in 0..12 {
+        throttle.report("up", &Feedback::default().with_refusal(Refusal::Quota)).await.unwrap();
+        assert_eq!(throttle.usage("up").await.unwrap().limits[0].next, Duration::from_secs(1));
+        for _ in 0..100 {
+            throttle.acquire("up").await.unwrap().served();
+            sleep(Duration::from_millis(2_400)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bans_that_tell_no_end_double_however_seldom_a_call_goes() {
+    let throttle = Counting::default().process(upstream);
+    for expected in [1, 2, 4, 8, 16] {
+        throttle.report("up", &Feedback::default().with_refusal(Refusal::Ban)).await.unwrap();
+        assert_eq!(throttle.usage("up").await.unwrap().limits[0].next.as_secs(), expected);
+        sleep(Duration::from_secs(240)).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shorter_wait_does_not_shorten_the_pause() {
     let throttle = Counting::default().process(upstream);
