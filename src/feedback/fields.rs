@@ -108,8 +108,11 @@ impl Reader<'_> {
             return Outcome::Read;
         }
         let Some(Reading { members, repaired }) = structured::amounts(text) else { return Outcome::Invalid };
+        let mut places = 0..;
         for Policy { name: called, amount, window, .. } in members {
-            let key = Key { window, ..key(name) };
+            // Without a window nothing else says which quota it is.
+            let place = if window.is_none() { places.next() } else { None };
+            let key = Key { window, place: place.unwrap_or_default(), ..key(name) };
             self.tally.add(key, Quota { name: called, ..quota(amount) });
         }
         repaired_if(repaired)
@@ -163,7 +166,7 @@ impl Reader<'_> {
     fn part(&mut self, name: &Name, word: &str, value: &str) {
         let Some((used, limit)) = text::used_of_limit(value) else { return };
         let called = word.strip_suffix("api-usage").unwrap_or(word).trim_end_matches('-');
-        let key = Key { owner: name.owner.clone(), name: called.to_owned(), window: None };
+        let key = Key { owner: name.owner.clone(), name: called.to_owned(), ..Key::default() };
         // Salesforce counts by the day and does not say so.
         let window = (name.owner == "sforce").then_some(Duration::from_secs(86_400));
         self.tally.add(key, Quota { window, ..of_used(used, limit) });
@@ -175,7 +178,7 @@ fn of_used(used: u64, limit: u64) -> Quota {
 }
 
 fn key(name: &Name) -> Key {
-    Key { owner: name.owner.clone(), name: name.quota.clone(), window: None }
+    Key { owner: name.owner.clone(), name: name.quota.clone(), ..Key::default() }
 }
 
 fn windowed(name: &Name, window: Duration) -> Key {
@@ -227,6 +230,36 @@ mod tests {
         let quota = main(TWICE).unwrap();
         assert_eq!((quota.remaining(), quota.reset_after()), (Some(7), Some(Duration::from_secs(7))));
         assert!(read(Dialect::GENERAL, 200, TWICE).invalid().is_empty(), "one line can be read");
+    }
+
+    /// Strava counts by quarters of an hour and by days, and names neither.
+    #[test]
+    fn what_stands_at_one_place_of_two_lists_is_of_one_quota() {
+        const BOTH: Lines = &[("x-ratelimit-limit", "600,30000"), ("x-ratelimit-usage", "314,27536")];
+        const TWICE: Lines =
+            &[("x-ratelimit-limit", "60, 60"), ("x-ratelimit-remaining", "7, 7"), ("x-ratelimit-reset", "5, 5")];
+        const MIXED: Lines = &[("ratelimit-limit", "10, 10;w=1, 500"), ("ratelimit-remaining", "3, 400")];
+        type Told = &'static [(Option<u64>, Option<u64>)];
+        let cases: [(Lines, Told); 4] = [
+            (BOTH, &[(Some(600), Some(286)), (Some(30_000), Some(2_464))]),
+            (
+                &[("x-ratelimit-limit", "600,30000"), ("x-ratelimit-remaining", "0")],
+                &[(Some(600), Some(0)), (Some(30_000), None)],
+            ),
+            (TWICE, &[(Some(60), Some(7))]),
+            (MIXED, &[(Some(10), Some(3)), (Some(500), Some(400))]),
+        ];
+        for (lines, told) in cases {
+            let feedback = read(Dialect::GENERAL, 200, lines);
+            let numbers = feedback.quotas().iter().map(|quota| (quota.limit(), quota.remaining()));
+            assert_eq!(numbers.collect::<Vec<_>>(), told, "{lines:?}");
+            assert_eq!(feedback.main().and_then(Quota::limit), told[0].0, "{lines:?}");
+        }
+        for status in [200, 400, 403, 503] {
+            let feedback = read(Dialect::GENERAL, status, BOTH);
+            assert!(!feedback.quotas().iter().any(Quota::is_spent) && feedback.wait().is_none(), "{status}");
+            assert_ne!(feedback.refusal(), Some(super::super::Refusal::Quota), "{status}");
+        }
     }
 
     #[test]

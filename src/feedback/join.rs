@@ -1,13 +1,21 @@
 //! Which parts of a response speak of the same quota, although none says so.
 
-use super::tally::{Draft, Source};
+use super::tally::{Draft, Key, Source};
 
 /// Finds the draft that another one is to be merged into.
 pub(super) type Target = fn(&[Draft], &Draft) -> Option<usize>;
 
 /// In this order, so that what has a name finds its like before the rest is given to what is left.
-pub(super) const TARGETS: [Target; 5] =
-    [named_policy, lone_policy, policy_of_fields, same_numbers, quota_of_lone_reset];
+pub(super) const TARGETS: [Target; 6] =
+    [first_of_list, named_policy, lone_policy, policy_of_fields, same_numbers, quota_of_lone_reset];
+
+/// The first of a list for a later one with the same numbers: proxies join what several servers say of one quota.
+fn first_of_list(drafts: &[Draft], later: &Draft) -> Option<usize> {
+    let numbers = |draft: &Draft| (draft.quota.limit, draft.quota.used, draft.quota.remaining);
+    let first = Key { place: 0, ..later.key.clone() };
+    let same = |draft: &Draft| draft.key == first && numbers(draft) == numbers(later);
+    if later.key.place > 0 { drafts.iter().position(same) } else { None }
+}
 
 /// The policy of the same name.
 fn named_policy(drafts: &[Draft], status: &Draft) -> Option<usize> {

@@ -25,6 +25,8 @@ pub(super) struct Key {
     pub(super) name: String,
     /// Where the value names the window: one header then speaks of several quotas.
     pub(super) window: Option<Duration>,
+    /// Its place among the members of a list that name no window.
+    pub(super) place: usize,
 }
 
 /// Where the parts of a quota come from, and so what they may be joined with.
@@ -167,11 +169,11 @@ impl Draft {
         if self.source != Source::Fields {
             return;
         }
-        let Key { owner, name, window } = &self.key;
+        let Key { owner, name, window, place } = &self.key;
         // An owner is mostly the vendor; Riot's is the method.
         let is_of_method = name.is_empty() && Reach::of_word(owner) == Some(Reach::Route);
         quota.part |= is_part(name) || is_of_method;
-        quota.plain = window.is_none() && (name.is_empty() || name == "requests");
+        quota.plain = window.is_none() && *place == 0 && (name.is_empty() || name == "requests");
         quota.unit = Unit::of_name(name);
         quota.window = quota.window.or_else(|| span::named(name));
         let called = if name.is_empty() { owner } else { name };
@@ -186,7 +188,7 @@ mod tests {
     use super::*;
 
     fn key(owner: &str, name: &str) -> Key {
-        Key { owner: owner.to_owned(), name: name.to_owned(), window: None }
+        Key { owner: owner.to_owned(), name: name.to_owned(), ..Key::default() }
     }
 
     fn policy(name: Option<&str>, amount: u64, window: u64) -> Policy {
