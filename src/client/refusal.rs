@@ -64,11 +64,15 @@ pub(crate) fn pause(
         Refusal::Ban => Cause::Ban,
         _ => Cause::Refusal,
     };
-    Some((is_of_all(charges, feedback), pause))
+    Some((is_of_all(upstream, charges, feedback), pause))
 }
 
 /// Whether a refusal is about the whole upstream, and not only about the scope that few share.
-fn is_of_all(charges: &Charges, feedback: &Feedback) -> bool {
+fn is_of_all(upstream: &Upstream, charges: &Charges, feedback: &Feedback) -> bool {
+    // Hosts that nobody named, as those of a crawler, have nothing in common.
+    if charges.has_hosts() && upstream.hosts().is_empty() {
+        return false;
+    }
     match feedback.reach() {
         Some(Reach::Upstream) => true,
         // A scope may be one of many routes, or merchants, of an account.

@@ -260,6 +260,11 @@ impl Charges {
         scope.is_token() || (self.scopes.len() == 1 && scope.is_header())
     }
 
+    /// Whether the scope that few share is a host's.
+    pub(crate) fn has_hosts(&self) -> bool {
+        self.scopes[self.narrowest].scope.is_host()
+    }
+
     /// Of these scopes the one that few share, whoever a response is about.
     pub(crate) fn fewest(&self, scopes: &Scopes) -> Option<ScopeId> {
         scopes.at(self.narrowest)

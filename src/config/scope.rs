@@ -74,7 +74,8 @@ impl Scope {
         Self::new(Kind::BearerToken, "bearer_token")
     }
 
-    /// One log for each host, whatever its port: for an upstream of many hosts.
+    /// One log for each host, whatever its port: for an upstream of many hosts. Where the upstream [names](crate::Upstream::host) none of them, as
+    /// a crawler's, a refusal is about the host that refused, whatever it says of others.
     #[must_use]
     pub fn host() -> Self {
         Self::new(Kind::Host, "host")
@@ -139,6 +140,11 @@ impl Scope {
             Kind::Header(name) => *name == AUTHORIZATION,
             _ => false,
         }
+    }
+
+    /// Its values are hosts.
+    pub(crate) const fn is_host(&self) -> bool {
+        matches!(self.kind, Kind::Host)
     }
 
     /// Its values are those of a header.

@@ -195,7 +195,7 @@ async fn a_refusal_of_all_calls_of_an_account_pauses_no_other_account() {
         ("each token", |up| up.scope_by(Scope::bearer_token()), false),
         ("each token as it is sent", |up| up.scope_by(Scope::header("authorization")), false),
         ("each account", |up| up.scope_by(Scope::header("stripe-account")), false),
-        ("each host", |up| up.scope_by(Scope::host()), true),
+        ("each of its hosts", |up| up.host("*.up.example").scope_by(Scope::host()), true),
         ("each key in the query", |up| up.scope_by(Scope::query("key")), true),
         ("each route", |up| up.scope_by(route()), true),
         ("everybody, and each token", |up| up.limit(Limit::per_second(9).each(Scope::bearer_token())), false),
@@ -225,6 +225,32 @@ async fn a_refusal_of_all_calls_of_an_account_pauses_no_other_account() {
             let other = throttle.try_acquire("up").scope("other").await;
             assert_eq!(other.is_err(), of_all || value.starts_with("jira"), "{name}, {header}: {value}");
         }
+    }
+}
+
+/// Hosts that nobody named have nothing in common, whatever one of them says.
+#[tokio::test(start_paused = true)]
+async fn a_site_pauses_no_other_site() {
+    let cases = [
+        (420, "server", "site"),
+        (429, "x-ratelimit-scope", "ip"),
+        (429, "x-ratelimit-global", "true"),
+        (429, "ratelimit-reason", "jira-quota-global-based"),
+        (430, "x-ratelimit-global", "true"),
+    ];
+    let hosts: [(Scoped, bool); 3] = [
+        (|up| up.matching(|_| true).limit(Limit::per_second(1).each(Scope::host())), false),
+        (|up| up.matching(|_| true).scope_by(Scope::host()), false),
+        (|up| up.host("*.up.example").limit(Limit::per_second(1).each(Scope::host())), true),
+    ];
+    for ((status, name, value), (upstream, of_all)) in cases.into_iter().flat_map(|said| hosts.map(|of| (said, of))) {
+        let response = http::Response::builder().status(status).header(name, value).header("retry-after", "60");
+        let throttle = Counting::default().process(|up| upstream(up.limit(Limit::per_second(50))));
+        let refused = Feedback::from(&response.body(()).unwrap());
+        throttle.report_in("up", "site", &refused).await.unwrap();
+        assert!(throttle.try_acquire("up").scope("site").await.is_err(), "{status}, {name}: {value}");
+        let other = throttle.try_acquire("up").scope("other").await;
+        assert_eq!(other.is_err(), of_all, "{status}, {name}: {value}");
     }
 }
 
