@@ -64,6 +64,7 @@ pub use self::refill::Refill;
 pub use self::refusal::Refusal;
 pub use self::time_unit::TimeUnit;
 pub use self::unit::Unit;
+use self::verdict::Certainty;
 use self::wait::Wait;
 
 /// In which a gRPC server says what became of a call.
@@ -89,7 +90,7 @@ pub(crate) static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Feedback {
     refusal: Option<Refusal>,
-    not_executed: bool,
+    certainty: Certainty,
     reach: Option<Reach>,
     /// Every route is meant.
     is_global: bool,
@@ -158,6 +159,9 @@ impl Feedback {
     #[must_use]
     pub fn with_refusal(mut self, refusal: Refusal) -> Self {
         self.refusal = Some(refusal);
+        if self.certainty == Certainty::Inferred {
+            self.certainty = Certainty::Told;
+        }
         self
     }
 
@@ -203,6 +207,11 @@ impl Feedback {
         self.refusal
     }
 
+    /// Whether it counts as a refusal only as nothing is left of a quota: the call may have failed for another reason.
+    pub(crate) fn is_inferred(&self) -> bool {
+        self.certainty == Certainty::Inferred
+    }
+
     /// Whether the call was throttled, whatever the status: the same call may succeed later at a lower rate.
     #[must_use]
     pub fn is_limited(&self) -> bool {
@@ -216,7 +225,7 @@ impl Feedback {
     /// was not read from a response says nothing of it.
     #[must_use]
     pub const fn not_executed(&self) -> bool {
-        self.not_executed
+        matches!(self.certainty, Certainty::NotExecuted)
     }
 
     /// How long nobody should send, counted from the response: never more than [`LONGEST_WAIT`](Self::LONGEST_WAIT).

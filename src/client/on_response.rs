@@ -191,8 +191,9 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let pause = refusal::pause((upstream, charges), feedback, fastrand::f64()).map(|(of_all, pause)| {
         let paused = scope.filter(|_| !of_all);
         // What a report explains is outside use, and says nothing of the limits; nor does what the spent quota of a part explains, nor a call
-        // that no log holds.
-        let log = charges.evidence().filter(|_| is_quota && !has_reports && paused == scope);
+        // that no log holds, nor one that only happened beside a spent quota.
+        let is_evidence = is_quota && !feedback.is_inferred() && !has_reports && paused == scope;
+        let log = charges.evidence().filter(|_| is_evidence);
         let log = log.filter(|_| !is_for_part(&upstream.limits, feedback));
         let evidence = log.zip(call.charges).map(|(log, charged)| {
             let units = charged.get(log).copied().unwrap_or(1);

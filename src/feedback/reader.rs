@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         let refusal = verdict::refusal(status, &signs, &quotas, &dialect);
         Feedback {
             refusal,
-            not_executed: verdict::says_not_executed(status, &signs),
+            certainty: verdict::certainty(status, &signs, &quotas),
             reach: verdict::reach(status, &signs, refusal),
             is_global: signs.global.is_some(),
             wait: wait::wait(status, refusal, &signs, &quotas, &dialect),

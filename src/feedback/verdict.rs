@@ -10,8 +10,6 @@ use super::signs::Signs;
 
 /// Why the call was refused; `None` if it was not, or not by anything that limits calls.
 pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], dialect: &Dialect) -> Option<Refusal> {
-    // More than all may be used, and calls be served: beside a status that is no throttling by itself, that says nothing.
-    let spent = quotas.iter().any(|quota| quota.has_nothing_left() && counts_calls(quota));
     match status.as_u16() {
         _ if signs.grpc.is_refused() => Some(Refusal::Quota),
         _ if is_error(status) && signs.names_throttling() => Some(Refusal::Quota),
@@ -20,7 +18,7 @@ pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], diale
         430 => Some(Refusal::Ban),
         418 if signs.ask_to_wait() => Some(Refusal::Ban),
         423 => Some(Refusal::Lock),
-        400 | 403 | 503 if spent => Some(Refusal::Quota),
+        400 | 403 | 503 if is_spent(quotas) => Some(Refusal::Quota),
         // Nobody asks to wait where a permission is missing: this is a limit of abuse.
         403 if signs.ask_to_wait() => Some(Refusal::Quota),
         477 | 503 | 529 => Some(Refusal::Overload),
@@ -29,11 +27,33 @@ pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], diale
     }
 }
 
-/// Whether the response says that the call was not executed: by its status, or by naming throttling as the cause of an error.
+/// How sure it is that a call was refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Certainty {
+    /// Nothing is left of a quota, and no more is said: it may have failed for another reason, and taken the last unit.
+    Inferred,
+    /// As sure as the response says so: it may have been executed.
+    #[default]
+    Told,
+    /// The response says that it was not executed.
+    NotExecuted,
+}
+
+/// How sure a refusal is, and whether the call was not executed, by the status, or as throttling is named as the cause of an error.
 ///
 /// A spent quota or a wish to wait beside any other error says nothing of the kind: the call may have spent the last unit.
-pub(super) fn says_not_executed(status: StatusCode, signs: &Signs) -> bool {
-    matches!(status.as_u16(), 420 | 429) || (is_error(status) && signs.names_throttling())
+pub(super) fn certainty(status: StatusCode, signs: &Signs, quotas: &[Quota]) -> Certainty {
+    match status.as_u16() {
+        420 | 429 => Certainty::NotExecuted,
+        _ if is_error(status) && signs.names_throttling() => Certainty::NotExecuted,
+        400 | 403 | 503 if !signs.grpc.is_refused() && is_spent(quotas) => Certainty::Inferred,
+        _ => Certainty::Told,
+    }
+}
+
+/// Whether nothing is left of a quota that every call spends. More than all may be used, and calls be served: that is no such one.
+fn is_spent(quotas: &[Quota]) -> bool {
+    quotas.iter().any(|quota| quota.has_nothing_left() && counts_calls(quota))
 }
 
 /// Whether a response of this status can be a refusal at all.
@@ -103,7 +123,7 @@ mod tests {
         const FREE: (&str, &str) =
             ("x-business-use-case-usage", r#"{"1":[{"call_count":101,"estimated_time_to_regain_access":0}]}"#);
         const AT_ONCE: (&str, &str) = ("retry-after", "0");
-        let cases: [(u16, Lines, Option<Refusal>); 36] = [
+        let cases: [(u16, Lines, Option<Refusal>); 41] = [
             (200, &[SPENT, ASKS], None),
             (404, &[SPENT, ASKS], None),
             (414, &[ASKS], None),
@@ -130,6 +150,11 @@ mod tests {
             (418, &[AT_ONCE], None),
             (403, &[("sforce-limit-info", "api-usage=5000/5000")], Some(Refusal::Quota)),
             // What is used beyond a quota may be served all the same.
+            (400, &[("sforce-limit-info", "api-usage=5001/5000")], None),
+            (403, &[("sforce-limit-info", "api-usage=5100/5000")], None),
+            (503, &[("sforce-limit-info", "api-usage=5001/5000")], Some(Refusal::Overload)),
+            (429, &[("sforce-limit-info", "api-usage=5001/5000")], Some(Refusal::Quota)),
+            (403, &[SPENT, ("x-ratelimit-limit", "60"), ("x-ratelimit-used", "61")], Some(Refusal::Quota)),
             (400, &[OVER, ("anthropic-ratelimit-unified-5h-reset", "10800")], None),
             (403, &[OVER], None),
             (503, &[OVER], Some(Refusal::Overload)),

@@ -307,11 +307,36 @@ async fn a_refusal_that_a_part_of_the_calls_explains_is_no_evidence_of_the_whole
             drop(throttle.acquire("up").await.unwrap());
         }
         for _ in 0..20 {
-            throttle.report("up", &said(403, &spent(limit))).await.unwrap();
+            throttle.report("up", &said(429, &spent(limit))).await.unwrap();
             sleep(Duration::from_secs(5)).await;
         }
         let rate = throttle.usage("up").await.unwrap().rate;
         assert_eq!(rate < 1.0, is_evidence, "{learns}, {limit}: {rate}");
+    }
+}
+
+/// It may be what failed for another reason and took the last unit.
+#[tokio::test(start_paused = true)]
+async fn what_is_a_refusal_only_by_a_spent_quota_is_no_evidence_of_the_limit() {
+    const SPENT: (&str, &str) = ("x-ratelimit-remaining", "0");
+    let asks: &[_] = &[("retry-after", "1")];
+    let cases = [
+        (400, &[SPENT][..], false),
+        (403, &[SPENT], false),
+        (503, &[SPENT], false),
+        (429, &[SPENT], true),
+        (403, asks, true),
+    ];
+    for (status, lines, is_evidence) in cases {
+        let throttle = Counting::default().process(|up| up.limit(Limit::per_minute(100)));
+        for _ in 0..2 {
+            drop(throttle.acquire("up").await.unwrap());
+            throttle.report("up", &said(status, lines)).await.unwrap();
+            assert!(throttle.try_acquire("up").await.is_err(), "{status} {lines:?}");
+            sleep(Duration::from_secs(5)).await;
+        }
+        let rate = throttle.usage("up").await.unwrap().rate;
+        assert_eq!(rate < 1.0, is_evidence, "{status} {lines:?}: {rate}");
     }
 }
 
