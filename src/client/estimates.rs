@@ -126,13 +126,13 @@ impl Kind {
     /// less that is for each. What is known of the mean is as uncertain as the sum of those that it is the mean of.
     fn together(&self, largest: u64, quota: u32) -> Option<u64> {
         let all = || self.lately.iter().map(|&used| u128::from(used.min(largest)));
-        let (count, quota) = (all().count() as u128, u128::from(quota.max(1)));
+        let (count, quota) = (all().count().max(1) as u128, u128::from(quota.max(1)));
         let (sum, squares): (u128, u128) = (all().sum(), all().map(|used| used * used).sum());
-        let mean = sum.div_ceil(count.max(1));
-        // The variance is (count * squares - sum²) / count²; of the mean of those and of quota / mean more it is 1 / count + mean / quota of
-        // that.
-        let spread = (count * squares).saturating_sub(sum * sum) * (quota + sum);
-        let margin = (spread * TWENTIETH).checked_div(1_000 * count * count * count * quota)?.isqrt();
+        let mean = sum.div_ceil(count);
+        // The variance is (squares - sum² / count) / count; of the mean of those and of quota / mean more it is 1 / count + mean / quota of
+        // that. So divided it has no more digits than a number, however much calls use.
+        let spread = squares.saturating_sub(sum * sum / count).checked_mul(quota + sum)?;
+        let margin = (spread.checked_mul(TWENTIETH)? / (1_000 * count * count * quota)).isqrt();
         u64::try_from(mean + margin + 1).ok()
     }
 
@@ -191,6 +191,23 @@ mod tests {
         assert_eq!(reserves, [863, 706, 621, 580, 571], "of a mean of 544.1 and a deviation of 262.5");
         assert_eq!(reserve(200_000, &[300]), 301, "what is always the same is known");
         assert_eq!(reserve(1, &[u64::MAX, 1]), 1_000, "and never more than the largest");
+    }
+
+    /// Bytes by the day: their squares add up to almost more digits than a number has.
+    #[test]
+    fn calls_and_quotas_of_any_size_have_an_estimate() {
+        let largest = 4_000_000_000;
+        let reserve = |quota, used: &[u64]| {
+            let mut estimates = Estimates::new(largest, Enough::ForAllIn(quota));
+            (0..300).for_each(|at| estimates.settled("kind", used[at % used.len()]));
+            estimates.reserve("kind")
+        };
+        assert_eq!(reserve(4_000_000_000, &[1, largest]), largest, "there is room for two");
+        assert_eq!(reserve(u32::MAX, &[largest]), largest);
+        assert_eq!(reserve(u32::MAX, &[largest / 2]), largest / 2 + 1);
+        // A thousandth of each number, within the rounding.
+        let (bytes, kilobytes) = (reserve(4_000_000_000, &[1_000, 9_000]), reserve(4_000_000, &[1, 9]));
+        assert!(bytes.abs_diff(1_000 * kilobytes) <= 1_000, "{bytes} {kilobytes}");
     }
 
     #[test]
