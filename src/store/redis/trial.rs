@@ -9,6 +9,7 @@ use redis::{Cmd, Pipeline, RedisError, Value};
 #[cfg(feature = "redis-cluster")]
 use super::cluster::redirect::Redirect;
 use super::fault::{Fault, Said};
+use super::format;
 use super::link::{Link, is_unknown_script, unavailable};
 use super::script;
 use super::server::Server;
@@ -37,7 +38,9 @@ const MOST_TRIES: usize = 5;
 /// Fails with what the server refuses.
 pub(super) async fn run(link: &Link, prefix: &str) -> Result<(), StoreError> {
     let (mut connection, _) = link.connection().await?;
-    run_any(&mut connection, &|| Trial::new(prefix, &|_| true, true)).await.map_err(Refusal::into_error)
+    let tried = run_any(&mut connection, &|| Trial::new(prefix, &|_| true, true)).await;
+    let tried = if tried.is_ok() { claim(&mut connection, prefix).await } else { tried };
+    tried.map_err(Refusal::into_error)
 }
 
 /// Fails with what a node of a Cluster refuses; `has` says which upstreams lie there.
@@ -47,12 +50,21 @@ pub(super) async fn on_node(link: &Link, prefix: &str, has: &impl Fn(&str) -> bo
     let mut outcome = Ok(());
     for _ in 0..MOST_TRIES {
         outcome = run_any(&mut connection, &|| Trial::new(prefix, has, false)).await;
+        if outcome.is_ok() && has(format::NAME) {
+            outcome = claim(&mut connection, prefix).await;
+        }
         // Of all slots it has lost this one just now, or is about to: another will do.
         if !matches!(&outcome, Err(Refusal::Said(error)) if Redirect::of(error).is_some()) {
             break;
         }
     }
     outcome.map_err(Refusal::into_error)
+}
+
+/// Fails where another release keeps another format under this prefix.
+async fn claim(connection: &mut MultiplexedConnection, prefix: &str) -> Result<(), Refusal> {
+    let kept = format::claim(prefix).query_async(connection).await?;
+    format::judge(prefix, &kept).map_err(Refusal::Senseless)
 }
 
 /// By the hash of the script that was loaded, or by its body.
@@ -79,7 +91,7 @@ enum Refusal {
     /// It does not know a command of Redis 7.0.
     TooOld(RedisError),
     Said(RedisError),
-    /// Its answer makes no sense.
+    /// Its answer makes no sense, or is another release's.
     Senseless(StoreError),
 }
 
