@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::feedback::{Feedback, GRPC_STATUS, Quota, Refusal};
 use crate::ledger::{Evidence, Log, Pause, Report, Stamp};
 use crate::queue::news::{Said, Whom};
-use crate::queue::reports::{is_for_others, is_left, reports, told_by};
+use crate::queue::reports::{is_for_part, reports, told_by};
 use crate::queue::shard::Shard;
 
 impl Throttle {
@@ -190,14 +190,14 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let first = first.map(|log| report(log, reported.remove(&log).unwrap_or_default()));
     let pause = refusal::pause((upstream, charges), feedback, fastrand::f64()).map(|(of_all, pause)| {
         let paused = scope.filter(|_| !of_all);
-        // What a report explains is outside use, and says nothing of the limits; nor does what the spent quota of others explains, nor a call
+        // What a report explains is outside use, and says nothing of the limits; nor does what the spent quota of a part explains, nor a call
         // that no log holds, nor one that only happened beside a spent quota.
         let is_evidence = is_quota && !feedback.is_inferred() && !has_reports && paused == scope;
-        let log = charges.evidence().filter(|_| is_evidence && !is_for_others(&upstream.limits, feedback));
-        let evidence = log.zip(call.charges).and_then(|(log, charged)| {
+        let log = charges.evidence().filter(|_| is_evidence);
+        let log = log.filter(|_| !is_for_part(&upstream.limits, feedback));
+        let evidence = log.zip(call.charges).map(|(log, charged)| {
             let units = charged.get(log).copied().unwrap_or(1);
-            let windows = charges.windows_of(upstream, log, |limit| !is_left(&upstream.limits, limit, feedback));
-            (!windows.is_empty()).then(|| Box::new(Evidence::new(logs[log].clone(), units, windows)))
+            Box::new(Evidence::new(logs[log].clone(), units, charges.windows_of(upstream, log)))
         });
         let recovery = refusal::recovery(upstream, feedback, has_reports);
         (whom(paused), Pause { recovery, started: call.started, status: call.status, evidence, ..pause })

@@ -365,16 +365,10 @@ impl Charges {
         self.places.iter().position(|place| place.scope == self.narrowest && is_of_calls(place))
     }
 
-    /// The limits of a log that are `meant`, by their place, as its terms have them.
-    pub(crate) fn windows_of(
-        &self,
-        upstream: &Upstream,
-        log: usize,
-        meant: impl Fn(usize) -> bool,
-    ) -> Vec<(Term, Duration)> {
-        let limits = upstream.limits.iter().zip(&self.limits).enumerate();
-        let of_log = limits.filter(|(at, (_, (of, _)))| *of == log && meant(*at));
-        of_log.map(|(_, (limit, &(log, term)))| (self.logs[log].terms[term], limit.window())).collect()
+    /// The limits of a log, as its terms have them.
+    pub(crate) fn windows_of(&self, upstream: &Upstream, log: usize) -> Vec<(Term, Duration)> {
+        let of_log = upstream.limits.iter().zip(&self.limits).filter(|(_, (of, _))| *of == log);
+        of_log.map(|(limit, &(log, term))| (self.logs[log].terms[term], limit.window())).collect()
     }
 
     /// Of each limit, in the order of the upstream's: its log, the first of its terms there, and how many units an entry stands

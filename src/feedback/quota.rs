@@ -215,7 +215,7 @@ impl Quota {
     }
 
     /// Whether nobody said how much is left.
-    pub(crate) fn is_unknown(&self) -> bool {
+    pub(super) fn is_unknown(&self) -> bool {
         !self.blocked && self.remaining.is_none() && self.utilization.is_none()
     }
 

@@ -110,18 +110,9 @@ pub(crate) fn told_by<'a>(limits: &[Limit], feedback: &'a Feedback) -> Option<&'
     feedback.quotas().iter().filter(|quota| limit_of(limits, quota).is_ok()).find_map(Quota::header)
 }
 
-/// Whether quotas that are none of the limits explain a refusal, as all that are spent: of a part of the calls, another window or unit.
-pub(crate) fn is_for_others(limits: &[Limit], feedback: &Feedback) -> bool {
-    let is_other = |quota| matches!(limit_of(limits, quota), Err(Useless::Part | Useless::Window | Useless::Unit));
-    let spent = || feedback.quotas().iter().filter(|quota| quota.is_spent());
-    spent().next().is_some() && spent().all(is_other)
-}
-
-/// Whether some is left of a limit, by all that a response says of it: it is another one that refused.
-pub(crate) fn is_left(limits: &[Limit], limit: usize, feedback: &Feedback) -> bool {
-    let is_said = |quota: &&Quota| !quota.is_unknown() && limit_of(limits, quota) == Ok(limit);
-    let said = || feedback.quotas().iter().filter(is_said);
-    said().next().is_some() && !said().any(Quota::is_spent)
+/// Whether the spent quota of a part of the calls explains a refusal: that says nothing of the limits.
+pub(crate) fn is_for_part(limits: &[Limit], feedback: &Feedback) -> bool {
+    feedback.quotas().iter().any(|quota| quota.is_spent() && limit_of(limits, quota) == Err(Useless::Part))
 }
 
 /// The limit that a quota seems to speak of, by its place.

@@ -341,40 +341,6 @@ async fn what_is_a_refusal_only_by_a_spent_quota_is_no_evidence_of_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_no_evidence_of_a_limit_of_which_the_response_says_that_some_is_left() {
-    type Lines = &'static [(&'static str, &'static str)];
-    const ASKS: (&str, &str) = ("retry-after", "1");
-    // GitHub's secondary limit.
-    const GITHUB: Lines = &[ASKS, ("x-ratelimit-limit", "5000"), ("x-ratelimit-remaining", "4100")];
-    const TOKENS: Lines = &[ASKS, ("x-ratelimit-remaining-tokens", "0")];
-    const DAY: Lines = &[ASKS, ("x-ratelimit-remaining-day", "0")];
-    const BOTH: Lines = &[ASKS, ("x-ratelimit-remaining-day", "0"), ("x-ratelimit-remaining-hour", "0")];
-    let hour = || Limit::per_hour(5_000);
-    let cases: [(Vec<Limit>, u16, Lines, bool); 8] = [
-        (vec![hour()], 403, GITHUB, false),
-        (vec![hour()], 429, GITHUB, false),
-        (vec![hour(), Limit::per_minute(80)], 403, GITHUB, true),
-        (vec![hour()], 429, &[ASKS, ("x-ratelimit-limit", "5000"), ("x-ratelimit-remaining", "0")], true),
-        (vec![hour()], 429, &[ASKS, ("x-ratelimit-limit", "5000")], true),
-        (vec![hour()], 429, TOKENS, false),
-        (vec![hour()], 429, DAY, false),
-        (vec![hour()], 429, BOTH, true),
-    ];
-    for (limits, status, lines, is_evidence) in cases {
-        let throttle = Counting::default().process(|up| limits.iter().cloned().fold(up, Upstream::limit));
-        for _ in 0..20 {
-            drop(throttle.acquire("up").await.unwrap());
-        }
-        for _ in 0..3 {
-            throttle.report("up", &said(status, lines)).await.unwrap();
-            sleep(Duration::from_secs(2)).await;
-        }
-        let usage = throttle.usage("up").await.unwrap();
-        assert_eq!(usage.rate < 1.0, is_evidence, "{limits:?}, {status}, {lines:?}: {usage:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn of_several_that_one_response_tells_the_quota_itself_counts() {
     let throttle = Counting::default().process(|up| up.limit(Limit::per_minute(400)).learn_from_responses());
     let zendesk = said(
