@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::config::charges::Charges;
 use crate::config::limit::Limit;
 use crate::config::upstream::Upstream;
-use crate::feedback::{Feedback, Quota, Reach, Refusal};
+use crate::feedback::{Dialect, Feedback, Quota, Reach, Refusal};
 use crate::ledger::{Cause, Pause};
 
 /// How long one response is believed, whatever it asks for.
@@ -30,8 +30,14 @@ pub(crate) fn pause(
     let refusal = feedback.refusal()?;
     // Zero is not a licence to retry at once.
     let told = feedback.wait().filter(|wait| !wait.is_zero());
-    if told.is_none() && matches!(refusal, Refusal::Overload | Refusal::Lock) {
-        // One page that fails, or one object that is locked, is no reason for a cluster to fall silent.
+    let about_one_page = match refusal {
+        Refusal::Overload => true,
+        // Stripe says so of the account.
+        Refusal::Lock => upstream.dialect != Dialect::STRIPE,
+        _ => false,
+    };
+    if about_one_page && told.is_none() {
+        // One page that fails is no reason for a cluster to fall silent.
         return None;
     }
     let asked = told.map(|wait| wait + feedback.margin());

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use outgate::feedback::Dialect;
 use outgate::{Backoff, Feedback, Limit, MemoryStore, Throttle, Upstream};
 use tokio::time::advance;
 
@@ -14,14 +13,10 @@ const MONTH: u64 = 31 * DAY;
 type Lines<'a> = &'a [(&'static str, &'a str)];
 
 fn response(status: u16, lines: Lines<'_>) -> Feedback {
-    response_of(Dialect::GENERAL, status, lines)
-}
-
-fn response_of(dialect: Dialect, status: u16, lines: Lines<'_>) -> Feedback {
     let line =
         |(name, value): &(&'static str, &str)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
     let headers: HeaderMap = lines.iter().map(line).collect();
-    Feedback::read_as(&dialect, StatusCode::from_u16(status).unwrap(), &headers, std::time::SystemTime::now())
+    Feedback::read(StatusCode::from_u16(status).unwrap(), &headers, std::time::SystemTime::now())
 }
 
 fn throttle(more: impl FnOnce(Upstream) -> Upstream) -> Throttle {
@@ -78,23 +73,6 @@ async fn no_response_silences_an_upstream_for_longer_than_it_is_believed() {
     ];
     for (status, lines, expected) in cases {
         assert_eq!(after(&throttle(|up| up), &response(status, lines)).await, expected, "{status} {lines:?}");
-    }
-}
-
-/// Stripe's 429 without a reason: two calls wanted one object at once.
-#[tokio::test(start_paused = true)]
-async fn a_lock_that_tells_no_wait_holds_nobody() {
-    const OF_ACCOUNT: (&str, &str) = ("stripe-rate-limited-reason", "global-rate");
-    let cases: [(u16, Lines<'_>, u64); 5] = [
-        (429, &[], 0),
-        (429, &[("stripe-should-retry", "true")], 0),
-        (423, &[], 0),
-        (429, &[("retry-after", "2")], 2),
-        (429, &[OF_ACCOUNT], 1),
-    ];
-    for (status, lines, expected) in cases {
-        let stripe = throttle(|up| up.dialect(Dialect::STRIPE));
-        assert_eq!(after(&stripe, &response_of(Dialect::STRIPE, status, lines)).await, expected, "{status} {lines:?}");
     }
 }
 
