@@ -130,12 +130,12 @@ do
   for t = 1, before do earliest_refused = max(earliest_refused, turns[t].start) end
   local refused = {}
 
-  -- Callers that wait, and are not among the answers yet; what the last takes for whom too little was left.
-  local passed, too_large, last = 0, nil, priority
+  -- Callers that wait, and are not among the answers yet; how large the last was for whom too little was left.
+  local passed, too_large, last = 0, math.huge, priority
   for _, run in ipairs(runs) do
     if run.priority ~= last then last, before = run.priority, turns_before(turns, run.priority) end
     local charges, deadline, rest = run.charges, run.max_wait and now + max(run.max_wait, ahead), run.callers
-    if too_large and takes_as_much(charges, too_large) then passed, rest = passed + rest, 0 end
+    if size_of(charges) >= too_large then passed, rest = passed + rest, 0 end
     while rest > 0 do
       if granted >= seated then
         is_short = true
@@ -157,7 +157,7 @@ do
       withheld = withheld or near or start > limits[run.priority]
       local hopeless = deadline and (start > deadline or (withheld and deadline <= soonest))
       if first and (withheld or hopeless) then
-        if withheld then too_large = charges end
+        if withheld then too_large = size_of(charges) end
         passed, rest = passed + rest, 0
       elseif hopeless then
         -- The rest of the run fares alike. Each is told its own time below.
@@ -174,7 +174,7 @@ do
         for t = 1, before do first.behind[t] = turns[t].owner end
         table.insert(turns, before + 1, first)
         settle(turns)
-        next, before, too_large, passed, rest = first.start, turns_before(turns, run.priority), charges, rest, 0
+        next, before, too_large, passed, rest = first.start, turns_before(turns, run.priority), size_of(charges), rest, 0
       else
         local looks = look_at_pauses(states, charges, start)
         local most = within_shares(shares, run, min(rest, seated - granted))

@@ -16,6 +16,9 @@
 -- Returns integers of 8 bytes: number, now, until: stamp; first: 1 where this refusal began it
 -- Errors: OUTDATED, DUPLICATE, GARBAGE, as for book.lua
 -- Cost: O(log of the entries) for each window
+-- For so long after a pause another refusal is the next in a row, however short the pause was.
+local ROW = 60000000
+
 local recovery, cause, memory, started, told, status = a[5], a[6], a[7], a[8] ~= 0 and a[8], a[9], a[10]
 local calls, units, first_wait = a[11], a[12], 14 + 3 * a[13]
 
@@ -28,9 +31,9 @@ if started and started < max(released, own[1], own[2]) then return reply(struct.
 local pause = state.pause and state.pause[5] > now and state.pause[6] >= released and state.pause
 
 -- Decide. A refusal while a pause lasts, or of a call from before its end, belongs to the same incident; another is the next in a row,
--- where its call started within twice as long as the wait, or what bars us came before: between others calls were served.
+-- where its call started within a minute, or twice as long as the wait, or what bars us came before: between others calls were served.
 local same = pause and (pause[1] > now or (started and started < pause[1])) or false
-local follows = pause and (pause[4] > 0 or (started or now) <= pause[8] + max(pause[2], 2 * pause[9]))
+local follows = pause and (pause[4] > 0 or (started or now) <= pause[8] + max(pause[2], 2 * pause[9], ROW))
 local rate
 if calls > 0 then
   local before, slower = state.rate and state.rate[11] >= released and state.rate, 0

@@ -215,12 +215,12 @@ local function within_shares(shares, run, callers)
   return callers
 end
 
--- Whether a call takes of no log less than another.
-local function takes_as_much(charges, other)
-  for i, units in ipairs(charges) do
-    if units < other[i] then return false end
+-- How large a call is beside others: what it takes of the first log that it takes of.
+local function size_of(charges)
+  for _, units in ipairs(charges) do
+    if units > 0 then return units end
   end
-  return true
+  return 0
 end
 
 -- What the callers are told: verdict, start and callers of each answer, equal neighbours together.

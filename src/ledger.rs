@@ -68,7 +68,6 @@ pub use self::ask::{Ask, Run};
 pub use self::bucket::Bucket;
 pub use self::calendar::{Boundary, Calendar};
 pub use self::charge::Log;
-pub(crate) use self::charge::takes_as_much;
 pub use self::cold::Cold;
 pub use self::evidence::Evidence;
 pub use self::grant::{Answer, Grant, Verdict};

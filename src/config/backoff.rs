@@ -15,7 +15,7 @@ const STEPS: usize = 32;
 
 /// How long to back off: longer with each refusal in a row, and a little different for each process.
 ///
-/// The next in a row is a refusal of a call that started within twice as long as the wait, after it, or while calls
+/// The next in a row is a refusal of a call that started within a minute after the wait, or within twice as long as that, or while calls
 /// [came slower](crate::Upstream::recovery); after what bars us, as a ban, any within the longest wait. Others come now and then, and calls were
 /// served between them.
 ///

@@ -238,6 +238,11 @@ mod tests {
         const BOTH: Lines = &[("x-ratelimit-limit", "600,30000"), ("x-ratelimit-usage", "314,27536")];
         const TWICE: Lines =
             &[("x-ratelimit-limit", "60, 60"), ("x-ratelimit-remaining", "7, 7"), ("x-ratelimit-reset", "5, 5")];
+        const REFUSED: Lines = &[
+            ("x-ratelimit-limit", "600,30000"),
+            ("x-ratelimit-remaining", "286,0"),
+            ("x-ratelimit-reset", "900,43200"),
+        ];
         const MIXED: Lines = &[("ratelimit-limit", "10, 10;w=1, 500"), ("ratelimit-remaining", "3, 400")];
         type Told = &'static [(Option<u64>, Option<u64>)];
         let cases: [(Lines, Told); 4] = [
@@ -255,6 +260,12 @@ mod tests {
             assert_eq!(numbers.collect::<Vec<_>>(), told, "{lines:?}");
             assert_eq!(feedback.main().and_then(Quota::limit), told[0].0, "{lines:?}");
         }
+        let wait = read(Dialect::GENERAL, 429, REFUSED).wait();
+        assert_eq!(
+            wait,
+            Some(std::time::Duration::from_secs(43_200)),
+            "a reset in a list is of all that stand in others"
+        );
         for status in [200, 400, 403, 503] {
             let feedback = read(Dialect::GENERAL, status, BOTH);
             assert!(!feedback.quotas().iter().any(Quota::is_spent) && feedback.wait().is_none(), "{status}");

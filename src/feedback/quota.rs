@@ -164,8 +164,7 @@ impl Quota {
         self.refill
     }
 
-    /// The share that is used: 1 when nothing is left, more when the upstream let more through. `None` where it was not told, nor more used
-    /// than the limit allows.
+    /// The share that is used: 1 when nothing is left, more when the upstream let more through.
     ///
     /// ```
     /// use outgate::feedback::{Quota, Refill, Unit};
@@ -205,13 +204,17 @@ impl Quota {
     /// Whether nothing is left.
     #[must_use]
     pub fn is_spent(&self) -> bool {
-        self.remaining == Some(0) || self.blocked || self.utilization.is_some_and(|used| used >= 1_000_000)
+        self.has_nothing_left() || self.utilization.is_some_and(|used| used >= 1_000_000)
     }
 
-    /// Whether the upstream says that nothing is left, or served; not only that all is used, nor that more is than it allows.
+    /// Whether the upstream says that nothing is left, or served; not only that all is used.
     pub(super) fn has_nothing_left(&self) -> bool {
-        let is_overrun = self.utilization.is_some_and(|used| used > 1_000_000);
-        self.blocked || (self.remaining == Some(0) && !is_overrun)
+        self.blocked || self.remaining == Some(0)
+    }
+
+    /// Whether more is used than it allows.
+    pub(super) fn is_overrun(&self) -> bool {
+        self.used > self.limit && self.limit.is_some()
     }
 
     /// Whether nobody said how much is left.
@@ -245,22 +248,11 @@ impl Quota {
     /// Fills in what follows from the rest.
     pub(super) fn complete(&mut self) {
         match (self.limit, self.used, self.remaining) {
-            (Some(limit), Some(used), None) => {
-                self.remaining = Some(limit.saturating_sub(used));
-                if used > limit {
-                    self.utilization = stricter(self.utilization, Some(millionths(used, limit)), u32::max);
-                }
-            }
+            (Some(limit), Some(used), None) => self.remaining = Some(limit.saturating_sub(used)),
             (None, Some(used), Some(remaining)) => self.limit = Some(used.saturating_add(remaining)),
             _ => {}
         }
     }
-}
-
-/// Millionths of `limit`, rounded up.
-fn millionths(used: u64, limit: u64) -> u32 {
-    let share = (u128::from(used) * 1_000_000).div_ceil(u128::from(limit.max(1)));
-    u32::try_from(share).unwrap_or(u32::MAX)
 }
 
 /// One of two values, and `choose` where both are there.
@@ -299,22 +291,6 @@ mod tests {
         for (mut quota, limit, remaining) in cases {
             quota.complete();
             assert_eq!((quota.limit(), quota.remaining()), (limit, remaining));
-        }
-    }
-
-    #[test]
-    fn where_more_is_used_than_allowed_nothing_says_that_nothing_is_served() {
-        for (limit, used, utilization, over) in [
-            (10, 10, None, false),
-            (5_000, 5_001, Some(1_000_200), true),
-            (10_000_000, 10_000_001, Some(1_000_001), true),
-            (u64::MAX - 1, u64::MAX, Some(1_000_001), true),
-            (0, u64::MAX, Some(u32::MAX), true),
-        ] {
-            let mut quota = Quota { limit: Some(limit), used: Some(used), ..Quota::new() };
-            quota.complete();
-            assert_eq!((quota.utilization, quota.remaining), (utilization, Some(0)), "{used} of {limit}");
-            assert_eq!((quota.is_spent(), quota.has_nothing_left()), (true, !over), "{used} of {limit}");
         }
     }
 

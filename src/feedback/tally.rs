@@ -125,6 +125,7 @@ impl Tally {
 
     /// The quotas, with everything joined that speaks of the same one.
     pub(super) fn finish(mut self) -> Vec<Quota> {
+        self.spread_resets();
         for draft in &mut self.drafts {
             draft.settle();
         }
@@ -135,6 +136,18 @@ impl Tally {
         quotas.iter_mut().for_each(Quota::complete);
         quotas.retain(|quota| !quota.is_silent());
         quotas
+    }
+
+    /// Resets have no places in lists: what was told of the first is told of all.
+    fn spread_resets(&mut self) {
+        for at in 0..self.drafts.len() {
+            let Draft { source: Source::Fields, key, quota: Quota { reset: None, .. }, .. } = &self.drafts[at] else {
+                continue;
+            };
+            let first = Key { place: 0, ..key.clone() };
+            let of_first = self.drafts.iter().find(|draft| draft.source == Source::Fields && draft.key == first);
+            self.drafts[at].quota.reset = of_first.and_then(|draft| draft.quota.reset);
+        }
     }
 
     /// Merges every draft into the one that `target` finds for it.

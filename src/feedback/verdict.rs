@@ -18,7 +18,7 @@ pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], diale
         430 => Some(Refusal::Ban),
         418 if signs.ask_to_wait() => Some(Refusal::Ban),
         423 => Some(Refusal::Lock),
-        400 | 403 | 503 if is_spent(quotas) => Some(Refusal::Quota),
+        400 | 403 | 503 if is_spent(status, quotas) => Some(Refusal::Quota),
         // Nobody asks to wait where a permission is missing: this is a limit of abuse.
         403 if signs.ask_to_wait() => Some(Refusal::Quota),
         477 | 503 | 529 => Some(Refusal::Overload),
@@ -30,7 +30,7 @@ pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], diale
 /// How sure it is that a call was refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Certainty {
-    /// Nothing is left of a quota, and no more is said: it may have failed for another reason, and taken the last unit.
+    /// Nothing is left of a quota, and nobody asks to wait: it may have failed for another reason, and taken the last unit.
     Inferred,
     /// As sure as the response says so: it may have been executed.
     #[default]
@@ -46,14 +46,19 @@ pub(super) fn certainty(status: StatusCode, signs: &Signs, quotas: &[Quota]) -> 
     match status.as_u16() {
         420 | 429 => Certainty::NotExecuted,
         _ if is_error(status) && signs.names_throttling() => Certainty::NotExecuted,
-        400 | 403 | 503 if !signs.grpc.is_refused() && is_spent(quotas) => Certainty::Inferred,
+        400 | 403 | 503 if !signs.grpc.is_refused() && !signs.ask_to_wait() && is_spent(status, quotas) => {
+            Certainty::Inferred
+        }
         _ => Certainty::Told,
     }
 }
 
-/// Whether nothing is left of a quota that every call spends. More than all may be used, and calls be served: that is no such one.
-fn is_spent(quotas: &[Quota]) -> bool {
-    quotas.iter().any(|quota| quota.has_nothing_left() && counts_calls(quota))
+/// Whether nothing is left of a quota that every call spends. Where more is used than there is, calls are served beyond it: then a request that
+/// is wrong fails for that.
+fn is_spent(status: StatusCode, quotas: &[Quota]) -> bool {
+    let may_be_wrong = status == StatusCode::BAD_REQUEST;
+    let is_spent = |quota: &&Quota| quota.has_nothing_left() && !(may_be_wrong && quota.is_overrun());
+    quotas.iter().filter(is_spent).any(counts_calls)
 }
 
 /// Whether a response of this status can be a refusal at all.
@@ -151,8 +156,8 @@ mod tests {
             (403, &[("sforce-limit-info", "api-usage=5000/5000")], Some(Refusal::Quota)),
             // What is used beyond a quota may be served all the same.
             (400, &[("sforce-limit-info", "api-usage=5001/5000")], None),
-            (403, &[("sforce-limit-info", "api-usage=5100/5000")], None),
-            (503, &[("sforce-limit-info", "api-usage=5001/5000")], Some(Refusal::Overload)),
+            (403, &[("sforce-limit-info", "api-usage=5100/5000")], Some(Refusal::Quota)),
+            (503, &[("sforce-limit-info", "api-usage=5001/5000")], Some(Refusal::Quota)),
             (429, &[("sforce-limit-info", "api-usage=5001/5000")], Some(Refusal::Quota)),
             (403, &[SPENT, ("x-ratelimit-limit", "60"), ("x-ratelimit-used", "61")], Some(Refusal::Quota)),
             (400, &[OVER, ("anthropic-ratelimit-unified-5h-reset", "10800")], None),

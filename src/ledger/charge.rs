@@ -66,8 +66,3 @@ impl Log {
         self.terms.iter().map(|term| term.quota).max().unwrap_or(0)
     }
 }
-
-/// Whether a call takes of no log less than another.
-pub(crate) fn takes_as_much(charges: &[u32], other: &[u32]) -> bool {
-    charges.iter().zip(other).all(|(units, of_other)| units >= of_other)
-}

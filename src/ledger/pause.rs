@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use super::{Evidence, Stamp, micros};
 
+/// For so many microseconds after a pause another refusal is the next in a row, however short the pause was: who calls seldom, and is refused
+/// each time, waits longer and longer, too.
+const ROW: i64 = 60_000_000;
+
 /// The share of the limits' rate at which calls resume after a pause, as its inverse.
 pub(crate) const RESUMED: f64 = 10.0;
 
@@ -196,7 +200,8 @@ impl Pausing {
     /// Whether a refusal of a call that started then, of another incident, is the next in a row. What bars us is nothing that happens now
     /// and then.
     fn is_followed_by(&self, started: Stamp) -> bool {
-        self.cause > Cause::Refusal || started <= self.told.plus(self.recovery.max(self.again.saturating_mul(2)))
+        let follows_within = self.recovery.max(self.again.saturating_mul(2)).max(ROW);
+        self.cause > Cause::Refusal || started <= self.told.plus(follows_within)
     }
 
     /// The pause after another refusal at `now`, after which calls come slower for `recovery` microseconds at least. It only ever

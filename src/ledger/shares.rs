@@ -11,7 +11,7 @@ pub(super) use self::turn::{Turn, in_time};
 use self::turn::{latest, units_of};
 use super::seats::Short;
 use super::view::View;
-use super::{Answer, Priority, Run, Stamp, Verdict, micros, takes_as_much};
+use super::{Answer, Priority, Run, Stamp, Verdict, micros};
 
 /// To see whether a caller delays those who wait takes as long as they have units: once an ask has looked at so many, nobody goes
 /// before them.
@@ -114,14 +114,15 @@ pub(super) fn decide(
 impl Deciding<'_, '_> {
     /// Answers every caller, and says which runs were refused after which answers: each is told its own time later.
     fn answer_all<'r>(&mut self, runs: &'r [Run]) -> Vec<(usize, &'r Run)> {
-        let (mut refused, mut too_large) = (Vec::new(), None::<&[u32]>);
+        let (mut refused, mut too_large) = (Vec::new(), u64::MAX);
         let mut last = runs.first().map(|run| run.priority);
         for run in runs {
             if last.replace(run.priority) != Some(run.priority) {
                 self.come_after_turns_of(run.priority);
             }
-            // Who wants as much of everything as one for whom too little was left waits as well.
-            if too_large.is_some_and(|one| takes_as_much(&run.charges, one)) {
+            let size = size(&run.charges);
+            // Who wants as much as one for whom too little was left waits as well.
+            if size >= too_large {
                 self.decision.passed += run.callers;
                 continue;
             }
@@ -137,7 +138,7 @@ impl Deciding<'_, '_> {
                 let Start { at: start, withheld, .. } = begins;
                 let is_hopeless = deadline.is_some_and(|by| start > by || (withheld && by <= self.bounds.soonest));
                 if self.decision.waiting.is_some() && (withheld || is_hopeless) {
-                    too_large = if withheld { Some(&*run.charges) } else { too_large };
+                    too_large = if withheld { size } else { too_large };
                     self.decision.passed += rest;
                     break;
                 }
@@ -147,7 +148,7 @@ impl Deciding<'_, '_> {
                     break;
                 }
                 if withheld {
-                    (self.decision.passed, too_large) = (rest, Some(&*run.charges));
+                    (self.decision.passed, too_large) = (rest, size);
                     if self.wait(run, begins) {
                         // What is left within the horizon is left for somebody else.
                         return refused;
@@ -258,6 +259,11 @@ fn tell_times(view: &mut View<'_>, decision: &mut Decision, refused: &[(usize, &
         }
     });
     decision.answers = answers;
+}
+
+/// How large a call is beside others: what it takes of the first log that it takes of.
+fn size(charges: &[u32]) -> u64 {
+    charges.iter().copied().find(|&units| units > 0).map_or(0, u64::from)
 }
 
 /// Adds an answer to the one before where they are equal.

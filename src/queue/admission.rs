@@ -20,24 +20,19 @@ impl Engine {
         }
         self.check_store(waiter.wish, now)?;
         self.check_seats(waiter.wish, now)?;
-        let is_after = |until: Instant| waiter.deadline(now).is_none_or(|by| by > until);
         if self.is_spared_the_wait(waiter, now) || self.goes_before_who_rests(waiter) {
             (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
             self.rests_for = Priority::High;
         } else if !self.waiters.has_unslotted() {
-            let rest = self.rest_until.filter(|&until| until > now && is_after(until));
+            let rest = self.rest_until.filter(|&until| until > now && waiter.deadline(now).is_none_or(|by| by > until));
             (self.ask_at, self.next_slot, self.put_off) = (rest, None, None);
-        } else if self.is_smaller_than_all(waiter, now) {
-            self.ask_at = self.ask_at.min(self.rest_until.filter(|&until| until > now && is_after(until)));
         } else if let Some(deadline) =
             waiter.deadline(now).filter(|&by| !self.hands_back() && !self.takes_slot(waiter, by))
         {
             let is_last = self.waiters.is_behind_all(waiter);
             let before = |waiter: &Waiter| self.waiters.units_before(waiter.priority, waiter.ticket);
             let ahead = if is_last { self.waiters.units_wanted() } else { before(waiter) };
-            if !self.is_smaller_than_first(waiter) {
-                self.check_time(deadline, ahead, now)?;
-            }
+            self.check_time(deadline, ahead, now)?;
             // Who cannot wait for the others' turn does not rest for it.
             if self.ask_at == self.rest_until && self.rest_until.is_some_and(|until| deadline <= until) {
                 self.ask_at = None;

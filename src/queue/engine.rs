@@ -20,7 +20,6 @@ use super::cold::Untold;
 use super::events::{Effect, Effects, Event, tell};
 use super::in_flight::{Header, Message};
 use super::memory::Memory;
-use super::put_off::PutOff;
 use super::resend::Resend;
 use super::seats::Seats;
 use super::settings::Settings;
@@ -102,8 +101,8 @@ pub(super) struct Engine {
     pub(super) is_warned: bool,
     /// For whose sake it is not asked before: callers of this priority, and of lower ones.
     pub(super) rests_for: Priority,
-    /// The callers without a slot, when the store put them off.
-    pub(super) put_off: Option<PutOff>,
+    /// The first caller without a slot, when the store put it off, and how many times in a row.
+    pub(super) put_off: Option<(u64, u32)>,
 }
 
 impl Engine {
@@ -287,9 +286,6 @@ impl Engine {
         let unwanted = self.waiters.leave(ticket, now);
         let was_there = unwanted.is_some();
         self.put_back(unwanted.into_iter().flatten(), now);
-        if was_there {
-            self.look_for_smaller(now);
-        }
         was_there
     }
 

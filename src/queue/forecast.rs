@@ -78,17 +78,11 @@ impl Engine {
         }
         let paused = self.pause_left(now);
         let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at, now);
-        let put_off = self.put_off.as_ref();
         let late = self.waiters.drop_hopeless(now, |waiter, ahead| {
-            // Who takes less than the first may go before it.
-            if put_off.is_some_and(|put_off| put_off.first_takes_more(&waiter.costs)) {
-                return None;
-            }
             let retry_after = forecast.too_late(waiter.deadline(now)?, ahead)?;
             Some(throttled(&self.settings, retry_after, paused))
         });
         tell(effects, late);
-        self.look_for_smaller(now);
     }
 
     /// Whether a caller behind `ahead` units may still be served by its deadline, or when it could be.
@@ -115,11 +109,7 @@ impl Engine {
             }
             _ => {
                 let seat_at = self.seats.as_ref().and_then(|seats| seats.ask_at(now));
-                // Who takes less than the first that was put off needs not wait for that.
-                let is_smaller = waiter.filter(|waiter| self.is_smaller_than_first(waiter));
-                let next_slot = self.next_slot.filter(|_| is_smaller.is_none());
-                let ahead = is_smaller.map_or(ahead, Waiter::units);
-                let forecast = Forecast::new(&self.settings, next_slot, self.ask_at.max(seat_at), now);
+                let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at.max(seat_at), now);
                 // As long again as the answer has taken, where nothing else is known.
                 let took = self.resend.as_ref().filter(|_| self.next_slot.is_none());
                 let least = took.map_or(Duration::ZERO, |resend| now.saturating_duration_since(resend.since));

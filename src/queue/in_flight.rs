@@ -256,8 +256,8 @@ impl Engine {
         ask.back = self.take_surplus();
         let is_large = ask.runs.first().is_some_and(|run| run.charges.iter().any(|&units| units > 1));
         let patience = if is_large { 1 } else { SEVERAL_LOGS_PATIENCE };
-        let times = self.put_off.as_ref().map_or(0, |put_off| put_off.times(tickets.first()));
-        ask.insist = (is_large || ask.logs.len() > 1) && times >= patience;
+        let first = self.put_off.filter(|(ticket, _)| tickets.first() == Some(ticket));
+        ask.insist = (is_large || ask.logs.len() > 1) && first.is_some_and(|(_, times)| times >= patience);
         self.message(header, tickets, ask, now)
     }
 

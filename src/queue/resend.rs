@@ -52,7 +52,7 @@ impl Resend {
 
     /// The same for the next message, to a store that is as silent as before.
     fn for_next(self, since: Instant) -> Self {
-        Self { since, is_repeated: false, ..self }
+        Self { since, silent_since: self.silent_since(), is_repeated: false, unheard_until: None, ..self }
     }
 
     /// Takes note of a failure: the message goes out again after a pause that doubles, with jitter that grows from

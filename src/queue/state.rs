@@ -181,9 +181,11 @@ impl State {
         }
     }
 
-    /// This driver goes on in another runtime: that in which the message under way was sent may be polled no more.
+    /// This driver goes on in another runtime: that in which the message under way was sent may be polled no more. Where callers wait for the store
+    /// they wait no longer for that.
     pub(super) fn is_taken_over(&mut self, driver: u64, now: Instant) {
-        if self.duty.is_driven_by(driver) {
+        let waits = self.engine.settings.without_store == WithoutStore::Wait;
+        if !waits && self.duty.is_driven_by(driver) {
             self.was_unheard(now);
         }
     }

@@ -147,16 +147,10 @@ impl Waiters {
         self.all_units_before(waiter.priority, waiter.ticket) < self.slot_units
     }
 
-    /// When a slot starts that is its own, as far as that can be told without a look at everybody: of the same costs, and behind those of the
-    /// callers before it.
+    /// When that starts, where all want the same.
     pub(crate) fn slot_for(&self, waiter: &Waiter) -> Option<Instant> {
-        let before = self.all_units_before(waiter.priority, waiter.ticket);
-        let mut units = 0;
-        let is_behind = |slot: &&Slot| {
-            units += slot.units();
-            units > before
-        };
-        self.slots.iter().filter(is_behind).find(|slot| slot.costs == waiter.costs).map(|slot| slot.start)
+        let before = usize::try_from(self.all_units_before(waiter.priority, waiter.ticket)).ok()?;
+        self.slots.get(before).filter(|slot| self.large == 0 && slot.costs == waiter.costs).map(|slot| slot.start)
     }
 
     /// Who has this ticket.

@@ -38,7 +38,6 @@ mod seats;
 mod settling;
 mod shards;
 mod sharing;
-mod smaller;
 mod snapshot;
 mod standing_still;
 mod stepping;

@@ -101,27 +101,6 @@ fn each_scope_has_shares_of_its_own() {
     }
 }
 
-#[test]
-fn who_takes_less_of_any_log_goes_into_what_a_larger_one_leaves_of_it() {
-    // Of calls there are plenty, of tokens two of four in 1,000 µs are used. What callers take of both, and the answers.
-    let (granted, waits) = (Answer::granted, Answer::waiting);
-    let cases = [
-        (vec![[1, 3], [1, 1]], vec![waits(1, at(1_000)), granted(1, at(0))]),
-        (vec![[1, 3], [9, 0]], vec![waits(1, at(1_000)), granted(1, at(0))]),
-        (vec![[1, 3], [1, 3], [1, 4], [1, 2]], vec![waits(3, at(1_000)), granted(1, at(0))]),
-        (vec![[1, 3], [1, 4]], vec![]),
-    ];
-    for (calls, expected) in cases {
-        let (of_calls, of_tokens) = ([Term::new(500, 1_000)], [Term::new(4, 1_000)]);
-        let book = Book::new(&[(None, &of_calls, &[]), (None, &of_tokens, &[0, 0])]);
-        let runs: Vec<Run> = calls.iter().map(|charges| Run::new(1, *charges)).collect();
-        let (mut view, bounds) = (book.view(), within(100));
-        let mut shares = Shares::of(&view, &runs, &bounds, 1, |_, _| 0);
-        let decision = decide(&mut view, &runs, bounds, &mut shares, Vec::new(), 0);
-        assert_eq!(decision.answers, expected, "{calls:?}");
-    }
-}
-
 /// What stands in the log, the callers in their order, and the answers: so many, since when, and what became of them. And the
 /// start of the first that waits.
 type Case<'a> = (&'a [i64], Vec<Run>, Vec<Answer>, Option<i64>);

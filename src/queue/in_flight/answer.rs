@@ -15,7 +15,6 @@ use crate::queue::engine::Engine;
 use crate::queue::events::{Effect, Effects, tell};
 use crate::queue::glance::WaitsFor;
 use crate::queue::log_time::{LogTime, Outlook};
-use crate::queue::put_off::PutOff;
 use crate::queue::resend::Resend;
 use crate::queue::settings::Settings;
 use crate::queue::waiters::{Slot, Waiter, Wish};
@@ -234,10 +233,8 @@ impl Engine {
         self.leave_at = (!waits).then(|| now + self.settings.horizon);
         let before_waiting = grant.answers(ask.callers()).take_while(|answer| answer.verdict != Verdict::Waits);
         let before_waiting: u32 = before_waiting.map(|answer| answer.callers).sum();
-        self.put_off = tickets.get(before_waiting as usize).map(|&ticket| {
-            let charges = put_off(ask, grant).map(Costs::of);
-            PutOff::new(ticket, self.put_off.as_ref(), charges)
-        });
+        let times = |ticket| self.put_off.filter(|(before, _)| *before == ticket).map_or(1, |(_, times)| times + 1);
+        self.put_off = tickets.get(before_waiting as usize).map(|&ticket| (ticket, times(ticket)));
         (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
         let first = if waits { before_waiting } else { 0 };
         self.rests_for = priority_at(ask, first);
@@ -261,7 +258,6 @@ impl Engine {
             let counts = apart::runs_out_after(&self.settings.logs, self.settings.horizon).max(LEAST_BELIEVED);
             let rest = if next > counts + FAR && grant.paused.is_none() { rest.min(counts) } else { rest };
             let rest = self.rest_beside_unused(rest, grant, now);
-            let rest = self.rest_beside_smaller(rest, grant);
             // Until its slot is near a seat is of no use.
             let near = next.saturating_sub(if ask.ahead > NEAR { ask.ahead } else { NEAR });
             let rest = if self.borrowed.is_some() { rest.max(near) } else { rest };
@@ -333,19 +329,7 @@ fn answers<'a>(ask: &'a Ask, grant: &'a Grant) -> impl Iterator<Item = (&'a Arc<
     std::iter::from_fn(next).filter(|(_, answer)| answer.callers > 0)
 }
 
-/// What those take of each log who were put off: the last may have no answer of their own.
-fn put_off<'a>(ask: &'a Ask, grant: &'a Grant) -> impl Iterator<Item = &'a Arc<[u32]>> {
-    let waits = answers(ask, grant).filter(|(_, answer)| answer.verdict == Verdict::Waits);
-    let mut answered: u32 = grant.answers(ask.callers()).map(|answer| answer.callers).sum();
-    let rest = ask.runs.iter().filter(move |run| {
-        let is_answered = run.callers <= answered;
-        answered = answered.saturating_sub(run.callers);
-        !is_answered
-    });
-    waits.map(|(charges, _)| charges).chain(rest.map(|run| &run.charges))
-}
-
-/// The answer to each caller, with what it takes.
+/// The same for each caller.
 fn one_by_one<'a>(ask: &'a Ask, grant: &'a Grant) -> impl Iterator<Item = (&'a Arc<[u32]>, Answer)> {
     answers(ask, grant).flat_map(|answer| std::iter::repeat_n(answer, answer.1.callers as usize))
 }
