@@ -16,7 +16,7 @@ end
 
 if plain and (counted > 0 or place) and not overfull and start > now + within and flags % 16 == 0
   and (max_wait < 0 or start <= now + max_wait)
-  and not (remembers and retention > 10 * SECOND and a[newest_known] + MAX_MEMORY / 2 <= now) then
+  and not (remembers and retention > 10 * SECOND and (a[newest_known - 1] == 0 or a[newest_known] + MAX_MEMORY / 2 <= now)) then
   local stop, cause, status = pause and pause[1] or 0, pause and pause[4] or 0, pause and pause[7] or 0
   if counted > 0 then
     return struct.pack('<i8i8i8i8i8i8i8i8i8i8', number, now, 0, start, within, stop, cause, status, others, counted)

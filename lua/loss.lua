@@ -46,10 +46,10 @@ end
 
 -- Notes what is missing of what an ask remembers. Nobody starts then until all counts no more that may be lost, of windows of up to 10 s:
 -- what started before, and what was booked ahead. What counts for longer is entered again. What a loss that is known explains is no news.
--- From `at` on the arguments say: a message that the store must remember or 0, the log time told then, for each log the newest entry that
--- must be there or 0, or, below 0, until when others may have sent by themselves; where there is such a log, when the sender lost the
--- store; where it has heard of a loss, that for which it said last what it was granted or 0, the last of which it has heard, count of steps
--- that were granted before, of each: start, units by log. Says where that ends.
+-- From `at` on the arguments say: a message that the store must remember or 0, the log time told then or last under another name, for each
+-- log the newest entry that must be there or 0, or, below 0, until when others may have sent by themselves; where there is such a log,
+-- when the sender lost the store; where it has heard of a loss, that for which it said last what it was granted or 0, the last of which it
+-- has heard, count of steps that were granted before, of each: start, units by log. Says where that ends.
 function lost.note(states, at)
   local told, reach, memory, width = a[at + 1], a[5] + a[6], 0, #logs
   local lost_at = a[7] >= 4096 and a[at + 2 + width]
@@ -160,7 +160,7 @@ function lost.note(states, at)
   lost.withholds = remembers and lost.tell > 0
   -- An entry of what counts for long is named for as long, but a message only for a minute: were none of the last minute there, whoever
   -- books after a loss would hide it.
-  lost.must_remember = remembers and memory > 10 * SECOND and told + MAX_MEMORY / 2 <= now
+  lost.must_remember = remembers and memory > 10 * SECOND and (a[at] == 0 or told + MAX_MEMORY / 2 <= now)
   for _, log in ipairs(logs) do
     local loss = log.counts > 10 * SECOND and lost.of(states[log.scope])
     lost.withholds = lost.withholds or loss and (loss[4] or 0) > 0 and now < min(loss[2], loss[4] + lost.SETTLING)

@@ -73,7 +73,8 @@ impl Ask {
     /// Whether it is remembered though it may change nothing. Of what counts for long its queue names an entry for as long, but a message only
     /// for a minute: were none of the last minute there, whoever books after a loss would hide it.
     pub(super) fn must_be_remembered(&self, now: Stamp) -> bool {
-        self.retention() > SHORT && self.remembers() && self.remembered.told.plus(MAX_MEMORY / 2) <= now
+        let is_old = self.remembered.number == 0 || self.remembered.told.plus(MAX_MEMORY / 2) <= now;
+        self.retention() > SHORT && self.remembers() && is_old
     }
 
     /// Whether it says again what it was granted.

@@ -33,7 +33,7 @@ pub struct Remembered {
     /// The number of the last message of the stream that the store is known to have remembered, and must still; zero where none is
     /// known.
     pub number: u64,
-    /// The log time that was told with the answer to it.
+    /// The log time that was told with the answer to it; or, where the sender has another name since, to the last one under that of before.
     pub told: Stamp,
     /// For each log of the ask its newest entry that was granted to the queue, and not handed back; zero where none counts any
     /// more. Of a log that counts for 10 s at most also one that counted until 5 s ago: the log must be there still. Left out where there

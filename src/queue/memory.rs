@@ -73,6 +73,7 @@ struct Untold {
 /// The last message that the store is known to have remembered.
 #[derive(Clone, Copy, Debug)]
 struct Last {
+    /// Zero where it was sent under another name.
     number: u64,
     /// The log time that was told with its answer.
     told: Stamp,
@@ -90,7 +91,7 @@ impl Memory {
     /// count, or the `lease` of seats lasts.
     pub(super) fn is_remembered(&mut self, number: u64, told: Stamp, lease: Duration, sent: Instant) {
         // Had the one before been lost, the answer to this one had said so, unless the store might have forgotten it.
-        if self.message.is_none_or(|last| last.until <= sent + BEYOND) {
+        if self.message.is_none_or(|last| last.number == 0 || last.until <= sent + BEYOND) {
             self.held_from = number;
         }
         let retention = self.span.max(ledger::micros(lease)).min(MAX_MEMORY);
@@ -250,16 +251,23 @@ impl Memory {
         self.heard_at >= Some(since)
     }
 
-    /// The process has another name: messages of the last are no more its own. What it was granted under that is still held, if only
+    /// The process has another name: messages of the last are no more its own. What it was granted by them is still held, if only
     /// seldom by nobody else.
-    pub(super) const fn rename(&mut self) {
-        self.message = None;
+    pub(super) fn rename(&mut self) {
+        self.message = self.message.map(|last| Last { number: 0, ..last });
     }
 
     /// Whether the store must hold anything.
     #[cfg(test)]
     pub(super) fn is_any(&self, now: Instant) -> bool {
-        self.message.is_some_and(|last| last.until > now)
+        self.message.is_some_and(|last| last.number > 0 && last.until > now)
+    }
+
+    /// Whether the store must hold a start, which is told under another name as well.
+    #[cfg(test)]
+    pub(super) fn has_start(&self, now: Instant, known: Stamp) -> bool {
+        let is_told = |start: &Stamp| start.plus(told_for(self.span)) > known;
+        self.message.is_some_and(|last| last.until > now) && self.starts.back().is_some_and(is_told)
     }
 
     pub(super) const fn counts_for_long(&self) -> bool {

@@ -80,11 +80,13 @@ fn who_is_refused_is_remembered_where_nothing_was_for_half_a_minute() {
     let mut room = Room::default();
     room.now = 100 * SECOND;
     assert_eq!(granted(&room.ask(1, &logs, 1, &[1]), 1).0, 1);
-    let told = Remembered::new(1, at(room.now), [at(room.now)]);
-    for (now, is_remembered) in [(130 * SECOND - 1, false), (130 * SECOND, true)] {
+    let told = at(room.now);
+    // Who has another name since has no message there.
+    for (now, number, is_remembered) in [(101 * SECOND, 0, true), (130 * SECOND - 1, 1, false), (130 * SECOND, 1, true)]
+    {
         room.now = now;
         let grant = room.asking(1, &logs, 1, &[1], |ask| {
-            (ask.runs[0].max_wait, ask.remembered) = (Some(Duration::ZERO), told.clone());
+            (ask.runs[0].max_wait, ask.remembered) = (Some(Duration::ZERO), Remembered::new(number, told, [told]));
         });
         assert_eq!((granted(&grant, 1).0, grant.remembered), (0, is_remembered), "{now}");
     }

@@ -123,10 +123,11 @@ impl Run<Slots> {
                 let until = now + self.rng.u32(0..500) * MS;
                 self.event(which, Event::Paused(until, Reason::new(cause, 0)));
             }
-            63 => self.rename(which),
+            63 if process.may_rename(&self.world) => self.rename(which),
             68 if self.checks.wipes => {
                 // Who remembers nothing is as good as new: a log that nobody remembers is taken for a new one.
-                if self.processes.iter().all(|process| process.scene.engine.memory.is_any(now)) {
+                if self.processes.iter().all(|process| process.would_miss(&self.world)) {
+                    self.processes.iter_mut().for_each(|process| process.is_unheard = true);
                     // Logs alone as well, where the window is not waited for.
                     if self.checks.span > SPAN && self.rng.bool() {
                         self.world.store.lose_logs(None);

@@ -51,6 +51,11 @@ impl World {
         self.clock.set(Stamp::from_micros(self.clock.now().as_micros() + micros));
     }
 
+    /// What the store's clock shows.
+    pub(super) fn stamp(&self) -> Stamp {
+        self.clock.now()
+    }
+
     pub(super) fn at(&self, ms: u64) -> Instant {
         self.epoch + Duration::from_millis(ms)
     }

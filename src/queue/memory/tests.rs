@@ -147,5 +147,18 @@ fn a_message_is_told_for_as_long_as_the_store_must_remember_it() {
     memory.is_remembered(8, at(600), Duration::from_secs(9), sent);
     assert_eq!(number(&mut memory, Duration::from_secs(13)), (8, at(600)));
     memory.rename();
-    assert_eq!(number(&mut memory, Duration::ZERO), (0, at(0)));
+    assert_eq!(number(&mut memory, Duration::from_secs(13)), (0, at(600)), "what it was granted by then is still held");
+}
+
+#[test]
+fn what_was_granted_under_another_name_is_said_again_after_a_loss() {
+    let (mut memory, sent) = (of_an_hour(), Instant::now());
+    for number in 1..=2 {
+        memory.granted(at(i64::try_from(number).unwrap()), 1, &[1], number);
+        memory.is_remembered(number, at(0), Duration::ZERO, sent);
+    }
+    memory.rename();
+    memory.is_remembered(3, at(0), Duration::ZERO, sent);
+    memory.hear(at(9), 3, 4);
+    assert_eq!(again(&memory), [(1, 1), (2, 1)], "of its messages under that name none is known to be there");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::queue::engine::scene;
+use crate::queue::engine::scene::{self, World};
 use crate::queue::in_flight::{Message, Reply};
 use crate::queue::waiters::Slot;
 
@@ -34,6 +34,8 @@ pub(super) struct Process {
     pub(super) told: usize,
     pub(super) handed_back: usize,
     pub(super) dropped: usize,
+    /// The store has lost its data, and no message has come there since.
+    pub(super) is_unheard: bool,
 }
 
 impl Process {
@@ -50,6 +52,7 @@ impl Process {
             told: 0,
             handed_back: 0,
             dropped: 0,
+            is_unheard: false,
         }
     }
 
@@ -58,6 +61,21 @@ impl Process {
         let engine = &self.scene.engine;
         let under_way = engine.unanswered.as_ref().map_or(0, |message| message.slots_back());
         engine.waiters.slots() + engine.surplus.len() + under_way
+    }
+
+    /// Whether it misses what the store loses now, by a message or a start: by a start alone where it is about to take another name.
+    pub(super) fn would_miss(&self, world: &World) -> bool {
+        let is_renamed = self.sent.as_ref().is_some_and(|sent| matches!(sent.reply, Some(Err(_))));
+        (!is_renamed && self.scene.engine.memory.is_any(world.now)) || self.has_start(world)
+    }
+
+    /// Whether it misses what the store has lost under another name, too: of a message alone it knows nothing then.
+    pub(super) fn may_rename(&self, world: &World) -> bool {
+        !self.is_unheard || self.has_start(world)
+    }
+
+    fn has_start(&self, world: &World) -> bool {
+        self.scene.engine.memory.has_start(world.now, world.stamp())
     }
 
     /// When something happens without anybody's doing.

@@ -74,7 +74,7 @@ impl<C: Checks> Run<C> {
                 }
                 Effect::Send(message) => {
                     assert!(process.sent.is_none(), "one message at a time");
-                    let sent = self.sent(message);
+                    let sent = self.sent(which, message);
                     self.processes[which].sent = Some(sent);
                 }
                 Effect::Wake(at) => process.wake = Some(process.wake.map_or(at, |wake| wake.min(at))),
@@ -98,7 +98,7 @@ impl<C: Checks> Run<C> {
         }
     }
 
-    fn sent(&mut self, message: Arc<Message>) -> Sent {
+    fn sent(&mut self, which: usize, message: Arc<Message>) -> Sent {
         let now = self.world.now;
         let (mut there, mut back) = (MS, MS);
         let fate = if self.is_rough { self.rng.u8(0..100) } else { 100 };
@@ -106,7 +106,8 @@ impl<C: Checks> Run<C> {
             (there, back) = (self.rng.u32(0..20) * MS, self.rng.u32(0..20) * MS);
         }
         let acts = fate >= 5;
-        let reply = (fate == 10 && self.has_clones).then(outdated);
+        let may_rename = self.has_clones && self.processes[which].may_rename(&self.world);
+        let reply = (fate == 10 && may_rename).then(outdated);
         let acts_at = now + there;
         Sent { message, at: now, acts_at, acts, arrives_at: acts_at + back, is_lost: fate < 10, reply }
     }
@@ -128,6 +129,7 @@ impl<C: Checks> Run<C> {
             sent.acts = false;
             if sent.reply.is_none() {
                 sent.reply = Some(scene::reply(&self.world, &sent.message));
+                process.is_unheard = false;
             }
         }
         if let Some(sent) = process.sent.take_if(|sent| !sent.acts && sent.arrives_at <= now) {
