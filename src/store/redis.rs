@@ -44,7 +44,8 @@ use crate::store::clock::ManualClock;
 ///
 /// Each message is one script call: one round trip. The server's clock is the only clock. A broken connection, a reply
 /// that never comes, a server that restarts, forgets its scripts, turns read-only or has its slots taken over by a replica each heal by
-/// themselves: the next call makes a new connection, where the URL may lead to another server by then. Going down and coming up are traced once. What does not pass by itself, a missing permission or
+/// themselves: the next call makes a new connection, where the URL may lead to another server by then. Going down and coming up are traced once; that a
+/// connection was closed between calls is not, where the next one serves. What does not pass by itself, a missing permission or
 /// a key that somebody else wrote to, is a warning at once and every minute, and the error of each call says what to do.
 ///
 /// One server, with the feature `redis-cluster` a Cluster, or with the feature `redis-sentinel` a primary that Sentinels name; one whose `maxmemory-policy` is `noeviction`, as what an

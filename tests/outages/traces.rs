@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use outgate::ledger::{Ask, Log, Message, MessageId, Run, Term};
 use outgate::store::WithoutStore;
+#[cfg(feature = "redis-sentinel")]
+use outgate::testing::RedisSentinel;
 use outgate::testing::{Mode, RedisServer};
 use outgate::{Permit, RedisStore, Store as _, Throttle, Upstream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
@@ -157,20 +159,44 @@ async fn hangs_up_on_calls(mut client: TcpStream, target: SocketAddr) -> io::Res
     }
 }
 
-#[tokio::test]
-async fn that_every_connection_can_be_made_and_is_closed_then_is_traced_once() -> Outcome {
-    let (recorder, _guard) = Recorder::on_this_thread();
-    let redis = RedisServer::start()?;
+/// An address that leads to a server and hangs up so.
+async fn where_calls_are_hung_up_on(target: SocketAddr) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let (url, target) = (format!("redis://{}", listener.local_addr()?), redis.addr());
+    let addr = listener.local_addr()?;
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
             tokio::spawn(hangs_up_on_calls(client, target));
         }
     });
-    let throttle = throttle(RedisStore::open(&url)?, plenty())?;
+    Ok(addr)
+}
+
+#[tokio::test]
+async fn that_every_connection_can_be_made_and_is_closed_then_is_traced_once() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
+    let redis = RedisServer::start()?;
+    let addr = where_calls_are_hung_up_on(redis.addr()).await?;
+    let throttle = throttle(RedisStore::open(&format!("redis://{addr}"))?, plenty())?;
     for _ in 0..3 {
         unavailable(throttle.acquire("up").max_wait(HASTY).await);
+    }
+    assert_eq!(recorder.news(), ["WARN store down"]);
+    Ok(())
+}
+
+/// It says what it is over the same connection, which calls are closed with.
+#[cfg(feature = "redis-sentinel")]
+#[tokio::test]
+async fn that_a_primary_of_sentinels_closes_every_connection_at_a_call_is_traced_once() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
+    let redis = RedisServer::start()?;
+    let port = where_calls_are_hung_up_on(redis.addr()).await?.port();
+    let watched = format!("sentinel monitor proxied 127.0.0.1 {port} 2");
+    let start = move || RedisSentinel::start_with(0, &[], &[&watched]);
+    let sentinels = tokio::task::spawn_blocking(start).await??;
+    let throttle = throttle(RedisStore::sentinel("proxied", sentinels.urls()).open()?, plenty())?;
+    for _ in 0..3 {
+        unavailable(throttle.acquire("up").max_wait(2 * HASTY).await);
     }
     assert_eq!(recorder.news(), ["WARN store down"]);
     Ok(())

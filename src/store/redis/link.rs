@@ -50,7 +50,7 @@ pub(super) struct Link {
     current: Mutex<Current>,
     /// Held by the one call that connects; the others wait for its outcome.
     connecting: OneAtATime,
-    /// The newest connection by which anything was answered.
+    /// The newest connection by which a script call was answered.
     answered: AtomicU64,
     down: AtomicBool,
     /// It is down as it refuses what writes: what only reads says nothing of that.
@@ -119,7 +119,7 @@ impl Link {
         let (mut connection, generation) = self.connection().await?;
         match command.query_async(&mut connection).await {
             Ok(answer) => {
-                let answer = self.read(generation, false, || read(&answer).ok_or_else(StoreError::senseless));
+                let answer = self.read(generation, || read(&answer).ok_or_else(StoreError::senseless));
                 answer.map_err(|failure| failure.error)
             }
             Err(error) if Fault::of(&error) == Fault::Lasting => Err(self.refused(error, None)),
@@ -136,7 +136,11 @@ impl Link {
         call: Call<'_>,
     ) -> Result<Reply, Failure> {
         match answer {
-            Ok(answer) => self.read(generation, call.writes(), || call.read(&answer)),
+            Ok(answer) => {
+                let reply = self.read(generation, || call.read(&answer))?;
+                self.is_up(generation, call.writes());
+                Ok(reply)
+            }
             Err(error) if error.code() == Some("OUTDATED") => Err(StoreError::from(Refused::Outdated).into()),
             Err(error) if error.code() == Some("DUPLICATE") => Err(StoreError::from(Refused::Duplicate).into()),
             // Not complained of, unless the next connection leads to the same server.
@@ -152,14 +156,9 @@ impl Link {
         }
     }
 
-    /// What is read of an answer to something that writes or does not, unless it is one to something else.
-    fn read<T>(
-        &self,
-        generation: u64,
-        writes: bool,
-        read: impl FnOnce() -> Result<T, StoreError>,
-    ) -> Result<T, Failure> {
-        read().inspect(|_| self.is_up(generation, writes)).map_err(|error| {
+    /// What is read of an answer, unless it is one to something else.
+    fn read<T>(&self, generation: u64, read: impl FnOnce() -> Result<T, StoreError>) -> Result<T, Failure> {
+        read().map_err(|error| {
             if self.disconnect(generation) {
                 self.is_down(&error);
             }
@@ -305,7 +304,7 @@ impl Link {
         }
     }
 
-    /// It has answered something that writes or does not.
+    /// It has answered a script call, which writes or does not. What it says of itself tells nothing of those.
     fn is_up(&self, generation: u64, writes: bool) {
         self.answered.fetch_max(generation, Ordering::Relaxed);
         let is_up = writes || !self.refuses.load(Ordering::Relaxed);

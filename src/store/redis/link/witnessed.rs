@@ -42,7 +42,7 @@ impl Link {
         let [answer, before, acked, after] = said.map_err(|error| self.failed(error, generation))?;
         let answer = self.judged(answer, connection.clone(), generation, call).await?;
         let role = |said: Said| match said {
-            Ok(said) => self.read(generation, false, || Role::of(&said).ok_or_else(StoreError::senseless)),
+            Ok(said) => self.read(generation, || Role::of(&said).ok_or_else(StoreError::senseless)),
             Err(error) if Fault::of(&error) == Fault::Lasting => {
                 Err(Failure { error: self.refused(error, None), heals_by_connecting: false, passes: false })
             }
