@@ -12,12 +12,14 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::scene::{Metronome, Outcome, PATIENCE, Scene, brief, plenty, throttle, timed, unavailable};
+use crate::scene::{Metronome, Outcome, PATIENCE, Scene, brief, chain, plenty, throttle, timed, unavailable};
 
 /// Such a server is connected to again so often, and a queue that waits tries again within a second.
 const AGAIN: Duration = Duration::from_millis(500);
 const SOON: Duration = Duration::from_millis(1_500);
 const HASTY: Duration = Duration::from_millis(100);
+/// The key that names the format.
+const FORMAT: &str = "outgate:v1:{~format}";
 
 /// An address that leads to one server, and then to another: connections stay where they are.
 struct Name {
@@ -74,6 +76,52 @@ async fn a_server_that_takes_no_writes_is_connected_to_again_twice_a_second() ->
     let (outcome, took) = timed(throttle.acquire("up")).await;
     drop(outcome?);
     assert!(took <= SOON + metronome.margin().await, "{took:?}");
+    Ok(())
+}
+
+/// A server refuses what writes by `cause` as it is connected to, which `cure` ends: it is told of the format then, by few connections.
+async fn told_of_the_format_once(cause: &str, cure: &str) -> Outcome {
+    let scene = Scene::new()?;
+    scene.redis(cause)?;
+    let throttle = scene.throttle(brief())?;
+    unavailable(throttle.acquire("up").max_wait(HASTY).await);
+    scene.redis(cure)?;
+    drop(throttle.acquire("up").await?);
+    sleep(AGAIN).await;
+    for _ in 0..10 {
+        drop(throttle.acquire("up").await?);
+        sleep(HASTY).await;
+    }
+    assert!(scene.redis(&format!("GET {FORMAT}"))?.text().is_some(), "{cause}: no format");
+    // The first, one at once or two as it is a replica, and the one that told of it.
+    assert!(scene.proxy.connections() <= 4, "{cause}: {} connections", scene.proxy.connections());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_that_took_no_writes_as_it_was_connected_to_is_told_of_the_format_once_it_does() -> Outcome {
+    told_of_the_format_once("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE").await?;
+    told_of_the_format_once("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0").await?;
+    told_of_the_format_once("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0").await
+}
+
+#[tokio::test]
+async fn a_replica_that_is_promoted_and_taken_by_a_release_of_another_format_is_used_no_more() -> Outcome {
+    let scene = Scene::new()?;
+    scene.redis("REPLICAOF 127.0.0.1 1")?;
+    let throttle = scene.throttle(brief())?;
+    unavailable(throttle.acquire("up").max_wait(HASTY).await);
+    scene.redis("REPLICAOF NO ONE")?;
+    scene.redis.command(&["SET", FORMAT, "3 0.9.0"])?;
+    let deadline = Instant::now() + PATIENCE;
+    let why = loop {
+        assert!(Instant::now() < deadline, "it is used");
+        if let Err(error) = throttle.acquire("up").await {
+            break chain(&error);
+        }
+        sleep(HASTY).await;
+    };
+    assert!(why.contains("format 3 of Outgate 0.9.0"), "{why}");
     Ok(())
 }
 

@@ -16,6 +16,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, timeout};
 
+use self::connecting::Made;
 #[cfg(any(feature = "redis-cluster", feature = "redis-sentinel"))]
 pub(super) use self::connecting::connect;
 pub(super) use self::connecting::{in_runtime, tuned};
@@ -36,8 +37,9 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// What could not be connected to so lately is not connected to again: queues of one process that wait for a server are many, and so are
 /// the processes.
 const FRESH: Duration = Duration::from_millis(50);
-/// A server that was demoted is connected to again at once, as its address may lead to another one by now, and then so often.
-const DEMOTED_AGAIN: Duration = Duration::from_millis(500);
+/// A server that was demoted is connected to again at once, as its address may lead to another one by now, and then so often; one that
+/// was promoted no more often, as some calls that write are served where others are refused.
+const LEFT_AGAIN: Duration = Duration::from_millis(500);
 
 const REFUSED: &str = "the store refused the call";
 
@@ -70,8 +72,10 @@ struct Current {
     failure: Option<(StoreError, Instant)>,
     /// Which connection this is, so that a late failure of an old one does not throw away its successor.
     generation: u64,
-    /// When a connection was last given up as its server was demoted.
-    demoted: Option<Instant>,
+    /// The server took no writes as it was made: once it does, the next one is to say which format is kept.
+    took_no_writes: bool,
+    /// When a connection was last given up as its server was demoted, or promoted.
+    left: Option<Instant>,
 }
 
 /// A call that failed, and whether the same call over a new connection may fare better.
@@ -139,6 +143,9 @@ impl Link {
             Ok(answer) => {
                 let reply = self.read(generation, || call.read(&answer))?;
                 self.is_up(generation, call.writes());
+                if call.writes() && self.current().took_no_writes {
+                    self.leave(generation);
+                }
                 Ok(reply)
             }
             Err(error) if error.code() == Some("OUTDATED") => Err(StoreError::from(Refused::Outdated).into()),
@@ -205,7 +212,7 @@ impl Link {
             }
         }
         let made = match made {
-            Ok(Ok(connection)) => connection.inspect_err(|error| self.complain("format", "", error)),
+            Ok(Ok(made)) => made.inspect_err(|error| self.complain("format", "", error)),
             Ok(Err(error)) => Err(self.not_connected(error)),
             Err(_) => {
                 let error = unreachable("the store cannot be connected to: it does not answer");
@@ -217,8 +224,8 @@ impl Link {
         current.attempts += 1;
         current.generation += 1;
         match made {
-            Ok(connection) => {
-                current.failure = None;
+            Ok(Made { connection, took_no_writes }) => {
+                (current.failure, current.took_no_writes) = (None, took_no_writes);
                 current.connection = Some(connection.clone());
                 Ok((connection, current.generation))
             }
@@ -283,16 +290,17 @@ impl Link {
         current.generation == generation && current.connection.take().is_some()
     }
 
-    /// Gives up the connection to a server that was demoted, unless that was done just before. Says whether another one is to be had.
+    /// Gives up the connection to a server that was demoted or promoted, unless that was done just before. Says whether another one is to
+    /// be had.
     fn leave(&self, generation: u64) -> bool {
         let mut current = self.current();
         if current.generation != generation || current.connection.is_none() {
             return true;
         }
-        if current.demoted.is_some_and(|at| at.elapsed() < DEMOTED_AGAIN) {
+        if current.left.is_some_and(|at| at.elapsed() < LEFT_AGAIN) {
             return false;
         }
-        (current.demoted, current.connection) = (Some(Instant::now()), None);
+        (current.left, current.connection) = (Some(Instant::now()), None);
         true
     }
 

@@ -10,13 +10,19 @@ use tokio::time::Instant;
 
 use super::{CONNECT_TIMEOUT, Link};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::fault::{serves_nobody, with_code};
+use crate::store::redis::fault::{Fault, serves_nobody, with_code};
 use crate::store::redis::server::Server;
 use crate::store::redis::{format, script, tls};
 
+/// A connection that was made, and whether its server took no writes, so that it may not know which format is kept.
+pub(super) struct Made {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) took_no_writes: bool,
+}
+
 impl Link {
     /// A new connection, or that another release keeps another format here; or why there is none.
-    pub(super) async fn connect(&self) -> Result<Result<MultiplexedConnection, StoreError>, RedisError> {
+    pub(super) async fn connect(&self) -> Result<Result<Made, StoreError>, RedisError> {
         let mut connection = connect(&self.client, self.response_timeout).await?;
         // Asked first and alone: a server that wants a password hangs up on who sends it whole scripts without one.
         let mut greet = redis::pipe();
@@ -28,16 +34,19 @@ impl Link {
         {
             return Err(error);
         }
-        match greeted.next() {
+        let took_no_writes = match greeted.next() {
             Some(Ok(kept)) => {
                 if let Err(error) = format::judge(&self.prefix, &kept) {
                     return Ok(Err(error));
                 }
+                false
             }
             // The format is looked at once: not before the server can say it.
             Some(Err(error)) if serves_nobody(&error) => return Err(error),
-            _ => {}
-        }
+            // Whatever else is refused does not change when it takes writes, as that another node of a Cluster has the key.
+            Some(Err(error)) => Fault::of(&error) == Fault::Passing,
+            None => false,
+        };
         let mut load = redis::pipe();
         // That of most calls. The others are sent whole where they are not known.
         load.cmd("INFO").cmd("SCRIPT").arg("LOAD").arg(&script::book().body).ignore_errors();
@@ -50,7 +59,7 @@ impl Link {
             // Where loading is forbidden, or the server still reads its data, the calls themselves will say so.
             answers => {
                 self.doubt(answers.unwrap_or_default().into_iter().next());
-                Ok(Ok(connection))
+                Ok(Ok(Made { connection, took_no_writes }))
             }
         }
     }
