@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
@@ -108,11 +109,11 @@ impl Queue {
         }
     }
 
-    /// Gives up on a driver that did not look when it had promised: its runtime stands still. Everybody looks, and one drives.
-    pub(super) fn look_after(self: &Arc<Self>, now: Instant) {
+    /// Gives up on a driver that has been overdue for so long: its runtime stands still. Everybody looks, and one drives.
+    pub(super) fn look_after(self: &Arc<Self>, patience: Duration, now: Instant) {
         let mut out = Outbox::default();
         let mut state = self.lock();
-        if state.duty.overdue_at(here()).is_some_and(|at| at <= now) {
+        if state.duty.overdue_after(patience, here()).is_some_and(|at| at <= now) {
             state.abandon(now, self, &mut out);
         }
         state.stands_by(now, &mut out);
@@ -220,7 +221,7 @@ impl Caller<'_> {
                 if watch.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
                 }
-                self.queue.look_after(Instant::now());
+                self.queue.look_after(PATIENCE, Instant::now());
             }
         })
         .await

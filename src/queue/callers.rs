@@ -18,7 +18,7 @@ use super::handover::Successors;
 use super::mark::Mark;
 use super::memory::HEARS;
 use super::process::Process;
-use super::resend::Resend;
+use super::resend::{PATIENCE, Resend};
 use super::seats::SeatRules;
 use super::settings::Settings;
 use super::settling::{Correction, Settling};
@@ -315,7 +315,7 @@ impl Queue {
 
     /// Has it ask whether the store lost anything of that.
     pub(super) fn asks_after_loss(self: &Arc<Self>) {
-        self.is_driven_on();
+        self.is_driven_on(PATIENCE);
         self.happen(|_| Some(Event::LostData));
     }
 
@@ -365,10 +365,10 @@ impl Queue {
         driver.into_iter().for_each(Driver::spawn);
     }
 
-    /// Has a task of this runtime drive where a caller did that may be polled no more, and where whoever did stands still.
-    pub(super) fn is_driven_on(self: &Arc<Self>) {
+    /// Has a task of this runtime drive where a caller did that may be polled no more, and where whoever did has been overdue for so long.
+    pub(super) fn is_driven_on(self: &Arc<Self>, patience: Duration) {
         let now = Instant::now();
-        self.look_after(now);
+        self.look_after(patience, now);
         self.leave_to_a_task();
         let number = self.lock().take_duty(now);
         if let Some(number) = number {

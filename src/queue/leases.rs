@@ -5,13 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::Queue;
-use super::driver::Driver;
 use super::resend::PATIENCE;
 use super::seats::{SeatRules, Seats};
-use super::state::Outbox;
 
 /// Whoever has not looked for this part of a lease after its time is replaced. It is renewed after a third.
 const STUCK: u32 = 6;
@@ -91,15 +89,15 @@ impl Known {
 
 impl Watch {
     async fn run(mut self) {
-        while let Some(wait) = self.look(Instant::now()) {
+        while let Some(wait) = self.look() {
             sleep(wait).await;
         }
     }
 
     /// Says how long until it looks again; `None` where no queue holds seats.
-    fn look(&mut self, now: Instant) -> Option<Duration> {
+    fn look(&mut self) -> Option<Duration> {
         let holding = self.leases.upgrade()?.holding(self);
-        holding.iter().filter_map(|queue| queue.renews(self.here, now)).min()
+        holding.iter().filter_map(|queue| queue.renews()).min()
     }
 }
 
@@ -124,19 +122,9 @@ impl Queue {
     }
 
     /// Has a task of this runtime drive where nobody does, or whoever did stands still. Says after how long to look again.
-    fn renews(self: &Arc<Self>, here: Id, now: Instant) -> Option<Duration> {
+    fn renews(self: &Arc<Self>) -> Option<Duration> {
         let patience = self.seats.as_ref().map(SeatRules::patience)?;
-        let mut out = Outbox::default();
-        let mut state = self.lock();
-        if state.duty.overdue_after(patience, Some(here)).is_some_and(|at| at <= now) {
-            state.abandon(now, self, &mut out);
-        }
-        let number = state.take_duty(now);
-        drop(state);
-        out.wake_all(self, now);
-        if let Some(number) = number {
-            Driver::new(self, number).spawn();
-        }
+        self.is_driven_on(patience);
         Some(patience)
     }
 }

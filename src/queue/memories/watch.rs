@@ -100,7 +100,7 @@ impl Watch {
         };
         let (has_said, tries_again) = (queue.has_said_again(), queue.tries_again());
         if !has_said {
-            queue.is_driven_on();
+            queue.is_driven_on(PATIENCE);
         }
         let is_tried = tries_again || queue.is_under_way();
         // One in which callers come just then has a message under way for ever.
