@@ -4,61 +4,51 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use super::Queue;
 use super::resend::PATIENCE;
 use super::seats::{SeatRules, Seats};
+use super::shift::{Runtimes, StandsBy};
 
 /// Whoever has not looked for this part of a lease after its time is replaced. It is renewed after a third.
 const STUCK: u32 = 6;
 
 /// Those of one shard of an upstream.
 #[derive(Debug, Default)]
-pub(crate) struct Leases(Mutex<Known>);
-
-#[derive(Debug, Default)]
-struct Known {
+pub(crate) struct Leases {
     /// Queues that hold seats.
-    queues: Vec<Weak<Queue>>,
+    queues: Mutex<Vec<Weak<Queue>>>,
     /// In each of these a task looks.
-    runtimes: Vec<Id>,
-}
-
-/// Looks in a runtime until it is dropped.
-#[derive(Debug)]
-struct Watch {
-    leases: Weak<Leases>,
-    here: Id,
-    /// It has ended, and another may look by now.
-    is_over: bool,
+    runtimes: Arc<Runtimes>,
 }
 
 impl Leases {
     /// A call of a queue that has a seat begins here, or ends.
     fn keep(self: &Arc<Self>, queue: &Arc<Queue>) {
         let Ok(runtime) = Handle::try_current() else { return };
-        let here = runtime.id();
-        let Some(is_known) = queue.lease_mark.set(Some(here)) else { return };
-        let mut known = self.lock();
-        if !is_known {
-            known.queues.push(Arc::downgrade(queue));
-        }
-        let is_new = !known.runtimes.contains(&here);
-        known.runtimes.extend(is_new.then_some(here));
-        drop(known);
-        if is_new {
-            runtime.spawn(Watch { leases: Arc::downgrade(self), here, is_over: false }.run());
+        let Some(is_known) = queue.lease_mark.set(Some(runtime.id())) else { return };
+        let mut queues = self.lock();
+        queues.extend((!is_known).then(|| Arc::downgrade(queue)));
+        let stands_by = self.runtimes.stands_by(runtime.id());
+        drop(queues);
+        if stands_by.is_some() {
+            runtime.spawn(watch(Arc::downgrade(self), stands_by));
         }
     }
 
+    /// Says how long until whoever stands by looks again; `None` where no queue holds seats.
+    fn look(&self, stands_by: &mut Option<StandsBy>) -> Option<Duration> {
+        self.holding(stands_by).iter().filter_map(Queue::renews).min()
+    }
+
     /// The queues that hold seats. Where there is none nobody looks any more.
-    fn holding(&self, watch: &mut Watch) -> Vec<Arc<Queue>> {
+    fn holding(&self, stands_by: &mut Option<StandsBy>) -> Vec<Arc<Queue>> {
         // Those that are gone by now are dropped without the lock.
         let (mut holding, mut others) = (Vec::new(), Vec::new());
-        let mut known = self.lock();
-        known.queues.retain(|queue| {
+        let mut queues = self.lock();
+        queues.retain(|queue| {
             let Some(queue) = queue.upgrade() else { return false };
             let holds = queue.holds_seats() || {
                 queue.lease_mark.clear();
@@ -68,44 +58,22 @@ impl Leases {
             if holds { &mut holding } else { &mut others }.push(queue);
             holds
         });
-        watch.is_over = holding.is_empty();
-        if watch.is_over {
-            known.leave(watch.here);
+        if holding.is_empty() {
+            *stands_by = None;
         }
-        drop(known);
+        drop(queues);
         holding
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Queue>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
-    fn leave(&mut self, runtime: Id) {
-        self.runtimes.retain(|other| *other != runtime);
-    }
-}
-
-impl Watch {
-    async fn run(mut self) {
-        while let Some(wait) = self.look() {
-            sleep(wait).await;
-        }
-    }
-
-    /// Says how long until it looks again; `None` where no queue holds seats.
-    fn look(&mut self) -> Option<Duration> {
-        let holding = self.leases.upgrade()?.holding(self);
-        holding.iter().filter_map(|queue| queue.renews()).min()
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if let Some(leases) = self.leases.upgrade().filter(|_| !self.is_over) {
-            leases.lock().leave(self.here);
-        }
+/// Looks in a runtime, as long as any queue holds seats.
+async fn watch(leases: Weak<Leases>, mut stands_by: Option<StandsBy>) {
+    while let Some(wait) = leases.upgrade().and_then(|leases| leases.look(&mut stands_by)) {
+        sleep(wait).await;
     }
 }
 

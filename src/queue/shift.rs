@@ -21,13 +21,17 @@ pub(crate) struct Shift {
     /// In microseconds since then.
     looks_by: AtomicI64,
     /// In each of these a task stands by, or has it.
-    runtimes: Mutex<Vec<Id>>,
+    runtimes: Arc<Runtimes>,
 }
+
+/// In each of these one task stands by.
+#[derive(Debug, Default)]
+pub(super) struct Runtimes(Mutex<Vec<Id>>);
 
 /// Stands by in a runtime until it is dropped.
 #[derive(Debug)]
 pub(crate) struct StandsBy {
-    shift: Arc<Shift>,
+    runtimes: Arc<Runtimes>,
     here: Id,
 }
 
@@ -41,7 +45,7 @@ pub(crate) struct OnShift {
 
 impl Default for Shift {
     fn default() -> Self {
-        Self { epoch: Instant::now(), looks_by: AtomicI64::new(NOBODY), runtimes: Mutex::default() }
+        Self { epoch: Instant::now(), looks_by: AtomicI64::new(NOBODY), runtimes: Arc::default() }
     }
 }
 
@@ -51,14 +55,6 @@ impl Shift {
         self.is_over(self.looks_by.load(Ordering::SeqCst), now)
     }
 
-    /// A task stands by in this runtime; `None` where one does already.
-    fn stands_by(self: &Arc<Self>, here: Id) -> Option<StandsBy> {
-        let mut runtimes = self.runtimes();
-        let is_new = !runtimes.contains(&here);
-        runtimes.extend(is_new.then_some(here));
-        is_new.then(|| StandsBy { shift: Arc::clone(self), here })
-    }
-
     /// Has a task of this runtime take turns where it has the shift, or where `is_new` here and none stands by yet.
     pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
         self: &Arc<Self>,
@@ -66,7 +62,7 @@ impl Shift {
         on_shift: Option<OnShift>,
         take_turns: impl FnOnce(Option<OnShift>, Option<StandsBy>) -> F,
     ) {
-        let stands_by = if is_new { self.stands_by(runtime.id()) } else { None };
+        let stands_by = if is_new { self.runtimes.stands_by(runtime.id()) } else { None };
         if on_shift.is_some() || stands_by.is_some() {
             runtime.spawn(take_turns(on_shift, stands_by));
         }
@@ -87,16 +83,12 @@ impl Shift {
             {
                 return;
             }
-            stands_by = stands_by.or_else(|| self.stands_by(Handle::current().id()));
+            stands_by = stands_by.or_else(|| self.runtimes.stands_by(Handle::current().id()));
             if stands_by.is_none() {
                 return;
             }
             sleep_until(self.free_at()).await;
         }
-    }
-
-    fn runtimes(&self) -> MutexGuard<'_, Vec<Id>> {
-        self.runtimes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When whoever has it will have looked, or is to be replaced.
@@ -125,6 +117,20 @@ impl Shift {
 
     fn micros(&self, at: Instant) -> i64 {
         micros(at.saturating_duration_since(self.epoch))
+    }
+}
+
+impl Runtimes {
+    /// A task stands by in this runtime; `None` where one does already.
+    pub(super) fn stands_by(self: &Arc<Self>, here: Id) -> Option<StandsBy> {
+        let mut runtimes = self.lock();
+        let is_new = !runtimes.contains(&here);
+        runtimes.extend(is_new.then_some(here));
+        is_new.then(|| StandsBy { runtimes: Arc::clone(self), here })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Id>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -179,7 +185,7 @@ impl Drop for OnShift {
 
 impl Drop for StandsBy {
     fn drop(&mut self) {
-        self.shift.runtimes().retain(|runtime| *runtime != self.here);
+        self.runtimes.lock().retain(|runtime| *runtime != self.here);
     }
 }
 
