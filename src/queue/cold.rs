@@ -1,16 +1,11 @@
 //! Cold calls of a queue, until the store is told of them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::settling::patience;
 use crate::ledger::{Cold, Log, Stamp};
-
-/// Within this part of the shortest span in which they count longer the store is told, so that it knows before it books a span ahead; within bounds.
-const PART: i64 = 8;
-const SOONEST: Duration = Duration::from_millis(25);
-const LATEST: Duration = Duration::from_millis(250);
 
 /// Cold calls that the store does not know of: all since the last message, as one.
 #[derive(Debug)]
@@ -24,7 +19,8 @@ impl Untold {
     /// A call of these charges that started at `start`, beside those that the store does not know of either.
     pub(super) fn and(before: Option<Self>, start: Stamp, charges: &Arc<[u32]>, logs: &[Log], now: Instant) -> Self {
         let Some(Self { cold, by }) = before else {
-            return Self { cold: Cold::new(start, start, Arc::clone(charges)), by: now + patience(logs) };
+            let by = now + patience(logs, |term| term.cold > 0);
+            return Self { cold: Cold::new(start, start, Arc::clone(charges)), by };
         };
         let sum = cold.charges.iter().zip(charges.iter()).map(|(one, other)| one.saturating_add(*other));
         Self { cold: Cold::new(cold.first.min(start), cold.last.max(start), sum.collect::<Vec<_>>()), by }
@@ -39,15 +35,10 @@ impl Untold {
     }
 }
 
-/// How long the store may know nothing of a cold call.
-fn patience(logs: &[Log]) -> Duration {
-    let terms = logs.iter().flat_map(|log| log.terms.iter()).filter(|term| term.cold > 0);
-    let shortest = terms.map(|term| term.span).min().unwrap_or(0);
-    Duration::from_micros((shortest / PART).unsigned_abs()).clamp(SOONEST, LATEST)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::ledger::Term;
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::engine::Engine;
 use super::in_flight::Message;
 use crate::config::name::shown;
-use crate::ledger::{Grant, Log, Slots, Stamp};
+use crate::ledger::{Grant, Log, Slots, Stamp, Term};
 
 /// Within this part of the shortest span the store is told, so that it knows before many more are booked; within bounds.
 const PART: i64 = 8;
@@ -145,7 +145,7 @@ pub(super) struct Corrections {
 
 impl Corrections {
     fn none(logs: &[Log], now: Instant) -> Self {
-        Self { back: Vec::new(), debts: Vec::new(), makes_room: false, by: now + patience(logs) }
+        Self { back: Vec::new(), debts: Vec::new(), makes_room: false, by: now + patience(logs, |_| true) }
     }
 
     fn add(&mut self, start: Stamp, back: Vec<u32>) {
@@ -244,16 +244,16 @@ fn add(units: &mut [u32], more: &[u32]) {
     }
 }
 
-/// How long the store may know nothing of what a call used.
-fn patience(logs: &[Log]) -> Duration {
-    let spans = logs.iter().flat_map(|log| log.terms.iter()).map(|term| term.span);
-    Duration::from_micros((spans.min().unwrap_or(0) / PART).unsigned_abs()).clamp(SOONEST, LATEST)
+/// How long the store may know nothing of what counts by such terms.
+pub(super) fn patience(logs: &[Log], counts_by: impl Fn(&Term) -> bool) -> Duration {
+    let terms = logs.iter().flat_map(|log| log.terms.iter()).filter(|term| counts_by(term));
+    let shortest = terms.map(|term| term.span).min().unwrap_or(0);
+    Duration::from_micros((shortest / PART).unsigned_abs()).clamp(SOONEST, LATEST)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Term;
 
     /// What goes back and what is owed, as one call is settled again and again.
     fn settled(charged: u32, at_end: bool, used: &[u32]) -> Vec<(u32, u32)> {
@@ -283,7 +283,7 @@ mod tests {
     fn the_store_is_told_within_an_eighth_of_the_shortest_span() {
         for (span, patience_ms) in [(8_000, 25), (1_050_000, 131), (61_000_000, 250)] {
             let logs = [Log::new("calls", [Term::new(100, 90_000_000)]), Log::new("tokens", [Term::new(9, span)])];
-            assert_eq!(patience(&logs).as_millis(), patience_ms, "{span}");
+            assert_eq!(patience(&logs, |_| true).as_millis(), patience_ms, "{span}");
         }
     }
 }
