@@ -29,7 +29,7 @@ use std::time::Duration;
 use crate::client::throttle::Throttle;
 pub use crate::config::description::{Counted, DescribedLimit, Description, Kind};
 use crate::error::{Error, StoreError};
-use crate::ledger::{Body, Message, MessageId, ScopeId};
+use crate::ledger::{Body, MessageId, ScopeId};
 pub use crate::ledger::{Presence, ProcessSeen, Processes, ScopePresence};
 
 /// A scope that processes use.
@@ -129,8 +129,7 @@ impl Throttle {
         let upstream = &registered.upstream.name;
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };
         let body = Body::Processes { upstream: Arc::clone(upstream) };
-        let message = Message::new(Arc::clone(&registered.home().ledger), MessageId::nobodys(), body);
-        let message = Message { known: registered.home().time.known(), ..message };
+        let message = registered.home().message(MessageId::nobodys(), body);
         let reply = self.store().apply(&message).await.map_err(unavailable)?;
         reply.processes().ok_or_else(|| unavailable(StoreError::senseless()))
     }

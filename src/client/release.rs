@@ -7,7 +7,7 @@ use crate::client::throttle::Throttle;
 use crate::client::together::all;
 use crate::config::plan::Registered;
 use crate::error::{Error, StoreError};
-use crate::ledger::{Body, Message, ScopeId};
+use crate::ledger::{Body, ScopeId};
 use crate::queue::shard::Shard;
 
 /// Millionths of a quota.
@@ -192,9 +192,7 @@ impl Throttle {
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };
         let mut id = self.process().next_message("".into());
         id.stream = format!("{}!", id.number).into();
-        let message = Message::new(Arc::clone(&shard.ledger), id, body);
-        let message = Message { known: shard.time.known(), ..message };
-        let reply = self.store().apply(&message).await.map_err(unavailable)?;
+        let reply = self.store().apply(&shard.message(id, body)).await.map_err(unavailable)?;
         reply.done().ok_or_else(StoreError::senseless).map_err(unavailable)?;
         Ok(())
     }

@@ -20,7 +20,7 @@ use crate::config::name::shown;
 use crate::config::plan::Registered;
 use crate::config::request_head::RequestHead;
 use crate::error::{Error, StoreError};
-use crate::ledger::{Body, Message, MessageId, Reply};
+use crate::ledger::{Body, MessageId, Reply};
 use crate::queue::presence::Attendance;
 use crate::queue::process::Process;
 use crate::queue::table::{CLOSE_PATIENCE, Queues};
@@ -232,8 +232,7 @@ impl Throttle {
         let known = shard.time.outlook(registered.stale_after, Instant::now()).known;
         let logs = shard.calendars.around(&registered.charges.logs_of(&scopes), known);
         let body = Body::Usage { logs, seats: registered.charges.seats_of(&scopes) };
-        let message = Message::new(Arc::clone(&shard.ledger), MessageId::nobodys(), body);
-        let message = Message { known: shard.time.known(), ..message };
+        let message = shard.message(MessageId::nobodys(), body);
         let reply = self.0.process.store.apply(&message).await.map_err(unavailable)?;
         let Reply::Usage { logs, seats } = reply else { return Err(unavailable(StoreError::senseless())) };
         let observed = registered.observer.as_deref().map(Observer::observed);

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use self::lost::LostPauses;
 use super::Queue;
 use super::shift::{OnShift, Shift, StandsBy};
-use crate::ledger::{Body, Looked, Message, MessageId, Reason, ScopeHasher, ScopeId, Stamp, micros};
+use crate::ledger::{Body, Looked, MessageId, Reason, ScopeHasher, ScopeId, Stamp, micros};
 
 /// How often a process looks, where callers wait or come.
 const EVERY: Duration = Duration::from_secs(1);
@@ -163,9 +163,7 @@ impl Look {
         let Paused { queue, .. } = self.queues.first()?;
         let since = self.since.unwrap_or(Stamp::NEVER);
         let body = Body::Look { scopes: Arc::clone(&self.scopes), since };
-        let message = Message::new(Arc::clone(queue.ledger()), MessageId::nobodys(), body);
-        let message = Message { known: queue.shard.time.known(), ..message };
-        match queue.process.store.apply(&message).await {
+        match queue.process.store.apply(&queue.shard.message(MessageId::nobodys(), body)).await {
             Ok(reply) => reply.looked(),
             Err(error) => {
                 tracing::debug!(upstream = &**queue.upstream(), %error, "whether pauses still hold is not known");

@@ -15,7 +15,7 @@ use super::Queue;
 use super::resend::PATIENCE;
 use super::shift::{OnShift, Shift};
 use crate::error::StoreError;
-use crate::ledger::{Body, Message, Presence, Renewal, ScopeId, ScopePresence, micros};
+use crate::ledger::{Body, Presence, Renewal, ScopeId, ScopePresence, micros};
 use crate::store::WithoutStore;
 
 /// The store is told no more often; and so often where each process would throttle by itself without it, and must know how many there are.
@@ -327,9 +327,7 @@ fn again(queue: &Arc<Queue>) -> Duration {
 async fn send(queue: &Arc<Queue>, renewal: Renewal) -> Result<Option<u32>, StoreError> {
     let (upstream, home) = (Arc::clone(queue.upstream()), queue.registered().home());
     let id = queue.process.next_message(format!("+{upstream}").into());
-    let message = Message::new(Arc::clone(&home.ledger), id, Body::Renew(renewal));
-    let message = Message { known: home.time.known(), ..message };
-    match queue.process.store.apply(&message).await {
+    match queue.process.store.apply(&home.message(id, Body::Renew(renewal))).await {
         Ok(reply) => Ok(reply.renewed()),
         Err(error) => {
             tracing::debug!(upstream = &*upstream, %error, "the others do not know who waits here");

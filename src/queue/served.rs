@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::Queue;
 use super::waiters::Slot;
 use crate::error::StoreError;
-use crate::ledger::{Body, Log, Message, ScopeId, Stamp};
+use crate::ledger::{Body, Log, ScopeId, Stamp};
 
 /// How long until the store is told again that a pause is over; twice as long each time, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -67,9 +67,7 @@ impl Queue {
         let mut id = self.process.next_message("".into());
         id.stream = format!("{}!", id.number).into();
         let body = Body::Release { scope, served: Some(served) };
-        let message = Message::new(Arc::clone(self.ledger()), id, body);
-        let message = Message { known: self.shard.time.known(), ..message };
-        let reply = self.process.store.apply(&message).await?;
+        let reply = self.process.store.apply(&self.shard.message(id, body)).await?;
         reply.done().map(|_| ()).ok_or_else(StoreError::senseless)
     }
 }

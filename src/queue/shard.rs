@@ -8,6 +8,7 @@ use super::leases::Leases;
 use super::log_time::LogTime;
 use super::looks::Looks;
 use super::memories::Memories;
+use crate::ledger::{Body, Message, MessageId};
 use crate::store::memory::Kept;
 use crate::store::{MemoryStore, WithoutStore};
 
@@ -50,6 +51,11 @@ impl Shard {
     /// The same part of another store, with a clock of its own.
     pub(super) fn in_another_store(&self, time: Arc<LogTime>) -> Self {
         Self { time, kept: OnceLock::new(), ..self.clone() }
+    }
+
+    /// A message about what lies there, with the log time that this process knows.
+    pub(crate) fn message(&self, id: MessageId, body: Body) -> Message {
+        Message { known: self.time.known(), ..Message::new(Arc::clone(&self.ledger), id, body) }
     }
 
     /// Goes on with what was known before, where it is the same.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::SOONER;
-use crate::ledger::{Body, Cause, Message, Pause, Reason, Reply, ScopeId, Stamp, micros};
+use crate::ledger::{Body, Cause, Pause, Reason, Reply, ScopeId, Stamp, micros};
 use crate::queue::Queue;
 
 /// Pauses that the store has lost: of scopes, and of the whole upstream.
@@ -73,8 +73,7 @@ impl LostPauses {
         // A stream of its own: others are about what upstreams say now.
         let name = scope.map(|scope| scope.to_string()).unwrap_or_default();
         let id = queue.process.next_message(format!("{name}?@{}", queue.upstream()).into());
-        let message = Message::new(Arc::clone(queue.ledger()), id, Body::Pause { scope, pause });
-        let message = Message { known: queue.shard.time.known(), ..message };
+        let message = queue.shard.message(id, Body::Pause { scope, pause });
         let answer = queue.process.store.apply(&message).await;
         let Some(paused) = answer.ok().and_then(Reply::paused) else { return false };
         if Instant::now() + paused.wait() + SOONER < *until {
