@@ -6,9 +6,8 @@ use std::time::Duration;
 use crate::client::throttle::Throttle;
 use crate::client::together::all;
 use crate::config::plan::Registered;
-use crate::error::{Error, StoreError};
+use crate::error::Error;
 use crate::ledger::{Body, ScopeId};
-use crate::queue::shard::Shard;
 
 /// Millionths of a quota.
 const FULL: f64 = 1_000_000.0;
@@ -184,16 +183,8 @@ impl Throttle {
             Some(_) => std::slice::from_ref(registered.shard(scope)),
             None => registered.shards(),
         };
-        all(shards.iter().map(|shard| self.tell_shard(&registered.upstream.name, shard, body.clone()))).await
-    }
-
-    /// Tells a shard something that acts once; each message has a stream of its own.
-    async fn tell_shard(&self, upstream: &Arc<str>, shard: &Shard, body: Body) -> Result<(), Error> {
-        let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };
-        let mut id = self.process().next_message("".into());
-        id.stream = format!("{}!", id.number).into();
-        let reply = self.store().apply(&shard.message(id, body)).await.map_err(unavailable)?;
-        reply.done().ok_or_else(StoreError::senseless).map_err(unavailable)?;
-        Ok(())
+        let told = all(shards.iter().map(|shard| shard.tell_once(self.process(), body.clone()))).await;
+        let upstream = &registered.upstream.name;
+        told.map_err(|source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source })
     }
 }

@@ -10,8 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Queue;
 use super::waiters::Slot;
-use crate::error::StoreError;
-use crate::ledger::{Body, Log, ScopeId, Stamp};
+use crate::ledger::{Body, Log, Stamp};
 
 /// How long until the store is told again that a pause is over; twice as long each time, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -44,8 +43,8 @@ impl Queue {
     async fn end_pauses(self: &Arc<Self>, served: Stamp) {
         let scopes = Log::scopes(&self.logs).flatten().map(Some).chain([None]);
         for scope in scopes {
-            let mut wait = FIRST_WAIT;
-            while let Err(error) = self.end_pause(scope, served).await {
+            let (mut wait, body) = (FIRST_WAIT, Body::Release { scope, served: Some(served) });
+            while let Err(error) = self.shard.tell_once(&self.process, body.clone()).await {
                 if wait > LONGEST_WAIT || Handle::try_current().is_err() {
                     let upstream = &**self.upstream();
                     tracing::warn!(upstream, %error, "the others do not know that a pause is over");
@@ -61,13 +60,5 @@ impl Queue {
             self.shard.looks.release();
         }
         self.release();
-    }
-
-    async fn end_pause(&self, scope: Option<ScopeId>, served: Stamp) -> Result<(), StoreError> {
-        let mut id = self.process.next_message("".into());
-        id.stream = format!("{}!", id.number).into();
-        let body = Body::Release { scope, served: Some(served) };
-        let reply = self.process.store.apply(&self.shard.message(id, body)).await?;
-        reply.done().map(|_| ()).ok_or_else(StoreError::senseless)
     }
 }

@@ -8,6 +8,8 @@ use super::leases::Leases;
 use super::log_time::LogTime;
 use super::looks::Looks;
 use super::memories::Memories;
+use super::process::Process;
+use crate::error::StoreError;
 use crate::ledger::{Body, Message, MessageId};
 use crate::store::memory::Kept;
 use crate::store::{MemoryStore, WithoutStore};
@@ -56,6 +58,14 @@ impl Shard {
     /// A message about what lies there, with the log time that this process knows.
     pub(crate) fn message(&self, id: MessageId, body: Body) -> Message {
         Message { known: self.time.known(), ..Message::new(Arc::clone(&self.ledger), id, body) }
+    }
+
+    /// Tells the store something that acts once; each message has a stream of its own.
+    pub(crate) async fn tell_once(&self, process: &Process, body: Body) -> Result<(), StoreError> {
+        let mut id = process.next_message("".into());
+        id.stream = format!("{}!", id.number).into();
+        let reply = process.store.apply(&self.message(id, body)).await?;
+        reply.done().map(|_| ()).ok_or_else(StoreError::senseless)
     }
 
     /// Goes on with what was known before, where it is the same.
