@@ -3,6 +3,7 @@
 
 #[cfg(feature = "metrics")]
 mod describe;
+mod gives_up;
 #[cfg(feature = "metrics")]
 mod kept;
 #[cfg(feature = "metrics")]
@@ -10,6 +11,7 @@ mod store;
 #[cfg(feature = "metrics")]
 mod watch;
 
+pub(crate) use self::gives_up::GivesUp;
 #[cfg(feature = "metrics")]
 pub(crate) use self::kept::{Counts, Ending};
 #[cfg(not(feature = "metrics"))]

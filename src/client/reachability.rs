@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use self::row::{Look, Row};
 use crate::client::route::Route;
 use crate::client::url::Target;
+use crate::counts::GivesUp;
 use crate::error::Error;
 
 /// How many hosts are told apart; of more, callers do not wait.
@@ -83,7 +84,7 @@ impl Reachability {
             return Ok(visit(Look::default(), now));
         }
         Handle::try_current().map_err(|_| route.told(Error::OutsideRuntime))?;
-        let waits = GivesUp(Some(route));
+        let waits = GivesUp::of(&route.registered.counts);
         let until = route.deadline().unwrap_or(now + PATIENCE);
         // Boxed, as every call would have room for it.
         let looks = Box::pin(timeout_at(if route.now_or_never { now } else { until }, found.wait())).await;
@@ -235,21 +236,6 @@ impl Drop for Visit<'_> {
         {
             host.earlier.notify_one();
         }
-    }
-}
-
-/// A call that waits, and is counted as one that was given up if this is dropped.
-struct GivesUp<'a>(Option<&'a Route>);
-
-impl GivesUp<'_> {
-    fn end(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for GivesUp<'_> {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|route| route.registered.counts.gave_up());
     }
 }
 

@@ -12,7 +12,7 @@ use super::apart::{self, Doubt, Own};
 use super::events::Event;
 use super::resend::PATIENCE;
 use super::waiters::{Slot, Waiter};
-use crate::counts::Counts;
+use crate::counts::GivesUp;
 use crate::error::Error;
 use crate::ledger::Log;
 
@@ -26,21 +26,6 @@ fn part_of(logs: &[Log], processes: u32) -> Option<Arc<[Log]>> {
         Some(Log::new(Arc::clone(&log.unit), terms.collect::<Option<Vec<_>>>()?).of(log.scope))
     };
     logs.iter().map(part).collect()
-}
-
-/// A caller that throttles by itself, in one queue after another. Dropped, it has given up.
-struct GivesUp<'a>(Option<&'a Counts>);
-
-impl GivesUp<'_> {
-    fn end(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for GivesUp<'_> {
-    fn drop(&mut self) {
-        self.0.into_iter().for_each(Counts::gave_up);
-    }
 }
 
 impl Queue {
@@ -78,7 +63,7 @@ impl Queue {
         waiter: &Waiter,
         error: Error,
     ) -> Result<Option<(Arc<Self>, Slot, Instant)>, Error> {
-        let waits = GivesUp(Some(self.counts()));
+        let waits = GivesUp::of(self.counts());
         let outcome = self.wait_apart(waiter, error).await;
         waits.end();
         outcome
