@@ -50,11 +50,7 @@ impl Leases {
         let mut queues = self.lock();
         queues.retain(|queue| {
             let Some(queue) = queue.upgrade() else { return false };
-            let holds = queue.holds_seats() || {
-                queue.lease_mark.clear();
-                // A call may have begun just now, and not have it entered as it stood here.
-                queue.holds_seats() && !queue.lease_mark.set_again()
-            };
+            let holds = queue.lease_mark.kept_by(|| queue.holds_seats().then_some(())).is_some();
             if holds { &mut holding } else { &mut others }.push(queue);
             holds
         });

@@ -26,12 +26,12 @@ impl Mark {
         (before != here).then_some(before != Self::NOWHERE)
     }
 
-    pub(super) fn clear(&self) {
-        self.0.store(Self::NOWHERE, Ordering::Relaxed);
-    }
-
-    /// Sets it where it is not; says whether it was.
-    pub(super) fn set_again(&self) -> bool {
-        self.0.compare_exchange(Self::NOWHERE, 1, Ordering::Relaxed, Ordering::Relaxed).is_err()
+    /// What keeps the queue in the list. Where nothing does its mark goes.
+    pub(super) fn kept_by<T>(&self, keeps: impl Fn() -> Option<T>) -> Option<T> {
+        keeps().or_else(|| {
+            self.0.store(Self::NOWHERE, Ordering::Relaxed);
+            // What came just now may not have entered it, as it stood here.
+            keeps().filter(|_| self.0.compare_exchange(Self::NOWHERE, 1, Ordering::Relaxed, Ordering::Relaxed).is_ok())
+        })
     }
 }

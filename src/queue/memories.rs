@@ -91,11 +91,7 @@ impl Memories {
         let mut known = self.lock();
         known.queues.retain(|queue| {
             let Some(queue) = queue.upgrade() else { return false };
-            let asks = queue.asks_by(now).or_else(|| {
-                queue.mark.clear();
-                // It may have been granted more just now, and not have entered itself as it stood here.
-                queue.asks_by(now).filter(|_| !queue.mark.set_again())
-            });
+            let asks = queue.mark.kept_by(|| queue.asks_by(now));
             match asks {
                 Some((granted_at, by)) => remembering.push(Remembering { queue, granted_at, by }),
                 None => others.push(queue),
