@@ -15,9 +15,9 @@ const STEPS: usize = 32;
 
 /// How long to back off: longer with each refusal in a row, and a little different for each process.
 ///
-/// The next in a row is a refusal of a call that started within a minute after the wait, or within twice as long as that, or while calls
-/// [came slower](crate::Upstream::recovery); after what bars us, as a ban, any within the longest wait. Others come now and then, and calls were
-/// served between them.
+/// The next in a row is a refusal of a call that started within a minute after the wait, or within twice as long as that, the longest wait at most;
+/// or while calls [came slower](crate::Upstream::recovery). After what bars us, as a ban, it is any within the longest wait. Others come now and
+/// then, and calls were served between them.
 ///
 /// # Default
 ///

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Evidence, Stamp, micros};
 
-/// For so many microseconds after a pause another refusal is the next in a row, however short the pause was: who calls seldom, and is refused
-/// each time, waits longer and longer, too.
+/// For so many microseconds after a pause another refusal is the next in a row, however short the pause was, as long as that is remembered: who
+/// calls seldom, and is refused each time, waits longer and longer, too.
 const ROW: i64 = 60_000_000;
 
 /// The share of the limits' rate at which calls resume after a pause, as its inverse.
@@ -40,8 +40,8 @@ pub struct Pause {
     pub waits: Vec<Duration>,
     /// For how long after it calls come slower than the limits allow: at first at a tenth of the rate, growing evenly.
     pub recovery: Duration,
-    /// For how long after it a refusal may be the next in a row; the recovery at least. It is, where its call started within twice as long as
-    /// the wait, or where the pause was for what bars us: between others calls were served.
+    /// For how long after it a refusal may be the next in a row; the recovery at least. It is, where its call started within a minute, or twice
+    /// as long as the wait, or the recovery, or where the pause was for what bars us: between others calls were served.
     pub memory: Duration,
     /// Why, for whoever waits meanwhile.
     pub cause: Cause,

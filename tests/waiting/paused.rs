@@ -98,6 +98,18 @@ async fn waits_that_nobody_told_double_with_each_refusal_in_a_row() {
     assert_eq!(next().await, 1_000, "after as long as the longest wait it begins anew");
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_calls_seldom_and_is_refused_each_time_waits_longer_and_longer() {
+    let throttle = Counting::default().process(upstream);
+    let mut waits = Vec::new();
+    for _ in 0..7 {
+        throttle.report("up", &Feedback::default().with_refusal(Refusal::Quota)).await.unwrap();
+        waits.push(throttle.usage("up").await.unwrap().limits[0].next.as_secs());
+        sleep(Duration::from_secs(waits[waits.len() - 1] + 50)).await;
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64]);
+}
+
 /// In four minutes at a hundred a second, 24,000 calls are served.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_every_four_minutes_is_the_first_of_a_row_each_time() {

@@ -52,7 +52,7 @@ pub(super) struct Link {
     current: Mutex<Current>,
     /// Held by the one call that connects; the others wait for its outcome.
     connecting: OneAtATime,
-    /// The newest connection by which a script call was answered.
+    /// The newest connection by which anything was answered but what its role is.
     answered: AtomicU64,
     down: AtomicBool,
     /// It is down as it refuses what writes: what only reads says nothing of that.
@@ -120,11 +120,22 @@ impl Link {
 
     /// Asks it something, and reads the answer.
     pub(super) async fn ask<T>(&self, command: &Cmd, read: impl FnOnce(&Value) -> Option<T>) -> Result<T, StoreError> {
+        let (answer, generation) = self.answer_to(command, read).await?;
+        self.is_up(generation, false);
+        Ok(answer)
+    }
+
+    /// The same, and over which connection: of what it says of its role, which tells nothing of whether it serves calls.
+    pub(super) async fn answer_to<T>(
+        &self,
+        command: &Cmd,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<(T, u64), StoreError> {
         let (mut connection, generation) = self.connection().await?;
         match command.query_async(&mut connection).await {
             Ok(answer) => {
                 let answer = self.read(generation, || read(&answer).ok_or_else(StoreError::senseless));
-                answer.map_err(|failure| failure.error)
+                answer.map(|answer| (answer, generation)).map_err(|failure| failure.error)
             }
             Err(error) if Fault::of(&error) == Fault::Lasting => Err(self.refused(error, None)),
             Err(error) => Err(self.failed(error, generation).error),
@@ -312,7 +323,7 @@ impl Link {
         }
     }
 
-    /// It has answered a script call, which writes or does not. What it says of itself tells nothing of those.
+    /// It has answered something that writes or does not.
     fn is_up(&self, generation: u64, writes: bool) {
         self.answered.fetch_max(generation, Ordering::Relaxed);
         let is_up = writes || !self.refuses.load(Ordering::Relaxed);

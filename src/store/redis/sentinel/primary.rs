@@ -84,7 +84,7 @@ impl Primary {
         news: Option<&News>,
         patience: Duration,
     ) -> Result<Vec<Address>, StoreError> {
-        let said = self.link.ask(&redis::cmd("ROLE"), Role::of).await?;
+        let (said, _) = self.link.answer_to(&redis::cmd("ROLE"), Role::of).await?;
         let Some(said) = said.into_lead() else {
             return Err(unreachable("the store is no primary, and the Sentinels name no other one yet"));
         };
