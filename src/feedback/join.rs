@@ -1,6 +1,6 @@
 //! Which parts of a response speak of the same quota, although none says so.
 
-use super::tally::{Draft, Key, Source};
+use super::tally::{Draft, Source};
 
 /// Finds the draft that another one is to be merged into.
 pub(super) type Target = fn(&[Draft], &Draft) -> Option<usize>;
@@ -12,9 +12,8 @@ pub(super) const TARGETS: [Target; 6] =
 /// The first of a list for a later one with the same numbers: proxies join what several servers say of one quota.
 fn first_of_list(drafts: &[Draft], later: &Draft) -> Option<usize> {
     let numbers = |draft: &Draft| (draft.quota.limit, draft.quota.used, draft.quota.remaining);
-    let first = Key { place: 0, ..later.key.clone() };
-    let same = |draft: &Draft| draft.key == first && numbers(draft) == numbers(later);
-    if later.key.place > 0 { drafts.iter().position(same) } else { None }
+    let first = later.key.first_of_list()?;
+    drafts.iter().position(|draft| draft.key == first && numbers(draft) == numbers(later))
 }
 
 /// The policy of the same name.

@@ -29,6 +29,13 @@ pub(super) struct Key {
     pub(super) place: usize,
 }
 
+impl Key {
+    /// That of the first member of the list in which this is a later one.
+    pub(super) fn first_of_list(&self) -> Option<Self> {
+        (self.place > 0).then(|| Self { place: 0, ..self.clone() })
+    }
+}
+
 /// Where the parts of a quota come from, and so what they may be joined with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
@@ -141,12 +148,12 @@ impl Tally {
     /// Resets have no places in lists: what was told of the first is told of all.
     fn spread_resets(&mut self) {
         for at in 0..self.drafts.len() {
-            let Draft { source: Source::Fields, key, quota: Quota { reset: None, .. }, .. } = &self.drafts[at] else {
-                continue;
-            };
-            let first = Key { place: 0, ..key.clone() };
-            let of_first = self.drafts.iter().find(|draft| draft.source == Source::Fields && draft.key == first);
-            self.drafts[at].quota.reset = of_first.and_then(|draft| draft.quota.reset);
+            if let Some(first) = self.drafts[at].key.first_of_list() {
+                let of_first = self.drafts.iter().find(|draft| draft.source == Source::Fields && draft.key == first);
+                let reset = of_first.and_then(|draft| draft.quota.reset);
+                let quota = &mut self.drafts[at].quota;
+                quota.reset = quota.reset.or(reset);
+            }
         }
     }
 
