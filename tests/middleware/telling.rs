@@ -167,7 +167,7 @@ async fn traces_name_the_upstream_and_never_a_secret() {
     let throttle =
         Throttle::builder().upstream(scoped.limit(Limit::per_hour(1)).max_wait(Duration::ZERO)).build().unwrap();
     let client = client(&throttle);
-    let call = || client.get(format!("{}?card=4242", upstream.url())).bearer_auth("s3cret-token").send();
+    let call = || client.get(format!("{}?card=4242-s3cret", upstream.url())).bearer_auth("s3cret-token").send();
     call().await.unwrap();
     let refused = call().await.unwrap_err();
     throttle.acquire("api").scope("other-s3cret").await.unwrap().hand_back();
@@ -178,7 +178,6 @@ async fn traces_name_the_upstream_and_never_a_secret() {
         assert!(ours.contains(expected), "{expected} in {traces}");
     }
     let told = format!("{ours} {refused} {refused:?} {throttle:?}");
-    for secret in ["s3cret", "4242"] {
-        assert!(!told.contains(secret), "{secret} in {told}");
-    }
+    // Not the card's digits alone: the time of a trace may hold them.
+    assert!(!told.contains("s3cret"), "{told}");
 }
