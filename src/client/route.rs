@@ -54,11 +54,12 @@ impl Route {
     pub(crate) fn new(registered: Arc<Registered>, call: &Call, request: Option<&RequestHead<'_>>) -> Self {
         let max_wait = call.max_wait.or(registered.upstream.max_wait);
         let now_or_never = max_wait == Some(Duration::ZERO);
-        let scopes = registered.charges.scopes(call, request);
+        let mut scopes = registered.charges.scopes(call, request);
         let mut call = Cow::Borrowed(call);
         let estimated = registered.estimated.as_ref();
         let reserves = estimated.map_or_else(Vec::new, |estimated| estimated.fill(call.to_mut()));
         let charges = registered.charges.of(&registered.upstream, &call).map_err(Box::new);
+        scopes.untouched = charges.as_ref().map_or(0, |costs| registered.charges.untouched_by(costs));
         let (is_seen, since) = (request.is_some(), Instant::now());
         let (cost, priority) = (call.cost_in(CALLS), call.priority);
         let kind = call.own_kind().cloned().filter(|_| registered.estimated.is_some());

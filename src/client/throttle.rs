@@ -225,8 +225,7 @@ impl Throttle {
         let registered = self.registered(upstream)?;
         registered.charges.of(&registered.upstream, call)?;
         let scopes = registered.charges.scopes(call, None);
-        let queue = self.0.queues.find((registered.key(scopes.narrowest), registered.edition()), &scopes);
-        let waiting = queue.map_or(0, |queue| queue.waiting());
+        let waiting = self.0.queues.waiting((registered.key(scopes.narrowest), registered.edition()), &scopes);
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(&registered.upstream.name), source };
         let shard = registered.shard(scopes.narrowest);
         let known = shard.time.outlook(registered.stale_after, Instant::now()).known;

@@ -64,6 +64,8 @@ pub(crate) struct Scopes {
     pub(crate) narrowest: Option<ScopeId>,
     /// All of them, where there are several.
     pub(crate) all: Option<Arc<[Option<ScopeId>]>>,
+    /// Of which of the logs nothing is taken: a bit for each.
+    pub(crate) untouched: u16,
 }
 
 impl Scopes {
@@ -71,7 +73,11 @@ impl Scopes {
     pub(crate) fn stream(&self) -> Arc<str> {
         let all = self.all.iter().flat_map(|all| all.iter());
         let several = all.map(|scope| scope.map_or_else(|| "-".to_owned(), |scope| scope.to_string()));
-        let several = several.collect::<Vec<_>>().join("+");
+        let mut several = several.collect::<Vec<_>>().join("+");
+        if self.untouched > 0 {
+            let one = self.narrowest.filter(|_| self.all.is_none());
+            several.extend([one.map(|scope| scope.to_string()).unwrap_or_default(), format!("~{}", self.untouched)]);
+        }
         match self.narrowest {
             _ if !several.is_empty() => ScopeId::of(several.as_bytes()).to_string().into(),
             Some(scope) => scope.to_string().into(),
@@ -87,12 +93,12 @@ impl Scopes {
 
     /// Of the line for the seats of a scope: other than those of any call.
     pub(crate) fn line(scope: Option<ScopeId>) -> Self {
-        Self { narrowest: scope, all: Some([].into()) }
+        Self { narrowest: scope, all: Some([].into()), untouched: 0 }
     }
 
     /// The only scope.
     pub(crate) const fn only(scope: Option<ScopeId>) -> Self {
-        Self { narrowest: scope, all: None }
+        Self { narrowest: scope, all: None, untouched: 0 }
     }
 }
 
@@ -197,7 +203,7 @@ impl Charges {
             return Scopes::only(of(0));
         }
         let all: Arc<[_]> = (0..self.scopes.len()).map(of).collect();
-        Scopes { narrowest: all[self.narrowest], all: Some(all) }
+        Scopes { narrowest: all[self.narrowest], all: Some(all), untouched: 0 }
     }
 
     /// Whether all callers share a limit, by its place.
@@ -208,7 +214,7 @@ impl Charges {
 
     /// The logs of these scopes.
     pub(crate) fn logs_of(&self, scopes: &Scopes) -> Arc<[Log]> {
-        if *scopes == Scopes::default() {
+        if scopes.narrowest.is_none() && scopes.all.is_none() {
             return Arc::clone(&self.logs);
         }
         let of = |(log, place): (&Log, &Place)| log.clone().of(scopes.at(place.scope));
@@ -326,6 +332,16 @@ impl Charges {
                 Err(Error::CostExceedsQuota { upstream: name(), unit, cost, most, limit: Box::new(limit) })
             }
         }
+    }
+
+    /// Of which logs a call takes nothing, as it takes nothing of their unit: a bit for each.
+    #[inline]
+    pub(crate) fn untouched_by(&self, costs: &Costs) -> u16 {
+        if matches!(costs, Costs::OneEach(_)) {
+            return 0;
+        }
+        let takes_none = |at: usize| costs.get(at) == Some(&0) && self.places[at].of_rest.is_none();
+        (0..self.places.len()).filter(|&at| takes_none(at)).map(|at| 1 << at).sum()
     }
 
     /// The terms that are calendar windows.

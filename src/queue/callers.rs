@@ -31,7 +31,7 @@ use crate::counts::Counts;
 use crate::error::Error;
 use crate::ledger::{Log, Reason, SHORT, ScopeId};
 
-/// One queue: a process, and the logs that everybody in it needs a slot in.
+/// One queue: a process, and the logs that everybody in it needs a slot in. Those who take nothing of a unit are in another.
 ///
 /// Beside many scopes a call costs as much as it finds in no cache of the processor. So what each reads lies together, in this order.
 #[repr(C)]
@@ -259,6 +259,11 @@ impl Queue {
 
     /// Whether these are its callers, of some edition of the limits.
     pub(super) fn is_of(&self, edition: u64, scopes: &Scopes) -> bool {
+        self.scopes.untouched == scopes.untouched && self.is_of_scopes(edition, scopes)
+    }
+
+    /// The same, whichever logs they take of.
+    pub(super) fn is_of_scopes(&self, edition: u64, scopes: &Scopes) -> bool {
         self.edition() == edition && self.scopes.all == scopes.all
     }
 

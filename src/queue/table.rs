@@ -137,8 +137,10 @@ impl Queues {
         }
     }
 
-    pub(crate) fn find(&self, (key, edition): (Key, u64), scopes: &Scopes) -> Option<Arc<Queue>> {
-        self.part(key).queues.get(&key).and_then(|entry| entry.of(edition, scopes)).map(Arc::clone)
+    /// How many callers of these scopes wait, whichever logs they take of.
+    pub(crate) fn waiting(&self, (key, edition): (Key, u64), scopes: &Scopes) -> usize {
+        let queues = self.of_scope(key).into_iter();
+        queues.filter(|queue| queue.is_of_scopes(edition, scopes)).map(|queue| queue.waiting()).sum()
     }
 
     /// Closes the queues of an upstream: its limits are replaced, or it is removed. Those are left that have something to tell the store.

@@ -117,3 +117,31 @@ fn what_cannot_be_reserved_names_its_field() {
         assert!(up().reserve(Priority::Normal, percent).check(0).is_ok());
     }
 }
+
+#[test]
+fn who_takes_nothing_of_a_unit_is_told_apart_by_it_and_by_nothing_that_is_reserved() {
+    let up = Upstream::new("up").limit(Limit::per_minute(500)).limit(Limit::per_minute(5_000).of("tokens"));
+    let up = up.limit(Limit::per_hour(50).of("tokens").each(Scope::header("x-merchant"))).reserve(Priority::High, 20);
+    let all = charges(&up);
+    let untouched = |call: &Call| all.untouched_by(&all.of(&up, call).unwrap());
+    for priority in [Priority::High, Priority::Normal, Priority::Low] {
+        let call = of(priority);
+        assert_eq!(untouched(&call), 0, "{priority:?}");
+        let units = |bits: u16| all.places.iter().enumerate().filter(move |(at, _)| bits >> at & 1 == 1);
+        for (unit, logs) in [("tokens", 2), ("calls", 1)] {
+            let bits = untouched(&call.clone().cost_of(unit, 0));
+            let of_unit = |place: &Place| *place.unit == *unit && place.of_rest.is_none();
+            assert!(units(bits).all(|(_, place)| of_unit(place)), "{priority:?} {unit}: {bits:b}");
+            assert_eq!(bits.count_ones(), logs, "{priority:?} {unit}: {bits:b}");
+        }
+    }
+    let merchant = Call::new().scope_of("x-merchant", "m-17");
+    let mut streams: Vec<_> =
+        [Scopes::default(), Scopes::only(Some(ScopeId::of(b"m-17"))), all.scopes(&merchant, None)]
+            .into_iter()
+            .flat_map(|scopes| [0, 1, 2].map(|untouched| Scopes { untouched, ..scopes.clone() }.stream()))
+            .collect();
+    streams.sort_unstable();
+    streams.dedup();
+    assert_eq!(streams.len(), 9);
+}
