@@ -81,15 +81,13 @@ end
 -- Another unit may be taken as long as, if all had as much, one more unit could start until then: together with all of them, or one after
 -- another at the rate of the limits. And no less than its part of a quarter of the quota, where nobody of a higher priority waits.
 local function share_of(scope, priority, runs, weights, soonest, limit, is_highest)
-  local measure, wanted, first, last = nil, 0, nil, nil
+  local measure, wanted, first, last, size = nil, 0, nil, nil, 0
   for _, run in ipairs(runs) do
     if run.priority == priority then first, last = first or run, run end
   end
-  for i = 1, first and #logs or 0 do
-    if logs[i].scope == scope and first.charges[i] > 0 then
-      measure = i
-      break
-    end
+  for i, log in ipairs(first and logs or {}) do
+    local units = log.scope == scope and first.charges[i] or 0
+    if units > 0 and (not measure or units / log.least > size) then measure, size = i, units / log.least end
   end
   if not measure then return nil end
   for _, run in ipairs(runs) do
@@ -215,12 +213,11 @@ local function within_shares(shares, run, callers)
   return callers
 end
 
--- How large a call is beside others: what it takes of the first log that it takes of.
+-- How large a call is beside others: the largest part that it takes of any quota.
 local function size_of(charges)
-  for _, units in ipairs(charges) do
-    if units > 0 then return units end
-  end
-  return 0
+  local size = 0
+  for i, log in ipairs(logs) do size = max(size, charges[i] / log.least) end
+  return size
 end
 
 -- What the callers are told: verdict, start and callers of each answer, equal neighbours together.

@@ -114,13 +114,13 @@ pub(super) fn decide(
 impl Deciding<'_, '_> {
     /// Answers every caller, and says which runs were refused after which answers: each is told its own time later.
     fn answer_all<'r>(&mut self, runs: &'r [Run]) -> Vec<(usize, &'r Run)> {
-        let (mut refused, mut too_large) = (Vec::new(), u64::MAX);
+        let (mut refused, mut too_large) = (Vec::new(), f64::INFINITY);
         let mut last = runs.first().map(|run| run.priority);
         for run in runs {
             if last.replace(run.priority) != Some(run.priority) {
                 self.come_after_turns_of(run.priority);
             }
-            let size = size(&run.charges);
+            let size = self.view.size(&run.charges);
             // Who wants as much as one for whom too little was left waits as well.
             if size >= too_large {
                 self.decision.passed += run.callers;
@@ -259,11 +259,6 @@ fn tell_times(view: &mut View<'_>, decision: &mut Decision, refused: &[(usize, &
         }
     });
     decision.answers = answers;
-}
-
-/// How large a call is beside others: what it takes of the first log that it takes of.
-fn size(charges: &[u32]) -> u64 {
-    charges.iter().copied().find(|&units| units > 0).map_or(0, u64::from)
 }
 
 /// Adds an answer to the one before where they are equal.

@@ -84,6 +84,11 @@ impl<'a> Page<'a> {
         self.log.terms.iter().map(|term| self.in_force.term(self.log, *term).quota).min().unwrap_or(u32::MAX)
     }
 
+    /// Which part of its quota so many units are; of none where nothing limits them.
+    fn size(&self, units: u32) -> f64 {
+        if self.log.terms.is_empty() { 0.0 } else { f64::from(units) / f64::from(self.largest_charge()) }
+    }
+
     fn earliest(&self, floor: Stamp, units: u32) -> Stamp {
         self.in_force.earliest(floor, self.log, units.into(), self)
     }
@@ -133,7 +138,9 @@ impl<'a> View<'a> {
 
     /// The log of a scope that a share is counted in whose first callers are these.
     pub(super) fn measure(&self, scope: usize, first: &Run) -> Option<usize> {
-        self.pages_of(scope).map(|(at, _)| at).find(|&at| first.charges[at] > 0)
+        let size = |at: usize| self.pages[at].size(first.charges[at]);
+        let charged = self.pages_of(scope).map(|(at, _)| at).filter(|&at| first.charges[at] > 0);
+        charged.reduce(|largest, at| if size(at) > size(largest) { at } else { largest })
     }
 
     /// Whether so many units of a log could start by the limit, each with as much of the scope's other logs as one of `run`.
@@ -175,6 +182,11 @@ impl<'a> View<'a> {
             page.in_force.look(start, units > 0);
         }
         true
+    }
+
+    /// How large a call is beside others: the largest part that it takes of any quota.
+    pub(super) fn size(&self, charges: &[u32]) -> f64 {
+        self.pages.iter().zip(charges).map(|(page, &units)| page.size(units)).fold(0.0, f64::max)
     }
 
     /// How many callers of these charges the rate of a scope's limits lets start within a time.
