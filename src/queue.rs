@@ -31,6 +31,7 @@ mod pause;
 mod places;
 pub(crate) mod presence;
 pub(crate) mod process;
+mod put_off;
 pub(crate) mod reports;
 pub(crate) mod resend;
 pub(crate) mod seats;

@@ -29,6 +29,9 @@ impl Engine {
         } else if let Some(deadline) =
             waiter.deadline(now).filter(|&by| !self.hands_back() && !self.takes_slot(waiter, by))
         {
+            if self.is_asked_for(waiter, deadline, now) {
+                return Ok(());
+            }
             let is_last = self.waiters.is_behind_all(waiter);
             let before = |waiter: &Waiter| self.waiters.units_before(waiter.priority, waiter.ticket);
             let ahead = if is_last { self.waiters.units_wanted() } else { before(waiter) };

@@ -20,6 +20,7 @@ use super::cold::Untold;
 use super::events::{Effect, Effects, Event, tell};
 use super::in_flight::{Header, Message};
 use super::memory::Memory;
+use super::put_off::PutOff;
 use super::resend::Resend;
 use super::seats::Seats;
 use super::settings::Settings;
@@ -101,8 +102,10 @@ pub(super) struct Engine {
     pub(super) is_warned: bool,
     /// For whose sake it is not asked before: callers of this priority, and of lower ones.
     pub(super) rests_for: Priority,
-    /// The first caller without a slot, when the store put it off, and how many times in a row.
-    pub(super) put_off: Option<(u64, u32)>,
+    /// The callers without a slot, when the store put them off.
+    pub(super) put_off: Option<PutOff>,
+    /// How large the smallest caller is that has come since the last ask: infinite where all that wait are of a size.
+    pub(super) least_new: f64,
 }
 
 impl Engine {
@@ -146,6 +149,7 @@ impl Engine {
             is_warned: false,
             rests_for: Priority::High,
             put_off: None,
+            least_new: f64::INFINITY,
         }
     }
 
@@ -275,7 +279,9 @@ impl Engine {
             resend.hurry(now);
         }
         self.is_warned &= !self.waiters.is_empty();
+        self.note_size(&waiter.costs);
         self.waiters.join(waiter);
+        self.ask_for_smaller(now);
         self.seat_callers(now, effects);
         let at = if self.unanswered.is_some() { now } else { self.ask_at.unwrap_or(now) };
         effects.extend((!self.under_way).then_some(Effect::Wake(at)));
@@ -286,6 +292,7 @@ impl Engine {
         let unwanted = self.waiters.leave(ticket, now);
         let was_there = unwanted.is_some();
         self.put_back(unwanted.into_iter().flatten(), now);
+        self.look_past_first(now);
         was_there
     }
 

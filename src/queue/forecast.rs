@@ -78,7 +78,11 @@ impl Engine {
         }
         let paused = self.pause_left(now);
         let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at, now);
+        let put_off = self.put_off.as_ref();
         let late = self.waiters.drop_hopeless(now, |waiter, ahead| {
+            if put_off.is_some_and(|put_off| put_off.asks_again_for(waiter, &self.settings, self.ask_at)) {
+                return None;
+            }
             let retry_after = forecast.too_late(waiter.deadline(now)?, ahead)?;
             Some(throttled(&self.settings, retry_after, paused))
         });

@@ -230,10 +230,12 @@ impl Engine {
         let mut units = 0;
         let most = self.borrowed.map_or(MAX_CALLERS, |borrowed| MAX_CALLERS.min(borrowed.free() as usize));
         for waiter in self.waiters.unslotted(now).take(most) {
-            units += waiter.costs.iter().copied().max().unwrap_or(0);
-            if units > MAX_UNITS && !tickets.is_empty() {
-                break;
+            let most_units = waiter.costs.iter().copied().max().unwrap_or(0);
+            // Who takes less may still go with those before.
+            if units + most_units > MAX_UNITS && !tickets.is_empty() {
+                continue;
             }
+            units += most_units;
             tickets.push(waiter.ticket);
             // Further away than the horizon the queue decides by itself: only then do neighbours differ in nothing.
             let max_wait = waiter.deadline(now).map(|deadline| deadline.saturating_duration_since(now));
@@ -256,8 +258,9 @@ impl Engine {
         ask.back = self.take_surplus();
         let is_large = ask.runs.first().is_some_and(|run| run.charges.iter().any(|&units| units > 1));
         let patience = if is_large { 1 } else { SEVERAL_LOGS_PATIENCE };
-        let first = self.put_off.filter(|(ticket, _)| tickets.first() == Some(ticket));
-        ask.insist = (is_large || ask.logs.len() > 1) && first.is_some_and(|(_, times)| times >= patience);
+        let times = self.put_off.as_ref().map_or(0, |put_off| put_off.times(tickets.first()));
+        ask.insist = (is_large || ask.logs.len() > 1) && times >= patience;
+        self.least_new = f64::INFINITY;
         self.message(header, tickets, ask, now)
     }
 

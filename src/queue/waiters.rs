@@ -153,6 +153,11 @@ impl Waiters {
         self.slots.get(before).filter(|slot| self.large == 0 && slot.costs == waiter.costs).map(|slot| slot.start)
     }
 
+    /// Whether any caller, or slot, is of another cost than one unit.
+    pub(crate) const fn has_large(&self) -> bool {
+        self.large > 0
+    }
+
     /// Who has this ticket.
     pub(crate) fn find(&self, ticket: u64) -> Option<&Waiter> {
         self.parts.iter().find_map(|part| part.since(ticket).next().filter(|waiter| waiter.ticket == ticket))

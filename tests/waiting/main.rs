@@ -39,6 +39,8 @@ mod seats;
 mod settling;
 mod shards;
 mod sharing;
+
+mod smaller;
 mod snapshot;
 mod standing_still;
 mod stepping;

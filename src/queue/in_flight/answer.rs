@@ -15,6 +15,7 @@ use crate::queue::engine::Engine;
 use crate::queue::events::{Effect, Effects, tell};
 use crate::queue::glance::WaitsFor;
 use crate::queue::log_time::{LogTime, Outlook};
+use crate::queue::put_off::PutOff;
 use crate::queue::resend::Resend;
 use crate::queue::settings::Settings;
 use crate::queue::waiters::{Slot, Waiter, Wish};
@@ -233,8 +234,11 @@ impl Engine {
         self.leave_at = (!waits).then(|| now + self.settings.horizon);
         let before_waiting = grant.answers(ask.callers()).take_while(|answer| answer.verdict != Verdict::Waits);
         let before_waiting: u32 = before_waiting.map(|answer| answer.callers).sum();
-        let times = |ticket| self.put_off.filter(|(before, _)| *before == ticket).map_or(1, |(_, times)| times + 1);
-        self.put_off = tickets.get(before_waiting as usize).map(|&ticket| (ticket, times(ticket)));
+        self.put_off = tickets.get(before_waiting as usize).and_then(|&ticket| {
+            let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
+            let granted = granted.map(|answer| answer.callers).sum();
+            PutOff::new((ticket, self.put_off.as_ref()), put_off(ask, grant), granted, &self.settings, now)
+        });
         (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
         let first = if waits { before_waiting } else { 0 };
         self.rests_for = priority_at(ask, first);
@@ -265,9 +269,11 @@ impl Engine {
             let rest = if ask.insist { rest.min(next + self.settings.horizon / 2) } else { rest };
             self.ask_at = Some(now + rest);
             self.refuse_late(now, effects);
+            self.look_past_first(now);
         }
-        // Who came meanwhile with a higher priority.
+        // Who came meanwhile with a higher priority, or takes less.
         self.ask_for_who_goes_before(now);
+        self.ask_for_smaller(now);
         self.pause_unknown = pause_unknown;
         if pause_unknown {
             self.wait_out_pause(now, effects);
@@ -327,6 +333,18 @@ fn answers<'a>(ask: &'a Ask, grant: &'a Grant) -> impl Iterator<Item = (&'a Arc<
         Some(both)
     };
     std::iter::from_fn(next).filter(|(_, answer)| answer.callers > 0)
+}
+
+/// What those take who were put off: the last may have no answer of their own.
+fn put_off<'a>(ask: &'a Ask, grant: &'a Grant) -> impl Iterator<Item = &'a [u32]> {
+    let waits = answers(ask, grant).filter(|(_, answer)| answer.verdict == Verdict::Waits);
+    let mut answered: u32 = grant.answers(ask.callers()).map(|answer| answer.callers).sum();
+    let rest = ask.runs.iter().filter(move |run| {
+        let is_answered = run.callers <= answered;
+        answered = answered.saturating_sub(run.callers);
+        !is_answered
+    });
+    waits.map(|(charges, _)| charges).chain(rest.map(|run| &run.charges)).map(|charges| &**charges)
 }
 
 /// The same for each caller.

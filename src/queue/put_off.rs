@@ -1,0 +1,118 @@
+//! Whom the last answer put off. It says nothing of callers who take less than all of those: they may go into what is left.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::engine::Engine;
+use super::settings::Settings;
+use super::waiters::{Waiter, Wish};
+use crate::config::costs::Costs;
+
+/// No sooner after an answer that let nobody go it is asked for callers who take less.
+const AGAIN: Duration = Duration::from_millis(250);
+/// Nor for callers who are asked for so soon anyway: among many together there are some of every size, and little is left unused.
+const NOT_LONG: Duration = Duration::from_secs(1);
+
+/// Callers that the store put off.
+#[derive(Debug)]
+pub(super) struct PutOff {
+    /// The first of them.
+    ticket: u64,
+    /// How many times in a row.
+    times: u32,
+    /// How large that one is.
+    size: f64,
+    /// How large the smallest is.
+    least: f64,
+    /// When somebody who takes less is asked for at the earliest.
+    open_at: Instant,
+}
+
+impl PutOff {
+    /// These were put off by an answer that came `now`, which let so many others go; the first of them is the caller of `ticket`.
+    pub(super) fn new<'a>(
+        (ticket, before): (u64, Option<&Self>),
+        charges: impl Iterator<Item = &'a [u32]>,
+        granted: u32,
+        settings: &Settings,
+        now: Instant,
+    ) -> Option<Self> {
+        let mut sizes = charges.map(|charges| settings.size(charges));
+        let size = sizes.next()?;
+        let least = sizes.fold(size, f64::min);
+        let times = before.filter(|before| before.ticket == ticket).map_or(1, |before| before.times + 1);
+        let open_at = if granted > 0 { now } else { now + AGAIN };
+        Some(Self { ticket, times, size, least, open_at })
+    }
+
+    /// How many times in a row this caller was put off as the first.
+    pub(super) fn times(&self, ticket: Option<&u64>) -> u32 {
+        if ticket == Some(&self.ticket) { self.times } else { 0 }
+    }
+
+    /// Whether a caller takes less than the first, and is asked for again before its time is up.
+    pub(super) fn asks_again_for(&self, waiter: &Waiter, settings: &Settings, ask_at: Option<Instant>) -> bool {
+        let Wish::By(deadline) = waiter.wish else { return false };
+        self.has_smaller() && ask_at.is_some_and(|at| at < deadline) && settings.size(&waiter.costs) < self.size
+    }
+
+    /// Whether some of them take less than the first.
+    fn has_smaller(&self) -> bool {
+        self.least < self.size
+    }
+}
+
+impl Settings {
+    /// How large a call is beside others: the largest part that it takes of any quota.
+    fn size(&self, charges: &[u32]) -> f64 {
+        let limited = self.logs.iter().zip(charges).filter(|(log, _)| !log.terms.is_empty());
+        limited.map(|(log, &units)| f64::from(units) / f64::from(log.largest_charge())).fold(0.0, f64::max)
+    }
+}
+
+impl Engine {
+    /// When a caller is asked for that takes less than all who were put off, or, where that was not just now, than the first of them: never
+    /// while nobody may go.
+    fn asked_for_at(&self, size: f64, now: Instant) -> Option<Instant> {
+        let least = |put_off: &PutOff| if now < put_off.open_at + NOT_LONG { put_off.least } else { put_off.size };
+        let put_off = self.put_off.as_ref().filter(|put_off| size < least(put_off) && !self.is_paused(now))?;
+        Some(put_off.open_at.max(self.rest_until.unwrap_or(now)).max(now))
+    }
+
+    /// Whether the last answer says nothing of a caller who comes, and the next will before its time is up.
+    pub(super) fn is_asked_for(&mut self, waiter: &Waiter, deadline: Instant, now: Instant) -> bool {
+        let at = self.waiters.has_large().then(|| self.asked_for_at(self.settings.size(&waiter.costs), now)).flatten();
+        let Some(at) = at.filter(|&at| at <= deadline) else { return false };
+        if self.ask_at.is_some_and(|ask_at| ask_at > deadline) {
+            self.ask_at = Some(at);
+        }
+        true
+    }
+
+    /// A caller has come: of whom it is asked for next, this may be the smallest.
+    pub(super) fn note_size(&mut self, costs: &Costs) {
+        if self.waiters.has_large() || costs.is_large() {
+            self.least_new = self.least_new.min(self.settings.size(costs));
+        }
+    }
+
+    /// Where somebody has come since the last ask who takes less than all who were put off, asks for that one.
+    pub(super) fn ask_for_smaller(&mut self, now: Instant) {
+        if let Some(at) = self.asked_for_at(self.least_new, now)
+            && self.ask_at.is_some_and(|ask_at| ask_at > now + NOT_LONG)
+        {
+            self.ask_at = Some(at);
+        }
+    }
+
+    /// Where the first who was put off is gone, the answer says nothing of those behind it who take less.
+    pub(super) fn look_past_first(&mut self, now: Instant) {
+        let gone = |put_off: &&PutOff| put_off.has_smaller() && self.waiters.find(put_off.ticket).is_none();
+        if let Some(put_off) = self.put_off.as_ref().filter(gone).filter(|_| !self.is_paused(now)) {
+            let at = put_off.open_at.max(self.rest_until.unwrap_or(now)).max(now);
+            self.ask_at = self.ask_at.map(|ask_at| ask_at.min(at));
+            (self.next_slot, self.put_off) = (None, None);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Callers who take less than one that waits: they go into what that one leaves.
+
+use std::future::IntoFuture as _;
+use std::time::Duration;
+
+use outgate::{Error, Limit, Throttle, Upstream};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::Counting;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Of 100 a minute 60 are used, and another call of 60 waits for a minute.
+async fn with_a_large_call_waiting() -> (Counting, Throttle) {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::per_minute(100));
+    drop(throttle.acquire("up").cost(60).await.unwrap());
+    let large = throttle.clone();
+    tokio::spawn(async move { large.acquire("up").cost(60).await });
+    sleep(SECOND).await;
+    (store, throttle)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_call_with_little_time_is_not_refused_for_a_large_one_that_waits() {
+    let (store, throttle) = with_a_large_call_waiting().await;
+    let before = store.calls();
+    for _ in 0..20 {
+        let permit = throttle.acquire("up").cost(2).max_wait(2 * SECOND).await.unwrap();
+        assert!(permit.waited() < SECOND / 100, "{:?}", permit.waited());
+    }
+    let calls = store.calls() - before;
+    assert!(calls <= 24, "{calls} store calls");
+    // Now it is used up.
+    assert!(throttle.acquire("up").cost(1).max_wait(2 * SECOND).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_calls_that_have_time_do_not_wait_for_the_large_one() {
+    let (_, throttle) = with_a_large_call_waiting().await;
+    let all = async {
+        for _ in 0..40 {
+            drop(throttle.acquire("up").await.unwrap());
+        }
+    };
+    timeout(SECOND, all).await.expect("forty units are free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_behind_a_large_call_that_has_gone_away_is_asked_for() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::per_minute(100));
+    drop(throttle.acquire("up").cost(60).await.unwrap());
+    let spawn = |cost| {
+        let throttle = throttle.clone();
+        tokio::spawn(async move { throttle.acquire("up").cost(cost).await.map(|permit| permit.waited()) })
+    };
+    let large = spawn(60);
+    sleep(SECOND).await;
+    // As large as the first, and so left to wait; what it leaves others of it takes.
+    let (second, third) = (spawn(50), spawn(45));
+    sleep(SECOND).await;
+    let small = spawn(30);
+    let went = timeout(SECOND, small).await.expect("thirty are free").unwrap().unwrap();
+    assert!(went < SECOND, "{went:?}");
+    large.abort();
+    second.abort();
+    third.abort();
+    sleep(SECOND).await;
+    let permit = timeout(SECOND, throttle.acquire("up").cost(10).into_future()).await.expect("ten are free").unwrap();
+    assert!(permit.waited() < SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_call_wants_of_a_scarce_unit_holds_nobody_who_takes_none_of_it() {
+    let store = Counting::default();
+    let throttle = store.process(|up: Upstream| {
+        up.limit(Limit::per_minute(500))
+            .limit(Limit::per_minute(200_000).of("tokens"))
+            .limit(Limit::per_hour(5).of("exports"))
+    });
+    let ask = |tokens, exports| throttle.acquire("up").cost_of("tokens", tokens).cost_of("exports", exports);
+    drop(ask(150_000, 5).await.unwrap());
+    let waiting = [ask(0, 1), ask(60_000, 0)].map(|asked| tokio::spawn(async move { asked.await.map(drop) }));
+    sleep(SECOND).await;
+    for tokens in [1_000, 0, 40_000] {
+        let permit = timeout(SECOND, ask(tokens, 0).into_future()).await.expect("there is room").unwrap();
+        assert!(permit.waited() < SECOND / 2, "{tokens}: {:?}", permit.waited());
+    }
+    assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_calls_now_or_never_are_refused_at_once_where_nothing_is_left_and_seldom_asked_for() {
+    let (store, throttle) = with_a_large_call_waiting().await;
+    drop(throttle.acquire("up").cost(40).await.unwrap());
+    let (before, begin) = (store.calls(), Instant::now());
+    for _ in 0..1_000 {
+        assert!(matches!(throttle.try_acquire("up").cost(1).await, Err(Error::Throttled { .. })));
+    }
+    assert!(store.calls() - before <= 2 && begin.elapsed() < SECOND / 100, "{}", store.calls() - before);
+    // The first units are free again after a minute, and somebody waits who takes less than the large call.
+    sleep(61 * SECOND).await;
+    assert!(throttle.try_acquire("up").cost(1).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_more_wait_than_one_ask_names_those_who_take_less_are_asked_for_now_and_then() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::per_minute(100));
+    let ask = |cost| {
+        let throttle = throttle.clone();
+        tokio::spawn(async move { throttle.acquire("up").cost(cost).await.map(drop) })
+    };
+    drop(throttle.acquire("up").cost(100).await.unwrap());
+    let mut waiting: Vec<_> = (0..2_000).map(|_| ask(60)).collect();
+    sleep(SECOND).await;
+    let before = store.calls();
+    for _ in 0..1_000 {
+        waiting.push(ask(1));
+        sleep(SECOND / 1_000).await;
+    }
+    assert!(store.calls() - before <= 10, "{} store calls", store.calls() - before);
+    waiting.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_calls_go_though_smaller_ones_come_all_the_time() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::per_minute(100));
+    let small = throttle.clone();
+    let small = tokio::spawn(async move {
+        let mut calls = 0;
+        while small.acquire("up").cost(3).await.is_ok() {
+            calls += 1;
+            sleep(SECOND / 10).await;
+        }
+        calls
+    });
+    sleep(30 * SECOND).await;
+    let begin = Instant::now();
+    for _ in 0..5 {
+        drop(throttle.acquire("up").cost(60).await.unwrap());
+    }
+    assert!(begin.elapsed() < 6 * 121 * SECOND / 2, "{:?}", begin.elapsed());
+    throttle.close().await;
+    small.await.unwrap();
+}
