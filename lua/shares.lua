@@ -213,10 +213,11 @@ local function within_shares(shares, run, callers)
   return callers
 end
 
--- How large a call is beside others: the largest part that it takes of any quota.
+-- How large a call is beside others: the parts that it takes of all quotas, together. So of two that differ in one unit alone one is
+-- smaller.
 local function size_of(charges)
   local size = 0
-  for i, log in ipairs(logs) do size = max(size, charges[i] / log.least) end
+  for i, log in ipairs(logs) do size = size + charges[i] / log.least end
   return size
 end
 

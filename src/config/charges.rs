@@ -294,10 +294,12 @@ impl Charges {
         limits.into_iter()
     }
 
-    /// Whether callers of different scopes need seats of the same limit.
+    /// Whether callers of different queues need seats of the same limit: they are of different scopes, or may take of different units.
     pub(crate) fn is_any_seat_shared(&self) -> bool {
         let varies = |at: usize| !self.scopes[at].scope.is_upstream();
-        self.seats.iter().any(|&(of, ..)| (0..self.scopes.len()).any(|at| at != of && varies(at)))
+        let has_several_units = || self.places.iter().any(|place| place.unit != self.places[0].unit);
+        let is_shared = |of: usize| has_several_units() || (0..self.scopes.len()).any(|at| at != of && varies(at));
+        self.seats.iter().any(|&(of, ..)| is_shared(of))
     }
 
     /// What a call is charged, in entries of each log.

@@ -184,9 +184,10 @@ impl<'a> View<'a> {
         true
     }
 
-    /// How large a call is beside others: the largest part that it takes of any quota.
+    /// How large a call is beside others: the parts that it takes of all quotas, together. So of two that differ in one unit alone one is
+    /// smaller.
     pub(super) fn size(&self, charges: &[u32]) -> f64 {
-        self.pages.iter().zip(charges).map(|(page, &units)| page.size(units)).fold(0.0, f64::max)
+        self.pages.iter().zip(charges).map(|(page, &units)| page.size(units)).fold(0.0, |size, part| size + part)
     }
 
     /// How many callers of these charges the rate of a scope's limits lets start within a time.

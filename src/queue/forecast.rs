@@ -78,14 +78,22 @@ impl Engine {
         }
         let paused = self.pause_left(now);
         let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at, now);
-        let put_off = self.put_off.as_ref();
+        let (put_off, unjudged, mut asks_for_them) = (self.put_off.as_ref(), self.unjudged(now), false);
         let late = self.waiters.drop_hopeless(now, |waiter, ahead| {
             if put_off.is_some_and(|put_off| put_off.asks_again_for(waiter, &self.settings, self.ask_at)) {
                 return None;
             }
-            let retry_after = forecast.too_late(waiter.deadline(now)?, ahead)?;
-            Some(throttled(&self.settings, retry_after, paused))
+            let deadline = waiter.deadline(now)?;
+            let retry_after = forecast.too_late(deadline, ahead)?;
+            // Who came meanwhile.
+            let is_unjudged =
+                unjudged.is_some_and(|of| of.at <= deadline && self.settings.size(&waiter.costs) < of.below);
+            asks_for_them |= is_unjudged;
+            (!is_unjudged).then(|| throttled(&self.settings, retry_after, paused))
         });
+        if let Some(of) = unjudged.filter(|_| asks_for_them) {
+            self.ask_at = self.ask_at.map(|ask_at| ask_at.min(of.at));
+        }
         tell(effects, late);
     }
 

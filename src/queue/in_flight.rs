@@ -229,11 +229,17 @@ impl Engine {
         let mut tickets = Vec::new();
         let mut units = 0;
         let most = self.borrowed.map_or(MAX_CALLERS, |borrowed| MAX_CALLERS.min(borrowed.free() as usize));
+        let first = self.waiters.unslotted(now).next();
+        let first_rank = first.map(|first| self.waiters.rank(first));
+        let is_put_off = first.zip(self.put_off.as_ref()).is_some_and(|(first, of)| of.times(Some(&first.ticket)) > 0);
         for waiter in self.waiters.unslotted(now).take(most) {
             let most_units = waiter.costs.iter().copied().max().unwrap_or(0);
-            // Who takes less may still go with those before.
             if units + most_units > MAX_UNITS && !tickets.is_empty() {
-                continue;
+                // While the first waits for its turn, who takes less may go all the same.
+                if is_put_off && first_rank == Some(self.waiters.rank(waiter)) {
+                    continue;
+                }
+                break;
             }
             units += most_units;
             tickets.push(waiter.ticket);

@@ -29,6 +29,13 @@ pub(super) struct PutOff {
     open_at: Instant,
 }
 
+/// Callers of whom the last answer says nothing: those who take less than so much, and when they are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unjudged {
+    pub(super) below: f64,
+    pub(super) at: Instant,
+}
+
 impl PutOff {
     /// These were put off by an answer that came `now`, which let so many others go; the first of them is the caller of `ticket`.
     pub(super) fn new<'a>(
@@ -64,20 +71,25 @@ impl PutOff {
 }
 
 impl Settings {
-    /// How large a call is beside others: the largest part that it takes of any quota.
-    fn size(&self, charges: &[u32]) -> f64 {
+    /// How large a call is beside others, as the ledger says it: the parts that it takes of all quotas, together.
+    pub(super) fn size(&self, charges: &[u32]) -> f64 {
         let limited = self.logs.iter().zip(charges).filter(|(log, _)| !log.terms.is_empty());
-        limited.map(|(log, &units)| f64::from(units) / f64::from(log.largest_charge())).fold(0.0, f64::max)
+        limited.map(|(log, &units)| f64::from(units) / f64::from(log.largest_charge())).sum()
     }
 }
 
 impl Engine {
-    /// When a caller is asked for that takes less than all who were put off, or, where that was not just now, than the first of them: never
-    /// while nobody may go.
+    /// Of whom the last answer says nothing, and when they are asked for: who takes less than all who were put off, or, where that was not just
+    /// now, than the first of them. Of nobody while none may go.
+    pub(super) fn unjudged(&self, now: Instant) -> Option<Unjudged> {
+        let put_off = self.put_off.as_ref().filter(|_| !self.is_paused(now))?;
+        let below = if now < put_off.open_at + NOT_LONG { put_off.least } else { put_off.size };
+        Some(Unjudged { below, at: put_off.open_at.max(self.rest_until.unwrap_or(now)).max(now) })
+    }
+
+    /// When a caller so large is asked for, if the last answer says nothing of it.
     fn asked_for_at(&self, size: f64, now: Instant) -> Option<Instant> {
-        let least = |put_off: &PutOff| if now < put_off.open_at + NOT_LONG { put_off.least } else { put_off.size };
-        let put_off = self.put_off.as_ref().filter(|put_off| size < least(put_off) && !self.is_paused(now))?;
-        Some(put_off.open_at.max(self.rest_until.unwrap_or(now)).max(now))
+        self.unjudged(now).filter(|unjudged| size < unjudged.below).map(|unjudged| unjudged.at)
     }
 
     /// Whether the last answer says nothing of a caller who comes, and the next will before its time is up.

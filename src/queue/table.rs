@@ -77,9 +77,9 @@ impl Entry {
     }
 
     /// Takes a queue in, and lets those go that nobody needs.
-    fn add(&mut self, queue: &Arc<Queue>) {
+    fn add(&mut self, queue: &Arc<Queue>, now: Instant) {
         if let Some(more) = &mut self.more {
-            more.0.retain(|queue| !is_idle(queue));
+            more.0.retain(|queue| is_needed(queue, now));
         }
         if self.queue.is_closed() && is_idle(&self.queue) {
             self.queue = Arc::clone(queue);
@@ -112,7 +112,7 @@ impl Queues {
             }
             let pause = entry.all().filter_map(|queue| queue.paused(now)).max_by_key(|(until, _)| *until);
             let queue = Arc::new(new()?);
-            entry.add(&queue);
+            entry.add(&queue, now);
             drop(map);
             if let Some((until, reason)) = pause {
                 queue.pause(until - now, reason, now);
@@ -278,13 +278,17 @@ impl Default for Map {
 
 impl Map {
     fn sweep(&mut self, now: Instant) {
-        let is_needed = |queue: &Arc<Queue>| !is_idle(queue) || queue.bars_without_store(now);
         // Of each it is noted that it was looked at.
         let is_called = |entry: &Entry| entry.all().filter(|queue| queue.was_called_again()).count() > 0;
-        self.queues.retain(|_, entry| is_called(entry) || entry.all().any(is_needed));
+        self.queues.retain(|_, entry| is_called(entry) || entry.all().any(|queue| is_needed(queue, now)));
         self.queues.shrink_to(self.queues.len() * 2);
         self.sweep_at = (self.queues.len() * 2).max(FEW);
     }
+}
+
+/// Whether a queue is needed by somebody, or would be where the store loses its data, or cannot answer.
+fn is_needed(queue: &Arc<Queue>, now: Instant) -> bool {
+    !is_idle(queue) || queue.asks_by(now).is_some() || queue.bars_without_store(now)
 }
 
 /// Whether nobody needs a queue: whoever holds it may be about to use it.

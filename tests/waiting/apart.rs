@@ -16,6 +16,37 @@ use crate::support::{Counting, micros_since};
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// A call that takes neither, one of tokens, and one of exports; then the store has lost its data.
+#[tokio::test(start_paused = true)]
+async fn what_was_granted_to_calls_of_one_unit_is_said_again_though_others_came_since() {
+    let store = Counting::default();
+    let new = |up: Upstream| {
+        let [tokens, exports] = ["tokens", "exports"].map(|unit| Limit::per_hour(100).of(unit));
+        up.limit(Limit::per_hour(1_000)).limit(tokens).limit(exports)
+    };
+    let [one, other] = [(); 2].map(|()| store.process(new));
+    for (tokens, exports) in [(0, 0), (80, 0), (0, 1)] {
+        drop(ask(&one, tokens, exports).await.unwrap());
+        sleep(SECOND).await;
+    }
+    store.lose_data();
+    for throttle in [&other, &one] {
+        drop(timeout(60 * SECOND, ask(throttle, 0, 0).into_future()).await.unwrap().unwrap());
+    }
+    sleep(30 * SECOND).await;
+    assert!(timeout(600 * SECOND, ask(&one, 80, 0).into_future()).await.is_err(), "160 of 100 tokens in an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seat_is_free_for_calls_of_every_kind_at_once() {
+    let store = Counting::default();
+    let throttle = store.process(|up| limits(up).limit(Limit::in_flight(1)));
+    for call in 0..20 {
+        drop(throttle.try_acquire("up").cost_of("tokens", call % 2 * 10).cost_of("exports", 0).await.unwrap());
+        sleep(SECOND / 50).await;
+    }
+}
+
 /// 500 calls and 200,000 tokens a minute, and 5 exports an hour.
 fn limits(up: Upstream) -> Upstream {
     up.limit(Limit::per_minute(500))

@@ -1,14 +1,15 @@
 //! When the store loses data: what processes remember keeps law 1, and costs little of the quota.
 
+use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use outgate::feedback::{Feedback, Reach, Refusal};
 use outgate::ledger::{Body, Cause, Message, Stamp};
 use outgate::store::Applying;
 use outgate::testing::oracle::{assert_never_more_than, worst_window};
-use outgate::{Error, Limit, Store, Throttle, Upstream};
+use outgate::{Error, Limit, Scope, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Counting, endless};
 
@@ -291,4 +292,28 @@ async fn a_pause_that_the_store_never_took_is_not_told_again() {
     let waited = waits(&throttle, None).await.unwrap();
     assert!(waited < secs(8), "the call that was refused had started before the release: {waited:?}");
     assert_eq!(store.told(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_granted_to_a_scope_is_said_again_though_thousands_of_others_came_since() {
+    let store = Counting::default();
+    let throttle = store.process(|up| up.limit(Limit::per_hour(10).each(Scope::bearer_token())));
+    let ask = async |scope: u32, calls: u32| {
+        for _ in 0..calls {
+            let call = throttle.acquire("up").scope(scope.to_string());
+            drop(timeout(secs(60), call.into_future()).await.map_err(|_| scope)?.unwrap());
+        }
+        Ok::<_, u32>(())
+    };
+    ask(0, 10).await.unwrap();
+    for scope in 1..=5_000 {
+        ask(scope, 1).await.unwrap();
+        sleep(Duration::from_millis(20)).await;
+    }
+    store.lose_data();
+    for scope in 1..=20 {
+        ask(scope, 1).await.unwrap();
+        sleep(secs(1)).await;
+    }
+    assert_eq!(ask(0, 1).await, Err(0), "eleven of ten in an hour");
 }

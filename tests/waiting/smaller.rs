@@ -3,11 +3,11 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
-use outgate::{Error, Limit, Throttle, Upstream};
-use tokio::task::JoinHandle;
+use outgate::{Acquire, Error, Limit, Priority, Throttle, Upstream};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::Counting;
+use crate::support::{Counting, Way};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -146,4 +146,61 @@ async fn large_calls_go_though_smaller_ones_come_all_the_time() {
     assert!(begin.elapsed() < 6 * 121 * SECOND / 2, "{:?}", begin.elapsed());
     throttle.close().await;
     small.await.unwrap();
+}
+
+/// Of ten small calls, of which each comes while the answer to the one before is on its way, so many get through.
+async fn one_after_another(ask: fn(&Throttle) -> Acquire) -> usize {
+    let store = Counting::answering(|_| Way::slow(SECOND / 50));
+    let throttle = store.limited(Limit::per_minute(100));
+    drop(throttle.acquire("up").cost(60).await.unwrap());
+    let large = throttle.clone();
+    tokio::spawn(async move { large.acquire("up").cost(60).await });
+    sleep(3 * SECOND).await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..10 {
+        let call = ask(&throttle).cost(2);
+        tasks.spawn(async move { call.await.is_ok() });
+        sleep(SECOND / 200).await;
+    }
+    tasks.join_all().await.into_iter().filter(|is_ok| *is_ok).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_calls_that_come_while_the_store_is_asked_are_not_refused_for_the_large_one() {
+    assert_eq!(one_after_another(|throttle| throttle.acquire("up").max_wait(2 * SECOND)).await, 10);
+    assert_eq!(one_after_another(|throttle| throttle.try_acquire("up")).await, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_take_less_tokens_are_smaller_whatever_part_of_another_quota_all_take() {
+    let throttle =
+        Counting::default().process(|up| up.limit(Limit::per_second(2)).limit(Limit::per_minute(100).of("tokens")));
+    drop(throttle.acquire("up").cost_of("tokens", 60).await.unwrap());
+    let large = throttle.clone();
+    tokio::spawn(async move { large.acquire("up").cost_of("tokens", 45).await });
+    sleep(3 * SECOND).await;
+    for _ in 0..10 {
+        let permit = throttle.acquire("up").cost_of("tokens", 2).await.unwrap();
+        assert!(permit.waited() < SECOND, "{:?}", permit.waited());
+        sleep(2 * SECOND).await;
+    }
+}
+
+/// More than one message asks for.
+#[tokio::test(start_paused = true)]
+async fn calls_of_low_priority_do_not_go_before_a_large_one_because_it_is_large() {
+    let throttle = Counting::default().process(|up| up.limit(Limit::per_minute(20_000).of("tokens")));
+    let ask = |tokens, priority| {
+        let call = throttle.acquire("up").cost_of("tokens", tokens).priority(priority);
+        tokio::spawn(async move { call.await.map(|permit| permit.waited()) })
+    };
+    let first = ask(1, Priority::High);
+    tokio::task::yield_now().await;
+    let high = [6_000, 6_000, 6_000].map(|tokens| ask(tokens, Priority::High));
+    let _low = [(); 4].map(|()| ask(1_000, Priority::Low));
+    first.await.unwrap().unwrap();
+    for high in high {
+        let waited = high.await.unwrap().unwrap();
+        assert!(waited < SECOND, "{waited:?}");
+    }
 }
