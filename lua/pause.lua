@@ -13,7 +13,8 @@
 --         the upstream may count by); then for each of them: quota and span (µs) of a term, how long the upstream counts (µs); then waits
 --         (µs from now), by how many refusals came in a row: the last stands for more
 -- ARGV[2] clock    in tests only
--- Returns integers of 8 bytes: number, now, until: stamp; first: 1 where this refusal began it
+-- Returns integers of 8 bytes: number, now, until: stamp; first: 1 where this refusal began it; rate: millionths of the quotas that the
+--         evidence leaves
 -- Errors: OUTDATED, DUPLICATE, GARBAGE, as for book.lua
 -- Cost: O(log of the entries) for each window
 -- For so long after a pause another refusal is the next in a row, however short the pause was.
@@ -27,7 +28,7 @@ local has_scope = #KEYS > (calls > 0 and 3 or 2)
 local state = has_scope and read_state(call('GET', KEYS[3]), KEYS[3]) or upstream
 local released, own = released_above(state), state.releases or { 0, 0 }
 -- What refused a call from before a release says nothing any more.
-if started and started < max(released, own[1], own[2]) then return reply(struct.pack('<i8i8', now, 0)) end
+if started and started < max(released, own[1], own[2]) then return reply(struct.pack('<i8i8i8', now, 0, FULL)) end
 local pause = state.pause and state.pause[5] > now and state.pause[6] >= released and state.pause
 
 -- Decide. A refusal while a pause lasts, or of a call from before its end, belongs to the same incident; another is the next in a row,
@@ -52,7 +53,7 @@ ends = max(ends, stop)
 local forgotten = max(ends + max(recovery, memory), pause and pause[5] or 0)
 
 -- Write. Remembered last: a pause that is entered twice does less harm than one that is not.
-local body = struct.pack('<i8i8', stop, same and 0 or 1)
+local body = struct.pack('<i8i8i8', stop, same and 0 or 1, rate and rate[1] or FULL)
 local lasts = forgotten
 if forgotten > now then state.pause = { stop, recovery, refusals, cause, forgotten, began, status, ends, again, 0 } end
 if rate then

@@ -9,7 +9,7 @@ use super::loss::Loss;
 use super::named_terms::NamedTerms;
 use super::outside_use::{OutsideUse, Saying, grid, lapse};
 use super::pause::Pausing;
-use super::rate::{Rate, Refusal};
+use super::rate::{FULL, Rate, Refusal};
 use super::release::{Releases, Slow};
 use super::{LEAP, Log, Pause, Paused, Report, ScopeId, SlidingLog, Stamp, Term, micros};
 
@@ -159,7 +159,9 @@ impl Constraints {
         }
         *self = kept;
         let memory = learned.map_or(next.forgotten, |(rate, _)| next.forgotten.max(rate.since(next.until).lapse()));
-        (Paused::new(now, next.until, !is_same), memory.as_micros() - now.as_micros())
+        let left = learned.map_or(FULL, |(rate, _)| rate.lowered_to());
+        let paused = Paused::new(now, next.until, !is_same).leaving(u32::try_from(left).unwrap_or(0));
+        (paused, memory.as_micros() - now.as_micros())
     }
 
     /// Enters what others use of the same quota by what was reported of `log`. Says how much that is, and whether it is news.

@@ -26,8 +26,8 @@ pub(super) const FAR: f64 = 1e15;
 /// let mut pause = Pause::new(2 * second);
 /// (pause.cause, pause.status, pause.evidence) = (Cause::Refusal, 429, Some(Box::new(evidence)));
 ///
-/// // What a store says of it: to who reported it, and to whoever asks.
-/// let paused = Paused::new(Stamp::from_micros(0), Stamp::from_micros(2_000_000), true);
+/// // What a store says of it: to who reported it, and to whoever asks. As it is evidence, two thirds of the quota are left.
+/// let paused = Paused::new(Stamp::from_micros(0), Stamp::from_micros(2_000_000), true).leaving(666_666);
 /// assert_eq!(paused.wait(), pause.waits[0]);
 /// let left = PauseLeft::new(second, Reason::new(pause.cause, pause.status));
 /// let usage = PauseUsage::new(second, 2 * second, second, left.cause, left.status);

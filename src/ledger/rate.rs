@@ -18,6 +18,8 @@ const LEAST: i64 = FULL / 64;
 const STEPS: i64 = 1_000;
 /// After several refusals at once calls come slower for so many windows, so that another refusal finds few of them under way.
 const SLOW_WINDOWS: i64 = 3;
+/// For so long, where they are not believed yet.
+const SLOW: i64 = 10_000_000;
 
 /// A refusal, as the store takes it in.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +53,24 @@ pub(super) struct Rate {
     began: Stamp,
 }
 
+/// The window that refusals are taken to be about.
+#[derive(Clone, Copy, Debug)]
+struct Meant {
+    /// What counted in it, and what of it was served, in millionths of the quota.
+    full: i64,
+    served: i64,
+    span: i64,
+    window: i64,
+    /// It refused nobody before.
+    had_room: bool,
+}
+
+impl Meant {
+    const fn is_likelier_than(self, other: Self) -> bool {
+        if self.had_room == other.had_room { self.full > other.full } else { other.had_room }
+    }
+}
+
 impl Rate {
     /// The factor on the quotas now.
     pub(super) fn factor(&self, now: Stamp) -> i64 {
@@ -63,6 +83,11 @@ impl Rate {
     /// For how long it rises.
     const fn rise(&self) -> i64 {
         self.hold / 4 * 3
+    }
+
+    /// What it leaves of the quotas until it rises.
+    pub(super) const fn lowered_to(&self) -> i64 {
+        self.factor
     }
 
     /// The same from the end of a pause on.
@@ -85,9 +110,29 @@ impl Rate {
         if term.span <= self.span { self.factor(now) } else { FULL }
     }
 
+    /// Whether a window refused nobody before, as a call was served since then that had no room in it: `sent` units count in it by `latest`, of
+    /// which `units` were refused.
+    fn had_room(
+        &self,
+        log: &SlidingLog,
+        (latest, window): (Stamp, i64),
+        quota: i64,
+        (sent, units): (i64, i64),
+    ) -> bool {
+        if self.latest <= latest.plus(-window) {
+            return false;
+        }
+        let since = log.used_since(self.since) - log.used_since(latest.plus(1)).min(log.used_since(self.since));
+        let since = (i64::try_from(since).unwrap_or(i64::MAX / FULL) - units).max(0);
+        let served_then = (self.served * quota + FULL - 1) / FULL;
+        let lapsed = (since + self.units + served_then - (sent - units)).max(0);
+        since > lapsed + lapsed / 8
+    }
+
     /// The rate after a refusal told at `now`, and for how long calls come slower after the pause. `None` where it says nothing.
     ///
-    /// One call alone that was refused is not believed, unless it happens again while the rate would last.
+    /// One call alone that was refused is not believed, nor are several in a window that lasts for long, unless it happens again while the
+    /// rate would last, and nothing shows that the window had room between.
     pub(super) fn after(
         before: Option<Self>,
         now: Stamp,
@@ -101,32 +146,48 @@ impl Rate {
         let calls = incident.map_or(0, |of| of.calls) + i64::from(evidence.calls);
         let units = incident.map_or(0, |of| of.units) + i64::from(evidence.units);
 
-        // The window that is the fullest is probably the one that is meant.
-        let mut meant: Option<(i64, i64, i64, i64)> = None;
+        // A call that started after the pause, be it to look whether that still holds.
+        let is_another = active.is_some_and(|of| started >= of.since);
+        // The window that is the fullest is probably the one that is meant, if it may have refused those before, too.
+        let mut meant: Option<Meant> = None;
         for &(term, window) in &evidence.windows {
             let (window, quota) = (micros(window), i64::from(term.quota.max(1)));
             let sent = entries.map_or(0, |entries| entries.used_between(latest, latest, window));
             let sent = i64::try_from(sent).unwrap_or(i64::MAX / FULL);
-            let full = sent * FULL / quota;
+            let had_room = active.is_some_and(|of| match (of.span == term.span, is_same) {
+                (true, _) if !is_another => false,
+                (true, _) => entries.is_some_and(|log| of.had_room(log, (latest, window), quota, (sent, units))),
+                // While a rate holds for shorter windows it is one of those that are meant.
+                (false, is_same) => is_same || (of.span < term.span && of.factor(now) < FULL),
+            });
+            let next = Meant {
+                full: sent * FULL / quota,
+                served: (sent - units) * FULL / quota,
+                span: term.span,
+                window,
+                had_room,
+            };
             // A log that holds the refused calls no more says nothing of what was served.
-            if sent >= units && meant.is_none_or(|(most, ..)| full > most) {
-                meant = Some((full, (sent - units) * FULL / quota, term.span, window));
+            if sent >= units && meant.is_none_or(|before| next.is_likelier_than(before)) {
+                meant = Some(next);
             }
         }
-        let (_, served, span, window) = meant?;
+        let Meant { served, span, window, had_room, .. } = meant?;
 
         let begun = incident.is_none();
         let current = active.map_or(FULL, |rate| rate.factor(now));
         let before_it = if begun { current } else { incident.map_or(FULL, |of| of.before) };
         let doubted = match active {
-            Some(of) if begun && of.factor == FULL => of.doubted.max(of.served),
+            Some(of) if is_another && of.factor == FULL && of.span == span && !had_room => of.doubted.max(of.served),
             Some(of) if !begun => of.doubted,
             _ => 0,
         };
-        let is_believed = calls > 1 || before_it < FULL || doubted > 0 || incident.is_some_and(|of| of.factor < FULL);
+        let is_lowered = incident.is_some_and(|of| of.factor < FULL);
+        let is_confirmed = !had_room && (before_it < FULL || doubted > 0) || is_lowered;
+        let is_believed = is_confirmed || (calls > 1 && window <= LONG);
         let told = served.max(doubted);
         let told = if told < before_it { told } else { before_it - before_it / PART };
-        let factor = if is_believed { told.max(before_it / 2).max(LEAST) } else { FULL };
+        let factor = if is_believed { told.max(before_it / 2).max(LEAST) } else { before_it };
         let hold = window.saturating_mul(WINDOWS).min(LONG.max(window));
         let rate = Self {
             factor,
@@ -141,7 +202,8 @@ impl Rate {
             served: served.max(1),
             began: incident.map_or(now, |of| of.began),
         };
-        let recovery = if is_believed && calls > 1 { window.saturating_mul(SLOW_WINDOWS).min(LONG) } else { 0 };
+        let slow = window.saturating_mul(SLOW_WINDOWS).min(if is_believed { LONG } else { SLOW });
+        let recovery = if calls > 1 { slow } else { 0 };
         Some((rate, recovery))
     }
 }

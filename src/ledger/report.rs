@@ -85,13 +85,21 @@ pub struct Paused {
     pub until: Stamp,
     /// This refusal began it: no other was known of.
     pub first: bool,
+    /// Millionths of the quotas that it leaves as evidence of what the upstream allows: a million, where it is none, or is not believed.
+    pub rate: u32,
 }
 
 impl Paused {
-    /// A pause until then, which this refusal began or only lengthened.
+    /// A pause until then, which this refusal began or only lengthened, and which leaves all of the quotas.
     #[must_use]
     pub const fn new(now: Stamp, until: Stamp, first: bool) -> Self {
-        Self { now, until, first }
+        Self { now, until, first, rate: 1_000_000 }
+    }
+
+    /// The same, where so many millionths of the quotas are left.
+    #[must_use]
+    pub const fn leaving(self, rate: u32) -> Self {
+        Self { rate, ..self }
     }
 
     /// How long nobody sends.

@@ -240,7 +240,10 @@ impl News {
             (What::Pausing(pausing), Ok(Reply::Paused(paused))) => {
                 let (wait, reason) = (paused.wait(), pausing.reason());
                 if !whom.is_echo {
-                    tracing::warn!(upstream, ?wait, cause = reason.cause.words(), "refused, nobody sends");
+                    let lowered = (paused.rate < 1_000_000).then(|| f64::from(paused.rate) / 1e6);
+                    let (scope, cause) = (whom.key().1.map(tracing::field::display), reason.cause.words());
+                    let status = reason.status;
+                    tracing::warn!(upstream, scope, status, ?wait, cause, rate = lowered, "refused, nobody sends");
                 }
                 effects.push(Effect::Pause(whom.clone(), wait, reason));
                 let known = pausing.known(now, now + wait);

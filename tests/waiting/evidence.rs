@@ -210,3 +210,74 @@ async fn calls_that_are_in_no_log_are_no_evidence_of_a_lower_limit() {
         assert!((usage.rate - 1.0).abs() < f64::EPSILON, "{}, observed: {is_observed}", usage.rate);
     }
 }
+
+/// A consumer that calls now and then, of an upstream with a limit for a second and one for a day.
+struct Consumer {
+    throttle: Throttle,
+    headers: HeaderMap,
+}
+
+impl Consumer {
+    fn new(retry_after: Option<u64>, limits: &[Limit]) -> Self {
+        let up = limits.iter().fold(Upstream::new("up"), |up, limit| up.limit(limit.clone()));
+        let throttle = Throttle::builder().store(MemoryStore::new()).upstream(up).build().unwrap();
+        let headers = retry_after.map(|wait| (header::RETRY_AFTER, wait.into())).into_iter().collect();
+        Self { throttle, headers }
+    }
+
+    /// So many calls are served, four in a second.
+    async fn is_served(&self, calls: usize) {
+        for at in 0..calls {
+            let permit = timeout_at(Instant::now() + secs(60.0), async { self.throttle.acquire("up").await }).await;
+            let permit = permit.unwrap_or_else(|_| panic!("call {at} waits for more than a minute")).unwrap();
+            self.throttle.answered(&permit, StatusCode::OK, &HeaderMap::new());
+            drop(permit);
+            sleep(secs(0.25)).await;
+        }
+    }
+
+    /// So many calls at once are refused.
+    async fn is_refused(&self, calls: usize) {
+        let mut permits = Vec::new();
+        for _ in 0..calls {
+            permits.push(self.throttle.acquire("up").await.unwrap());
+        }
+        for permit in permits {
+            self.throttle.answered(&permit, StatusCode::TOO_MANY_REQUESTS, &self.headers);
+        }
+        sleep(secs(0.1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stray_refusals_now_and_then_leave_who_calls_seldom_its_day() {
+    let (second, day) = (Limit::per_second(50), Limit::per_day(200));
+    for limits in [vec![second, day.clone()], vec![day]] {
+        for (retry_after, at_once) in [(Some(1), 1), (Some(1), 3), (None, 1), (None, 3)] {
+            let consumer = Consumer::new(retry_after, &limits);
+            consumer.is_served(120).await;
+            for _ in 0..4 {
+                consumer.is_refused(at_once).await;
+                consumer.is_served(10).await;
+            }
+            consumer.is_served(200 - 160 - 4 * at_once).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_that_is_spent_before_its_time_is_learned_all_the_same() {
+    for (retry_after, at_once) in [(Some(40_000), 1), (Some(600), 1), (Some(600), 3), (None, 1), (None, 3)] {
+        let consumer = Consumer::new(retry_after, &[Limit::per_second(50), Limit::per_day(200)]);
+        consumer.is_served(120).await;
+        let mut refused = 0;
+        while let Ok(permit) =
+            timeout_at(Instant::now() + secs(7_200.0), async { consumer.throttle.acquire("up").await }).await
+        {
+            permit.unwrap().hand_back();
+            consumer.is_refused(at_once).await;
+            refused += 1;
+            assert!(refused <= 3, "{retry_after:?}, {at_once} at once: {refused} times");
+        }
+    }
+}

@@ -136,7 +136,10 @@ fn cause_of(code: i64) -> Option<Cause> {
 
 fn paused(now: Stamp, rest: &[i64]) -> Option<Paused> {
     match *rest {
-        [until, first @ (0 | 1)] => Some(Paused::new(now, Stamp::from_micros(until), first == 1)),
+        [until, first @ (0 | 1), rate] => {
+            let paused = Paused::new(now, Stamp::from_micros(until), first == 1);
+            u32::try_from(rate).ok().map(|rate| paused.leaving(rate))
+        }
         _ => None,
     }
 }
@@ -307,7 +310,10 @@ mod tests {
         let pause = message(Body::Pause { scope: None, pause: Pause::new(Duration::ZERO) });
         let report = message(Body::Report { log: Log::new("calls", []), report: Report::default() });
         let usage = message(Body::usage([Log::new("calls", [Term::new(5, 1_000)])]));
-        assert_eq!(reply(&pause, &ints(&[5_000, 7, 9, 1])).unwrap(), Reply::Paused(Paused::new(at(7), at(9), true)));
+        assert_eq!(
+            reply(&pause, &ints(&[5_000, 7, 9, 1, 640_000])).unwrap(),
+            Reply::Paused(Paused::new(at(7), at(9), true).leaving(640_000))
+        );
         assert_eq!(reply(&report, &ints(&[5_000, 7, 9])).unwrap(), Reply::Learned(Learned::new(9)));
         let used = |outside_for: Option<u64>| {
             let used = TermUsage::new(5, 9, 1, Duration::from_micros(4));
