@@ -102,11 +102,7 @@ pub enum Error {
         source: StoreError,
     },
     /// Never come back: the call costs more than a limit allows at once, or nothing at all.
-    #[error(
-        "{upstream}: a call that takes {cost} {unit} can never go: a limit of {} in {:?} admits from 1 to {most} at once",
-        .limit.quota(),
-        .limit.window()
-    )]
+    #[error("{upstream}: {}", never(*cost, unit, *most, limit))]
     #[non_exhaustive]
     CostExceedsQuota {
         /// The upstream asked for.
@@ -232,6 +228,18 @@ impl fmt::Display for Response<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.map_or(Ok(()), |status| write!(f, " (a response of status {status})"))
     }
+}
+
+/// Why a call of this cost never goes.
+fn never(cost: u32, unit: &str, most: u32, limit: &Limit) -> String {
+    if cost == 0 {
+        let words = "a call that takes nothing of any limit cannot be throttled: limit calls as well";
+        return format!("{words}, or have such calls belong to another upstream");
+    }
+    let (quota, window) = (limit.quota(), limit.window());
+    format!(
+        "a call that takes {cost} {unit} can never go: a limit of {quota} in {window:?} admits at most {most} at once"
+    )
 }
 
 #[cfg(test)]

@@ -50,6 +50,14 @@ async fn saturated(cost: fn(&mut Rng) -> u32) -> (Vec<(i64, u64)>, f64) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_takes_nothing_of_the_only_unit_is_told_what_to_do() {
+    let throttle = Counting::default().process(|up| up.limit(Limit::per_minute(100).of("tokens")));
+    let error = throttle.acquire("up").cost_of("tokens", 0).await.unwrap_err();
+    assert!(matches!(error, Error::CostExceedsQuota { cost: 0, .. }), "{error:?}");
+    assert!(error.to_string().contains("limit calls as well"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn calls_keep_to_requests_and_tokens_and_use_the_scarcer_up() {
     let (_, share) = saturated(|rng| rng.u32(100..4_000)).await;
     assert!(share >= 0.95, "{share}");

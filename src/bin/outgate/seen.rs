@@ -71,10 +71,10 @@ impl Seen {
         }
     }
 
-    /// How long the one has waited who has waited longest: since then he has waited on.
+    /// How long the one had waited who had waited longest, when its process said so last: by now it may have gone.
     pub(crate) fn oldest(&self) -> Option<Duration> {
         let waiting = self.processes.all.iter().filter(|process| process.presence.callers > 0);
-        waiting.map(|process| process.presence.oldest + self.processes.now.since(process.seen)).max()
+        waiting.map(|process| process.presence.oldest).max()
     }
 }
 

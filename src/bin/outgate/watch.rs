@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
+use std::io::{IsTerminal as _, stdin, stdout};
 use std::time::{Duration, Instant};
 
 use outgate::RedisStore;
@@ -31,6 +32,12 @@ pub(crate) struct Screen {
 
 /// Shows what is to be seen, until somebody presses `q`.
 pub(crate) async fn watch(store: &RedisStore, name: Option<&str>, scopes: usize) -> Result<(), Box<dyn Error>> {
+    if !stdout().is_terminal() || !stdin().is_terminal() {
+        return Err(
+            "watch needs a terminal; `outgate status` says once what is to be seen, and `status --json` for programs"
+                .into(),
+        );
+    }
     // What is wrong from the beginning is said without a screen.
     let mut screen = Screen::default();
     screen.take(Ok(seen::all(store, name, scopes).await?));

@@ -226,7 +226,7 @@ impl Link {
             Ok(Ok(made)) => made.inspect_err(|error| self.complain("format", "", error)),
             Ok(Err(error)) => Err(self.not_connected(error)),
             Err(_) => {
-                let error = unreachable("the store cannot be connected to: it does not answer");
+                let error = unreachable(&format!("{}: it does not answer", self.cannot_be_connected_to()));
                 self.is_down(&error);
                 Err(error)
             }
@@ -261,8 +261,13 @@ impl Link {
         error
     }
 
+    /// Where it is, and never as whom it was to be connected to.
+    fn cannot_be_connected_to(&self) -> String {
+        format!("the store at {} cannot be connected to", self.client.get_connection_info().addr())
+    }
+
     fn not_connected(&self, error: RedisError) -> StoreError {
-        let words = "the store cannot be connected to";
+        let words = &self.cannot_be_connected_to();
         let error = match Fault::of(&error) {
             Fault::Lost => unreachable(words).caused_by(Said(error)),
             Fault::Passing => unavailable(error),
