@@ -186,7 +186,7 @@ impl Deciding<'_, '_> {
         let alone = self.view.earliest(self.bounds.soonest, charges);
         let before = &self.turns[..self.before];
         let (turns, units) = (in_time(before), units_of(before));
-        let mut at = turns.partition_point(|turn| turn.start <= alone);
+        let mut at = turns.iter().take_while(|turn| turn.start <= alone).count();
         loop {
             self.looked_at += units;
             at = if self.looked_at > MAX_LOOKED_AT { turns.len() } else { at };
