@@ -6,22 +6,30 @@
 
 -- A lowered rate stays for so many windows; where they are long, for ten minutes or for one window. A refusal that brings no other news
 -- lowers it by a part of it, and no evidence further than to the least. After several refusals at once calls come slower for so many
--- windows, for ten minutes at most; for ten seconds, where they are not believed yet.
-local WINDOWS, LONG, PART, SLOW_WINDOWS, SLOW, LEAST = 20, 600000000, 16, 3, 10000000, floor(FULL / 64)
+-- windows, for ten minutes at most.
+local WINDOWS, LONG, PART, SLOW_WINDOWS, LEAST = 20, 600000000, 16, 3, floor(FULL / 64)
 
--- Whether a window refused nobody before, as a call was served since then that had no room in it: `sent` units count in it now, of which
--- `units` were refused.
-local function had_room(before, log_key, latest, length, quota, sent, units)
+-- Whether a window refused nobody before, as more were served since then than it had room for, by far: `sent` units count in it now, of
+-- which `units` were refused. What is `known` of the window then is what was served.
+local function had_room(before, known, log_key, latest, length, quota, sent, units)
   if before[8] <= latest - length then return false end
-  local since = max(newer_than(log_key, before[3] - 1) - newer_than(log_key, latest) - units, 0)
-  local lapsed = max(since + before[7] + ceil(before[10] * quota / FULL) - (sent - units), 0)
-  return since > lapsed + floor(lapsed / 8)
+  local served, since = sent - units, newer_than(log_key, before[3] - 1) - newer_than(log_key, latest) - units
+  local lapsed
+  if known then
+    lapsed = max(since, 0) + before[7] + ceil(before[10] * quota / FULL) - served
+  else
+    lapsed = newer_than(log_key, before[8] - length) - newer_than(log_key, latest - length)
+  end
+  -- An upstream may let calls in evenly, as a bucket does.
+  local evenly = floor(served * (latest - before[8]) / length) + 1
+  lapsed = max(lapsed, 0)
+  return since > lapsed + floor(lapsed / 8) + floor(quota / 64) + evenly
 end
 
 -- The rate after a refusal of so many calls and units, and for how long calls come slower after the pause; nil where it says nothing.
 -- From `at` on stand count of the windows, and for each quota, span and how long the upstream counts. One call alone that was refused is
--- not believed, nor are several in a window that lasts for long, unless it happens again while the rate would last, and nothing shows
--- that the window had room between.
+-- not believed, unless it happens again while the rate would last; and where the window is longer than ten minutes nothing may show that
+-- it had room between.
 local function rate_after(before, started, is_same, calls, units, log_key, at)
   local active = before and lapse_of.rate(before) > now and before or nil
   local incident = is_same and active or nil
@@ -30,7 +38,7 @@ local function rate_after(before, started, is_same, calls, units, log_key, at)
 
   -- A call that started after the pause, be it to look whether that still holds.
   local is_another = active and started >= active[3] or false
-  -- The window that is the fullest is probably the one that is meant, if it may have refused those before, too.
+  -- The window that is the fullest is probably the one that is meant, if it is short, or may have refused those before, too.
   local most, served, span, window, had = -1, nil, nil, nil, true
   for i = at + 1, at + 3 * a[at], 3 do
     local quota, length = max(a[i], 1), a[i + 2]
@@ -38,12 +46,9 @@ local function rate_after(before, started, is_same, calls, units, log_key, at)
     local full = floor(sent * FULL / quota)
     -- A log that holds the refused calls no more says nothing of what was served.
     if sent >= units then
-      local room = false
-      if active and active[2] == a[i + 1] then
-        room = is_another and had_room(active, log_key, latest, length, quota, sent, units)
-      elseif active then
-        -- While a rate holds for shorter windows it is one of those that are meant.
-        room = incident ~= nil or (active[2] < a[i + 1] and factor_of(active) < FULL)
+      local room, is_known = false, active and active[2] == a[i + 1]
+      if active and length > LONG and (is_another or not is_known) then
+        room = (incident and not is_known) or had_room(active, is_known, log_key, latest, length, quota, sent, units)
       end
       if (had and not room) or (had == room and full > most) then
         most, served, span, window, had = full, floor((sent - units) * FULL / quota), a[i + 1], length, room
@@ -58,13 +63,17 @@ local function rate_after(before, started, is_same, calls, units, log_key, at)
   elseif active then
     before_it = factor_of(active)
   end
-  if is_another and active[1] == FULL and active[2] == span and not had then doubted = max(active[9], active[10]) end
+  if active and active[1] == FULL then
+    local is_doubt = not incident
+    if window > LONG then is_doubt = is_another and active[2] == span and not had end
+    if is_doubt then doubted = max(active[9], active[10]) end
+  end
   local is_confirmed = not had and (before_it < FULL or doubted > 0) or (incident and incident[1] < FULL)
-  local is_believed = is_confirmed or (calls > 1 and window <= LONG)
+  local is_believed = is_confirmed or calls > 1
   local told = max(served, doubted)
   if told >= before_it then told = before_it - floor(before_it / PART) end
   local factor = is_believed and max(told, floor(before_it / 2), LEAST) or before_it
   local hold = min(window * WINDOWS, max(LONG, window))
   local rate = { factor, span, now, hold, before_it, calls, units, latest, doubted, max(served, 1), incident and incident[11] or now }
-  return rate, calls > 1 and min(window * SLOW_WINDOWS, is_believed and LONG or SLOW) or 0
+  return rate, calls > 1 and min(window * SLOW_WINDOWS, LONG) or 0
 end

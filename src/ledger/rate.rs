@@ -18,8 +18,6 @@ const LEAST: i64 = FULL / 64;
 const STEPS: i64 = 1_000;
 /// After several refusals at once calls come slower for so many windows, so that another refusal finds few of them under way.
 const SLOW_WINDOWS: i64 = 3;
-/// For so long, where they are not believed yet.
-const SLOW: i64 = 10_000_000;
 
 /// A refusal, as the store takes it in.
 #[derive(Clone, Copy, Debug)]
@@ -110,10 +108,11 @@ impl Rate {
         if term.span <= self.span { self.factor(now) } else { FULL }
     }
 
-    /// Whether a window refused nobody before, as a call was served since then that had no room in it: `sent` units count in it by `latest`, of
-    /// which `units` were refused.
+    /// Whether a window refused nobody before, as more were served since then than it had room for, by far: `sent` units count in it by
+    /// `latest`, of which `units` were refused. Of the window that was `meant` then it is known what was served.
     fn had_room(
         &self,
+        is_meant: bool,
         log: &SlidingLog,
         (latest, window): (Stamp, i64),
         quota: i64,
@@ -122,17 +121,23 @@ impl Rate {
         if self.latest <= latest.plus(-window) {
             return false;
         }
-        let since = log.used_since(self.since) - log.used_since(latest.plus(1)).min(log.used_since(self.since));
-        let since = (i64::try_from(since).unwrap_or(i64::MAX / FULL) - units).max(0);
-        let served_then = (self.served * quota + FULL - 1) / FULL;
-        let lapsed = (since + self.units + served_then - (sent - units)).max(0);
-        since > lapsed + lapsed / 8
+        let newer = |stamp: Stamp| i64::try_from(log.used_since(stamp.plus(1))).unwrap_or(i64::MAX / FULL);
+        let (served, since) = (sent - units, newer(self.since.plus(-1)) - newer(latest) - units);
+        let lapsed = if is_meant {
+            since.max(0) + self.units + (self.served * quota + FULL - 1) / FULL - served
+        } else {
+            newer(self.latest.plus(-window)) - newer(latest.plus(-window))
+        };
+        // An upstream may let calls in evenly, as a bucket does.
+        let evenly = (served * (latest.as_micros() - self.latest.as_micros())).div_euclid(window) + 1;
+        let lapsed = lapsed.max(0);
+        since > lapsed + lapsed / 8 + quota / 64 + evenly
     }
 
     /// The rate after a refusal told at `now`, and for how long calls come slower after the pause. `None` where it says nothing.
     ///
-    /// One call alone that was refused is not believed, nor are several in a window that lasts for long, unless it happens again while the
-    /// rate would last, and nothing shows that the window had room between.
+    /// One call alone that was refused is not believed, unless it happens again while the rate would last; and where the window is longer
+    /// than ten minutes nothing may show that it had room between.
     pub(super) fn after(
         before: Option<Self>,
         now: Stamp,
@@ -148,18 +153,20 @@ impl Rate {
 
         // A call that started after the pause, be it to look whether that still holds.
         let is_another = active.is_some_and(|of| started >= of.since);
-        // The window that is the fullest is probably the one that is meant, if it may have refused those before, too.
+        // The window that is the fullest is probably the one that is meant, if it is short, or may have refused those before, too.
         let mut meant: Option<Meant> = None;
         for &(term, window) in &evidence.windows {
             let (window, quota) = (micros(window), i64::from(term.quota.max(1)));
             let sent = entries.map_or(0, |entries| entries.used_between(latest, latest, window));
             let sent = i64::try_from(sent).unwrap_or(i64::MAX / FULL);
-            let had_room = active.is_some_and(|of| match (of.span == term.span, is_same) {
-                (true, _) if !is_another => false,
-                (true, _) => entries.is_some_and(|log| of.had_room(log, (latest, window), quota, (sent, units))),
-                // While a rate holds for shorter windows it is one of those that are meant.
-                (false, is_same) => is_same || (of.span < term.span && of.factor(now) < FULL),
-            });
+            let had_room = window > LONG
+                && active.is_some_and(|of| match of.span == term.span {
+                    true if !is_another => false,
+                    false if is_same => true,
+                    is_meant => {
+                        entries.is_some_and(|log| of.had_room(is_meant, log, (latest, window), quota, (sent, units)))
+                    }
+                });
             let next = Meant {
                 full: sent * FULL / quota,
                 served: (sent - units) * FULL / quota,
@@ -177,14 +184,16 @@ impl Rate {
         let begun = incident.is_none();
         let current = active.map_or(FULL, |rate| rate.factor(now));
         let before_it = if begun { current } else { incident.map_or(FULL, |of| of.before) };
+        let is_again = |of: Self| is_another && of.span == span && !had_room;
+        let may_doubt = |of: Self| if window > LONG { is_again(of) } else { begun };
         let doubted = match active {
-            Some(of) if is_another && of.factor == FULL && of.span == span && !had_room => of.doubted.max(of.served),
+            Some(of) if of.factor == FULL && may_doubt(of) => of.doubted.max(of.served),
             Some(of) if !begun => of.doubted,
             _ => 0,
         };
         let is_lowered = incident.is_some_and(|of| of.factor < FULL);
         let is_confirmed = !had_room && (before_it < FULL || doubted > 0) || is_lowered;
-        let is_believed = is_confirmed || (calls > 1 && window <= LONG);
+        let is_believed = is_confirmed || calls > 1;
         let told = served.max(doubted);
         let told = if told < before_it { told } else { before_it - before_it / PART };
         let factor = if is_believed { told.max(before_it / 2).max(LEAST) } else { before_it };
@@ -202,8 +211,7 @@ impl Rate {
             served: served.max(1),
             began: incident.map_or(now, |of| of.began),
         };
-        let slow = window.saturating_mul(SLOW_WINDOWS).min(if is_believed { LONG } else { SLOW });
-        let recovery = if calls > 1 { slow } else { 0 };
+        let recovery = if calls > 1 { window.saturating_mul(SLOW_WINDOWS).min(LONG) } else { 0 };
         Some((rate, recovery))
     }
 }

@@ -24,6 +24,9 @@ pub(crate) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// kept stay in a cache of the processor.
 const FEW: usize = 128;
 
+/// Where a part has more, idle ones are forgotten that would say again what they were granted, if the store lost it: each takes some KiB.
+const MANY: usize = 1_024;
+
 /// How many parts the queues are in, so that threads seldom wait for each other.
 const PARTS: usize = 16;
 
@@ -79,7 +82,7 @@ impl Entry {
     /// Takes a queue in, and lets those go that nobody needs.
     fn add(&mut self, queue: &Arc<Queue>, now: Instant) {
         if let Some(more) = &mut self.more {
-            more.0.retain(|queue| is_needed(queue, now));
+            more.0.retain(|queue| is_needed(queue, true, now));
         }
         if self.queue.is_closed() && is_idle(&self.queue) {
             self.queue = Arc::clone(queue);
@@ -280,15 +283,17 @@ impl Map {
     fn sweep(&mut self, now: Instant) {
         // Of each it is noted that it was looked at.
         let is_called = |entry: &Entry| entry.all().filter(|queue| queue.was_called_again()).count() > 0;
-        self.queues.retain(|_, entry| is_called(entry) || entry.all().any(|queue| is_needed(queue, now)));
+        let may_remember = self.queues.len() <= MANY;
+        let is_needed = |queue: &Arc<Queue>| is_needed(queue, may_remember, now);
+        self.queues.retain(|_, entry| is_called(entry) || entry.all().any(is_needed));
         self.queues.shrink_to(self.queues.len() * 2);
         self.sweep_at = (self.queues.len() * 2).max(FEW);
     }
 }
 
-/// Whether a queue is needed by somebody, or would be where the store loses its data, or cannot answer.
-fn is_needed(queue: &Arc<Queue>, now: Instant) -> bool {
-    !is_idle(queue) || queue.asks_by(now).is_some() || queue.bars_without_store(now)
+/// Whether a queue is needed by somebody, or would be where the store cannot answer; or where it loses its data, if that is to matter.
+fn is_needed(queue: &Arc<Queue>, may_remember: bool, now: Instant) -> bool {
+    !is_idle(queue) || queue.bars_without_store(now) || (may_remember && queue.asks_by(now).is_some())
 }
 
 /// Whether nobody needs a queue: whoever holds it may be about to use it.

@@ -253,14 +253,14 @@ impl Consumer {
 async fn stray_refusals_now_and_then_leave_who_calls_seldom_its_day() {
     let (second, day) = (Limit::per_second(50), Limit::per_day(200));
     for limits in [vec![second, day.clone()], vec![day]] {
-        for (retry_after, at_once) in [(Some(1), 1), (Some(1), 3), (None, 1), (None, 3)] {
+        for retry_after in [Some(1), None] {
             let consumer = Consumer::new(retry_after, &limits);
             consumer.is_served(120).await;
             for _ in 0..4 {
-                consumer.is_refused(at_once).await;
+                consumer.is_refused(1).await;
                 consumer.is_served(10).await;
             }
-            consumer.is_served(200 - 160 - 4 * at_once).await;
+            consumer.is_served(200 - 164).await;
         }
     }
 }
@@ -280,63 +280,4 @@ async fn a_day_that_is_spent_before_its_time_is_learned_all_the_same() {
             assert!(refused <= 3, "{retry_after:?}, {at_once} at once: {refused} times");
         }
     }
-}
-
-fn rss_cpu() -> (u64, u64) {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let rss = statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4 / 1024;
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let f: Vec<_> = stat.rsplit(") ").next().unwrap().split(' ').collect();
-    (rss, (f[11].parse::<u64>().unwrap() + f[12].parse::<u64>().unwrap()) * 10)
-}
-
-async fn many(kind: &str) {
-    use outgate::Scope;
-    for limit in [Limit::per_second(10), Limit::per_hour(10)] {
-        let up = Upstream::new("up").limit(limit.clone().each(Scope::bearer_token()));
-        let throttle = if kind == "memory" {
-            Throttle::builder().store(MemoryStore::new()).upstream(up).build().unwrap()
-        } else {
-            Throttle::builder().store(Counting::default()).upstream(up).build().unwrap()
-        };
-        let n = if kind == "memory" { 300_000u32 } else { 20_000 };
-        let mut worst = Duration::ZERO;
-        let begin = std::time::Instant::now();
-        for scope in 0..n {
-            let at = std::time::Instant::now();
-            drop(throttle.acquire("up").scope(scope.to_string()).await.unwrap());
-            worst = worst.max(at.elapsed());
-        }
-        let took = begin.elapsed();
-        let (rss, cpu) = rss_cpu();
-        sleep(secs(3.0)).await;
-        let (_, idle0) = rss_cpu();
-        sleep(secs(7.0)).await;
-        let (_, idle1) = rss_cpu();
-        let mut worst2 = Duration::ZERO;
-        let end = std::time::Instant::now() + secs(5.0);
-        let mut calls = 0;
-        while std::time::Instant::now() < end {
-            let at = std::time::Instant::now();
-            let _ = throttle.try_acquire("up").scope("0").await;
-            worst2 = worst2.max(at.elapsed());
-            calls += 1;
-        }
-        println!(
-            "PROBE {kind} {} per {:?}: {n} scopes took {took:?} worst {worst:?}, rss {rss} MiB, cpu {cpu} ms; idle cpu in 7 s {} ms; then {calls} calls in 5 s worst {worst2:?}, rss {} MiB",
-            limit.quota(),
-            limit.window(),
-            idle1 - idle0,
-            rss_cpu().0
-        );
-    }
-}
-
-#[tokio::test]
-async fn probe_many_memory() {
-    many("memory").await;
-}
-#[tokio::test]
-async fn probe_many_counting() {
-    many("counting").await;
 }
