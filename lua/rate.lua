@@ -38,7 +38,7 @@ local function rate_after(before, started, is_same, calls, units, log_key, at)
 
   -- A call that started after the pause, be it to look whether that still holds.
   local is_another = active and started >= active[3] or false
-  -- The window that is the fullest is probably the one that is meant, if it is short, or may have refused those before, too.
+  -- Of the windows of up to ten minutes, and of longer ones that may have refused those before, too, the fullest is probably meant.
   local most, served, span, window, had = -1, nil, nil, nil, true
   for i = at + 1, at + 3 * a[at], 3 do
     local quota, length = max(a[i], 1), a[i + 2]
@@ -72,7 +72,8 @@ local function rate_after(before, started, is_same, calls, units, log_key, at)
   local is_believed = is_confirmed or calls > 1
   local told = max(served, doubted)
   if told >= before_it then told = before_it - floor(before_it / PART) end
-  local factor = is_believed and max(told, floor(before_it / 2), LEAST) or before_it
+  if not is_believed and before_it < FULL then return nil, 0 end
+  local factor = is_believed and max(told, floor(before_it / 2), LEAST) or FULL
   local hold = min(window * WINDOWS, max(LONG, window))
   local rate = { factor, span, now, hold, before_it, calls, units, latest, doubted, max(served, 1), incident and incident[11] or now }
   return rate, calls > 1 and min(window * SLOW_WINDOWS, LONG) or 0

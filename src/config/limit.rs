@@ -273,8 +273,8 @@ impl Limit {
     }
 
     /// Counts these units, such as tokens or points: [`Call::cost_of`](crate::Call::cost_of) says how many a call costs, and
-    /// [`Upstream::cost_by`](crate::Upstream::cost_by) where the call does not; else it is 1. Calls that cost 0 of a unit wait for none
-    /// that take it, as others do in the order in which they came; and they have a share of their own in what processes share.
+    /// [`Upstream::cost_by`](crate::Upstream::cost_by) where the call does not; else it is 1. Calls that cost 0 of a unit do not queue
+    /// behind calls that take it; and they have a share of their own in what processes share.
     ///
     /// Above a quota of 20,000 an entry of the log stands for several units, and a cost is rounded up to whole entries. A call that costs a
     /// hundredth of the quota loses a hundredth of that at most. Entries of another size stand in another log: a release whose quota is

@@ -129,7 +129,8 @@ impl Rate {
             newer(self.latest.plus(-window)) - newer(latest.plus(-window))
         };
         // An upstream may let calls in evenly, as a bucket does.
-        let evenly = (served * (latest.as_micros() - self.latest.as_micros())).div_euclid(window) + 1;
+        let passed = float(latest.as_micros() - self.latest.as_micros());
+        let evenly = whole((float(served) * passed / float(window)).floor()) + 1;
         let lapsed = lapsed.max(0);
         since > lapsed + lapsed / 8 + quota / 64 + evenly
     }
@@ -153,20 +154,17 @@ impl Rate {
 
         // A call that started after the pause, be it to look whether that still holds.
         let is_another = active.is_some_and(|of| started >= of.since);
-        // The window that is the fullest is probably the one that is meant, if it is short, or may have refused those before, too.
+        // Of the windows of up to ten minutes, and of longer ones that may have refused those before, too, the fullest is probably meant.
         let mut meant: Option<Meant> = None;
         for &(term, window) in &evidence.windows {
             let (window, quota) = (micros(window), i64::from(term.quota.max(1)));
             let sent = entries.map_or(0, |entries| entries.used_between(latest, latest, window));
             let sent = i64::try_from(sent).unwrap_or(i64::MAX / FULL);
-            let had_room = window > LONG
-                && active.is_some_and(|of| match of.span == term.span {
-                    true if !is_another => false,
-                    false if is_same => true,
-                    is_meant => {
-                        entries.is_some_and(|log| of.had_room(is_meant, log, (latest, window), quota, (sent, units)))
-                    }
-                });
+            let had_room = active.filter(|_| window > LONG).is_some_and(|of| {
+                let is_meant = of.span == term.span;
+                let had = |log| of.had_room(is_meant, log, (latest, window), quota, (sent, units));
+                (is_another || !is_meant) && ((is_same && !is_meant) || entries.is_some_and(had))
+            });
             let next = Meant {
                 full: sent * FULL / quota,
                 served: (sent - units) * FULL / quota,
@@ -196,7 +194,10 @@ impl Rate {
         let is_believed = is_confirmed || calls > 1;
         let told = served.max(doubted);
         let told = if told < before_it { told } else { before_it - before_it / PART };
-        let factor = if is_believed { told.max(before_it / 2).max(LEAST) } else { before_it };
+        if !is_believed && before_it < FULL {
+            return None;
+        }
+        let factor = if is_believed { told.max(before_it / 2).max(LEAST) } else { FULL };
         let hold = window.saturating_mul(WINDOWS).min(LONG.max(window));
         let rate = Self {
             factor,

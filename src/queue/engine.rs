@@ -106,6 +106,9 @@ pub(super) struct Engine {
     pub(super) put_off: Option<PutOff>,
     /// How large the smallest caller is that has come since the last ask: infinite where all that wait are of a size.
     pub(super) least_new: f64,
+    /// The newest ticket, and which it was when it was asked last.
+    pub(super) newest: u64,
+    pub(super) newest_asked: u64,
 }
 
 impl Engine {
@@ -150,6 +153,8 @@ impl Engine {
             rests_for: Priority::High,
             put_off: None,
             least_new: f64::INFINITY,
+            newest: 0,
+            newest_asked: 0,
         }
     }
 
@@ -279,7 +284,7 @@ impl Engine {
             resend.hurry(now);
         }
         self.is_warned &= !self.waiters.is_empty();
-        self.note_size(&waiter.costs);
+        self.note_size(&waiter);
         self.waiters.join(waiter);
         self.ask_for_smaller(now);
         self.seat_callers(now, effects);

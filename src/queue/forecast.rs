@@ -86,8 +86,8 @@ impl Engine {
             let deadline = waiter.deadline(now)?;
             let retry_after = forecast.too_late(deadline, ahead)?;
             // Who came meanwhile.
-            let is_unjudged =
-                unjudged.is_some_and(|of| of.at <= deadline && self.settings.size(&waiter.costs) < of.below);
+            let is_unjudged = waiter.ticket > self.newest_asked
+                && unjudged.is_some_and(|of| of.at <= deadline && self.settings.size(&waiter.costs) < of.below);
             asks_for_them |= is_unjudged;
             (!is_unjudged).then(|| throttled(&self.settings, retry_after, paused))
         });

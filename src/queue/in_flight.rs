@@ -231,12 +231,12 @@ impl Engine {
         let most = self.borrowed.map_or(MAX_CALLERS, |borrowed| MAX_CALLERS.min(borrowed.free() as usize));
         let first = self.waiters.unslotted(now).next();
         let first_rank = first.map(|first| self.waiters.rank(first));
-        let is_put_off = first.zip(self.put_off.as_ref()).is_some_and(|(first, of)| of.times(Some(&first.ticket)) > 0);
+        let times = first.zip(self.put_off.as_ref()).map_or(0, |(first, of)| of.times(first.ticket));
         for waiter in self.waiters.unslotted(now).take(most) {
             let most_units = waiter.costs.iter().copied().max().unwrap_or(0);
             if units + most_units > MAX_UNITS && !tickets.is_empty() {
                 // While the first waits for its turn, who takes less may go all the same.
-                if is_put_off && first_rank == Some(self.waiters.rank(waiter)) {
+                if times > 0 && first_rank == Some(self.waiters.rank(waiter)) {
                     continue;
                 }
                 break;
@@ -264,9 +264,8 @@ impl Engine {
         ask.back = self.take_surplus();
         let is_large = ask.runs.first().is_some_and(|run| run.charges.iter().any(|&units| units > 1));
         let patience = if is_large { 1 } else { SEVERAL_LOGS_PATIENCE };
-        let times = self.put_off.as_ref().map_or(0, |put_off| put_off.times(tickets.first()));
         ask.insist = (is_large || ask.logs.len() > 1) && times >= patience;
-        self.least_new = f64::INFINITY;
+        self.note_ask();
         self.message(header, tickets, ask, now)
     }
 

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 use super::engine::Engine;
 use super::settings::Settings;
 use super::waiters::{Waiter, Wish};
-use crate::config::costs::Costs;
 
 /// No sooner after an answer that let nobody go it is asked for callers who take less.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -54,8 +53,8 @@ impl PutOff {
     }
 
     /// How many times in a row this caller was put off as the first.
-    pub(super) fn times(&self, ticket: Option<&u64>) -> u32 {
-        if ticket == Some(&self.ticket) { self.times } else { 0 }
+    pub(super) const fn times(&self, ticket: u64) -> u32 {
+        if ticket == self.ticket { self.times } else { 0 }
     }
 
     /// Whether a caller takes less than the first, and is asked for again before its time is up.
@@ -103,10 +102,16 @@ impl Engine {
     }
 
     /// A caller has come: of whom it is asked for next, this may be the smallest.
-    pub(super) fn note_size(&mut self, costs: &Costs) {
-        if self.waiters.has_large() || costs.is_large() {
-            self.least_new = self.least_new.min(self.settings.size(costs));
+    pub(super) fn note_size(&mut self, waiter: &Waiter) {
+        self.newest = self.newest.max(waiter.ticket);
+        if self.waiters.has_large() || waiter.costs.is_large() {
+            self.least_new = self.least_new.min(self.settings.size(&waiter.costs));
         }
+    }
+
+    /// It is asked for those who have come until now.
+    pub(super) fn note_ask(&mut self) {
+        (self.least_new, self.newest_asked) = (f64::INFINITY, self.newest);
     }
 
     /// Where somebody has come since the last ask who takes less than all who were put off, asks for that one.
@@ -120,9 +125,10 @@ impl Engine {
 
     /// Where the first who was put off is gone, the answer says nothing of those behind it who take less.
     pub(super) fn look_past_first(&mut self, now: Instant) {
-        let gone = |put_off: &&PutOff| put_off.has_smaller() && self.waiters.find(put_off.ticket).is_none();
-        if let Some(put_off) = self.put_off.as_ref().filter(gone).filter(|_| !self.is_paused(now)) {
-            let at = put_off.open_at.max(self.rest_until.unwrap_or(now)).max(now);
+        let is_gone = |put_off: &PutOff| put_off.has_smaller() && self.waiters.find(put_off.ticket).is_none();
+        if self.put_off.as_ref().is_some_and(is_gone)
+            && let Some(Unjudged { at, .. }) = self.unjudged(now)
+        {
             self.ask_at = self.ask_at.map(|ask_at| ask_at.min(at));
             (self.next_slot, self.put_off) = (None, None);
         }

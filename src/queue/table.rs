@@ -25,7 +25,9 @@ pub(crate) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 const FEW: usize = 128;
 
 /// Where a part has more, idle ones are forgotten that would say again what they were granted, if the store lost it: each takes some KiB.
+/// And where one scope has more, which are looked through.
 const MANY: usize = 1_024;
+const SEVERAL: usize = 64;
 
 /// How many parts the queues are in, so that threads seldom wait for each other.
 const PARTS: usize = 16;
@@ -82,7 +84,8 @@ impl Entry {
     /// Takes a queue in, and lets those go that nobody needs.
     fn add(&mut self, queue: &Arc<Queue>, now: Instant) {
         if let Some(more) = &mut self.more {
-            more.0.retain(|queue| is_needed(queue, true, now));
+            let may_remember = more.0.len() < SEVERAL;
+            more.0.retain(|queue| is_needed(queue, may_remember, now));
         }
         if self.queue.is_closed() && is_idle(&self.queue) {
             self.queue = Arc::clone(queue);

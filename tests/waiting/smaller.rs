@@ -204,3 +204,22 @@ async fn calls_of_low_priority_do_not_go_before_a_large_one_because_it_is_large(
         assert!(waited < SECOND, "{waited:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn small_calls_with_little_time_behind_more_than_one_ask_names_are_refused_before_long() {
+    let store = Counting::default();
+    let throttle = store.limited(Limit::per_minute(100));
+    drop(throttle.acquire("up").cost(100).await.unwrap());
+    let ask = |cost| throttle.acquire("up").cost(cost);
+    let waiting: Vec<_> = (0..1_500).map(|_| tokio::spawn(ask(60).into_future())).collect();
+    sleep(SECOND).await;
+    let before = store.calls();
+    let small: Vec<_> = (0..20).map(|_| tokio::spawn(ask(1).max_wait(20 * SECOND).into_future())).collect();
+    sleep(3 * SECOND).await;
+    assert!(small.iter().all(JoinHandle::is_finished));
+    for small in small {
+        assert!(matches!(small.await.unwrap(), Err(Error::Throttled { .. })));
+    }
+    assert!(store.calls() - before <= 3, "{} store calls", store.calls() - before);
+    waiting.iter().for_each(JoinHandle::abort);
+}
