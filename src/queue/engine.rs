@@ -20,7 +20,7 @@ use super::cold::Untold;
 use super::events::{Effect, Effects, Event, tell};
 use super::in_flight::{Header, Message};
 use super::memory::Memory;
-use super::put_off::PutOff;
+use super::put_off::{Newcomers, PutOff};
 use super::resend::Resend;
 use super::seats::Seats;
 use super::settings::Settings;
@@ -104,11 +104,7 @@ pub(super) struct Engine {
     pub(super) rests_for: Priority,
     /// The callers without a slot, when the store put them off.
     pub(super) put_off: Option<PutOff>,
-    /// How large the smallest caller is that has come since the last ask: infinite where all that wait are of a size.
-    pub(super) least_new: f64,
-    /// The newest ticket, and which it was when it was asked last.
-    pub(super) newest: u64,
-    pub(super) newest_asked: u64,
+    pub(super) newcomers: Newcomers,
 }
 
 impl Engine {
@@ -152,9 +148,7 @@ impl Engine {
             is_warned: false,
             rests_for: Priority::High,
             put_off: None,
-            least_new: f64::INFINITY,
-            newest: 0,
-            newest_asked: 0,
+            newcomers: Newcomers::default(),
         }
     }
 
@@ -284,7 +278,7 @@ impl Engine {
             resend.hurry(now);
         }
         self.is_warned &= !self.waiters.is_empty();
-        self.note_size(&waiter);
+        self.note_newcomer(&waiter);
         self.waiters.join(waiter);
         self.ask_for_smaller(now);
         self.seat_callers(now, effects);

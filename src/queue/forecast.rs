@@ -86,7 +86,7 @@ impl Engine {
             let deadline = waiter.deadline(now)?;
             let retry_after = forecast.too_late(deadline, ahead)?;
             // Who came meanwhile.
-            let is_unjudged = waiter.ticket > self.newest_asked
+            let is_unjudged = self.newcomers.include(waiter)
                 && unjudged.is_some_and(|of| of.at <= deadline && self.settings.size(&waiter.costs) < of.below);
             asks_for_them |= is_unjudged;
             (!is_unjudged).then(|| throttled(&self.settings, retry_after, paused))

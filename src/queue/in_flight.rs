@@ -265,7 +265,7 @@ impl Engine {
         let is_large = ask.runs.first().is_some_and(|run| run.charges.iter().any(|&units| units > 1));
         let patience = if is_large { 1 } else { SEVERAL_LOGS_PATIENCE };
         ask.insist = (is_large || ask.logs.len() > 1) && times >= patience;
-        self.note_ask();
+        self.newcomers.are_asked_for();
         self.message(header, tickets, ask, now)
     }
 

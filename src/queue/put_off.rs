@@ -28,6 +28,34 @@ pub(super) struct PutOff {
     open_at: Instant,
 }
 
+/// Callers who have come since it was asked last.
+#[derive(Debug)]
+pub(super) struct Newcomers {
+    /// How large the smallest is: infinite where all that wait are of a size.
+    least: f64,
+    /// The newest ticket, and which it was then.
+    newest: u64,
+    asked: u64,
+}
+
+impl Default for Newcomers {
+    fn default() -> Self {
+        Self { least: f64::INFINITY, newest: 0, asked: 0 }
+    }
+}
+
+impl Newcomers {
+    /// Whether a caller is one of them.
+    pub(super) const fn include(&self, waiter: &Waiter) -> bool {
+        waiter.ticket > self.asked
+    }
+
+    /// It is asked for all who have come until now.
+    pub(super) const fn are_asked_for(&mut self) {
+        (self.least, self.asked) = (f64::INFINITY, self.newest);
+    }
+}
+
 /// Callers of whom the last answer says nothing: those who take less than so much, and when they are asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unjudged {
@@ -101,22 +129,17 @@ impl Engine {
         true
     }
 
-    /// A caller has come: of whom it is asked for next, this may be the smallest.
-    pub(super) fn note_size(&mut self, waiter: &Waiter) {
-        self.newest = self.newest.max(waiter.ticket);
+    /// A caller has come.
+    pub(super) fn note_newcomer(&mut self, waiter: &Waiter) {
+        self.newcomers.newest = self.newcomers.newest.max(waiter.ticket);
         if self.waiters.has_large() || waiter.costs.is_large() {
-            self.least_new = self.least_new.min(self.settings.size(&waiter.costs));
+            self.newcomers.least = self.newcomers.least.min(self.settings.size(&waiter.costs));
         }
-    }
-
-    /// It is asked for those who have come until now.
-    pub(super) fn note_ask(&mut self) {
-        (self.least_new, self.newest_asked) = (f64::INFINITY, self.newest);
     }
 
     /// Where somebody has come since the last ask who takes less than all who were put off, asks for that one.
     pub(super) fn ask_for_smaller(&mut self, now: Instant) {
-        if let Some(at) = self.asked_for_at(self.least_new, now)
+        if let Some(at) = self.asked_for_at(self.newcomers.least, now)
             && self.ask_at.is_some_and(|ask_at| ask_at > now + NOT_LONG)
         {
             self.ask_at = Some(at);

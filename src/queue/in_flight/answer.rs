@@ -131,8 +131,7 @@ impl Engine {
             let since = if is_repeated || self.memory.counts_for_long() { known } else { grant.now };
             self.memory.granted(since, 1, &ask.debts, number);
         }
-        let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
-        let granted = granted.map(|answer| answer.callers).sum();
+        let granted = granted_to(ask, &grant);
         if let Some(seats) = &mut self.seats {
             seats.answered(&grant, (granted, ask.callers()), self.random.f64(), now);
         }
@@ -235,9 +234,8 @@ impl Engine {
         let before_waiting = grant.answers(ask.callers()).take_while(|answer| answer.verdict != Verdict::Waits);
         let before_waiting: u32 = before_waiting.map(|answer| answer.callers).sum();
         self.put_off = tickets.get(before_waiting as usize).and_then(|&ticket| {
-            let granted = grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted());
-            let granted = granted.map(|answer| answer.callers).sum();
-            PutOff::new((ticket, self.put_off.as_ref()), put_off(ask, grant), granted, &self.settings, now)
+            let (before, granted) = (self.put_off.as_ref(), granted_to(ask, grant));
+            PutOff::new((ticket, before), put_off(ask, grant), granted, &self.settings, now)
         });
         (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
         let first = if waits { before_waiting } else { 0 };
@@ -317,6 +315,11 @@ fn priority_at(ask: &Ask, mut behind: u32) -> Priority {
         has
     };
     ask.runs.iter().find(has_it).map_or(Priority::High, |run| run.priority)
+}
+
+/// How many callers of an ask were granted a start.
+fn granted_to(ask: &Ask, grant: &Grant) -> u32 {
+    grant.answers(ask.callers()).filter(|answer| answer.verdict.is_granted()).map(|answer| answer.callers).sum()
 }
 
 /// The answers to the callers of an ask, in their order, with what each of so many takes of each log.
