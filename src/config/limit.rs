@@ -240,6 +240,8 @@ impl Limit {
     /// later. Where the window lasts 10 s at most, its units count for a quarter of it longer, though for 250 ms at most; those of
     /// other calls do not. Only the middleware knows of such calls: for one made with a permit of
     /// [`acquire`](crate::Throttle::acquire), the guard pays for a new connection as well.
+    ///
+    /// A day at most, and less than half of a calendar window.
     #[must_use]
     pub const fn guard(mut self, guard: Duration) -> Self {
         self.guard = Some(guard);
@@ -411,6 +413,14 @@ impl Limit {
             let other = is_other.then(|| format!("{:?} is not how often it resets: {:?}", self.window, reset.window()));
             if let Some(fault) = other.or_else(|| reset.fault()) {
                 return wrong("limit.resets", fault);
+            }
+            let guard = self.guard_or_default();
+            if guard.saturating_mul(2) >= self.window {
+                let reason = format!(
+                    "{guard:?} is half of {:?} or more: before and after a reset nobody uses what comes back by it",
+                    self.window
+                );
+                return wrong("limit.guard", reason);
             }
         }
         if self.window < MIN_WINDOW || self.window > MAX_WINDOW {

@@ -45,7 +45,7 @@ impl Dialect {
     /// Stripe: a refusal without a reason is the lock of an object.
     pub const STRIPE: Self = Self::GENERAL.unexplained(Refusal::Lock);
 
-    /// Reads numbers that tell a reset in `unit`, whatever their magnitude.
+    /// Reads numbers that tell a reset in `unit`.
     #[must_use]
     pub const fn reset_in(mut self, unit: TimeUnit) -> Self {
         self.reset = Some(unit);

@@ -66,8 +66,9 @@ impl Reader<'_> {
     /// `RateLimit`, or a limit under a name without a field.
     fn bare(&mut self, name: &Name, text: &str) -> Outcome {
         let Some(Reading { members, repaired }) = structured::statuses(text) else { return self.limit(name, text) };
+        let now = self.now();
         for status in members {
-            self.tally.leave(status);
+            self.tally.leave(status, now);
         }
         repaired_if(repaired)
     }
@@ -131,9 +132,14 @@ impl Reader<'_> {
 
     fn reset(&mut self, name: &Name, text: &str) -> Outcome {
         let usual = if name.relative { Some(TimeUnit::Seconds) } else { self.dialect.reset };
+        // KuCoin counts in milliseconds, and does not say so.
+        let usual = usual.or((name.owner == "gw").then_some(TimeUnit::Millis));
         let (now, unit) = (self.now(), name.unit.or(usual));
-        let reset = text::joined(text, |member| Reset::parse(member, unit, now), Reset::and);
-        let reset = reset.map(|reset| Reset { relative: name.relative, ..reset });
+        let told = |member: &str| {
+            let reset = Reset::parse(member, unit, now)?;
+            Some(Reset { relative: name.relative && reset.at.is_none(), ..reset })
+        };
+        let reset = text::joined(text, told, Reset::and);
         self.add(key(name), reset.map(|_| Quota { reset, ..Quota::default() }))
     }
 
@@ -191,8 +197,8 @@ fn repaired_if(repaired: bool) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Dialect;
-    use super::super::sample::{Lines, read};
+    use super::super::sample::{Lines, read, read_at};
+    use super::super::{Dialect, Unit};
     use super::*;
 
     fn main(lines: Lines) -> Option<Quota> {
@@ -299,6 +305,46 @@ mod tests {
         let feedback = read(Dialect::GENERAL.reset_in(TimeUnit::Millis), 200, LINES);
         let resets: Vec<_> = feedback.quotas().iter().filter_map(Quota::reset_after).collect();
         assert_eq!(resets, [Duration::from_secs(58), Duration::from_secs(3)]);
+    }
+
+    /// Symfony's documentation had `X-RateLimit-Retry-After` tell a time since 1970.
+    #[test]
+    fn a_time_since_1970_is_none_from_now_whatever_its_name_promises() {
+        let cases: [(Lines, u64, bool); 7] = [
+            (&[("x-ratelimit-retry-after", "1700000053")], 53, false),
+            (&[("x-ratelimit-reset-ms", "1700000053250")], 53, false),
+            (&[("x-ratelimit-reset-in", "Tue, 14 Nov 2023 22:14:13 GMT")], 53, false),
+            (&[("ratelimit", "limit=100, remaining=0, reset=1700000053")], 53, false),
+            (&[("ratelimit", r#""default";r=0;t=1700000053"#)], 53, false),
+            (&[("x-ratelimit-reset-after", "1700000")], 1_700_000, true),
+            // KuCoin's is in milliseconds.
+            (&[("gw-ratelimit-reset", "28251")], 28, true),
+        ];
+        for (lines, seconds, is_length) in cases {
+            let feedback = read_at(Dialect::GENERAL, 200, lines, 1_700_000_000);
+            let reset = feedback.main().and_then(|quota| quota.reset).unwrap();
+            assert_eq!((reset.after.as_secs(), reset.is_length()), (seconds, is_length), "{lines:?}");
+        }
+        let asks: [Lines; 2] = [&[("retry-after", "1700000053")], &[("retry-after-ms", "1700000053000")]];
+        let told = |lines| read_at(Dialect::GENERAL, 429, lines, 1_700_000_000).told_wait();
+        assert_eq!(asks.map(told), [Some(Duration::from_secs(53)); 2]);
+    }
+
+    #[test]
+    fn seconds_of_execution_and_calls_of_a_token_are_what_they_are() {
+        const DATAVERSE: Lines = &[
+            ("x-ms-ratelimit-burst-remaining-xrm-requests", "5999"),
+            ("x-ms-ratelimit-time-remaining-xrm-requests", "1,200.00"),
+        ];
+        const TRELLO: Lines = &[("x-rate-limit-api-token-remaining", "0"), ("x-rate-limit-api-token-max", "100")];
+        let told = |lines| {
+            let feedback = read(Dialect::GENERAL, 200, lines);
+            let told = feedback.quotas().iter().map(|quota| (quota.unit(), quota.remaining())).collect::<Vec<_>>();
+            (told, feedback.invalid().len())
+        };
+        assert_eq!(told(DATAVERSE), (vec![(Unit::Calls, Some(5_999)), (Unit::Other, Some(1_200))], 0));
+        assert_eq!(told(TRELLO), (vec![(Unit::Calls, Some(0))], 0));
+        assert_eq!(read(Dialect::GENERAL, 403, &DATAVERSE[1..]).refusal(), None);
     }
 
     #[test]

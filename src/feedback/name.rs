@@ -111,9 +111,10 @@ impl Name {
         for word in suffix {
             match *word {
                 "ms" | "msec" | "millis" | "milliseconds" if timed => self.unit = Some(TimeUnit::Millis),
-                "seconds" | "secs" | "sec" if timed => {}
                 "after" | "in" if timed => self.relative = true,
-                "at" | "time" | "date" | "timestamp" | "epoch" | "unix" | "utc" | "rate" if field.is_some() => {}
+                "seconds" | "secs" | "sec" | "at" | "time" | "date" | "timestamp" | "epoch" | "unix" | "utc"
+                    if timed => {}
+                "rate" if field.is_some() => {}
                 word if field.is_some() && field_of(word) == field => {}
                 word => rest.push(word),
             }
@@ -210,6 +211,8 @@ mod tests {
             ("x-rate-limit-type", "", Field::Reason, ""),
             ("stripe-rate-limited-reason", "stripe", Field::Reason, ""),
             ("x-ratelimit-near-limit", "", Field::NearLimit, "limit"),
+            ("x-ratelimit-reset-time", "", Field::Reset, ""),
+            ("x-ms-ratelimit-time-remaining-xrm-requests", "ms", Field::Remaining, "time-xrm-requests"),
             ("x_ratelimit_remaining", "", Field::Remaining, ""),
         ];
         for (name, owner, field, quota) in cases {

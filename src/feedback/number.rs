@@ -12,13 +12,17 @@ pub(super) struct Number {
 }
 
 impl Number {
-    /// The number that `text` is, rounded up to billionths; `None` for signs, exponents, words and what no `u64` holds.
+    /// The number that `text` is, rounded up to billionths; `None` for signs, exponents, words and what no `u64` holds. Thousands may be set
+    /// apart by commas where it has a fraction: without one it may be a list.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (whole, fraction) = match text.split_once('.') {
             Some((_, "")) => return None,
             Some(parts) => parts,
             None => (text, ""),
         };
+        if is_grouped(whole) && !fraction.is_empty() {
+            return Self::parse(&text.replace(',', ""));
+        }
         // `u64::from_str` would accept a plus sign.
         if whole.is_empty() || !digits(whole) || !digits(fraction) {
             return None;
@@ -87,6 +91,14 @@ impl Number {
     }
 }
 
+/// `1,200`: thousands set apart by commas.
+fn is_grouped(whole: &str) -> bool {
+    let mut groups = whole.split(',');
+    groups.next().is_some_and(|first| (1..4).contains(&first.len()) && digits(first))
+        && whole.contains(',')
+        && groups.all(|group| group.len() == 3 && digits(group))
+}
+
 fn digits(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -105,6 +117,8 @@ mod tests {
             ("45.837906927", 45, 837_906_927),
             ("0.0000000001", 0, 1),
             ("0.9999999999", 1, 0),
+            ("1,200.00", 1_200, 0),
+            ("12,345,678.5", 12_345_678, 500_000_000),
             ("18446744073709551615", u64::MAX, 0),
         ];
         for (text, whole, billionths) in cases {
@@ -116,9 +130,28 @@ mod tests {
     fn everything_else_is_not_a_number() {
         let long = "9".repeat(35);
         let nines = format!("{}.9999999999", u64::MAX);
-        for text in
-            ["", ".", "5.", ".5", "-1", "+1", "1e3", "²", "inf", "nan", "1 0", "1,0", "1.2.3", "0x1", &long, &nines]
-        {
+        for text in [
+            "",
+            ".",
+            "5.",
+            ".5",
+            "-1",
+            "+1",
+            "1e3",
+            "²",
+            "inf",
+            "nan",
+            "1 0",
+            "1,0",
+            "1,200",
+            "1200,300.5",
+            "1,20.5",
+            ",200.5",
+            "1.2.3",
+            "0x1",
+            &long,
+            &nines,
+        ] {
             assert_eq!(Number::parse(text), None, "{text}");
         }
     }

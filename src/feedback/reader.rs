@@ -14,6 +14,7 @@ use super::quota::stricter;
 use super::reset::Reset;
 use super::signs::Signs;
 use super::tally::Tally;
+use super::time_unit::TimeUnit;
 use super::{Feedback, date, text, usage, verdict, wait};
 
 /// The spellings of `Retry-After` in milliseconds.
@@ -156,7 +157,10 @@ impl<'a> Reader<'a> {
     }
 
     fn retry_after_millis(&mut self, text: &str) -> Outcome {
-        let told = text::joined(text, |member| Number::parse(member).map(Number::millis), Duration::max);
+        let now = self.now();
+        let number =
+            |text: &str| Number::parse(text).map(|number| Reset::of_number(number, TimeUnit::Millis, now).after);
+        let told = text::joined(text, number, Duration::max);
         self.signs.retry_after_millis = stricter(self.signs.retry_after_millis, told, Duration::max);
         read_if(told.is_some())
     }

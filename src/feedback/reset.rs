@@ -37,9 +37,9 @@ impl Reset {
         after.or_else(|| date::parse(text).map(|moment| Self::at(moment, now)))
     }
 
-    /// The reset that a number tells in this unit.
+    /// The reset that a number tells in this unit, or since 1970 where it is too large to be a length of time.
     pub(super) fn of_number(number: Number, unit: TimeUnit, now: Moment) -> Self {
-        match unit {
+        match unit.or_epoch(number) {
             TimeUnit::Seconds => Self::after(number.seconds()),
             TimeUnit::Millis => Self::after(number.millis()),
             TimeUnit::EpochSeconds => Self::at(Moment::since_epoch(number.seconds()), now),
@@ -106,10 +106,23 @@ mod tests {
     fn a_unit_that_is_given_beats_the_magnitude_and_leaves_texts_alone() {
         let cases = [
             ("58000", TimeUnit::Millis, 58_000),
-            ("1700000053", TimeUnit::Seconds, 1_700_000_053_000),
+            ("1700000053", TimeUnit::Millis, 1_700_000_053),
             ("1700000053000", TimeUnit::EpochMillis, 53_000),
             ("5", TimeUnit::EpochSeconds, 0),
             ("1s", TimeUnit::EpochMillis, 1_000),
+        ];
+        for (text, unit, millis) in cases {
+            assert_eq!(after(text, Some(unit)), Some(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_length_of_time_is_as_long_as_it_is_since_1970() {
+        let cases = [
+            ("999999999", TimeUnit::Seconds, 999_999_999_000),
+            ("1700000053", TimeUnit::Seconds, 53_000),
+            ("1700000053250", TimeUnit::Seconds, 53_250),
+            ("1700000053250", TimeUnit::Millis, 53_250),
         ];
         for (text, unit, millis) in cases {
             assert_eq!(after(text, Some(unit)), Some(Duration::from_millis(millis)), "{text}");

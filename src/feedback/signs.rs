@@ -25,7 +25,7 @@ pub(super) struct Signs {
     /// A type, scope or reason was given.
     pub(super) explained: bool,
     pub(super) reach: Option<Reach>,
-    /// Whom `global` means, where that is said.
+    /// Whose calls are meant, where all of them are: `global`, or of an application.
     pub(super) global: Option<Reach>,
     /// The cause that is named outright.
     pub(super) cause: Option<Refusal>,
@@ -67,9 +67,14 @@ impl Signs {
 
     fn explain_with(&mut self, reason: &str, global: Reach) {
         for word in words(reason) {
-            let global = (word == "global").then_some(global);
+            let global = match &*word {
+                "global" => Some(global),
+                // Riot counts all methods and regions together.
+                "application" | "app" => Some(Reach::Token),
+                _ => None,
+            };
             self.explained = true;
-            self.global = self.global.or(global);
+            self.global = stricter(self.global, global, Reach::max);
             self.reach = stricter(self.reach, global.or_else(|| Reach::of_word(&word)), Reach::max);
             self.cause = self.cause.or(cause_of(&word));
         }
@@ -94,12 +99,7 @@ impl Signs {
     pub(super) fn may_tell(name: &str) -> bool {
         let named = matches!(
             name,
-            "x-should-retry"
-                | "stripe-should-retry"
-                | "grpc-status"
-                | "grpc-message"
-                | "x-amzn-errortype"
-                | "x-amzn-error-type"
+            "x-should-retry" | "grpc-status" | "grpc-message" | "x-amzn-errortype" | "x-amzn-error-type"
         );
         named || name.starts_with(KUBERNETES)
     }
@@ -107,7 +107,7 @@ impl Signs {
     /// Takes what a header that is about something else may give away; whether it is one of those.
     pub(super) fn other(&mut self, name: &str, text: &str) -> bool {
         match name {
-            "x-should-retry" | "stripe-should-retry" => self.should_retry = Some(is_true(text)),
+            "x-should-retry" => self.should_retry = Some(is_true(text)),
             "grpc-status" => self.grpc.status(text),
             "grpc-message" => self.grpc.message(text),
             "x-amzn-errortype" | "x-amzn-error-type" => {
@@ -197,7 +197,6 @@ mod tests {
     fn a_header_gives_something_away_just_when_it_may() {
         let names = [
             "x-should-retry",
-            "stripe-should-retry",
             "grpc-status",
             "grpc-message",
             "x-amzn-errortype",
@@ -205,13 +204,14 @@ mod tests {
             "x-kubernetes-pf-flowschema-uid",
             "content-length",
             "x-amzn-requestid",
+            "stripe-should-retry",
             "date",
             "",
         ];
         for name in names {
             assert_eq!(Signs::may_tell(name), Signs::default().other(name, "1"), "{name}");
         }
-        assert_eq!(names.iter().filter(|name| Signs::may_tell(name)).count(), 7);
+        assert_eq!(names.iter().filter(|name| Signs::may_tell(name)).count(), 6);
     }
 
     #[test]

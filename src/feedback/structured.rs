@@ -29,7 +29,8 @@ pub(super) struct Status {
     pub(super) name: Option<String>,
     pub(super) limit: Option<u64>,
     pub(super) remaining: Option<u64>,
-    pub(super) reset: Option<Duration>,
+    /// In seconds.
+    pub(super) reset: Option<Number>,
 }
 
 /// The policies of `RateLimit-Policy`: `"burst";q=100;w=60` or `100;w=60`.
@@ -121,7 +122,7 @@ fn status(item: &Item) -> Option<Status> {
         name: Some(item.bare_item.as_string()?.as_str().to_owned()),
         limit: None,
         remaining: Some(parameter(item, "r")?.floor()),
-        reset: parameter(item, "t").map(Number::seconds),
+        reset: parameter(item, "t"),
     })
 }
 
@@ -137,7 +138,7 @@ fn dictionary(text: &str) -> Option<Status> {
         name: None,
         limit: value("limit").map(Number::floor),
         remaining: value("remaining").map(Number::floor),
-        reset: value("reset").map(Number::seconds),
+        reset: value("reset"),
     })
 }
 
@@ -236,7 +237,7 @@ mod tests {
         ];
         for (text, expected) in cases {
             let first = statuses(text).map(|reading| reading.members[0].clone());
-            let first = first.map(|status| (status.limit, status.remaining, status.reset.map(|reset| reset.as_secs())));
+            let first = first.map(|status| (status.limit, status.remaining, status.reset.map(Number::floor)));
             assert_eq!(first, expected, "{text}");
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::HeaderName;
 
 use super::join;
+use super::moment::Moment;
 use super::number::Number;
 use super::part::is_part;
 use super::quota::Quota;
@@ -13,6 +14,7 @@ use super::refill::Refill;
 use super::reset::Reset;
 use super::span;
 use super::structured::{Policy, Status};
+use super::time_unit::TimeUnit;
 use super::unit::Unit;
 
 /// More quotas than this are nobody's real limits.
@@ -102,9 +104,10 @@ impl Tally {
     }
 
     /// Adds what is left.
-    pub(super) fn leave(&mut self, status: Status) {
+    pub(super) fn leave(&mut self, status: Status, now: Moment) {
         let Status { name, limit, remaining, reset } = status;
-        let quota = Quota { name, limit, remaining, reset: reset.map(Reset::after), ..Quota::default() };
+        let reset = reset.map(|seconds| Reset::of_number(seconds, TimeUnit::Seconds, now));
+        let quota = Quota { name, limit, remaining, reset, ..Quota::default() };
         if quota.name.is_some() {
             self.draft(Source::Status, Key::default(), quota);
         } else {
@@ -237,20 +240,20 @@ mod tests {
     #[test]
     fn a_status_joins_the_policy_of_its_name_or_the_only_one() {
         let mut tally = Tally::default();
-        tally.leave(status("b", 2));
+        tally.leave(status("b", 2), Moment::at(0, 0));
         tally.allow("", policy(Some("a"), 10, 1));
         tally.allow("", policy(Some("b"), 20, 2));
         assert_eq!(numbers(tally), [(Some(10), None, Some(1)), (Some(20), Some(2), Some(2))]);
 
         let mut tally = Tally::default();
         tally.allow("", policy(Some("burst"), 100, 60));
-        tally.leave(status("default", 50));
+        tally.leave(status("default", 50), Moment::at(0, 0));
         assert_eq!(numbers(tally), [(Some(100), Some(50), Some(60))]);
 
         let mut tally = Tally::default();
         tally.allow("", policy(Some("a"), 10, 1));
         tally.allow("", policy(Some("b"), 20, 2));
-        tally.leave(status("default", 5));
+        tally.leave(status("default", 5), Moment::at(0, 0));
         assert_eq!(numbers(tally), [(Some(10), None, Some(1)), (Some(20), None, Some(2)), (None, Some(5), None)]);
     }
 

@@ -9,9 +9,9 @@ const EPOCH_MILLIS_FROM: u64 = 1_000_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TimeUnit {
-    /// Seconds from now.
+    /// Seconds from now; since 1970 where they are 10^9 or more.
     Seconds,
-    /// Milliseconds from now.
+    /// Milliseconds from now; since 1970 where they are 10^12 or more.
     Millis,
     /// Seconds since 1970.
     EpochSeconds,
@@ -26,6 +26,14 @@ impl TimeUnit {
             EPOCH_MILLIS_FROM.. => Self::EpochMillis,
             EPOCH_SECONDS_FROM.. => Self::EpochSeconds,
             _ => Self::Seconds,
+        }
+    }
+
+    /// This unit; that of a time since 1970 where the number would be a length of some thirty years, or more.
+    pub(super) const fn or_epoch(self, number: Number) -> Self {
+        match (self, Self::of(number)) {
+            (Self::Seconds, epoch) | (Self::Millis, epoch @ Self::EpochMillis) => epoch,
+            (unit, _) => unit,
         }
     }
 }

@@ -44,9 +44,12 @@ impl Unit {
             "unit" | "units" | "point" | "points" | "credit" | "credits" | "complexity" | "cost" => Some(Self::Points),
             "byte" | "bytes" => Some(Self::Bytes),
             "concurrent" | "concurrency" => Some(Self::Seats),
+            "time" => Some(Self::Other),
             _ => None,
         };
-        name.split('-').find_map(unit).unwrap_or_default()
+        // `api-token` says whose calls they are.
+        let name = name.split("api-token");
+        name.flat_map(|part| part.split('-')).find_map(unit).unwrap_or_default()
     }
 }
 
@@ -63,6 +66,8 @@ mod tests {
             ("project-tokens", Unit::Tokens),
             ("api-units", Unit::Points),
             ("concurrent-requests", Unit::Seats),
+            ("api-token", Unit::Calls),
+            ("time-xrm-requests", Unit::Other),
         ];
         for (name, unit) in cases {
             assert_eq!(Unit::of_name(name), unit, "{name}");

@@ -224,12 +224,13 @@ mod tests {
     fn a_429_without_a_reason_is_what_the_dialect_says() {
         const SPENT: (&str, &str) = ("x-ratelimit-remaining", "0");
         const PAGE: Lines = &[("content-type", "text/html"), ("server", "cloudflare"), ("cf-ray", "8a-FRA")];
-        let cases: [(Dialect, Lines, Refusal); 12] = [
+        let cases: [(Dialect, Lines, Refusal); 13] = [
             (Dialect::DISCORD, PAGE, Refusal::Ban),
             (Dialect::ANTHROPIC, PAGE, Refusal::Spend),
             (Dialect::STRIPE, PAGE, Refusal::Lock),
             (Dialect::RIOT, PAGE, Refusal::Service),
             (Dialect::STRIPE, &[], Refusal::Lock),
+            (Dialect::STRIPE, &[("stripe-should-retry", "false")], Refusal::Lock),
             (Dialect::STRIPE, &[("stripe-rate-limited-reason", "global-rate")], Refusal::Quota),
             (Dialect::RIOT, &[("x-app-rate-limit", "20:1"), ("x-app-rate-limit-count", "3:1")], Refusal::Service),
             (Dialect::RIOT, &[("x-rate-limit-type", "method")], Refusal::Quota),

@@ -39,6 +39,10 @@ pub(super) fn wait(
     let told = signs.told_wait().filter(|_| refusal.is_some() || is_plain_success(status));
     match refusal {
         Some(Refusal::Spend) => None,
+        // To wait for nothing says nothing where a spent quota tells its reset.
+        Some(Refusal::Quota) if told == Some(Duration::ZERO) && quotas.iter().any(Quota::is_spent) => {
+            of_refused(quotas).or(told.map(Wait::exactly))
+        }
         _ if told.is_some() => told.map(|told| Wait::exactly(finer(told, signs, quotas))),
         Some(Refusal::Quota) => of_refused(quotas).or(dialect.penalty.map(Wait::exactly)),
         Some(_) => None,
@@ -101,13 +105,17 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_outright_beats_every_reset() {
-        let cases: [(Lines, Option<u128>); 8] = [
+        let cases: [(Lines, Option<u128>); 11] = [
             (&[("retry-after", "20")], Some(20_000)),
             (&[("retry-after", "20"), ("retry-after-ms", "19500")], Some(19_500)),
             (&[("retry-after", "20"), ("retry-after-ms", "-1")], Some(20_000)),
             (&[("x-ms-retry-after-ms", "10")], Some(10)),
             (&[("retry-after", "60"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "300")], Some(60_000)),
             (&[("retry-after", "-1"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "300")], Some(300_000)),
+            // To wait for nothing asks for nothing.
+            (&[("retry-after", "0"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "300")], Some(300_000)),
+            (&[("retry-after", "0"), ("x-ratelimit-remaining", "0")], Some(0)),
+            (&[("retry-after", "0"), ("x-ratelimit-remaining", "5"), ("x-ratelimit-reset", "300")], Some(0)),
             (
                 &[("retry-after", "65"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset-after", "64.57")],
                 Some(64_570),

@@ -229,6 +229,7 @@ async fn a_refusal_of_all_calls_of_an_account_pauses_no_other_account() {
             ("stripe-rate-limited-reason", "global-concurrency"),
             ("x-ratelimit-scope", "global"),
             ("x-ratelimit-global", "true"),
+            ("x-rate-limit-type", "application"),
             ("ratelimit-reason", "jira-quota-global-based"),
         ] {
             let throttle = Counting::default().process(|up| upstream(up.limit(Limit::per_second(100))));

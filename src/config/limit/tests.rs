@@ -49,6 +49,7 @@ fn an_impossible_limit_names_upstream_and_field() {
         (Limit::per_second(5).burst(0), "limit.burst"),
         (Limit::per_second(5).burst(6), "limit.burst"),
         (Limit::per_second(5).guard(Duration::MAX), "limit.guard"),
+        (Limit::per_hour(5).resets(Reset::hourly()).guard(Duration::from_secs(1_800)), "limit.guard"),
         (Limit::new(5, Duration::from_micros(49_999)), "limit.guard"),
     ];
     for (limit, field) in cases {
