@@ -150,21 +150,32 @@ impl Future for Acquiring {
     type Output = Result<Permit, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Stage::Begun(begun) = &mut self.0
+        // Where all is decided at hand a loop of callers must let others run.
+        let progress = if self.0.is_waiting() { None } else { Some(ready!(poll_proceed(cx))) };
+        let outcome = self.0.poll(cx);
+        if let Some(progress) = progress.filter(|_| outcome.is_ready()) {
+            progress.made_progress();
+        }
+        outcome
+    }
+}
+
+impl Stage {
+    const fn is_waiting(&self) -> bool {
+        matches!(self, Self::Waiting(_))
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Error>> {
+        if let Self::Begun(begun) = self
             && let Some(acquire) = begun
         {
-            // Where slots are free for ever a loop of callers must let others run.
-            let progress = ready!(poll_proceed(cx));
             let mut registered = acquire.take_registered()?;
             let (mut route, entered) = loop {
                 let route = acquire.route_to(acquire.throttle.latest(registered)?);
                 match acquire.throttle.ask(&route, route.since) {
                     Err(error) if route.is_outdated_by(&error) => registered = route.registered,
                     asked => match asked?.at_hand() {
-                        Ok(outcome) => {
-                            progress.made_progress();
-                            return Poll::Ready(outcome);
-                        }
+                        Ok(outcome) => return Poll::Ready(outcome),
                         Err(asked) => {
                             let entered = asked.into_entered();
                             break (route, entered);
@@ -173,15 +184,15 @@ impl Future for Acquiring {
                 }
             };
             if let Some(acquire) = begun.take() {
-                self.0 = Stage::Waiting(Box::pin(async move {
+                *self = Self::Waiting(Box::pin(async move {
                     let (throttle, since) = (&acquire.throttle, route.since);
                     throttle.wait(&mut route, entered, since, |registered| acquire.route_to(registered)).await
                 }));
             }
         }
-        match &mut self.0 {
-            Stage::Begun(_) => Poll::Pending,
-            Stage::Waiting(waiting) => waiting.as_mut().poll(cx),
+        match self {
+            Self::Begun(_) => Poll::Pending,
+            Self::Waiting(waiting) => waiting.as_mut().poll(cx),
         }
     }
 }
@@ -208,6 +219,20 @@ impl Throttle {
         if registered.observer.is_none() {
             route.charges()?;
         }
+        let queue = self.queue_of(registered, scopes, now)?;
+        registered.attendance.called(&queue, now);
+        let pass = route.admit(queue.scope(), std::mem::take(pass))?;
+        Ok(Asked::new(queue, route, pass, now))
+    }
+
+    /// The queue of these scopes.
+    #[inline]
+    pub(crate) fn queue_of(
+        &self,
+        registered: &Arc<Registered>,
+        scopes: &Scopes,
+        now: Instant,
+    ) -> Result<Arc<Queue>, Error> {
         let key = |scopes: &Scopes| (registered.key(scopes.narrowest), registered.edition());
         let mut lines = Vec::new();
         for rules in registered.lines_of(scopes) {
@@ -216,10 +241,7 @@ impl Throttle {
             lines.push(self.queues().get(key(&scopes), &scopes, now, new)?);
         }
         let new = || Queue::new(self.process(), registered, scopes, lines);
-        let queue = self.queues().get(key(scopes), scopes, now, new)?;
-        registered.attendance.called(&queue, now);
-        let pass = route.admit(queue.scope(), std::mem::take(pass))?;
-        Ok(Asked::new(queue, route, pass, now))
+        self.queues().get(key(scopes), scopes, now, new)
     }
 }
 

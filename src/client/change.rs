@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use crate::client::registry::Registry;
 use crate::client::throttle::Throttle;
 use crate::config::name::shown;
 use crate::config::plan::Registered;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error};
+use crate::ledger::{Log, ScopeId};
 
 impl Throttle {
     /// Replaces the upstream of this name: its limits, which requests belong to it, and all else that is said of it. Every clone of this
@@ -18,7 +21,8 @@ impl Throttle {
     /// call that the new limits can never admit gets [`Error::CostExceedsQuota`]. Calls in flight are settled in the logs that they were
     /// charged in, and keep their seats.
     ///
-    /// What a log counts goes on counting, where its scope and its unit stay what they are: a lowered quota holds from the first call on.
+    /// What a log counts goes on counting, where its scope and its unit stay what they are: a lowered quota holds from the first call on. So it is if the store loses
+    /// its data after that.
     /// Only a longer window knows nothing of calls that a shorter one has forgotten, and an upstream that begins to
     /// [share](Upstream::shares) limits, or to name a scope where each value of [`Call::scope`](crate::Call::scope) had the whole quota, begins with
     /// other logs. Pauses go on, and so do lowered rates, estimates,
@@ -85,11 +89,26 @@ impl Throttle {
         })?;
         for (before, new) in replaced {
             new.handover.closed(self.queues().retire(&before));
+            self.remember(&before, &new);
             tracing::info!(upstream = &*new.upstream.name, "replaced");
         }
         #[cfg(feature = "metrics")]
         self.keep_gauges();
         Ok(())
+    }
+
+    /// The queues of new limits remember what those of the old were granted, whose logs they share: else nobody would say it again, if the store
+    /// lost it.
+    fn remember(&self, before: &Registered, new: &Arc<Registered>) {
+        let now = Instant::now();
+        for queue in self.queues().remembering(before) {
+            let logs = new.charges.logs_of(queue.scopes());
+            if logs.iter().map(named).eq(queue.logs.iter().map(named))
+                && let Ok(next) = self.queue_of(new, queue.scopes(), now)
+            {
+                next.take_over(&queue, now);
+            }
+        }
     }
 
     /// Adds an upstream, after all others: a request that matches one of those belongs to that.
@@ -144,4 +163,9 @@ impl Throttle {
         tracing::info!(upstream, "removed");
         Ok(())
     }
+}
+
+/// What a log is called.
+fn named(log: &Log) -> (&str, Option<ScopeId>) {
+    (&log.unit, log.scope)
 }

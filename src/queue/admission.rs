@@ -3,7 +3,6 @@
 use tokio::time::Instant;
 
 use super::engine::Engine;
-use super::in_flight::Message;
 use super::settling::Corrections;
 use super::waiters::Waiter;
 use crate::error::Error;
@@ -52,7 +51,9 @@ impl Engine {
     /// Whether slots are on their way back, or about to be: they make room that the last answer knew nothing of.
     fn hands_back(&self) -> bool {
         let has_unused = self.corrections.as_ref().is_some_and(Corrections::make_room);
-        has_unused || !self.surplus.is_empty() || self.unanswered.as_deref().is_some_and(Message::hands_back)
+        has_unused
+            || !self.surplus.is_empty()
+            || self.unanswered.as_deref().is_some_and(|message| !message.back().is_empty())
     }
 
     /// Whether a caller goes before those who wait, and waits for fewer logs than the first of them: what the store said of that one is

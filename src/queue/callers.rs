@@ -29,7 +29,7 @@ use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
 use crate::counts::Counts;
 use crate::error::Error;
-use crate::ledger::{Log, Reason, SHORT, ScopeId};
+use crate::ledger::{Log, Reason, SHORT, ScopeId, Slots};
 
 /// One queue: a process, and the logs that everybody in it needs a slot in. Those who take nothing of a unit are in another.
 ///
@@ -40,7 +40,7 @@ pub(crate) struct Queue {
     registered: Arc<Registered>,
     scopes: Scopes,
     /// What everybody in it needs a slot in.
-    pub(super) logs: Arc<[Log]>,
+    pub(crate) logs: Arc<[Log]>,
     pub(super) process: Arc<Process>,
     /// Everybody who waits for the upstream.
     pub(super) crowd: Arc<Crowd>,
@@ -303,6 +303,29 @@ impl Queue {
     /// Whether nothing is left to do.
     pub(crate) fn is_idle(&self) -> bool {
         self.known().is_none_or(|state| state.is_idle())
+    }
+
+    /// Remembers what another was granted whose place it takes, of the logs that both have.
+    pub(crate) fn take_over(self: &Arc<Self>, before: &Arc<Self>, now: Instant) {
+        let remembers = before.known().is_some_and(|state| !state.engine.memory.is_empty());
+        if !remembers || self.ledger() != before.ledger() {
+            return;
+        }
+        before.succeeded_by(self);
+        let (mut theirs, mut ours) = (before.lock(), self.lock());
+        ours.engine.memory.take_over(&mut theirs.engine.memory, &before.logs, &self.logs);
+        drop((theirs, ours));
+        if self.remembers() {
+            self.shard.memories.add(self, now);
+        }
+    }
+
+    /// Slots go back that were charged in these logs of a queue whose place this one took.
+    pub(super) fn forget(&self, slots: &[Slots], logs: &[Log]) {
+        let memory = &mut self.lock().engine.memory;
+        for slots in slots {
+            memory.handed_back_by(slots, logs, &self.logs);
+        }
     }
 
     /// Whether it would say again what it was granted, if the store lost that.

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::Queue;
 use super::engine::Engine;
 use super::events::Event;
+use crate::ledger::{Log, Slots};
 
 /// Nobody waits longer for the store to know.
 const LONGEST: Duration = Duration::from_millis(250);
@@ -85,10 +86,22 @@ impl Successors {
         all.push(Arc::downgrade(queue));
     }
 
+    /// The queue hands back what was charged in these logs: whoever remembers it in its place forgets it.
+    pub(super) fn forget(&self, slots: &[Slots], logs: &[Log]) {
+        let all = if slots.is_empty() { Vec::new() } else { self.all() };
+        for queue in all {
+            queue.forget(slots, logs);
+            queue.successors.forget(slots, logs);
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<Queue>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// A call of the closed queue has made room: who waits asks before long.
     pub(super) fn look(&self) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for queue in all.iter().filter_map(Weak::upgrade) {
+        for queue in self.all() {
             queue.happen(|_| Some(Event::MadeRoom));
             // Its limits may have been replaced as well.
             queue.successors.look();

@@ -65,9 +65,9 @@ impl Message {
         self.ask().is_some_and(|ask| ask.runs.is_empty() && !settles(ask) && !waited(ask) && !ask.says_again())
     }
 
-    /// Whether slots are on their way back with it.
-    pub(super) fn hands_back(&self) -> bool {
-        self.ask().is_some_and(|ask| !ask.back.is_empty())
+    /// Slots that are on their way back with it.
+    pub(super) fn back(&self) -> &[Slots] {
+        self.ask().map_or(&[], |ask| &ask.back)
     }
 
     /// Units of each log that it says calls used beyond what they were charged.

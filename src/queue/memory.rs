@@ -1,6 +1,7 @@
 //! What a queue remembers that the store must hold: where it does not, data was lost. What counts for long it says again then. Pure: time is
 //! an argument.
 
+mod taking_over;
 #[cfg(test)]
 mod tests;
 
@@ -102,22 +103,26 @@ impl Memory {
     /// Callers were granted a start, each with these charges, by the message of this number.
     pub(super) fn granted(&mut self, start: Stamp, callers: u32, charges: &[u32], by: u64) {
         self.granted_at = self.written;
-        let width = charges.len();
+        self.note(start, charges.iter().map(|units| units.saturating_mul(callers)), charges.len(), (by, by));
+    }
+
+    /// Takes note of a start, and of its units in so many logs.
+    fn note(&mut self, start: Stamp, charges: impl Iterator<Item = u32>, width: usize, by: (u64, u64)) {
         let at = self.starts.iter().rposition(|known| *known <= start).map_or(0, |before| before + 1);
         if at == 0 || self.starts[at - 1] != start {
             self.starts.insert(at, start);
-            for (place, units) in charges.iter().enumerate() {
-                self.units.insert(at * width + place, units.saturating_mul(callers));
+            for (place, units) in charges.enumerate() {
+                self.units.insert(at * width + place, units);
             }
             if self.counts_for_long() {
-                self.granted_by.insert(at, (by, by));
+                self.granted_by.insert(at, by);
             }
         } else {
             for (known, units) in self.units.range_mut((at - 1) * width..at * width).zip(charges) {
-                *known = known.saturating_add(units.saturating_mul(callers));
+                *known = known.saturating_add(units);
             }
             if let Some(granted_by) = self.granted_by.get_mut(at - 1) {
-                *granted_by = (granted_by.0.min(by), granted_by.1.max(by));
+                *granted_by = (granted_by.0.min(by.0), granted_by.1.max(by.1));
             }
         }
         if self.starts.len() > MOST {

@@ -247,7 +247,10 @@ impl State {
                     let waker = self.places.tell(ticket, outcome);
                     out.wakers.extend(waker.filter(|_| out.awake != Some(ticket)));
                 }
-                Effect::Send(message) => out.send = Some(message),
+                Effect::Send(message) => {
+                    queue.successors.forget(message.back(), &queue.logs);
+                    out.send = Some(message);
+                }
                 Effect::Wake(at) => out.wake = Some(out.wake.map_or(at, |wake| wake.min(at))),
                 Effect::Look => out.looks = true,
                 Effect::Rename(sender) => {

@@ -97,7 +97,7 @@ impl Entry {
 
 impl Queues {
     /// The queue of some scopes at `now`, by an edition of the upstream's limits: new if need be. Where it takes the place of another that
-    /// is paused, so is it.
+    /// is paused, so is it; and it remembers what that was granted.
     #[inline]
     pub(crate) fn get(
         &self,
@@ -118,6 +118,7 @@ impl Queues {
             }
             let pause = entry.all().filter_map(|queue| queue.paused(now)).max_by_key(|(until, _)| *until);
             let queue = Arc::new(new()?);
+            entry.all().filter(|before| before.edition() < edition).for_each(|before| queue.take_over(before, now));
             entry.add(&queue, now);
             drop(map);
             if let Some((until, reason)) = pause {
@@ -157,6 +158,12 @@ impl Queues {
         queues.iter().for_each(Queue::close);
         queues.retain(|queue| !queue.is_done());
         queues
+    }
+
+    /// The queues of limits that were replaced, which would say again what they were granted.
+    pub(crate) fn remembering(&self, upstream: &Registered) -> Vec<Arc<Queue>> {
+        let (index, edition) = (upstream.key(None).0, upstream.edition());
+        self.all(|key, queue| key.0 == index && queue.edition() <= edition && queue.remembers())
     }
 
     /// Forgets the queues of an upstream that was removed, and has [retired](Self::retire), but for those that somebody holds, or that have

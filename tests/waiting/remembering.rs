@@ -1,0 +1,100 @@
+//! Limits are replaced, and the store loses data: what was granted by the old ones is remembered all the same.
+
+use std::future::IntoFuture as _;
+use std::time::Duration;
+
+use outgate::testing::oracle::assert_never_more_than;
+use outgate::{Limit, Permit, Throttle, Upstream};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{Counting, micros_since};
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// The same limit, and calls wait for so long at most.
+fn upstream(limit: &Limit, max_wait: u64) -> Upstream {
+    Upstream::new("up").limit(limit.clone()).max_wait(secs(max_wait))
+}
+
+async fn call(throttle: &Throttle) -> Option<Permit> {
+    timeout(secs(60), throttle.acquire("up").into_future()).await.ok().and_then(Result::ok)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_window_is_not_overrun_when_all_is_lost_after_limits_were_replaced() {
+    let limit = Limit::new(20, secs(5));
+    for updates in 0..3 {
+        let (store, begin, mut starts) = (Counting::default(), Instant::now(), Vec::new());
+        let throttle = store.process(|_| upstream(&limit, 30));
+        for calls in 0..40 {
+            if calls == 20 {
+                (0..updates).for_each(|more| throttle.update(upstream(&limit, 31 + more)).unwrap());
+                store.lose_data();
+            }
+            drop(call(&throttle).await.unwrap());
+            starts.push(micros_since(begin));
+        }
+        assert_never_more_than(20, 5_000_000, &starts);
+        assert!(starts[39] < 12_000_000, "{updates}: {starts:?}");
+    }
+}
+
+/// How many calls an hour are granted of 100, of which 60 were when limits were replaced and the store lost all.
+async fn granted(calls_between: u32, by_another: bool) -> u32 {
+    let limit = Limit::per_hour(100);
+    let store = Counting::default();
+    let (throttle, other) = (store.process(|_| upstream(&limit, 30)), store.process(|_| upstream(&limit, 30)));
+    drop(call(&other).await);
+    let mut granted = 1;
+    for _ in 0..59 {
+        granted += u32::from(call(&throttle).await.is_some());
+    }
+    throttle.update(upstream(&limit, 90)).unwrap();
+    other.update(upstream(&limit, 90)).unwrap();
+    for _ in 0..calls_between {
+        granted += u32::from(call(&throttle).await.is_some());
+    }
+    sleep(secs(20)).await;
+    store.lose_data();
+    sleep(secs(1)).await;
+    for _ in 0..100 {
+        let answer = call(if by_another { &other } else { &throttle }).await;
+        granted += u32::from(answer.is_some());
+        if answer.is_none() {
+            break;
+        }
+    }
+    granted
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_counts_for_long_is_said_again_after_limits_were_replaced() {
+    for (calls_between, by_another) in [(0, false), (1, false), (0, true), (1, true)] {
+        assert_eq!(granted(calls_between, by_another).await, 100, "{calls_between}, {by_another}");
+    }
+}
+
+/// Else the next ask would take it for lost, and nobody would send for a while.
+#[tokio::test(start_paused = true)]
+async fn what_is_handed_back_after_limits_were_replaced_is_not_missed() {
+    for limit in [Limit::new(20, secs(5)), Limit::per_hour(100)] {
+        let store = Counting::default();
+        let throttle = store.process(|_| upstream(&limit, 30));
+        let mut permits = Vec::new();
+        for _ in 0..10 {
+            permits.extend(call(&throttle).await);
+            sleep(Duration::from_millis(10)).await;
+        }
+        for more in 1..3 {
+            throttle.update(upstream(&limit, 30 + more)).unwrap();
+        }
+        permits.into_iter().for_each(Permit::hand_back);
+        sleep(Duration::from_millis(100)).await;
+        let permit = call(&throttle).await.unwrap();
+        assert!(permit.waited() < Duration::from_millis(300), "{limit}: {:?}", permit.waited());
+        let free = throttle.usage("up").await.unwrap().limits[0].free;
+        assert_eq!(free, limit.quota() - 1, "{limit}");
+    }
+}
