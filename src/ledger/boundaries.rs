@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Ask, Boundary, Calendar, Ledger, Log, Shape, Stamp, Term};
+use super::{Ask, Boundary, Calendar, LEAP, Ledger, Log, Shape, Stamp, Term};
 
 /// The boundaries that were named lately, by the store's own clock.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ struct Named {
     /// Of the term.
     span: i64,
     boundary: Boundary,
-    /// When it is past for everybody, by log time.
+    /// When it counts no more, by log time: it is past for everybody, even where the clock was set back since.
     lapse: Stamp,
 }
 
@@ -47,13 +47,13 @@ impl Boundaries {
         Self(self.0.iter().filter(|named| named.lapse > since).cloned().collect())
     }
 
-    /// A calendar of a log, each of its boundaries as wide as others named it.
-    pub(super) fn widened(&self, log: &Log, term: Term, calendar: Calendar) -> Calendar {
+    /// A calendar of a log, each of its boundaries as wide as others named it. What counts no more may be kept or not: it widens none.
+    pub(super) fn widened(&self, now: Stamp, log: &Log, term: Term, calendar: Calendar) -> Calendar {
         if self.is_empty() {
             return calendar;
         }
         let of = |at: usize| {
-            let all = self.0.iter().filter(|named| named.is_of(log, term));
+            let all = self.0.iter().filter(|named| named.is_of(log, term) && named.lapse > now);
             all.fold(calendar.boundaries[at], |boundary, named| boundary.and(named.boundary, calendar.length(at)))
         };
         Calendar { boundaries: std::array::from_fn(of), ..calendar }
@@ -67,9 +67,9 @@ impl Boundaries {
             // By a wrong clock: nothing is granted, and nothing kept.
             return false;
         }
-        let (wide, mut is_news) = (self.widened(log, term, calendar), false);
+        let (wide, mut is_news) = (self.widened(now, log, term, calendar), false);
         for boundary in wide.boundaries {
-            let lapse = boundary.to.plus(correction).plus(calendar.guard);
+            let lapse = boundary.to.plus(correction).plus(calendar.guard).plus(LEAP);
             let covers = |named: &Named| named.is_of(log, term) && named.boundary == boundary && named.lapse >= lapse;
             if lapse <= now || self.0.iter().any(covers) {
                 continue;
@@ -112,7 +112,7 @@ impl Ledger {
                 }
                 if is_news {
                     *of = of.kept(now);
-                    of.boundaries = next.at(now.plus(-super::LEAP));
+                    of.boundaries = next.at(now.plus(-LEAP));
                 }
             });
         }
@@ -180,6 +180,33 @@ mod tests {
         assert_eq!(count(&ledger), 2, "of the first nothing is left, the second may still be named, and a third is");
         assert!(!ledger.upstream.constraints().boundaries.are_past(at(50 * HOUR)));
         assert!(ledger.upstream.constraints().boundaries.are_past(at(90 * HOUR)));
+    }
+
+    #[test]
+    fn what_is_past_widens_no_boundary_whether_it_was_forgotten_or_not() {
+        for news in [false, true] {
+            let mut ledger = Ledger::new();
+            ask(&mut ledger, 24 * HOUR + HOUR / 4, 1, log(HOUR), 10);
+            ask(&mut ledger, 24 * HOUR + HOUR / 2, 2, log(0), 0);
+            if news {
+                // With what this one names what is past is forgotten.
+                ask(&mut ledger, 26 * HOUR, 3, log(24 * HOUR), 0);
+            }
+            assert_eq!(start(&ask(&mut ledger, 26 * HOUR, 4, log(HOUR), 1)), 26 * HOUR, "{news}");
+        }
+    }
+
+    #[test]
+    fn a_boundary_that_others_named_counts_where_the_clock_was_set_back_since() {
+        let mut ledger = Ledger::new();
+        ask(&mut ledger, 20 * HOUR, 1, log(0), 0);
+        ask(&mut ledger, 20 * HOUR, 2, log(HOUR), 0);
+        let set_back = 10 * GUARD;
+        let ask = Ask::new([log(0)], vec![Run::new(1, [1])]);
+        let message =
+            Message { known: Some(at(25 * HOUR + 5 * GUARD)), ..Message::new("up", MessageId::new(1, "", 3), ask) };
+        let grant = ledger.apply(at(25 * HOUR - 5 * GUARD), &message).ok().and_then(Reply::grant).unwrap();
+        assert_eq!(start(&grant), 25 * HOUR + set_back);
     }
 
     #[test]

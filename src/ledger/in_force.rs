@@ -68,7 +68,7 @@ impl<'a> InForce<'a> {
     /// A term of a log, its quota lowered, and its boundaries by log time, as wide as others named them.
     pub(super) fn term(&self, log: &Log, mut term: Term) -> Term {
         if let Shape::Calendar(calendar) = term.shape {
-            let wide = self.boundaries.widened(log, term, calendar);
+            let wide = self.boundaries.widened(self.now, log, term, calendar);
             term.shape = Shape::Calendar(wide.later_by(self.correction));
         }
         let rates = self.rates.iter().flatten().map(|rate| rate.factor_of(term, self.now));
