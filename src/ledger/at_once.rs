@@ -5,6 +5,13 @@ use std::time::Duration;
 use super::scope::Scope;
 use super::{Ledger, Log, Stamp};
 
+/// A log that is to be trimmed: its place among others, and its largest quota.
+#[derive(Debug)]
+pub(super) struct Long {
+    pub(super) place: usize,
+    pub(super) quota: u32,
+}
+
 impl Ledger {
     /// The answer to one caller who does not wait, where it can be given at a glance, when the store's clock shows `clock`: its start, which
     /// is entered, or how long it is until there is one. The same that [`apply`](Self::apply) answers to an ask of nobody's, which need
@@ -16,7 +23,8 @@ impl Ledger {
         if start > now {
             return Some(Err(start.since(now)));
         }
-        self.enter_now(now, logs, charges, 1);
+        let long = self.enter_now(now, logs, charges, 1);
+        self.trim(now, logs, long);
         Some(Ok(now))
     }
 
@@ -49,10 +57,24 @@ impl Ledger {
         })
     }
 
-    /// Enters callers who all start now, where nothing is in force.
-    pub(super) fn enter_now(&mut self, now: Stamp, logs: &[Log], charges: &[u32], callers: u32) {
-        for (log, &units) in logs.iter().zip(charges) {
-            self.scope_mut(log.scope).append(log, &[now], units * callers, now, log.retention(), &log.terms);
+    /// Enters callers who all start now, where nothing is in force. Says which logs are to be trimmed.
+    pub(super) fn enter_now(&mut self, now: Stamp, logs: &[Log], charges: &[u32], callers: u32) -> Vec<Long> {
+        let mut long = Vec::new();
+        for (place, (log, &units)) in logs.iter().zip(charges).enumerate() {
+            let scope = self.scope_mut(log.scope);
+            if scope.append(log, &[now], units * callers, log.retention(), &log.terms) {
+                long.push(Long { place, quota: log.largest_quota() });
+            }
+        }
+        long
+    }
+
+    /// Trims those of some logs that are long.
+    pub(super) fn trim(&mut self, now: Stamp, logs: &[Log], long: Vec<Long>) {
+        for Long { place, quota } in long {
+            if let Some(entries) = self.log_mut(&logs[place]) {
+                entries.trim(now, quota);
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! `lua/book.lua` says the same in Redis, part for part.
 
+use super::at_once::Long;
 use super::claims::{Claim, MAX_CLAIMS, Owner};
 use super::constraints::Constraints;
 use super::contenders::Contenders;
@@ -32,18 +33,22 @@ struct Claimant {
 impl Ledger {
     /// Decides on an ask of a sender that knew this log time, and says for how long the message has to be remembered.
     pub(super) fn book(&mut self, now: Stamp, knew: Option<Stamp>, id: &MessageId, ask: &Ask) -> (Grant, i64) {
-        let booked = self.decide_on(now, id, ask);
+        let mut long = Vec::new();
+        let booked = self.decide_on(now, id, ask, &mut long);
         self.logs_go_on(now, knew, ask);
+        // Last, as what is trimmed was there: it counts again where the clock has leapt ahead and is set back.
+        self.trim(now, &ask.logs, long);
         booked
     }
 
-    fn decide_on(&mut self, now: Stamp, id: &MessageId, ask: &Ask) -> (Grant, i64) {
+    /// Decides on an ask, and says which of its logs are `long` then.
+    fn decide_on(&mut self, now: Stamp, id: &MessageId, ask: &Ask, long: &mut Vec<Long>) -> (Grant, i64) {
         self.note_losses(now, id, ask);
         self.enter_again(now, ask);
         let at_a_glance = self.start_at_a_glance(now, ask);
         if let Some((run, start)) = at_a_glance.filter(|_| self.loss_to_tell(now, id, ask).is_none()) {
             if start == now {
-                self.enter_now(now, &ask.logs, &run.charges, run.callers);
+                *long = self.enter_now(now, &ask.logs, &run.charges, run.callers);
                 return (Grant::all_now(now), ask.retention().saturating_add(micros(ask.horizon)));
             }
             let is_refused = run.callers == 1 && run.max_wait.is_some_and(|wait| start > now.plus(micros(wait)));
@@ -82,7 +87,7 @@ impl Ledger {
                 }
             }
         }
-        self.decide(now, id, ask, own)
+        self.decide(now, id, ask, own, long)
     }
 
     /// The common case: one kind of callers, nobody waits, and nothing is in force but cold calls beside one caller. When all of them
@@ -102,6 +107,7 @@ impl Ledger {
         id: &MessageId,
         ask: &Ask,
         (own, other_term): (&Ask, Option<Box<(usize, Term)>>),
+        long: &mut Vec<Long>,
     ) -> (Grant, i64) {
         // Read.
         let horizon = micros(ask.horizon);
@@ -169,12 +175,11 @@ impl Ledger {
             ask.logs.iter().zip(added).zip(&retentions).zip(&left).enumerate()
         {
             let scope = self.scope_mut(log.scope);
-            scope.append(log, &starts, 1, now, retention, left);
-            // Debts make it longer, too.
+            let (mut is_long, quota) = (scope.append(log, &starts, 1, retention, left), log.largest_quota());
             let Some(entries) = scope.logs.get_mut(&log.unit) else { continue };
-            if ask.debts.get(at).is_some_and(|debt| *debt > 0) {
-                entries.trim(now, log.largest_quota());
-            }
+            // Debts make it longer, too.
+            is_long |= ask.debts.get(at).is_some_and(|debt| *debt > 0) && entries.is_long(quota);
+            long.extend(is_long.then_some(Long { place: at, quota }));
             // A span that is longer meanwhile lets entries count for longer than they were entered for.
             if retention > log.retention() {
                 entries.keep(retention);

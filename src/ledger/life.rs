@@ -192,6 +192,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_trimmed_was_there_and_is_not_lost_where_the_clock_is_set_back() {
+        let (mut ledger, log) = (Ledger::new(), Log::new("calls", [Term::new(40, SECOND)]));
+        let ask = |callers| Ask { logs: [log.clone()].into(), ..ask(callers) };
+        for (number, callers) in (1..).zip([40, 40, 40, 1, 1]) {
+            told(&mut ledger, 2 * SECOND * (number - 1), (1, number.unsigned_abs()), ask(callers));
+        }
+        // All but the last is trimmed, and it is known only now that the log is there: callers wait.
+        told(&mut ledger, 8_200_000, (2, 1), Ask { debts: vec![40], ..ask(9) });
+        let again = remembering(at(6 * SECOND), ask(1));
+        let message = Message::new("up", MessageId::new(1, "", 6), again);
+        let set_back = Message { latest: Some(at(6_500_000)), ..message };
+        let grant = ledger.apply(at(8_300_000), &set_back).ok().and_then(Reply::grant).unwrap();
+        assert!(!grant.lost && grant.now == at(6_500_000));
+    }
+
+    #[test]
     fn what_is_lost_with_the_state_and_a_message_is_said_again_by_all() {
         for is_older in [true, false] {
             let mut ledger = Ledger::new();

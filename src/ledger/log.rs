@@ -158,15 +158,19 @@ impl SlidingLog {
         self.starts.drain(from..end);
     }
 
-    /// Forgets the entries that nobody counts any more, once the log is well over twice `quota`, its longest, entries long.
+    /// Whether it is well over twice `quota`, its longest, entries long.
+    pub(super) fn is_long(&self, quota: u32) -> bool {
+        self.starts.len() > 2 * quota as usize + TRIM_SLACK
+    }
+
+    /// Forgets the entries that nobody counts any more, once the log is [long](Self::is_long).
     ///
     /// By time only: a log cut to a number of entries would forget a call that counts again once a later slot is handed back. And
     /// as of an entry with a whole quota behind it: where the clock has leapt ahead, so many may have been granted by that before
     /// it is taken back, and what came before them counts again then.
     pub(crate) fn trim(&mut self, now: Stamp, quota: u32) {
-        let quota = quota as usize;
-        if self.starts.len() > 2 * quota + TRIM_SLACK {
-            let as_of = self.nth_newest(quota + 1).map_or(now, |before| before.min(now));
+        if self.is_long(quota) {
+            let as_of = self.nth_newest(quota as usize + 1).map_or(now, |before| before.min(now));
             let counting = self.starts.partition_point(|entry| entry.plus(self.retention) <= as_of);
             self.starts.drain(..counting);
         }

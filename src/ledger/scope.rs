@@ -162,24 +162,16 @@ impl Scope {
         cold.map_or(start, |cold| cold.earliest(start, log, |term| term, units.into(), entries))
     }
 
-    /// Enters starts, each of so many units, as of `now`; `left` is what rates leave of the log's terms.
+    /// Enters starts, each of so many units; `left` is what rates leave of the log's terms. Says whether the log is to be trimmed.
     #[inline]
-    pub(super) fn append(
-        &mut self,
-        log: &Log,
-        starts: &[Stamp],
-        units: u32,
-        now: Stamp,
-        retention: i64,
-        left: &[Term],
-    ) {
+    pub(super) fn append(&mut self, log: &Log, starts: &[Stamp], units: u32, retention: i64, left: &[Term]) -> bool {
         // What nothing limits need not be known.
         if starts.is_empty() || units == 0 || log.terms.is_empty() {
-            return;
+            return false;
         }
         let entries = self.logs.entry(&log.unit);
         entries.fill(&log.terms, left, starts, units, retention);
-        entries.trim(now, log.largest_quota());
+        entries.is_long(log.largest_quota())
     }
 
     /// Whether nothing here means anything any more.
