@@ -21,7 +21,7 @@ use self::queue::Queue;
 pub use self::record::{Breach, Record};
 use self::time::Times;
 use self::world::World;
-use crate::ledger::{self, Ask, Body, Log, Message, MessageId, Remembered, Reply, Run, Slots, Stamp};
+use crate::ledger::{self, Ask, Body, Log, Message, MessageId, Remembered, Reply, Run, Shape, Slots, Stamp};
 use crate::store::StoreErrorKind;
 
 /// Messages of a history, but for those where spans are widened: these end while the logs are short.
@@ -67,6 +67,8 @@ pub struct History {
     record: Record,
     /// Log time never runs backwards.
     steady: bool,
+    /// A store may forget what counts no more.
+    forgets: bool,
     /// Neither is any span widened.
     calm: bool,
     left: usize,
@@ -107,6 +109,7 @@ impl History {
             times: Times::new(),
             record,
             steady: false,
+            forgets: false,
             calm: false,
             left: LENGTH,
             number: 0,
@@ -131,14 +134,16 @@ impl History {
     #[must_use]
     pub fn calm(mut self) -> Self {
         (self.steady, self.calm, self.world.lowers, self.world.is_calm) = (true, true, false, true);
+        self.forgets = true;
         self
     }
 
     /// The same, but that log time never runs backwards, unless so little is granted that no log is trimmed: what is trimmed, and
-    /// counts again when time is taken back, is no concern of the laws. And nobody remembers an entry that is not there.
+    /// counts again when time is taken back, is no concern of the laws. And nobody remembers an entry that is not there, or a
+    /// place among those who wait that it has no more, nor says again what fills a bucket.
     #[must_use]
     pub fn steady(mut self) -> Self {
-        self.steady = !self.world.lowers;
+        (self.steady, self.forgets) = (!self.world.lowers, true);
         self
     }
 
@@ -314,8 +319,12 @@ impl History {
         ask.weight = queue.weight;
         ask.remembered = queue.remembers(&mut self.rng, &ask.logs, self.times.now());
         ask.again = queue.again(&mut self.rng, &ask.logs, self.times.now());
-        if self.steady {
-            // Where what counts no more is forgotten, an entry that was handed back is no more missed than one that never was.
+        if self.forgets {
+            // Where what counts no more is forgotten, an entry that was handed back is no more missed than one that never was; nor those
+            // who wait by who waits no more.
+            for (said, known) in ask.counted.iter_mut().zip(&queue.counts) {
+                *said = if said == known { *said } else { Stamp::NEVER };
+            }
             let remembered = &mut ask.remembered;
             for starts in [&mut remembered.newest, &mut remembered.apart] {
                 for (log, start) in ask.logs.iter().zip(starts) {
@@ -323,6 +332,14 @@ impl History {
                         *start = Stamp::NEVER;
                     }
                 }
+            }
+        }
+        if let Some(again) = ask.again.as_mut().filter(|_| self.forgets) {
+            // A bucket is taken to have been full before, at the oldest entry of its log: one that counts no more, unless it is forgotten.
+            for step in &mut again.steps {
+                let has_bucket = |log: &Log| log.terms.iter().any(|term| matches!(term.shape, Shape::Bucket(_)));
+                let all = ask.logs.iter().zip(step.charges.iter());
+                step.charges = all.map(|(log, &units)| if has_bucket(log) { 0 } else { units }).collect();
             }
         }
         // What is said again, and was never granted, breaks the laws that others keep.

@@ -39,6 +39,8 @@ pub(super) struct Queue {
     counted: Vec<Stamp>,
     /// What it said before that.
     stale: Vec<Stamp>,
+    /// The same as the store knows it, where the answer was lost.
+    pub(super) counts: Vec<Stamp>,
     nothing: Vec<Stamp>,
     /// Callers that were put off.
     waiting: Vec<Run>,
@@ -68,6 +70,7 @@ impl Queue {
             heard: Stamp::from_micros(0),
             counted: Vec::new(),
             stale: Vec::new(),
+            counts: Vec::new(),
             nothing: Vec::new(),
             waiting: Vec::new(),
         }
@@ -165,6 +168,9 @@ impl Queue {
 
     /// What became of its message.
     pub(super) fn hear(&mut self, message: &Message, heard: &Heard, is_lost: bool, rng: &mut Rng) {
+        if let Ok(Reply::Grant(grant)) = heard {
+            self.counts.clone_from(&grant.counted);
+        }
         if is_lost {
             self.unheard = Some(Message { latest: None, ..message.clone() });
             return;
