@@ -15,7 +15,8 @@ local first, is_forgotten = 3 + a[5], {}
 
 -- Read.
 local state = a[5] == 1 and read_state(call('GET', KEYS[3]), KEYS[3]) or upstream
-local loss, newest, counts = state.loss or { 0, 0, 0 }, 0, 0
+-- Of a loss that matters no more nobody is told again.
+local loss, newest, counts = state.loss and lapse_of.loss(state.loss) > now and state.loss or { 0, 0, 0 }, 0, 0
 for i = 1, #state.lives, LIFE do counts = max(counts, state.lives[i + 3] > now and state.lives[i + 2] or 0) end
 for i = first, #KEYS do
   newest = max(newest, floor(tonumber(redis.pcall('LINDEX', KEYS[i], '-1')) or 0))

@@ -25,7 +25,9 @@ impl Ledger {
         let newest = units.iter().filter_map(|unit| scope.logs.forget(unit)).max().unwrap_or(Stamp::NEVER);
         let newest = newest.min(now.plus(MAX_MEMORY));
         scope.constrain(|of, _| {
-            let loss = Loss::forgotten(of.loss, now, newest, counts);
+            // Of a loss that matters no more nobody is told again.
+            let before = of.loss.filter(|loss| loss.lapse() > now);
+            let loss = Loss::forgotten(before, now, newest, counts);
             *of = of.kept(now).but_for(units);
             (of.rate, of.loss) = (None, Some(loss));
         });
@@ -141,6 +143,18 @@ mod tests {
         assert_eq!(next(&mut ledger, at(913), "calls"), at(1_910), "what is forgotten is nobody's to hand back");
         let grant = ask(&mut ledger, at(2_000), "calls", remember(at(1_950), at(1_950)));
         assert_eq!((grant.lost, grant.answered(1)), (true, 0));
+    }
+
+    #[test]
+    fn of_a_loss_that_matters_no_more_nobody_is_told_again() {
+        let (mut ledger, minute) = (Ledger::new(), [Log::new("calls", [Term::new(2, 60 * SPAN)]).of(SCOPE)]);
+        let loss_told = |ledger: &mut Ledger, now| {
+            let remembered = Remembered::new(5, now, [now]);
+            ask(ledger, now, "calls", |ask| (ask.logs, ask.remembered) = (minute.clone().into(), remembered)).loss
+        };
+        assert!(loss_told(&mut ledger, at(0)).is_some());
+        reset(&mut ledger, at(200_000), &["points"]);
+        assert_eq!(loss_told(&mut ledger, at(200_000)), None);
     }
 
     #[test]
