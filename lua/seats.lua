@@ -23,8 +23,10 @@ if wants_seats then
       local place, said = #holders + 1, 0
       for h, holder in ipairs(holders) do
         if holder[1] == owner then
-          of.was_there, of.waited, said = true, has_place(holder, now), holder[2]
+          of.waited, said = has_place(holder, now), holder[2]
           of.since = holder[2] > 0 and holder[3] > now and holder[6]
+          -- What lapsed may be kept or not: it was not there.
+          of.was_there = of.waited or of.since
           if of.waited then place = h end
         end
       end

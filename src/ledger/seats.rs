@@ -130,7 +130,7 @@ pub(super) struct Seating {
     seats: u64,
     /// What the queue keeps.
     kept: u64,
-    /// It held or wanted some before.
+    /// It held or wanted some before. What lapsed may be kept or not: it was not there.
     was_there: bool,
     /// Since when it holds any.
     since: Option<Stamp>,

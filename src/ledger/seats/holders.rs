@@ -85,7 +85,7 @@ impl Holders {
             now,
             seats: seats.into(),
             kept: kept.into(),
-            was_there: own.is_some(),
+            was_there: own.is_some_and(|own| !own.is_spent(now)),
             since: own.filter(|own| own.held(now) > 0).map(|own| own.since),
             waited: own.is_some_and(|own| own.has_place(now)),
             roll_call,

@@ -77,6 +77,15 @@ fn a_lapsed_lease_is_free_and_a_renewed_one_is_not() {
 }
 
 #[test]
+fn to_give_back_what_has_lapsed_changes_nothing_whether_it_was_forgotten_or_not() {
+    for (now, changes) in [(59 * SECOND, true), (60 * SECOND, false), (90 * SECOND, false)] {
+        let mut scene = Scene::new(2);
+        scene.granted(0, 1, 0, 1);
+        assert_eq!(scene.ask(now, 1, 0, 0, 0).1.remembered, changes, "{now}");
+    }
+}
+
+#[test]
 fn what_a_process_says_of_its_seats_is_what_it_holds_even_beyond_the_limit() {
     let mut scene = Scene::new(2);
     assert_eq!(scene.granted(0, 1, 0, 2), 2);
