@@ -120,7 +120,10 @@ impl World {
                     continue;
                 }
                 if let Shape::Bucket(bucket) = term.shape {
-                    *term = Term::bucket(Bucket::new(bucket.interval, bucket.depth / rng.i64(1..4))).cold(term.cold);
+                    let parts = rng.i64(1..4);
+                    // By which of two spans a log is trimmed a store may decide for itself: the longest stays.
+                    let parts = if term.span < log.retention() { parts } else { 1 };
+                    *term = Term::bucket(Bucket::new(bucket.interval, bucket.depth / parts)).cold(term.cold);
                 } else {
                     term.quota = rng.u32(1..=term.quota);
                 }
