@@ -36,12 +36,12 @@ local MAX_CLAIMS = 8
 local horizon, ahead, insist, sender = a[5], a[6], a[7] % 2 == 1, KEYS[1]
 local is_colder, has_debts = floor(a[7] / 2) % 2 == 1, floor(a[7] / 4) % 2 == 1
 local states, next_key = read_states(scopes, has_widest)
-local at, retention, last_log = 10 + scopes, 0, wants_seats and seat_keys.before() or #KEYS
+local at, retention, pace, last_log = 10 + scopes, 0, 0, wants_seats and seat_keys.before() or #KEYS
 for i = next_key, last_log do
   local scope, log = a[at], nil
   log, at = open_log(KEYS[i], states[scope], at + 1, true)
   log.scope, log.pauses, logs[#logs + 1] = scope, states[scope].pauses, log
-  retention = max(retention, log.retention)
+  retention, pace = max(retention, log.retention), max(pace, log.pace or 0)
 end
 if is_stale(upstream) then save(upstream, now) end
 for _, state in ipairs(states) do
@@ -89,7 +89,7 @@ do
 end
 
 -- Who waits, by periods. An entry of the one before counts until this one ends.
-local length = min(max(retention, 8 * horizon), MAX_SILENCE) + 2 * horizon
+local length = min(max(pace, 8 * horizon), MAX_SILENCE) + 2 * horizon
 for scope, state in ipairs(states) do
   state.waiting = { state.contenders, state.claims, state.reach }
   state.contenders = waiting_now(state.contenders, length)
@@ -199,7 +199,7 @@ for _, state in ipairs(states) do most = max(most, rivals_of(state, told)) end
 
 -- Write.
 local all, long = granted == total and total > 0 and #answers == 3 and answers[1] == 1 and answers[2] == now, {}
-if a[1] > 0 and runs[1] then named_terms.name(logs, runs, length, not all) end
+if a[1] > 0 and runs[1] then named_terms.name(logs, runs, min(max(retention, 8 * horizon), MAX_SILENCE) + 2 * horizon, not all) end
 for _, log in ipairs(logs) do
   if log.count > 0 and log.terms[1] then
     for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term), term.left.interval) end

@@ -7,7 +7,7 @@ use super::claims::{Claim, MAX_CLAIMS, Owner};
 use super::constraints::Constraints;
 use super::contenders::Contenders;
 use super::in_force::{InForce, longer};
-use super::pause::Pausing;
+use super::pause::{Pausing, float};
 use super::scope::{Reach, Scope, Waiting};
 use super::seats::AskedSeats;
 use super::shares::{Bounds, Decision, Shares, Turn, decide};
@@ -117,7 +117,8 @@ impl Ledger {
         let retentions: Vec<i64> = ask.logs.iter().map(|log| in_force[place_of(log)].retention(log)).collect();
         let left: Vec<Vec<Term>> = ask.logs.iter().map(|log| in_force[place_of(log)].terms(log).collect()).collect();
         let retention = retentions.iter().copied().max().unwrap_or(0);
-        let period = Contenders::period(retention, horizon);
+        let slowest_span = left.iter().filter_map(|terms| slowest(terms)).map(|term| term.span).max().unwrap_or(0);
+        let period = Contenders::period(slowest_span, horizon);
         let mut waiting: Vec<Waiting> = scopes
             .iter()
             .map(|&scope| self.scope(scope).map_or_else(Waiting::default, |of| of.waiting().at(now, period)))
@@ -207,7 +208,7 @@ impl Ledger {
         let memory = if changed { memory } else { 0 };
         let within = bounds.limit(told).as_micros() - soonest.as_micros();
         let within = if decision.is_near { bounds.slack } else { within.max(0) };
-        self.name_terms(now, id, own, &overfull, period);
+        self.name_terms(now, id, own, &overfull, Contenders::period(retention, horizon));
         let is_plain = paused.is_none() && contenders == 0 && seated.is_none() && other_term.is_none();
         if all_now && is_plain && loss.is_none() && receipts.iter().all(|counts| *counts == Stamp::NEVER) {
             return (Grant::all_now(now), memory);
@@ -281,6 +282,15 @@ fn claimants(
     }
     let before = equals.map_or_else(|| up_to(&all, next_place), |equals| up_to(&all, place) + equals);
     (all, before, had_claim)
+}
+
+/// The term of the lowest rate, the shortest of such: what is granted comes back within its span.
+fn slowest(terms: &[Term]) -> Option<&Term> {
+    let times = |quota: u32, span: i64| f64::from(quota) * float(span);
+    let order = |one: &&Term, other: &&Term| {
+        times(one.quota, other.span).total_cmp(&times(other.quota, one.span)).then(one.span.cmp(&other.span))
+    };
+    terms.iter().min_by(order)
 }
 
 /// What is entered for each scope of an ask about who waits.

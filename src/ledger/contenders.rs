@@ -22,9 +22,9 @@ impl Contenders {
         Self { ends: now.plus(length), weights: [0; 3], ended: Stamp::NEVER, before: [0; 3], length }
     }
 
-    /// How long a period is: nobody who waits is silent for as long.
-    pub(super) fn period(retention: i64, horizon: i64) -> i64 {
-        retention.max(horizon.saturating_mul(8)).min(MAX_SILENCE).saturating_add(horizon.saturating_mul(2))
+    /// How long a period is where what is granted comes back within `pace`: nobody who waits is silent for as long.
+    pub(super) fn period(pace: i64, horizon: i64) -> i64 {
+        pace.max(horizon.saturating_mul(8)).min(MAX_SILENCE).saturating_add(horizon.saturating_mul(2))
     }
 
     /// Who waits at `now`, in the next period where this one has ended.

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use outgate::store::StoreErrorKind;
 use outgate::testing::oracle::{assert_never_more_than, assert_never_more_units_than, jain};
-use outgate::{Limit, Throttle};
+use outgate::testing::{FailingStore, StoreFault};
+use outgate::{Limit, MemoryStore, Throttle, Upstream};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Counting, endless, micros_since};
@@ -140,4 +143,40 @@ async fn a_large_caller_that_gives_up_or_dies_holds_nobody_up_for_longer_than_it
     sleep(Duration::from_millis(10)).await;
     drop(small.acquire("up").await.unwrap());
     assert!(begin.elapsed() < Duration::from_secs(36), "{:?}", begin.elapsed());
+}
+
+/// Of `processes` that call without end two go on, while the store hears nothing more of the others from a moment on, as of those that were
+/// killed: how many calls those two make in each of the seconds that follow.
+async fn left_alone(limit: &Limit, processes: usize, seconds: u64) -> Vec<usize> {
+    let (store, begin) = (MemoryStore::new(), Instant::now());
+    let (killed, end) = (begin + Duration::from_secs(20), begin + Duration::from_secs(20 + seconds));
+    let (mut starts, mut others) = (JoinSet::new(), Vec::new());
+    for process in 0..processes {
+        let store = FailingStore::new(store.clone());
+        let upstream = Upstream::new("up").limit(limit.clone());
+        let throttle = Throttle::builder().store(store.clone()).upstream(upstream).build().unwrap();
+        if process < 2 {
+            starts.spawn(async move { endless(&throttle, 8, begin, end).await });
+        } else {
+            others.push((store, tokio::spawn(async move { endless(&throttle, 8, begin, end).await })));
+        }
+    }
+    sleep(killed - begin).await;
+    for (store, process) in &others {
+        store.fail(StoreFault::Error(StoreErrorKind::Unreachable));
+        process.abort();
+    }
+    let starts = starts.join_all().await.concat();
+    let count = |second: i64| starts.iter().filter(|&&start| start / 1_000_000 == 20 + second).count();
+    (0..i64::try_from(seconds).unwrap()).map(count).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_are_left_have_the_whole_rate_soon_after_others_were_killed() {
+    fastrand::seed(5);
+    for limit in [Limit::per_minute(600).burst(10), Limit::new(100, Duration::from_secs(10)).burst(5)] {
+        let of_second = left_alone(&limit, 8, 15).await;
+        let soon: usize = of_second[6..].iter().sum();
+        assert!(soon >= 80, "{limit}: {soon} of 85 to 90, {of_second:?}");
+    }
 }
