@@ -83,7 +83,7 @@ impl Throttle {
     /// What is known of an upstream's log time.
     fn outlook(&self, whom: &Whom) -> Outlook {
         let outlook = self.find(whom.upstream()).and_then(|registered| {
-            let shard = registered.shards().iter().find(|shard| shard.ledger == *whom.ledger())?;
+            let shard = registered.shard_called(whom.ledger())?;
             Some(shard.time.outlook(registered.stale_after, Instant::now()))
         });
         outlook.unwrap_or_default()
@@ -98,8 +98,12 @@ impl Throttle {
                     let Some(registered) = self.find(whom.upstream()) else { continue };
                     self.queues().pause(whom.key(), &registered.crowd, (wait, reason), now);
                 }
+                Effect::Took(whom, said, releases) => self.has_taken(&whom, said, releases, now),
                 Effect::Release(whom, until) => {
                     let Some(registered) = self.find(whom.upstream()) else { continue };
+                    if let Some(shard) = registered.shard_called(whom.ledger()) {
+                        shard.looks.unsee(|of| of == whom.key().1);
+                    }
                     // Of some of its scopes there may be pauses that the store has not heard of: looks end that of the whole before long.
                     if whom.is_scope() || !registered.charges.has_scopes() {
                         self.queues().release_until(whom.key(), &registered.crowd, until);
@@ -115,6 +119,26 @@ impl Throttle {
                 Effect::Rename(sender) => self.process().rename(sender),
             }
         }
+    }
+
+    /// The store has taken a pause that was said then, when so many releases were known: whoever looks sees whether it loses that.
+    fn has_taken(&self, whom: &Whom, said: Instant, releases: u64, now: Instant) {
+        let Some(registered) = self.find(whom.upstream()) else { return };
+        // Of what was released meanwhile the store knows no more.
+        let Some(shard) = registered.shard_called(whom.ledger()).filter(|_| registered.crowd.releases() == releases)
+        else {
+            return;
+        };
+        let paused = registered.crowd.paused(now).filter(|_| !whom.is_scope() && shard.looks.is_idle());
+        if let Some((until, reason)) = paused {
+            // Nobody waits, so that no queue knows of it yet: one is to look.
+            let index = whom.key().0;
+            let queues = self.queues().all(|key, queue| key.0 == index && queue.may_look(whom.ledger()));
+            if let Some(queue) = queues.first() {
+                queue.pause(until - now, reason, now);
+            }
+        }
+        shard.looks.saw(whom.key().1, said, now);
     }
 
     /// What to do next about somebody, and the place of its message among those that are under way.

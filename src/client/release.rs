@@ -173,6 +173,9 @@ impl Throttle {
     async fn release_of(&self, registered: &Registered, scope: Option<ScopeId>) -> Result<(), Error> {
         self.tell_store(registered, scope, &Body::Release { scope, served: None }).await?;
         tracing::info!(upstream = &*registered.upstream.name, "pauses are over, by hand");
+        for shard in registered.shards() {
+            shard.looks.unsee(|of| scope.is_none() || of == scope);
+        }
         self.queues().release(registered.key(scope), &registered.crowd);
         Ok(())
     }

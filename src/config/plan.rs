@@ -219,6 +219,11 @@ impl Registered {
         &self.shards
     }
 
+    /// The one that the store calls so.
+    pub(crate) fn shard_called(&self, ledger: &str) -> Option<&Arc<Shard>> {
+        self.shards.iter().find(|shard| &*shard.ledger == ledger)
+    }
+
     /// What becomes of calls while the store cannot answer.
     pub(crate) fn policy(&self) -> WithoutStore {
         self.upstream.without_store.unwrap_or_default()

@@ -267,6 +267,11 @@ impl Queue {
         self.edition() == edition && self.scopes.all == scopes.all
     }
 
+    /// Whether it can look whether pauses hold in what the store calls so.
+    pub(crate) fn may_look(&self, ledger: &str) -> bool {
+        &*self.shard.ledger == ledger && !self.is_line() && !self.is_local()
+    }
+
     /// Until when nobody here sends, and why.
     pub(super) fn paused(&self, now: Instant) -> Option<(Instant, Reason)> {
         self.known()?.engine.lasting_pause(now)

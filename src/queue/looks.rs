@@ -51,13 +51,24 @@ struct State {
     /// Whose turn it is to be looked at.
     turn: usize,
     /// Whose pauses the store has known. `None` is the whole upstream.
-    seen: HashSet<Option<ScopeId>>,
+    seen: HashMap<Option<ScopeId>, Seen>,
     /// When the store was last seen to have lost data, and whether nobody has looked since.
     lost_data: Option<(Instant, bool)>,
 }
 
+/// That the store has known a pause.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// It was told the pause then, or looked at it: what is told again is told as of then, so that it undoes no release that came since.
+    at: Instant,
+    /// When it answered.
+    heard: Instant,
+}
+
 /// What is looked at.
 struct Look {
+    /// When.
+    asked: Instant,
     /// All queues that are paused.
     queues: Vec<Paused>,
     /// Those of them that are looked at: each but that of the whole upstream, which always is.
@@ -82,8 +93,8 @@ enum Fate {
     Holds,
     /// It is over, or ends sooner.
     Ends,
-    /// The store knows of none.
-    Lost,
+    /// The store knows of none, and did then.
+    Lost(Instant),
 }
 
 impl Looks {
@@ -114,6 +125,25 @@ impl Looks {
     pub(super) fn release(&self) {
         let queues: Vec<_> = self.lock().queues.values().filter_map(Weak::upgrade).collect();
         queues.iter().for_each(Queue::release);
+    }
+
+    /// The store has taken a pause that it was told then: should it lose that before the next look, it is told again. Where nobody looks, no queue
+    /// knows of it.
+    pub(crate) fn saw(&self, scope: Option<ScopeId>, at: Instant, heard: Instant) {
+        let mut state = self.lock();
+        if !state.queues.is_empty() {
+            state.seen.insert(scope, Seen { at, heard });
+        }
+    }
+
+    /// These pauses are released, as is known here: that the store has known them does not count any more.
+    pub(crate) fn unsee(&self, is_released: impl Fn(Option<ScopeId>) -> bool) {
+        self.lock().seen.retain(|scope, _| !is_released(*scope));
+    }
+
+    /// Whether no queue that is paused is known here.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lock().queues.is_empty()
     }
 
     /// The store has lost data: whoever looks is to look at once. Who hears so soon again hears of the same loss.
@@ -149,7 +179,7 @@ impl Looks {
         let scopes = in_turn.filter_map(|paused| paused.queue.scope()).collect();
         let is_due = came || is_after_loss || state.looked_at.is_none_or(|at| at + IDLE <= now);
         state.looked_at = if is_due { Some(now) } else { state.looked_at };
-        Some((Look { queues, scopes, since: state.since, is_after_loss }, is_due))
+        Some((Look { asked: now, queues, scopes, since: state.since, is_after_loss }, is_due))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -173,7 +203,7 @@ impl Look {
     }
 
     /// Has those ask again whose pause has ended, or ends sooner than was known. Says which pauses the store has lost: those that it has known.
-    fn tell(&self, looked: &Looked, seen: &mut HashSet<Option<ScopeId>>, now: Instant) -> LostPauses {
+    fn tell(&self, looked: &Looked, seen: &mut HashMap<Option<ScopeId>, Seen>, now: Instant) -> LostPauses {
         let is_old = self.since.is_none_or(|since| since.plus(micros(LONG_AGO)) <= looked.now);
         let knows_releases = self.since.is_some() && !(is_old && self.is_after_loss);
         let released: HashSet<_> = looked.released.iter().filter(|_| knows_releases).copied().collect();
@@ -184,37 +214,49 @@ impl Look {
             queue.crowd.note_release();
         }
         let is_paused: HashSet<_> = self.queues.iter().map(|paused| paused.queue.scope()).chain([None]).collect();
-        seen.retain(|scope| !all && !released.contains(scope) && is_paused.contains(scope));
-        seen.extend(paused.iter().filter(|(_, known)| known.is_some()).map(|(scope, _)| *scope));
+        // What it has taken since it was asked, it may not have known then.
+        let is_newer = |seen: &Seen| seen.heard >= self.asked;
+        seen.retain(|scope, seen| !all && !released.contains(scope) && (is_newer(seen) || is_paused.contains(scope)));
+        let known = paused.iter().filter(|(_, known)| known.is_some()).map(|(scope, _)| *scope);
+        seen.extend(known.map(|scope| (scope, Seen { at: self.asked, heard: now })));
         let fate = |scope: Option<ScopeId>, since: Instant, until: Instant| {
             let ends_sooner = match paused.get(&scope) {
                 _ if all || released.contains(&scope) => return Fate::Ends,
-                Some(None) if seen.contains(&scope) => return Fate::Lost,
-                // What it was told, and did not take, it never knew.
-                Some(None) => true,
+                Some(None) => match seen.get(&scope) {
+                    Some(seen) if is_newer(seen) => false,
+                    Some(seen) => return Fate::Lost(since.min(seen.at)),
+                    // What it was told, and did not take, it never knew.
+                    None => true,
+                },
                 Some(Some((end, _))) => now + end.since(looked.now) + SOONER < until,
                 None => false,
             };
             if ends_sooner && since + FRESH <= now { Fate::Ends } else { Fate::Holds }
         };
         let mut lost = LostPauses::new(looked.now, now);
+        // What it has lost of the whole upstream explains what its scopes do not know by themselves.
+        let mut of_all = None;
         if let Some(Paused { queue, since, .. }) = self.queues.iter().min_by_key(|paused| paused.since)
             && let Some(pause) = queue.crowd.paused(now)
         {
             match fate(None, *since, pause.0) {
                 Fate::Holds => {}
                 Fate::Ends => queue.crowd.release(),
-                Fate::Lost => lost.add(None, queue, *since, pause),
+                Fate::Lost(since) => {
+                    of_all = Some(pause.0);
+                    lost.add(None, queue, since, pause);
+                }
             }
         }
         for Paused { queue, since, until, reason } in &self.queues {
             match fate(queue.scope(), *since, *until) {
                 Fate::Holds => {}
+                Fate::Ends if of_all.is_some_and(|all| *until <= all) => {}
                 Fate::Ends => {
                     tracing::debug!(upstream = &**queue.upstream(), "the pause has ended");
                     queue.release_until(*until);
                 }
-                Fate::Lost => lost.add(queue.scope(), queue, *since, (*until, *reason)),
+                Fate::Lost(since) => lost.add(queue.scope(), queue, since, (*until, *reason)),
             }
         }
         lost
@@ -249,7 +291,12 @@ async fn look(looks: &Looks, mut shift: OnShift) -> bool {
             std::mem::take(&mut state.seen)
         };
         let lost = look.tell(&looked, &mut seen, Instant::now());
-        looks.lock().seen = seen;
+        {
+            // What was taken meanwhile is newer.
+            let mut state = looks.lock();
+            seen.extend(std::mem::take(&mut state.seen));
+            state.seen = seen;
+        }
         if shift.during(lost.tell_again(at)).await.is_none() {
             return false;
         }

@@ -57,6 +57,8 @@ pub(crate) enum Event {
 pub(crate) enum Effect {
     /// Nobody of this process sends to them for so long.
     Pause(Whom, Duration, Reason),
+    /// The store has taken a pause of theirs that was said then, when so many releases were known.
+    Took(Whom, Instant, u64),
     /// Of a pause that they knew until then nothing is left, but for what lasts longer.
     Release(Whom, Instant),
     /// Send the messages about somebody, until nothing is left to send.
@@ -246,6 +248,7 @@ impl News {
                     tracing::warn!(upstream, scope, status, ?wait, cause, rate = lowered, "refused, nobody sends");
                 }
                 effects.push(Effect::Pause(whom.clone(), wait, reason));
+                effects.extend((!wait.is_zero()).then(|| pausing.taken(whom)));
                 let known = pausing.known(now, now + wait);
                 self.known.enter(whom, known, now);
                 let said = entry.take_known(known, now);

@@ -21,6 +21,7 @@ mod gauge;
 mod learning;
 mod leases;
 mod losing;
+mod losing_early;
 mod names;
 mod observing;
 mod order;

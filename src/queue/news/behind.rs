@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Whom;
 use super::known::KnownPause;
+use super::{Effect, Whom};
 use crate::ledger::{Log, Pause, Reason, Report};
 
 /// A longer wait is too long for the clock.
@@ -40,7 +40,8 @@ pub(super) struct Pausing {
     pause: Pause,
     /// What the same responses reported, that of the first before all others.
     followers: Vec<Follower>,
-    /// How many releases were known when it was said last.
+    /// When it was said last, and how many releases were known then.
+    said: Instant,
     releases: u64,
 }
 
@@ -56,7 +57,7 @@ impl Pausing {
     /// A pause from now on, when so many releases were known.
     pub(super) fn new(pause: Pause, now: Instant, follower: Follower, releases: u64) -> Self {
         let ends = pause.waits.iter().map(|&wait| now + wait.min(LONGEST)).collect();
-        Self { ends, pause, followers: vec![follower], releases }
+        Self { ends, pause, followers: vec![follower], said: now, releases }
     }
 
     /// This pause and a later one.
@@ -69,7 +70,7 @@ impl Pausing {
                 None => self.ends.push(end),
             }
         }
-        self.releases = self.releases.max(later.releases);
+        (self.said, self.releases) = (self.said.max(later.said), self.releases.max(later.releases));
         let (pause, other) = (&mut self.pause, &later.pause);
         pause.recovery = pause.recovery.max(other.recovery);
         pause.memory = pause.memory.max(other.memory);
@@ -119,6 +120,11 @@ impl Pausing {
     /// Whether the store, by which nobody waits, took none of it: it was said to calls from before a release.
     pub(super) fn is_void(&self, wait: Duration, now: Instant) -> bool {
         wait.is_zero() && self.until().is_some_and(|until| until > now)
+    }
+
+    /// The store has taken it.
+    pub(super) fn taken(&self, whom: &Whom) -> Effect {
+        Effect::Took(whom.clone(), self.said, self.releases)
     }
 
     /// Whether nothing is left of it then.

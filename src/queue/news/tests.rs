@@ -24,6 +24,8 @@ struct Desk {
     releases: u64,
     begun: usize,
     hurried: usize,
+    /// How many pauses the store has taken.
+    taken: usize,
 }
 
 impl Desk {
@@ -43,6 +45,7 @@ impl Desk {
             releases: 0,
             begun: 0,
             hurried: 0,
+            taken: 0,
         }
     }
 
@@ -52,6 +55,7 @@ impl Desk {
         for effect in effects {
             match effect {
                 Effect::Pause(_, wait, reason) => self.paused.push((wait, reason.cause)),
+                Effect::Took(..) => self.taken += 1,
                 Effect::Release(_, until) => self.released.push(until),
                 Effect::Begin(_) => self.begun += 1,
                 Effect::Hurry => self.hurried += 1,

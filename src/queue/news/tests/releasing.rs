@@ -36,6 +36,7 @@ fn a_pause_that_the_store_did_not_take_ends_here_too_but_not_what_was_said_since
             desk.paused(left, true);
         }
         assert!(desk.is_idle() && desk.released.len() == 1);
+        assert_eq!(desk.taken, usize::from(since.is_some()));
     }
 }
 
