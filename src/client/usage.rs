@@ -27,15 +27,18 @@ use crate::ledger::{LogUsage, PauseUsage};
 pub struct Usage {
     /// One for each limit, in the order they were registered; those on calls [in flight](crate::Limit::in_flight) come last.
     pub limits: Vec<LimitUsage>,
-    /// Callers of this process that wait. What is [observed](Self::observed), and [learned from](Self::learned_from), is this process's
-    /// own, too; all else is the cluster's.
+    /// Callers of this process that wait, and would be charged as is asked: by [`usage`](crate::Throttle::usage) those without a scope, by
+    /// [`usage_in`](crate::Throttle::usage_in) those of that scope. Those of all scopes together are in the
+    /// [`snapshot`](crate::snapshot::UpstreamSnapshot::callers). What is [observed](Self::observed), and
+    /// [learned from](Self::learned_from), is this process's own, too; all else is the cluster's.
     pub waiting: usize,
     /// What would have become of the calls, where the upstream is [observed](crate::Upstream::observe).
     pub observed: Option<Observed>,
     /// The header from which this process last [learned](crate::Upstream::learn_from_responses) how much is left: what others use is
     /// what it shows beyond our own calls. `None` where no response has told it yet.
     pub learned_from: Option<HeaderName>,
-    /// The pause that lasts longest, where there is one: how long it still lasts, why, and which response began it.
+    /// The pause that lasts longest, where there is one: how long it still lasts, why, and which response began it. Those of other scopes are
+    /// not among them.
     pub paused: Option<PauseUsage>,
     /// The factor on the quotas that refusals, or somebody [by hand](crate::Throttle::slow_down), have lowered: 1.0 is all of them.
     pub rate: f64,
