@@ -347,7 +347,7 @@ mod tests {
             "100/s each upstream burst 20",
             "5000000/min tokens each bearer_token",
             "bucket 40 at 2/s each header x-merchant",
-            "9/day each upstream",
+            "9/day resets daily (UTC) each upstream",
             "25 in flight each bearer_token",
         ];
         assert_eq!(texts, expected);

@@ -1,5 +1,6 @@
 //! When a calendar window begins: the hours, days, weeks or months of an upstream's clock.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::civil;
@@ -8,6 +9,7 @@ use crate::ledger::{Boundary, Calendar, Stamp};
 const SECOND: i64 = 1_000_000;
 const HOUR: i64 = 3_600;
 const DAY: Duration = Duration::from_secs(86_400);
+const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 /// When an upstream begins to count anew, by the calendar and the clock of some time zone.
 ///
@@ -84,6 +86,16 @@ impl Reset {
         self
     }
 
+    /// What its window is called.
+    pub(super) const fn window_name(self) -> &'static str {
+        match self.every {
+            Every::Hour => "h",
+            Every::Day => "day",
+            Every::Week(_) => "week",
+            Every::Month(_) => "month",
+        }
+    }
+
     /// How long a window lasts, but for daylight saving time: of months, the longest.
     pub(super) const fn window(self) -> Duration {
         match self.every {
@@ -138,6 +150,34 @@ impl Reset {
             Every::Month(day) => (-4..=4).map(|months| civil::day_in_month(year, month + months, day.into())).collect(),
         };
         days.into_iter().map(|day| civil::moments(self.zone, day, self.hour, self.minute)).collect()
+    }
+}
+
+/// Shortly: `daily (UTC)`, `monthly on day 17 at 8:30 (Europe/Berlin)`. Midnight is not said, nor the first day of a month.
+///
+/// ```
+/// use outgate::Reset;
+///
+/// assert_eq!(Reset::weekly("UTC", 7).at(23, 0).to_string(), "weekly on Sunday at 23:00 (UTC)");
+/// ```
+impl fmt::Display for Reset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.every {
+            Every::Hour => f.write_str("hourly")?,
+            Every::Day => f.write_str("daily")?,
+            Every::Week(day) => match WEEKDAYS.get(usize::from(day).wrapping_sub(1)) {
+                Some(name) => write!(f, "weekly on {name}")?,
+                None => write!(f, "weekly on day {day}")?,
+            },
+            Every::Month(1) => f.write_str("monthly")?,
+            Every::Month(day) => write!(f, "monthly on day {day}")?,
+        }
+        match (self.every, self.hour, self.minute) {
+            (_, 0, 0) => {}
+            (Every::Hour, _, minute) => write!(f, " at minute {minute}")?,
+            (_, hour, minute) => write!(f, " at {hour}:{minute:02}")?,
+        }
+        write!(f, " ({})", self.zone)
     }
 }
 

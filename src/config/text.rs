@@ -50,7 +50,7 @@ const KEYWORDS: [&str; 12] = [
 /// * for whom: `each` and `host`, `bearer_token`, `upstream`, `header NAME` or `query NAME`
 /// * and `burst 20`, `spread`, `guard 2s`, `counted_at_end`; of calls in flight `lease 30s` and `until headers`
 ///
-/// Scopes by a closure or of another name, and calendar windows, cannot be said.
+/// Scopes by a closure or of another name, and when a limit [resets](Limit::resets) by the calendar, cannot be said.
 ///
 /// ```
 /// use outgate::{Limit, Scope};
@@ -111,6 +111,9 @@ impl FromStr for Limit {
                         "what is counted where no unit is said: leave it out, or write `of` before a unit of that name",
                     ));
                 }
+                "resets" => {
+                    return Err(word.is("nothing that text can say: when a limit resets is given by .resets()"));
+                }
                 _ => {
                     return Err(word.is("nothing that may be said of a limit: a unit, burst, spread, guard, each, \
                                         counted_at_end, lease or until headers"));
@@ -166,20 +169,26 @@ fn is_plain(unit: &str) -> bool {
     unit_fault(unit).is_none() && !unit.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// As [`from_str`](str::parse) reads it back, but for what cannot be said as text: a scope by a closure or of another name is shown as
-/// `each NAME`, which is an error then; a calendar window by its length alone.
+/// As [`from_str`](str::parse) reads it back, but for what cannot be said as text, which is an error then: a scope by a closure or of another
+/// name is shown as `each NAME`, a calendar window as `5/day resets daily (UTC)`.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quota = self.quota();
         match self.refill_or_none() {
             Some((refill, per)) => write!(f, "bucket {quota} at {refill}/{}", Window(per))?,
             None if self.is_in_flight() => write!(f, "{quota} in flight")?,
-            None => write!(f, "{quota}/{}", Window(self.window()))?,
+            None => match self.resets_or_none().filter(|reset| reset.window() == self.window()) {
+                Some(reset) => write!(f, "{quota}/{}", reset.window_name())?,
+                None => write!(f, "{quota}/{}", Window(self.window()))?,
+            },
         }
         match self.unit_or_none() {
             Some(unit) if KEYWORDS.contains(&unit) || !is_plain(unit) => write!(f, " of {unit}")?,
             Some(unit) => write!(f, " {unit}")?,
             None => {}
+        }
+        if let Some(reset) = self.resets_or_none() {
+            write!(f, " resets {reset}")?;
         }
         match self.own_scope().map(|scope| (scope.as_text(), scope.name())) {
             Some((Some(text), _)) => write!(f, " each {text}")?,

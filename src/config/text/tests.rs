@@ -2,6 +2,7 @@ use proptest::option::of as option;
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::reset::Reset;
 
 fn scope() -> impl Strategy<Value = Scope> {
     let header = "[a-z][a-z0-9-]{0,8}".prop_map(|name| Scope::header(&*name));
@@ -122,7 +123,10 @@ fn what_cannot_be_read_is_named_with_its_place() {
         ("1/s each header a:b", "\"a:b\", at character 17, is no name of a header"),
         ("1/s each merchant", "\"merchant\", at character 10, is no scope that text can say: host"),
         ("1/s requests", "\"requests\", at character 5, is what is counted where no unit is said: leave it out"),
-        ("1/s resets UTC", "\"resets\", at character 5, is nothing that may be said of a limit"),
+        (
+            "5/day resets midnight",
+            "\"resets\", at character 7, is nothing that text can say: when a limit resets is given by .resets()",
+        ),
         ("1/s until body", "\"body\", at character 11, is not \"headers\", which should stand here"),
         ("25 at once", "\"at\", at character 4, is not \"in\", which should stand here"),
         ("25 in", "\"25\", at character 1, is no whole limit, such as bucket 40 at 2/s"),
@@ -140,6 +144,34 @@ fn what_cannot_be_read_is_named_with_its_place() {
         let error = text.parse::<Limit>().unwrap_err();
         assert_eq!((error.upstream(), error.field()), ("", "limit"));
         assert!(error.reason().starts_with(expected), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn a_calendar_window_is_shown_with_its_reset_and_is_an_error_when_read() {
+    let (days, months) = (Limit::per_day(5), Limit::per_month(5));
+    let cases = [
+        (days.clone().resets(Reset::daily("UTC")), "5/day resets daily (UTC)"),
+        (
+            days.clone().resets(Reset::daily("America/Los_Angeles").at(8, 5)),
+            "5/day resets daily at 8:05 (America/Los_Angeles)",
+        ),
+        (Limit::per_hour(5).resets(Reset::hourly()), "5/h resets hourly (UTC)"),
+        (Limit::per_hour(5).resets(Reset::hourly().at(0, 30)), "5/h resets hourly at minute 30 (UTC)"),
+        (Limit::per_week(5).resets(Reset::weekly("UTC", 7).at(23, 0)), "5/week resets weekly on Sunday at 23:00 (UTC)"),
+        (months.clone().resets(Reset::monthly("Europe/Berlin", 1)), "5/month resets monthly (Europe/Berlin)"),
+        (
+            months.of("tokens").resets(Reset::monthly("UTC", 17)).burst(2),
+            "5/month tokens resets monthly on day 17 (UTC) burst 2",
+        ),
+        // No such throttle can be built.
+        (Limit::per_hour(5).resets(Reset::daily("UTC")), "5/h resets daily (UTC)"),
+        (Limit::per_week(5).resets(Reset::weekly("UTC", 0)), "5/week resets weekly on day 0 (UTC)"),
+        (days.each(Scope::host()).resets(Reset::daily("UTC")), "5/day resets daily (UTC) each host"),
+    ];
+    for (limit, text) in cases {
+        assert_eq!(limit.to_string(), text);
+        assert!(text.parse::<Limit>().is_err(), "{text:?} would be another limit");
     }
 }
 
