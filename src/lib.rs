@@ -65,7 +65,7 @@
 //! * `redis-cluster`: `RedisStore::cluster`, a Redis Cluster, over whose nodes upstreams, and shards of one upstream, are spread
 //! * `redis-sentinel`: `RedisStore::sentinel`, a primary that Sentinels name, and which is replaced by one of its replicas when it fails
 //! * `cli`: the command `outgate`, which shows who waits and what is used, and pauses by hand
-//! * `serde`: limits and upstreams from a file, `examples/upstreams.toml`
+//! * `serde`: limits and upstreams from a file, `examples/upstreams.toml`, but for [what only methods say](crate::guide::limits#as-text)
 //! * `backoff`: policies of the crate `backoff`, which is unmaintained, are taken for a [`Backoff`]
 //! * `jiff`: calendar windows in any time zone, not in UTC alone
 //! * `tower`: `Throttle::layer`, for clients that are tower services: hyper's, tonic's

@@ -196,7 +196,14 @@ impl FromText for Dialect {
 
 impl<'de> Deserialize<'de> for Upstream {
     /// From a table of a file: `name`, `limits` as [text](Limit), and what else the methods of these names say.
-    /// `examples/upstreams.toml` shows all of it. A mistake is found here, not only when the throttle is built, so that the
+    /// `examples/upstreams.toml` shows all of it.
+    ///
+    /// A file cannot say [`matching`](Self::matching), [`name_scope`](Self::name_scope), [`shares`](Self::shares),
+    /// [`cost_by`](Self::cost_by), [`settle_by`](Self::settle_by), [`estimate`](Self::estimate), [`estimates_per_thousand`](Self::estimates_per_thousand), [`backoff`](Self::backoff),
+    /// [`reserve`](Self::reserve), [`promote_low_after`](Self::promote_low_after), [`warn_after`](Self::warn_after), nor of a limit
+    /// [`resets`](Limit::resets): call these methods on what was read.
+    ///
+    /// A mistake is found here, not only when the throttle is built, so that the
     /// format's error names its place, or the upstream.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let upstream = Self::from(File::deserialize(deserializer)?);
