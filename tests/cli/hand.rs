@@ -231,6 +231,8 @@ async fn what_is_wrong_is_named_and_a_password_is_not() {
         (&["pause", "github", "soon"][..], "no length of time such as 5m"),
         (&["pause", "github", "0s"], "not between a moment and 31 days"),
         (&["slow", "github", "150%", "5m"], "no part between 0.1% and 100%"),
+        (&["slow", "github", "half", "5m"], "no part between 0.1% and 100%"),
+        (&["slow", "github", "50", "5m"], "without a %: write 50%"),
         (&["pause", "github", "5m"], "no process has used an upstream \"github\" lately; in use: none"),
         (&["status", "--prefix", "a b"], "a prefix must not be empty"),
         (&["status", "--servers", "redis://u:pa55word@any"], "--sentinel"),

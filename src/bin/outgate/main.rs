@@ -123,7 +123,11 @@ fn span(text: &str) -> Result<Duration, String> {
 /// Millionths, of a percentage.
 fn part(text: &str) -> Result<u32, String> {
     let wrong = || "no part between 0.1% and 100%".to_owned();
-    let percent: f64 = text.strip_suffix('%').and_then(|number| number.trim().parse().ok()).ok_or_else(wrong)?;
+    // 0.5 may mean a half, or half a percent.
+    let missing = || format!("without a %: write {text}%, where that is meant; a half is 50%");
+    let is_number = text.trim().parse::<f64>().is_ok();
+    let number = text.strip_suffix('%').ok_or_else(|| if is_number { missing() } else { wrong() })?;
+    let percent: f64 = number.trim().parse().map_err(|_| wrong())?;
     if !(0.1..=100.0).contains(&percent) {
         return Err(wrong());
     }
