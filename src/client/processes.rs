@@ -1,6 +1,6 @@
 //! Who uses an upstream in the whole cluster, as the processes have told the store: each every 15 s while callers wait in it, and
-//! once a minute as calls come. Who says nothing more is forgotten: in 45 s where callers waited, else in three minutes; in 20 s where each
-//! process would [throttle by itself](crate::store::WithoutStore::ThrottleLocally), and tells it every 5 s.
+//! once a minute as calls come, or while a pause lasts that it knows. Who says nothing more is forgotten: in 45 s where callers waited, else in
+//! three minutes; in 20 s where each process would [throttle by itself](crate::store::WithoutStore::ThrottleLocally), and tells it every 5 s.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]

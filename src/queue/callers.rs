@@ -204,10 +204,12 @@ impl Queue {
 
     /// Since when nobody here sends, until when and why; and whether anybody waits, or has come since this was asked for last.
     pub(super) fn paused_since(&self, now: Instant) -> Option<(Instant, (Instant, Reason), bool)> {
+        // One of the whole upstream may have become longer since anybody came here.
+        let of_all = self.crowd.paused(now);
         let engine = &mut self.known()?.engine;
         let came = std::mem::take(&mut engine.came) || !engine.waiters.is_empty();
         let since = engine.paused_at.unwrap_or(now);
-        engine.lasting_pause(now).map(|pause| (since, pause, came))
+        engine.lasting_pause(now).or(of_all).map(|pause| (since, pause, came))
     }
 
     /// Lets go of everybody who waits, and of every slot.

@@ -188,6 +188,13 @@ impl Looks {
 }
 
 impl Look {
+    /// Whoever is paused for long may not call meanwhile: the process is known to be there all the same, so that people find the pause.
+    fn attend(&self, now: Instant) {
+        for Paused { queue, .. } in &self.queues {
+            queue.registered().attendance.called(queue, now);
+        }
+    }
+
     /// Asks the store, and says what it answered.
     async fn ask(&self) -> Option<Looked> {
         let Paused { queue, .. } = self.queues.first()?;
@@ -219,14 +226,15 @@ impl Look {
         seen.retain(|scope, seen| !all && !released.contains(scope) && (is_newer(seen) || is_paused.contains(scope)));
         let known = paused.iter().filter(|(_, known)| known.is_some()).map(|(scope, _)| *scope);
         seen.extend(known.map(|scope| (scope, Seen { at: self.asked, heard: now })));
+        let whole = looked.paused.first().copied().flatten().map(|(end, _)| end);
         let fate = |scope: Option<ScopeId>, since: Instant, until: Instant| {
             let ends_sooner = match paused.get(&scope) {
                 _ if all || released.contains(&scope) => return Fate::Ends,
                 Some(None) => match seen.get(&scope) {
                     Some(seen) if is_newer(seen) => false,
                     Some(seen) => return Fate::Lost(since.min(seen.at)),
-                    // What it was told, and did not take, it never knew.
-                    None => true,
+                    // What it was told, and did not take, it never knew; but that of the whole upstream holds in each scope.
+                    None => whole.is_none_or(|end| now + end.since(looked.now) + SOONER < until),
                 },
                 Some(Some((end, _))) => now + end.since(looked.now) + SOONER < until,
                 None => false,
@@ -282,6 +290,7 @@ async fn look(looks: &Looks, mut shift: OnShift) -> bool {
             return false;
         }
         let Some((look, is_due)) = looks.next(&mut shift, Instant::now()) else { return true };
+        look.attend(Instant::now());
         let asks = async { if is_due { look.ask().await } else { None } };
         let Some(looked) = shift.during(asks).await else { return false };
         let Some(looked) = looked else { continue };

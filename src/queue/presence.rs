@@ -1,5 +1,6 @@
 //! Has the store know that this process uses an upstream, and who waits here: a message every 15 s while anybody does, one a minute as calls
-//! come; and every 5 s where each process would throttle by itself without the store. A process that says nothing more is forgotten.
+//! come or while a pause lasts; and every 5 s where each process would throttle by itself without the store. A process that says nothing more is
+//! forgotten.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -116,7 +117,7 @@ impl Default for Attendance {
 }
 
 impl Attendance {
-    /// A call goes by a queue. Mostly there is nothing to do.
+    /// A call goes by a queue, or this process looks whether its pause lasts. Mostly there is nothing to do.
     #[inline]
     pub(crate) fn called(self: &Arc<Self>, queue: &Arc<Queue>, now: Instant) {
         if queue.note_use() {

@@ -187,6 +187,15 @@ impl Queues {
         lock(&self.parts[scope.map_or(upstream, |scope| usize::from(scope.first_bits())) % PARTS])
     }
 
+    /// A queue of an upstream in which callers can wait.
+    fn any(&self, upstream: usize) -> Option<Arc<Queue>> {
+        self.parts.iter().find_map(|part| {
+            let part = lock(part);
+            let mut all = part.queues.iter().filter(|(key, _)| key.0 == upstream).flat_map(|(_, entry)| entry.all());
+            all.find(|queue| !queue.is_line() && !queue.is_closed()).map(Arc::clone)
+        })
+    }
+
     /// The queues for which something holds.
     pub(crate) fn all(&self, which: impl Fn(Key, &Arc<Queue>) -> bool) -> Vec<Arc<Queue>> {
         let mut all = Vec::new();
@@ -207,7 +216,8 @@ impl Queues {
     }
 
     /// The queues that are told of a pause at once: that of its scope. Of a whole upstream, those that are in use, when the pause
-    /// begins; every queue finds it in its crowd, and how it is lengthened, as soon as it has something to do.
+    /// begins, and one where none is: it looks whether the pause lasts. Every queue finds it in its crowd, and how it is lengthened, as soon as
+    /// it has something to do.
     fn told_at_once(
         &self,
         (upstream, scope): Key,
@@ -219,8 +229,11 @@ impl Queues {
         if scope.is_some() {
             return self.of_scope((upstream, scope));
         }
-        if !crowd.pause(until, reason, now) || crowd.is_empty() {
+        if !crowd.pause(until, reason, now) {
             return Vec::new();
+        }
+        if crowd.is_empty() {
+            return self.any(upstream).into_iter().collect();
         }
         // Whoever waits holds the queue.
         self.all(|key, queue| key.0 == upstream && Arc::strong_count(queue) > 1)

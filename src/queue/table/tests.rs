@@ -55,7 +55,8 @@ fn a_pause_is_told_to_the_queue_of_its_scope_or_once_to_those_in_use() {
         assert_eq!(of(told(Some(0), 5, refusal)), [scope]);
         assert_eq!(of(told(Some(100_000), 5, refusal)), [], "nobody has called for it");
     }
-    assert_eq!(of(told(None, 5, refusal)), [], "nobody waits");
+    assert_eq!(of(told(None, 5, refusal)).len(), 1, "nobody waits, and one looks");
+    assert_eq!(of(told(None, 5, refusal)), [], "once");
     let _waits = crowd.enter();
     assert_eq!(of(told(None, 6, refusal)), [], "it lasts already");
     assert_eq!(of(told(None, 6, Cause::Ban)), [scope]);
