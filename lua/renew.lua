@@ -9,14 +9,16 @@
 --                    last that have lapsed, and how many processes there are
 -- ARGV[1] doubles of 8 bytes: number, previous, known, latest, as for book.lua; lasting (µs for which the process is known of if it says
 --         nothing more, or 0: it is gone), size (integers that it says of itself), upper, lower (halves of its name); then what it says
---         of itself; then, where it describes the upstream, upper and lower half of the description's hash, and the description
+--         of itself, the fourth and fifth of which are the halves of its description's hash; then, where it describes the upstream,
+--         upper and lower half of that hash, and the description
 -- ARGV[2] clock      in tests only
--- Returns integers of 8 bytes: number, now, processes (those that lapsed within the last seconds among them)
+-- Returns integers of 8 bytes: number, now, processes (those that lapsed within the last seconds among them), 1 where it is known how
+--         this one describes the upstream, else 0
 -- Errors: OUTDATED, DUPLICATE, GARBAGE, as for book.lua
 -- Cost: O(1); every 5 s O(processes)
 local KEPT, SWEEP = 180000000, 5000000
 local lasting, size, upper, lower = a[5], a[6], a[7], a[8]
-local key, described = KEYS[3], size + 9
+local key, described, hash = KEYS[3], size + 9, 12
 
 -- Read.
 local swept, count = now, 0
@@ -51,4 +53,6 @@ else
 end
 call('HSET', key, '', struct.pack('<i8i8', swept, count))
 if ticks then call('PEXPIREAT', key, format('%d', end_of_second(now) + KEPT / 1000 + LEAP)) end
-return remember(MAX_MEMORY, struct.pack('<i8', count))
+local known = call('HGET', key, 'd' .. format('%d.%d', a[hash], a[hash + 1]))
+local _, lapse = struct.unpack('<i8i8', known or struct.pack('<i8i8', 0, 0))
+return remember(MAX_MEMORY, struct.pack('<i8i8', count, lapse > now and 1 or 0))

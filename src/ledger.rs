@@ -176,7 +176,10 @@ impl Ledger {
             Body::Usage { logs, seats } => {
                 (Reply::Usage { logs: self.usage(now, logs), seats: self.seats_taken(now, seats) }, 0)
             }
-            Body::Renew(renewal) => (Reply::Renewed(self.registry.renew(now, message.id.sender, renewal)), MAX_MEMORY),
+            Body::Renew(renewal) => {
+                let (processes, is_described) = self.registry.renew(now, message.id.sender, renewal);
+                (Reply::Renewed { processes, is_described }, MAX_MEMORY)
+            }
             Body::Processes { upstream } => (Reply::Processes(self.registry.processes(now, upstream)), 0),
         };
         if memory > 0 && !message.id.is_nobodys() {

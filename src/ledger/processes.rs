@@ -169,8 +169,8 @@ impl Kept {
 
 impl Registry {
     /// A process says that it is there, or that it is gone. Says how many there are: those that fell silent are counted for
-    /// some seconds more.
-    pub(super) fn renew(&mut self, now: Stamp, sender: u64, renewal: &Renewal) -> u32 {
+    /// some seconds more. And whether it is known how it describes the upstream.
+    pub(super) fn renew(&mut self, now: Stamp, sender: u64, renewal: &Renewal) -> (u32, bool) {
         let of = self.0.entry(Arc::clone(&renewal.upstream)).or_insert_with(|| Kept::new(now));
         if now >= of.swept.plus(SWEEP) || now < of.swept {
             of.processes.retain(|_, entry| entry.lapse > now);
@@ -189,7 +189,8 @@ impl Registry {
             of.processes.remove(&sender);
         }
         of.until = now.plus(KEPT);
-        u32::try_from(of.processes.len()).unwrap_or(u32::MAX)
+        let is_described = of.descriptions.get(&renewal.presence.described).is_some_and(|entry| entry.lapse > now);
+        (u32::try_from(of.processes.len()).unwrap_or(u32::MAX), is_described)
     }
 
     /// Who is there.
@@ -236,15 +237,15 @@ mod tests {
             let all = registry.processes(at(now), "up").all;
             all.iter().map(|process| (process.sender, process.presence.callers)).collect::<Vec<_>>()
         };
-        assert_eq!(registry.renew(at(100), 2, &says(5, 15)), 1);
-        assert_eq!(registry.renew(at(101), 1, &says(0, 180)), 2);
+        assert_eq!(registry.renew(at(100), 2, &says(5, 15)).0, 1);
+        assert_eq!(registry.renew(at(101), 1, &says(0, 180)).0, 2);
         assert_eq!(there(&registry, 101), [(1, 0), (2, 5)]);
-        assert_eq!(registry.renew(at(104), 2, &says(4, 15)), 2);
+        assert_eq!(registry.renew(at(104), 2, &says(4, 15)).0, 2);
         assert_eq!(there(&registry, 118), [(1, 0), (2, 4)]);
         assert_eq!(there(&registry, 119), [(1, 0)], "a process that died is told no more");
-        assert_eq!(registry.renew(at(120), 3, &says(0, 180)), 2, "nor counted");
-        assert_eq!(registry.renew(at(121), 1, &says(0, 0)), 1, "it is gone");
-        assert_eq!(registry.renew(at(122), 1, &says(0, 0)), 1, "once");
+        assert_eq!(registry.renew(at(120), 3, &says(0, 180)).0, 2, "nor counted");
+        assert_eq!(registry.renew(at(121), 1, &says(0, 0)).0, 1, "it is gone");
+        assert_eq!(registry.renew(at(122), 1, &says(0, 0)).0, 1, "once");
         assert_eq!(there(&registry, 122), [(3, 0)]);
         assert_eq!(registry.processes(at(122), "other").all, []);
     }
@@ -252,11 +253,18 @@ mod tests {
     #[test]
     fn a_description_is_kept_for_three_minutes_by_its_hash() {
         let mut registry = Registry::default();
-        registry.renew(at(0), 1, &says(0, 180).about("100/s"));
-        registry.renew(at(60), 1, &says(0, 180));
+        let renew = |registry: &mut Registry, now| registry.renew(at(now), 1, &says(0, 180)).1;
+        assert!(!renew(&mut registry, 0), "nobody has said it yet");
+        assert!(registry.renew(at(0), 1, &says(0, 180).about("100/s")).1);
+        assert!(renew(&mut registry, 60));
         let told = |now| registry.processes(at(now), "up").descriptions;
         assert_eq!(told(179), [(7, at(0), "100/s".into())]);
         assert_eq!(told(180), []);
+        assert_eq!(
+            [179, 180].map(|now| renew(&mut registry, now)),
+            [true, false],
+            "and who says no more than that is told"
+        );
     }
 
     #[test]

@@ -23,8 +23,13 @@ pub enum Reply {
         /// Seats that are held of each limit.
         seats: Vec<u32>,
     },
-    /// To a renewal: how many processes there are. Some that fell silent within the last seconds may be among them.
-    Renewed(u32),
+    /// To a renewal.
+    Renewed {
+        /// How many processes there are. Some that fell silent within the last seconds may be among them.
+        processes: u32,
+        /// Whether it is known how the sender describes the upstream: else the store has lost that.
+        is_described: bool,
+    },
     /// To a question for the processes.
     Processes(Processes),
 }
@@ -69,7 +74,7 @@ impl Reply {
     /// How many processes there are: the answer to a renewal.
     #[must_use]
     pub fn renewed(self) -> Option<u32> {
-        if let Self::Renewed(processes) = self { Some(processes) } else { None }
+        if let Self::Renewed { processes, .. } = self { Some(processes) } else { None }
     }
 
     /// The answer to a question for the processes.

@@ -300,6 +300,7 @@ async fn look(looks: &Looks, mut shift: OnShift) -> bool {
             std::mem::take(&mut state.seen)
         };
         let lost = look.tell(&looked, &mut seen, Instant::now());
+        lost.attend(Instant::now());
         {
             // What was taken meanwhile is newer.
             let mut state = looks.lock();

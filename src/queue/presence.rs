@@ -16,7 +16,7 @@ use super::Queue;
 use super::resend::PATIENCE;
 use super::shift::{OnShift, Shift};
 use crate::error::StoreError;
-use crate::ledger::{Body, Presence, Renewal, ScopeId, ScopePresence, micros};
+use crate::ledger::{Body, Presence, Renewal, Reply, ScopeId, ScopePresence, micros};
 use crate::store::WithoutStore;
 
 /// The store is told no more often; and so often where each process would throttle by itself without it, and must know how many there are.
@@ -27,6 +27,8 @@ const WAITING: Duration = Duration::from_secs(15);
 const AS_CALLS_COME: Duration = Duration::from_secs(60);
 /// Who waits for less long, or calls for less long, is not worth a message.
 const FIRST: Duration = Duration::from_secs(1);
+/// Who hears so soon again that the store has lost data hears of the same loss, as each queue does for itself.
+const SAME_LOSS: Duration = Duration::from_secs(15);
 /// For how long the process is known of where it tells steadily, while callers wait, and otherwise: two messages at least may be lost.
 const LAPSES: [Duration; 3] = [Duration::from_secs(20), Duration::from_secs(45), Duration::from_secs(180)];
 /// A number of processes that was told so long before the store was lost is still believed.
@@ -59,6 +61,8 @@ struct Told {
     last: Option<(Instant, bool)>,
     /// Which description of the upstream it was told, and when.
     described: Option<(u64, Instant)>,
+    /// When it was told again for a loss of data.
+    lost_data: Option<Instant>,
     /// Each process that uses the upstream is counted all the time.
     is_steady: bool,
     /// How many processes there were, when that was known last; and whether the store had told it not long before that.
@@ -171,15 +175,38 @@ impl Attendance {
         (is_sure && known + BELIEVED > lost_at).then_some(processes.max(1))
     }
 
+    /// The store has lost data, and with that who is there. It is told at once: as far as anybody sees nobody uses the upstream until then.
+    pub(super) fn lost_data(self: &Arc<Self>, now: Instant) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut told = lock(&self.told);
+        let is_same = told.lost_data.is_some_and(|at| at + SAME_LOSS > now);
+        if is_same || told.last.is_none() {
+            return;
+        }
+        (told.lost_data, told.described) = (Some(now), None);
+        drop(told);
+        let attendance = Arc::clone(self);
+        runtime.spawn(async move { attendance.tell().await });
+    }
+
     /// Has the store know now, where there is anything to know. Says how many processes there are, and whether callers wait.
     pub(crate) async fn tell(&self) -> (Option<u32>, bool) {
+        let (renewed, is_waiting) = self.say().await;
+        let Some((_, false)) = renewed else { return (renewed.map(|(processes, _)| processes), is_waiting) };
+        // It has lost how the upstream is described.
+        lock(&self.told).described = None;
+        (self.say().await.0.map(|(processes, _)| processes), is_waiting)
+    }
+
+    /// Says it once. Says how many processes there are, and whether the store knows how the upstream is described; and whether callers wait.
+    async fn say(&self) -> (Option<(u32, bool)>, bool) {
         let now = Instant::now();
         let Some((queue, renewal)) = self.renewal(now) else { return (None, false) };
         let is_waiting = renewal.presence.callers > 0;
         let outcome = send(&queue, renewal).await;
         let mut told = lock(&self.told);
         match outcome {
-            Ok(Some(processes)) => told.count(processes, now),
+            Ok(Some((processes, _))) => told.count(processes, now),
             // As far as any message of the upstream tells.
             Err(ref error) if error.serves_nobody() && !queue.shard.contact.has_answered_since(now) => {
                 told.lose(Instant::now());
@@ -325,11 +352,12 @@ fn again(queue: &Arc<Queue>) -> Duration {
     if is_steady(queue) { STEADILY + PATIENCE + FIRST } else { AS_CALLS_COME }
 }
 
-async fn send(queue: &Arc<Queue>, renewal: Renewal) -> Result<Option<u32>, StoreError> {
+async fn send(queue: &Arc<Queue>, renewal: Renewal) -> Result<Option<(u32, bool)>, StoreError> {
     let (upstream, home) = (Arc::clone(queue.upstream()), queue.registered().home());
     let id = queue.process.next_message(format!("+{upstream}").into());
     match queue.process.store.apply(&home.message(id, Body::Renew(renewal))).await {
-        Ok(reply) => Ok(reply.renewed()),
+        Ok(Reply::Renewed { processes, is_described }) => Ok(Some((processes, is_described))),
+        Ok(_) => Ok(None),
         Err(error) => {
             tracing::debug!(upstream = &*upstream, %error, "the others do not know who waits here");
             Err(error)

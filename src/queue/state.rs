@@ -111,6 +111,9 @@ impl Outbox {
         if losses.seen {
             queue.shard.looks.lost_data(now);
         }
+        if (losses.seen || losses.told.is_some()) && !queue.is_local() {
+            queue.registered().attendance.lost_data(now);
+        }
         if let Some(loss) = losses.told {
             queue.shard.memories.lost_data(loss);
         }

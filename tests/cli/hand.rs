@@ -1,9 +1,11 @@
 //! What is seen and done by hand, while throttles of this process use the Redis.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use outgate::testing::RedisServer;
 use outgate::{Limit, RedisStore, Scope, Throttle, Upstream};
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -99,6 +101,40 @@ async fn a_pause_by_hand_holds_everybody_up_until_it_is_released() {
         let permit = timeout(Duration::from_secs(30), waits).await.expect("not for ten minutes");
         drop(permit.unwrap().unwrap());
     }
+}
+
+/// Asks for the limits of an upstream until they are seen.
+async fn seen_limits(server: &RedisServer, name: &str) -> usize {
+    let begin = Instant::now();
+    loop {
+        let ended = outgate(server, &["status", name, "--json"]).await;
+        let limits =
+            json(if ended.code == Some(0) { &ended.said } else { "[]" })[0]["limits"].as_array().map_or(0, Vec::len);
+        if limits > 0 || begin.elapsed() > Duration::from_secs(20) {
+            return limits;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Nobody calls meanwhile.
+#[tokio::test]
+async fn an_upstream_whose_first_call_was_refused_is_seen_and_released_also_after_a_loss_of_data() {
+    let server = RedisServer::start().unwrap();
+    let throttle = process(&server, Upstream::new("github").limit(Limit::per_second(100))).await;
+    let permit = throttle.acquire("github").await.unwrap();
+    let headers = HeaderMap::from_iter([(RETRY_AFTER, 3_600.into())]);
+    throttle.answered(&permit, StatusCode::TOO_MANY_REQUESTS, &headers);
+    drop(permit);
+    assert_eq!(seen_limits(&server, "github").await, 1);
+    server.command(&["FLUSHALL"]).unwrap();
+    assert_eq!(seen_limits(&server, "github").await, 1, "said again");
+    while !outgate(&server, &["status"]).await.well().contains("paused for 59m") {
+        sleep(Duration::from_millis(100)).await;
+    }
+    outgate(&server, &["release", "github"]).await.well();
+    let call = timeout(Duration::from_secs(30), throttle.acquire("github"));
+    drop(call.await.expect("not in an hour").unwrap());
 }
 
 #[tokio::test]

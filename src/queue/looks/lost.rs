@@ -43,6 +43,13 @@ impl LostPauses {
         }
     }
 
+    /// With them the store has lost who is there.
+    pub(super) fn attend(&self, now: Instant) {
+        if let Some(Lost { queue, .. }) = self.pauses.values().next() {
+            queue.registered().attendance.lost_data(now);
+        }
+    }
+
     /// Tells the store, one after another until `by`: what is left the next look finds again. One that was released since it is known here
     /// the store does not take, and it is over.
     pub(super) async fn tell_again(mut self, by: Instant) {

@@ -163,7 +163,9 @@ fn looked(now: Stamp, count: usize, rest: &[i64]) -> Option<Looked> {
 
 fn renewed(rest: &[i64]) -> Option<Reply> {
     match *rest {
-        [processes] => Some(Reply::Renewed(u32::try_from(processes).ok()?)),
+        [processes, described @ (0 | 1)] => {
+            Some(Reply::Renewed { processes: u32::try_from(processes).ok()?, is_described: described == 1 })
+        }
         _ => None,
     }
 }
