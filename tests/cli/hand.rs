@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use outgate::feedback::Feedback;
 use outgate::testing::RedisServer;
 use outgate::{Limit, RedisStore, Scope, Throttle, Upstream};
 use reqwest::StatusCode;
@@ -158,6 +159,38 @@ async fn an_upstream_of_several_shards_is_paused_and_shown_in_all_of_them() {
     for merchant in &merchants {
         assert!(throttle.usage_in("shop", merchant).await.unwrap().paused.is_none(), "{merchant}");
     }
+}
+
+#[tokio::test]
+async fn an_upstream_that_no_process_uses_is_released_in_all_its_shards() {
+    let server = RedisServer::start().unwrap();
+    let of_shop = async || {
+        let up = Upstream::new("shop").scope_by(Scope::header("x-merchant")).limit(Limit::per_hour(100)).shards(8);
+        process(&server, up).await
+    };
+    let merchants: Vec<String> = (0..20).map(|merchant| format!("m-{merchant}")).collect();
+    let throttle = of_shop().await;
+    throttle.report("shop", &Feedback::refused(Duration::from_secs(3_600))).await.unwrap();
+    assert!(throttle.usage_in("shop", "m-0").await.unwrap().paused.is_some());
+    throttle.close().await;
+    let wrong = outgate(&server, &["pause", "shop", "5m"]).await.wrong();
+    assert!(
+        wrong.ends_with("in use: none; its limits, scopes and shards are known as soon as a process calls it\n"),
+        "{wrong}"
+    );
+    let said = outgate(&server, &["release", "shop"]).await.well();
+    assert_eq!(said, "shop is released, though no process has used it lately\n");
+    let throttle = of_shop().await;
+    for merchant in &merchants {
+        assert!(throttle.usage_in("shop", merchant).await.unwrap().paused.is_none(), "{merchant}");
+    }
+    let wrong = outgate(&server, &["release", "sho"]).await.wrong();
+    assert!(
+        wrong.ends_with(
+            "in use: none; nor is anything kept of it: one that shares limits is released under their name\n"
+        ),
+        "{wrong}"
+    );
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use outgate::processes::{Description, Kind};
 use outgate::{RedisStore, Store};
 
 use crate::Whom;
-use crate::seen::{self, Seen};
+use crate::seen::{self, Seen, Unused};
 use crate::show::{line, name, rough};
 use crate::sure;
 
@@ -20,23 +20,43 @@ type Said = Result<String, Box<dyn Error>>;
 /// Nobody sends for so long.
 pub(crate) async fn pause(store: &RedisStore, whom: &Whom, lasting: Duration) -> Said {
     let (seen, scope) = found(store, whom).await?;
-    tell(store, &seen, scope, &Body::Pause { scope, pause: Pause::new(lasting) }).await?;
+    tell(store, seen.ledgers(scope), &Body::Pause { scope, pause: Pause::new(lasting) }).await?;
     Ok(format!("{} is paused for {}\n", words(whom, scope), rough(lasting)))
 }
 
 /// So many millionths of the quotas are left.
 pub(crate) async fn slow(store: &RedisStore, whom: &Whom, factor: u32, lasting: Duration) -> Said {
     let (seen, scope) = found(store, whom).await?;
-    tell(store, &seen, scope, &Body::SlowDown { scope, factor, lasting }).await?;
+    tell(store, seen.ledgers(scope), &Body::SlowDown { scope, factor, lasting }).await?;
     let percent = f64::from(factor) / 10_000.0;
     Ok(format!("{} is slowed down to {percent}% for {}\n", words(whom, scope), rough(lasting)))
 }
 
 /// Pauses and lowered quotas are over.
 pub(crate) async fn release(store: &RedisStore, whom: &Whom) -> Said {
-    let (seen, scope) = found(store, whom).await?;
-    tell(store, &seen, scope, &Body::Release { scope, served: None }).await?;
-    Ok(format!("{} is released\n", words(whom, scope)))
+    let is_whole = whom.scope.is_none() && whom.value.is_none();
+    match seen::one(store, &whom.name).await {
+        Err(error) if is_whole && error.is::<Unused>() => release_unused(store, &whom.name, error).await,
+        Err(error) => Err(error),
+        Ok(seen) => {
+            let scope = scope_of(&seen, whom)?;
+            tell(store, seen.ledgers(scope), &Body::Release { scope, served: None }).await?;
+            Ok(format!("{} is released\n", words(whom, scope)))
+        }
+    }
+}
+
+/// No process says of how many shards it has, but where nothing is kept nothing is paused.
+async fn release_unused(store: &RedisStore, name: &str, unused: Box<dyn Error>) -> Said {
+    let ledgers = store.ledgers_of(name).await?;
+    if ledgers.is_empty() {
+        return Err(format!(
+            "{unused}; nor is anything kept of it: one that shares limits is released under their name"
+        )
+        .into());
+    }
+    tell(store, ledgers, &Body::Release { scope: None, served: None }).await?;
+    Ok(format!("{name} is released, though no process has used it lately\n"))
 }
 
 /// What counted counts no more.
@@ -60,7 +80,7 @@ pub(crate) async fn reset(store: &RedisStore, whom: &Whom, is_sure: bool) -> Sai
     let without_value: BTreeSet<_> = description.kinds.iter().filter_map(Kind::without_value).collect();
     let without_value = without_value.into_iter().filter(|_| scope.is_none()).map(Some);
     for scope in std::iter::once(scope).chain(without_value) {
-        tell(store, &seen, scope, &Body::Reset { scope, units: Arc::clone(&units) }).await?;
+        tell(store, seen.ledgers(scope), &Body::Reset { scope, units: Arc::clone(&units) }).await?;
     }
     Ok(format!("{words} is reset: what counted is forgotten\n"))
 }
@@ -71,13 +91,20 @@ fn words(whom: &Whom, scope: Option<ScopeId>) -> String {
 
 /// The upstream and the scope that somebody names.
 async fn found(store: &RedisStore, whom: &Whom) -> Result<(Seen, Option<ScopeId>), Box<dyn Error>> {
-    let seen = seen::one(store, &whom.name).await?;
-    let scope = match (&whom.scope, &whom.value) {
-        (Some(scope), _) => Some(by_name(&seen, scope)?),
-        (None, Some(value)) => Some(by_value(&seen, value, whom.kind.as_deref())?),
-        (None, None) => None,
-    };
+    let seen = seen::one(store, &whom.name).await.map_err(|error| match error.downcast::<Unused>() {
+        Ok(unused) => format!("{unused}; its limits, scopes and shards are known as soon as a process calls it").into(),
+        Err(other) => other,
+    })?;
+    let scope = scope_of(&seen, whom)?;
     Ok((seen, scope))
+}
+
+fn scope_of(seen: &Seen, whom: &Whom) -> Result<Option<ScopeId>, Box<dyn Error>> {
+    Ok(match (&whom.scope, &whom.value) {
+        (Some(scope), _) => Some(by_name(seen, scope)?),
+        (None, Some(value)) => Some(by_value(seen, value, whom.kind.as_deref())?),
+        (None, None) => None,
+    })
 }
 
 fn by_name(seen: &Seen, said: &str) -> Result<ScopeId, String> {
@@ -123,9 +150,9 @@ fn by_value(seen: &Seen, value: &str, kind: Option<&str>) -> Result<ScopeId, Box
 }
 
 /// Tells the store something that acts once: of the whole upstream every shard.
-async fn tell(store: &RedisStore, seen: &Seen, scope: Option<ScopeId>, body: &Body) -> Result<(), Box<dyn Error>> {
+async fn tell(store: &RedisStore, ledgers: Vec<Arc<str>>, body: &Body) -> Result<(), Box<dyn Error>> {
     let sender = getrandom::u64()?.max(1);
-    for ledger in seen.ledgers(scope) {
+    for ledger in ledgers {
         let message = Message::new(ledger, MessageId::new(sender, "hand!", 1), body.clone());
         store.apply(&message).await?;
     }

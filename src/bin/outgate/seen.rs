@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,7 +94,7 @@ pub(crate) async fn all(store: &RedisStore, name: Option<&str>, scopes: usize) -
         }
     }
     match name {
-        Some(name) if all.is_empty() => Err(unknown(name, &store.upstreams().await?).into()),
+        Some(name) if all.is_empty() => Err(Unused(unused(name, &store.upstreams().await?)).into()),
         _ => Ok(all),
     }
 }
@@ -104,7 +105,19 @@ pub(crate) async fn one(store: &RedisStore, name: &str) -> Result<Seen, Box<dyn 
     Ok(all(store, Some(name), 0).await?.swap_remove(0))
 }
 
-fn unknown(name: &str, found: &[UpstreamFound]) -> String {
+/// No process uses an upstream that somebody names.
+#[derive(Debug)]
+pub(crate) struct Unused(String);
+
+impl fmt::Display for Unused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Unused {}
+
+fn unused(name: &str, found: &[UpstreamFound]) -> String {
     let names: Vec<_> = found.iter().map(|found| &*found.name).collect();
     let used = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     format!("no process has used an upstream {name:?} lately; in use: {used}")

@@ -49,36 +49,63 @@ impl RedisStore {
     ///
     /// When the store cannot be reached, refuses it, or is one node of a Cluster and not set up as one.
     pub async fn upstreams(&self) -> Result<Vec<UpstreamFound>, StoreError> {
+        self.search("*}:processes*", named_by).await
+    }
+
+    /// The names of the ledgers in which the store keeps what it knows of an upstream: its own, and those of its
+    /// [shards](crate::Upstream::shards); whether or not any process uses it. Of upstreams that share limits there is one, under the name of these. It looks
+    /// as [`upstreams`](Self::upstreams) does.
+    ///
+    /// ```no_run
+    /// # async fn who() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = outgate::RedisStore::connect("redis://127.0.0.1").await?;
+    /// assert_eq!(*store.ledgers_of("shop").await?, ["shop".into(), "shop#1".into()]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`upstreams`](Self::upstreams).
+    pub async fn ledgers_of(&self, upstream: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        self.search(&format!("{}*}}*:state", escaped(upstream)), |rest| ledger_of(upstream, rest)).await
+    }
+
+    /// What is read of the names of keys that match behind the prefix and a brace.
+    async fn search<T: Ord>(&self, behind: &str, read: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, StoreError> {
+        let front = format!("{}:v1:{{", self.prefix);
+        let pattern = escaped(&front) + behind;
         let mut found = BTreeSet::new();
+        let mut take = |key: &str| found.extend(key.strip_prefix(&front).and_then(&read));
         match &self.reach {
             Reach::Server(link) => {
                 // One that has not all slots would show some upstreams, as if there were no more.
                 trial::has_all(&mut link.connection().await?.0).await?;
-                scan(link, &self.prefix, &mut found).await?;
+                scan(link, &pattern, &mut take).await?;
             }
             #[cfg(feature = "redis-cluster")]
             Reach::Cluster(cluster) => {
                 for node in cluster.masters().await? {
-                    scan(&node.link, &self.prefix, &mut found).await?;
+                    scan(&node.link, &pattern, &mut take).await?;
                 }
             }
             #[cfg(feature = "redis-sentinel")]
-            Reach::Sentinel(sentinel) => scan(&sentinel.reached().await?.link, &self.prefix, &mut found).await?,
+            Reach::Sentinel(sentinel) => scan(&sentinel.reached().await?.link, &pattern, &mut take).await?,
         }
         Ok(found.into_iter().collect())
     }
 }
 
-async fn scan(link: &Link, prefix: &str, found: &mut BTreeSet<UpstreamFound>) -> Result<(), StoreError> {
-    let front = format!("{prefix}:v1:{{");
-    let pattern = format!("{}*}}:processes*", escaped(&front));
+async fn scan(link: &Link, pattern: &str, take: &mut impl FnMut(&str)) -> Result<(), StoreError> {
     let mut cursor = "0".to_owned();
     loop {
         let mut step = redis::cmd("SCAN");
-        step.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(AT_ONCE);
+        step.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(AT_ONCE);
         let read = |answer: &Value| redis::from_redis_value_ref::<(String, Vec<String>)>(answer).ok();
         let (next, keys) = link.ask(&step, read).await?;
-        found.extend(keys.iter().filter_map(|key| named_by(key.strip_prefix(&front)?)));
+        for key in &keys {
+            take(key);
+        }
         if next == "0" {
             return Ok(());
         }
@@ -94,6 +121,14 @@ fn named_by(rest: &str) -> Option<UpstreamFound> {
         of => of.strip_prefix('@')?,
     };
     (!ledger.starts_with('~')).then(|| UpstreamFound::new(name, ledger))
+}
+
+/// The ledger of a key of the state of an upstream, of one of its shards or of a scope there.
+fn ledger_of(upstream: &str, rest: &str) -> Option<Arc<str>> {
+    let (ledger, kept) = rest.split_once('}')?;
+    let is_its = ledger.strip_prefix(upstream).is_some_and(|shard| shard.is_empty() || shard.starts_with('#'));
+    let is_state = kept == ":state" || kept.starts_with('/') && kept.ends_with(":state");
+    (is_its && is_state && !ledger.starts_with('~')).then(|| ledger.into())
 }
 
 /// A text as a pattern that matches it alone.
@@ -126,6 +161,12 @@ mod tests {
         for (rest, expected) in cases {
             assert_eq!(named_by(rest), expected, "{rest}");
         }
+        let kept = ["up}:state", "up}/5f:state", "up#1}:state", "up-2}:state", "up}:processes", "~up}:state"];
+        let ledgers = kept.map(|rest| ledger_of("up", rest));
+        assert_eq!(
+            ledgers.map(|ledger| ledger.as_deref().map(str::to_owned)),
+            [Some("up"), Some("up"), Some("up#1"), None, None, None].map(|of| of.map(str::to_owned))
+        );
         assert_eq!(escaped("a*[b]:v1:{"), "a\\*\\[b\\]:v1:{");
     }
 }
