@@ -2,8 +2,10 @@
 //! come or while a pause lasts; and every 5 s where each process would throttle by itself without the store. A process that says nothing more is
 //! forgotten.
 
+mod told;
+
 use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -12,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use self::told::Told;
 use super::Queue;
 use super::resend::PATIENCE;
 use super::shift::{OnShift, Shift};
@@ -53,65 +56,6 @@ pub(crate) struct Attendance {
 
 /// The queues that were used within the last minute, each once, and when.
 type Used = Vec<(Weak<Queue>, Instant)>;
-
-/// What the store was told.
-#[derive(Debug, Default)]
-struct Told {
-    /// When the store was told last, and whether anybody waited then.
-    last: Option<(Instant, bool)>,
-    /// Which description of the upstream it was told, and when.
-    described: Option<(u64, Instant)>,
-    /// When it was told again for a loss of data.
-    lost_data: Option<Instant>,
-    /// Each process that uses the upstream is counted all the time.
-    is_steady: bool,
-    /// How many processes there were, when that was known last; and whether the store had told it not long before that.
-    processes: Option<(u32, Instant, bool)>,
-    most: Most,
-    /// The throttle is closed.
-    closed: bool,
-}
-
-/// The most processes that were told lately. A store that has lost its data counts those alone that have come since: fewer are believed once
-/// all have had the time to come.
-#[derive(Debug, Default)]
-struct Most(VecDeque<(u32, Instant)>);
-
-impl Most {
-    fn of(&mut self, processes: u32, now: Instant) -> u32 {
-        self.0.retain(|&(other, told)| other > processes && told + LAPSES[0] > now);
-        self.0.push_back((processes, now));
-        self.0.front().map_or(processes, |(most, _)| *most)
-    }
-}
-
-impl Told {
-    /// The store cannot be reached. What it told not long before stays known as long as that lasts: nobody else hears of others either.
-    fn lose(&mut self, now: Instant) {
-        if let Some((processes, known, true)) = &mut self.processes
-            && *known + BELIEVED > now
-        {
-            *known = now;
-            self.most.of(*processes, now);
-        }
-    }
-
-    /// The store has told how many processes there are. One that was lost has forgotten those that have not come back yet: as many as before are
-    /// believed, for as long as those may take.
-    fn count(&mut self, processes: u32, now: Instant) {
-        let is_sure = self.processes.is_some_and(|(_, known, _)| known + BELIEVED > now);
-        self.processes = Some((self.most.of(processes, now), now, is_sure));
-    }
-
-    /// How long after this the store is told again: before long where the process does not know yet how many there are.
-    fn pace(&self) -> Duration {
-        match self.processes {
-            _ if !self.is_steady => WAITING,
-            Some((.., true)) => STEADILY,
-            _ => FIRST,
-        }
-    }
-}
 
 impl Default for Attendance {
     fn default() -> Self {
@@ -385,38 +329,4 @@ async fn run(attendance: Arc<Attendance>, mut shift: OnShift, mut at: Instant) {
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fewer_processes_are_believed_once_all_have_had_the_time_to_come() {
-        let (mut most, begin) = (Most::default(), Instant::now());
-        let told = [(0, 4), (5, 4), (7, 1), (12, 3), (17, 2), (24, 2), (25, 2), (31, 2), (32, 2), (33, 5), (34, 1)];
-        let believed = told.map(|(at, processes)| most.of(processes, begin + Duration::from_secs(at)));
-        assert_eq!(believed, [4, 4, 4, 4, 4, 4, 3, 3, 2, 5, 5]);
-    }
-
-    /// It has forgotten whoever could not renew meanwhile.
-    #[test]
-    fn after_a_store_was_lost_as_many_are_believed_as_before_as_long_as_some_may_not_have_come_back() {
-        let (mut told, begin) = (Told::default(), Instant::now());
-        let at = |seconds| begin + Duration::from_secs(seconds);
-        let count = |told: &mut Told, (processes, seconds)| {
-            told.count(processes, at(seconds));
-            told.processes.map(|(processes, _, is_sure)| (processes, is_sure))
-        };
-        assert_eq!([(4, 0), (4, 1)].map(|of| count(&mut told, of)), [Some((4, false)), Some((4, true))]);
-        for seconds in [6, 14, 22, 30] {
-            told.lose(at(seconds));
-            assert_eq!(told.processes, Some((4, at(seconds), true)), "nobody hears of others");
-        }
-        let believed = [(1, 36), (2, 37), (2, 49), (2, 51)].map(|of| count(&mut told, of));
-        assert_eq!(believed, [4, 4, 4, 2].map(|of| Some((of, true))));
-        // Of too long ago it is no more known.
-        told.lose(at(70));
-        assert_eq!(told.processes, Some((2, at(51), true)));
-    }
 }

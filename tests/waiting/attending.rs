@@ -1,5 +1,8 @@
 //! What a process has others know of who waits in it.
 
+mod losing;
+mod paused;
+
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +11,6 @@ use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
-use outgate::feedback::Feedback;
 use outgate::ledger::{Body, Message, Renewal};
 use outgate::store::{Applying, StoreErrorKind};
 use outgate::testing::{FailingStore, StoreFault};
@@ -80,6 +82,14 @@ async fn callers(throttle: &Throttle) -> Vec<u32> {
         throttle.processes("up").await.unwrap().all.iter().map(|process| process.presence.callers).collect();
     callers.sort_unstable();
     callers
+}
+
+/// A call that the upstream refuses for so many seconds.
+async fn refused(throttle: &Throttle, scope: Option<&str>, seconds: u32) {
+    let call = throttle.acquire("up");
+    let permit = scope.into_iter().fold(call, Acquire::scope).await.unwrap();
+    let headers = HeaderMap::from_iter([(RETRY_AFTER, seconds.into())]);
+    throttle.answered(&permit, StatusCode::TOO_MANY_REQUESTS, &headers);
 }
 
 #[tokio::test(start_paused = true)]
@@ -228,164 +238,4 @@ async fn a_description_that_did_not_reach_the_store_is_told_again() {
     let seen = throttle.processes("up").await.unwrap();
     assert_eq!(seen.descriptions.len(), 1);
     waits.abort();
-}
-
-/// A call that the upstream refuses for so many seconds.
-async fn refused(throttle: &Throttle, scope: Option<&str>, seconds: u32) {
-    let call = throttle.acquire("up");
-    let permit = scope.into_iter().fold(call, Acquire::scope).await.unwrap();
-    let headers = HeaderMap::from_iter([(RETRY_AFTER, seconds.into())]);
-    throttle.answered(&permit, StatusCode::TOO_MANY_REQUESTS, &headers);
-}
-
-/// As a consumer does that puts its message back for as long as it is told.
-#[tokio::test(start_paused = true)]
-async fn a_process_is_known_to_be_there_for_as_long_as_a_pause_that_it_knows_whoever_calls_meanwhile() {
-    for (served, calls_again) in [(40, true), (0, true), (0, false)] {
-        let store = Told::new();
-        let up = || Upstream::new("up").limit(Limit::per_second(100)).recovery(Duration::ZERO);
-        let (there, looks) = (store.process(up()), store.process(up()));
-        for _ in 0..served {
-            drop(there.acquire("up").await.unwrap());
-        }
-        refused(&there, None, 3_600).await;
-        if calls_again {
-            let error = there.acquire("up").max_wait(Duration::from_secs(30)).await.unwrap_err();
-            assert!(error.retry_after().is_some_and(|wait| wait > Duration::from_secs(3_500)), "{error:?}");
-        }
-        for _ in 0..36 {
-            sleep(Duration::from_secs(100)).await;
-            assert_eq!(callers(&looks).await, [0], "{served}, {calls_again}: {:?}", store.begin.elapsed());
-        }
-        let told = store.said().len();
-        assert!((60..=61).contains(&told), "{served}, {calls_again}: {told} times in an hour");
-        sleep(Duration::from_secs(190)).await;
-        assert_eq!((callers(&looks).await, store.said().len()), (vec![], told), "and no longer");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pause_that_is_over_within_a_second_is_worth_no_message() {
-    let store = Told::new();
-    let throttle =
-        store.process(Upstream::new("up").limit(Limit::per_second(100)).max_pause(Duration::from_millis(900)));
-    refused(&throttle, None, 5).await;
-    sleep(Duration::from_secs(90)).await;
-    assert_eq!(store.said(), []);
-}
-
-#[tokio::test(start_paused = true)]
-async fn scopes_that_are_paused_are_in_use_meanwhile() {
-    let store = Told::new();
-    let up = || Upstream::new("up").limit(Limit::per_second(100).each(Scope::bearer_token()));
-    let (there, looks) = (store.process(up()), store.process(up()));
-    for scope in ["token-a", "token-b", "token-c"] {
-        if scope == "token-c" {
-            drop(there.acquire("up").scope(scope).await.unwrap());
-        } else {
-            refused(&there, Some(scope), 3_600).await;
-        }
-    }
-    sleep(Duration::from_secs(1_800)).await;
-    assert_eq!(looks.scopes("up").await.unwrap().len(), 2);
-    assert!(store.said().len() <= 31, "{}", store.said().len());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pause_of_the_whole_upstream_has_a_process_known_that_calls_for_a_scope() {
-    for is_told in [true, false] {
-        let store = Told::new();
-        let up = || Upstream::new("up").limit(Limit::per_second(100).each(Scope::bearer_token()));
-        let [there, here, looks] = [(); 3].map(|()| store.process(up()));
-        drop(there.acquire("up").scope("token").await.unwrap());
-        let refused = if is_told { &there } else { &here };
-        refused.report("up", &Feedback::refused(Duration::from_secs(3_600))).await.unwrap();
-        if !is_told {
-            there.acquire("up").scope("token").max_wait(Duration::ZERO).await.unwrap_err();
-        }
-        sleep(Duration::from_secs(1_800)).await;
-        assert_eq!((callers(&looks).await, looks.scopes("up").await.unwrap().len()), (vec![0], 1), "{is_told}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pause_that_becomes_longer_has_a_process_known_until_its_end() {
-    let store = Told::new();
-    let up = || Upstream::new("up").limit(Limit::per_second(100));
-    let (there, looks) = (store.process(up()), store.process(up()));
-    drop(there.acquire("up").await.unwrap());
-    for seconds in [5, 3_600] {
-        there.report("up", &Feedback::refused(Duration::from_secs(seconds))).await.unwrap();
-    }
-    sleep(Duration::from_secs(1_800)).await;
-    assert_eq!(callers(&looks).await, [0]);
-}
-
-/// Each with the upstream's description. The queue whose callers wait asks every 5 s.
-#[tokio::test(start_paused = true)]
-async fn a_process_is_known_again_as_soon_as_it_hears_that_the_store_has_lost_data() {
-    let store = Told::new();
-    let throttle = store.process(minutely());
-    drop(throttle.acquire("up").await.unwrap());
-    let waits = tokio::spawn(throttle.acquire("up").into_future());
-    sleep(Duration::from_secs(20)).await;
-    assert_eq!(store.said(), [(1, 1, 1, true), (16, 1, 16, false)]);
-    store.store.lose_data();
-    sleep(Duration::from_secs(6)).await;
-    let said = store.said();
-    assert!(said.len() == 3 && said[2].3, "{said:?}");
-    sleep(Duration::from_secs(20)).await;
-    let said: Vec<_> = store.said().iter().map(|(.., described)| *described).collect();
-    assert_eq!(said, [true, false, true, false], "and then as ever");
-    waits.abort();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_process_that_is_paused_is_known_again_as_soon_as_the_store_is_found_to_have_lost_that() {
-    let store = Told::new();
-    let up = || Upstream::new("up").limit(Limit::per_second(100)).recovery(Duration::ZERO);
-    let (there, looks) = (store.process(up()), store.process(up()));
-    refused(&there, None, 3_600).await;
-    sleep(Duration::from_secs(1_000)).await;
-    store.store.lose_data();
-    let told = store.said().len();
-    sleep(Duration::from_secs(4)).await;
-    let seen = looks.processes("up").await.unwrap();
-    assert_eq!((seen.all.len(), seen.descriptions.len(), store.said().len()), (1, 1, told + 1));
-    assert!(looks.usage("up").await.unwrap().paused.is_some(), "and the pause is told again");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_description_that_the_store_knows_no_more_is_told_at_once() {
-    let store = Told::new();
-    let throttle = store.process(minutely());
-    drop(throttle.acquire("up").await.unwrap());
-    let waits = tokio::spawn(throttle.acquire("up").into_future());
-    sleep(Duration::from_secs(20)).await;
-    store.lose_processes();
-    sleep(Duration::from_secs(30)).await;
-    let expected = [(1, true), (16, false), (31, false), (31, true), (46, false)];
-    assert_eq!(store.said().iter().map(|(at, .., described)| (*at, *described)).collect::<Vec<_>>(), expected);
-    waits.abort();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_process_tells_once_of_itself_however_many_scopes_the_store_has_lost() {
-    let store = Told::new();
-    let throttle = store.process(Upstream::new("up").limit(Limit::per_hour(9).each(Scope::bearer_token())));
-    let call_each = async || {
-        for scope in 0..300 {
-            drop(throttle.acquire("up").scope(format!("token-{scope}")).await.unwrap());
-        }
-    };
-    call_each().await;
-    sleep(Duration::from_secs(2)).await;
-    call_each().await;
-    sleep(Duration::from_secs(2)).await;
-    let told = store.said().len();
-    store.store.lose_data();
-    call_each().await;
-    let lasted = store.begin.elapsed().as_secs();
-    let said = store.said()[told..].iter().filter(|(.., described)| *described).count();
-    assert!((1..=2).contains(&said) && lasted < 30, "{said} messages, until {lasted} s");
 }
