@@ -90,8 +90,16 @@ impl Throttle {
     }
 
     fn take_in(&self, event: Event, now: Instant) {
-        let mut effects = Vec::new();
-        self.outgoing().lock().news.handle(event, now, &mut effects);
+        let (whom, mut effects) = (event.whom().clone(), Vec::new());
+        let is_untold = {
+            let news = &mut self.outgoing().lock().news;
+            news.handle(event, now, &mut effects);
+            news.has_untold_pause(&whom, now)
+        };
+        let registered = self.find(whom.upstream());
+        if let Some(shard) = registered.as_ref().and_then(|registered| registered.shard_called(whom.ledger())) {
+            shard.looks.awaits(whom.key().1, is_untold);
+        }
         for effect in effects {
             match effect {
                 Effect::Pause(whom, wait, reason) => {

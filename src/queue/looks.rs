@@ -52,6 +52,8 @@ struct State {
     turn: usize,
     /// Whose pauses the store has known. `None` is the whole upstream.
     seen: HashMap<Option<ScopeId>, Seen>,
+    /// Of whose pauses the store has not answered whether it takes them.
+    untold: HashSet<Option<ScopeId>>,
     /// When the store was last seen to have lost data, and whether nobody has looked since.
     lost_data: Option<(Instant, bool)>,
 }
@@ -136,6 +138,12 @@ impl Looks {
         }
     }
 
+    /// Whether the store has yet to answer whether it takes a pause: what it says of that pause by a look means nothing until then.
+    pub(crate) fn awaits(&self, scope: Option<ScopeId>, is_untold: bool) {
+        let untold = &mut self.lock().untold;
+        _ = if is_untold { untold.insert(scope) } else { untold.remove(&scope) };
+    }
+
     /// These pauses are released, as is known here: that the store has known them does not count any more.
     pub(crate) fn unsee(&self, is_released: impl Fn(Option<ScopeId>) -> bool) {
         self.lock().seen.retain(|scope, _| !is_released(*scope));
@@ -210,7 +218,12 @@ impl Look {
     }
 
     /// Has those ask again whose pause has ended, or ends sooner than was known. Says which pauses the store has lost: those that it has known.
-    fn tell(&self, looked: &Looked, seen: &mut HashMap<Option<ScopeId>, Seen>, now: Instant) -> LostPauses {
+    fn tell(
+        &self,
+        looked: &Looked,
+        (seen, untold): (&mut HashMap<Option<ScopeId>, Seen>, &HashSet<Option<ScopeId>>),
+        now: Instant,
+    ) -> LostPauses {
         let is_old = self.since.is_none_or(|since| since.plus(micros(LONG_AGO)) <= looked.now);
         let knows_releases = self.since.is_some() && !(is_old && self.is_after_loss);
         let released: HashSet<_> = looked.released.iter().filter(|_| knows_releases).copied().collect();
@@ -229,6 +242,8 @@ impl Look {
         let whole = looked.paused.first().copied().flatten().map(|(end, _)| end);
         let fate = |scope: Option<ScopeId>, since: Instant, until: Instant| {
             let ends_sooner = match paused.get(&scope) {
+                // It judges of it when it is told.
+                _ if untold.contains(&scope) => return Fate::Holds,
                 _ if all || released.contains(&scope) => return Fate::Ends,
                 Some(None) => match seen.get(&scope) {
                     Some(seen) if is_newer(seen) => false,
@@ -242,13 +257,13 @@ impl Look {
             if ends_sooner && since + FRESH <= now { Fate::Ends } else { Fate::Holds }
         };
         let mut lost = LostPauses::new(looked.now, now);
-        // What it has lost of the whole upstream explains what its scopes do not know by themselves.
+        // What it has lost of the whole upstream, or does not know of it yet, explains what its scopes do not know by themselves.
         let mut of_all = None;
         if let Some(Paused { queue, since, .. }) = self.queues.iter().min_by_key(|paused| paused.since)
             && let Some(pause) = queue.crowd.paused(now)
         {
             match fate(None, *since, pause.0) {
-                Fate::Holds => {}
+                Fate::Holds => of_all = untold.contains(&None).then_some(pause.0),
                 Fate::Ends => queue.crowd.release(),
                 Fate::Lost(since) => {
                     of_all = Some(pause.0);
@@ -294,12 +309,12 @@ async fn look(looks: &Looks, mut shift: OnShift) -> bool {
         let asks = async { if is_due { look.ask().await } else { None } };
         let Some(looked) = shift.during(asks).await else { return false };
         let Some(looked) = looked else { continue };
-        let mut seen = {
+        let (mut seen, untold) = {
             let mut state = looks.lock();
             state.since = Some(looked.now);
-            std::mem::take(&mut state.seen)
+            (std::mem::take(&mut state.seen), state.untold.clone())
         };
-        let lost = look.tell(&looked, &mut seen, Instant::now());
+        let lost = look.tell(&looked, (&mut seen, &untold), Instant::now());
         lost.attend(Instant::now());
         {
             // What was taken meanwhile is newer.

@@ -109,6 +109,16 @@ pub(crate) struct News {
     random: Rng,
 }
 
+impl Event {
+    /// Of whose pause it tells.
+    pub(crate) fn whom(&self) -> &Whom {
+        match self {
+            Self::Said(said) => said.pause.as_ref().map_or(&said.whom, |(whom, _)| whom),
+            Self::Answered(whom, _) | Self::Over(whom) | Self::Lost(whom) => whom,
+        }
+    }
+}
+
 impl News {
     pub(crate) fn new(random: Rng) -> Self {
         Self { entries: HashMap::new(), known: Known::default(), random }
@@ -154,6 +164,11 @@ impl News {
             What::Reporting(reporting) => Body::Report { log: reporting.log.clone(), report: reporting.report.clone() },
         };
         Next::Send(Box::new(Message { id, body }))
+    }
+
+    /// Whether the store has yet to say whether it takes a pause of theirs.
+    pub(crate) fn has_untold_pause(&self, whom: &Whom, now: Instant) -> bool {
+        self.entries.get(whom).is_some_and(|entry| entry.has_untold_pause(now))
     }
 
     fn entry(&mut self, whom: &Whom, effects: &mut Effects) -> &mut Entry {

@@ -1,12 +1,17 @@
-//! Pauses that the store loses within their first second, before anybody has looked at them.
+//! Pauses that the store loses within their first second, before anybody has looked at them, or that it cannot be told at once.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
-use outgate::{Limit, Throttle};
+use outgate::error::{StoreError, StoreErrorKind};
+use outgate::ledger::{Body, Message};
+use outgate::store::{Applying, WithoutStore};
+use outgate::{Limit, MemoryStore, Store, Throttle, Upstream};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::support::Counting;
 
@@ -85,5 +90,52 @@ async fn who_comes_after_a_release_by_another_process_brings_no_pause_back() {
         let calls = [&one, &other].map(|throttle| call(throttle, None));
         sleep(secs(4)).await;
         assert!(calls.iter().all(JoinHandle::is_finished), "{after} ms after it");
+    }
+}
+
+/// A store that cannot be reached, or that writes nothing while it serves who reads, as one that is out of memory.
+#[derive(Clone, Debug)]
+struct Away {
+    store: MemoryStore,
+    is_away: Arc<AtomicBool>,
+    serves_readers: bool,
+}
+
+impl Store for Away {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        let reads = self.serves_readers && matches!(message.body, Body::Look { .. } | Body::Usage { .. });
+        if self.is_away.load(Ordering::Relaxed) && !reads {
+            let error = StoreError::new(StoreErrorKind::Unreachable, "it is away, as the test says");
+            return Applying::pending(async move { Err(error) });
+        }
+        self.store.apply(message)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_the_store_could_not_be_told_holds_for_as_long_as_it_was_told() {
+    let policies = [WithoutStore::Wait, WithoutStore::Refuse, WithoutStore::SendUnthrottled];
+    for (policy, serves_readers) in policies.into_iter().flat_map(|policy| [(policy, false), (policy, true)]) {
+        let (is_away, begin) = (Arc::new(AtomicBool::new(false)), Instant::now());
+        let store = Away { store: MemoryStore::new(), is_away: Arc::clone(&is_away), serves_readers };
+        let upstream = Upstream::new("up").limit(Limit::per_second(100)).without_store(policy);
+        let throttle = Throttle::builder().store(store).upstream(upstream).build().unwrap();
+        let permit = throttle.acquire("up").await.unwrap();
+        is_away.store(true, Ordering::Relaxed);
+        throttle.answered(&permit, StatusCode::TOO_MANY_REQUESTS, &HeaderMap::from_iter([(RETRY_AFTER, 40.into())]));
+        drop(permit);
+        let first = tokio::spawn(async move {
+            while begin.elapsed() < secs(60) {
+                if throttle.acquire("up").max_wait(secs(5)).await.is_ok() {
+                    return begin.elapsed();
+                }
+                sleep(Duration::from_millis(100)).await;
+            }
+            begin.elapsed()
+        });
+        sleep(secs(10)).await;
+        is_away.store(false, Ordering::Relaxed);
+        let first = first.await.unwrap();
+        assert!(first >= secs(40) && first < secs(42), "{policy:?}, serves readers: {serves_readers}: {first:?}");
     }
 }

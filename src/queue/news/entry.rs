@@ -76,6 +76,15 @@ impl Entry {
         is_failing || planned.is_some() && self.pause_at.is_none()
     }
 
+    /// Whether the store has yet to say whether it takes a pause that lasts.
+    pub(super) fn has_untold_pause(&self, now: Instant) -> bool {
+        let unanswered = self.unanswered.as_ref().and_then(|unanswered| match &unanswered.what {
+            What::Pausing(pausing) => Some(pausing),
+            What::Reporting(_) => None,
+        });
+        unanswered.into_iter().chain(&self.pausing).any(|pausing| !pausing.is_over(now))
+    }
+
     /// What is left of the pause behind the message, and why.
     pub(super) fn behind(&self, now: Instant) -> Option<(Duration, Reason)> {
         let pausing = self.pausing.as_ref()?;
