@@ -31,12 +31,15 @@ local function rivals_of(state, priority)
 end
 
 -- How far ahead callers of each priority book. What lies further ahead than the next few milliseconds is left for those of others who
--- have a higher one.
+-- have a higher one; beside both higher ones those of the lowest book no further than an eighth of that, after the others.
 local function limits_of(states, soonest, slack, limit)
   local limits = { limit, limit, limit }
   for _, state in ipairs(states) do
     for priority = NORMAL, 3 do
-      if rivals_of(state, priority - 1) > 0 then limits[priority] = min(limit, soonest + slack) end
+      local higher = rivals_of(state, priority - 1)
+      local above = priority > NORMAL and rivals_of(state, priority - 2) or 0
+      local near = above > 0 and higher > above and floor(slack / 8) or slack
+      if higher > 0 then limits[priority] = min(limits[priority], soonest + near) end
     end
   end
   return limits

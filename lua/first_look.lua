@@ -92,12 +92,17 @@ for i = 2, plain and 1 + states or 1 do
   end
   if plain and all and scope > 0 then
     local known, has_ended, is_over, higher, equals = a[9 + scope], all[1] <= now, all[1] + all[3] <= now, 0, 0
+    local ranks = 0
     plain, weight = all[1] - all[3] <= now, (flags % 2048 - flags % 16) / 16 + 1
     for of = 4, own do
       local count = is_over and 0 or has_ended and all[of] or all[of] + all[of + 3]
       if of < own then higher = higher + count else equals = count end
+      if of < own and count > 0 then ranks = ranks + 1 end
     end
-    if higher > 0 then within, is_highest = within < SLACK and within or SLACK, false end
+    if higher > 0 then
+      local near = ranks > 1 and SLACK / 8 or SLACK
+      within, is_highest = within < near and within or near, false
+    end
     if known == all[1] + priority and all[own] > 0 and not has_ended and scopes == 1 and number > 0 then
       equals, counted = equals - (weight < all[own] and weight or all[own]), known
     else

@@ -142,11 +142,18 @@ impl Ledger {
         // A seat that waits for a slot far ahead is of use to nobody meanwhile.
         limit = if seating.is_some() { limit.min(soonest.plus(slack)) } else { limit };
         let (seats, again) = seating.as_ref().map_or((u32::MAX, 0), |all| (all.callers, all.again));
-        // What lies further ahead than the next few milliseconds is left for those of others who have a higher priority.
+        // What lies further ahead than the next few milliseconds is left for those of others who have a higher priority; beside both higher
+        // ones those of the lowest book no further than an eighth of that, after the others.
         let limits = Priority::ALL.map(|priority| {
-            let higher = priority.place().checked_sub(1).map(|place| Priority::ALL[place]);
-            let is_below = higher.is_some_and(|higher| (0..scopes.len()).any(|at| others(at, higher) > 0));
-            if is_below { limit.min(soonest.plus(slack)) } else { limit }
+            let of = |at: usize, below: usize| {
+                priority.place().checked_sub(below).map_or(0, |place| others(at, Priority::ALL[place]))
+            };
+            let near = |at: usize| match (of(at, 1), of(at, 2)) {
+                (0, _) => None,
+                (higher, above) if above > 0 && higher > above => Some(slack / 8),
+                _ => Some(slack),
+            };
+            (0..scopes.len()).filter_map(near).fold(limit, |limit, near| limit.min(soonest.plus(near)))
         });
         let bounds = Bounds { now, soonest, limits, slack, seats, again };
 

@@ -205,3 +205,23 @@ async fn a_high_caller_does_not_rest_for_the_low_ones_of_its_own_process() {
     println!("high {of_high:.1}/s, waiting {p50:?} at p50; low {of_low:.1}/s");
     assert!(of_high >= 39.0 && of_high + of_low >= 0.97 * ALL, "{of_high} {of_low}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn low_callers_have_what_normal_ones_leave_though_there_are_high_ones() {
+    for limit in [Limit::per_second(100).burst(10), Limit::per_second(100).burst(1)] {
+        fastrand::seed(35);
+        let (store, begin, mut tasks) = (Counting::default(), Instant::now(), JoinSet::new());
+        let limited = || store.limited(limit.clone());
+        for _ in 0..2 {
+            saturate(&limited(), 16, Priority::Normal, begin, &mut tasks);
+        }
+        let mut low = JoinSet::new();
+        saturate(&limited(), 16, Priority::Low, begin, &mut low);
+        let (high, waits) = come(&limited(), 20, Priority::High, begin).await;
+        let [normal, low] = [tasks.join_all().await.concat(), low.join_all().await.concat()];
+        assert_never_more_than(100, 1_000_000, &[&high[..], &normal[..], &low[..]].concat());
+        let [high, normal, low] = [high, normal, low].map(|starts| per_second(&starts));
+        println!("{limit}: {high:.1} {normal:.1} {low:.1} a second; high waits {:?}", waits[waits.len() / 2]);
+        assert!(high >= 19.0 && low <= 4.0 && normal >= 70.0, "{limit}: {high} {normal} {low}");
+    }
+}
