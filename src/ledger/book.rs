@@ -142,19 +142,7 @@ impl Ledger {
         // A seat that waits for a slot far ahead is of use to nobody meanwhile.
         limit = if seating.is_some() { limit.min(soonest.plus(slack)) } else { limit };
         let (seats, again) = seating.as_ref().map_or((u32::MAX, 0), |all| (all.callers, all.again));
-        // What lies further ahead than the next few milliseconds is left for those of others who have a higher priority; beside both higher
-        // ones those of the lowest book no further than an eighth of that, after the others.
-        let limits = Priority::ALL.map(|priority| {
-            let of = |at: usize, below: usize| {
-                priority.place().checked_sub(below).map_or(0, |place| others(at, Priority::ALL[place]))
-            };
-            let near = |at: usize| match (of(at, 1), of(at, 2)) {
-                (0, _) => None,
-                (higher, above) if above > 0 && higher > above => Some(slack / 8),
-                _ => Some(slack),
-            };
-            (0..scopes.len()).filter_map(near).fold(limit, |limit, near| limit.min(soonest.plus(near)))
-        });
+        let limits = limits_of(scopes.len(), (limit, soonest, slack), others);
         let bounds = Bounds { now, soonest, limits, slack, seats, again };
 
         // Decide.
@@ -289,6 +277,24 @@ fn claimants(
     }
     let before = equals.map_or_else(|| up_to(&all, next_place), |equals| up_to(&all, place) + equals);
     (all, before, had_claim)
+}
+
+/// Until when callers of each priority book. What lies further ahead than the next few milliseconds is left for those of others who have a higher
+/// one; beside both higher ones those of the lowest book no further than an eighth of that, after the others.
+fn limits_of(
+    scopes: usize,
+    (limit, soonest, slack): (Stamp, Stamp, i64),
+    others: impl Fn(usize, Priority) -> u32,
+) -> [Stamp; 3] {
+    Priority::ALL.map(|priority| {
+        let of = |at, below| priority.place().checked_sub(below).map_or(0, |place| others(at, Priority::ALL[place]));
+        let near = |at| match (of(at, 1), of(at, 2)) {
+            (0, _) => None,
+            (higher, above) if above > 0 && higher > above => Some(slack / 8),
+            _ => Some(slack),
+        };
+        (0..scopes).filter_map(near).fold(limit, |limit, near| limit.min(soonest.plus(near)))
+    })
 }
 
 /// The term of the lowest rate, the shortest of such: what is granted comes back within its span.

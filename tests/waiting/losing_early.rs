@@ -97,14 +97,14 @@ async fn who_comes_after_a_release_by_another_process_brings_no_pause_back() {
 #[derive(Clone, Debug)]
 struct Away {
     store: MemoryStore,
-    is_away: Arc<AtomicBool>,
+    is_gone: Arc<AtomicBool>,
     serves_readers: bool,
 }
 
 impl Store for Away {
     fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
         let reads = self.serves_readers && matches!(message.body, Body::Look { .. } | Body::Usage { .. });
-        if self.is_away.load(Ordering::Relaxed) && !reads {
+        if self.is_gone.load(Ordering::Relaxed) && !reads {
             let error = StoreError::new(StoreErrorKind::Unreachable, "it is away, as the test says");
             return Applying::pending(async move { Err(error) });
         }
@@ -116,12 +116,12 @@ impl Store for Away {
 async fn a_pause_that_the_store_could_not_be_told_holds_for_as_long_as_it_was_told() {
     let policies = [WithoutStore::Wait, WithoutStore::Refuse, WithoutStore::SendUnthrottled];
     for (policy, serves_readers) in policies.into_iter().flat_map(|policy| [(policy, false), (policy, true)]) {
-        let (is_away, begin) = (Arc::new(AtomicBool::new(false)), Instant::now());
-        let store = Away { store: MemoryStore::new(), is_away: Arc::clone(&is_away), serves_readers };
+        let (is_gone, begin) = (Arc::new(AtomicBool::new(false)), Instant::now());
+        let store = Away { store: MemoryStore::new(), is_gone: Arc::clone(&is_gone), serves_readers };
         let upstream = Upstream::new("up").limit(Limit::per_second(100)).without_store(policy);
         let throttle = Throttle::builder().store(store).upstream(upstream).build().unwrap();
         let permit = throttle.acquire("up").await.unwrap();
-        is_away.store(true, Ordering::Relaxed);
+        is_gone.store(true, Ordering::Relaxed);
         throttle.answered(&permit, StatusCode::TOO_MANY_REQUESTS, &HeaderMap::from_iter([(RETRY_AFTER, 40.into())]));
         drop(permit);
         let first = tokio::spawn(async move {
@@ -134,7 +134,7 @@ async fn a_pause_that_the_store_could_not_be_told_holds_for_as_long_as_it_was_to
             begin.elapsed()
         });
         sleep(secs(10)).await;
-        is_away.store(false, Ordering::Relaxed);
+        is_gone.store(false, Ordering::Relaxed);
         let first = first.await.unwrap();
         assert!(first >= secs(40) && first < secs(42), "{policy:?}, serves readers: {serves_readers}: {first:?}");
     }
