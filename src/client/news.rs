@@ -91,14 +91,15 @@ impl Throttle {
 
     fn take_in(&self, event: Event, now: Instant) {
         let (whom, mut effects) = (event.whom().clone(), Vec::new());
-        let is_untold = {
+        let registered = self.find(whom.upstream());
+        let shard = registered.as_ref().and_then(|registered| registered.shard_called(whom.ledger()));
+        {
             let news = &mut self.outgoing().lock().news;
             news.handle(event, now, &mut effects);
-            news.has_untold_pause(&whom, now)
-        };
-        let registered = self.find(whom.upstream());
-        if let Some(shard) = registered.as_ref().and_then(|registered| registered.shard_called(whom.ledger())) {
-            shard.looks.awaits(whom.key().1, is_untold);
+            // Reports of other logs tell of no pause.
+            if let Some(shard) = shard.filter(|_| whom.may_be_paused()) {
+                shard.looks.awaits(whom.key().1, news.has_untold_pause(&whom, now));
+            }
         }
         for effect in effects {
             match effect {

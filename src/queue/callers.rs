@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -386,7 +386,18 @@ impl Queue {
 
     /// Whether nothing is left to do, or it is closed and only calls in flight are left.
     pub(super) fn is_done(&self) -> bool {
-        self.known().is_none_or(|state| state.is_idle() || state.engine.is_closed_and_told())
+        self.known().is_none_or(|state| state.is_done())
+    }
+
+    /// The same, where it can be seen at once.
+    pub(super) fn is_seen_to_be_done(&self) -> bool {
+        let Some(core) = self.core.get() else { return true };
+        let state = match core.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        state.is_done()
     }
 
     /// How far ahead of now a start has to be, so that it has not passed when the answer is here.

@@ -63,7 +63,8 @@ impl Handover {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_late = state.until <= now;
         let is_over = state.before.as_mut().is_some_and(|before| {
-            while before.pop_if(|queue| queue.is_done()).is_some() {}
+            // Whoever looks may hold the lock of a new queue, and whoever has that of an old one may want it.
+            while before.pop_if(|queue| queue.is_seen_to_be_done()).is_some() {}
             before.is_empty()
         });
         if is_over || is_late {
@@ -88,11 +89,25 @@ impl Successors {
 
     /// The queue hands back what was charged in these logs: whoever remembers it in its place forgets it.
     pub(super) fn forget(&self, slots: &[Slots], logs: &[Log]) {
-        let all = if slots.is_empty() { Vec::new() } else { self.all() };
-        for queue in all {
-            queue.forget(slots, logs);
-            queue.successors.forget(slots, logs);
+        if slots.is_empty() {
+            return;
         }
+        // Each once, however many it succeeded.
+        let (mut all, mut looked_at) = (self.all(), 0);
+        while let Some(queue) = all.get(looked_at) {
+            for next in queue.successors.all() {
+                if !all.iter().any(|known| Arc::ptr_eq(known, &next)) {
+                    all.push(next);
+                }
+            }
+            looked_at += 1;
+        }
+        all.iter().for_each(|queue| queue.forget(slots, logs));
+    }
+
+    /// The closed queue was granted something all the same: it is remembered in its place.
+    pub(super) fn take_over(&self, before: &Arc<Queue>, now: Instant) {
+        self.all().iter().for_each(|queue| queue.take_over(before, now));
     }
 
     fn all(&self) -> Vec<Arc<Queue>> {

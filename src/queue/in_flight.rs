@@ -149,6 +149,11 @@ impl Engine {
         None
     }
 
+    /// Whether the message that was sent last had been sent before.
+    pub(super) fn sends_again(&self) -> bool {
+        self.resend.as_ref().is_some_and(|resend| resend.is_repeated)
+    }
+
     /// The next message of the stream, or when there may be one.
     fn write(&mut self, now: Instant, header: impl FnOnce() -> Header) -> Result<Message, Option<Instant>> {
         if let Some(at) = self.silent_until.filter(|&at| at > now) {

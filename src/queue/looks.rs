@@ -239,17 +239,20 @@ impl Look {
         seen.retain(|scope, seen| !all && !released.contains(scope) && (is_newer(seen) || is_paused.contains(scope)));
         let known = paused.iter().filter(|(_, known)| known.is_some()).map(|(scope, _)| *scope);
         seen.extend(known.map(|scope| (scope, Seen { at: self.asked, heard: now })));
+        // That of the whole upstream holds in each scope.
         let whole = looked.paused.first().copied().flatten().map(|(end, _)| end);
+        let is_covered = |until: Instant| whole.is_some_and(|end| now + end.since(looked.now) + SOONER >= until);
         let fate = |scope: Option<ScopeId>, since: Instant, until: Instant| {
             let ends_sooner = match paused.get(&scope) {
-                // It judges of it when it is told.
-                _ if untold.contains(&scope) => return Fate::Holds,
+                // After so long it does not know what was released: it judges of the pause when it is told.
+                _ if is_old && untold.contains(&scope) => return Fate::Holds,
                 _ if all || released.contains(&scope) => return Fate::Ends,
+                _ if untold.contains(&scope) || (scope.is_some() && is_covered(until)) => return Fate::Holds,
                 Some(None) => match seen.get(&scope) {
                     Some(seen) if is_newer(seen) => false,
                     Some(seen) => return Fate::Lost(since.min(seen.at)),
-                    // What it was told, and did not take, it never knew; but that of the whole upstream holds in each scope.
-                    None => whole.is_none_or(|end| now + end.since(looked.now) + SOONER < until),
+                    // What it was told, and did not take, it never knew.
+                    None => true,
                 },
                 Some(Some((end, _))) => now + end.since(looked.now) + SOONER < until,
                 None => false,

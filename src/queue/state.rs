@@ -73,6 +73,8 @@ pub(super) struct Outbox {
     /// Somebody is to look now and then whether the pause still holds.
     looks: bool,
     losses: Losses,
+    /// A closed queue remembers what it was granted.
+    hands_on: bool,
     /// A driver whose duty has ended.
     former: Option<Driver>,
 }
@@ -120,6 +122,9 @@ impl Outbox {
         if losses.remembers && !queue.is_local() {
             queue.shard.memories.add(queue, now);
         }
+        if std::mem::take(&mut self.hands_on) {
+            queue.successors.take_over(queue, now);
+        }
     }
 }
 
@@ -135,7 +140,9 @@ impl State {
             self.note_lateness(now);
         }
         let leaves = matches!(event, Event::Left(_) | Event::TimeUp(_) | Event::Closed);
+        let is_answered = matches!(event, Event::Answered(_));
         self.act(queue, now, out, |engine, effects| engine.handle(event, now, effects));
+        out.hands_on |= is_answered && self.engine.closed && !self.engine.memory.is_empty();
         if leaves && !self.duty.wants.is_empty() || self.engine.has_seats_to_spare(self.duty.wants.len()) {
             self.leave_lines(now, out);
         }
@@ -251,7 +258,9 @@ impl State {
                     out.wakers.extend(waker.filter(|_| out.awake != Some(ticket)));
                 }
                 Effect::Send(message) => {
-                    queue.successors.forget(message.back(), &queue.logs);
+                    if !self.engine.sends_again() {
+                        queue.successors.forget(message.back(), &queue.logs);
+                    }
                     out.send = Some(message);
                 }
                 Effect::Wake(at) => out.wake = Some(out.wake.map_or(at, |wake| wake.min(at))),
@@ -288,6 +297,11 @@ impl State {
 
     pub(super) fn is_idle(&self) -> bool {
         !self.duty.driven && !self.engine.has_work()
+    }
+
+    /// Whether nothing is left to do, or it is closed and only calls in flight are left.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_idle() || self.engine.is_closed_and_told()
     }
 
     /// Takes the duty to drive where there is work and nobody has it yet; with the number of the driver.

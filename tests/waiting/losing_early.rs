@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::header::RETRY_AFTER;
+use http::header::{HeaderName, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use outgate::error::{StoreError, StoreErrorKind};
 use outgate::ledger::{Body, Message};
@@ -118,11 +118,17 @@ async fn a_pause_that_the_store_could_not_be_told_holds_for_as_long_as_it_was_to
     for (policy, serves_readers) in policies.into_iter().flat_map(|policy| [(policy, false), (policy, true)]) {
         let (is_gone, begin) = (Arc::new(AtomicBool::new(false)), Instant::now());
         let store = Away { store: MemoryStore::new(), is_gone: Arc::clone(&is_gone), serves_readers };
-        let upstream = Upstream::new("up").limit(Limit::per_second(100)).without_store(policy);
+        let tokens = Limit::per_second(1_000_000).of("tokens");
+        let upstream = Upstream::new("up").limit(Limit::per_second(100)).limit(tokens).learn_from_responses();
+        let upstream = upstream.without_store(policy);
         let throttle = Throttle::builder().store(store).upstream(upstream).build().unwrap();
         let permit = throttle.acquire("up").await.unwrap();
         is_gone.store(true, Ordering::Relaxed);
-        throttle.answered(&permit, StatusCode::TOO_MANY_REQUESTS, &HeaderMap::from_iter([(RETRY_AFTER, 40.into())]));
+        // What they report of the quotas of two units tells nothing of the pause.
+        let name = HeaderName::from_static;
+        let remaining = [name("x-ratelimit-remaining-requests"), name("x-ratelimit-remaining-tokens")];
+        let headers = remaining.into_iter().map(|name| (name, 5.into())).chain([(RETRY_AFTER, 40.into())]);
+        throttle.answered(&permit, StatusCode::TOO_MANY_REQUESTS, &headers.collect());
         drop(permit);
         let first = tokio::spawn(async move {
             while begin.elapsed() < secs(60) {

@@ -3,8 +3,11 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
+use outgate::store::StoreErrorKind;
 use outgate::testing::oracle::assert_never_more_than;
+use outgate::testing::{FailingStore, StoreFault};
 use outgate::{Limit, Permit, Throttle, Upstream};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Counting, micros_since};
@@ -97,4 +100,60 @@ async fn what_is_handed_back_after_limits_were_replaced_is_not_missed() {
         let free = throttle.usage("up").await.unwrap().limits[0].free;
         assert_eq!(free, limit.quota() - 1, "{limit}");
     }
+}
+
+/// A burst of 60 of 100 an hour, of which calls are handed back after updates while the store cannot be reached: how many go after it has lost all.
+async fn handed_back(updates: u64, back: usize, lost: Duration) -> usize {
+    let limit = Limit::per_hour(100);
+    let store = Counting::default();
+    let failing = FailingStore::new(store.clone());
+    let throttle = Throttle::builder().store(failing.clone()).upstream(upstream(&limit, 30)).build().unwrap();
+    let calls = (0..60).map(|_| throttle.acquire("up").into_future());
+    let mut permits = calls.collect::<JoinSet<_>>().join_all().await;
+    failing.fail(StoreFault::Error(StoreErrorKind::Unreachable));
+    for permit in permits.drain(..back) {
+        permit.unwrap().hand_back();
+    }
+    for more in 0..updates {
+        throttle.update(upstream(&limit, 31 + more)).unwrap();
+        sleep(Duration::from_millis(50)).await;
+    }
+    sleep(lost).await;
+    store.lose_data();
+    failing.heal();
+    sleep(secs(5)).await;
+    let mut granted = 60 - back;
+    while granted < 200 && call(&throttle).await.is_some() {
+        granted += 1;
+    }
+    granted
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_handed_back_is_forgotten_once_however_often_that_is_sent_and_limits_are_replaced() {
+    for (updates, back, lost) in [(1, 5, secs(20)), (2, 5, secs(1)), (3, 20, secs(20))] {
+        assert_eq!(handed_back(updates, back, lost).await, 100, "{updates}, {back}, {lost:?}");
+    }
+}
+
+/// Those who wait by the new limits look after what the old ones hand back, and those tell them of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_may_be_replaced_again_and_again_while_others_call() {
+    let (store, limit) = (Counting::default(), Limit::new(200, Duration::from_millis(100)));
+    let throttle = store.process(|_| upstream(&limit, 30));
+    let mut callers = JoinSet::new();
+    for _ in 0..16 {
+        let throttle = throttle.clone();
+        callers.spawn(async move {
+            loop {
+                drop(throttle.acquire("up").await.unwrap());
+            }
+        });
+    }
+    for more in 0..200 {
+        throttle.update(upstream(&limit, 31 + more % 2)).unwrap();
+        sleep(Duration::from_millis(3)).await;
+    }
+    callers.shutdown().await;
+    assert!(call(&throttle).await.is_some());
 }

@@ -18,6 +18,11 @@ pub(crate) struct Whom {
 }
 
 impl Whom {
+    /// Whether pauses are told of them, and not only reports of one of their logs.
+    pub(crate) const fn may_be_paused(&self) -> bool {
+        self.log.is_none()
+    }
+
     pub(crate) fn new(upstream: Arc<str>, key: Key) -> Self {
         Self { ledger: Arc::clone(&upstream), is_echo: false, upstream, key, log: None }
     }
