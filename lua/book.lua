@@ -36,12 +36,12 @@ local MAX_CLAIMS = 8
 local horizon, ahead, insist, sender = a[5], a[6], a[7] % 2 == 1, KEYS[1]
 local is_colder, has_debts = floor(a[7] / 2) % 2 == 1, floor(a[7] / 4) % 2 == 1
 local states, next_key = read_states(scopes, has_widest)
-local at, retention, pace, last_log = 10 + scopes, 0, 0, wants_seats and seat_keys.before() or #KEYS
+local at, retention, last_log = 10 + scopes, 0, wants_seats and seat_keys.before() or #KEYS
 for i = next_key, last_log do
   local scope, log = a[at], nil
   log, at = open_log(KEYS[i], states[scope], at + 1, true)
   log.scope, log.pauses, logs[#logs + 1] = scope, states[scope].pauses, log
-  retention, pace = max(retention, log.retention), max(pace, log.pace or 0)
+  retention, states[scope].pace = max(retention, log.retention), max(states[scope].pace or 0, log.pace or 0)
 end
 if is_stale(upstream) then save(upstream, now) end
 for _, state in ipairs(states) do
@@ -89,8 +89,9 @@ do
 end
 
 -- Who waits, by periods. An entry of the one before counts until this one ends.
-local length = min(max(pace, 8 * horizon), MAX_SILENCE) + 2 * horizon
+local function period_of(span) return min(max(span, 8 * horizon), MAX_SILENCE) + 2 * horizon end
 for scope, state in ipairs(states) do
+  local length = period_of(state.pace or 0)
   state.waiting = { state.contenders, state.claims, state.reach }
   state.contenders = waiting_now(state.contenders, length)
   state.counted_at = counted_at(state.contenders, a[9 + scope])
@@ -199,7 +200,7 @@ for _, state in ipairs(states) do most = max(most, rivals_of(state, told)) end
 
 -- Write.
 local all, long = granted == total and total > 0 and #answers == 3 and answers[1] == 1 and answers[2] == now, {}
-if a[1] > 0 and runs[1] then named_terms.name(logs, runs, min(max(retention, 8 * horizon), MAX_SILENCE) + 2 * horizon, not all) end
+if a[1] > 0 and runs[1] then named_terms.name(logs, runs, period_of(retention), not all) end
 for _, log in ipairs(logs) do
   if log.count > 0 and log.terms[1] then
     for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term), term.left.interval) end
@@ -234,6 +235,7 @@ do
     local differs = false
     if a[1] > 0 then
       -- Who was just served is probably back before long: what is left then is not all for those who are quicker.
+      local length = period_of(state.pace or 0)
       local all = state.contenders or { now + length, 0, length, 0, 0, 0, 0, 0, 0 }
       local counted = state.counted_at
       local waits = waits_for[scope] or (counted and granted > 0)

@@ -201,7 +201,7 @@ impl<'de> Deserialize<'de> for Upstream {
     /// A file cannot say [`matching`](Self::matching), [`name_scope`](Self::name_scope), [`shares`](Self::shares),
     /// [`cost_by`](Self::cost_by), [`settle_by`](Self::settle_by), [`estimate`](Self::estimate), [`estimates_per_thousand`](Self::estimates_per_thousand), [`backoff`](Self::backoff),
     /// [`reserve`](Self::reserve), [`promote_low_after`](Self::promote_low_after), [`warn_after`](Self::warn_after), nor of a limit
-    /// [`resets`](Limit::resets): call these methods on what was read.
+    /// [`resets`](Limit::resets): call these methods on what was read, and add such a limit by [`limit`](Self::limit).
     ///
     /// A mistake is found here, not only when the throttle is built, so that the
     /// format's error names its place, or the upstream.

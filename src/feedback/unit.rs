@@ -48,8 +48,9 @@ impl Unit {
             _ => None,
         };
         // `api-token` says whose calls they are.
-        let name = name.split("api-token");
-        name.flat_map(|part| part.split('-')).find_map(unit).unwrap_or_default()
+        let whose = |before: &str, word: &str| before == "api" && word == "token";
+        let words = std::iter::once("").chain(name.split('-')).zip(name.split('-'));
+        words.filter(|(before, word)| !whose(before, word)).find_map(|(_, word)| unit(word)).unwrap_or_default()
     }
 }
 
@@ -67,6 +68,7 @@ mod tests {
             ("api-units", Unit::Points),
             ("concurrent-requests", Unit::Seats),
             ("api-token", Unit::Calls),
+            ("api-tokens", Unit::Tokens),
             ("time-xrm-requests", Unit::Other),
         ];
         for (name, unit) in cases {

@@ -40,8 +40,9 @@ pub(super) fn wait(
     match refusal {
         Some(Refusal::Spend) => None,
         // To wait for nothing says nothing where a spent quota tells its reset.
-        Some(Refusal::Quota) if told == Some(Duration::ZERO) && quotas.iter().any(Quota::is_spent) => {
-            of_refused(quotas).or(told.map(Wait::exactly))
+        Some(Refusal::Quota) if told == Some(Duration::ZERO) => {
+            let timed = quotas.iter().filter(|quota| quota.unit != Unit::Seats);
+            of_spent(timed, Quota::until_reset).or(told.map(Wait::exactly))
         }
         _ if told.is_some() => told.map(|told| Wait::exactly(finer(told, signs, quotas))),
         Some(Refusal::Quota) => of_refused(quotas).or(dialect.penalty.map(Wait::exactly)),
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_outright_beats_every_reset() {
-        let cases: [(Lines, Option<u128>); 11] = [
+        let cases: [(Lines, Option<u128>); 13] = [
             (&[("retry-after", "20")], Some(20_000)),
             (&[("retry-after", "20"), ("retry-after-ms", "19500")], Some(19_500)),
             (&[("retry-after", "20"), ("retry-after-ms", "-1")], Some(20_000)),
@@ -115,6 +116,11 @@ mod tests {
             // To wait for nothing asks for nothing.
             (&[("retry-after", "0"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "300")], Some(300_000)),
             (&[("retry-after", "0"), ("x-ratelimit-remaining", "0")], Some(0)),
+            (&[("retry-after", "0"), ("x-ratelimit-remaining-minute", "0")], Some(0)),
+            (
+                &[("retry-after", "0"), ("x-ratelimit-remaining-concurrent", "0"), ("ratelimit-policy", "100;w=60")],
+                Some(0),
+            ),
             (&[("retry-after", "0"), ("x-ratelimit-remaining", "5"), ("x-ratelimit-reset", "300")], Some(0)),
             (
                 &[("retry-after", "65"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset-after", "64.57")],

@@ -117,11 +117,13 @@ impl Ledger {
         let retentions: Vec<i64> = ask.logs.iter().map(|log| in_force[place_of(log)].retention(log)).collect();
         let left: Vec<Vec<Term>> = ask.logs.iter().map(|log| in_force[place_of(log)].terms(log).collect()).collect();
         let retention = retentions.iter().copied().max().unwrap_or(0);
-        let slowest_span = left.iter().filter_map(|terms| slowest(terms)).map(|term| term.span).max().unwrap_or(0);
-        let period = Contenders::period(slowest_span, horizon);
+        let period = |scope: Option<ScopeId>| {
+            let of_scope = ask.logs.iter().zip(&left).filter(|(log, _)| log.scope == scope);
+            Contenders::period(of_scope.map(|(_, terms)| slowest(terms)).max().unwrap_or(0), horizon)
+        };
         let mut waiting: Vec<Waiting> = scopes
             .iter()
-            .map(|&scope| self.scope(scope).map_or_else(Waiting::default, |of| of.waiting().at(now, period)))
+            .map(|&scope| self.scope(scope).map_or_else(Waiting::default, |of| of.waiting().at(now, period(scope))))
             .collect();
         let counted = |at: usize| ask.counted.get(at).copied().unwrap_or(Stamp::NEVER);
         let others = |at: usize, priority| waiting[at].others(counted(at), ask.weight, priority);
@@ -182,7 +184,8 @@ impl Ledger {
             }
         }
         let looked_at = self.enter_looks(now, &looked);
-        let entering = Entering { now, id, ask, decision: &decision, claimants: &claimants, had_claim, period, far };
+        let entering =
+            Entering { now, id, ask, decision: &decision, claimants: &claimants, had_claim, period: &period, far };
         let mut changed = decision.granted > 0 || !ask.back.is_empty() || ask.cold.is_some() || !ask.debts.is_empty();
         changed |= ask.says_again() || own.must_be_remembered(now);
         let mut receipts = Vec::with_capacity(scopes.len());
@@ -297,13 +300,13 @@ fn limits_of(
     })
 }
 
-/// The term of the lowest rate, the shortest of such: what is granted comes back within its span.
-fn slowest(terms: &[Term]) -> Option<&Term> {
+/// The span of the term of the lowest rate, the shortest of such: what is granted comes back within it.
+fn slowest(terms: &[Term]) -> i64 {
     let times = |quota: u32, span: i64| f64::from(quota) * float(span);
     let order = |one: &&Term, other: &&Term| {
         times(one.quota, other.span).total_cmp(&times(other.quota, one.span)).then(one.span.cmp(&other.span))
     };
-    terms.iter().min_by(order)
+    terms.iter().min_by(order).map_or(0, |term| term.span)
 }
 
 /// What is entered for each scope of an ask about who waits.
@@ -315,7 +318,7 @@ struct Entering<'a> {
     claimants: &'a [Claimant],
     /// The sender claimed before.
     had_claim: bool,
-    period: i64,
+    period: &'a dyn Fn(Option<ScopeId>) -> i64,
     far: i64,
 }
 
@@ -332,7 +335,7 @@ impl Entering<'_> {
         let mut changed = false;
 
         // Who was just served is probably back before long: what is left then is not all for those who are quicker.
-        let mut contenders = waiting.contenders.unwrap_or_else(|| Contenders::none(self.now, self.period));
+        let mut contenders = waiting.contenders.unwrap_or_else(|| Contenders::none(self.now, (self.period)(scope)));
         let was_counted = contenders.counts(counted);
         let waits = decision.waits_for.get(at) == Some(&true) || (was_counted && decision.granted > 0);
         let before = if was_counted { counted } else { Stamp::NEVER };

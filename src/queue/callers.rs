@@ -314,11 +314,14 @@ impl Queue {
 
     /// Remembers what another was granted whose place it takes, of the logs that both have.
     pub(crate) fn take_over(self: &Arc<Self>, before: &Arc<Self>, now: Instant) {
-        let remembers = before.known().is_some_and(|state| !state.engine.memory.is_empty());
-        if !remembers || self.ledger() != before.ledger() {
+        if self.ledger() != before.ledger() || before.known().is_none() {
             return;
         }
+        // What it hands back later, or is granted late, is told to this one, too.
         before.succeeded_by(self);
+        if before.known().is_none_or(|state| state.engine.memory.is_empty()) {
+            return;
+        }
         let (mut theirs, mut ours) = (before.lock(), self.lock());
         ours.engine.memory.take_over(&mut theirs.engine.memory, &before.logs, &self.logs);
         drop((theirs, ours));

@@ -102,12 +102,16 @@ impl Successors {
             }
             looked_at += 1;
         }
-        all.iter().for_each(|queue| queue.forget(slots, logs));
+        for queue in all {
+            queue.forget(slots, logs);
+        }
     }
 
     /// The closed queue was granted something all the same: it is remembered in its place.
     pub(super) fn take_over(&self, before: &Arc<Queue>, now: Instant) {
-        self.all().iter().for_each(|queue| queue.take_over(before, now));
+        for queue in self.all().iter().filter(|queue| !queue.is_closed()) {
+            queue.take_over(before, now);
+        }
     }
 
     fn all(&self) -> Vec<Arc<Queue>> {

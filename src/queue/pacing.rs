@@ -12,6 +12,8 @@ const STALE_AT_MOST: Duration = Duration::from_millis(250);
 pub(crate) const LATE_AT_MOST: Duration = Duration::from_millis(50);
 /// Timers fire up to a millisecond late: without this a narrow guard would make every slot stale.
 const STALE_AT_LEAST: Duration = Duration::from_millis(2);
+/// A horizon that is shorter, as of whoever is left what others do not want, makes no rest shorter.
+const NEAR: Duration = Duration::from_millis(20);
 /// The longest rest for the others' sake, in horizons.
 const MOST_TURNS: u32 = 8;
 
@@ -75,7 +77,7 @@ impl Rest {
     }
 
     fn longest_turn(self) -> Duration {
-        self.turn.min(MOST_TURNS * self.horizon)
+        self.turn.min(MOST_TURNS * self.horizon.max(NEAR))
     }
 }
 

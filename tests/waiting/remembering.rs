@@ -90,7 +90,7 @@ async fn what_is_handed_back_after_limits_were_replaced_is_not_missed() {
             permits.extend(call(&throttle).await);
             sleep(Duration::from_millis(10)).await;
         }
-        for more in 1..3 {
+        for more in 1..4 {
             throttle.update(upstream(&limit, 30 + more)).unwrap();
         }
         permits.into_iter().for_each(Permit::hand_back);

@@ -59,7 +59,9 @@ impl RedisStore {
     /// ```no_run
     /// # async fn who() -> Result<(), Box<dyn std::error::Error>> {
     /// let store = outgate::RedisStore::connect("redis://127.0.0.1").await?;
-    /// assert_eq!(*store.ledgers_of("shop").await?, ["shop".into(), "shop#1".into()]);
+    /// for ledger in store.ledgers_of("shop").await? {
+    ///     println!("{ledger}"); // shop, shop#1
+    /// }
     /// # Ok(())
     /// # }
     /// ```
