@@ -91,9 +91,9 @@ end
 -- Who waits, by periods. An entry of the one before counts until this one ends.
 local function period_of(span) return min(max(span, 8 * horizon), MAX_SILENCE) + 2 * horizon end
 for scope, state in ipairs(states) do
-  local length = period_of(state.pace or 0)
+  state.period = period_of(state.pace or 0)
   state.waiting = { state.contenders, state.claims, state.reach }
-  state.contenders = waiting_now(state.contenders, length)
+  state.contenders = waiting_now(state.contenders, state.period)
   state.counted_at = counted_at(state.contenders, a[9 + scope])
 end
 
@@ -235,8 +235,7 @@ do
     local differs = false
     if a[1] > 0 then
       -- Who was just served is probably back before long: what is left then is not all for those who are quicker.
-      local length = period_of(state.pace or 0)
-      local all = state.contenders or { now + length, 0, length, 0, 0, 0, 0, 0, 0 }
+      local all = state.contenders or { now + state.period, 0, state.period, 0, 0, 0, 0, 0, 0 }
       local counted = state.counted_at
       local waits = waits_for[scope] or (counted and granted > 0)
       counts[scope] = waits and all[1] + priority - NORMAL or 0

@@ -72,6 +72,7 @@ do
     if bucket then log.buckets[#log.buckets + 1] = term end
     log.counts = list == a and max(log.counts, base) or log.counts
     log.retention, log.quota, log.least = max(log.retention, span), max(log.quota, full), min(log.least, quota)
+    -- Of the term of the lowest rate: `slowest` units are granted in each `pace`.
     local slower = quota * (log.pace or span) - (log.slowest or quota) * span
     if slower < 0 or slower == 0 and span <= (log.pace or span) then log.slowest, log.pace = quota, span end
     log.widened = log.widened or span > base
@@ -130,8 +131,6 @@ end
 -- them.
 local function open_log(key, state, at, names)
   local log = { key = key, state = state, terms = {}, retention = 0, counts = 0, quota = 0, interval = 0, least = math.huge }
-  -- Of the term of the lowest rate, in `slowest` units for each `pace`: what is granted comes back within that.
-  log.slowest, log.pace = nil, nil
   log.settles = state.loss and state.loss[2] or 0
   local rates, from = rates_of(state), at + 1
   log.buckets, log.at, log.own = {}, at, a[at]

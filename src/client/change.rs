@@ -10,7 +10,7 @@ use crate::config::name::shown;
 use crate::config::plan::Registered;
 use crate::config::upstream::Upstream;
 use crate::error::{ConfigError, Error};
-use crate::ledger::{Log, ScopeId};
+use crate::ledger::Log;
 
 impl Throttle {
     /// Replaces the upstream of this name: its limits, which requests belong to it, and all else that is said of it. Every clone of this
@@ -21,9 +21,8 @@ impl Throttle {
     /// call that the new limits can never admit gets [`Error::CostExceedsQuota`]. Calls in flight are settled in the logs that they were
     /// charged in, and keep their seats.
     ///
-    /// What a log counts goes on counting, where its scope and its unit stay what they are: a lowered quota holds from the first call on. So it is if the store loses
-    /// its data after that.
-    /// Only a longer window knows nothing of calls that a shorter one has forgotten, and an upstream that begins to
+    /// What a log counts goes on counting, where its scope and its unit stay what they are, also if the store loses its data later: a lowered
+    /// quota holds from the first call on. Only a longer window knows nothing of calls that a shorter one has forgotten, and an upstream that begins to
     /// [share](Upstream::shares) limits, or to name a scope where each value of [`Call::scope`](crate::Call::scope) had the whole quota, begins with
     /// other logs. Pauses go on, and so do lowered rates, estimates,
     /// and breakers that are told the same. It concerns this throttle alone: each process is told by itself. The closures of an upstream that
@@ -103,7 +102,7 @@ impl Throttle {
         let now = Instant::now();
         for queue in self.queues().remembering(before) {
             let logs = new.charges.logs_of(queue.scopes());
-            if logs.iter().map(named).eq(queue.logs.iter().map(named))
+            if logs.iter().map(Log::name).eq(queue.logs.iter().map(Log::name))
                 && let Ok(next) = self.queue_of(new, queue.scopes(), now)
             {
                 next.take_over(&queue, now);
@@ -163,9 +162,4 @@ impl Throttle {
         tracing::info!(upstream, "removed");
         Ok(())
     }
-}
-
-/// What a log is called.
-fn named(log: &Log) -> (&str, Option<ScopeId>) {
-    (&log.unit, log.scope)
 }

@@ -51,6 +51,11 @@ impl Log {
         self.terms.iter().any(|term| matches!(term.shape, Shape::Calendar(_)))
     }
 
+    /// What it is called: its unit, and whose it is.
+    pub(crate) fn name(&self) -> (&str, Option<ScopeId>) {
+        (&self.unit, self.scope)
+    }
+
     /// For how long an entry of this log counts, in microseconds.
     pub(crate) fn retention(&self) -> i64 {
         self.terms.iter().map(|term| term.span).max().unwrap_or(0)

@@ -314,12 +314,11 @@ impl Queue {
 
     /// Remembers what another was granted whose place it takes, of the logs that both have.
     pub(crate) fn take_over(self: &Arc<Self>, before: &Arc<Self>, now: Instant) {
-        if self.ledger() != before.ledger() || before.known().is_none() {
-            return;
-        }
+        let forgets = before.known().map(|state| state.engine.memory.is_empty());
+        let Some(forgets) = forgets.filter(|_| self.ledger() == before.ledger()) else { return };
         // What it hands back later, or is granted late, is told to this one, too.
         before.succeeded_by(self);
-        if before.known().is_none_or(|state| state.engine.memory.is_empty()) {
+        if forgets {
             return;
         }
         let (mut theirs, mut ours) = (before.lock(), self.lock());

@@ -12,7 +12,7 @@ const STALE_AT_MOST: Duration = Duration::from_millis(250);
 pub(crate) const LATE_AT_MOST: Duration = Duration::from_millis(50);
 /// Timers fire up to a millisecond late: without this a narrow guard would make every slot stale.
 const STALE_AT_LEAST: Duration = Duration::from_millis(2);
-/// A horizon that is shorter, as of whoever is left what others do not want, makes no rest shorter.
+/// A horizon that is shorter, as of whoever is left what others do not want, makes the turns of others no shorter.
 const NEAR: Duration = Duration::from_millis(20);
 /// The longest rest for the others' sake, in horizons.
 const MOST_TURNS: u32 = 8;

@@ -74,6 +74,6 @@ impl Memory {
 
 /// Where each of our logs is among theirs.
 fn places(theirs: &[Log], ours: &[Log]) -> Vec<Option<usize>> {
-    let place = |ours: &Log| theirs.iter().position(|theirs| (&ours.unit, ours.scope) == (&theirs.unit, theirs.scope));
+    let place = |ours: &Log| theirs.iter().position(|theirs| theirs.name() == ours.name());
     ours.iter().map(place).collect()
 }

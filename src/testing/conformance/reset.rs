@@ -31,7 +31,7 @@ async fn what_is_named_counts_no_more(law: Law, subject: &dyn Subject, scope: Op
     let mut logs: Vec<Log> =
         vec![log("calls", 2, SPAN).of(scope), log("points", 2, SPAN).of(scope), log("calls", 2, SPAN).of(other)];
     logs.sort_by_key(|log| log.scope);
-    let place = |unit: &str, scope| logs.iter().position(|log| (&*log.unit, log.scope) == (unit, scope)).unwrap_or(0);
+    let place = |unit: &str, scope| logs.iter().position(|log| log.name() == (unit, scope)).unwrap_or(0);
     let (named, mut left) = (place("calls", scope), vec![2; 3]);
     let mut desk = Desk::new(law, subject.store(), logs.clone());
     desk.book(1, Run::new(2, [1, 1, 1])).await;
