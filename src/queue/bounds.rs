@@ -16,8 +16,11 @@ use crate::ledger::MAX_SILENCE;
 use crate::ledger::Stamp;
 use crate::ledger::micros;
 
-/// Exchanges after which what is known has to do.
-const ENOUGH: u32 = 4;
+/// Exchanges after which what is known has to do, where they took as long as each other; and where they did not.
+const ENOUGH: usize = 4;
+pub(crate) const MOST_EXCHANGES: usize = 12;
+/// One that took so small a part of the slowest was hardly held up.
+const QUICK: i64 = 4;
 /// How many exchanges say what the next may take, and for how long, in microseconds.
 const RECENT: usize = 16;
 const MEMORY: i64 = 10_000_000;
@@ -52,7 +55,7 @@ pub(crate) struct Bounds {
     hi: i64,
     /// The own time of the last exchange.
     at: i64,
-    exchanges: u32,
+    exchanges: usize,
     /// What stamps are placed by, once the bounds are known.
     offset: Option<i64>,
     recent: VecDeque<Recent>,
@@ -181,9 +184,9 @@ impl Bounds {
             (self.lo, self.hi) = (lo, hi);
         }
         (self.at, self.exchanges) = (self.at.max(arrived), self.exchanges.saturating_add(1));
-        self.follow(elapsed, fine);
         self.recent.truncate(RECENT - 1);
         self.recent.push_front(Recent { arrived, lowest, round_trip: (arrived - left).max(0) });
+        self.follow(elapsed, fine);
         self.placing(fine)
     }
 
@@ -216,13 +219,20 @@ impl Bounds {
         (self.width() / 2).min(tolerated.saturating_sub(LEAST_LATE.max(tolerated / 4)))
     }
 
+    /// Narrow bounds do. So do wide ones where every exchange takes as long; where some are held up, the next may be quicker.
     fn is_known(&self, fine: Duration) -> bool {
-        self.width() <= fine || self.exchanges >= ENOUGH
+        if self.width() <= fine || self.exchanges >= MOST_EXCHANGES {
+            return true;
+        }
+        let taken = || self.recent.iter().take(self.exchanges).map(|one| one.round_trip);
+        let (quickest, slowest) = (taken().min().unwrap_or(0), taken().max().unwrap_or(0));
+        let is_steady = slowest - quickest <= micros(fine);
+        self.exchanges >= ENOUGH && (is_steady || quickest <= slowest / QUICK)
     }
 
-    /// How many more exchanges it takes until slots can be placed; none before the first, which may do.
-    pub(crate) fn missing(&self, fine: Duration) -> u32 {
-        if self.exchanges == 0 || self.is_known(fine) { 0 } else { ENOUGH - self.exchanges }
+    /// Whether another exchange is due before slots can be placed; not before the first, which may do.
+    pub(crate) fn is_vague(&self, fine: Duration) -> bool {
+        self.exchanges > 0 && !self.is_known(fine)
     }
 
     /// How far ahead of now to ask for slots that may be late by `tolerated`: as long as replies were on their way lately, the

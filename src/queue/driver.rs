@@ -11,7 +11,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Queue;
-use super::bounds::Exchange;
+use super::bounds::{Exchange, MOST_EXCHANGES};
 use super::events::Event;
 use super::in_flight::{Answered, Message, Reply, ask_for_time};
 use super::places::Outcome;
@@ -330,7 +330,10 @@ fn polled_in(there: &Handle, message: InFlight) -> InFlight {
 fn send(queue: Arc<Queue>, message: Arc<Message>) -> InFlight {
     Box::pin(async move {
         let (store, settings, time) = (&*queue.process.store, queue.settings(), &queue.shard.time);
-        for _ in 0..time.missing_exchanges(settings.fine()) {
+        for _ in 0..MOST_EXCHANGES {
+            if !time.is_vague(settings.fine()) {
+                break;
+            }
             let sent = Instant::now();
             let outlook = time.outlook(settings.stale_after, sent);
             let shown = ask_for_time(store, settings, &outlook).await;

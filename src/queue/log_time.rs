@@ -91,9 +91,9 @@ impl LogTime {
         (known > i64::MIN).then(|| Stamp::from_micros(known))
     }
 
-    /// How many more exchanges it takes until slots can be placed.
-    pub(crate) fn missing_exchanges(&self, fine: Duration) -> u32 {
-        self.bounds().missing(fine)
+    /// Whether another exchange is due before slots can be placed.
+    pub(crate) fn is_vague(&self, fine: Duration) -> bool {
+        self.bounds().is_vague(fine)
     }
 
     /// How far ahead of now to ask for slots that are stale so long after their start.

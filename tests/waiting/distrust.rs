@@ -103,6 +103,38 @@ async fn a_refused_call_is_never_booked() {
     assert_eq!(throttle.usage("up").await.unwrap().limits[0].used, 0);
 }
 
+/// The calls of four processes in 4 s, where each answer is held up for up to 200 ms: none of them knows from the start whether
+/// its first answers were quick.
+async fn starts_where_answers_jitter() -> Vec<i64> {
+    let store = Counting::answering(|_| Way::slow(MS * fastrand::u32(1..200)));
+    let (begin, mut tasks) = (Instant::now(), tokio::task::JoinSet::new());
+    for _ in 0..4 {
+        let throttle = store.process(|up| up.limit(Limit::per_second(100).burst(10)));
+        for _ in 0..8 {
+            let throttle = throttle.clone();
+            tasks.spawn(async move {
+                let mut starts = Vec::new();
+                while begin.elapsed() < 4_000 * MS {
+                    drop(throttle.acquire("up").await.unwrap());
+                    starts.push(micros_since(begin));
+                }
+                starts
+            });
+        }
+    }
+    tasks.join_all().await.concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_jitter_from_the_start_bring_no_calls_too_close() {
+    for seed in 0..40 {
+        fastrand::seed(seed);
+        let starts = starts_where_answers_jitter().await;
+        assert_never_more_than(100, 1_000_000, &starts);
+        assert!(starts.len() >= 300, "seed {seed}: {} calls", starts.len());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_jittery_store_is_not_hammered() {
     let cases =
