@@ -1,5 +1,6 @@
 //! When callers may go, as far as the last answer tells; and when it is worth asking again.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::time::Instant;
 use super::engine::Engine;
 use super::events::{Effects, tell};
 use super::log_time::Outlook;
-use super::pacing::{Rest, late_at_most};
+use super::pacing::{LONGEST_TURNS, Rest, late_at_most};
 use super::settings::Settings;
 use super::waiters::Waiter;
 use crate::error::Error;
@@ -45,7 +46,7 @@ impl Settings {
     /// many other processes wait, each with its weight.
     fn rest(&self, next: Duration, contenders: u32, outlook: &Outlook) -> Rest {
         let interval_of = |term: &Term| term.time_of(1);
-        let narrowest = self.terms().min_by_key(|term| term.span);
+        let narrowest = self.narrowest();
         let interval = narrowest.map(interval_of).unwrap_or_default();
         // A share is counted at the rate of the slowest term. Where a narrow span lets go out more for a while, it is asked for more often.
         let is_faster = self.terms().any(|term| interval_of(term) > interval * 10 / 9);
@@ -54,15 +55,41 @@ impl Settings {
         let turns = if 2 * interval < self.horizon { contenders.saturating_add(self.weight) } else { 0 };
         let turn = interval.saturating_mul(turns) / self.weight;
         let answer = outlook.round_trip.max(outlook.ahead + outlook.round_trip / 2);
-        Rest { next, horizon: self.horizon(outlook), span, turn, answer }
+        Rest { next, own: Duration::ZERO, horizon: self.horizon(outlook), span, turn, answer }
+    }
+
+    /// The term that lets the fewest out at once; of several such the slowest, which hides the others.
+    fn narrowest(&self) -> Option<&Term> {
+        self.terms().min_by_key(|term| (term.quota, Reverse(term.span)))
+    }
+
+    /// Where calls are paced evenly: how long it takes until each of so many other processes that wait has had so many units, each with
+    /// its weight, and this queue may have as many again.
+    ///
+    /// Of many processes it takes longer than it is known that they wait. Where slots are so far apart that only the next can be booked, who
+    /// came back too early would always get it before those who have had nothing yet: there nobody has a turn.
+    fn turns(&self, units: u64, contenders: u32) -> Option<Duration> {
+        let paced = self.narrowest().filter(|term| term.quota == 1 && contenders > 0)?;
+        let turns = paced.time_of(units.saturating_mul(contenders.saturating_add(self.weight).into())) / self.weight;
+        let longest = LONGEST_TURNS * self.horizon;
+        let is_dense = 2 * paced.time_of(1) < self.horizon;
+        (is_dense || turns <= longest).then(|| turns.min(longest))
     }
 }
 
 impl Engine {
     /// How long until this queue asks again for a caller that may start `next` from now at the earliest.
-    pub(super) fn rest(&mut self, next: Duration, grant: &Grant, outlook: &Outlook) -> Duration {
+    pub(super) fn rest(&mut self, next: Duration, grant: &Grant, outlook: &Outlook, now: Instant) -> Duration {
         let rest = self.settings.rest(next, grant.contenders, outlook);
-        Rest { horizon: rest.horizon.min(grant.within), ..rest }.length(self.random.f64())
+        let own = self.turn_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+        Rest { own, horizon: rest.horizon.min(grant.within), ..rest }.length(self.random.f64())
+    }
+
+    /// So many units were granted, the last to start then, while the callers of so many other processes wait.
+    pub(super) fn note_turn(&mut self, last: Option<Instant>, units: u64, contenders: u32) {
+        if let Some(last) = last {
+            self.turn_at = self.settings.turns(units, contenders).map(|turns| last + turns);
+        }
     }
 
     /// How long until this queue asks again that has just got so many units, while the callers of so many other processes wait.

@@ -16,6 +16,8 @@ const STALE_AT_LEAST: Duration = Duration::from_millis(2);
 const NEAR: Duration = Duration::from_millis(20);
 /// The longest rest for the others' sake, in horizons.
 const MOST_TURNS: u32 = 8;
+/// The longest that a queue leaves slots that come one by one to others which wait, in horizons: the store counts them for about as long.
+pub(crate) const LONGEST_TURNS: u32 = 12;
 
 /// How much later than its start a slot may be used: half the guard, at most 250 ms.
 fn stale_after(guard: Duration) -> Duration {
@@ -39,6 +41,8 @@ pub(crate) fn stale_after_all(guards: impl Iterator<Item = Duration> + Clone) ->
 pub(crate) struct Rest {
     /// From now until the first caller may start at the earliest.
     pub(crate) next: Duration,
+    /// From now until it is this queue's turn, where slots come one by one; zero where that is past, or not known.
+    pub(crate) own: Duration,
     /// How far ahead slots are booked.
     pub(crate) horizon: Duration,
     /// A span that lets more go out for a while than the rate of the limits: within the horizon it gives out its quota several times.
@@ -53,13 +57,14 @@ impl Rest {
     /// How long until a queue asks again.
     ///
     /// When its slot comes near, but far enough ahead of it that many others come near meanwhile and go into the same ask.
-    /// Where slots come and others wait for them as well: when they have had their turns. `random` in [0, 1) spreads processes
-    /// that were told the same time.
+    /// Where slots come and others wait for them as well: when they have had their turns. Where it is known when that is, just then:
+    /// so each slot is asked for by one queue. `random` in [0, 1) spreads processes that were told the same time.
     pub(crate) fn length(self, random: f64) -> Duration {
-        let beyond = self.longest_turn().saturating_sub(self.horizon);
+        let has_turn = self.own > self.next;
+        let beyond = if has_turn { Duration::ZERO } else { self.longest_turn().saturating_sub(self.horizon) };
         // Evenly from the shortest: a crowd that was told the same moment must not leave it to pass.
         let pause = self.base().mul_f64(0.5 + 0.3 * random) + beyond.mul_f64(1.3 * random);
-        let rest = self.next.saturating_sub(self.horizon) + pause;
+        let rest = self.next.max(self.own).saturating_sub(self.horizon) + pause;
         rest.saturating_sub(self.answer).clamp(MIN_PAUSE, MAX_SILENCE)
     }
 
@@ -114,7 +119,7 @@ mod tests {
     fn a_line_rests_until_its_slot_is_near() {
         let rest = |next, random| {
             let (horizon, span, turn, answer) = (250 * MS, 1_000 * MS, Duration::ZERO, Duration::ZERO);
-            Rest { next: next * MS, horizon, span, turn, answer }.length(random).as_millis()
+            Rest { next: next * MS, own: Duration::ZERO, horizon, span, turn, answer }.length(random).as_millis()
         };
         assert_eq!(rest(10_000, 0.0), 9_875);
         assert_eq!(rest(10_000, 0.99), 9_949);
@@ -123,14 +128,29 @@ mod tests {
     }
 
     #[test]
+    fn a_line_rests_until_its_own_turn_where_that_is_known() {
+        let rest = |next, own, random| {
+            let (horizon, span, turn, answer) = (250 * MS, 1_000 * MS, 800 * MS, Duration::ZERO);
+            Rest { next: next * MS, own: own * MS, horizon, span, turn, answer }.length(random).as_millis()
+        };
+        assert_eq!([rest(300, 1_000, 0.0), rest(300, 1_000, 1.0)], [875, 950]);
+        assert_eq!([rest(300, 0, 0.0), rest(300, 0, 1.0)], [175, 965], "it is past, and anybody's turn");
+        assert_eq!([rest(5_000, 1_000, 0.0), rest(5_000, 1_000, 1.0)], [4_875, 5_665]);
+    }
+
+    #[test]
     fn in_a_crowd_a_line_rests_until_the_others_have_had_their_turns() {
         let rest = |turn, answer| {
             let (next, horizon, span) = (Duration::ZERO, 250 * MS, 1_000 * MS);
-            Rest { next, horizon, span, turn: turn * MS, answer: answer * MS }.length(0.5).as_millis()
+            Rest { next, own: Duration::ZERO, horizon, span, turn: turn * MS, answer: answer * MS }
+                .length(0.5)
+                .as_millis()
         };
         let far = |random| {
             let (next, horizon, span) = (2_000 * MS, 250 * MS, 1_000 * MS);
-            Rest { next, horizon, span, turn: 1_000 * MS, answer: Duration::ZERO }.length(random).as_millis()
+            Rest { next, own: Duration::ZERO, horizon, span, turn: 1_000 * MS, answer: Duration::ZERO }
+                .length(random)
+                .as_millis()
         };
         assert_eq!(rest(100, 0), 162);
         assert_eq!(rest(1_000, 0), 650);
@@ -140,11 +160,13 @@ mod tests {
         assert_eq!(rest(60_000, 0), 1_300, "but not for long: some may be gone");
         let after = |units, turn| {
             let (next, horizon, span, answer) = (Duration::ZERO, 250 * MS, 1_000 * MS, 10 * MS);
-            Rest { next, horizon, span, turn: turn * MS, answer }.after(units, 0.0).as_millis()
+            Rest { next, own: Duration::ZERO, horizon, span, turn: turn * MS, answer }.after(units, 0.0).as_millis()
         };
         let narrow = |span, turn| {
             let (next, horizon, answer) = (Duration::ZERO, 250 * MS, Duration::ZERO);
-            Rest { next, horizon, span: span * MS, turn: turn * MS, answer }.length(0.0).as_millis()
+            Rest { next, own: Duration::ZERO, horizon, span: span * MS, turn: turn * MS, answer }
+                .length(0.0)
+                .as_millis()
         };
         assert_eq!([narrow(100, 20), narrow(10, 80), narrow(10, 500)], [50, 80, 125]);
         assert_eq!([after(1, 80), after(3, 80), after(100, 80), after(1, 600), after(1, 0)], [30, 110, 115, 290, 0]);

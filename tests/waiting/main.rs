@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod apart;
+mod asking;
 mod attending;
 mod beside;
 mod calling_back;

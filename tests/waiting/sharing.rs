@@ -174,7 +174,8 @@ async fn left_alone(limit: &Limit, processes: usize, seconds: u64) -> Vec<usize>
 #[tokio::test(start_paused = true)]
 async fn those_who_are_left_have_the_whole_rate_soon_after_others_were_killed() {
     fastrand::seed(5);
-    for limit in [Limit::per_minute(600).burst(10), Limit::new(100, Duration::from_secs(10)).burst(5)] {
+    let bursts = [Limit::per_minute(600).burst(10), Limit::new(100, Duration::from_secs(10)).burst(5)];
+    for limit in bursts.into_iter().chain([Limit::per_minute(600).spread()]) {
         let of_second = left_alone(&limit, 8, 15).await;
         let soon: usize = of_second[6..].iter().sum();
         assert!(soon >= 80, "{limit}: {soon} of 85 to 90, {of_second:?}");

@@ -207,6 +207,7 @@ impl Engine {
         let pause_unknown = !early.is_empty();
         self.put_back(early, now);
         let units = slots.iter().map(Slot::units).sum();
+        self.note_turn(slots.iter().map(|slot| slot.start).max(), units, grant.contenders);
         let unwanted = if self.closed { slots } else { self.waiters.give(slots, now) };
         // What is too late for those it was meant for would be granted again at once.
         self.silent_until = (!unwanted.is_empty() && !self.closed).then(|| now + UNUSED_PAUSE);
@@ -217,7 +218,7 @@ impl Engine {
         }
         if !refused.is_empty() {
             // What is free now and yet refused was left for other processes: they come first.
-            let turn = self.rest(Duration::ZERO, grant, &outlook);
+            let turn = self.rest(Duration::ZERO, grant, &outlook, now);
             let when = |retry_after: Duration| if retry_after.is_zero() { turn } else { retry_after };
             let refused = refused.into_iter().map(|(ticket, at)| (ticket, self.throttled(when(at), now))).collect();
             tell(effects, self.waiters.refuse(refused, now));
@@ -255,7 +256,7 @@ impl Engine {
             // What others booked before they knew that the clock had leapt is handed back before long.
             let leapt = self.leapt_at.is_some_and(|at| now < at + LEAP_MEMORY);
             let next = if leapt { next.min(self.settings.horizon) } else { next };
-            let rest = self.rest(next, grant, &outlook);
+            let rest = self.rest(next, grant, &outlook, now);
             // Much later than all counts that anybody booked: by a clock that had leapt, which goes back, or where a rate was lowered.
             let counts = apart::runs_out_after(&self.settings.logs, self.settings.horizon).max(LEAST_BELIEVED);
             let rest = if next > counts + FAR && grant.paused.is_none() { rest.min(counts) } else { rest };

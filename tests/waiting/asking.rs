@@ -1,0 +1,67 @@
+//! How many messages a call costs where slots come one by one.
+
+use std::time::Duration;
+
+use outgate::testing::oracle::{assert_never_more_than, jain};
+use outgate::{Limit, Upstream};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::support::{Counting, endless};
+
+const SECONDS: u64 = 60;
+const CALLERS: usize = 6;
+
+fn micros(of: Duration) -> u64 {
+    u64::try_from(of.as_micros()).unwrap()
+}
+
+/// What so many processes of endless demand are told and do under some limits, which let a call go in each `interval`.
+struct Told {
+    limits: Vec<Limit>,
+    processes: usize,
+    interval: Duration,
+    /// The most asks for a hundred calls.
+    most: u64,
+}
+
+impl Told {
+    #[expect(clippy::cast_precision_loss, reason = "counts of calls are small")]
+    async fn holds(&self) {
+        let Self { limits, processes, interval, most } = self;
+        fastrand::seed(3);
+        let (store, begin) = (Counting::default(), Instant::now());
+        let end = begin + Duration::from_secs(SECONDS);
+        let mut tasks = JoinSet::new();
+        for _ in 0..*processes {
+            let throttle = store.process(|up: Upstream| limits.iter().fold(up, |up, limit| up.limit(limit.clone())));
+            tasks.spawn(async move { endless(&throttle, CALLERS, begin, end).await });
+        }
+        let starts = tasks.join_all().await;
+        let (all, fairness) = (starts.concat(), jain(&starts.iter().map(|of| of.len() as f64).collect::<Vec<_>>()));
+        let (calls, asks) = (all.len() as u64, store.asks());
+        let whole = SECONDS * 1_000_000 / micros(*interval);
+        let of = format!("{limits:?} by {processes}: {asks} asks for {calls} calls, Jain {fairness:.3}");
+        // Timers fire up to a millisecond late.
+        assert_never_more_than(1, i64::try_from(micros(*interval)).unwrap() - 2_000, &all);
+        assert!(asks * 100 <= calls * most, "{of}");
+        assert!(calls * 1_000 >= whole * 990, "{of}");
+        assert!(fairness >= 0.97, "{of}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_that_come_one_by_one_are_asked_for_once() {
+    let us = Duration::from_micros;
+    let two = || vec![Limit::per_second(20).spread(), Limit::new(100, Duration::from_secs(10)).spread()];
+    let four = || vec![Limit::per_second(4).spread()];
+    // Where everybody asked as soon as the next slot came near these were 261, 294, 802 and 150.
+    for told in [
+        Told { limits: two(), processes: 8, interval: us(105_000), most: 115 },
+        Told { limits: two(), processes: 24, interval: us(105_000), most: 130 },
+        Told { limits: four(), processes: 8, interval: us(262_500), most: 125 },
+        Told { limits: vec![Limit::per_second(100).spread()], processes: 24, interval: us(10_500), most: 110 },
+    ] {
+        told.holds().await;
+    }
+}
