@@ -81,7 +81,10 @@ impl Engine {
     /// How long until this queue asks again for a caller that may start `next` from now at the earliest.
     pub(super) fn rest(&mut self, next: Duration, grant: &Grant, outlook: &Outlook, now: Instant) -> Duration {
         let rest = self.settings.rest(next, grant.contenders, outlook);
-        let own = self.turn_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+        let first = self.waiters.unslotted(now).next().and_then(|waiter| waiter.deadline(now));
+        // Who cannot wait for its turn does not rest for the others.
+        let own = self.turn_at.filter(|&at| first.is_none_or(|deadline| deadline > at));
+        let own = own.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
         Rest { own, horizon: rest.horizon.min(grant.within), ..rest }.length(self.random.f64())
     }
 

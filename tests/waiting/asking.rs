@@ -5,7 +5,7 @@ use std::time::Duration;
 use outgate::testing::oracle::{assert_never_more_than, jain};
 use outgate::{Limit, Upstream};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::support::{Counting, endless};
 
@@ -63,5 +63,44 @@ async fn slots_that_come_one_by_one_are_asked_for_once() {
         Told { limits: vec![Limit::per_second(100).spread()], processes: 24, interval: us(10_500), most: 110 },
     ] {
         told.holds().await;
+    }
+}
+
+/// The calls of each process whose two callers wait for so long at most, and try again later.
+async fn hurried(limit: &Limit, processes: usize, max_wait: u64) -> Vec<f64> {
+    fastrand::seed(3);
+    let (store, end) = (Counting::default(), Instant::now() + Duration::from_secs(SECONDS));
+    let max_wait = Duration::from_millis(max_wait);
+    let mut tasks = JoinSet::new();
+    for process in 0..processes {
+        let throttle = store.process(|up: Upstream| up.limit(limit.clone()).max_wait(max_wait));
+        for _ in 0..2 {
+            let (throttle, mut rng) = (throttle.clone(), fastrand::Rng::with_seed(fastrand::u64(..)));
+            tasks.spawn(async move {
+                let mut calls = 0.0;
+                while Instant::now() < end {
+                    calls += f64::from(u8::from(throttle.acquire("up").await.is_ok()));
+                    sleep(Duration::from_millis(rng.u64(1..200))).await;
+                }
+                (process, calls)
+            });
+        }
+    }
+    let mut all = vec![0.0; processes];
+    for (process, calls) in tasks.join_all().await {
+        all[process] += calls;
+    }
+    all
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_wait_for_its_turn_does_not_rest_for_the_others() {
+    let four = Limit::per_second(4).spread();
+    for max_wait in [500, 1_500] {
+        let calls = hurried(&four, 8, max_wait).await;
+        let of = format!("{max_wait} ms at most: {calls:?}, Jain {:.3}", jain(&calls));
+        // One in each 262.5 ms.
+        assert!(calls.iter().sum::<f64>() >= 225.0, "{of}");
+        assert!(jain(&calls) >= 0.9, "{of}");
     }
 }
