@@ -294,6 +294,8 @@ impl Upstream {
     }
 
     /// How long a call waits for its slot, unless it says otherwise. A call whose slot is further away is refused at once.
+    ///
+    /// The store judges of it when the question arrives there: a call may start later than this by as long as that took, some milliseconds.
     #[must_use]
     pub const fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);
