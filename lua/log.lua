@@ -170,13 +170,14 @@ local function nth_newest(log, n)
   return log.read[n] or nil
 end
 
--- The earliest start of some units under a pause: after it one after another, at first at a tenth of the rate.
+-- The earliest start of some units under a pause: after it one after another, at first at a tenth of the rate, but none later than a tenth
+-- of what is left of the recovery: else slow limits would let nobody start, and then all at once.
 local function after_pause(pause, newest, interval, units)
   local base, elapsed, gaps = pause[1], 0, units - 1
   if newest and newest >= pause[1] then base, elapsed, gaps = newest, newest - pause[1], units end
   if elapsed >= pause[2] then return pause[1] end
   local slower = RESUMED * pause[2] / (pause[2] + (RESUMED - 1) * elapsed)
-  return min(base + min(ceil(interval * slower * gaps), FAR), pause[1] + pause[2])
+  return base + ceil(min(interval * slower * gaps, (pause[2] - elapsed) / RESUMED))
 end
 
 -- How many entries are newer than a stamp, of the newest `most`.

@@ -38,7 +38,8 @@ pub(super) const FAR: f64 = 1e15;
 pub struct Pause {
     /// How long, by how many refusals came in a row: the first stands for one, the last for more than there are.
     pub waits: Vec<Duration>,
-    /// For how long after it calls come slower than the limits allow: at first at a tenth of the rate, growing evenly.
+    /// For how long after it calls come slower than the limits allow: at first at a tenth of the rate, growing evenly; none later after the
+    /// one before than a tenth of what is left of this time.
     pub recovery: Duration,
     /// For how long after it a refusal may be the next in a row; the recovery at least. It is, where its call started within a minute, or twice
     /// as long as the wait, or the recovery, or where the pause was for what bars us: between others calls were served.
@@ -267,7 +268,8 @@ impl Pausing {
     }
 
     /// The earliest start of `units`, in a log whose newest entry is `newest` and whose limits allow one each `interval`:
-    /// after the pause, one after another, at a tenth of the rate, which grows to all of it by the end of the recovery.
+    /// after the pause, one after another, at a tenth of the rate, which grows to all of it by the end of the recovery. None waits for more
+    /// than a tenth of what is left of that: else slow limits would let nobody start, and then all at once.
     ///
     /// The arithmetic is that of Lua, operation by operation, whose numbers are floats.
     pub(crate) fn earliest(&self, newest: Option<Stamp>, interval: i64, units: u64) -> Stamp {
@@ -280,8 +282,8 @@ impl Pausing {
         }
         let recovery = float(self.recovery);
         let slower = RESUMED * recovery / (recovery + (RESUMED - 1.0) * float(elapsed));
-        let gap = (float(interval) * slower * float(i64::try_from(gaps).unwrap_or(i64::MAX))).ceil();
-        base.plus(whole(gap.min(FAR))).min(self.over())
+        let gap = float(interval) * slower * float(i64::try_from(gaps).unwrap_or(i64::MAX));
+        base.plus(whole(gap.min(float(self.recovery - elapsed) / RESUMED).ceil()))
     }
 }
 
