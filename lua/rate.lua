@@ -32,7 +32,8 @@ end
 -- it had room between.
 local function rate_after(before, started, is_same, calls, units, log_key, at)
   local active = before and lapse_of.rate(before) > now and before or nil
-  local incident = is_same and active or nil
+  -- A call that was under way before the pause was over saw the same, however late it is answered.
+  local incident = active and (is_same or started < active[3]) and active or nil
   local latest = incident and max(incident[8], started) or started
   if incident then calls, units = incident[6] + calls, incident[7] + units end
 

@@ -88,6 +88,11 @@ impl Rate {
         self.factor
     }
 
+    /// The longest span of the terms that it is for.
+    pub(super) const fn span(&self) -> i64 {
+        self.span
+    }
+
     /// The same from the end of a pause on.
     pub(super) const fn since(self, until: Stamp) -> Self {
         Self { since: until, ..self }
@@ -147,7 +152,8 @@ impl Rate {
     ) -> Option<(Self, i64)> {
         let Refusal { started, is_same, evidence } = refusal;
         let active = before.filter(|rate| rate.lapse() > now);
-        let incident = active.filter(|_| is_same);
+        // A call that was under way before the pause was over saw the same, however late it is answered.
+        let incident = active.filter(|of| is_same || started < of.since);
         let latest = incident.map_or(started, |of| of.latest.max(started));
         let calls = incident.map_or(0, |of| of.calls) + i64::from(evidence.calls);
         let units = incident.map_or(0, |of| of.units) + i64::from(evidence.units);
@@ -163,7 +169,7 @@ impl Rate {
             let had_room = active.filter(|_| window > LONG).is_some_and(|of| {
                 let is_meant = of.span == term.span;
                 let had = |log| of.had_room(is_meant, log, (latest, window), quota, (sent, units));
-                (is_another || !is_meant) && ((is_same && !is_meant) || entries.is_some_and(had))
+                (is_another || !is_meant) && ((incident.is_some() && !is_meant) || entries.is_some_and(had))
             });
             let next = Meant {
                 full: sent * FULL / quota,
@@ -236,6 +242,9 @@ pub(super) fn lowered(term: Term, factor: i64) -> Term {
         ..term
     }
 }
+
+#[cfg(test)]
+mod cost;
 
 #[cfg(test)]
 mod tests {
