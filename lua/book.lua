@@ -23,11 +23,11 @@
 --           was to look, units by log; of each run: callers (of high priority less 2^32, of low more), longest wait or -1, units by log
 -- ARGV[2] clock    in tests only
 -- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
---         number, now, flags (1: all start at `next`; 2: remembered; 4: data was lost; 8: others name other terms; 16: told of a loss),
---         next: when the first that waits may start; where not all start then: within (µs), end of a pause or 0, its cause, status that
---         began it, others that wait, for each scope: counted; where it wants seats, seats to keep, µs after which it asks for more or 0;
---         by flag 8 place of the log, quota and span of the strictest; by 16 what loss.lua tells; then verdict (0 refused, 1 granted, 2
---         waits, 3 granted and looks), start, callers of each
+--         number, now, flags (1: all start at `next`; 2: remembered; 4: data was lost; 8: others name other terms; 16: told of a loss; 32:
+--         slower), next: when the first that waits may start; where not all start then: within (µs), end of a pause or 0, its cause, status
+--         that began it, others that wait, for each scope: counted; where it wants seats, seats to keep, µs after which it asks for more or
+--         0; by flag 8 place of the log, quota and span of the strictest; by 16 what loss.lua tells; by 32 what usage.lua tells of
+--         refusals; then verdict (0 refused, 1 granted, 2 waits, 3 granted and looks), start, callers of each
 -- Errors: OUTDATED a later message of this stream was seen; DUPLICATE another process has its name; GARBAGE a key makes no sense
 -- Cost: O(1) reads and one push where all start now, else O(callers)
 local MAX_CLAIMS = 8
@@ -275,12 +275,14 @@ changed = changed or has_news
 if short > 0 and not first then next = now + again end
 do
   local named, counted = named_terms.strictest(logs), 0
-  local flags = (changed and 2 or 0) + lost.flag(states) + (named[1] and 8 or 0)
+  local slower = not all and stop == 0 and slower_of(states)
+  local flags = (changed and 2 or 0) + lost.flag(states) + (named[1] and 8 or 0) + (slower and 32 or 0)
   local within = is_near and slack or max(limits[told] - soonest, 0)
   body = { flags, next, within, stop, max(cause, 0), status, most }
   for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
   if wants_seats then body[8 + scopes], body[9 + scopes] = keep, is_short and again or 0 end
   for _, part in ipairs(lost.add_news(named)) do body[#body + 1] = part end
+  for _, part in ipairs(slower or {}) do body[#body + 1] = part end
   for i = 1, #answers do body[#body + 1] = answers[i] end
   if all and stop + most + counted == 0 and not (wants_seats or named[1]) then body = { 3, now } end
 end

@@ -30,6 +30,26 @@ local function rates_of(state)
   return rates
 end
 
+-- That calls come slower since refusals: millionths of the quotas that are left, the longest span that they are for, or 0, and for how many
+-- µs; nil where they do not.
+local function slower_of(states)
+  local left, span, ends = FULL, 0, now
+  local function add(rate, since)
+    if not rate or lapse_of.rate(rate) <= now or rate[11] < since then return end
+    local factor = factor_of(rate)
+    if factor < FULL then ends = max(ends, lapse_of.rate(rate)) end
+    if factor < left then left, span = factor, rate[2] end
+  end
+  for _, state in ipairs(states) do
+    add(state.rate, released_above(state))
+    if state ~= upstream then add(upstream.rate, 0) end
+    for _, pause in ipairs(state.pauses) do
+      if pause[2] > 0 then ends = max(ends, pause[1] + pause[2]) end
+    end
+  end
+  return ends > now and { left, span, ends - now } or nil
+end
+
 local add_term
 do
   -- A bucket with a factor on its rate: it drains more slowly, and holds what drains in the same time.

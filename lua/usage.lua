@@ -5,9 +5,9 @@
 -- KEYS, ARGV as for book.lua, with number 0 and up to the terms of the logs: nobody asks for anything
 -- Returns integers of 8 bytes: 0, now; for each log: µs that its longest pause lasts, or 0, µs for which the upstream told to wait, µs
 --         since it began, cause, status, millionths of the quotas that are left, and quota and span of the strictest term that others name
---         and this does not, or zeros; then for each term: units that it allows, units that count, units that others have used, µs from
---         now until one more may start, and µs for which others are known of; -1 where they are not; then for each limit on calls in
---         flight: seats that are held
+--         and this does not, or zeros, and what refusals left: millionths, longest span, µs for which calls come slower; then for each
+--         term: units that it allows, units that count, units that others have used, µs from now until one more may start, and µs for which
+--         others are known of; -1 where they are not; then for each limit on calls in flight: seats that are held
 -- Errors: GARBAGE, as for book.lua
 -- Cost: O(log of the entries) for each term
 local states, next_key = read_states(a[8], a[9] == 1)
@@ -25,6 +25,7 @@ for i = next_key, last_log do
   body = body .. struct.pack('<i8i8i8i8i8i8', stop, max(longest[8] - now, stop), began, longest[4], longest[7], left)
   local named = named_terms.strictest({ log })
   body = body .. struct.pack('<i8i8', named[2] or 0, named[3] or 0)
+  body = body .. struct.pack('<i8i8i8', unpack(slower_of({ state }) or { FULL, 0, 0 }))
   for _, term in ipairs(log.terms) do
     local alone = {
       key = log.key, terms = { term }, pauses = state.pauses, state = state, settles = log.settles, has_calendar = term.calendar,

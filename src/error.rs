@@ -1,5 +1,6 @@
 //! Errors as decisions: each variant is something different that a caller would do.
 
+mod after_refusals;
 mod config;
 mod kind;
 mod store;
@@ -9,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::after_refusals::AfterRefusals;
 pub use self::config::ConfigError;
 pub use self::kind::ErrorKind;
 pub use self::store::{StoreError, StoreErrorKind};
@@ -34,7 +36,7 @@ use crate::ledger::{Cause, PauseLeft};
 pub enum Error {
     /// Come back then: no slot comes within the time that the caller would wait. With
     /// [`retry_refused`](crate::Upstream::retry_refused) the call may have been sent before, and refused; it was not executed.
-    #[error("{upstream}: throttled, the next slot for this call is {:?} away{}", whole_ms(.retry_after), Pausing(.paused))]
+    #[error("{upstream}: throttled, the next slot for this call is {:?} away{}{}", whole_ms(.retry_after), Pausing(.paused), Slower(.after_refusals))]
     #[non_exhaustive]
     Throttled {
         /// The upstream whose limit is exhausted.
@@ -43,6 +45,8 @@ pub enum Error {
         retry_after: Duration,
         /// The pause that lasts, where one does: nobody sends before its end, and then callers go one after another.
         paused: Option<PauseLeft>,
+        /// That calls come slower since refusals, as the last answer of the store told: not while a pause lasts.
+        after_refusals: Option<Box<AfterRefusals>>,
     },
     /// Shed load: as many calls of this process wait for the upstream as may.
     #[error("{upstream}: {max_waiting} calls of this process wait already, as many as may")]
@@ -221,6 +225,15 @@ impl fmt::Display for Pausing<'_> {
     }
 }
 
+/// Says that calls come slower since refusals, and for how long.
+struct Slower<'a>(&'a Option<Box<AfterRefusals>>);
+
+impl fmt::Display for Slower<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |of| write!(f, "; {of}"))
+    }
+}
+
 /// Names a response by its status.
 struct Response<'a>(&'a Option<u16>);
 
@@ -252,7 +265,13 @@ mod tests {
         let (second, upstream) = (Duration::from_secs(1), || Arc::from("up"));
         // Rounded up to whole milliseconds.
         let nearly = |seconds: u64| Duration::from_nanos(seconds * 1_000_000_000 - 999_999);
-        let throttled = |paused| Error::Throttled { upstream: upstream(), retry_after: nearly(3), paused };
+        let after = || Some(Box::new(AfterRefusals::new(Some(Limit::per_minute(100)), 0.6, nearly(2))));
+        let throttled = |paused: Option<PauseLeft>| Error::Throttled {
+            upstream: upstream(),
+            retry_after: nearly(3),
+            paused,
+            after_refusals: paused.and_then(|pause| pause.status).and_then(|_| after()),
+        };
         let paused = |status| Some(PauseLeft::new(nearly(2), Reason::new(Cause::Refusal, status)));
         let barred = |status| Error::Barred { upstream: upstream(), cause: Cause::Ban, status, retry_after: second };
         let away = "up: throttled, the next slot for this call is 3s away";
@@ -260,7 +279,10 @@ mod tests {
             (throttled(None), away.to_owned()),
             (
                 throttled(paused(429)),
-                format!("{away}; nobody sends for 2s, because of a refusal (a response of status 429)"),
+                format!(
+                    "{away}; nobody sends for 2s, because of a refusal (a response of status 429); after refusals 60 per \
+                     60s instead of 100, for about 2s"
+                ),
             ),
             (throttled(paused(0)), format!("{away}; nobody sends for 2s, because of a refusal")),
             (barred(Some(403)), "up: nobody sends for 1s, because of a ban (a response of status 403)".to_owned()),

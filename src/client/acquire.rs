@@ -282,7 +282,7 @@ impl<'a> Asked<'a> {
             }
             Some(Err(retry_after)) if self.route.now_or_never => {
                 let upstream = Arc::clone(self.queue.upstream());
-                let error = Error::Throttled { upstream, retry_after, paused: None };
+                let error = Error::Throttled { upstream, retry_after, paused: None, after_refusals: None };
                 span(self.route).in_scope(|| tracing::debug!(upstream = &**self.queue.upstream(), %error, "refused"));
                 Ok(Err(self.route.told(error)))
             }

@@ -271,7 +271,8 @@ fn at_hand(queue: &Queue, route: &Route, since: Instant) -> Option<Result<Slot, 
         Ok(slot) => Some(Ok(slot)),
         Err(retry_after) => {
             let upstream = Arc::clone(queue.upstream());
-            route.now_or_never.then_some(Err(Error::Throttled { upstream, retry_after, paused: None }))
+            let refused = Error::Throttled { upstream, retry_after, paused: None, after_refusals: None };
+            route.now_or_never.then_some(Err(refused))
         }
     }
 }

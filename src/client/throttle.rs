@@ -20,7 +20,7 @@ use crate::config::name::shown;
 use crate::config::plan::Registered;
 use crate::config::request_head::RequestHead;
 use crate::error::{Error, StoreError};
-use crate::ledger::{Body, MessageId, Reply};
+use crate::ledger::{Body, MessageId, Reply, Slower};
 use crate::queue::presence::Attendance;
 use crate::queue::process::Process;
 use crate::queue::table::{CLOSE_PATIENCE, Queues};
@@ -239,7 +239,9 @@ impl Throttle {
         let usage = Usage::new(limits, &logs, waiting, registered.learned_from());
         registered.counts.used(&usage);
         let in_flight = registered.charges.in_flight(&registered.upstream).zip(seats);
-        Ok(Usage { observed, ..usage.with_seats(in_flight) })
+        let slower = logs.iter().filter_map(|log| log.slower).reduce(Slower::and);
+        let after_refusals = slower.map(|slower| registered.spans.after_refusals(slower));
+        Ok(Usage { observed, after_refusals, ..usage.with_seats(in_flight) })
     }
 
     /// Ends: refuses whoever waits and whoever comes with [`Error::Closed`], and hands back what is booked.

@@ -6,6 +6,7 @@ use http::HeaderName;
 
 use crate::client::observing::Observed;
 use crate::config::limit::Limit;
+use crate::error::AfterRefusals;
 use crate::ledger::{LogUsage, PauseUsage};
 
 /// How much of an upstream's quota is used at this moment, in the whole cluster.
@@ -18,6 +19,9 @@ use crate::ledger::{LogUsage, PauseUsage};
 /// }
 /// if let Some(paused) = usage.paused {
 ///     println!("nobody sends for {:?}, because of {:?}", paused.left, paused.cause);
+/// }
+/// if let Some(slower) = usage.after_refusals {
+///     println!("{slower}"); // after refusals 60 per 60s instead of 100, for about 500s
 /// }
 /// # Ok(())
 /// # }
@@ -42,6 +46,8 @@ pub struct Usage {
     pub paused: Option<PauseUsage>,
     /// The factor on the quotas that refusals, or somebody [by hand](crate::Throttle::slow_down), have lowered: 1.0 is all of them.
     pub rate: f64,
+    /// That calls come slower since refusals, and until about when: by a rate, of which limit, or one after another.
+    pub after_refusals: Option<AfterRefusals>,
 }
 
 /// How much of one limit is used.
@@ -113,7 +119,7 @@ impl Usage {
         let limits = limits.filter_map(of_limit).collect();
         let paused = logs.iter().filter_map(|log| log.paused).max_by_key(|paused| paused.left);
         let rate = logs.iter().map(|log| log.rate).min().map_or(1.0, |rate| f64::from(rate) / 1e6);
-        Self { limits, waiting, observed: None, learned_from, paused, rate }
+        Self { limits, waiting, observed: None, learned_from, paused, rate, after_refusals: None }
     }
 
     /// With the limits on calls in flight, and how many seats of each are taken.

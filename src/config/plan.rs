@@ -21,8 +21,8 @@ use crate::config::name::shown;
 use crate::config::upstream::Upstream;
 use crate::config::upstream::shards::shard_of;
 use crate::counts::Counts;
-use crate::error::ConfigError;
-use crate::ledger::{Log, ScopeId, SeatLimit};
+use crate::error::{AfterRefusals, ConfigError};
+use crate::ledger::{Log, ScopeId, SeatLimit, Slower};
 use crate::queue::crowd::Crowd;
 use crate::queue::handover::Handover;
 use crate::queue::pacing::{LATE_AT_MOST, stale_after_all};
@@ -67,6 +67,24 @@ pub(crate) struct Registered {
     /// The header that told last how much is left.
     learned_from: Mutex<Option<HeaderName>>,
     pub(crate) unlearned: Unlearned,
+    pub(crate) spans: Spans,
+}
+
+/// Each limit that is counted by a log, with the span of its term there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spans(Arc<[(i64, Limit)]>);
+
+impl Spans {
+    fn new(upstream: &Upstream, charges: &Charges) -> Self {
+        let span = |(log, term, _): (usize, usize, u32)| charges.logs()[log].terms[term].span;
+        Self(upstream.limits.iter().zip(charges.limits()).map(|(limit, at)| (span(at), limit.clone())).collect())
+    }
+
+    /// What callers are told of what refusals have left.
+    pub(crate) fn after_refusals(&self, of: Slower) -> AfterRefusals {
+        let limit = self.0.iter().find(|(span, _)| *span == of.span).map(|(_, limit)| limit.clone());
+        AfterRefusals::new(limit, f64::from(of.rate) / 1e6, of.left)
+    }
 }
 
 impl Registered {
@@ -137,6 +155,7 @@ impl Registered {
             Some((scope, Arc::clone(name)))
         };
         let scope_names = upstream.scope_names.iter().filter_map(of_value).collect();
+        let spans = Spans::new(&upstream, &charges);
         Ok(Self {
             index,
             edition: 0,
@@ -158,6 +177,7 @@ impl Registered {
             scope_names,
             learned_from: Mutex::default(),
             unlearned: Unlearned::default(),
+            spans,
         })
     }
 

@@ -6,15 +6,13 @@ use super::at_once::Long;
 use super::claims::{Claim, MAX_CLAIMS, Owner};
 use super::constraints::Constraints;
 use super::contenders::Contenders;
-use super::in_force::{InForce, longer};
+use super::in_force::{InForce, longer, slower};
 use super::pause::{Pausing, float};
 use super::scope::{Reach, Scope, Waiting};
 use super::seats::AskedSeats;
 use super::shares::{Bounds, Decision, Shares, Turn, decide};
 use super::view::View;
-use super::{
-    Answer, Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, Priority, Run, ScopeId, Stamp, Term, Verdict, micros,
-};
+use super::{Answer, Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, Priority, Run, ScopeId, Stamp, Term, micros};
 
 /// A caller that a narrow log holds up may take a slot in a widely shared log at most so many microseconds later than that log
 /// alone would allow. Or as long as the answer takes, where that is more.
@@ -162,9 +160,9 @@ impl Ledger {
         let told = decision.waiting.as_ref().map_or_else(|| ask.priority(), |turn| turn.priority);
         let contenders = (0..scopes.len()).map(|at| others(at, told)).max().unwrap_or(0);
         let next = decision.waiting.as_ref().map_or(now, |turn| turn.start);
-        let all_now = matches!(decision.answers.as_slice(), [Answer { callers, start, verdict: Verdict::Granted }]
-            if *start == now && *callers == ask.callers());
+        let all_now = decision.lets_all_start(now, ask.callers());
         let overfull = if all_now { Vec::new() } else { self.overfull(now, id, own) };
+        let slower = if all_now || paused.is_some() { None } else { slower(&in_force).map(Box::new) };
 
         // Write.
         let added = view.into_added();
@@ -217,7 +215,8 @@ impl Ledger {
         let seats = seated.map(|(seated, _)| seated);
         let is_settling = |&scope| self.scope(scope).is_some_and(|of| of.constraints().is_settling(now));
         let is_lost = is_closed || scopes.iter().any(is_settling);
-        let grant = Grant { paused, contenders, counted: receipts, seats, other_term, lost: is_lost, loss, ..grant };
+        let grant =
+            Grant { paused, slower, contenders, counted: receipts, seats, other_term, lost: is_lost, loss, ..grant };
         (Grant { remembered: changed, ..grant }, memory)
     }
 

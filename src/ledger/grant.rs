@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Reason, Seated, Stamp, Term};
+use super::{Reason, Seated, Slower, Stamp, Term};
 
 /// The store's answer to an ask.
 ///
@@ -32,6 +32,8 @@ pub struct Grant {
     pub within: Duration,
     /// Until when nobody sends at all, and why.
     pub paused: Option<(Stamp, Reason)>,
+    /// That calls come slower since refusals, where not all start now and no pause lasts: for those who are told that they would wait too long.
+    pub slower: Option<Box<Slower>>,
     /// How many other queues, of any process, have callers that wait, in the scope where most do; each with its weight. Of the priority
     /// of the first caller that waits, or that asked, and of higher ones.
     pub contenders: u32,
@@ -126,6 +128,7 @@ impl Grant {
             next,
             within,
             paused: None,
+            slower: None,
             contenders: 0,
             counted,
             seats: None,

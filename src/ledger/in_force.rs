@@ -9,7 +9,7 @@ use super::outside_use::OutsideUse;
 use super::pause::Pausing;
 use super::rate::{FULL, Rate, lowered};
 use super::rule::{Entries, earliest};
-use super::{Log, PauseUsage, Reason, ScopeId, Shape, Stamp, Term};
+use super::{Log, PauseUsage, Reason, ScopeId, Shape, Slower, Stamp, Term};
 
 /// So often a start is looked for where one rule moves it to where another does not allow it.
 const ROUNDS: usize = 16;
@@ -142,6 +142,19 @@ impl<'a> InForce<'a> {
         u32::try_from(rates.min().unwrap_or(FULL).min(self.by_hand).min(FULL)).unwrap_or(u32::MAX)
     }
 
+    /// That calls come slower since refusals: by a rate, or one after another.
+    pub(super) fn slower(&self) -> Option<Slower> {
+        let of_rate = |rate: &Rate| {
+            let left = u32::try_from(rate.factor(self.now)).ok().filter(|left| i64::from(*left) < FULL)?;
+            Some(Slower::new(left, rate.span(), rate.lapse().since(self.now)))
+        };
+        let of_pause = |pause: Pausing| {
+            let left = pause.over().since(self.now);
+            (pause.recovery > 0 && !left.is_zero()).then(|| Slower::new(1_000_000, 0, left))
+        };
+        self.rates.iter().flatten().filter_map(of_rate).chain(self.pauses().filter_map(of_pause)).reduce(Slower::and)
+    }
+
     /// What rates leave of a log's terms.
     pub(super) fn terms(&self, log: &Log) -> impl Iterator<Item = Term> {
         log.terms.iter().map(|term| self.term(log, *term))
@@ -201,6 +214,11 @@ pub(super) fn until_nothing_moves(has_calendar: bool, floor: Stamp, earliest: im
         (start, found) = (found, earliest(found));
     }
     found
+}
+
+/// That calls come slower since refusals, by what is in force in any of these scopes.
+pub(super) fn slower(scopes: &[InForce<'_>]) -> Option<Slower> {
+    scopes.iter().filter_map(InForce::slower).reduce(Slower::and)
 }
 
 /// Of two pauses the longer, for the graver reason.

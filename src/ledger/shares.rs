@@ -61,6 +61,14 @@ pub(super) struct Decision {
     passed: u32,
 }
 
+impl Decision {
+    /// Whether so many callers, who are all that asked, start now.
+    pub(super) fn lets_all_start(&self, now: Stamp, callers: u32) -> bool {
+        matches!(self.answers.as_slice(), [answer]
+            if answer.verdict == Verdict::Granted && answer.start == now && answer.callers == callers)
+    }
+}
+
 /// When a caller could start.
 #[derive(Clone, Copy, Debug)]
 struct Start {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::rule::Entries as _;
 use super::scope::Scope;
-use super::{Cause, Ledger, Log, SeatLimit, Shape, SlidingLog, Stamp, Term};
+use super::{Cause, Ledger, Log, SeatLimit, Shape, SlidingLog, Slower, Stamp, Term};
 
 /// What one log holds, term by term.
 ///
@@ -28,6 +28,8 @@ pub struct LogUsage {
     pub paused: Option<PauseUsage>,
     /// Millionths of the quotas that refusals, or somebody by hand, have left.
     pub rate: u32,
+    /// That calls come slower since refusals: by that rate, or one after another.
+    pub slower: Option<Slower>,
     /// Others name other terms of the log, as while a release is rolled out: the strictest that is not among these, as a window. It
     /// holds for all who ask.
     pub other_term: Option<Term>,
@@ -77,7 +79,7 @@ impl LogUsage {
     /// What each term of a log allows, where nothing is paused and no rate lowered.
     #[must_use]
     pub const fn new(terms: Vec<TermUsage>) -> Self {
-        Self { terms, paused: None, rate: 1_000_000, other_term: None }
+        Self { terms, paused: None, rate: 1_000_000, slower: None, other_term: None }
     }
 }
 
@@ -133,6 +135,7 @@ impl Ledger {
             LogUsage {
                 paused: in_force.longest_pause(),
                 rate: in_force.rate(),
+                slower: in_force.slower(),
                 other_term: self.named_beside(now, log),
                 ..LogUsage::new(terms)
             }

@@ -29,7 +29,7 @@ use super::waited_for::WaitedFor;
 use super::waiters::{Slot, Waiter, Waiters};
 use super::without_store::Lost;
 use crate::error::Error;
-use crate::ledger::{Priority, Reason, Stamp};
+use crate::ledger::{Priority, Reason, Slower, Stamp};
 
 /// Everything that changes about a queue.
 #[derive(Debug)]
@@ -81,6 +81,8 @@ pub(super) struct Engine {
     pub(super) paused: Option<(Instant, Reason)>,
     /// When that began.
     pub(super) paused_at: Option<Instant>,
+    /// That calls come slower since refusals, as an answer told then.
+    pub(super) slower: Option<(Instant, Slower)>,
     /// What counted was forgotten by hand, and the answer under way may not know it.
     pub(super) is_reset: bool,
     /// Somebody came since the pause was last looked at.
@@ -138,6 +140,7 @@ impl Engine {
             leave_at: None,
             leapt_at: None,
             paused: None,
+            slower: None,
             paused_at: None,
             is_reset: false,
             came: false,

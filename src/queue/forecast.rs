@@ -12,8 +12,8 @@ use super::log_time::Outlook;
 use super::pacing::{LONGEST_TURNS, Rest, late_at_most};
 use super::settings::Settings;
 use super::waiters::Waiter;
-use crate::error::Error;
-use crate::ledger::{Grant, PauseLeft, Term};
+use crate::error::{AfterRefusals, Error};
+use crate::ledger::{Grant, PauseLeft, Slower, Term};
 
 impl Settings {
     /// The terms of the first log, whose units places in queue are counted in.
@@ -106,7 +106,7 @@ impl Engine {
         if !self.waiters.has_hurried() {
             return;
         }
-        let paused = self.pause_left(now);
+        let (paused, slower) = (self.pause_left(now), self.after_refusals(now));
         let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at, now);
         let (put_off, unjudged, mut asks_for_them) = (self.put_off.as_ref(), self.unjudged(now), false);
         let late = self.waiters.drop_hopeless(now, |waiter, ahead| {
@@ -119,7 +119,7 @@ impl Engine {
             let is_unjudged = self.newcomers.include(waiter)
                 && unjudged.is_some_and(|of| of.at <= deadline && self.settings.size(&waiter.costs) < of.below);
             asks_for_them |= is_unjudged;
-            (!is_unjudged).then(|| throttled(&self.settings, retry_after, paused))
+            (!is_unjudged).then(|| throttled(&self.settings, retry_after, paused, slower.clone()))
         });
         if let Some(of) = unjudged.filter(|_| asks_for_them) {
             self.ask_at = self.ask_at.map(|ask_at| ask_at.min(of.at));
@@ -161,14 +161,26 @@ impl Engine {
     }
 
     pub(super) fn throttled(&self, retry_after: Duration, now: Instant) -> Error {
-        throttled(&self.settings, retry_after, self.pause_left(now))
+        throttled(&self.settings, retry_after, self.pause_left(now), self.after_refusals(now))
+    }
+
+    /// That calls come slower since refusals, as far as the last answer tells.
+    fn after_refusals(&self, now: Instant) -> Option<Box<AfterRefusals>> {
+        let (told, slower) = self.slower?;
+        let left = slower.left.checked_sub(now.saturating_duration_since(told)).filter(|left| !left.is_zero())?;
+        Some(Box::new(self.settings.spans.after_refusals(Slower { left, ..slower })))
     }
 }
 
 /// Nobody can go before the end of a pause.
-fn throttled(settings: &Settings, retry_after: Duration, paused: Option<PauseLeft>) -> Error {
+fn throttled(
+    settings: &Settings,
+    retry_after: Duration,
+    paused: Option<PauseLeft>,
+    after_refusals: Option<Box<AfterRefusals>>,
+) -> Error {
     let retry_after = retry_after.max(paused.map_or(Duration::ZERO, |pause| pause.left));
-    Error::Throttled { upstream: Arc::clone(&settings.upstream), retry_after, paused }
+    Error::Throttled { upstream: Arc::clone(&settings.upstream), retry_after, paused, after_refusals }
 }
 
 /// When callers may go, as far as the last answer tells.

@@ -10,6 +10,7 @@ use super::calendars::Calendars;
 use super::pacing::LATE_AT_MOST;
 use super::seats::SeatRules;
 use super::table::Key;
+use crate::config::plan::Spans;
 use crate::counts::Counts;
 use crate::ledger::Log;
 use crate::store::WithoutStore;
@@ -30,6 +31,8 @@ pub(super) struct Settings {
     /// And a seat that is borrowed from such lines.
     pub(super) borrows: bool,
     pub(super) calendars: Calendars,
+    /// For what callers are told of refusals.
+    pub(super) spans: Spans,
     /// How much later than its start a slot may be used.
     pub(super) stale_after: Duration,
     /// How far ahead slots are booked, where answers are quick.
@@ -63,6 +66,7 @@ impl Queue {
             seats: self.seats.clone(),
             borrows: self.borrows(),
             calendars: if is_line { Calendars::default() } else { self.shard.calendars.clone() },
+            spans: registered.spans.clone(),
             stale_after: self.stale_after(),
             horizon: process.horizon,
             promote_low_after: registered.upstream.promote_low_after,

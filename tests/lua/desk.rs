@@ -166,6 +166,8 @@ impl<'a> Desk<'a> {
         } else {
             let integers = integers(reply);
             let [of, now, flags, next] = integers[..4] else { unreachable!() };
+            // That calls come slower takes three more.
+            let (flags, slower) = (flags % 32, if flags >= 32 { 3 } else { 0 });
             assert!(of == number && [0, 2, 3].contains(&flags), "{integers:?}");
             if flags & 1 == 1 {
                 assert_eq!(integers.len(), 4, "{integers:?}");
@@ -173,6 +175,7 @@ impl<'a> Desk<'a> {
             } else {
                 let [within, stop, cause, status, others] = integers[4..9] else { unreachable!() };
                 let (counted, answers) = integers[9..].split_at(scopes);
+                let answers = &answers[slower..];
                 let paused = ((stop - now).max(0), cause, status);
                 let counted = counted.to_vec();
                 let said = Said { remembered: flags > 1, within, paused, others, counted };
@@ -320,7 +323,7 @@ fn integers(reply: &Reply) -> Vec<i64> {
 fn terms(mut integers: &[i64], logs: &[Log<'_>]) -> Vec<[i64; 5]> {
     let mut all = Vec::new();
     for (_, terms) in logs {
-        let (of_log, rest) = integers[8..].split_at(5 * terms.len());
+        let (of_log, rest) = integers[11..].split_at(5 * terms.len());
         all.extend(of_log.chunks_exact(5).map(|term| must(<[i64; 5]>::try_from(term))));
         integers = rest;
     }

@@ -281,3 +281,24 @@ async fn a_day_that_is_spent_before_its_time_is_learned_all_the_same() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_is_told_to_come_later_hears_what_refusals_have_left() {
+    let consumer = Consumer::new(Some(1), &[Limit::per_minute(100)]);
+    let usage = async || consumer.throttle.usage("up").await.unwrap().after_refusals;
+    consumer.is_served(60).await;
+    assert_eq!(usage().await, None);
+    consumer.is_refused(8).await;
+    sleep(secs(1.1)).await;
+    let first = consumer.throttle.acquire("up").await.unwrap();
+    let told = consumer.throttle.acquire("up").max_wait(secs(0.1)).await.unwrap_err().to_string();
+    let of_limit = "after refusals 60 per 60s instead of 100, for about 10";
+    assert!(told.contains(of_limit), "{told}");
+    let shown = usage().await.unwrap().to_string();
+    assert!(shown.starts_with(of_limit), "{shown}");
+    drop(first);
+    consumer.throttle.release("up").await.unwrap();
+    assert_eq!(usage().await, None);
+    let free = consumer.throttle.acquire("up").max_wait(secs(0.1)).await;
+    assert!(free.is_ok(), "{free:?}");
+}

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outgate::ledger::{Body, Log, LogUsage, Message, MessageId, PauseUsage, Reply, ScopeId, SeatLimit, Term};
+use outgate::ledger::{Body, Log, LogUsage, Message, MessageId, PauseUsage, Reply, ScopeId, SeatLimit, Slower, Term};
 use outgate::processes::{Counted, Description, Kind, Processes, ScopeInUse};
 use outgate::store::{StoreError, StoreErrorKind, UpstreamFound};
 use outgate::{RedisStore, Store};
@@ -32,6 +32,8 @@ pub(crate) struct Seen {
     pub(crate) paused: Option<PauseUsage>,
     /// Millionths of the quotas of the whole upstream that are left.
     pub(crate) rate: u32,
+    /// That its calls come slower since refusals.
+    pub(crate) slower: Option<Slower>,
     pub(crate) limits: Vec<LimitSeen>,
     /// Scopes that are in use.
     pub(crate) scopes: Vec<ScopeInUse>,
@@ -55,6 +57,7 @@ pub(crate) struct LimitSeen {
     /// The pause of its scope.
     pub(crate) paused: Option<PauseUsage>,
     pub(crate) rate: u32,
+    pub(crate) slower: Option<Slower>,
 }
 
 impl Seen {
@@ -154,8 +157,8 @@ async fn of(store: &RedisStore, found: UpstreamFound, most: usize) -> Result<Opt
             }
         }
     }
-    let (paused, rate) = (whole.paused, whole.rate);
-    Ok(Some(Seen { found, processes, description, others, paused, rate, limits, scopes, calls }))
+    let (paused, rate, slower) = (whole.paused, whole.rate, whole.slower);
+    Ok(Some(Seen { found, processes, description, others, paused, rate, slower, limits, scopes, calls }))
 }
 
 /// The scope of all callers of an upstream that shares limits with others.
@@ -248,7 +251,8 @@ async fn used(
     let mut taken = taken.into_iter();
     let mut limits = Vec::new();
     for limit in description.limits.iter().filter(|limit| limit.kind == kind) {
-        let (paused, rate) = logs.first().map_or((None, 1_000_000), |log| (log.paused, log.rate));
+        let (paused, rate, slower) =
+            logs.first().map_or((None, 1_000_000, None), |log| (log.paused, log.rate, log.slower));
         let mut seen = LimitSeen {
             text: Arc::clone(&limit.text),
             scope: of.cloned(),
@@ -259,6 +263,7 @@ async fn used(
             next: None,
             paused,
             rate,
+            slower,
         };
         if let Counted::InLog { log, term, units } = limit.counted {
             // Those of other kinds are not among the logs.

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use outgate::ledger::{Cause, PauseUsage};
+use outgate::ledger::{Cause, PauseUsage, Slower};
 use outgate::processes::ScopeInUse;
 use serde_json::{Value, json};
 
@@ -18,8 +18,8 @@ pub(crate) fn status(all: &[Seen], prefix: &str) -> String {
         if let Some(paused) = &upstream.paused {
             let _ = writeln!(text, "  {}", pause(paused));
         }
-        if upstream.rate < 1_000_000 {
-            let _ = writeln!(text, "  slowed down to {}", percent(upstream.rate));
+        if let Some(slower) = slowed(upstream.rate, upstream.slower) {
+            let _ = writeln!(text, "  {slower}");
         }
         if upstream.others > 0 {
             let _ = writeln!(text, "  {} describe it otherwise", count(upstream.others as u64, "process", "processes"));
@@ -72,8 +72,8 @@ pub(crate) fn line(limit: &LimitSeen) -> String {
         if let Some(paused) = &limit.paused {
             let _ = write!(text, ", {}", pause(paused));
         }
-        if limit.rate < 1_000_000 {
-            let _ = write!(text, ", slowed down to {}", percent(limit.rate));
+        if let Some(slower) = slowed(limit.rate, limit.slower) {
+            let _ = write!(text, ", {slower}");
         }
     }
     text
@@ -105,6 +105,14 @@ pub(crate) fn pause(paused: &PauseUsage) -> String {
         (_, None) => "by a program, or by hand".to_owned(),
     };
     format!("paused for {}: {why}", rough(paused.left))
+}
+
+/// What is left of the quotas, and, where refusals have lowered them, or have calls come one after another, for how long.
+pub(crate) fn slowed(rate: u32, slower: Option<Slower>) -> Option<String> {
+    let lowered = (rate < 1_000_000).then(|| format!("slowed down to {}", percent(rate)));
+    let Some(slower) = slower else { return lowered };
+    let what = lowered.unwrap_or_else(|| "calls come one after another".to_owned());
+    Some(format!("{what}, after refusals for about {} more", rough(slower.left)))
 }
 
 /// An error with its causes.
@@ -165,6 +173,7 @@ fn upstream(seen: &Seen) -> Value {
             "next_ms": limit.next.map(ms),
             "paused_ms": limit.paused.map_or(0, |paused| ms(paused.left)),
             "rate": f64::from(limit.rate) / 1e6,
+            "slower_ms": limit.slower.map_or(0, |slower| ms(slower.left)),
         })
     };
     json!({
@@ -175,6 +184,7 @@ fn upstream(seen: &Seen) -> Value {
         "oldest_ms": seen.oldest().map(ms),
         "paused_ms": seen.paused.map_or(0, |paused| ms(paused.left)),
         "rate": f64::from(seen.rate) / 1e6,
+        "slower_ms": seen.slower.map_or(0, |slower| ms(slower.left)),
         "described_otherwise": seen.others,
         "processes": seen.processes.all.iter().map(process).collect::<Vec<_>>(),
         "scopes": seen.scopes.iter().map(scope).collect::<Vec<_>>(),

@@ -124,8 +124,7 @@ impl Screen {
         if let Some(paused) = &seen.paused {
             frame.render_widget(Paragraph::new(show::pause(paused)).red(), row());
         }
-        if seen.rate < 1_000_000 {
-            let text = format!("slowed down to {}", show::percent(seen.rate));
+        if let Some(text) = show::slowed(seen.rate, seen.slower) {
             frame.render_widget(Paragraph::new(text).yellow(), row());
         }
         let [label, line] = Layout::horizontal([Constraint::Length(18), Constraint::Min(0)]).areas(row());
@@ -142,7 +141,7 @@ impl Screen {
 
 /// Lines that an upstream takes.
 fn height(seen: &Seen) -> u16 {
-    let special = usize::from(seen.paused.is_some()) + usize::from(seen.rate < 1_000_000);
+    let special = usize::from(seen.paused.is_some()) + usize::from(show::slowed(seen.rate, seen.slower).is_some());
     u16::try_from(2 + special + seen.limits.len()).unwrap_or(u16::MAX)
 }
 

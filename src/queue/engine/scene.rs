@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::Engine;
 use crate::config::costs::Costs;
+use crate::config::plan::Spans;
 use crate::error::StoreError;
 use crate::ledger::{Log, Refused, SeatLimit, Stamp, Term};
 use crate::queue::bounds::Exchange;
@@ -118,6 +119,7 @@ impl Process {
 /// Those of a queue before one log, whose slots are late after 24 ms.
 fn settings(log: Log, seats: Option<SeatRules>) -> Settings {
     Settings {
+        spans: Spans::default(),
         upstream: "up".into(),
         ledger: "up".into(),
         key: (0, None),

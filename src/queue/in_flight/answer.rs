@@ -216,6 +216,7 @@ impl Engine {
         if let Some((until, reason)) = grant.paused {
             self.pause(now + from_now(until), reason, now, effects);
         }
+        self.slower = grant.slower.as_deref().map(|slower| (now, *slower));
         if !refused.is_empty() {
             // What is free now and yet refused was left for other processes: they come first.
             let turn = self.rest(Duration::ZERO, grant, &outlook, now);

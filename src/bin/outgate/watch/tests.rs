@@ -17,6 +17,7 @@ fn limit(text: &str, used: u64, quota: u64) -> LimitSeen {
         next: (used >= quota).then_some(Duration::from_millis(12)),
         paused: None,
         rate: 1_000_000,
+        slower: None,
     }
 }
 
@@ -32,6 +33,7 @@ fn seen(name: &str, callers: u32, calls: u64, limits: Vec<LimitSeen>) -> Seen {
         others: 0,
         paused: None,
         rate: 1_000_000,
+        slower: None,
         limits,
         scopes: Vec::new(),
         calls,

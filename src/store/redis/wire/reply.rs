@@ -8,7 +8,7 @@ use super::presence;
 use crate::error::StoreError;
 use crate::ledger::{
     Answer, Ask, Body, Cause, Grant, Learned, Log, LogUsage, Looked, MAX_MEMORY, Message, PauseUsage, Paused, Reason,
-    Reply, ScopeId, Seated, Stamp, Term, TermUsage, Verdict,
+    Reply, ScopeId, Seated, Slower, Stamp, Term, TermUsage, Verdict,
 };
 
 /// Of a short reply, so many bits are the message's number.
@@ -22,6 +22,8 @@ const LOST: i64 = 4;
 const BESIDE_OTHERS: i64 = 8;
 /// And a loss was seen that the sender has not heard of.
 const TELLS_LOSS: i64 = 16;
+/// Calls come slower since refusals.
+const SLOWER: i64 = 32;
 
 /// Reads the answer to a message. One that is another message's, after a lost reply, is none: what it says of the time would
 /// mislead for long.
@@ -88,6 +90,11 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
         [seen, survived] => Some(Box::new((Stamp::from_micros(seen), u64::try_from(survived).ok()?))),
         _ => None,
     };
+    let (slower, answers) = answers.split_at_checked(if flags & SLOWER == 0 { 0 } else { 3 })?;
+    let slower = match *slower {
+        [rate, span, left] => Some(Box::new(slower_of(rate, span, left)?)),
+        _ => None,
+    };
     let answer = |part: &[i64]| match *part {
         [verdict, start, callers] => {
             let (callers, start) = (u32::try_from(callers).ok()?, Stamp::from_micros(start));
@@ -108,6 +115,7 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
     let grant = Grant {
         within: Duration::from_micros(u64::try_from(within).ok()?),
         paused: (stop > now).then_some((stop, reason)),
+        slower,
         contenders: u32::try_from(contenders).ok()?,
         counted: counted.iter().copied().map(Stamp::from_micros).collect(),
         seats,
@@ -123,6 +131,10 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
 /// A term that others name: at most so many units in any so many microseconds.
 fn other_term_of(quota: i64, span: i64) -> Option<Term> {
     Some(Term::new(u32::try_from(quota).ok().filter(|quota| *quota > 0)?, Some(span).filter(|span| *span >= 0)?))
+}
+
+fn slower_of(rate: i64, span: i64, left: i64) -> Option<Slower> {
+    Some(Slower::new(u32::try_from(rate).ok()?, span, time(left)?))
 }
 
 fn cause_of(code: i64) -> Option<Cause> {
@@ -180,7 +192,9 @@ fn learned(rest: &[i64]) -> Option<Learned> {
 fn usage(logs: &[Log], seats: usize, rest: &[i64]) -> Option<Reply> {
     let mut rest = rest;
     let mut of_log = |log: &Log| {
-        let (&[left, told, since, cause, status, rate, quota, span], terms) = rest.split_first_chunk::<8>()?;
+        let (&[left, told, since, cause, status, rate, quota, span, ref slower @ ..], terms) =
+            rest.split_first_chunk::<11>()?;
+        let &[lowered, longest, lasts] = slower;
         let (terms, after) = terms.split_at_checked(5 * log.terms.len())?;
         rest = after;
         let status = Some(u16::try_from(status).ok()?).filter(|status| *status > 0);
@@ -188,7 +202,8 @@ fn usage(logs: &[Log], seats: usize, rest: &[i64]) -> Option<Reply> {
         let terms = terms.chunks_exact(5).map(term_usage).collect::<Option<_>>()?;
         let paused = (left > 0).then_some(pause);
         let other_term = if quota == 0 { None } else { Some(other_term_of(quota, span)?) };
-        Some(LogUsage { paused, rate: u32::try_from(rate).ok()?, other_term, ..LogUsage::new(terms) })
+        let slower = if lasts == 0 { None } else { Some(slower_of(lowered, longest, lasts)?) };
+        Some(LogUsage { paused, rate: u32::try_from(rate).ok()?, slower, other_term, ..LogUsage::new(terms) })
     };
     let logs = logs.iter().map(&mut of_log).collect::<Option<_>>()?;
     let seats_taken: Vec<u32> = rest.iter().map(|&taken| u32::try_from(taken).ok()).collect::<Option<_>>()?;
@@ -323,7 +338,7 @@ mod tests {
             Reply::Usage { logs, seats: Vec::new() }
         };
         let told = |pause: [i64; 5], rate: i64, known: i64| {
-            ints(&[&[5_000, 7], &pause[..], &[rate, 0, 0, 5, 9, 1, 4, known]].concat())
+            ints(&[&[5_000, 7], &pause[..], &[rate, 0, 0, rate, 1_000, pause[2], 5, 9, 1, 4, known]].concat())
         };
         let read = |pause, rate, known| reply(&usage, &told(pause, rate, known));
         assert_eq!(read([0; 5], 1_000_000, -1).unwrap(), used(None));
@@ -331,7 +346,7 @@ mod tests {
         let of_log = read([9, 12, 4, 2, 430], 500_000, -1).unwrap().usage().unwrap().remove(0);
         let [left, told, since] = [9, 12, 4].map(Duration::from_micros);
         assert_eq!(of_log.paused, Some(PauseUsage::new(left, told, since, Cause::Ban, Some(430))));
-        assert_eq!(of_log.rate, 500_000);
+        assert_eq!((of_log.rate, of_log.slower), (500_000, Some(Slower::new(500_000, 1_000, since))));
         assert!(read([0; 5], 1_000_000, -2).is_err() && read([9, 12, 4, 3, 0], 1, -1).is_err());
         for message in [pause, report, usage] {
             for lie in [Value::Int(5), ints(&[5_000, 7]), ints(&[5_000, 7, -9, 7]), ints(&[5_000, 7, 2, -1])] {
