@@ -47,10 +47,9 @@ use crate::store::{Store, WithoutStore};
 pub struct Throttle(Arc<Inner>);
 
 /// A throttle that is there as long as anybody else has it.
-#[cfg(feature = "metrics")]
+#[derive(Debug)]
 pub(crate) struct Weak(std::sync::Weak<Inner>);
 
-#[cfg(feature = "metrics")]
 impl Weak {
     pub(crate) fn upgrade(&self) -> Option<Throttle> {
         self.0.upgrade().map(Throttle)
@@ -77,7 +76,7 @@ impl Drop for Inner {
 
 impl Throttle {
     pub(crate) fn new(upstreams: Current, process: Process, unmatched: Unmatched, without_store: WithoutStore) -> Self {
-        Self(Arc::new(Inner {
+        let throttle = Self(Arc::new(Inner {
             upstreams,
             without_store,
             strangers: Strangers::new(unmatched),
@@ -85,7 +84,9 @@ impl Throttle {
             queues: Queues::default(),
             outgoing: Outgoing::new(),
             reachability: Reachability::default(),
-        }))
+        }));
+        throttle.process().is_told_by(throttle.downgrade());
+        throttle
     }
 
     /// Begins a throttle.
@@ -281,7 +282,6 @@ impl Throttle {
         Ok(Some(Route::of_request(registered, request, call)))
     }
 
-    #[cfg(feature = "metrics")]
     pub(crate) fn downgrade(&self) -> Weak {
         Weak(Arc::downgrade(&self.0))
     }

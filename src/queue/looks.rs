@@ -111,6 +111,8 @@ impl Looks {
             state.since = queue.shard.time.known();
         }
         drop(state);
+        // It may be known here alone.
+        queue.process.see_to_news();
         self.shift.spawn((&runtime, true), on_shift, |on_shift, stands_by| run(Arc::clone(self), on_shift, stands_by));
     }
 
@@ -200,6 +202,10 @@ impl Look {
     fn attend(&self, now: Instant) {
         for Paused { queue, .. } in &self.queues {
             queue.registered().attendance.called(queue, now);
+        }
+        // Here tasks are polled.
+        if let Some(Paused { queue, .. }) = self.queues.first() {
+            queue.process.see_to_news();
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod behind;
 mod entry;
+mod errand;
 mod known;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,8 @@ use tokio::time::Instant;
 
 use self::behind::{Follower, Pausing, Reporting, What};
 use self::entry::{Entry, Unanswered};
+use self::errand::Places;
+pub(crate) use self::errand::{Errand, ROUND};
 use self::known::{Known, KnownPause};
 pub(crate) use self::whom::Whom;
 use super::log_time::Outlook;
@@ -44,12 +47,12 @@ pub(crate) struct Said {
 pub(crate) enum Event {
     /// An upstream has said something.
     Said(Box<Said>),
-    /// The store has answered the message about somebody.
-    Answered(Whom, Applied),
-    /// The pause that the message about somebody was to tell is over.
-    Over(Whom),
-    /// Nobody can send the messages about somebody any more.
-    Lost(Whom),
+    /// The store has answered the message of an errand.
+    Answered(Errand, Applied),
+    /// The pause that the message of an errand was to tell is over.
+    Over(Errand),
+    /// Whoever had an errand is gone, with its runtime.
+    Lost(Errand),
 }
 
 /// Something to be done.
@@ -61,8 +64,8 @@ pub(crate) enum Effect {
     Took(Whom, Instant, u64),
     /// Of a pause that they knew until then nothing is left, but for what lasts longer.
     Release(Whom, Instant),
-    /// Send the messages about somebody, until nothing is left to send.
-    Begin(Whom),
+    /// Send the messages of an errand, until nothing is left to send.
+    Begin(Errand),
     /// What is sent again is sent now, or soon.
     Hurry,
     /// The store knows, or does not, what somebody waits for.
@@ -80,7 +83,7 @@ pub(crate) enum Next {
     Wait(Instant),
     /// The pause that was to be told has been over for a while: nobody is told of it any more.
     Over,
-    /// Nothing, until something is said.
+    /// Nothing, until something is said; or another does it.
     Idle,
 }
 
@@ -105,6 +108,11 @@ impl Message {
 pub(crate) struct News {
     entries: HashMap<Whom, Entry>,
     known: Known,
+    /// How many errands there were.
+    errands: u64,
+    /// When senders that are overdue are looked for again.
+    looks_at: Option<Instant>,
+    places: Places,
     /// Spreads the times at which messages are sent again.
     random: Rng,
 }
@@ -114,37 +122,43 @@ impl Event {
     pub(crate) fn whom(&self) -> &Whom {
         match self {
             Self::Said(said) => said.pause.as_ref().map_or(&said.whom, |(whom, _)| whom),
-            Self::Answered(whom, _) | Self::Over(whom) | Self::Lost(whom) => whom,
+            Self::Answered(errand, _) | Self::Over(errand) | Self::Lost(errand) => &errand.whom,
         }
     }
 }
 
 impl News {
     pub(crate) fn new(random: Rng) -> Self {
-        Self { entries: HashMap::new(), known: Known::default(), random }
+        let (entries, known, places) = (HashMap::new(), Known::default(), Places::default());
+        Self { entries, known, errands: 0, looks_at: None, places, random }
     }
 
     /// Takes in what has happened.
     pub(crate) fn handle(&mut self, event: Event, now: Instant, effects: &mut Effects) {
         match event {
             Event::Said(said) => self.take_note(*said, now, effects),
-            Event::Answered(whom, answer) => self.receive(&whom, answer, now, effects),
-            Event::Over(whom) => {
-                // What the same responses reported still counts.
-                if let Some(pausing) = self.entries.get_mut(&whom).and_then(|entry| entry.take_over(now)) {
-                    self.follow(pausing, effects);
+            Event::Answered(errand, answer) => {
+                // Whoever was replaced has no say: the same message is sent again.
+                if self.has(&errand) {
+                    self.receive(&errand.whom, answer, now, effects);
                 }
             }
-            Event::Lost(whom) => {
-                let Some(entry) = self.entries.remove(&whom) else { return };
-                effects.extend(entry.into_tickets().map(|ticket| Effect::Tell(ticket, Err(StoreError::late()))));
+            Event::Over(errand) => {
+                let entry = self.entries.get_mut(&errand.whom).filter(|entry| entry.is_told_by(&errand));
+                // What the same responses reported still counts.
+                if let Some(pausing) = entry.and_then(|entry| entry.take_over(now)) {
+                    self.follow(pausing, now, effects);
+                }
             }
+            Event::Lost(errand) => self.lose(&errand, now, effects),
         }
     }
 
-    /// What to do next about somebody; `id` is that of a new message.
-    pub(crate) fn turn(&mut self, whom: &Whom, now: Instant, id: impl FnOnce() -> MessageId) -> Next {
-        let Some(entry) = self.entries.get_mut(whom) else { return Next::Idle };
+    /// What to do next about an errand; `id` is that of a new message.
+    pub(crate) fn turn(&mut self, errand: &Errand, now: Instant, id: impl FnOnce() -> MessageId) -> Next {
+        let whom = &errand.whom;
+        let entry = self.entries.get_mut(whom).filter(|entry| entry.is_told_by(errand));
+        let Some(entry) = entry else { return Next::Idle };
         let Some(unanswered) = entry.next(now) else {
             if let Some(at) = entry.pause_at {
                 return Next::Wait(at);
@@ -171,17 +185,10 @@ impl News {
         self.entries.get(whom).is_some_and(|entry| entry.has_untold_pause(now))
     }
 
-    fn entry(&mut self, whom: &Whom, effects: &mut Effects) -> &mut Entry {
-        if !self.entries.contains_key(whom) {
-            effects.push(Effect::Begin(whom.clone()));
-        }
-        self.entries.entry(whom.clone()).or_default()
-    }
-
     fn take_note(&mut self, said: Said, now: Instant, effects: &mut Effects) {
         let Said { whom: of, ticket, pause, report, releases } = said;
         let Some((whom, pause)) = pause else {
-            return self.report(&of, report, ticket.into_iter().collect(), effects);
+            return self.report(&of, report, ticket.into_iter().collect(), now, effects);
         };
         effects.push(Effect::Pause(whom.clone(), pause.waits.first().copied().unwrap_or_default(), pause.reason()));
         let pausing = Pausing::new(pause, now, Follower::new(of, report, ticket), releases);
@@ -192,7 +199,7 @@ impl News {
         if let Some(evidence) = pausing.evidence() {
             self.put_behind(&whom, evidence, known, now, effects);
         }
-        self.follow(pausing, effects);
+        self.follow(pausing, now, effects);
     }
 
     fn put_behind(
@@ -203,18 +210,25 @@ impl News {
         now: Instant,
         effects: &mut Effects,
     ) {
-        let is_urgent = self.entry(whom, effects).put_behind(pausing, known, now);
+        let is_urgent = self.entry(whom, now, effects).put_behind(pausing, known, now);
         effects.extend(is_urgent.then_some(Effect::Hurry));
     }
 
     /// Reports something, where there is something to report.
-    fn report(&mut self, whom: &Whom, report: Option<(Log, Report)>, tickets: Vec<u64>, effects: &mut Effects) {
+    fn report(
+        &mut self,
+        whom: &Whom,
+        report: Option<(Log, Report)>,
+        tickets: Vec<u64>,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
         let Some((log, report)) = report.filter(|(_, report)| !report.quotas.is_empty()) else {
             effects.extend(tickets.into_iter().map(|ticket| Effect::Tell(ticket, Ok(()))));
             return;
         };
         let reporting = Reporting { log, report, tickets };
-        let entry = self.entry(whom, effects);
+        let entry = self.entry(whom, now, effects);
         entry.reporting = Some(match entry.reporting.take() {
             Some(before) => before.and(reporting),
             None => reporting,
@@ -252,7 +266,7 @@ impl News {
                     effects.extend(behind.map(|(wait, reason)| Effect::Pause(whom.clone(), wait, reason)));
                 }
                 self.known.forget(whom);
-                self.follow(pausing, effects);
+                self.follow(pausing, now, effects);
             }
             (What::Pausing(pausing), Ok(Reply::Paused(paused))) => {
                 let (wait, reason) = (paused.wait(), pausing.reason());
@@ -268,7 +282,7 @@ impl News {
                 self.known.enter(whom, known, now);
                 let said = entry.take_known(known, now);
                 for pausing in [Some(pausing), said].into_iter().flatten() {
-                    self.follow(pausing, effects);
+                    self.follow(pausing, now, effects);
                 }
             }
             (What::Reporting(reporting), Ok(Reply::Learned(learned))) => {
@@ -277,14 +291,16 @@ impl News {
                 }
                 effects.extend(reporting.tickets.into_iter().map(|ticket| Effect::Tell(ticket, Ok(()))));
             }
-            (what, Ok(_)) => effects.extend(what.into_tickets().map(|ticket| Effect::Tell(ticket, Ok(())))),
+            (mut what, Ok(_)) => {
+                effects.extend(what.take_tickets().into_iter().map(|ticket| Effect::Tell(ticket, Ok(()))));
+            }
         }
     }
 
     /// The store knows of a pause: what the same responses reported comes next.
-    fn follow(&mut self, pausing: Pausing, effects: &mut Effects) {
+    fn follow(&mut self, pausing: Pausing, now: Instant, effects: &mut Effects) {
         for follower in pausing.into_followers() {
-            self.report(&follower.whom, follower.report, follower.tickets, effects);
+            self.report(&follower.whom, follower.report, follower.tickets, now, effects);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What all queues of one process share: the store, and the process's name there.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::ledger::MessageId;
@@ -26,6 +27,14 @@ pub(crate) struct Process {
     at_hand: AtomicBool,
     /// When it began, by the machine's own clock.
     epoch: std::time::Instant,
+    /// Whoever tells the store what upstreams said.
+    teller: OnceLock<Box<dyn Teller>>,
+}
+
+/// Whoever tells the store what upstreams said.
+pub(crate) trait Teller: fmt::Debug + Send + Sync {
+    /// Somebody waits, or looks, in a runtime: what nobody tells any more can be told there.
+    fn see_to_news(&self);
 }
 
 impl Process {
@@ -37,7 +46,8 @@ impl Process {
     pub(crate) fn new(store: Arc<dyn Store>, horizon: Duration) -> Result<Self, getrandom::Error> {
         let (id, numbers) = (AtomicU64::new(getrandom::u64()?), AtomicU64::new(0));
         let (at_hand, epoch) = (AtomicBool::new(true), std::time::Instant::now());
-        Ok(Self { store, memory: None, id, horizon, weight: 1, numbers, at_hand, epoch })
+        let teller = OnceLock::new();
+        Ok(Self { store, memory: None, id, horizon, weight: 1, numbers, at_hand, epoch, teller })
     }
 
     /// The same, whose store may be this one in memory.
@@ -48,6 +58,19 @@ impl Process {
     /// The same, which counts for so many.
     pub(crate) fn weighing(self, weight: u32) -> Self {
         Self { weight, ..self }
+    }
+
+    /// This is who tells the store what upstreams said.
+    pub(crate) fn is_told_by(&self, teller: impl Teller + 'static) {
+        // There is one for each process.
+        _ = self.teller.set(Box::new(teller));
+    }
+
+    /// Somebody waits, or looks, in a runtime: what nobody tells the store any more can be told there.
+    pub(crate) fn see_to_news(&self) {
+        if let Some(teller) = self.teller.get() {
+            teller.see_to_news();
+        }
     }
 
     /// What the store calls it.

@@ -48,6 +48,7 @@ mod snapshot;
 mod standing_still;
 mod stepping;
 mod support;
+mod telling;
 mod throttling_locally;
 mod together;
 mod traced;

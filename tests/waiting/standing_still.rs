@@ -24,7 +24,7 @@ const fn secs(secs: u64) -> Duration {
 }
 
 /// Has this happen in a runtime of its own, whose only thread has something else to do afterwards.
-fn elsewhere<F: Future<Output = ()>>(happens: impl FnOnce() -> F + Send + 'static) -> Runtime {
+pub(crate) fn elsewhere<F: Future<Output = ()>>(happens: impl FnOnce() -> F + Send + 'static) -> Runtime {
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let stands_still = std::thread::spawn(move || {
         runtime.block_on(happens());

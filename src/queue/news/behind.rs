@@ -22,13 +22,11 @@ pub(super) enum What {
 }
 
 impl What {
-    pub(super) fn into_tickets(self) -> impl Iterator<Item = u64> {
-        let (pausing, reporting) = match self {
-            Self::Pausing(pausing) => (Some(pausing), None),
-            Self::Reporting(reporting) => (None, Some(reporting)),
-        };
-        let tickets = pausing.into_iter().flat_map(Pausing::into_tickets);
-        tickets.chain(reporting.into_iter().flat_map(|reporting| reporting.tickets))
+    pub(super) fn take_tickets(&mut self) -> Vec<u64> {
+        match self {
+            Self::Pausing(pausing) => pausing.take_tickets().collect(),
+            Self::Reporting(reporting) => std::mem::take(&mut reporting.tickets),
+        }
     }
 }
 
@@ -159,10 +157,6 @@ impl Pausing {
 
     pub(super) fn take_tickets(&mut self) -> impl Iterator<Item = u64> {
         self.followers.iter_mut().flat_map(|follower| std::mem::take(&mut follower.tickets))
-    }
-
-    pub(super) fn into_tickets(self) -> impl Iterator<Item = u64> {
-        self.followers.into_iter().flat_map(|follower| follower.tickets)
     }
 }
 

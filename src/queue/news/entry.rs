@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::behind::{Pausing, Reporting, What};
+use super::errand::{Errand, Sender};
 use super::known::KnownPause;
 use crate::ledger::{MessageId, Reason};
 use crate::queue::resend::Resend;
@@ -15,6 +16,8 @@ const NEWS: Duration = Duration::from_secs(5);
 /// What is still to be said of somebody.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
+    /// Who tells the store; `None` where that one is gone.
+    pub(super) sender: Option<Sender>,
     pub(super) unanswered: Option<Unanswered>,
     pausing: Option<Pausing>,
     /// When that is told, where it need not be at once.
@@ -41,6 +44,16 @@ impl Unanswered {
 }
 
 impl Entry {
+    /// Whether whoever has this errand tells the store, and not another in its place.
+    pub(super) fn is_told_by(&self, errand: &Errand) -> bool {
+        self.sender.as_ref().is_some_and(|sender| sender.has(errand))
+    }
+
+    /// Whether nobody tells the store, or nothing polls whoever should.
+    pub(super) fn needs_sender(&self, now: Instant) -> bool {
+        self.sender.as_ref().is_none_or(|sender| sender.is_overdue(now))
+    }
+
     /// The message that is to be answered next, if there is one at `now`.
     pub(super) fn next(&mut self, now: Instant) -> Option<&mut Unanswered> {
         if self.unanswered.is_none() {
@@ -101,9 +114,10 @@ impl Entry {
     }
 
     /// Who waits for any of it.
-    pub(super) fn into_tickets(self) -> impl Iterator<Item = u64> {
-        let tickets = self.unanswered.into_iter().flat_map(|unanswered| unanswered.what.into_tickets());
-        let behind = self.pausing.into_iter().flat_map(Pausing::into_tickets);
-        tickets.chain(behind).chain(self.reporting.into_iter().flat_map(|report| report.tickets))
+    pub(super) fn take_tickets(&mut self) -> Vec<u64> {
+        let unanswered = self.unanswered.iter_mut().flat_map(|unanswered| unanswered.what.take_tickets());
+        let behind = self.pausing.iter_mut().flat_map(Pausing::take_tickets);
+        let reporting = self.reporting.iter_mut().flat_map(|reporting| std::mem::take(&mut reporting.tickets));
+        unanswered.chain(behind).chain(reporting).collect()
     }
 }
