@@ -47,7 +47,7 @@ impl Throttle {
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownUpstream`], [`Error::StoreUnavailable`].
+    /// [`Error::UnknownUpstream`], [`Error::StoreUnavailable`]: outside of a runtime at once, unless the store answers at once.
     pub async fn report(&self, upstream: &str, feedback: &Feedback) -> Result<(), Error> {
         let registered = self.registered(upstream)?;
         self.report_at(&registered, &Call::new(), feedback).await

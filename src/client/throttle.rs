@@ -85,7 +85,7 @@ impl Throttle {
             outgoing: Outgoing::new(),
             reachability: Reachability::default(),
         }));
-        throttle.process().is_told_by(throttle.downgrade());
+        throttle.process().let_tell(throttle.downgrade());
         throttle
     }
 

@@ -1,10 +1,12 @@
 //! What upstreams said, on its way to the store: for each scope one message at a time, and behind it at most one pause and the newest
 //! report. A pause that only lengthens what the store knows waits there for more. It has no clock, no task and no lock: time is an argument, effects are what is to be done.
 
+mod answers;
 mod behind;
 mod entry;
 mod errand;
 mod known;
+mod places;
 #[cfg(test)]
 mod tests;
 mod whom;
@@ -16,15 +18,15 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::Instant;
 
-use self::behind::{Follower, Pausing, Reporting, What};
-use self::entry::{Entry, Unanswered};
-use self::errand::Places;
+use self::behind::{Follower, Pausing, Reported, Reporting, What};
+use self::entry::Entry;
 pub(crate) use self::errand::{Errand, ROUND};
 use self::known::{Known, KnownPause};
+use self::places::Places;
 pub(crate) use self::whom::Whom;
 use super::log_time::Outlook;
 use crate::error::StoreError;
-use crate::ledger::{self, Body, Log, MessageId, Pause, Reason, Reply, Report};
+use crate::ledger::{self, Body, Log, MessageId, Pause, Reason, Report, Stamp};
 use crate::store::{Applied, Store};
 
 /// What a response said.
@@ -49,7 +51,7 @@ pub(crate) enum Event {
     Said(Box<Said>),
     /// The store has answered the message of an errand.
     Answered(Errand, Applied),
-    /// The pause that the message of an errand was to tell is over.
+    /// What the message of an errand was to tell is over.
     Over(Errand),
     /// Whoever had an errand is gone, with its runtime.
     Lost(Errand),
@@ -66,7 +68,7 @@ pub(crate) enum Effect {
     Release(Whom, Instant),
     /// Send the messages of an errand, until nothing is left to send.
     Begin(Errand),
-    /// What is sent again is sent now, or soon.
+    /// What is sent again is sent now, or soon. Who waits until the store knows may have to tell it.
     Hurry,
     /// The store knows, or does not, what somebody waits for.
     Tell(u64, Result<(), StoreError>),
@@ -81,7 +83,7 @@ pub(crate) type Effects = Vec<Effect>;
 pub(crate) enum Next {
     Send(Box<Message>),
     Wait(Instant),
-    /// The pause that was to be told has been over for a while: nobody is told of it any more.
+    /// What was to be told has been over for a while: nobody is told of it any more.
     Over,
     /// Nothing, until something is said; or another does it.
     Idle,
@@ -110,7 +112,9 @@ pub(crate) struct News {
     known: Known,
     /// How many errands there were.
     errands: u64,
-    /// When senders that are overdue are looked for again.
+    /// How many errands it takes to look for those that are given up: twice as many as were left the last time.
+    sweep_at: usize,
+    /// When holders that are overdue are looked for again.
     looks_at: Option<Instant>,
     places: Places,
     /// Spreads the times at which messages are sent again.
@@ -130,7 +134,7 @@ impl Event {
 impl News {
     pub(crate) fn new(random: Rng) -> Self {
         let (entries, known, places) = (HashMap::new(), Known::default(), Places::default());
-        Self { entries, known, errands: 0, looks_at: None, places, random }
+        Self { entries, known, errands: 0, sweep_at: 0, looks_at: None, places, random }
     }
 
     /// Takes in what has happened.
@@ -145,9 +149,11 @@ impl News {
             }
             Event::Over(errand) => {
                 let entry = self.entries.get_mut(&errand.whom).filter(|entry| entry.is_told_by(&errand));
-                // What the same responses reported still counts.
-                if let Some(pausing) = entry.and_then(|entry| entry.take_over(now)) {
-                    self.follow(pausing, now, effects);
+                match entry.and_then(|entry| entry.take_over(now)) {
+                    // What the same responses reported still counts.
+                    Some(What::Pausing(pausing)) => self.follow(pausing, now, effects),
+                    Some(What::Reporting(old)) => tell(old.tickets, &Err(StoreError::late()), effects),
+                    None => {}
                 }
             }
             Event::Lost(errand) => self.lose(&errand, now, effects),
@@ -172,10 +178,23 @@ impl News {
         if unanswered.is_over(now) {
             return Next::Over;
         }
+        if unanswered.what.needs_date(now) {
+            // Any answer of the store tells what time it is there.
+            let body = Body::Look { scopes: [].into(), since: Stamp::NEVER };
+            return Next::Send(Box::new(Message { id: MessageId::nobodys(), body }));
+        }
+        let may_be_forgotten = unanswered.may_be_forgotten(now);
         let id = unanswered.id.get_or_insert_with(id).clone();
-        let body = match &unanswered.what {
-            What::Pausing(pausing) => Body::Pause { scope: whom.key.1, pause: pausing.rest(now) },
-            What::Reporting(reporting) => Body::Report { log: reporting.log.clone(), report: reporting.report.clone() },
+        let body = match &mut unanswered.what {
+            What::Pausing(pausing) => {
+                if may_be_forgotten {
+                    pausing.forget_evidence();
+                }
+                Body::Pause { scope: whom.key.1, pause: pausing.rest(now) }
+            }
+            What::Reporting(Reporting { reported: Reported { log, report, .. }, .. }) => {
+                Body::Report { log: log.clone(), report: report.clone() }
+            }
         };
         Next::Send(Box::new(Message { id, body }))
     }
@@ -187,6 +206,7 @@ impl News {
 
     fn take_note(&mut self, said: Said, now: Instant, effects: &mut Effects) {
         let Said { whom: of, ticket, pause, report, releases } = said;
+        let report = report.map(|(log, report)| Reported { log, report, said: now });
         let Some((whom, pause)) = pause else {
             return self.report(&of, report, ticket.into_iter().collect(), now, effects);
         };
@@ -218,89 +238,24 @@ impl News {
     fn report(
         &mut self,
         whom: &Whom,
-        report: Option<(Log, Report)>,
+        reported: Option<Reported>,
         tickets: Vec<u64>,
         now: Instant,
         effects: &mut Effects,
     ) {
-        let Some((log, report)) = report.filter(|(_, report)| !report.quotas.is_empty()) else {
-            effects.extend(tickets.into_iter().map(|ticket| Effect::Tell(ticket, Ok(()))));
-            return;
+        let Some(reported) = reported.filter(|reported| !reported.report.quotas.is_empty()) else {
+            return tell(tickets, &Ok(()), effects);
         };
-        let reporting = Reporting { log, report, tickets };
+        let reporting = Reporting { reported, tickets };
         let entry = self.entry(whom, now, effects);
         entry.reporting = Some(match entry.reporting.take() {
             Some(before) => before.and(reporting),
             None => reporting,
         });
     }
+}
 
-    fn receive(&mut self, whom: &Whom, answer: Applied, now: Instant, effects: &mut Effects) {
-        let Some(entry) = self.entries.get_mut(whom) else { return };
-        let Some(mut unanswered) = entry.unanswered.take() else { return };
-        let upstream = whom.upstream();
-        match (unanswered.what, answer) {
-            (what, Err(error)) if error.wants_another_name() && !unanswered.renamed => {
-                effects.extend(unanswered.id.take().map(|id| Effect::Rename(id.sender)));
-                entry.unanswered = Some(Unanswered { what, renamed: true, ..unanswered });
-            }
-            (What::Pausing(mut pausing), Err(error)) => {
-                tracing::warn!(upstream, %error, "the pause is not known to the others yet");
-                effects.extend(pausing.take_tickets().map(|ticket| Effect::Tell(ticket, Err(error.clone()))));
-                unanswered.resend.failed(error, now, self.random.u64(..));
-                // Whether it is over, and is told for what it says of the limits alone, its turn decides.
-                entry.unanswered = Some(Unanswered { what: What::Pausing(pausing), renamed: false, ..unanswered });
-            }
-            (What::Reporting(reporting), Err(error)) => {
-                tracing::debug!(upstream, %error, "not learned from");
-                let tickets = reporting.tickets.into_iter();
-                effects.extend(tickets.map(|ticket| Effect::Tell(ticket, Err(error.clone()))));
-            }
-            (What::Pausing(pausing), Ok(Reply::Paused(paused))) if pausing.is_void(paused.wait(), now) => {
-                tracing::debug!(upstream, "the pause has ended");
-                // What was said since the store has yet to judge.
-                entry.pause_at = None;
-                if !whom.is_echo {
-                    effects.extend(pausing.until().map(|until| Effect::Release(whom.clone(), until)));
-                    let behind = entry.behind(now);
-                    effects.extend(behind.map(|(wait, reason)| Effect::Pause(whom.clone(), wait, reason)));
-                }
-                self.known.forget(whom);
-                self.follow(pausing, now, effects);
-            }
-            (What::Pausing(pausing), Ok(Reply::Paused(paused))) => {
-                let (wait, reason) = (paused.wait(), pausing.reason());
-                if !whom.is_echo {
-                    let lowered = (paused.rate < 1_000_000).then(|| f64::from(paused.rate) / 1e6);
-                    let (scope, cause) = (whom.key().1.map(tracing::field::display), reason.cause.words());
-                    let status = reason.status;
-                    tracing::warn!(upstream, scope, status, ?wait, cause, rate = lowered, "refused, nobody sends");
-                }
-                effects.push(Effect::Pause(whom.clone(), wait, reason));
-                effects.extend((!wait.is_zero()).then(|| pausing.taken(whom)));
-                let known = pausing.known(now, now + wait);
-                self.known.enter(whom, known, now);
-                let said = entry.take_known(known, now);
-                for pausing in [Some(pausing), said].into_iter().flatten() {
-                    self.follow(pausing, now, effects);
-                }
-            }
-            (What::Reporting(reporting), Ok(Reply::Learned(learned))) => {
-                if learned.outside > 0 {
-                    tracing::debug!(upstream, units = learned.outside, "others use the same quota");
-                }
-                effects.extend(reporting.tickets.into_iter().map(|ticket| Effect::Tell(ticket, Ok(()))));
-            }
-            (mut what, Ok(_)) => {
-                effects.extend(what.take_tickets().into_iter().map(|ticket| Effect::Tell(ticket, Ok(()))));
-            }
-        }
-    }
-
-    /// The store knows of a pause: what the same responses reported comes next.
-    fn follow(&mut self, pausing: Pausing, now: Instant, effects: &mut Effects) {
-        for follower in pausing.into_followers() {
-            self.report(&follower.whom, follower.report, follower.tickets, now, effects);
-        }
-    }
+/// Those who wait learn this.
+fn tell(tickets: impl IntoIterator<Item = u64>, outcome: &Result<(), StoreError>, effects: &mut Effects) {
+    effects.extend(tickets.into_iter().map(|ticket| Effect::Tell(ticket, outcome.clone())));
 }

@@ -60,8 +60,8 @@ impl Process {
         Self { weight, ..self }
     }
 
-    /// This is who tells the store what upstreams said.
-    pub(crate) fn is_told_by(&self, teller: impl Teller + 'static) {
+    /// Has this tell the store what upstreams said.
+    pub(crate) fn let_tell(&self, teller: impl Teller + 'static) {
         // There is one for each process.
         _ = self.teller.set(Box::new(teller));
     }

@@ -1,8 +1,10 @@
 //! Who tells the store of a pause where the runtime that heard of it is gone, or polls nothing any more.
 
 use std::future::{IntoFuture as _, pending};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use outgate::feedback::Feedback;
@@ -106,6 +108,57 @@ async fn a_caller_that_waits_or_comes_tells_of_it() {
         let left = scene.left().await;
         assert!(left > secs(500), "dropped: {is_dropped}, waits: {waits}: {left:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_by_hand_is_not_undone_by_a_pause_that_was_said_before_it() {
+    for is_dropped in [true, false] {
+        let scene = Scene::new(is_dropped);
+        sleep(secs(60)).await;
+        scene.other.release("up").await.unwrap();
+        sleep(secs(30)).await;
+        drop(timeout(secs(20), scene.one.acquire("up")).await.expect("it learns of the release").unwrap());
+        assert_eq!(scene.left().await, Duration::ZERO, "dropped: {is_dropped}");
+    }
+}
+
+/// Another runtime may be gone before the store answers: that is no news of the store.
+#[tokio::test(start_paused = true)]
+async fn a_report_does_not_fail_because_the_runtime_that_told_of_it_is_gone() {
+    let store = Deaf { is_silent: true, ..Deaf::default() };
+    let throttle = process(store.clone());
+    store.is_deaf(true);
+    let first = throttle.clone();
+    let runtime = elsewhere(async move || {
+        let refused = Feedback::refused(secs(600));
+        assert!(timeout(Duration::from_millis(1), first.report("up", &refused)).await.is_err());
+    });
+    let second = throttle.clone();
+    let report = tokio::spawn(async move { second.report("up", &Feedback::refused(secs(600))).await });
+    sleep(Duration::from_millis(500)).await;
+    store.is_deaf(false);
+    runtime.shutdown_background();
+    report.await.unwrap().expect("it is told from here");
+}
+
+#[test]
+fn a_report_outside_of_a_runtime_waits_for_no_other() {
+    let store = Deaf { is_silent: true, ..Deaf::default() };
+    let throttle = process(store.clone());
+    store.is_deaf(true);
+    let runtime = || Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let (first, refused) = (runtime(), Feedback::refused(secs(600)));
+    first.block_on(async {
+        assert!(timeout(Duration::from_millis(1), throttle.report("up", &refused)).await.is_err());
+    });
+    let report = pin!(throttle.report("up", &refused)).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(report, Poll::Ready(Err(Error::StoreUnavailable { .. }))), "{report:?}");
+    store.is_deaf(false);
+    drop(first);
+    runtime().block_on(async {
+        throttle.report("up", &refused).await.unwrap();
+        assert!(process(store).try_acquire("up").await.is_err());
+    });
 }
 
 /// A store that can be told of no pause for a while: it says so, or is silent.

@@ -6,13 +6,17 @@ use tokio::time::Instant;
 
 use super::known::KnownPause;
 use super::{Effect, Whom};
-use crate::ledger::{Log, Pause, Reason, Report};
+use crate::ledger::{Log, Pause, Reason, Report, Stamp, micros};
+use crate::queue::resend::MEMORY;
 
 /// A longer wait is too long for the clock.
 const LONGEST: Duration = Duration::from_secs(1 << 32);
 
 /// What only lengthens a pause, or is evidence, is told no later than this.
 const LONGEST_GATHERING: Duration = Duration::from_secs(1);
+
+/// What is told so much later than it was said, says when: the store would take it as of now.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// What a message says.
 #[derive(Debug)]
@@ -28,6 +32,28 @@ impl What {
             Self::Reporting(reporting) => std::mem::take(&mut reporting.tickets),
         }
     }
+
+    /// Whether it has to say when it was said, and nobody knows yet by the store's clock.
+    pub(super) fn needs_date(&self, now: Instant) -> bool {
+        let said = match self {
+            Self::Pausing(pausing) => pausing.undated,
+            Self::Reporting(Reporting { reported, .. }) => reported.report.started.is_none().then_some(reported.said),
+        };
+        said.is_some_and(|said| said + MOMENT < now)
+    }
+
+    /// Log time was this at `now` or before: it is of when it was said, or of earlier. A release since then it does not undo.
+    pub(super) fn date(&mut self, stamp: Stamp, now: Instant) {
+        let log_time = |said: Instant| stamp.plus(-micros(now.saturating_duration_since(said)));
+        match self {
+            Self::Pausing(Pausing { undated, pause, .. }) => {
+                pause.started = pause.started.max(undated.take().map(log_time));
+            }
+            Self::Reporting(Reporting { reported: Reported { report, said, .. }, .. }) => {
+                report.started.get_or_insert(log_time(*said));
+            }
+        }
+    }
 }
 
 /// Pauses of the same callers, as one: whoever is told of it does what it would have done by all of them.
@@ -41,13 +67,15 @@ pub(super) struct Pausing {
     /// When it was said last, and how many releases were known then.
     said: Instant,
     releases: u64,
+    /// When it was said last of a call that nobody knows the start of: it is of then.
+    undated: Option<Instant>,
 }
 
 /// What is reported once a pause is known.
 #[derive(Debug)]
 pub(super) struct Follower {
     pub(super) whom: Whom,
-    pub(super) report: Option<(Log, Report)>,
+    pub(super) report: Option<Reported>,
     pub(super) tickets: Vec<u64>,
 }
 
@@ -55,7 +83,8 @@ impl Pausing {
     /// A pause from now on, when so many releases were known.
     pub(super) fn new(pause: Pause, now: Instant, follower: Follower, releases: u64) -> Self {
         let ends = pause.waits.iter().map(|&wait| now + wait.min(LONGEST)).collect();
-        Self { ends, pause, followers: vec![follower], said: now, releases }
+        let undated = pause.started.is_none().then_some(now);
+        Self { ends, pause, followers: vec![follower], said: now, releases, undated }
     }
 
     /// This pause and a later one.
@@ -79,8 +108,9 @@ impl Pausing {
             (Some(one), Some(other)) => Some(Box::new(one.and(&other))),
             (one, other) => one.or(other),
         };
-        // One that says no start is of now. Whichever started after a pause is the next in a row.
-        pause.started = pause.started.zip(other.started).map(|(one, other)| one.max(other));
+        // Whichever started after a pause is the next in a row.
+        pause.started = pause.started.max(other.started);
+        self.undated = self.undated.max(later.undated);
         for follower in later.followers {
             match self.followers.iter_mut().find(|before| before.whom == follower.whom) {
                 Some(before) => before.add(follower),
@@ -93,12 +123,19 @@ impl Pausing {
     /// What is left of it.
     pub(super) fn rest(&self, now: Instant) -> Pause {
         let waits = self.ends.iter().map(|end| end.saturating_duration_since(now)).collect();
-        Pause { waits, ..self.pause.clone() }
+        // One that says no start is of now.
+        let started = self.pause.started.filter(|_| self.undated.is_none());
+        Pause { waits, started, ..self.pause.clone() }
     }
 
     /// What it says of the limits, with the pause, where it does.
     pub(super) fn evidence(&self) -> Option<Self> {
         self.pause.evidence().map(|_| self.alone())
+    }
+
+    /// The store may have taken it, and forgotten that: refused calls count once at most.
+    pub(super) fn forget_evidence(&mut self) {
+        self.pause.evidence = None;
     }
 
     /// The pause alone, without what is reported after it.
@@ -161,24 +198,38 @@ impl Pausing {
 }
 
 impl Follower {
-    pub(super) fn new(whom: Whom, report: Option<(Log, Report)>, ticket: Option<u64>) -> Self {
+    pub(super) fn new(whom: Whom, report: Option<Reported>, ticket: Option<u64>) -> Self {
         Self { whom, report, tickets: ticket.into_iter().collect() }
     }
 
     fn add(&mut self, later: Self) {
         self.tickets.extend(later.tickets);
         self.report = match (self.report.take(), later.report) {
-            (Some((_, one)), Some((log, other))) => Some((log, newer(one, other))),
+            (Some(one), Some(other)) => Some(newer(one, other)),
             (one, other) => one.or(other),
         };
+    }
+}
+
+/// What was reported of a log, and when.
+#[derive(Debug)]
+pub(super) struct Reported {
+    pub(super) log: Log,
+    pub(super) report: Report,
+    pub(super) said: Instant,
+}
+
+impl Reported {
+    /// Whether it is no news any more, and may be of a message that the store has forgotten.
+    pub(super) fn is_stale(&self, now: Instant) -> bool {
+        self.said + MEMORY <= now
     }
 }
 
 /// A report of a log.
 #[derive(Debug)]
 pub(super) struct Reporting {
-    pub(super) log: Log,
-    pub(super) report: Report,
+    pub(super) reported: Reported,
     pub(super) tickets: Vec<u64>,
 }
 
@@ -186,18 +237,18 @@ impl Reporting {
     /// The newer of this report and another.
     pub(super) fn and(mut self, later: Self) -> Self {
         self.tickets.extend(later.tickets);
-        Self { log: later.log, report: newer(self.report, later.report), tickets: self.tickets }
+        Self { reported: newer(self.reported, later.reported), tickets: self.tickets }
     }
 }
 
 /// Of two reports that of the later call, or the only one that says anything. One that says no start is of now.
-pub(super) fn newer(one: Report, other: Report) -> Report {
-    let is_later = match (one.started, other.started) {
+fn newer(one: Reported, other: Reported) -> Reported {
+    let is_later = match (one.report.started, other.report.started) {
         (_, None) => false,
         (None, _) => true,
         (Some(one), Some(other)) => one > other,
     };
-    let silent = [&one, &other].map(|report| report.quotas.is_empty());
+    let silent = [&one, &other].map(|reported| reported.report.quotas.is_empty());
     let keeps_one = if silent[0] == silent[1] { is_later } else { silent[1] };
     if keeps_one { one } else { other }
 }
@@ -206,18 +257,19 @@ pub(super) fn newer(one: Report, other: Report) -> Report {
 mod tests {
     use super::*;
     use crate::config::limit::Limit;
-    use crate::ledger::{QuotaReport, Stamp};
+    use crate::ledger::QuotaReport;
 
-    fn report((at, left): (Option<i64>, Option<u32>)) -> Report {
+    fn report((at, left): (Option<i64>, Option<u32>)) -> Reported {
         let second = Duration::from_secs(1);
         let report = |left| QuotaReport::new(Limit::per_second(9).window_term(), second, left, second);
         let reports = left.map(report).into_iter().collect();
-        Report { started: at.map(Stamp::from_micros), quotas: reports, ..Report::default() }
+        let report = Report { started: at.map(Stamp::from_micros), quotas: reports, ..Report::default() };
+        Reported { log: Log::new("calls", []), report, said: Instant::now() }
     }
 
     #[test]
     fn of_two_reports_that_of_the_later_call_counts_and_no_report_is_lost_to_a_refusal_without_any() {
-        let left = |report: &Report| report.quotas.first().map(|report| report.remaining);
+        let left = |newer: &Reported| newer.report.quotas.first().map(|report| report.remaining);
         let cases = [
             ((Some(1), Some(8)), (Some(2), Some(7)), Some(7)),
             ((Some(2), Some(8)), (Some(1), Some(7)), Some(8)),

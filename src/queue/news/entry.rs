@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::behind::{Pausing, Reporting, What};
-use super::errand::{Errand, Sender};
+use super::errand::{Errand, Holder};
 use super::known::KnownPause;
 use crate::ledger::{MessageId, Reason};
-use crate::queue::resend::Resend;
+use crate::queue::resend::{MEMORY, PATIENCE, Resend};
 
 /// For so long after its end a pause is told all the same: how often calls were refused, and what that says of the limits.
 const NEWS: Duration = Duration::from_secs(5);
@@ -16,8 +16,8 @@ const NEWS: Duration = Duration::from_secs(5);
 /// What is still to be said of somebody.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
-    /// Who tells the store; `None` where that one is gone.
-    pub(super) sender: Option<Sender>,
+    /// Who tells the store.
+    pub(super) holder: Option<Holder>,
     pub(super) unanswered: Option<Unanswered>,
     pausing: Option<Pausing>,
     /// When that is told, where it need not be at once.
@@ -36,22 +36,39 @@ pub(super) struct Unanswered {
 }
 
 impl Unanswered {
-    /// Whether it tells of a pause that has been over for so long that what it says of the limits is no news either.
+    /// Whether it tells of a pause that has been over for so long that what it says of the limits is no news either, or is an old report.
     pub(super) fn is_over(&self, now: Instant) -> bool {
-        let since = now.checked_sub(NEWS);
-        matches!(&self.what, What::Pausing(pausing) if since.is_some_and(|since| pausing.is_over(since)))
+        match &self.what {
+            What::Pausing(pausing) => now.checked_sub(NEWS).is_some_and(|since| pausing.is_over(since)),
+            What::Reporting(reporting) => reporting.reported.is_stale(now),
+        }
+    }
+
+    /// Whether the store may have acted by it so long ago that it has forgotten that: sent again, it would act twice.
+    pub(super) fn may_be_forgotten(&self, now: Instant) -> bool {
+        self.id.is_some() && self.resend.since + MEMORY <= now
     }
 }
 
 impl Entry {
     /// Whether whoever has this errand tells the store, and not another in its place.
     pub(super) fn is_told_by(&self, errand: &Errand) -> bool {
-        self.sender.as_ref().is_some_and(|sender| sender.has(errand))
+        self.holder.as_ref().is_some_and(|holder| holder.has(errand))
+    }
+
+    /// Whether nobody tells the store.
+    pub(super) fn is_told_by_nobody(&self) -> bool {
+        self.holder.as_ref().is_none_or(Holder::is_gone)
     }
 
     /// Whether nobody tells the store, or nothing polls whoever should.
-    pub(super) fn needs_sender(&self, now: Instant) -> bool {
-        self.sender.as_ref().is_none_or(|sender| sender.is_overdue(now))
+    pub(super) fn needs_holder(&self, now: Instant) -> bool {
+        self.holder.as_ref().is_none_or(|holder| holder.is_gone() || holder.is_overdue(now))
+    }
+
+    /// Whether nobody has come to tell the store for so long that nobody waits for it, and no pause lasts.
+    pub(super) fn is_given_up(&self, now: Instant) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.is_gone_for(PATIENCE, now)) && !self.has_untold_pause(now)
     }
 
     /// The message that is to be answered next, if there is one at `now`.
@@ -65,12 +82,9 @@ impl Entry {
         self.unanswered.as_mut()
     }
 
-    /// The pause of the message, where it has been over for a while.
-    pub(super) fn take_over(&mut self, now: Instant) -> Option<Pausing> {
-        match self.unanswered.take_if(|unanswered| unanswered.is_over(now))?.what {
-            What::Pausing(pausing) => Some(pausing),
-            What::Reporting(_) => None,
-        }
+    /// What the message says, where that has been over for a while.
+    pub(super) fn take_over(&mut self, now: Instant) -> Option<What> {
+        Some(self.unanswered.take_if(|unanswered| unanswered.is_over(now))?.what)
     }
 
     /// Puts a pause behind the message, beside what the store knows. Says whether the next message is due earlier for it.
@@ -111,13 +125,5 @@ impl Entry {
         self.pausing = self.pausing.take().or_else(|| said.as_ref().and_then(Pausing::evidence));
         self.pause_at = self.pausing.as_ref().and_then(|behind| behind.may_wait_for(&known, now));
         said
-    }
-
-    /// Who waits for any of it.
-    pub(super) fn take_tickets(&mut self) -> Vec<u64> {
-        let unanswered = self.unanswered.iter_mut().flat_map(|unanswered| unanswered.what.take_tickets());
-        let behind = self.pausing.iter_mut().flat_map(Pausing::take_tickets);
-        let reporting = self.reporting.iter_mut().flat_map(|reporting| std::mem::take(&mut reporting.tickets));
-        unanswered.chain(behind).chain(reporting).collect()
     }
 }

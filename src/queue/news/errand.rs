@@ -1,20 +1,19 @@
 //! The errand of telling the store about somebody: one sender has it at most, and another takes it over where nothing polls that one any more.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::entry::Entry;
 use super::{Effect, Effects, News, Whom};
-use crate::error::StoreError;
 
 /// So often whoever has an errand comes round, at least.
 pub(crate) const ROUND: Duration = Duration::from_secs(1);
-/// Who has not come round for so long is replaced: its runtime stands still. Nothing is told twice if it was only late.
+/// Who has not come round for so long may be replaced: its runtime stands still. Where it was only late, the same message goes again, and acts
+/// once as long as the store remembers it: after that it goes without what would count twice.
 const LATE: Duration = Duration::from_secs(2);
-/// How many messages about scopes may be under way at once: where many are refused, callers of others do not wait behind all of them.
-const AT_ONCE: usize = 16;
+/// From so many errands on those that are given up are looked for.
+const FEW: usize = 64;
 
 /// The errand of telling the store about somebody.
 #[derive(Clone, Debug)]
@@ -24,105 +23,77 @@ pub(crate) struct Errand {
     pub(super) number: u64,
 }
 
-/// Who has an errand.
+/// Who has an errand, or had it last.
 #[derive(Debug)]
-pub(super) struct Sender {
+pub(super) struct Holder {
     number: u64,
     /// When it must have come round again.
     comes_by: Instant,
+    gone_at: Option<Instant>,
 }
 
-impl Sender {
-    pub(super) fn new(number: u64, now: Instant) -> Self {
-        Self { number, comes_by: now + LATE }
-    }
-
+impl Holder {
     pub(super) const fn has(&self, errand: &Errand) -> bool {
-        self.number == errand.number
+        self.number == errand.number && !self.is_gone()
     }
 
-    pub(super) const fn number(&self) -> u64 {
-        self.number
+    /// Whether it was dropped with its runtime, or there was none.
+    pub(super) const fn is_gone(&self) -> bool {
+        self.gone_at.is_some()
     }
 
-    pub(super) fn comes_round(&mut self, now: Instant) {
-        self.comes_by = now + LATE;
+    pub(super) fn is_gone_for(&self, time: Duration, now: Instant) -> bool {
+        self.gone_at.is_some_and(|at| at + time <= now)
     }
 
     pub(super) fn is_overdue(&self, now: Instant) -> bool {
-        self.comes_by < now
-    }
-}
-
-/// Places for messages about scopes: whose errands have one, and by when they must have come round again.
-#[derive(Debug, Default)]
-pub(super) struct Places(HashMap<u64, Instant>);
-
-impl Places {
-    /// Gives an errand a place, if one is free. Those that are kept where nothing is polled any more are.
-    pub(super) fn take(&mut self, errand: u64, now: Instant) -> bool {
-        if self.0.len() >= AT_ONCE {
-            self.0.retain(|_, comes_by| *comes_by >= now);
-        }
-        let is_free = self.0.len() < AT_ONCE;
-        if is_free {
-            self.0.insert(errand, now + LATE);
-        }
-        is_free
-    }
-
-    pub(super) fn comes_round(&mut self, errand: u64, now: Instant) {
-        if let Some(comes_by) = self.0.get_mut(&errand) {
-            *comes_by = now + LATE;
-        }
-    }
-
-    pub(super) fn free(&mut self, errand: u64) {
-        self.0.remove(&errand);
+        self.comes_by <= now
     }
 }
 
 impl News {
-    /// Whoever had an errand is gone: a pause that lasts is told by whoever comes next. Who waits learns that it is not known.
+    /// Whoever had an errand is gone: whoever comes next takes it over, or waits until the store knows.
     pub(super) fn lose(&mut self, errand: &Errand, now: Instant, effects: &mut Effects) {
-        let Some(entry) = self.entries.get_mut(&errand.whom).filter(|entry| entry.is_told_by(errand)) else { return };
+        let entry = self.entries.get_mut(&errand.whom).filter(|entry| entry.is_told_by(errand));
+        let Some(holder) = entry.and_then(|entry| entry.holder.as_mut()) else { return };
         tracing::warn!(upstream = errand.whom.upstream(), "no runtime to tell the store on");
-        let tickets = entry.take_tickets().into_iter();
-        effects.extend(tickets.map(|ticket| Effect::Tell(ticket, Err(StoreError::late()))));
-        entry.sender = None;
-        if !entry.has_untold_pause(now) {
-            self.entries.remove(&errand.whom);
+        holder.gone_at = Some(now);
+        effects.push(Effect::Hurry);
+        // Where no runtime is left, nobody takes them over.
+        if self.entries.len() >= self.sweep_at.max(FEW) {
+            self.entries.retain(|_, entry| !entry.is_given_up(now));
+            self.sweep_at = 2 * self.entries.len();
         }
     }
 
     /// Whether an errand is still that of whoever has it. It has come round.
     pub(crate) fn goes_on(&mut self, errand: &Errand, now: Instant) -> bool {
         let entry = self.entries.get_mut(&errand.whom).filter(|entry| entry.is_told_by(errand));
-        let Some(sender) = entry.and_then(|entry| entry.sender.as_mut()) else { return false };
-        sender.comes_round(now);
-        self.places.comes_round(errand.number, now);
+        let Some(holder) = entry.and_then(|entry| entry.holder.as_mut()) else { return false };
+        holder.comes_by = now + LATE;
         true
     }
 
-    /// Gives the message of an errand its place among those that are under way, if one is free.
-    pub(crate) fn take_place(&mut self, errand: &Errand, now: Instant) -> bool {
-        self.places.take(errand.number, now)
-    }
-
-    /// It needs the place no more.
-    pub(crate) fn free_place(&mut self, errand: &Errand) {
-        self.places.free(errand.number);
-    }
-
-    /// Has others take over the errands of senders that are gone, or overdue. That is looked for once in a while.
-    pub(crate) fn replace_overdue(&mut self, now: Instant, effects: &mut Effects) {
+    /// There is a runtime here: takes over what holders that are gone, or overdue, were to tell. About one at once; who else there is is looked
+    /// for once in a while.
+    pub(crate) fn replace_overdue(&mut self, about: Option<&Whom>, now: Instant, effects: &mut Effects) {
+        if let Some(entry) = about.and_then(|whom| self.entries.get(whom))
+            && entry.needs_holder(now)
+        {
+            self.replace(about.into_iter().cloned(), now, effects);
+        }
         if self.entries.is_empty() || self.looks_at.is_some_and(|at| now < at) {
             return;
         }
         self.looks_at = Some(now + ROUND);
-        let overdue = self.entries.iter().filter(|(_, entry)| entry.needs_sender(now)).map(|(whom, _)| whom.clone());
-        for whom in overdue.collect::<Vec<_>>() {
-            self.entry(&whom, now, effects);
+        let overdue = self.entries.iter().filter(|(_, entry)| entry.needs_holder(now)).map(|(whom, _)| whom.clone());
+        self.replace(overdue.collect::<Vec<_>>(), now, effects);
+    }
+
+    fn replace(&mut self, overdue: impl IntoIterator<Item = Whom>, now: Instant, effects: &mut Effects) {
+        for whom in overdue {
+            tracing::debug!(upstream = whom.upstream(), "whoever tells the store is not polled, another does");
+            self.begin(whom, now, effects);
         }
     }
 
@@ -131,37 +102,18 @@ impl News {
         self.entries.get(&errand.whom).is_some_and(|entry| entry.is_told_by(errand))
     }
 
-    /// What is still to be said of somebody. Somebody tells the store, be it in the place of another.
+    /// What is still to be said of somebody. Somebody tells the store: whoever has come, if nobody does.
     pub(super) fn entry(&mut self, whom: &Whom, now: Instant, effects: &mut Effects) -> &mut Entry {
-        let entry = self.entries.entry(whom.clone()).or_default();
-        if entry.needs_sender(now) {
-            if let Some(replaced) = &entry.sender {
-                tracing::debug!(upstream = whom.upstream(), "whoever tells the store is not polled, another does");
-                self.places.free(replaced.number());
-            }
-            self.errands += 1;
-            entry.sender = Some(Sender::new(self.errands, now));
-            effects.push(Effect::Begin(Errand { whom: whom.clone(), number: self.errands }));
+        if self.entries.get(whom).is_none_or(Entry::is_told_by_nobody) {
+            self.begin(whom.clone(), now, effects);
         }
-        entry
+        self.entries.entry(whom.clone()).or_default()
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_that_is_kept_where_nothing_is_polled_is_given_to_another() {
-        let (mut places, begin) = (Places::default(), Instant::now());
-        assert!((0..16).all(|errand| places.take(errand, begin)) && !places.take(16, begin));
-        places.free(7);
-        assert!(places.take(16, begin) && !places.take(17, begin));
-        let later = begin + LATE;
-        places.comes_round(3, later);
-        assert!(!places.take(17, later), "they may be late");
-        let later = later + ROUND;
-        assert!((17..32).all(|errand| places.take(errand, later)));
-        assert!(!places.take(32, later), "one has come round");
+    fn begin(&mut self, whom: Whom, now: Instant, effects: &mut Effects) {
+        self.errands += 1;
+        let holder = Holder { number: self.errands, comes_by: now + LATE, gone_at: None };
+        self.entries.entry(whom.clone()).or_default().holder = Some(holder);
+        effects.push(Effect::Begin(Errand { whom, number: self.errands }));
     }
 }

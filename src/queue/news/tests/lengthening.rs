@@ -53,7 +53,7 @@ fn a_graver_cause_or_somebody_who_waits_has_a_pause_told_at_once() {
 #[test]
 fn a_message_that_waits_for_its_turn_tells_what_is_left_of_its_pause_and_nothing_that_is_over() {
     let mut desk = Desk::new();
-    desk.said(Some(pause(10)), None);
+    desk.said(Some(of_a_call(pause(10))), None);
     let first = desk.sent().id;
     desk.now += 4 * SECOND;
     let Message { id, body } = desk.sent();

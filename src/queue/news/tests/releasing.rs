@@ -112,7 +112,7 @@ fn of_a_pause_that_is_over_nobody_is_told_but_of_what_was_reported_with_it() {
     desk.background(pause(10));
     desk.sent();
     // Behind the message, which has not gone yet.
-    desk.said(Some(pause(10)), Some(report(None, Some(5))));
+    desk.said(Some(pause(10)), Some(report(Some(7), Some(5))));
     desk.now += 15 * SECOND;
     for _ in 0..2 {
         assert!(matches!(desk.turn(), Next::Over));

@@ -1,12 +1,20 @@
 //! Senders whose runtime is gone, or stands still.
 
 use super::*;
+use crate::ledger::ScopeId;
 
 impl Desk {
     /// Somebody comes, who sees to it that the store is told.
     fn see_to_news(&mut self) {
         let mut effects = Effects::new();
-        self.news.replace_overdue(self.now, &mut effects);
+        self.news.replace_overdue(None, self.now, &mut effects);
+        self.act(effects);
+    }
+
+    /// Somebody says, or waits for, something about the desk's upstream.
+    fn see_to_own(&mut self) {
+        let mut effects = Effects::new();
+        self.news.replace_overdue(Some(&self.whom), self.now, &mut effects);
         self.act(effects);
     }
 
@@ -20,18 +28,18 @@ impl Desk {
 }
 
 #[test]
-fn when_a_sender_is_gone_everybody_is_told_and_whoever_comes_next_tells_of_the_pause() {
+fn when_a_sender_is_gone_nobody_is_told_so_and_whoever_comes_next_tells_of_all() {
     for is_said in [false, true] {
         let mut desk = Desk::new();
         desk.said(Some(pause(5)), None);
         let first = desk.sent().id;
         desk.said(Some(Pause { cause: Cause::Ban, ..pause(60) }), None);
-        desk.said(None, Some(report(None, Some(1))));
+        desk.said(None, Some(report(Some(7), Some(2))));
         desk.lose();
-        assert_eq!(desk.outcomes, BTreeMap::from([(1, false), (2, false), (3, false)]));
-        assert!(desk.news.has_untold_pause(&desk.whom, desk.now) && desk.begun == 1);
+        assert!(desk.outcomes.is_empty() && (desk.begun, desk.hurried) == (1, 1), "those who wait are woken");
+        assert!(desk.news.has_untold_pause(&desk.whom, desk.now) && matches!(desk.turn(), Next::Idle));
         if is_said {
-            desk.said(None, Some(report(Some(7), Some(1))));
+            desk.said(None, Some(report(Some(8), Some(1))));
         } else {
             desk.see_to_news();
         }
@@ -41,20 +49,40 @@ fn when_a_sender_is_gone_everybody_is_told_and_whoever_comes_next_tells_of_the_p
         desk.paused(60 * SECOND, false);
         assert_eq!(desk.sent_report().quotas.len(), 1);
         desk.answer(Ok(Reply::Learned(Learned::default())));
-        assert!(desk.is_idle());
+        assert!(desk.is_idle() && desk.outcomes.values().all(|knows| *knows));
+        assert_eq!(desk.outcomes.len(), usize::try_from(desk.tickets).unwrap());
     }
 }
 
 #[test]
-fn of_what_is_over_or_was_only_reported_nothing_is_kept_when_its_sender_is_gone() {
-    for pause in [None, Some(pause(5))] {
-        let mut desk = Desk::new();
-        desk.said(pause, Some(report(None, Some(1))));
-        desk.sent();
-        desk.now += 5 * SECOND;
+fn where_nobody_takes_errands_over_those_that_say_nothing_any_more_are_forgotten() {
+    let mut desk = Desk::new();
+    let whom = |scope: u32| Whom::new("up".into(), (0, Some(ScopeId::from_bits(scope.into()))));
+    for scope in 0..10_000 {
+        desk.whom = whom(scope);
+        desk.background(pause(if scope == 0 { 36_000 } else { 5 }));
         desk.lose();
-        assert!(desk.news.entries.is_empty() && desk.outcomes == BTreeMap::from([(1, false)]));
+        desk.now += SECOND / 10;
+        assert!(desk.news.entries.len() < 200, "{scope}");
     }
+    assert!(desk.news.has_untold_pause(&whom(0), desk.now));
+}
+
+/// Without a runtime, whoever says something would only throw the errand away.
+#[test]
+fn what_is_said_takes_over_from_nobody_who_may_be_late_but_whoever_has_a_runtime_does_at_once() {
+    let mut desk = Desk::new();
+    desk.background(pause(60));
+    desk.sent();
+    desk.now += 1_999 * SECOND / 1_000;
+    desk.see_to_news();
+    desk.see_to_own();
+    desk.now += SECOND / 1_000;
+    desk.background(pause(90));
+    desk.see_to_news();
+    assert_eq!(desk.begun, 1, "that was looked for a moment ago");
+    desk.see_to_own();
+    assert_eq!(desk.begun, 2);
 }
 
 #[test]
@@ -67,13 +95,14 @@ fn a_sender_that_does_not_come_round_is_replaced_and_has_no_say_any_more() {
             desk.now += SECOND;
             assert!(desk.goes_on(&old));
         }
-        desk.now += 2 * SECOND;
+        desk.now += SECOND;
         desk.see_to_news();
         desk.background(pause(60));
         assert_eq!(desk.begun, 1, "it may be late");
         desk.now += SECOND;
         if is_said {
             desk.background(pause(60));
+            desk.see_to_own();
         } else {
             desk.see_to_news();
         }
@@ -84,8 +113,9 @@ fn a_sender_that_does_not_come_round_is_replaced_and_has_no_say_any_more() {
         {
             desk.handle(event);
         }
+        desk.looked(60_000_000);
         assert_eq!(desk.sent().id, first, "the same message, as it may have come");
-        desk.paused(48 * SECOND, true);
+        desk.paused(49 * SECOND, true);
         if let Next::Wait(at) = desk.turn() {
             desk.now = at;
             desk.sent();
@@ -96,23 +126,6 @@ fn a_sender_that_does_not_come_round_is_replaced_and_has_no_say_any_more() {
         desk.background(pause(60));
         assert!(!desk.goes_on(&old) && matches!(desk.turn_of(&old), Next::Idle), "nor of what is said later");
     }
-}
-
-#[test]
-fn a_place_goes_on_to_others_when_its_sender_is_replaced() {
-    let mut desk = Desk::new();
-    desk.background(pause(60));
-    let old = desk.errand();
-    let of_others = |number| Errand { whom: old.whom.clone(), number };
-    assert!(desk.news.take_place(&old, desk.now));
-    desk.now += 2 * SECOND;
-    assert!((100..115).all(|number| desk.news.take_place(&of_others(number), desk.now)));
-    assert!(!desk.news.take_place(&of_others(115), desk.now));
-    desk.now += SECOND / 2;
-    desk.background(pause(60));
-    assert!(desk.news.take_place(&of_others(115), desk.now));
-    desk.news.free_place(&old);
-    assert!(!desk.news.take_place(&of_others(116), desk.now), "it was free before");
 }
 
 /// Senders are polled now and then, or never again, and the store may act when nobody hears of it.
@@ -150,6 +163,7 @@ fn whatever_becomes_of_senders_messages_go_one_after_another_and_the_store_knows
             let errand = errand.clone();
             match message.take() {
                 Some(_) if !ends && rng.bool() => desk.handle(Event::Answered(errand, Err(StoreError::late()))),
+                Some(Message { body: Body::Look { .. }, .. }) => desk.looked(7),
                 Some(Message { body: Body::Pause { pause, .. }, .. }) => {
                     known = known.max(desk.now + pause.waits[0]);
                     desk.paused(known - desk.now, rng.bool());
@@ -157,8 +171,8 @@ fn whatever_becomes_of_senders_messages_go_one_after_another_and_the_store_knows
                 Some(_) => desk.answer(Ok(Reply::Learned(Learned::default()))),
                 None => match desk.turn_of(&errand) {
                     Next::Send(sent) => {
-                        assert!(sent.id.number >= last, "seed {seed}: an older one");
-                        last = sent.id.number;
+                        assert!(sent.id.is_nobodys() || sent.id.number >= last, "seed {seed}: an older one");
+                        last = last.max(sent.id.number);
                         *message = Some(*sent);
                     }
                     Next::Wait(_) => {}

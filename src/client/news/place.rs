@@ -1,0 +1,59 @@
+//! The place of a message among those that are under way.
+
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+use tokio::time::Instant;
+
+use super::Outgoing;
+use crate::queue::news::Errand;
+
+/// The place of a message among those that are under way, or the wish for one.
+pub(super) struct Place<'a> {
+    outgoing: &'a Outgoing,
+    claim: u64,
+}
+
+impl<'a> Place<'a> {
+    /// Waits for one. Whoever gets a free one is woken; those that were kept where nothing is polled are found by who comes round.
+    pub(super) async fn taken(outgoing: &'a Outgoing, errand: &Errand) -> Self {
+        let claim = outgoing.lock().news.claim_place(errand);
+        let place = Self { outgoing, claim };
+        poll_fn(|cx| {
+            let mut state = outgoing.lock();
+            let has_place = state.news.has_place(claim, errand, Instant::now());
+            let before = if has_place { None } else { state.wakers.insert(claim, cx.waker().clone()) };
+            drop(state);
+            // Not while the lock is held: it may be the last of a task.
+            drop(before);
+            // Others may have one, as some were passed over.
+            outgoing.wake_placed();
+            if has_place { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        place
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let waker = {
+            let mut state = self.outgoing.lock();
+            state.news.free_place(self.claim);
+            state.wakers.remove(&self.claim)
+        };
+        drop(waker);
+        self.outgoing.wake_placed();
+    }
+}
+
+impl Outgoing {
+    /// Wakes those that have a place by now.
+    fn wake_placed(&self) {
+        let wakers: Vec<_> = {
+            let state = &mut *self.lock();
+            state.news.placed().filter_map(|claim| state.wakers.remove(&claim)).collect()
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
