@@ -15,8 +15,8 @@ impl Desk {
     }
 }
 
-fn evidence() -> Box<Evidence> {
-    Box::new(Evidence::new(Log::new("calls", [Limit::per_second(9).window_term()]), 1, Vec::new()))
+fn evidence() -> Evidence {
+    Evidence::new(Log::new("calls", [Limit::per_second(9).window_term()]), 1, Vec::new())
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn of_pauses_that_are_told_as_one_the_last_says_when_they_were_said() {
 fn a_message_that_the_store_may_have_forgotten_is_told_again_without_what_would_count_twice() {
     for (is_lost, secs, is_kept) in [(false, 29, true), (false, 30, false), (true, 29, true), (true, 30, false)] {
         let mut desk = Desk::new();
-        let refused = Pause { evidence: Some(evidence()), ..of_a_call(pause(600)) };
+        let refused = Pause { evidence: Some(Box::new(evidence())), ..of_a_call(pause(600)) };
         desk.background(refused);
         let first = desk.sent().id;
         if is_lost {
@@ -99,7 +99,7 @@ fn what_was_never_sent_keeps_its_evidence() {
     let mut desk = Desk::new();
     desk.background(pause(600));
     desk.is_down(1);
-    desk.background(Pause { evidence: Some(evidence()), ..of_a_call(pause(600)) });
+    desk.background(Pause { evidence: Some(Box::new(evidence())), ..of_a_call(pause(600)) });
     desk.now += 90 * SECOND;
     desk.looked(STAMPS);
     desk.paused(509 * SECOND, true);
