@@ -18,11 +18,14 @@ local function read_states(scopes, has_widest)
   return states, next_key
 end
 
--- What refusals and hands left of the quotas of a scope: for each rate the longest span that it is for, and the factor.
+-- What refusals and hands left of the quotas of a scope: for each rate the longest span that it is for, the factor, and when one that
+-- refusals left is over.
 local function rates_of(state)
   local rates = {}
   local function add(of, since)
-    if of.rate and lapse_of.rate(of.rate) > now and of.rate[11] >= since then rates[#rates + 1] = { of.rate[2], factor_of(of.rate) } end
+    if of.rate and lapse_of.rate(of.rate) > now and of.rate[11] >= since then
+      rates[#rates + 1] = { of.rate[2], factor_of(of.rate), lapse_of.rate(of.rate) }
+    end
     if of.slow and of.slow[2] > now and of.slow[3] >= since then rates[#rates + 1] = { math.huge, of.slow[1] } end
   end
   add(state, released_above(state))
@@ -34,15 +37,12 @@ end
 -- µs; nil where they do not.
 local function slower_of(states)
   local left, span, ends = FULL, 0, now
-  local function add(rate, since)
-    if not rate or lapse_of.rate(rate) <= now or rate[11] < since then return end
-    local factor = factor_of(rate)
-    if factor < FULL then ends = max(ends, lapse_of.rate(rate)) end
-    if factor < left then left, span = factor, rate[2] end
-  end
   for _, state in ipairs(states) do
-    add(state.rate, released_above(state))
-    if state ~= upstream then add(upstream.rate, 0) end
+    for _, rate in ipairs(rates_of(state)) do
+      local factor, lapse = rate[2], rate[3]
+      if lapse and factor < FULL then ends = max(ends, lapse) end
+      if lapse and factor < left then left, span = factor, rate[1] end
+    end
     for _, pause in ipairs(state.pauses) do
       if pause[2] > 0 then ends = max(ends, pause[1] + pause[2]) end
     end

@@ -125,9 +125,7 @@ async fn a_release_by_hand_is_not_undone_by_a_pause_that_was_said_before_it() {
 /// Another runtime may be gone before the store answers: that is no news of the store.
 #[tokio::test(start_paused = true)]
 async fn a_report_does_not_fail_because_the_runtime_that_told_of_it_is_gone() {
-    let store = Deaf { is_silent: true, ..Deaf::default() };
-    let throttle = process(store.clone());
-    store.is_deaf(true);
+    let (store, throttle) = Deaf::silent();
     let first = throttle.clone();
     let runtime = elsewhere(async move || {
         let refused = Feedback::refused(secs(600));
@@ -143,9 +141,7 @@ async fn a_report_does_not_fail_because_the_runtime_that_told_of_it_is_gone() {
 
 #[test]
 fn a_report_outside_of_a_runtime_waits_for_no_other() {
-    let store = Deaf { is_silent: true, ..Deaf::default() };
-    let throttle = process(store.clone());
-    store.is_deaf(true);
+    let (store, throttle) = Deaf::silent();
     let runtime = || Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let (first, refused) = (runtime(), Feedback::refused(secs(600)));
     first.block_on(async {
@@ -170,6 +166,13 @@ struct Deaf {
 }
 
 impl Deaf {
+    /// One that is silent, and a process that has it.
+    fn silent() -> (Self, Throttle) {
+        let store = Self { is_silent: true, ..Self::default() };
+        store.is_deaf(true);
+        (store.clone(), process(store))
+    }
+
     fn is_deaf(&self, is_deaf: bool) {
         self.hears_none.store(is_deaf, Ordering::Relaxed);
     }
@@ -191,9 +194,7 @@ impl Store for Deaf {
 
 #[tokio::test(start_paused = true)]
 async fn those_who_are_polled_no_more_keep_nobody_from_telling_the_store() {
-    let store = Deaf { is_silent: true, ..Deaf::default() };
-    let throttle = process(store.clone());
-    store.is_deaf(true);
+    let (store, throttle) = Deaf::silent();
     let first = throttle.clone();
     // As many as may tell at once, and some that wait for that.
     let runtime = elsewhere(async move || {
