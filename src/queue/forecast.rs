@@ -64,13 +64,14 @@ impl Settings {
     }
 
     /// Where calls are paced evenly: how long it takes until each of so many other processes that wait has had so many units, each with
-    /// its weight, and this queue may have as many again.
+    /// its weight, and this queue may have the next.
     ///
     /// Of many processes it takes longer than it is known that they wait. Where slots are so far apart that only the next can be booked, who
     /// came back too early would always get it before those who have had nothing yet: there nobody has a turn.
     fn turns(&self, units: u64, contenders: u32) -> Option<Duration> {
         let paced = self.narrowest().filter(|term| term.quota == 1 && contenders > 0)?;
-        let turns = paced.time_of(units.saturating_mul(contenders.saturating_add(self.weight).into())) / self.weight;
+        let of_others = paced.time_of(units.saturating_mul(contenders.into())) / self.weight;
+        let turns = of_others.saturating_add(paced.time_of(1));
         let longest = LONGEST_TURNS * self.horizon;
         let is_dense = 2 * paced.time_of(1) < self.horizon;
         (is_dense || turns <= longest).then(|| turns.min(longest))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use outgate::testing::oracle::{assert_never_more_than, jain};
 use outgate::{Limit, Upstream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::support::{Counting, endless};
 
@@ -64,6 +64,33 @@ async fn slots_that_come_one_by_one_are_asked_for_once() {
     ] {
         told.holds().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_are_away_between_their_calls_leave_no_slot_unused() {
+    let store = Counting::default();
+    let (begin, seconds) = (Instant::now(), 20);
+    let end = begin + Duration::from_secs(seconds);
+    let mut tasks = JoinSet::new();
+    for process in 0..4 {
+        let throttle = store.process(|up: Upstream| up.limit(Limit::per_second(100).spread()));
+        for caller in 0..8 {
+            let (throttle, mut rng) = (throttle.clone(), fastrand::Rng::with_seed(8 * process + caller));
+            tasks.spawn(async move {
+                let mut calls = 0;
+                while let Ok(permit) = timeout_at(end, throttle.acquire("up").into_future()).await {
+                    drop(permit.unwrap());
+                    calls += 1;
+                    sleep(Duration::from_millis(rng.u64(0..20))).await;
+                }
+                calls
+            });
+        }
+    }
+    let calls: u64 = tasks.join_all().await.into_iter().sum();
+    // One in each 10.5 ms.
+    let whole = seconds * 1_000_000 / 10_500;
+    assert!(calls * 1_000 >= whole * 990, "{calls} of {whole} calls, {} asks", store.asks());
 }
 
 /// The calls of each process whose two callers wait for so long at most, and try again later.
