@@ -1,6 +1,7 @@
 //! What an upstream allows: so many units in any window.
 
 mod in_flight;
+mod terms;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +10,7 @@ use self::in_flight::SeatSettings;
 use super::bucket;
 use super::reset::Reset;
 use crate::config::charges::CALLS;
-use crate::config::name;
 use crate::config::scope::Scope;
-use crate::error::ConfigError;
-use crate::ledger::{Stamp, Term, micros};
 
 /// The largest quota one limit may have: each call takes about ten bytes in the log, and other units are kept in larger entries.
 pub(crate) const MAX_CALLS: u32 = 1_000_000;
@@ -25,14 +23,8 @@ pub(crate) const MAX_WINDOW: Duration = Duration::from_secs(366 * 86_400);
 pub(crate) const MIN_GUARDED_WINDOW: Duration = Duration::from_millis(50);
 /// The narrowest default guard: half of it may pass before a slot is used, and timers alone take a millisecond or two of that.
 const MIN_DEFAULT_GUARD: Duration = Duration::from_millis(10);
-/// A call that probably opens a connection counts for a quarter of the window more, and no more than this; for nothing more in a window
-/// above that: its guard is long enough, and nothing is remembered for so long.
-const MOST_COLD: Duration = Duration::from_millis(250);
-const LONGEST_COLD_WINDOW: Duration = Duration::from_secs(10);
 /// The longest default guard of a calendar window.
 const MOST_AT_RESET: Duration = Duration::from_secs(60);
-/// A calendar window may be so much longer, with daylight saving time, and what happens twice.
-const LONGER_AT_MOST: Duration = Duration::from_secs(4 * 3_600);
 /// The widest guard of a limit.
 pub(crate) const MAX_GUARD: Duration = Duration::from_secs(86_400);
 
@@ -375,79 +367,6 @@ impl Limit {
     /// What flows in, and how often, where it is a bucket.
     pub(crate) const fn refill_or_none(&self) -> Option<(u32, Duration)> {
         self.refill
-    }
-
-    /// The first of its terms: the quota in any window and guard.
-    pub(crate) fn window_term(&self) -> Term {
-        if let Some((refill, per)) = self.refill {
-            return bucket::term(self.quota, refill, per, self.guard_or_default());
-        }
-        if let Some(reset) = self.resets {
-            let guard = micros(self.guard_or_default());
-            let span = micros(self.window).saturating_add(micros(LONGER_AT_MOST)).saturating_add(2 * guard);
-            return Term::calendar(self.quota, span, reset.calendar(Stamp::from_micros(0), guard));
-        }
-        let cold = if self.window > LONGEST_COLD_WINDOW { Duration::ZERO } else { (self.window / 4).min(MOST_COLD) };
-        Term::new(self.quota, micros(self.window).saturating_add(micros(self.guard_or_default()))).cold(micros(cold))
-    }
-
-    /// The terms of the one rule that this limit stands for, or what is wrong with it.
-    pub(crate) fn terms(&self, upstream: &str) -> Result<Vec<Term>, ConfigError> {
-        let wrong = |field, reason: String| Err(ConfigError::new(upstream, field, reason));
-        if self.seats.is_some() {
-            return wrong("limit.lease", "only calls in flight have a lease".to_owned());
-        }
-        if let Some(fault) = self.unit.as_deref().and_then(name::unit_fault) {
-            return wrong("limit.unit", fault);
-        }
-        let most = if self.unit() == CALLS { MAX_CALLS } else { MAX_QUOTA };
-        if self.quota == 0 || self.quota > most {
-            let field = if self.refill.is_some() { "limit.capacity" } else { "limit.quota" };
-            return wrong(field, format!("{} is not between 1 and {most}", self.quota));
-        }
-        if let Some((refill, per)) = self.refill {
-            bucket::check(upstream, refill, per, self.window, self.burst)?;
-        }
-        if let Some(reset) = self.resets {
-            let is_other = self.window != reset.window() || self.refill.is_some();
-            let other = is_other.then(|| format!("{:?} is not how often it resets: {:?}", self.window, reset.window()));
-            if let Some(fault) = other.or_else(|| reset.fault()) {
-                return wrong("limit.resets", fault);
-            }
-            let guard = self.guard_or_default();
-            if guard.saturating_mul(2) >= self.window {
-                let reason = format!(
-                    "{guard:?} is half of {:?} or more: before and after a reset nobody uses what comes back by it",
-                    self.window
-                );
-                return wrong("limit.guard", reason);
-            }
-        }
-        if self.window < MIN_WINDOW || self.window > MAX_WINDOW {
-            return wrong("limit.window", format!("{:?} is not between 1 ms and 366 days", self.window));
-        }
-        if self.guard.is_none() && self.window < MIN_GUARDED_WINDOW {
-            let reason = format!(
-                "a window of {:?} has no default guard, as 10 ms would be too much of it: give one by .guard()",
-                self.window
-            );
-            return wrong("limit.guard", reason);
-        }
-        if self.guard_or_default() > MAX_GUARD {
-            return wrong("limit.guard", format!("{:?} is longer than a day", self.guard_or_default()));
-        }
-        let window = self.window_term();
-        let mut terms = vec![window];
-        if let Some(burst) = self.burst {
-            if burst == 0 || burst > self.quota {
-                return wrong("limit.burst", format!("{burst} is not between 1 and the quota, {}", self.quota));
-            }
-            // Rounded up, so that the burst never refills faster than the limit allows.
-            let span = if self.resets.is_none() { window.span } else { micros(self.window + self.guard_or_default()) };
-            let span = (u128::from(span.unsigned_abs()) * u128::from(burst)).div_ceil(u128::from(self.quota));
-            terms.push(Term::new(burst, i64::try_from(span).unwrap_or(i64::MAX / 4)));
-        }
-        Ok(terms)
     }
 }
 

@@ -12,10 +12,11 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use super::Queue;
 use super::crowd::Member;
 use super::driver::Driver;
+use super::duty::ByHand;
 use super::events::Event;
 use super::places::Outcome;
 use super::resend::PATIENCE;
-use super::state::{ByHand, Outbox};
+use super::state::Outbox;
 use super::waiters::{Slot, Waiter};
 use crate::error::Error;
 

@@ -12,10 +12,11 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Queue;
 use super::bounds::{Exchange, MOST_EXCHANGES};
+use super::duty::ByHand;
 use super::events::Event;
 use super::in_flight::{Answered, Message, Reply, ask_for_time};
 use super::places::Outcome;
-use super::state::{ByHand, Outbox};
+use super::state::Outbox;
 
 /// A message that was taken over from another runtime is sent again after so long: well before its callers are refused.
 const SENT_AGAIN: Duration = Duration::from_millis(500);
