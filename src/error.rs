@@ -86,7 +86,8 @@ pub enum Error {
         retry_after: Duration,
     },
     /// Come back later, or go elsewhere: connects to the host failed in a row, and no call got a response within the time the caller
-    /// would wait. Only where the throttle sees what came back: from the [middleware](crate::Middleware) and the layer of feature `tower`.
+    /// would wait. Only where the throttle sees what came back: from the [middleware](crate::Middleware), and the layer of feature
+    /// `tower` that is told which errors say so.
     #[error("{upstream}: cannot be connected to, and the next call goes to see in {:?}", whole_ms(.retry_after))]
     #[non_exhaustive]
     Unreachable {

@@ -113,7 +113,7 @@ impl ThrottleLayer {
         match outcome {
             Ok(mut response) => {
                 response.extensions_mut().insert(permit.passage());
-                if !route.keeps_seat_for_body() {
+                if !route.keeps_seat_for_body(response.status(), response.body().size_hint().exact()) {
                     drop(permit.take_seat());
                 }
                 let ending = Ending::of(&self.throttle, permit, response.status(), response.headers());

@@ -1,5 +1,7 @@
 //! The life of a request: route, ask, wait, send, settle.
 
+use std::error::Error as StdError;
+use std::iter::successors;
 use std::pin::Pin;
 
 use http::Extensions;
@@ -20,9 +22,9 @@ use crate::error::Error;
 ///
 /// Put it innermost. A retry middleware outside it makes every attempt ask for a slot of its own; inside it, attempts
 /// would escape the count. Redirects and reqwest's own protocol retries happen below every middleware: turn them off with
-/// `redirect::Policy::none()` and `retry::never()` to have each call counted. With redirects on, a call that was sent, and
-/// redirected to a host that cannot be reached, looks like one that was never sent: its slot is handed back, and its own host
-/// looks as if it could not be reached; and a redirect to the request's own URL cannot be told from none.
+/// `redirect::Policy::none()` and `retry::never()` to have each call counted. With redirects or such retries on, a call that was sent,
+/// and then redirected to a host that cannot be reached, or could not be sent again, looks like one that was never sent: its slot is
+/// handed back, and its own host looks as if it could not be reached; and a redirect to the request's own URL cannot be told from none.
 ///
 /// A response from another host or port than the request's, after a redirect, says nothing about the upstream.
 ///
@@ -128,7 +130,8 @@ impl Middleware {
                 visit.connected();
                 let may_send_again = self.throttle.learn_from(&permit, &Answer::to(target, &response));
                 response.extensions_mut().insert(permit.passage());
-                match permit.take_seat().filter(|_| route.keeps_seat_for_body()) {
+                let keeps_seat = route.keeps_seat_for_body(response.status(), response.content_length());
+                match permit.take_seat().filter(|_| keeps_seat) {
                     Some(seat) => Ok((seat.until_body_ends(response), may_send_again)),
                     None => Ok((response, may_send_again)),
                 }
@@ -136,7 +139,7 @@ impl Middleware {
             Err(error) => {
                 // That of another server says nothing of this one.
                 let (is_ours, never_sent) = (target.is_failed_by(&error), never_sent(&error, target));
-                if is_ours && error.is_connect() {
+                if is_ours && could_not_connect(&error) {
                     visit.failed(permit.upstream());
                 } else if is_ours && !never_sent && !error.is_middleware() && !error.is_timeout() {
                     // A timeout may have come before the connection did.
@@ -153,7 +156,13 @@ impl Middleware {
 
 /// Whether nothing of the request can have reached the upstream. When nobody knows, it may have.
 fn never_sent(error: &reqwest_middleware::Error, target: &Target<'_>) -> bool {
-    error.is_connect() && target.is_failed_by(error) || error.is_builder() && target.is_meant_by(error)
+    could_not_connect(error) && target.is_failed_by(error) || error.is_builder() && target.is_meant_by(error)
+}
+
+/// Whether there was no connection for the request. What its body is made of may come from another call, and fail as that does.
+fn could_not_connect(error: &reqwest_middleware::Error) -> bool {
+    let is_of_body = |cause: &(dyn StdError + 'static)| cause.downcast_ref().is_some_and(reqwest::Error::is_body);
+    error.is_connect() && !successors(error.source(), |&cause| cause.source()).any(is_of_body)
 }
 
 fn throttled(error: Error) -> reqwest_middleware::Error {

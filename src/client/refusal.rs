@@ -32,7 +32,7 @@ pub(crate) fn pause(
     let told = feedback.wait().filter(|wait| !wait.is_zero());
     let about_one_page = match refusal {
         Refusal::Overload => true,
-        // Stripe says so of the account.
+        // Whoever meets many of Stripe's is asked to come more slowly.
         Refusal::Lock => upstream.dialect != Dialect::STRIPE,
         _ => false,
     };

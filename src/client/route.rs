@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{Method, StatusCode};
 use reqwest::Url;
 use tokio::time::Instant;
 
@@ -16,6 +17,7 @@ use crate::client::throttle::Throttle;
 use crate::config::call::Call;
 use crate::config::charges::{CALLS, Scopes};
 use crate::config::costs::Costs;
+use crate::config::limit::Limit;
 use crate::config::plan::Registered;
 use crate::config::priority::Priority;
 use crate::config::request_head::RequestHead;
@@ -42,6 +44,8 @@ pub(crate) struct Route {
     priority: Priority,
     /// Whether its response will be seen: only then has a breaker a say.
     pub(crate) is_seen: bool,
+    /// Whether it asks for the head of a response alone.
+    is_head: bool,
     /// Since when it waits: a call made again has no more time than the first.
     pub(crate) since: Instant,
     /// How often its call was made again.
@@ -60,6 +64,7 @@ impl Route {
         let reserves = estimated.map_or_else(Vec::new, |estimated| estimated.fill(call.to_mut()));
         let charges = registered.charges.of(&registered.upstream, &call).map_err(Box::new);
         scopes.untouched = charges.as_ref().map_or(0, |costs| registered.charges.untouched_by(costs));
+        let is_head = request.is_some_and(|request| request.method() == Method::HEAD);
         let (is_seen, since) = (request.is_some(), Instant::now());
         let (cost, priority) = (call.cost_in(CALLS), call.priority);
         let kind = call.own_kind().cloned().filter(|_| registered.estimated.is_some());
@@ -74,6 +79,7 @@ impl Route {
             now_or_never,
             priority,
             is_seen,
+            is_head,
             since,
             retries: 0,
         }
@@ -159,9 +165,14 @@ impl Route {
         Some(in_flight)
     }
 
-    /// Whether its seat is the call's until its response's body has ended; else until the headers come.
-    pub(crate) fn keeps_seat_for_body(&self) -> bool {
-        self.registered.upstream.in_flight.first().is_some_and(|limit| !limit.ends_with_headers())
+    /// Whether its seat is the call's until the body has ended of a response of this status, whose length is known or not; else until the
+    /// headers come. A body that whoever decompresses it has wrapped does not say that it is empty.
+    pub(crate) fn keeps_seat_for_body(&self, status: StatusCode, length: Option<u64>) -> bool {
+        let is_empty = self.is_head
+            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+            || length.is_some_and(|length| length == 0);
+        let ends_with_body = |limit: &Limit| !limit.ends_with_headers();
+        !is_empty && self.registered.upstream.in_flight.first().is_some_and(ends_with_body)
     }
 
     /// Whether it goes where the store cannot be asked.

@@ -230,7 +230,7 @@ impl Limit {
     ///
     /// A call that brings more in flight to its host than there were in the last minute probably opens a connection, and arrives
     /// later. Where the window lasts 10 s at most, its units count for a quarter of it longer, though for 250 ms at most; those of
-    /// other calls do not. Only the middleware knows of such calls: for one made with a permit of
+    /// other calls do not. Only the middleware and the layer of feature `tower` know of such calls: for one made with a permit of
     /// [`acquire`](crate::Throttle::acquire), the guard pays for a new connection as well.
     ///
     /// A day at most, and less than half of a calendar window.

@@ -4,7 +4,7 @@ use http::{HeaderMap, Method};
 use reqwest::{Request, Url};
 
 /// Method, URL and headers of a request: what the closures of an [`Upstream`](crate::Upstream) and a [`Scope`](crate::Scope)
-/// see of it, whatever client makes the call.
+/// see of it, whatever client makes the call. Headers that reqwest adds below every middleware, by `default_headers`, are not among them.
 ///
 /// ```
 /// use http::{HeaderMap, Method};

@@ -68,7 +68,8 @@ impl Scope {
         Self::new(Kind::Upstream, "upstream")
     }
 
-    /// One log for each bearer token in `Authorization`.
+    /// One log for each bearer token in the request's `Authorization`. One that the client adds itself, by `default_headers`, is not
+    /// seen: then all requests are of one log, unless each [says its scope](crate::Call::scope).
     #[must_use]
     pub fn bearer_token() -> Self {
         Self::new(Kind::BearerToken, "bearer_token")
@@ -81,7 +82,8 @@ impl Scope {
         Self::new(Kind::Host, "host")
     }
 
-    /// One log for each value of a header. A name that can be no header's is an error when the throttle is built.
+    /// One log for each value of a header of the request, not of those that the client adds itself by `default_headers`. A name that can be
+    /// no header's is an error when the throttle is built.
     #[must_use]
     pub fn header(name: impl TryInto<HeaderName>) -> Self {
         match name.try_into() {

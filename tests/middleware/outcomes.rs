@@ -1,14 +1,20 @@
 //! Section 3's table: kept where the call may have been sent, handed back where it never left this machine.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use http::Extensions;
+use http_body::{Body, Frame};
+use hyper::body::Bytes;
 use outgate::testing::{Fault, Shape, StrictUpstream};
+use outgate::{Limit, Throttle, Upstream};
 use reqwest::{Request, Response};
 use reqwest_middleware::{ClientBuilder, Middleware, Next, Result};
+use tokio::time::timeout;
 
 use crate::{client, plain, throttle, used};
 
@@ -57,6 +63,37 @@ async fn a_refused_connection_hands_the_slot_back() {
     for _ in 0..5 {
         assert!(client(&throttle).get(upstream.url()).send().await.unwrap_err().is_connect());
         assert_eq!(used(&throttle).await, 0);
+    }
+}
+
+/// What comes from another call: some of it, and then that cannot connect.
+struct Fetched(Vec<std::result::Result<Frame<Bytes>, reqwest::Error>>);
+
+impl Body for Fetched {
+    type Data = Bytes;
+    type Error = reqwest::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, reqwest::Error>>> {
+        Poll::Ready(self.0.pop())
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_could_not_be_fetched_keeps_the_slot() {
+    let (upstream, elsewhere) = (strict(), Fault::RefuseConnection.start().unwrap());
+    let loopback = Upstream::new("loopback").host("127.0.0.1").limit(Limit::per_hour(5));
+    let throttle = Throttle::builder().upstream(loopback).build().unwrap();
+    for calls in 1..=5 {
+        let cause = plain().get(elsewhere.url()).send().await.unwrap_err();
+        assert!(cause.is_connect());
+        let body = Fetched(vec![Err(cause), Ok(Frame::data(Bytes::from_static(b"the first of it")))]);
+        let call = client(&throttle).put(upstream.url()).body(reqwest::Body::wrap(body)).send();
+        let error = timeout(Duration::from_secs(5), call).await.expect("its host is not taken for one that is down");
+        assert!(outgate::Error::find(&error.unwrap_err()).is_none());
+        assert_eq!(used(&throttle).await, calls);
     }
 }
 

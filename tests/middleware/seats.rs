@@ -1,11 +1,17 @@
 //! Calls in flight: when a call through the middleware leaves its seat.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use http::{Extensions, Method};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Bytes;
 use outgate::testing::Fault;
 use outgate::{Limit, Passage, Throttle, Upstream};
-use reqwest::Response;
-use reqwest_middleware::ClientWithMiddleware;
+use reqwest::{Request, Response};
+use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -138,6 +144,76 @@ async fn whatever_becomes_of_a_call_its_seat_is_free() {
         let _ = timeout(SOON, call).await;
         sleep(Duration::from_millis(50)).await;
         assert!(throttle.try_acquire("loopback").await.is_ok(), "{fault:?}");
+    }
+}
+
+/// A body that does not say whether it has ended, as one that may have to be decompressed; nor how long it is, if it has to.
+struct Wrapped {
+    body: reqwest::Body,
+    is_compressed: bool,
+}
+
+impl Body for Wrapped {
+    type Data = Bytes;
+    type Error = reqwest::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, reqwest::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.is_compressed { SizeHint::default() } else { self.body.size_hint() }
+    }
+}
+
+/// Wraps the bodies of responses, as reqwest does with any of its features for compression.
+struct Wraps {
+    is_compressed: bool,
+}
+
+#[async_trait]
+impl Middleware for Wraps {
+    async fn handle(
+        &self,
+        request: Request,
+        extensions: &mut Extensions,
+        next: Next<'_>,
+    ) -> reqwest_middleware::Result<Response> {
+        let response: http::Response<reqwest::Body> = next.run(request, extensions).await?.into();
+        let wrapped = |body| reqwest::Body::wrap(Wrapped { body, is_compressed: self.is_compressed });
+        Ok(response.map(wrapped).into())
+    }
+}
+
+#[tokio::test]
+async fn a_wrapped_response_without_a_body_leaves_its_seat_at_once() {
+    let cases = [
+        (Method::HEAD, "HTTP/1.1 200 x\r\ncontent-length: 20\r\n", true),
+        (Method::GET, "HTTP/1.1 204 x\r\n", true),
+        (Method::GET, "HTTP/1.1 304 x\r\n", true),
+        (Method::GET, "HTTP/1.1 200 x\r\ncontent-length: 0\r\n", false),
+    ];
+    for (method, head, is_compressed) in cases {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 4_096]).await;
+                let _ = stream.write_all(format!("{head}connection: close\r\n\r\n").as_bytes()).await;
+            }
+        });
+        let throttle = throttle(Limit::in_flight(1));
+        let client = ClientBuilder::new(crate::plain()).with(throttle.middleware()).with(Wraps { is_compressed });
+        let client = client.build();
+        let mut responses = Vec::new();
+        for _ in 0..3 {
+            let call = client.request(method.clone(), &url).send();
+            responses.push(timeout(SOON, call).await.unwrap_or_else(|_| panic!("a seat is free: {method} {head}")));
+        }
+        assert!(responses.iter().all(Result::is_ok));
     }
 }
 

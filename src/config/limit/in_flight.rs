@@ -23,7 +23,8 @@ impl Limit {
     ///
     /// A call through the middleware has its seat until its response's body has ended, or was dropped: read bodies, or drop
     /// them. One made with a permit of [`acquire`](crate::Throttle::acquire) has it until the permit is dropped. A call that is
-    /// cancelled, or times out, leaves its seat, whatever the upstream still does with it.
+    /// cancelled, or times out, leaves its seat, whatever the upstream still does with it. So does one whose connection is upgraded, as to a
+    /// WebSocket: hold a permit of `acquire` for as long as that lasts.
     ///
     /// A seat that a call leaves goes to the next caller of the same process without a message to the store, as long as no other
     /// process that waits has fewer. Among processes the next seat goes to the one that has the fewest, then to the one that has

@@ -23,7 +23,8 @@ impl Upstream {
     }
 
     /// How long nobody sends after a 429, a ban or a spending limit that names no time. A 503 or a lock that names none holds
-    /// nobody. With the feature `backoff`, a policy of that crate will do.
+    /// nobody, but a lock by Stripe's [dialect](Self::dialect), which holds everybody like a 429. With the feature `backoff`, a policy of that
+    /// crate will do.
     ///
     /// ```
     /// use outgate::{Backoff, Upstream};
@@ -78,7 +79,7 @@ impl Upstream {
     /// Sends a call again that the upstream refused for its quota, up to `retries` times, whatever its method, where the
     /// response says that the call was not executed: a 429, a 420, or an error whose header names throttling as its cause.
     ///
-    /// A 429 that is read as a ban, a spending limit or a lock is not sent again: waiting does not cure those, or not in time.
+    /// A 429 that is read as a ban, a spending limit, a lock or an overload is not sent again: waiting does not cure those, or not in time.
     /// Nothing else is sent again, not even beside a spent quota or a `Retry-After`; nor is a call that was redirected. A
     /// redirect to the call's own URL cannot be told from none: before a payment, turn redirects off with
     /// `redirect::Policy::none()`.
