@@ -96,8 +96,8 @@ pub(super) struct Engine {
     pub(super) silent_until: Option<Instant>,
     /// This queue has had its share: no ask before this, so that others come first.
     pub(super) rest_until: Option<Instant>,
-    /// Where slots come one by one: others that wait have had as many by then as this queue.
-    pub(super) turn_at: Option<Instant>,
+    /// Where slots come one by one: when others that wait have had as many as this queue, by the priority of its callers.
+    pub(super) turns: [Option<Instant>; 3],
     /// The first caller without a slot cannot start before this.
     pub(super) next_slot: Option<Instant>,
     /// What callers waited for.
@@ -148,7 +148,7 @@ impl Engine {
             ask_at: None,
             silent_until: None,
             rest_until: None,
-            turn_at: None,
+            turns: [None; 3],
             next_slot: None,
             waited_for: WaitedFor::default(),
             is_warned: false,
@@ -397,7 +397,7 @@ impl Engine {
             if slot.is_stale(now, self.settings.stale_after) {
                 tracing::debug!(upstream = &*self.settings.upstream, "slot stale, asking again");
                 self.put_back([slot], now);
-                (self.ask_at, self.turn_at) = (None, None);
+                self.ask_at = None;
             } else if let Some(waiter) = self.waiters.pop_owner(&slot, now) {
                 slot.waited_for = self.waited_for.since(waiter.joined);
                 effects.push(Effect::Tell(waiter.ticket, Ok(slot)));

@@ -63,6 +63,12 @@ impl Settings {
         self.terms().min_by_key(|term| (term.quota, Reverse(term.span)))
     }
 
+    /// When the next slot comes after one, where they are so far apart that only the next can be booked.
+    fn next_alone(&self, slot: Instant) -> Option<Instant> {
+        let interval = self.narrowest().filter(|term| term.quota == 1)?.time_of(1);
+        (2 * interval >= self.horizon).then(|| slot + interval)
+    }
+
     /// Where calls are paced evenly: how long it takes until each of so many other processes that wait has had so many units, each with
     /// its weight, and this queue may have the next.
     ///
@@ -82,24 +88,38 @@ impl Engine {
     /// How long until this queue asks again for a caller that may start `next` from now at the earliest.
     pub(super) fn rest(&mut self, next: Duration, grant: &Grant, outlook: &Outlook, now: Instant) -> Duration {
         let rest = self.settings.rest(next, grant.contenders, outlook);
-        let first = self.waiters.unslotted(now).next().and_then(|waiter| waiter.deadline(now));
+        let first = self.waiters.unslotted(now).next();
+        let (rank, deadline) =
+            (first.map(|first| self.waiters.rank(first)), first.and_then(|first| first.deadline(now)));
         // Who cannot wait for its turn does not rest for the others.
-        let own = self.turn_at.filter(|&at| first.is_none_or(|deadline| deadline > at));
+        let own = self.turns[rank.unwrap_or(self.rests_for).place()].filter(|_| grant.contenders > 0);
+        let own = own.filter(|&at| deadline.is_none_or(|deadline| deadline > at));
         let own = own.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
         Rest { own, horizon: rest.horizon.min(grant.within), ..rest }.length(self.random.f64())
     }
 
-    /// So many units were granted, the last to start then, while the callers of so many other processes wait.
-    pub(super) fn note_turn(&mut self, last: Option<Instant>, units: u64, contenders: u32) {
+    /// Callers of the priority for which it rests were granted so many units, the last to start then, while those of so many other
+    /// processes wait that go no later.
+    pub(super) fn note_turn(&mut self, (units, last): (u64, Option<Instant>), contenders: u32) {
         if let Some(last) = last {
-            self.turn_at = self.settings.turns(units, contenders).map(|turns| last + turns);
+            self.turns[self.rests_for.place()] = self.settings.turns(units, contenders).map(|turns| last + turns);
         }
     }
 
-    /// How long until this queue asks again that has just got so many units, while the callers of so many other processes wait.
-    pub(super) fn rest_after(&mut self, units: u64, contenders: u32, outlook: &Outlook) -> Duration {
+    /// How long until this queue asks again that has just got so many units, the last to start then, and has nobody who waits, while the
+    /// callers of other processes do.
+    pub(super) fn rest_after(
+        &mut self,
+        (units, last): (u64, Option<Instant>),
+        grant: &Grant,
+        outlook: &Outlook,
+        now: Instant,
+    ) -> Duration {
         let units = u32::try_from(units).unwrap_or(u32::MAX);
-        self.settings.rest(Duration::ZERO, contenders, outlook).after(units, self.random.f64())
+        let rest = self.settings.rest(Duration::ZERO, grant.contenders, outlook).after(units, self.random.f64());
+        // Who comes back at once would have each slot before those who were put off ask for it.
+        let next = last.and_then(|last| self.settings.next_alone(last)).map(|next| next.saturating_duration_since(now));
+        next.map_or(rest, |next| rest.max(self.rest(next, grant, outlook, now)))
     }
 
     /// Refuses every caller for whom even the earliest possible slot is too late.

@@ -222,6 +222,8 @@ impl Engine {
         let is_seats_only = self.is_seats_only();
         for slot in slots {
             self.free_seats(1, now);
+            // It has had less than its turn.
+            self.turns = [None; 3];
             // Where no log keeps it there is nothing to hand back.
             if !slot.is_unbooked() && (!is_seats_only || slot.looks) {
                 self.surplus.push(slot);

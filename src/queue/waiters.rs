@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use self::matching::Matching;
 use self::part::Part;
-pub(crate) use self::waiter::{Slot, UNBOOKED, Waiter, Wish};
+pub(crate) use self::waiter::{Slot, UNBOOKED, Waiter, Wish, of_first};
 use crate::config::priority::Priority;
 use crate::error::Error;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outgate::testing::oracle::{assert_never_more_than, jain};
-use outgate::{Limit, Upstream};
+use outgate::{Limit, Priority, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -129,5 +129,77 @@ async fn who_cannot_wait_for_its_turn_does_not_rest_for_the_others() {
         // One in each 262.5 ms.
         assert!(calls.iter().sum::<f64>() >= 225.0, "{of}");
         assert!(jain(&calls) >= 0.9, "{of}");
+    }
+}
+
+/// The calls of each process, whose one caller comes back so long after each.
+async fn of_single_callers(rate: u32, processes: u32, away: u64, store: &Counting) -> Vec<f64> {
+    fastrand::seed(3);
+    let end = Instant::now() + Duration::from_secs(SECONDS);
+    let mut tasks = JoinSet::new();
+    for process in 0..processes {
+        let throttle = store.limited(Limit::per_second(rate).spread());
+        tasks.spawn(async move {
+            let mut calls = 0.0;
+            while let Ok(permit) = timeout_at(end, throttle.acquire("up").into_future()).await {
+                drop(permit.unwrap());
+                calls += 1.0;
+                sleep(Duration::from_millis(away)).await;
+            }
+            (process, calls)
+        });
+    }
+    let mut calls = tasks.join_all().await;
+    calls.sort_by_key(|&(process, _)| process);
+    calls.into_iter().map(|(_, calls)| calls).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_back_before_the_next_slot_does_not_take_each() {
+    for (rate, processes, away) in [(4, 4, 50), (4, 8, 30), (5, 8, 0), (2, 4, 300), (4, 2, 0)] {
+        let store = Counting::default();
+        let calls = of_single_callers(rate, processes, away, &store).await;
+        let (sum, whole) = (calls.iter().sum::<f64>(), f64::from(rate) * 60.0 / 1.05);
+        let of = format!("{rate}/s, {away} ms: {calls:?}, {} asks, Jain {:.3}", store.asks(), jain(&calls));
+        assert!(jain(&calls) >= 0.95, "{of}");
+        assert!(sum >= whole * 0.98, "{of}");
+    }
+}
+
+/// High callers of a process whose others wait without end: how long the longest waited, and the calls of the others of each process.
+async fn beside_high(rate: u32, processes: usize, every: u64) -> (Duration, Vec<usize>) {
+    fastrand::seed(3);
+    let (store, begin) = (Counting::default(), Instant::now());
+    let end = begin + Duration::from_secs(2 * SECONDS);
+    let throttles: Vec<_> = (0..processes).map(|_| store.limited(Limit::per_second(rate).spread())).collect();
+    let first = throttles[0].clone();
+    let high = tokio::spawn(async move {
+        let (mut rng, mut longest) = (fastrand::Rng::with_seed(5), Duration::ZERO);
+        sleep(Duration::from_secs(3)).await;
+        while Instant::now() < end {
+            let asked = Instant::now();
+            drop(first.acquire("up").priority(Priority::High).await.unwrap());
+            longest = longest.max(asked.elapsed());
+            sleep(Duration::from_millis(every * rng.u64(9..11) / 10)).await;
+        }
+        longest
+    });
+    let mut tasks = JoinSet::new();
+    for (process, throttle) in throttles.into_iter().enumerate() {
+        tasks.spawn(async move { (process, endless(&throttle, CALLERS, begin, end).await.len()) });
+    }
+    let mut calls = tasks.join_all().await;
+    calls.sort_by_key(|&(process, _)| process);
+    (high.await.unwrap(), calls.into_iter().map(|(_, calls)| calls).collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn high_callers_neither_wait_for_the_turn_of_others_nor_put_it_off() {
+    for (rate, processes, every) in [(4, 8, 1_000), (4, 8, 5_000), (4, 4, 700), (20, 8, 200), (20, 24, 500)] {
+        let (longest, calls) = beside_high(rate, processes, every).await;
+        let of = format!("{rate}/s by {processes}, each {every} ms: {longest:?}, {calls:?}");
+        let fewest = calls[1..].iter().copied().min().unwrap();
+        assert!(calls[0] * 2 >= fewest, "{of}");
+        assert!(longest < Duration::from_millis(650), "{of}");
     }
 }

@@ -18,7 +18,7 @@ use crate::queue::log_time::{LogTime, Outlook};
 use crate::queue::put_off::PutOff;
 use crate::queue::resend::Resend;
 use crate::queue::settings::Settings;
-use crate::queue::waiters::{Slot, Waiter, Wish};
+use crate::queue::waiters::{Slot, Waiter, Wish, of_first};
 
 /// How long a queue rests that cannot use what it was granted: asked for again at once it would be granted again.
 const UNUSED_PAUSE: Duration = Duration::from_millis(5);
@@ -206,12 +206,18 @@ impl Engine {
         let early: Vec<_> = slots.extract_if(.., |slot| self.is_before_end_of_pause(slot, now)).collect();
         let pause_unknown = !early.is_empty();
         self.put_back(early, now);
-        let units = slots.iter().map(Slot::units).sum();
-        self.note_turn(slots.iter().map(|slot| slot.start).max(), units, grant.contenders);
+        let units: u64 = slots.iter().map(Slot::units).sum();
         let unwanted = if self.closed { slots } else { self.waiters.give(slots, now) };
         // What is too late for those it was meant for would be granted again at once.
         self.silent_until = (!unwanted.is_empty() && !self.closed).then(|| now + UNUSED_PAUSE);
         self.put_back(unwanted, now);
+        let waits = grant.answered(ask.callers()) < ask.callers();
+        let before_waiting = grant.answers(ask.callers()).take_while(|answer| answer.verdict != Verdict::Waits);
+        let before_waiting: u32 = before_waiting.map(|answer| answer.callers).sum();
+        // Of others the store counts those who go no later than these.
+        self.rests_for = priority_at(ask, if waits { before_waiting } else { 0 });
+        let had = granted_of(self.rests_for, ask, grant, &placing);
+        self.note_turn(had, grant.contenders);
         // Whoever looks whether a pause still holds has its slot by now.
         if let Some((until, reason)) = grant.paused {
             self.pause(now + from_now(until), reason, now, effects);
@@ -229,21 +235,16 @@ impl Engine {
             let wait = from_now(until);
             tracing::debug!(upstream = &*self.settings.upstream, callers = self.waiters.len(), ?wait, "waiting");
         }
-        let waits = grant.answered(ask.callers()) < ask.callers();
         self.on_record = waits || grant.counted.iter().any(|counted| *counted != Stamp::NEVER);
         // Whoever was just served is probably back before long.
         self.leave_at = (!waits).then(|| now + self.settings.horizon);
-        let before_waiting = grant.answers(ask.callers()).take_while(|answer| answer.verdict != Verdict::Waits);
-        let before_waiting: u32 = before_waiting.map(|answer| answer.callers).sum();
         self.put_off = tickets.get(before_waiting as usize).and_then(|&ticket| {
             let (before, granted) = (self.put_off.as_ref(), granted_to(ask, grant));
             PutOff::new((ticket, before), put_off(ask, grant), granted, &self.settings, now)
         });
         (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
-        let first = if waits { before_waiting } else { 0 };
-        self.rests_for = priority_at(ask, first);
         if grant.contenders > 0 && units > 0 {
-            self.rest_until = Some(now + self.rest_after(units, grant.contenders, &outlook));
+            self.rest_until = Some(now + self.rest_after((units, had.1), grant, &outlook, now));
             self.ask_at = self.rest_until;
         }
         // Nobody knows when a seat is free: it may be at once, and without the store.
@@ -317,6 +318,17 @@ fn priority_at(ask: &Ask, mut behind: u32) -> Priority {
         has
     };
     ask.runs.iter().find(has_it).map_or(Priority::High, |run| run.priority)
+}
+
+/// Units that callers of a priority were granted, and when the last of them starts.
+fn granted_of(priority: Priority, ask: &Ask, grant: &Grant, placing: &Placing) -> (u64, Option<Instant>) {
+    let priorities = ask.runs.iter().flat_map(|run| std::iter::repeat_n(run.priority, run.callers as usize));
+    let granted = priorities
+        .zip(one_by_one(ask, grant))
+        .filter(|(of, (_, answer))| *of == priority && answer.verdict.is_granted());
+    granted.fold((0, None), |(units, last), (_, (costs, answer))| {
+        (units + of_first(costs), last.max(Some(placing.place(answer.start))))
+    })
 }
 
 /// How many callers of an ask were granted a start.

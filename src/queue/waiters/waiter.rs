@@ -128,6 +128,6 @@ impl Slot {
 }
 
 /// What a call of these costs takes of the first log.
-fn of_first(costs: &[u32]) -> u64 {
+pub(crate) fn of_first(costs: &[u32]) -> u64 {
     u64::from(costs.first().copied().unwrap_or(0))
 }
