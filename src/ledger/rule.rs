@@ -118,6 +118,11 @@ impl Term {
         }
     }
 
+    /// Whether it is a bucket, into which units flow one by one.
+    pub(crate) const fn is_bucket(self) -> bool {
+        matches!(self.shape, Shape::Bucket(_))
+    }
+
     /// How long so many units take at least, where as many are free as there can be.
     pub(crate) fn time_of_at_least(self, units: u64) -> Duration {
         let quota = u64::from(self.quota.max(1));

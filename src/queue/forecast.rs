@@ -63,9 +63,14 @@ impl Settings {
         self.terms().min_by_key(|term| (term.quota, Reverse(term.span)))
     }
 
+    /// The narrowest term, where its units come one by one to those who wait: by an even pace, or from a bucket, which is empty then.
+    fn paced(&self) -> Option<&Term> {
+        self.narrowest().filter(|term| term.quota == 1 || term.is_bucket())
+    }
+
     /// When the next slot comes after one, where they are so far apart that only the next can be booked.
     fn next_alone(&self, slot: Instant) -> Option<Instant> {
-        let interval = self.narrowest().filter(|term| term.quota == 1)?.time_of(1);
+        let interval = self.paced()?.time_of(1);
         (2 * interval >= self.horizon).then(|| slot + interval)
     }
 
@@ -75,7 +80,7 @@ impl Settings {
     /// Of many processes it takes longer than it is known that they wait. Where slots are so far apart that only the next can be booked, who
     /// came back too early would always get it before those who have had nothing yet: there nobody has a turn.
     fn turns(&self, units: u64, contenders: u32) -> Option<Duration> {
-        let paced = self.narrowest().filter(|term| term.quota == 1 && contenders > 0)?;
+        let paced = self.paced().filter(|_| contenders > 0)?;
         let of_others = paced.time_of(units.saturating_mul(contenders.into())) / self.weight;
         let turns = of_others.saturating_add(paced.time_of(1));
         let longest = LONGEST_TURNS * self.horizon;

@@ -133,12 +133,12 @@ async fn who_cannot_wait_for_its_turn_does_not_rest_for_the_others() {
 }
 
 /// The calls of each process, whose one caller comes back so long after each.
-async fn of_single_callers(rate: u32, processes: u32, away: u64, store: &Counting) -> Vec<f64> {
+async fn of_single_callers(limit: &Limit, processes: u32, away: u64, store: &Counting) -> Vec<f64> {
     fastrand::seed(3);
     let end = Instant::now() + Duration::from_secs(SECONDS);
     let mut tasks = JoinSet::new();
     for process in 0..processes {
-        let throttle = store.limited(Limit::per_second(rate).spread());
+        let throttle = store.limited(limit.clone());
         tasks.spawn(async move {
             let mut calls = 0.0;
             while let Ok(permit) = timeout_at(end, throttle.acquire("up").into_future()).await {
@@ -156,11 +156,13 @@ async fn of_single_callers(rate: u32, processes: u32, away: u64, store: &Countin
 
 #[tokio::test(start_paused = true)]
 async fn who_comes_back_before_the_next_slot_does_not_take_each() {
-    for (rate, processes, away) in [(4, 4, 50), (4, 8, 30), (5, 8, 0), (2, 4, 300), (4, 2, 0)] {
+    let (spread, bucket) = (|rate| Limit::per_second(rate).spread(), Limit::bucket(4, 4, Duration::from_secs(1)));
+    let cases = [(spread(4), 4, 50), (spread(4), 8, 30), (spread(5), 8, 0), (spread(2), 4, 300), (spread(4), 2, 0)];
+    for (limit, processes, away) in cases.into_iter().chain([(bucket.clone(), 4, 0), (bucket, 8, 30)]) {
         let store = Counting::default();
-        let calls = of_single_callers(rate, processes, away, &store).await;
-        let (sum, whole) = (calls.iter().sum::<f64>(), f64::from(rate) * 60.0 / 1.05);
-        let of = format!("{rate}/s, {away} ms: {calls:?}, {} asks, Jain {:.3}", store.asks(), jain(&calls));
+        let calls = of_single_callers(&limit, processes, away, &store).await;
+        let (sum, whole) = (calls.iter().sum::<f64>(), f64::from(limit.quota()) * 60.0 / 1.05);
+        let of = format!("{limit:?}, {away} ms: {calls:?}, {} asks, Jain {:.3}", store.asks(), jain(&calls));
         assert!(jain(&calls) >= 0.95, "{of}");
         assert!(sum >= whole * 0.98, "{of}");
     }
@@ -201,5 +203,41 @@ async fn high_callers_neither_wait_for_the_turn_of_others_nor_put_it_off() {
         let fewest = calls[1..].iter().copied().min().unwrap();
         assert!(calls[0] * 2 >= fewest, "{of}");
         assert!(longest < Duration::from_millis(650), "{of}");
+    }
+}
+
+/// The calls of one process of many callers that wait without end, and of others in which one comes every so often.
+async fn beside_light(rate: u32, light: u64, every: u64) -> (usize, usize) {
+    fastrand::seed(3);
+    let (store, begin) = (Counting::default(), Instant::now());
+    let end = begin + Duration::from_secs(SECONDS);
+    let limited = || store.limited(Limit::per_second(rate).spread());
+    let heavy = {
+        let throttle = limited();
+        tokio::spawn(async move { endless(&throttle, 60, begin, end).await.len() })
+    };
+    let mut tasks = JoinSet::new();
+    for process in 0..light {
+        let throttle = limited();
+        tasks.spawn(async move {
+            let mut rng = fastrand::Rng::with_seed(process);
+            let mut calls = JoinSet::new();
+            while Instant::now() < end {
+                sleep(Duration::from_millis(every * rng.u64(80..120) / 100)).await;
+                let call = throttle.acquire("up").into_future();
+                calls.spawn(async move { usize::from(timeout_at(end, call).await.is_ok()) });
+            }
+            calls.join_all().await.into_iter().sum::<usize>()
+        });
+    }
+    (heavy.await.unwrap(), tasks.join_all().await.into_iter().sum())
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_a_process_that_calls_now_and_then_no_slot_passes_unused() {
+    for (rate, light, every) in [(100, 1, 200), (100, 3, 150), (20, 1, 200), (20, 2, 220), (10, 1, 240)] {
+        let (heavy, others) = beside_light(rate, light, every).await;
+        let share = (heavy + others) as f64 / (f64::from(rate) * 60.0 / 1.05);
+        println!("{rate}/s beside {light}, each {every} ms: {heavy} and {others}, {share:.3}");
     }
 }
