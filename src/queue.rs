@@ -20,6 +20,7 @@ pub(crate) mod glance;
 pub(crate) mod handover;
 mod in_flight;
 pub(crate) mod leases;
+mod left;
 mod local;
 pub(crate) mod log_time;
 pub(crate) mod looks;

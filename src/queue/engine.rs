@@ -19,6 +19,7 @@ use super::borrowed::Borrowed;
 use super::cold::Untold;
 use super::events::{Effect, Effects, Event, tell};
 use super::in_flight::{Header, Message};
+use super::left::LeftToOthers;
 use super::memory::Memory;
 use super::put_off::{Newcomers, PutOff};
 use super::resend::Resend;
@@ -98,6 +99,8 @@ pub(super) struct Engine {
     pub(super) rest_until: Option<Instant>,
     /// Where slots come one by one: when others that wait have had as many as this queue, by the priority of its callers.
     pub(super) turns: [Option<Instant>; 3],
+    /// Whether they take them.
+    pub(super) left: LeftToOthers,
     /// The first caller without a slot cannot start before this.
     pub(super) next_slot: Option<Instant>,
     /// What callers waited for.
@@ -149,6 +152,7 @@ impl Engine {
             silent_until: None,
             rest_until: None,
             turns: [None; 3],
+            left: LeftToOthers::all(),
             next_slot: None,
             waited_for: WaitedFor::default(),
             is_warned: false,

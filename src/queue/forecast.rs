@@ -13,7 +13,7 @@ use super::pacing::{LONGEST_TURNS, Rest, late_at_most};
 use super::settings::Settings;
 use super::waiters::Waiter;
 use crate::error::{AfterRefusals, Error};
-use crate::ledger::{Grant, PauseLeft, Slower, Term};
+use crate::ledger::{Ask, Grant, PauseLeft, Slower, Term, micros};
 
 impl Settings {
     /// The terms of the first log, whose units places in queue are counted in.
@@ -50,7 +50,9 @@ impl Settings {
         let interval = narrowest.map(interval_of).unwrap_or_default();
         // A share is counted at the rate of the slowest term. Where a narrow span lets go out more for a while, it is asked for more often.
         let is_faster = self.terms().any(|term| interval_of(term) > interval * 10 / 9);
-        let span = narrowest.filter(|_| is_faster).map_or(Duration::MAX, |term| micros(1, term.span));
+        let span = narrowest
+            .filter(|_| is_faster)
+            .map_or(Duration::MAX, |term| Duration::from_micros(term.span.unsigned_abs()));
         // Of slots that come one by one, less than two in a horizon, none may pass while everybody rests.
         let turns = if 2 * interval < self.horizon { contenders.saturating_add(self.weight) } else { 0 };
         let turn = interval.saturating_mul(turns) / self.weight;
@@ -101,6 +103,22 @@ impl Engine {
         let own = own.filter(|&at| deadline.is_none_or(|deadline| deadline > at));
         let own = own.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
         Rest { own, horizon: rest.horizon.min(grant.within), ..rest }.length(self.random.f64())
+    }
+
+    /// How much of a rest is left, where slots come one by one and others do not take what this queue leaves to them: it was granted some just
+    /// now, the last to start then.
+    pub(super) fn rest_of_what_is_left(
+        &mut self,
+        rest: Duration,
+        last: Option<Instant>,
+        (ask, grant): (&Ask, &Grant),
+        outlook: &Outlook,
+        now: Instant,
+    ) -> Duration {
+        let first = grant.answers(ask.callers()).find(|answer| answer.verdict.is_granted());
+        let (Some(last), Some(first), Some(_)) = (last, first, self.settings.paced()) else { return rest };
+        self.left.found(first.start <= grant.now.plus(micros(ask.ahead)));
+        self.left.rest(rest, last.saturating_duration_since(now + outlook.round_trip))
     }
 
     /// Callers of the priority for which it rests were granted so many units, the last to start then, while those of so many other
@@ -236,8 +254,4 @@ impl<'a> Forecast<'a> {
         let next = self.next_slot.unwrap_or(self.now).max(self.ask_at.unwrap_or(self.now));
         next.saturating_duration_since(self.now) + behind
     }
-}
-
-fn micros(times: u64, span: i64) -> Duration {
-    Duration::from_micros(span.unsigned_abs().saturating_mul(times))
 }

@@ -259,6 +259,7 @@ impl Engine {
             let leapt = self.leapt_at.is_some_and(|at| now < at + LEAP_MEMORY);
             let next = if leapt { next.min(self.settings.horizon) } else { next };
             let rest = self.rest(next, grant, &outlook, now);
+            let rest = self.rest_of_what_is_left(rest, had.1, (ask, grant), &outlook, now);
             // Much later than all counts that anybody booked: by a clock that had leapt, which goes back, or where a rate was lowered.
             let counts = apart::runs_out_after(&self.settings.logs, self.settings.horizon).max(LEAST_BELIEVED);
             let rest = if next > counts + FAR && grant.paused.is_none() { rest.min(counts) } else { rest };
