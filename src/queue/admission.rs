@@ -23,8 +23,7 @@ impl Engine {
             (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
             self.rests_for = Priority::High;
         } else if !self.waiters.has_unslotted() {
-            let rest = self.rest_until.filter(|&until| until > now && waiter.deadline(now).is_none_or(|by| by > until));
-            (self.ask_at, self.next_slot, self.put_off) = (rest, None, None);
+            (self.ask_at, self.next_slot, self.put_off) = (self.rest_of(waiter, now), None, None);
         } else if let Some(deadline) =
             waiter.deadline(now).filter(|&by| !self.hands_back() && !self.takes_slot(waiter, by))
         {
@@ -37,10 +36,18 @@ impl Engine {
             self.check_time(deadline, ahead, now)?;
             // Who cannot wait for the others' turn does not rest for it.
             if self.ask_at == self.rest_until && self.rest_until.is_some_and(|until| deadline <= until) {
-                self.ask_at = None;
+                self.ask_at = self.rest_of(waiter, now);
             }
         }
         Ok(())
+    }
+
+    /// Until when a caller rests for others, where nobody waits before it: as long as its queue does, or at least until a slot is near. Who
+    /// cannot wait for so long does not.
+    fn rest_of(&self, waiter: &Waiter, now: Instant) -> Option<Instant> {
+        let by = waiter.deadline(now);
+        let mut rests = [self.rest_until, self.near_at].into_iter().flatten();
+        rests.find(|&until| until > now && by.is_none_or(|by| by > until))
     }
 
     /// Whether a booked slot is a caller's who comes, and in time.

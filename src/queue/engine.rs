@@ -97,6 +97,8 @@ pub(super) struct Engine {
     pub(super) silent_until: Option<Instant>,
     /// This queue has had its share: no ask before this, so that others come first.
     pub(super) rest_until: Option<Instant>,
+    /// Nor before this, for those who cannot wait for so long: until then the next slot is not near.
+    pub(super) near_at: Option<Instant>,
     /// Where slots come one by one: when others that wait have had as many as this queue, by the priority of its callers.
     pub(super) turns: [Option<Instant>; 3],
     /// Whether they take them.
@@ -151,6 +153,7 @@ impl Engine {
             ask_at: None,
             silent_until: None,
             rest_until: None,
+            near_at: None,
             turns: [None; 3],
             left: LeftToOthers::all(),
             next_slot: None,

@@ -53,8 +53,9 @@ impl Settings {
         let span = narrowest
             .filter(|_| is_faster)
             .map_or(Duration::MAX, |term| Duration::from_micros(term.span.unsigned_abs()));
-        // Of slots that come one by one, less than two in a horizon, none may pass while everybody rests.
-        let turns = if 2 * interval < self.horizon { contenders.saturating_add(self.weight) } else { 0 };
+        // Of slots that are far apart none may pass while everybody rests.
+        let is_sparse = narrowest.is_some_and(|term| self.has_sparse_slots(term));
+        let turns = if is_sparse { 0 } else { contenders.saturating_add(self.weight) };
         let turn = interval.saturating_mul(turns) / self.weight;
         let answer = outlook.round_trip.max(outlook.ahead + outlook.round_trip / 2);
         Rest { next, own: Duration::ZERO, horizon: self.horizon(outlook), span, turn, answer }
@@ -70,31 +71,34 @@ impl Settings {
         self.narrowest().filter(|term| term.quota == 1 || term.is_bucket())
     }
 
-    /// When the next slot comes after one, where they are so far apart that only the next can be booked.
+    /// Whether its slots are so far apart, less than two in a horizon, that only the next can be booked.
+    fn has_sparse_slots(&self, paced: &Term) -> bool {
+        2 * paced.time_of(1) >= self.horizon
+    }
+
+    /// When the next slot comes after one, where only that can be booked.
     fn next_alone(&self, slot: Instant) -> Option<Instant> {
-        let interval = self.paced()?.time_of(1);
-        (2 * interval >= self.horizon).then(|| slot + interval)
+        let sparse = self.paced().filter(|paced| self.has_sparse_slots(paced))?;
+        Some(slot + sparse.time_of(1))
     }
 
     /// Where calls are paced evenly: how long it takes until each of so many other processes that wait has had so many units, each with
     /// its weight, and this queue may have the next.
     ///
-    /// Of many processes it takes longer than it is known that they wait. Where slots are so far apart that only the next can be booked, who
-    /// came back too early would always get it before those who have had nothing yet: there nobody has a turn.
+    /// Of many processes it takes longer than it is known that they wait. Where only the next slot can be booked, who came back too early would
+    /// always get it before those who have had nothing yet: there nobody has a turn.
     fn turns(&self, units: u64, contenders: u32) -> Option<Duration> {
         let paced = self.paced().filter(|_| contenders > 0)?;
         let of_others = paced.time_of(units.saturating_mul(contenders.into())) / self.weight;
         let turns = of_others.saturating_add(paced.time_of(1));
         let longest = LONGEST_TURNS * self.horizon;
-        let is_dense = 2 * paced.time_of(1) < self.horizon;
-        (is_dense || turns <= longest).then(|| turns.min(longest))
+        (!self.has_sparse_slots(paced) || turns <= longest).then(|| turns.min(longest))
     }
 }
 
 impl Engine {
     /// How long until this queue asks again for a caller that may start `next` from now at the earliest.
     pub(super) fn rest(&mut self, next: Duration, grant: &Grant, outlook: &Outlook, now: Instant) -> Duration {
-        let rest = self.settings.rest(next, grant.contenders, outlook);
         let first = self.waiters.unslotted(now).next();
         let (rank, deadline) =
             (first.map(|first| self.waiters.rank(first)), first.and_then(|first| first.deadline(now)));
@@ -102,6 +106,12 @@ impl Engine {
         let own = self.turns[rank.unwrap_or(self.rests_for).place()].filter(|_| grant.contenders > 0);
         let own = own.filter(|&at| deadline.is_none_or(|deadline| deadline > at));
         let own = own.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+        self.rest_until_own(own, next, grant, outlook)
+    }
+
+    /// The same where it is its turn so long from now.
+    fn rest_until_own(&mut self, own: Duration, next: Duration, grant: &Grant, outlook: &Outlook) -> Duration {
+        let rest = self.settings.rest(next, grant.contenders, outlook);
         Rest { own, horizon: rest.horizon.min(grant.within), ..rest }.length(self.random.f64())
     }
 
@@ -141,8 +151,10 @@ impl Engine {
         let units = u32::try_from(units).unwrap_or(u32::MAX);
         let rest = self.settings.rest(Duration::ZERO, grant.contenders, outlook).after(units, self.random.f64());
         // Who comes back at once would have each slot before those who were put off ask for it.
-        let next = last.and_then(|last| self.settings.next_alone(last)).map(|next| next.saturating_duration_since(now));
-        next.map_or(rest, |next| rest.max(self.rest(next, grant, outlook, now)))
+        let Some(next) = last.and_then(|last| self.settings.next_alone(last)) else { return rest };
+        let next = next.saturating_duration_since(now);
+        self.near_at = Some(now + self.rest_until_own(Duration::ZERO, next, grant, outlook));
+        rest.max(self.rest(next, grant, outlook, now))
     }
 
     /// Refuses every caller for whom even the earliest possible slot is too late.

@@ -77,7 +77,7 @@ impl Engine {
 
     /// What the last answer said of the next slot holds no more.
     pub(super) const fn ask_anew(&mut self) {
-        (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
+        (self.ask_at, self.next_slot, self.rest_until, self.near_at) = (None, None, None, None);
     }
 
     /// What is left of the pause.

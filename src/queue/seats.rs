@@ -224,6 +224,9 @@ impl Engine {
             self.free_seats(1, now);
             // It has had less than its turn.
             self.turns = [None; 3];
+            if self.near_at.take().is_some() {
+                self.rest_until = None;
+            }
             // Where no log keeps it there is nothing to hand back.
             if !slot.is_unbooked() && (!is_seats_only || slot.looks) {
                 self.surplus.push(slot);

@@ -132,18 +132,26 @@ async fn who_cannot_wait_for_its_turn_does_not_rest_for_the_others() {
     }
 }
 
-/// The calls of each process, whose one caller comes back so long after each.
-async fn of_single_callers(limit: &Limit, processes: u32, away: u64, store: &Counting) -> Vec<f64> {
+/// The calls of each process, whose one caller comes back so long after each, whether it was served or waited for too long.
+async fn of_single_callers(
+    limit: &Limit,
+    processes: u32,
+    away: u64,
+    max_wait: impl Fn(u32) -> Option<u64>,
+    store: &Counting,
+) -> Vec<f64> {
     fastrand::seed(3);
     let end = Instant::now() + Duration::from_secs(SECONDS);
     let mut tasks = JoinSet::new();
     for process in 0..processes {
-        let throttle = store.limited(limit.clone());
+        let max_wait = max_wait(process).map(Duration::from_millis);
+        let limited = |up: Upstream| up.limit(limit.clone());
+        let throttle =
+            store.process(|up| max_wait.map_or(limited(up.clone()), |max_wait| limited(up).max_wait(max_wait)));
         tasks.spawn(async move {
             let mut calls = 0.0;
             while let Ok(permit) = timeout_at(end, throttle.acquire("up").into_future()).await {
-                drop(permit.unwrap());
-                calls += 1.0;
+                calls += f64::from(u8::from(permit.is_ok()));
                 sleep(Duration::from_millis(away)).await;
             }
             (process, calls)
@@ -160,12 +168,51 @@ async fn who_comes_back_before_the_next_slot_does_not_take_each() {
     let cases = [(spread(4), 4, 50), (spread(4), 8, 30), (spread(5), 8, 0), (spread(2), 4, 300), (spread(4), 2, 0)];
     for (limit, processes, away) in cases.into_iter().chain([(bucket.clone(), 4, 0), (bucket, 8, 30)]) {
         let store = Counting::default();
-        let calls = of_single_callers(&limit, processes, away, &store).await;
+        let calls = of_single_callers(&limit, processes, away, |_| None, &store).await;
         let (sum, whole) = (calls.iter().sum::<f64>(), f64::from(limit.quota()) * 60.0 / 1.05);
         let of = format!("{limit:?}, {away} ms: {calls:?}, {} asks, Jain {:.3}", store.asks(), jain(&calls));
         assert!(jain(&calls) >= 0.95, "{of}");
         assert!(sum >= whole * 0.98, "{of}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_wait_for_its_turn_does_not_take_each_slot() {
+    let (spread, bucket) = (Limit::per_second(4).spread(), Limit::bucket(4, 4, Duration::from_secs(1)));
+    for (limit, processes, max_wait, all) in [
+        (&spread, 4, 500, true),
+        (&spread, 4, 800, true),
+        (&spread, 8, 1_000, true),
+        (&spread, 4, 300, false),
+        (&spread, 4, 800, false),
+        (&bucket, 4, 500, true),
+        (&bucket, 4, 500, false),
+    ] {
+        let max_wait_of = |process| (all || process == 0).then_some(max_wait);
+        let calls = of_single_callers(limit, processes, 50, max_wait_of, &Counting::default()).await;
+        let (sum, fewest) = (calls.iter().sum::<f64>(), calls.iter().copied().fold(f64::INFINITY, f64::min));
+        let of = format!("{limit:?}, {max_wait} ms at most for all: {all}: {calls:?}, Jain {:.3}", jain(&calls));
+        assert!(sum >= 4.0 * 60.0 / 1.05 * 0.98, "{of}");
+        assert!(fewest * f64::from(processes) * 4.0 >= sum, "{of}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hands_its_slot_back_has_had_no_turn() {
+    let store = Counting::default();
+    let limit = Limit::per_second(1).spread();
+    let (throttle, other) = (store.limited(limit.clone()), store.limited(limit));
+    let others =
+        tokio::spawn(async move { endless(&other, 2, Instant::now(), Instant::now() + Duration::from_secs(20)).await });
+    sleep(Duration::from_secs(3)).await;
+    for _ in 0..3 {
+        throttle.acquire("up").await.unwrap().hand_back();
+        sleep(Duration::from_millis(50)).await;
+        let asked = Instant::now();
+        drop(throttle.acquire("up").await.unwrap());
+        assert!(asked.elapsed() < Duration::from_millis(300), "{:?}", asked.elapsed());
+    }
+    others.abort();
 }
 
 /// High callers of a process whose others wait without end: how long the longest waited, and the calls of the others of each process.

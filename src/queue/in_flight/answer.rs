@@ -206,8 +206,9 @@ impl Engine {
         let early: Vec<_> = slots.extract_if(.., |slot| self.is_before_end_of_pause(slot, now)).collect();
         let pause_unknown = !early.is_empty();
         self.put_back(early, now);
-        let units: u64 = slots.iter().map(Slot::units).sum();
+        let granted = slots.iter().map(Slot::units).sum::<u64>();
         let unwanted = if self.closed { slots } else { self.waiters.give(slots, now) };
+        let units = granted - unwanted.iter().map(Slot::units).sum::<u64>();
         // What is too late for those it was meant for would be granted again at once.
         self.silent_until = (!unwanted.is_empty() && !self.closed).then(|| now + UNUSED_PAUSE);
         self.put_back(unwanted, now);
@@ -216,8 +217,9 @@ impl Engine {
         let before_waiting: u32 = before_waiting.map(|answer| answer.callers).sum();
         // Of others the store counts those who go no later than these.
         self.rests_for = priority_at(ask, if waits { before_waiting } else { 0 });
-        let had = granted_of(self.rests_for, ask, grant, &placing);
-        self.note_turn(had, grant.contenders);
+        let (had, last) = granted_of(self.rests_for, ask, grant, &placing);
+        let last = last.filter(|_| units > 0);
+        self.note_turn((had.min(units), last), grant.contenders);
         // Whoever looks whether a pause still holds has its slot by now.
         if let Some((until, reason)) = grant.paused {
             self.pause(now + from_now(until), reason, now, effects);
@@ -242,9 +244,9 @@ impl Engine {
             let (before, granted) = (self.put_off.as_ref(), granted_to(ask, grant));
             PutOff::new((ticket, before), put_off(ask, grant), granted, &self.settings, now)
         });
-        (self.ask_at, self.next_slot, self.rest_until) = (None, None, None);
+        (self.ask_at, self.next_slot, self.rest_until, self.near_at) = (None, None, None, None);
         if grant.contenders > 0 && units > 0 {
-            self.rest_until = Some(now + self.rest_after((units, had.1), grant, &outlook, now));
+            self.rest_until = Some(now + self.rest_after((units, last), grant, &outlook, now));
             self.ask_at = self.rest_until;
         }
         // Nobody knows when a seat is free: it may be at once, and without the store.
@@ -259,7 +261,7 @@ impl Engine {
             let leapt = self.leapt_at.is_some_and(|at| now < at + LEAP_MEMORY);
             let next = if leapt { next.min(self.settings.horizon) } else { next };
             let rest = self.rest(next, grant, &outlook, now);
-            let rest = self.rest_of_what_is_left(rest, had.1, (ask, grant), &outlook, now);
+            let rest = self.rest_of_what_is_left(rest, last, (ask, grant), &outlook, now);
             // Much later than all counts that anybody booked: by a clock that had leapt, which goes back, or where a rate was lowered.
             let counts = apart::runs_out_after(&self.settings.logs, self.settings.horizon).max(LEAST_BELIEVED);
             let rest = if next > counts + FAR && grant.paused.is_none() { rest.min(counts) } else { rest };
@@ -321,8 +323,11 @@ fn priority_at(ask: &Ask, mut behind: u32) -> Priority {
     ask.runs.iter().find(has_it).map_or(Priority::High, |run| run.priority)
 }
 
-/// Units that callers of a priority were granted, and when the last of them starts.
+/// Units that callers of a priority were granted, and when the last of them starts. Nothing where no others wait: there are no turns.
 fn granted_of(priority: Priority, ask: &Ask, grant: &Grant, placing: &Placing) -> (u64, Option<Instant>) {
+    if grant.contenders == 0 {
+        return (0, None);
+    }
     let priorities = ask.runs.iter().flat_map(|run| std::iter::repeat_n(run.priority, run.callers as usize));
     let granted = priorities
         .zip(one_by_one(ask, grant))
