@@ -142,8 +142,9 @@ impl Throttle {
     /// Removes the upstream of this name. Requests that belonged to it belong to another that they match, or to none.
     ///
     /// Callers who wait for it get [`Error::UnknownUpstream`]: nothing of theirs was sent, unless it was refused and
-    /// [waits to be sent again](Upstream::retry_refused), and whoever calls again goes where such calls go now. Calls in flight are settled as if it were there, and what was learned of it stays in the store for as long as it would.
-    /// Its closures are kept as [`update`](Self::update) says.
+    /// [waits to be sent again](Upstream::retry_refused), and whoever calls again goes where such calls go now. Calls in flight are
+    /// settled as if it were there, and what was learned of it stays in the store for as long as it would. Its closures are kept as
+    /// [`update`](Self::update) says.
     ///
     /// # Errors
     ///

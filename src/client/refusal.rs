@@ -32,7 +32,7 @@ pub(crate) fn pause(
     let told = feedback.wait().filter(|wait| !wait.is_zero());
     let about_one_page = match refusal {
         Refusal::Overload => true,
-        // Whoever meets many of Stripe's is asked to come more slowly.
+        // Stripe asks whoever meets many of them to call more slowly.
         Refusal::Lock => upstream.dialect != Dialect::STRIPE,
         _ => false,
     };

@@ -168,9 +168,8 @@ impl Route {
     /// Whether its seat is the call's until the body has ended of a response of this status, whose length is known or not; else until the
     /// headers come. A body that whoever decompresses it has wrapped does not say that it is empty.
     pub(crate) fn keeps_seat_for_body(&self, status: StatusCode, length: Option<u64>) -> bool {
-        let is_empty = self.is_head
-            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-            || length.is_some_and(|length| length == 0);
+        let is_empty =
+            self.is_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) || length == Some(0);
         let ends_with_body = |limit: &Limit| !limit.ends_with_headers();
         !is_empty && self.registered.upstream.in_flight.first().is_some_and(ends_with_body)
     }

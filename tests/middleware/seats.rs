@@ -147,6 +147,19 @@ async fn whatever_becomes_of_a_call_its_seat_is_free() {
     }
 }
 
+/// The URL of a server whose answers are heads without bodies.
+async fn answering(head: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 4_096]).await;
+            let _ = stream.write_all(format!("{head}connection: close\r\n\r\n").as_bytes()).await;
+        }
+    });
+    url
+}
+
 /// A body that does not say whether it has ended, as one that may have to be decompressed; nor how long it is, if it has to.
 struct Wrapped {
     body: reqwest::Body,
@@ -197,14 +210,7 @@ async fn a_wrapped_response_without_a_body_leaves_its_seat_at_once() {
         (Method::GET, "HTTP/1.1 200 x\r\ncontent-length: 0\r\n", false),
     ];
     for (method, head, is_compressed) in cases {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let _ = stream.read(&mut [0; 4_096]).await;
-                let _ = stream.write_all(format!("{head}connection: close\r\n\r\n").as_bytes()).await;
-            }
-        });
+        let url = answering(head).await;
         let throttle = throttle(Limit::in_flight(1));
         let client = ClientBuilder::new(crate::plain()).with(throttle.middleware()).with(Wraps { is_compressed });
         let client = client.build();
@@ -219,14 +225,7 @@ async fn a_wrapped_response_without_a_body_leaves_its_seat_at_once() {
 
 #[tokio::test]
 async fn a_response_without_a_body_leaves_its_seat_at_once() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let _ = stream.read(&mut [0; 4_096]).await;
-            let _ = stream.write_all(b"HTTP/1.1 204 x\r\nconnection: close\r\n\r\n").await;
-        }
-    });
+    let url = answering("HTTP/1.1 204 x\r\n").await;
     let client = client(&throttle(Limit::in_flight(1)));
     let mut responses = Vec::new();
     for _ in 0..3 {

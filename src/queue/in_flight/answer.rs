@@ -208,7 +208,8 @@ impl Engine {
         self.put_back(early, now);
         let granted = slots.iter().map(Slot::units).sum::<u64>();
         let unwanted = if self.closed { slots } else { self.waiters.give(slots, now) };
-        let units = granted - unwanted.iter().map(Slot::units).sum::<u64>();
+        // Slots of an earlier answer may be among them.
+        let units = granted.saturating_sub(unwanted.iter().map(Slot::units).sum());
         // What is too late for those it was meant for would be granted again at once.
         self.silent_until = (!unwanted.is_empty() && !self.closed).then(|| now + UNUSED_PAUSE);
         self.put_back(unwanted, now);
