@@ -41,7 +41,9 @@ for i = next_key, last_log do
   local scope, log = a[at], nil
   log, at = open_log(KEYS[i], states[scope], at + 1, true)
   log.scope, log.pauses, logs[#logs + 1] = scope, states[scope].pauses, log
-  retention, states[scope].pace = max(retention, log.retention), max(states[scope].pace or 0, log.pace or 0)
+  local state = states[scope]
+  state.pace, state.interval = max(state.pace or 0, log.pace or 0), max(state.interval or 0, log.interval)
+  retention = max(retention, log.retention)
 end
 if is_stale(upstream) then save(upstream, now) end
 for _, state in ipairs(states) do
@@ -89,11 +91,9 @@ do
 end
 
 -- Who waits, by periods. An entry of the one before counts until this one ends.
-local function period_of(span) return min(max(span, 8 * horizon), MAX_SILENCE) + 2 * horizon end
 for scope, state in ipairs(states) do
-  state.period = period_of(state.pace or 0)
   state.waiting = { state.contenders, state.claims, state.reach }
-  state.contenders = waiting_now(state.contenders, state.period)
+  state.contenders = waiting_now(state.contenders, state.pace or 0, state.interval or 0)
   state.counted_at = counted_at(state.contenders, a[9 + scope])
 end
 
@@ -235,7 +235,8 @@ do
     local differs = false
     if a[1] > 0 then
       -- Who was just served is probably back before long: what is left then is not all for those who are quicker.
-      local all = state.contenders or { now + state.period, 0, state.period, 0, 0, 0, 0, 0, 0 }
+      local all, period = state.contenders, period_of(state.pace or 0)
+      all = all or { now + period, 0, period, 0, 0, 0, 0, 0, 0 }
       local counted = state.counted_at
       local waits = waits_for[scope] or (counted and granted > 0)
       counts[scope] = waits and all[1] + priority - NORMAL or 0

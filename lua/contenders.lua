@@ -10,12 +10,17 @@ local function counted_at(all, told)
   end
 end
 
--- Those who wait, in a new period of some length where theirs has ended; false where nobody does.
-local function waiting_now(contenders, length)
+-- How long a period is of those whose turn comes after so long: nobody is silent for as long.
+local function period_of(turn) return min(max(turn, 8 * a[5]), MAX_SILENCE) + 2 * a[5] end
+
+-- Those who wait, in a new period where theirs has ended; false where nobody does. What is granted comes back within `span`, one unit in
+-- each `interval`.
+local function waiting_now(contenders, span, interval)
   local all = contenders
   -- One that has not begun is of a leap of the clock that was taken back.
   if all and (all[1] <= now or all[1] - all[3] > now) then
     local over = all[1] + all[3] <= now or all[1] > now
+    local length = period_of(max(span, over and 0 or (all[4] + all[5] + all[6]) * interval))
     all = { now + length, over and 0 or all[1], length, 0, 0, 0, 0, 0, 0 }
     for at = 4, over and 0 or 6 do all[at + 3] = contenders[at] end
   end

@@ -7,17 +7,18 @@ local body, last, stamps, is_new = nil, now, nil, false
 
 -- Counts the process among those who wait, in a new period where theirs has ended, as contenders.lua does.
 local count_in = place and function()
-  local all, length = place.all, 8 * horizon
+  local all, length, interval = place.all, 8 * horizon, 0
   -- Of each log the term of the lowest rate.
   for _, log in ipairs(logs) do
     local from, quota, span = log[3], nil, nil
     for t = from + 2, from + 2 * a[from + 1], 2 do
       local slower = quota and a[t] * span - quota * a[t + 1] or -1
       if slower < 0 or slower == 0 and a[t + 1] < span then quota, span = a[t], a[t + 1] end
+      interval = math.max(interval, math.ceil(a[t + 1] / a[t]))
     end
     length = math.max(length, span)
   end
-  length = math.min(length, MAX_SILENCE) + 2 * horizon
+  length = math.min(math.max(length, (all[4] + all[5] + all[6]) * interval), MAX_SILENCE) + 2 * horizon
   if place.has_ended then all = { now + length, all[1], length, 0, 0, 0, all[4], all[5], all[6] } end
   if place.was_counted then all[own + 3] = math.max(all[own + 3] - weight, 0) end
   all[own] = all[own] + weight

@@ -5,9 +5,9 @@
 use super::at_once::Long;
 use super::claims::{Claim, MAX_CLAIMS, Owner};
 use super::constraints::Constraints;
-use super::contenders::Contenders;
+use super::contenders::{Contenders, Pace};
 use super::in_force::{InForce, longer, slower};
-use super::pause::{Pausing, float};
+use super::pause::Pausing;
 use super::scope::{Reach, Scope, Waiting};
 use super::seats::AskedSeats;
 use super::shares::{Bounds, Decision, Shares, Turn, decide};
@@ -115,13 +115,13 @@ impl Ledger {
         let retentions: Vec<i64> = ask.logs.iter().map(|log| in_force[place_of(log)].retention(log)).collect();
         let left: Vec<Vec<Term>> = ask.logs.iter().map(|log| in_force[place_of(log)].terms(log).collect()).collect();
         let retention = retentions.iter().copied().max().unwrap_or(0);
-        let period = |scope: Option<ScopeId>| {
+        let pacing = |scope: Option<ScopeId>| {
             let of_scope = ask.logs.iter().zip(&left).filter(|(log, _)| log.scope == scope);
-            Contenders::period(of_scope.map(|(_, terms)| slowest(terms)).max().unwrap_or(0), horizon)
+            Pace::of(of_scope.map(|(_, terms)| terms.as_slice()), horizon)
         };
         let mut waiting: Vec<Waiting> = scopes
             .iter()
-            .map(|&scope| self.scope(scope).map_or_else(Waiting::default, |of| of.waiting().at(now, period(scope))))
+            .map(|&scope| self.scope(scope).map_or_else(Waiting::default, |of| of.waiting().at(now, pacing(scope))))
             .collect();
         let counted = |at: usize| ask.counted.get(at).copied().unwrap_or(Stamp::NEVER);
         let others = |at: usize, priority| waiting[at].others(counted(at), ask.weight, priority);
@@ -183,7 +183,7 @@ impl Ledger {
         }
         let looked_at = self.enter_looks(now, &looked);
         let entering =
-            Entering { now, id, ask, decision: &decision, claimants: &claimants, had_claim, period: &period, far };
+            Entering { now, id, ask, decision: &decision, claimants: &claimants, had_claim, pacing: &pacing, far };
         let mut changed = decision.granted > 0 || !ask.back.is_empty() || ask.cold.is_some() || !ask.debts.is_empty();
         changed |= ask.says_again() || own.must_be_remembered(now);
         let mut receipts = Vec::with_capacity(scopes.len());
@@ -204,7 +204,7 @@ impl Ledger {
         let memory = if changed { memory } else { 0 };
         let within = bounds.limit(told).as_micros() - soonest.as_micros();
         let within = if decision.is_near { bounds.slack } else { within.max(0) };
-        self.name_terms(now, id, own, &overfull, Contenders::period(retention, horizon));
+        self.name_terms(now, id, own, &overfull, Pace { span: retention, interval: 0, horizon }.period(0));
         let is_plain = paused.is_none() && contenders == 0 && seated.is_none() && other_term.is_none();
         if all_now && is_plain && loss.is_none() && receipts.iter().all(|counts| *counts == Stamp::NEVER) {
             return (Grant::all_now(now), memory);
@@ -299,15 +299,6 @@ fn limits_of(
     })
 }
 
-/// The span of the term of the lowest rate, the shortest of such: what is granted comes back within it.
-fn slowest(terms: &[Term]) -> i64 {
-    let times = |quota: u32, span: i64| f64::from(quota) * float(span);
-    let order = |one: &&Term, other: &&Term| {
-        times(one.quota, other.span).total_cmp(&times(other.quota, one.span)).then(one.span.cmp(&other.span))
-    };
-    terms.iter().min_by(order).map_or(0, |term| term.span)
-}
-
 /// What is entered for each scope of an ask about who waits.
 struct Entering<'a> {
     now: Stamp,
@@ -317,7 +308,7 @@ struct Entering<'a> {
     claimants: &'a [Claimant],
     /// The sender claimed before.
     had_claim: bool,
-    period: &'a dyn Fn(Option<ScopeId>) -> i64,
+    pacing: &'a dyn Fn(Option<ScopeId>) -> Pace,
     far: i64,
 }
 
@@ -334,7 +325,7 @@ impl Entering<'_> {
         let mut changed = false;
 
         // Who was just served is probably back before long: what is left then is not all for those who are quicker.
-        let mut contenders = waiting.contenders.unwrap_or_else(|| Contenders::none(self.now, (self.period)(scope)));
+        let mut contenders = waiting.contenders.unwrap_or_else(|| Contenders::none(self.now, (self.pacing)(scope)));
         let was_counted = contenders.counts(counted);
         let waits = decision.waits_for.get(at) == Some(&true) || (was_counted && decision.granted > 0);
         let before = if was_counted { counted } else { Stamp::NEVER };

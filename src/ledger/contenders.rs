@@ -1,6 +1,7 @@
 //! Which queues have callers that wait for a scope: counted by periods, so that who crashed is forgotten.
 
-use super::{MAX_SILENCE, Priority, Stamp};
+use super::pause::float;
+use super::{MAX_SILENCE, Priority, Stamp, Term};
 
 /// Queues whose callers wait, by priority and each with its weight: those that asked in this period, and those of the one before that
 /// have not come back yet.
@@ -18,25 +19,28 @@ pub(super) struct Contenders {
 
 impl Contenders {
     /// Nobody waits, in a period that begins now.
-    pub(super) fn none(now: Stamp, length: i64) -> Self {
-        Self { ends: now.plus(length), weights: [0; 3], ended: Stamp::NEVER, before: [0; 3], length }
+    pub(super) fn none(now: Stamp, pace: Pace) -> Self {
+        Self::after([0; 3], now, pace)
     }
 
-    /// How long a period is where what is granted comes back within `pace`: nobody who waits is silent for as long.
-    pub(super) fn period(pace: i64, horizon: i64) -> i64 {
-        pace.max(horizon.saturating_mul(8)).min(MAX_SILENCE).saturating_add(horizon.saturating_mul(2))
+    /// A period that begins now, after one in which queues of these weights were counted.
+    fn after(before: [u32; 3], now: Stamp, pace: Pace) -> Self {
+        let length = pace.period(before.iter().fold(0, |sum, weight| sum.saturating_add(*weight)));
+        Self { ends: now.plus(length), weights: [0; 3], ended: Stamp::NEVER, before, length }
     }
 
     /// Who waits at `now`, in the next period where this one has ended.
-    pub(super) fn at(self, now: Stamp, length: i64) -> Self {
+    pub(super) fn at(self, now: Stamp, pace: Pace) -> Self {
         let began = self.ends.plus(-self.length);
         if began <= now && now < self.ends {
             return self;
         }
-        let next = Self::none(now, length);
         // One that has not begun is of a leap of the clock that was taken back.
         let over = self.ends.plus(self.length) <= now || now < began;
-        if over { next } else { Self { ended: self.ends, before: self.weights, ..next } }
+        if over {
+            return Self::none(now, pace);
+        }
+        Self { ended: self.ends, ..Self::after(self.weights, now, pace) }
     }
 
     /// The weights of a priority and of higher ones, but for one of so much that was told so.
@@ -96,9 +100,50 @@ impl Contenders {
     }
 }
 
+/// How fast what is granted comes back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// All of it within this.
+    pub(super) span: i64,
+    /// One unit in each of these.
+    pub(super) interval: i64,
+    /// How far ahead it is booked.
+    pub(super) horizon: i64,
+}
+
+impl Pace {
+    /// Of the terms of each log of a scope.
+    pub(super) fn of<'a>(logs: impl Iterator<Item = &'a [Term]>, horizon: i64) -> Self {
+        let (mut span, mut interval) = (0, 0);
+        for terms in logs {
+            span = span.max(slowest(terms));
+            interval = terms.iter().map(|term| term.interval()).fold(interval, i64::max);
+        }
+        Self { span, interval, horizon }
+    }
+
+    /// How long a period is while queues of so much weight wait: nobody is silent for as long, though it leaves a unit to each of them.
+    pub(super) fn period(self, waiting: u32) -> i64 {
+        let Self { span, interval, horizon } = self;
+        let turns = interval.saturating_mul(waiting.into());
+        span.max(turns).max(horizon.saturating_mul(8)).min(MAX_SILENCE).saturating_add(horizon.saturating_mul(2))
+    }
+}
+
+/// The span of the term of the lowest rate, the shortest of such: what is granted comes back within it.
+fn slowest(terms: &[Term]) -> i64 {
+    let times = |quota: u32, span: i64| f64::from(quota) * float(span);
+    let order = |one: &&Term, other: &&Term| {
+        times(one.quota, other.span).total_cmp(&times(other.quota, one.span)).then(one.span.cmp(&other.span))
+    };
+    terms.iter().min_by(order).map_or(0, |term| term.span)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PACE: Pace = Pace { span: 80, interval: 0, horizon: 10 };
 
     const fn at(micros: i64) -> Stamp {
         Stamp::from_micros(micros)
@@ -115,7 +160,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_counted_once_in_each_period() {
-        let mut contenders = Contenders::none(at(0), 100);
+        let mut contenders = Contenders::none(at(0), PACE);
         let first = count(&mut contenders, Stamp::NEVER, true);
         let second = count(&mut contenders, Stamp::NEVER, true);
         assert_eq!(
@@ -124,19 +169,19 @@ mod tests {
         );
         assert_eq!(count(&mut contenders, first, true), at(100), "it comes again");
         assert_eq!(others(contenders, Stamp::NEVER), 2);
-        let mut contenders = contenders.at(at(120), 100);
+        let mut contenders = contenders.at(at(120), PACE);
         assert_eq!(others(contenders, first), 1, "they have not come back yet, and are counted");
         assert_eq!(count(&mut contenders, first, true), at(220));
         let of = |counted| others(contenders, counted);
         assert_eq!((of(Stamp::NEVER), of(at(220)), of(at(100))), (2, 1, 1));
         assert_eq!(count(&mut contenders, at(220), false), Stamp::NEVER, "it waits no more");
-        assert_eq!(others(contenders.at(at(219), 100), Stamp::NEVER), 1);
-        assert!(contenders.at(at(220), 100).is_nobody(), "who has not come back for a period is forgotten");
+        assert_eq!(others(contenders.at(at(219), PACE), Stamp::NEVER), 1);
+        assert!(contenders.at(at(220), PACE).is_nobody(), "who has not come back for a period is forgotten");
     }
 
     #[test]
     fn who_waits_is_counted_by_priority_and_weight() {
-        let mut contenders = Contenders::none(at(0), 100);
+        let mut contenders = Contenders::none(at(0), PACE);
         let mut of = |weight, priority| contenders.count(Stamp::NEVER, weight, Some(priority));
         let told = [of(4, Priority::High), of(2, Priority::Normal), of(1, Priority::Low)];
         assert_eq!(told, [at(99), at(100), at(101)]);
@@ -145,27 +190,37 @@ mod tests {
         assert_eq!(seen(contenders, told[1], 2), [4, 4, 5], "but for itself");
         assert_eq!(contenders.count(told[0], 4, Some(Priority::Low)), at(101), "its high callers are served");
         assert_eq!(seen(contenders, Stamp::NEVER, 1), [0, 2, 7]);
-        let mut contenders = contenders.at(at(150), 100);
+        let mut contenders = contenders.at(at(150), PACE);
         assert_eq!(contenders.count(at(101), 4, Some(Priority::High)), at(249));
         assert_eq!(seen(contenders, Stamp::NEVER, 1), [4, 6, 7]);
     }
 
     #[test]
     fn who_was_counted_while_the_clock_had_leapt_is_forgotten_when_it_is_set_back() {
-        let mut contenders = Contenders::none(at(1_000_000), 100);
+        let mut contenders = Contenders::none(at(1_000_000), PACE);
         let counted = count(&mut contenders, Stamp::NEVER, true);
-        assert_eq!(others(contenders.at(at(1_000_050), 100), counted), 0);
-        assert!(contenders.at(at(10), 100).is_nobody(), "and not for as long as the leap was");
+        assert_eq!(others(contenders.at(at(1_000_050), PACE), counted), 0);
+        assert!(contenders.at(at(10), PACE).is_nobody(), "and not for as long as the leap was");
     }
 
     #[test]
     fn after_a_silence_nobody_is_counted() {
-        let mut contenders = Contenders::none(at(0), 100);
+        let mut contenders = Contenders::none(at(0), PACE);
         let counted = count(&mut contenders, Stamp::NEVER, true);
         assert_eq!(contenders.lapse(), at(200));
-        assert!(contenders.at(at(200), 100).is_nobody());
-        assert!(!contenders.at(at(200), 100).counts(counted));
-        assert_eq!(Contenders::period(1_000_000, 250_000), 2_500_000);
-        assert_eq!(Contenders::period(3_600_000_000, 250_000), 30_500_000);
+        assert!(contenders.at(at(200), PACE).is_nobody());
+        assert!(!contenders.at(at(200), PACE).counts(counted));
+    }
+
+    #[test]
+    fn a_period_is_as_long_as_it_takes_everybody_who_waits_to_have_a_unit() {
+        let period = |span, interval, waiting| Pace { span, interval, horizon: 250_000 }.period(waiting);
+        assert_eq!([period(1_000_000, 10_000, 24), period(3_600_000_000, 1, 0)], [2_500_000, 30_500_000]);
+        assert_eq!([period(250_000, 250_000, 24), period(250_000, 250_000, 1_000)], [6_500_000, 30_500_000]);
+        let pace = Pace { span: 250_000, interval: 250_000, horizon: 250_000 };
+        let mut contenders = Contenders::none(at(0), pace);
+        (0..24).for_each(|_| _ = count(&mut contenders, Stamp::NEVER, true));
+        assert_eq!(contenders.lapse(), at(5_000_000));
+        assert_eq!(contenders.at(at(3_000_000), pace).lapse(), at(9_500_000));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::claims::{Claim, Owner};
 use super::constraints::Constraints;
-use super::contenders::Contenders;
+use super::contenders::{Contenders, Pace};
 use super::logs::Logs;
 use super::seats::Holders;
 use super::{Log, Priority, SlidingLog, Stamp, Term};
@@ -39,9 +39,9 @@ pub(super) struct Reach {
 static NOBODY_WAITS: Waiting = Waiting { contenders: None, claims: Vec::new(), reach: None };
 
 impl Waiting {
-    /// What of it counts at `now`, in periods of this length.
-    pub(super) fn at(&self, now: Stamp, length: i64) -> Self {
-        let contenders = self.contenders.map(|contenders| contenders.at(now, length)).filter(|all| !all.is_nobody());
+    /// What of it counts at `now`, where what is granted comes back at this pace.
+    pub(super) fn at(&self, now: Stamp, pace: Pace) -> Self {
+        let contenders = self.contenders.map(|contenders| contenders.at(now, pace)).filter(|all| !all.is_nobody());
         let claims = self.claims.iter().filter(|claim| claim.lapse > now).cloned().collect();
         Self { contenders, claims, reach: self.reach.filter(|reach| reach.lapse > now) }
     }

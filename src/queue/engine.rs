@@ -19,13 +19,13 @@ use super::borrowed::Borrowed;
 use super::cold::Untold;
 use super::events::{Effect, Effects, Event, tell};
 use super::in_flight::{Header, Message};
-use super::left::LeftToOthers;
 use super::memory::Memory;
 use super::put_off::{Newcomers, PutOff};
 use super::resend::Resend;
 use super::seats::Seats;
 use super::settings::Settings;
 use super::settling::Corrections;
+use super::turns::Turns;
 use super::waited_for::WaitedFor;
 use super::waiters::{Slot, Waiter, Waiters};
 use super::without_store::Lost;
@@ -97,12 +97,12 @@ pub(super) struct Engine {
     pub(super) silent_until: Option<Instant>,
     /// This queue has had its share: no ask before this, so that others come first.
     pub(super) rest_until: Option<Instant>,
+    /// Whether callers came back before that the last time.
+    pub(super) comes_back: Option<bool>,
     /// Nor before this, for those who cannot wait for so long: until then the next slot is not near.
     pub(super) near_at: Option<Instant>,
-    /// Where slots come one by one: when others that wait have had as many as this queue, by the priority of its callers.
-    pub(super) turns: [Option<Instant>; 3],
-    /// Whether they take them.
-    pub(super) left: LeftToOthers,
+    /// Where slots come one by one: when it comes for the next.
+    pub(super) turns: Turns,
     /// The first caller without a slot cannot start before this.
     pub(super) next_slot: Option<Instant>,
     /// What callers waited for.
@@ -153,9 +153,9 @@ impl Engine {
             ask_at: None,
             silent_until: None,
             rest_until: None,
+            comes_back: None,
             near_at: None,
-            turns: [None; 3],
-            left: LeftToOthers::all(),
+            turns: Turns::none(),
             next_slot: None,
             waited_for: WaitedFor::default(),
             is_warned: false,
@@ -279,6 +279,9 @@ impl Engine {
     /// Takes a caller in, or refuses it at once.
     fn join(&mut self, waiter: Waiter, now: Instant, effects: &mut Effects) {
         self.came = true;
+        if self.rest_until.is_some_and(|until| until > now) {
+            self.comes_back = Some(true);
+        }
         effects.extend(self.is_paused(now).then_some(Effect::Look));
         if let Err(error) = self.admit(&waiter, now) {
             if self.is_without_store(now) {

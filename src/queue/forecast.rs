@@ -9,11 +9,15 @@ use tokio::time::Instant;
 use super::engine::Engine;
 use super::events::{Effects, tell};
 use super::log_time::Outlook;
-use super::pacing::{LONGEST_TURNS, Rest, late_at_most};
+use super::pacing::{MAX_SILENCE, Rest, late_at_most};
 use super::settings::Settings;
+use super::turns::first_turn;
 use super::waiters::Waiter;
 use crate::error::{AfterRefusals, Error};
 use crate::ledger::{Ask, Grant, PauseLeft, Slower, Term, micros};
+
+/// For so many horizons callers may be away whose queue rests meanwhile, where it is not known whether they come back.
+const BACK_SOON: u32 = 4;
 
 impl Settings {
     /// The terms of the first log, whose units places in queue are counted in.
@@ -76,10 +80,9 @@ impl Settings {
         2 * paced.time_of(1) >= self.horizon
     }
 
-    /// When the next slot comes after one, where only that can be booked.
-    fn next_alone(&self, slot: Instant) -> Option<Instant> {
-        let sparse = self.paced().filter(|paced| self.has_sparse_slots(paced))?;
-        Some(slot + sparse.time_of(1))
+    /// How far slots are apart of which only the next can be booked.
+    fn interval_alone(&self) -> Option<Duration> {
+        self.paced().filter(|paced| self.has_sparse_slots(paced)).map(|paced| paced.time_of(1))
     }
 
     /// Where calls are paced evenly: how long it takes until each of so many other processes that wait has had so many units, each with
@@ -91,8 +94,7 @@ impl Settings {
         let paced = self.paced().filter(|_| contenders > 0)?;
         let of_others = paced.time_of(units.saturating_mul(contenders.into())) / self.weight;
         let turns = of_others.saturating_add(paced.time_of(1));
-        let longest = LONGEST_TURNS * self.horizon;
-        (!self.has_sparse_slots(paced) || turns <= longest).then(|| turns.min(longest))
+        (!self.has_sparse_slots(paced) || turns <= MAX_SILENCE).then(|| turns.min(MAX_SILENCE))
     }
 }
 
@@ -102,9 +104,13 @@ impl Engine {
         let first = self.waiters.unslotted(now).next();
         let (rank, deadline) =
             (first.map(|first| self.waiters.rank(first)), first.and_then(|first| first.deadline(now)));
+        let waited = first.map(|first| now.saturating_duration_since(first.joined));
+        let own = self.turns.next(rank.unwrap_or(self.rests_for), || {
+            let (interval, others) = (self.settings.interval_alone()?, grant.contenders);
+            Some(now + next + first_turn(interval, waited?, others, &mut self.random))
+        });
         // Who cannot wait for its turn does not rest for the others.
-        let own = self.turns[rank.unwrap_or(self.rests_for).place()].filter(|_| grant.contenders > 0);
-        let own = own.filter(|&at| deadline.is_none_or(|deadline| deadline > at));
+        let own = own.filter(|&at| grant.contenders > 0 && deadline.is_none_or(|deadline| deadline > at));
         let own = own.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
         self.rest_until_own(own, next, grant, outlook)
     }
@@ -118,25 +124,27 @@ impl Engine {
     /// How much of a rest is left, where slots come one by one and others do not take what this queue leaves to them: it was granted some just
     /// now, the last to start then.
     pub(super) fn rest_of_what_is_left(
-        &mut self,
+        &self,
         rest: Duration,
         last: Option<Instant>,
-        (ask, grant): (&Ask, &Grant),
         outlook: &Outlook,
         now: Instant,
     ) -> Duration {
-        let first = grant.answers(ask.callers()).find(|answer| answer.verdict.is_granted());
-        let (Some(last), Some(first), Some(_)) = (last, first, self.settings.paced()) else { return rest };
-        self.left.found(first.start <= grant.now.plus(micros(ask.ahead)));
-        self.left.rest(rest, last.saturating_duration_since(now + outlook.round_trip))
+        let last = last.filter(|_| self.settings.paced().is_some() && self.settings.interval_alone().is_none());
+        last.map_or(rest, |last| self.turns.rest(rest, last.saturating_duration_since(now + outlook.round_trip)))
     }
 
-    /// Callers of the priority for which it rests were granted so many units, the last to start then, while those of so many other
-    /// processes wait that go no later.
-    pub(super) fn note_turn(&mut self, (units, last): (u64, Option<Instant>), contenders: u32) {
-        if let Some(last) = last {
-            self.turns[self.rests_for.place()] = self.settings.turns(units, contenders).map(|turns| last + turns);
-        }
+    /// Callers of the priority for which it rests were granted so many units, the last to start then, while those of other processes may wait that
+    /// go no later.
+    pub(super) fn note_turn(&mut self, (units, last): (u64, Option<Instant>), (ask, grant): (&Ask, &Grant)) {
+        let first = grant.answers(ask.callers()).find(|answer| answer.verdict.is_granted());
+        let (Some(last), Some(first), Some(_)) = (last, first, self.settings.paced()) else {
+            return self.turns.put_off();
+        };
+        let was_left = first.start <= grant.now.plus(micros(ask.ahead));
+        let next_left_at = self.settings.interval_alone().map(|interval| last + interval + self.settings.horizon / 2);
+        self.turns.granted(was_left, next_left_at);
+        self.turns.note(self.rests_for, self.settings.turns(units, grant.contenders).map(|turns| last + turns));
     }
 
     /// How long until this queue asks again that has just got so many units, the last to start then, and has nobody who waits, while the
@@ -151,10 +159,22 @@ impl Engine {
         let units = u32::try_from(units).unwrap_or(u32::MAX);
         let rest = self.settings.rest(Duration::ZERO, grant.contenders, outlook).after(units, self.random.f64());
         // Who comes back at once would have each slot before those who were put off ask for it.
-        let Some(next) = last.and_then(|last| self.settings.next_alone(last)) else { return rest };
+        let Some(next) = last.and_then(|last| Some(last + self.settings.interval_alone()?)) else { return rest };
         let next = next.saturating_duration_since(now);
         self.near_at = Some(now + self.rest_until_own(Duration::ZERO, next, grant, outlook));
         rest.max(self.rest(next, grant, outlook, now))
+    }
+
+    /// Until when it is on record as waiting that has nobody who waits: whoever was just served is probably back before long. Who comes while it
+    /// rests for others is not asked for, and would not be known to wait.
+    pub(super) fn is_back_by(&self, now: Instant) -> Instant {
+        let (horizon, rests_until) = (self.settings.horizon, self.rest_until.unwrap_or(now));
+        let longest = match self.comes_back {
+            Some(true) => rests_until,
+            Some(false) => now,
+            None => rests_until.min(now + BACK_SOON * horizon),
+        };
+        longest.max(now + horizon)
     }
 
     /// Refuses every caller for whom even the earliest possible slot is too late.

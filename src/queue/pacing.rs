@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// The longest that a queue says nothing while it waits, so that the store knows it is still there.
-const MAX_SILENCE: Duration = Duration::from_secs(30);
+/// The longest that a queue says nothing while it waits, so that the store knows it is still there; for as long it leaves slots that come
+/// one by one to others which wait.
+pub(super) const MAX_SILENCE: Duration = Duration::from_secs(30);
 /// No queue that was put off asks again sooner than this.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 /// The latest that a slot may be used after its start, however wide the guard.
@@ -16,8 +17,6 @@ const STALE_AT_LEAST: Duration = Duration::from_millis(2);
 const NEAR: Duration = Duration::from_millis(20);
 /// The longest rest for the others' sake, in horizons.
 const MOST_TURNS: u32 = 8;
-/// The longest that a queue leaves slots that come one by one to others which wait, in horizons: the store counts them for about as long.
-pub(crate) const LONGEST_TURNS: u32 = 12;
 
 /// How much later than its start a slot may be used: half the guard, at most 250 ms.
 fn stale_after(guard: Duration) -> Duration {

@@ -55,11 +55,13 @@ async fn slots_that_come_one_by_one_are_asked_for_once() {
     let us = Duration::from_micros;
     let two = || vec![Limit::per_second(20).spread(), Limit::new(100, Duration::from_secs(10)).spread()];
     let four = || vec![Limit::per_second(4).spread()];
-    // Where everybody asked as soon as the next slot came near these were 261, 294, 802 and 150.
+    // Where everybody asked as soon as the next slot came near these were 261, 294, 802, 1,200, 2,400 and 150.
     for told in [
         Told { limits: two(), processes: 8, interval: us(105_000), most: 115 },
         Told { limits: two(), processes: 24, interval: us(105_000), most: 130 },
         Told { limits: four(), processes: 8, interval: us(262_500), most: 125 },
+        Told { limits: four(), processes: 12, interval: us(262_500), most: 140 },
+        Told { limits: four(), processes: 24, interval: us(262_500), most: 180 },
         Told { limits: vec![Limit::per_second(100).spread()], processes: 24, interval: us(10_500), most: 110 },
     ] {
         told.holds().await;
@@ -173,6 +175,40 @@ async fn who_comes_back_before_the_next_slot_does_not_take_each() {
         let of = format!("{limit:?}, {away} ms: {calls:?}, {} asks, Jain {:.3}", store.asks(), jain(&calls));
         assert!(jain(&calls) >= 0.95, "{of}");
         assert!(sum >= whole * 0.98, "{of}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_back_long_after_its_call_asks_once_for_the_next() {
+    for (processes, away, most) in [(8, 200, 150), (8, 500, 150), (12, 1_000, 180), (24, 3_000, 400)] {
+        let store = Counting::default();
+        let calls = of_single_callers(&Limit::per_second(4).spread(), processes, away, |_| None, &store).await;
+        let (sum, asks) = (calls.iter().sum::<f64>(), u32::try_from(store.asks()).unwrap());
+        let of = format!("{away} ms: {calls:?}, {asks} asks, Jain {:.3}", jain(&calls));
+        // These were 536, 586, 758 and 1,375.
+        assert!(f64::from(asks) * 100.0 <= sum * f64::from(most), "{of}");
+        assert!(jain(&calls) >= 0.97, "{of}");
+        assert!(sum >= 60.0 / 0.262_5 * 0.98, "{of}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_leave_who_are_gone_is_taken() {
+    for (rate, processes) in [(4, 8), (4, 24), (1, 8), (1, 24)] {
+        fastrand::seed(3);
+        let (store, begin) = (Counting::default(), Instant::now());
+        let turn = Duration::from_micros(1_050_000 * processes / u64::from(rate));
+        let (gone_at, end) = (begin + 4 * turn, begin + 5 * turn);
+        let mut tasks = JoinSet::new();
+        for process in 0..processes {
+            let throttle = store.limited(Limit::per_second(rate).spread());
+            let until = if process % 2 == 0 { end } else { gone_at };
+            tasks.spawn(async move { endless(&throttle, 2, begin, until).await });
+        }
+        let mut all = tasks.join_all().await.concat();
+        all.retain(|&start| start >= i64::try_from(micros(4 * turn)).unwrap());
+        // Where all rest for as long as there were others it is half of them.
+        assert!(all.len() * 100 >= usize::try_from(processes).unwrap() * 70, "{rate}/s by {processes}: {}", all.len());
     }
 }
 

@@ -220,7 +220,7 @@ impl Engine {
         self.rests_for = priority_at(ask, if waits { before_waiting } else { 0 });
         let (had, last) = granted_of(self.rests_for, ask, grant, &placing);
         let last = last.filter(|_| units > 0);
-        self.note_turn((had.min(units), last), grant.contenders);
+        self.note_turn((had.min(units), last), (ask, grant));
         // Whoever looks whether a pause still holds has its slot by now.
         if let Some((until, reason)) = grant.paused {
             self.pause(now + from_now(until), reason, now, effects);
@@ -239,8 +239,6 @@ impl Engine {
             tracing::debug!(upstream = &*self.settings.upstream, callers = self.waiters.len(), ?wait, "waiting");
         }
         self.on_record = waits || grant.counted.iter().any(|counted| *counted != Stamp::NEVER);
-        // Whoever was just served is probably back before long.
-        self.leave_at = (!waits).then(|| now + self.settings.horizon);
         self.put_off = tickets.get(before_waiting as usize).and_then(|&ticket| {
             let (before, granted) = (self.put_off.as_ref(), granted_to(ask, grant));
             PutOff::new((ticket, before), put_off(ask, grant), granted, &self.settings, now)
@@ -250,6 +248,7 @@ impl Engine {
             self.rest_until = Some(now + self.rest_after((units, last), grant, &outlook, now));
             self.ask_at = self.rest_until;
         }
+        self.leave_at = (!waits).then(|| self.is_back_by(now));
         // Nobody knows when a seat is free: it may be at once, and without the store.
         let is_for_seat =
             grant.seats.is_some_and(|told| !told.again.is_zero() && grant.next <= grant.now.plus(micros(told.again)));
@@ -262,7 +261,7 @@ impl Engine {
             let leapt = self.leapt_at.is_some_and(|at| now < at + LEAP_MEMORY);
             let next = if leapt { next.min(self.settings.horizon) } else { next };
             let rest = self.rest(next, grant, &outlook, now);
-            let rest = self.rest_of_what_is_left(rest, last, (ask, grant), &outlook, now);
+            let rest = self.rest_of_what_is_left(rest, last, &outlook, now);
             // Much later than all counts that anybody booked: by a clock that had leapt, which goes back, or where a rate was lowered.
             let counts = apart::runs_out_after(&self.settings.logs, self.settings.horizon).max(LEAST_BELIEVED);
             let rest = if next > counts + FAR && grant.paused.is_none() { rest.min(counts) } else { rest };

@@ -76,8 +76,8 @@ fn who_claims_in_vain_is_waited_for_no_longer_than_it_promised() {
 #[test]
 fn queues_that_wait_are_counted_once_and_forgotten_after_a_silence() {
     let logs = [per_second(1, None)];
-    // A period is eight horizons and two more.
-    let period = 2 * SECOND + SECOND / 2;
+    // A period is eight horizons and two more; one in which four wait is as long as it takes each to start a call.
+    let (period, of_four) = (2 * SECOND + SECOND / 2, 4 * SECOND + SECOND / 2);
     let mut room = Room::default();
     room.ask(1, &logs, 1, &[1]);
     let others = |room: &mut Room, queue| room.ask(queue, &logs, 5, &[1]).contenders;
@@ -87,9 +87,11 @@ fn queues_that_wait_are_counted_once_and_forgotten_after_a_silence() {
     assert_eq!(others(&mut room, 4), 3, "who does not say that it was counted is taken for another");
     room.now = period;
     assert_eq!([2, 3].map(|queue| others(&mut room, queue)), [3, 3], "in the next period nobody is forgotten yet");
-    room.now = 2 * period;
+    room.now = period + of_four - 1;
+    assert_eq!(others(&mut room, 2), 3);
+    room.now = period + of_four;
     assert_eq!(others(&mut room, 2), 1, "but who has not come back by its end is");
-    room.now = 4 * period;
+    room.now += 2 * period;
     assert_eq!(others(&mut room, 3), 0, "as everybody is after two");
 }
 
