@@ -42,7 +42,7 @@ for i = next_key, last_log do
   log, at = open_log(KEYS[i], states[scope], at + 1, true)
   log.scope, log.pauses, logs[#logs + 1] = scope, states[scope].pauses, log
   local state = states[scope]
-  state.pace, state.interval = max(state.pace or 0, log.pace or 0), max(state.interval or 0, log.interval)
+  state.pace, state.interval = max(state.pace or 0, log.pace or 0), max(state.interval or 0, log.one_by_one or 0)
   retention = max(retention, log.retention)
 end
 if is_stale(upstream) then save(upstream, now) end

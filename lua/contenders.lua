@@ -13,8 +13,8 @@ end
 -- How long a period is of those whose turn comes after so long: nobody is silent for as long.
 local function period_of(turn) return min(max(turn, 8 * a[5]), MAX_SILENCE) + 2 * a[5] end
 
--- Those who wait, in a new period where theirs has ended; false where nobody does. What is granted comes back within `span`, one unit in
--- each `interval`.
+-- Those who wait, in a new period where theirs has ended; false where nobody does. What is granted comes back within `span`; where units
+-- come one by one, one in each `interval`.
 local function waiting_now(contenders, span, interval)
   local all = contenders
   -- One that has not begun is of a leap of the clock that was taken back.

@@ -96,7 +96,8 @@ do
     local slower = quota * (log.pace or span) - (log.slowest or quota) * span
     if slower < 0 or slower == 0 and span <= (log.pace or span) then log.slowest, log.pace = quota, span end
     log.widened = log.widened or span > base
-    log.interval = max(log.interval, bucket and ceil(left.interval / 1000) or ceil(span / quota))
+    local interval = bucket and ceil(left.interval / 1000) or ceil(span / quota)
+    log.interval, log.one_by_one = max(log.interval, interval), max(log.one_by_one or 0, (bucket or full == 1) and interval or 0)
     return from
   end
 end

@@ -117,7 +117,7 @@ impl Ledger {
         let retention = retentions.iter().copied().max().unwrap_or(0);
         let pacing = |scope: Option<ScopeId>| {
             let of_scope = ask.logs.iter().zip(&left).filter(|(log, _)| log.scope == scope);
-            Pace::of(of_scope.map(|(_, terms)| terms.as_slice()), horizon)
+            Pace::of(of_scope, horizon)
         };
         let mut waiting: Vec<Waiting> = scopes
             .iter()

@@ -149,7 +149,12 @@ impl Constraints {
             let rate = self.rate.filter(|rate| rate.began() >= released);
             Rate::after(rate, now, Refusal { started, is_same, evidence }, entries)
         });
-        let next = Pausing::after(before, now, pause, learned.map_or(0, |(_, recovery)| recovery));
+        // Who served a whole quota between does not refuse what comes.
+        let served = before.zip(entries).map_or(0, |(before, entries)| {
+            entries.used_since(before.until).saturating_sub(entries.used_since(started))
+        });
+        let ends_row = pause.evidence().is_some_and(|evidence| evidence.is_whole_quota(served));
+        let next = Pausing::after(before, now, pause, (learned.map_or(0, |(_, recovery)| recovery), ends_row));
         let mut kept = self.kept(now);
         if next.forgotten > now {
             kept.pause = Some(next);

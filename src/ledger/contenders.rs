@@ -1,7 +1,7 @@
 //! Which queues have callers that wait for a scope: counted by periods, so that who crashed is forgotten.
 
 use super::pause::float;
-use super::{MAX_SILENCE, Priority, Stamp, Term};
+use super::{Log, MAX_SILENCE, Priority, Stamp, Term};
 
 /// Queues whose callers wait, by priority and each with its weight: those that asked in this period, and those of the one before that
 /// have not come back yet.
@@ -105,19 +105,20 @@ impl Contenders {
 pub(super) struct Pace {
     /// All of it within this.
     pub(super) span: i64,
-    /// One unit in each of these.
+    /// Where units come one by one, one in each of these; else zero.
     pub(super) interval: i64,
     /// How far ahead it is booked.
     pub(super) horizon: i64,
 }
 
 impl Pace {
-    /// Of the terms of each log of a scope.
-    pub(super) fn of<'a>(logs: impl Iterator<Item = &'a [Term]>, horizon: i64) -> Self {
+    /// Of each log of a scope, and the terms that are left of its own.
+    pub(super) fn of<'a>(logs: impl Iterator<Item = (&'a Log, &'a Vec<Term>)>, horizon: i64) -> Self {
         let (mut span, mut interval) = (0, 0);
-        for terms in logs {
-            span = span.max(slowest(terms));
-            interval = terms.iter().map(|term| term.interval()).fold(interval, i64::max);
+        for (log, left) in logs {
+            span = span.max(slowest(left));
+            let one_by_one = log.terms.iter().zip(left).filter(|(term, _)| term.quota == 1 || term.is_bucket());
+            interval = one_by_one.map(|(_, left)| left.interval()).fold(interval, i64::max);
         }
         Self { span, interval, horizon }
     }

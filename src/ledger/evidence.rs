@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use super::{Log, Term};
 
+/// So few calls that are served between two refusals say nothing: those may have been under way.
+const FEW: u32 = 10;
+
 /// Calls that were refused for a quota, as evidence of what the upstream allows: as many as it served in the window before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,6 +26,12 @@ impl Evidence {
     #[must_use]
     pub const fn new(log: Log, units: u32, windows: Vec<(Term, Duration)>) -> Self {
         Self { log, calls: 1, units, windows }
+    }
+
+    /// Whether as many units as these are a whole quota of the shortest window, and more than a few.
+    pub(super) fn is_whole_quota(&self, units: usize) -> bool {
+        let shortest = self.windows.iter().min_by_key(|(_, window)| *window);
+        shortest.is_some_and(|(term, _)| units >= term.quota.max(FEW) as usize)
     }
 
     /// This and that of later refusals of the same log.

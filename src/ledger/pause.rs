@@ -42,7 +42,8 @@ pub struct Pause {
     /// one before than a tenth of what is left of this time.
     pub recovery: Duration,
     /// For how long after it a refusal may be the next in a row; the recovery at least. It is, where its call started within a minute, or twice
-    /// as long as the wait, or the recovery, or where the pause was for what bars us: between others calls were served.
+    /// as long as the wait, or the recovery, or where the pause was for what bars us: between others calls were served. It is not where it is
+    /// evidence, and a whole quota of the shortest of its windows, ten units at least, started between.
     pub memory: Duration,
     /// Why, for whoever waits meanwhile.
     pub cause: Cause,
@@ -206,10 +207,11 @@ impl Pausing {
     }
 
     /// The pause after another refusal at `now`, after which calls come slower for `recovery` microseconds at least. It only ever
-    /// lengthens, and keeps the graver cause.
-    pub(crate) fn after(before: Option<Self>, now: Stamp, pause: &Pause, recovery: i64) -> Self {
+    /// lengthens, and keeps the graver cause. What was served before the refusal may end the row, but of what bars us.
+    pub(crate) fn after(before: Option<Self>, now: Stamp, pause: &Pause, (recovery, ends_row): (i64, bool)) -> Self {
         let incident = before.filter(|_| Self::is_same(before, now, pause.started));
         let row = before.filter(|before| before.is_followed_by(pause.started.unwrap_or(now)));
+        let row = row.filter(|before| !ends_row || before.cause > Cause::Refusal);
         let refusals = incident.map_or_else(|| row.map_or(1, |of| of.refusals + 1), |of| of.refusals);
         let wait = micros(pause.waits.get(refusals - 1).or(pause.waits.last()).copied().unwrap_or_default());
         let mut next = Self {

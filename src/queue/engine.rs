@@ -97,7 +97,7 @@ pub(super) struct Engine {
     pub(super) silent_until: Option<Instant>,
     /// This queue has had its share: no ask before this, so that others come first.
     pub(super) rest_until: Option<Instant>,
-    /// Whether callers came back before that the last time.
+    /// Whether callers came back before `rest_until` the last time.
     pub(super) comes_back: Option<bool>,
     /// Nor before this, for those who cannot wait for so long: until then the next slot is not near.
     pub(super) near_at: Option<Instant>,

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::engine::Engine;
 use super::events::{Effects, tell};
 use super::log_time::Outlook;
-use super::pacing::{MAX_SILENCE, Rest, late_at_most};
+use super::pacing::{LONGEST_TURN, Rest, late_at_most};
 use super::settings::Settings;
 use super::turns::first_turn;
 use super::waiters::Waiter;
@@ -94,7 +94,7 @@ impl Settings {
         let paced = self.paced().filter(|_| contenders > 0)?;
         let of_others = paced.time_of(units.saturating_mul(contenders.into())) / self.weight;
         let turns = of_others.saturating_add(paced.time_of(1));
-        (!self.has_sparse_slots(paced) || turns <= MAX_SILENCE).then(|| turns.min(MAX_SILENCE))
+        (!self.has_sparse_slots(paced) || turns <= LONGEST_TURN).then(|| turns.min(LONGEST_TURN))
     }
 }
 
@@ -106,7 +106,8 @@ impl Engine {
             (first.map(|first| self.waiters.rank(first)), first.and_then(|first| first.deadline(now)));
         let waited = first.map(|first| now.saturating_duration_since(first.joined));
         let own = self.turns.next(rank.unwrap_or(self.rests_for), || {
-            let (interval, others) = (self.settings.interval_alone()?, grant.contenders);
+            let interval = self.settings.interval_alone()?;
+            let others = f64::from(grant.contenders) / f64::from(self.settings.weight);
             Some(now + next + first_turn(interval, waited?, others, &mut self.random))
         });
         // Who cannot wait for its turn does not rest for the others.
@@ -135,16 +136,32 @@ impl Engine {
     }
 
     /// Callers of the priority for which it rests were granted so many units, the last to start then, while those of other processes may wait that
-    /// go no later.
-    pub(super) fn note_turn(&mut self, (units, last): (u64, Option<Instant>), (ask, grant): (&Ask, &Grant)) {
+    /// go no later. The first that waits may start `next`.
+    pub(super) fn note_turn(
+        &mut self,
+        (units, last): (u64, Option<Instant>),
+        next: Option<Instant>,
+        (ask, grant): (&Ask, &Grant),
+        outlook: &Outlook,
+    ) {
+        if self.settings.paced().is_none() {
+            return;
+        }
         let first = grant.answers(ask.callers()).find(|answer| answer.verdict.is_granted());
-        let (Some(last), Some(first), Some(_)) = (last, first, self.settings.paced()) else {
-            return self.turns.put_off();
-        };
-        let was_left = first.start <= grant.now.plus(micros(ask.ahead));
-        let next_left_at = self.settings.interval_alone().map(|interval| last + interval + self.settings.horizon / 2);
-        self.turns.granted(was_left, next_left_at);
-        self.turns.note(self.rests_for, self.settings.turns(units, grant.contenders).map(|turns| last + turns));
+        let was_left = first.filter(|_| last.is_some()).map(|first| first.start <= grant.now.plus(micros(ask.ahead)));
+        match (self.settings.interval_alone(), was_left) {
+            (Some(interval), _) => {
+                // Those who have it come before it starts.
+                let after = self.settings.horizon(outlook).min(grant.within) / 2 + outlook.round_trip;
+                let next = next.or_else(|| last.map(|last| last + interval)).filter(|_| grant.contenders > 0);
+                self.turns.look(was_left == Some(true), next.map(|next| next + after));
+            }
+            (None, Some(was_left)) => self.turns.found(was_left),
+            (None, None) => {}
+        }
+        if let Some(last) = last {
+            self.turns.note(self.rests_for, self.settings.turns(units, grant.contenders).map(|turns| last + turns));
+        }
     }
 
     /// How long until this queue asks again that has just got so many units, the last to start then, and has nobody who waits, while the
@@ -165,10 +182,11 @@ impl Engine {
         rest.max(self.rest(next, grant, outlook, now))
     }
 
-    /// Until when it is on record as waiting that has nobody who waits: whoever was just served is probably back before long. Who comes while it
-    /// rests for others is not asked for, and would not be known to wait.
-    pub(super) fn is_back_by(&self, now: Instant) -> Instant {
-        let (horizon, rests_until) = (self.settings.horizon, self.rest_until.unwrap_or(now));
+    /// Until when a queue is on record as waiting in which nobody is: whoever was just served is probably back before long. Who comes while it
+    /// rests for the others' turns is not asked for, and would not be known to wait.
+    pub(super) fn on_record_until(&self, now: Instant) -> Instant {
+        let horizon = self.settings.horizon;
+        let rests_until = self.rest_until.filter(|_| self.settings.interval_alone().is_some()).unwrap_or(now);
         let longest = match self.comes_back {
             Some(true) => rests_until,
             Some(false) => now,

@@ -223,7 +223,7 @@ impl Engine {
         for slot in slots {
             self.free_seats(1, now);
             // It has had less than its turn.
-            self.turns.is_short(now);
+            self.turns.handed_back(now);
             if self.near_at.take().is_some() {
                 self.rest_until = None;
             }

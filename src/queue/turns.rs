@@ -12,20 +12,23 @@ const LEAST: f64 = 1.0 / 64.0;
 /// Of those that have had no turn yet so many ask for each slot.
 const FEW: f64 = 4.0;
 
+/// So often in a row it looks in vain whether another slot was left, once one was.
+const LOOKS: u8 = 3;
+
 /// When a queue comes for its next slot.
 #[derive(Debug)]
 pub(super) struct Turns {
-    /// When others that wait have had as many as this queue, by the priority of its callers.
+    /// When others that wait have had as many as this queue, by the priority of its callers; as far as that is known.
     own: [Option<Instant>; 3],
-    /// Nobody had come for its last slot: when the next has been left, too, unless somebody comes for that.
-    next_left_at: Option<Instant>,
+    /// Where a slot was left by everybody: so often it looks yet whether the next is, too, and when.
+    looks: u8,
+    look_at: Option<Instant>,
     left: LeftToOthers,
 }
 
 impl Turns {
-    /// It has had none yet.
     pub(super) const fn none() -> Self {
-        Self { own: [None; 3], next_left_at: None, left: LeftToOthers(1.0) }
+        Self { own: [None; 3], looks: 0, look_at: None, left: LeftToOthers(1.0) }
     }
 
     /// It has had one, and the next comes then, or is not known.
@@ -34,28 +37,26 @@ impl Turns {
     }
 
     /// A slot goes back unused: it has had less than its turn, and the next is now.
-    pub(super) fn is_short(&mut self, now: Instant) {
+    pub(super) fn handed_back(&mut self, now: Instant) {
         self.own = self.own.map(|own| own.and(Some(now)));
     }
 
-    /// When its turn is; the `first` where it has had none.
+    /// When it comes: when its turn is, the `first` where none is known, or to look for a slot that is left.
     pub(super) fn next(&self, priority: Priority, first: impl FnOnce() -> Option<Instant>) -> Option<Instant> {
         let own = self.own[priority.place()].or_else(first);
-        own.map(|own| self.next_left_at.map_or(own, |left_at| own.min(left_at)))
+        own.map(|own| self.look_at.map_or(own, |look_at| own.min(look_at)))
     }
 
-    /// It was granted slots, whether or not the first had been left by those who could have had it before. Where they are far apart the next
-    /// has been left, too, at `next_left_at`.
-    pub(super) const fn granted(&mut self, was_left: bool, next_left_at: Option<Instant>) {
-        self.next_left_at = if was_left { next_left_at } else { None };
-        if next_left_at.is_none() {
-            self.left.found(was_left);
-        }
+    /// Where slots are far apart: whether the one that it got, if any, had been left by those who could have had it before, and when
+    /// the next has been left as well.
+    pub(super) fn look(&mut self, was_left: bool, next_left_at: Option<Instant>) {
+        self.looks = if was_left { LOOKS } else { self.looks.saturating_sub(1) };
+        self.look_at = next_left_at.filter(|_| self.looks > 0);
     }
 
-    /// It was granted nothing.
-    pub(super) const fn put_off(&mut self) {
-        self.next_left_at = None;
+    /// Where they are not: whether the first that it got had been left.
+    pub(super) const fn found(&mut self, was_left: bool) {
+        self.left.found(was_left);
     }
 
     /// So long it rests of what it would for the others' sake, where it is so long until the last of its own slots.
@@ -64,11 +65,11 @@ impl Turns {
     }
 }
 
-/// How long after the next of slots that are so far apart the first turn is of a queue whose first caller has waited for so long, while
-/// so many others wait: all come at about the same time, and have one after the other.
-pub(super) fn first_turn(interval: Duration, waited: Duration, others: u32, random: &mut Rng) -> Duration {
+/// How long a queue that knows of no turn of its own lets the others come first, where slots are so far apart: so that of those who are like
+/// it, and have waited for so long, a few ask for each slot. As many others wait as it has weight, so many times.
+pub(super) fn first_turn(interval: Duration, waited: Duration, others: f64, random: &mut Rng) -> Duration {
     let served = waited.div_duration_f64(interval);
-    let left = f64::from(others) + 1.0 - served;
+    let left = others + 1.0 - served;
     if left <= FEW {
         return Duration::ZERO;
     }
@@ -117,19 +118,18 @@ mod tests {
     #[test]
     fn of_those_that_have_had_no_turn_a_few_ask_for_each_slot() {
         let (interval, mut random) = (250 * MS, Rng::with_seed(1));
-        for (others, waited) in [(3, 0), (10, 2_000), (10, 10_000)] {
-            assert_eq!(first_turn(interval, waited * MS, others, &mut random), Duration::ZERO);
+        for (others, waited) in [(3_u32, 0), (10, 2_000), (10, 10_000)] {
+            assert_eq!(first_turn(interval, waited * MS, others.into(), &mut random), Duration::ZERO);
         }
         for (others, waited) in [(23, 0_u32), (23, 3_000), (99, 0)] {
             let left = others + 1 - waited / 250;
             let mut count = |slot: u32| {
-                let comes = |_: &u32| first_turn(interval, waited * MS, others, &mut random) == slot * interval;
+                let comes = |_: &u32| first_turn(interval, waited * MS, others.into(), &mut random) == slot * interval;
                 (0..1_000 * left).filter(comes).count()
             };
             // In a thousand crowds of as many.
             assert!((3_700..4_300).contains(&count(0)), "{others} others, {waited} ms");
             assert!(count(left) < 20 * usize::try_from(left).unwrap());
-            assert_eq!(count(left + 1), 0);
         }
     }
 
@@ -140,11 +140,15 @@ mod tests {
         assert_eq!(next(&turns), Some(7), "its first");
         turns.note(Priority::Normal, Some(now + 900 * MS));
         assert_eq!([next(&turns), turns.next(Priority::High, || None).map(|_| 0)], [Some(900), None]);
-        turns.granted(true, Some(now + 300 * MS));
+        turns.look(true, Some(now + 300 * MS));
         assert_eq!(next(&turns), Some(300));
-        turns.granted(false, Some(now + 500 * MS));
-        assert_eq!(next(&turns), Some(900), "somebody came for the next");
-        turns.is_short(now);
+        for look in 1..LOOKS {
+            turns.look(false, Some(now + 500 * MS));
+            assert_eq!(next(&turns), Some(500), "somebody came for {look}");
+        }
+        turns.look(false, Some(now + 600 * MS));
+        assert_eq!(next(&turns), Some(900), "and for each that it looked for");
+        turns.handed_back(now);
         assert_eq!([next(&turns), turns.next(Priority::High, || None).map(|_| 0)], [Some(0), None]);
     }
 }

@@ -1,11 +1,16 @@
 //! How many messages a call costs where slots come one by one.
 
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use outgate::ledger::Message;
+use outgate::store::Applying;
 use outgate::testing::oracle::{assert_never_more_than, jain};
-use outgate::{Limit, Priority, Upstream};
+use outgate::{Limit, Priority, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::support::{Counting, endless};
 
@@ -192,23 +197,51 @@ async fn who_comes_back_long_after_its_call_asks_once_for_the_next() {
     }
 }
 
+/// A process of which nothing comes any more, once it is dead.
+#[derive(Clone, Debug, Default)]
+struct Mortal(Counting, Arc<AtomicBool>);
+
+impl Store for Mortal {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        if self.1.load(Ordering::Relaxed) { Applying::pending(pending()) } else { self.0.apply(message) }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_others_leave_who_are_gone_is_taken() {
-    for (rate, processes) in [(4, 8), (4, 24), (1, 8), (1, 24)] {
+    // How many of them are left, and of a hundred slots how many are used in two turns after that.
+    for (rate, processes, left, dies, least) in [
+        (4, 8, 4, true, 85),
+        (4, 24, 12, false, 85),
+        (4, 24, 12, true, 85),
+        (4, 24, 2, true, 60),
+        (1, 8, 4, true, 70),
+        (1, 8, 1, true, 50),
+        (1, 10, 2, false, 60),
+    ] {
         fastrand::seed(3);
         let (store, begin) = (Counting::default(), Instant::now());
-        let turn = Duration::from_micros(1_050_000 * processes / u64::from(rate));
-        let (gone_at, end) = (begin + 4 * turn, begin + 5 * turn);
+        let turn = Duration::from_micros(1_050_000 * processes / rate);
+        let (gone_at, end) = (begin + 4 * turn, begin + 6 * turn);
         let mut tasks = JoinSet::new();
         for process in 0..processes {
-            let throttle = store.limited(Limit::per_second(rate).spread());
-            let until = if process % 2 == 0 { end } else { gone_at };
-            tasks.spawn(async move { endless(&throttle, 2, begin, until).await });
+            let (store, goes) = (Mortal(store.clone(), Arc::default()), process >= left);
+            let up = Upstream::new("up").limit(Limit::per_second(u32::try_from(rate).unwrap()).spread());
+            let throttle = Throttle::builder().store(store.clone()).upstream(up).build().unwrap();
+            tasks.spawn(async move {
+                let calls = endless(&throttle, 2, begin, if goes { gone_at } else { end });
+                let last = async {
+                    sleep_until(gone_at - Duration::from_millis(1)).await;
+                    store.1.store(goes && dies, Ordering::Relaxed);
+                };
+                tokio::join!(calls, last).0
+            });
         }
         let mut all = tasks.join_all().await.concat();
         all.retain(|&start| start >= i64::try_from(micros(4 * turn)).unwrap());
-        // Where all rest for as long as there were others it is half of them.
-        assert!(all.len() * 100 >= usize::try_from(processes).unwrap() * 70, "{rate}/s by {processes}: {}", all.len());
+        let share = all.len() as u64 * 100 / (2 * processes);
+        println!("{rate}/s by {processes}, {left} left: {share} %");
+        assert!(share >= least, "{rate}/s by {processes}, {left} left: {share} %");
     }
 }
 

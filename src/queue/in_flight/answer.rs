@@ -220,7 +220,8 @@ impl Engine {
         self.rests_for = priority_at(ask, if waits { before_waiting } else { 0 });
         let (had, last) = granted_of(self.rests_for, ask, grant, &placing);
         let last = last.filter(|_| units > 0);
-        self.note_turn((had.min(units), last), (ask, grant));
+        let next = waits.then(|| now + from_now(grant.next));
+        self.note_turn((had.min(units), last), next, (ask, grant), &outlook);
         // Whoever looks whether a pause still holds has its slot by now.
         if let Some((until, reason)) = grant.paused {
             self.pause(now + from_now(until), reason, now, effects);
@@ -248,7 +249,7 @@ impl Engine {
             self.rest_until = Some(now + self.rest_after((units, last), grant, &outlook, now));
             self.ask_at = self.rest_until;
         }
-        self.leave_at = (!waits).then(|| self.is_back_by(now));
+        self.leave_at = (!waits).then(|| self.on_record_until(now));
         // Nobody knows when a seat is free: it may be at once, and without the store.
         let is_for_seat =
             grant.seats.is_some_and(|told| !told.again.is_zero() && grant.next <= grant.now.plus(micros(told.again)));

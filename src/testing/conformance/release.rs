@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Subject;
 use super::desk::{Desk, at, granted, log};
 use super::law::Law;
-use crate::ledger::{Answer, Body, Cause, Evidence, Log, Pause, Reply, Run, ScopeId, Stamp, Verdict};
+use crate::ledger::{Answer, Body, Cause, Evidence, Log, Pause, Reply, Run, ScopeId, Stamp, Term, Verdict};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -34,6 +34,7 @@ pub async fn law_15(subject: &dyn Subject) {
         law.equal(&desk.paused(&next).await.until, &at(1_001_000), "one that started after it does");
     }
     one_call_looks(law, subject).await;
+    a_quota_that_is_served_ends_the_row(law, subject).await;
     what_is_over_is_remembered(law, subject).await;
 }
 
@@ -51,6 +52,42 @@ async fn what_is_over_is_remembered(law: Law, subject: &dyn Subject) {
         let looked = desk.apply(&look).await.looked();
         let of_a = of_a.then_some((at(1_000_000), Cause::Refusal));
         law.equal(&looked.map(|looked| looked.paused), &Some(vec![None, of_a, None]), "what is known of pauses");
+    }
+}
+
+/// Refusals of one quota are in a row until a whole one, of the shortest window, has started between.
+async fn a_quota_that_is_served_ends_the_row(law: Law, subject: &dyn Subject) {
+    let log = || Log::new("calls", [Term::new(1_000, 60_000_000), Term::new(12, 1_000_000)]);
+    for (calls, by_evidence, last) in [(11, true, 2), (12, true, 1), (12, false, 2)] {
+        subject.clock().set(at(0));
+        let mut desk = Desk::new(law, subject.store(), [log()]);
+        desk.horizon = Duration::ZERO;
+        let windows = log().terms.iter().map(|&term| (term, Duration::from_micros(term.span.unsigned_abs()))).collect();
+        let evidence = by_evidence.then(|| Box::new(Evidence::new(log(), 1, windows)));
+        let refusal = |started| {
+            let waits = vec![SECOND, 2 * SECOND];
+            Pause {
+                waits,
+                memory: 60 * SECOND,
+                started: Some(started),
+                evidence: evidence.clone(),
+                ..Pause::new(SECOND)
+            }
+        };
+        desk.book(1, Run::new(1, [1])).await;
+        let first = desk.pausing(1, None, refusal(at(0)));
+        law.equal(&desk.paused(&first).await.until, &at(1_000_000), "the first");
+        subject.clock().set(at(1_500_000));
+        let grant = desk.book(1, Run::new(calls, [1])).await;
+        law.equal(&grant.answers, &vec![granted(calls, at(1_500_000))], "all of them start");
+        subject.clock().set(at(3_000_000));
+        desk.book(1, Run::new(1, [1])).await;
+        let second = desk.pausing(1, None, refusal(at(3_000_000)));
+        law.equal(
+            &desk.paused(&second).await.until,
+            &at(3_000_000 + last * 1_000_000),
+            "the next of the row, or a first",
+        );
     }
 }
 
