@@ -17,9 +17,9 @@
 --         evidence leaves
 -- Errors: OUTDATED, DUPLICATE, GARBAGE, as for book.lua
 -- Cost: O(log of the entries) for each window
--- For so long after a pause another refusal is the next in a row, however short the pause was; unless more than a few units were served
--- between.
-local ROW, FEW = 60000000, 10
+-- For so long after a pause another refusal is the next in a row, however short the pause was: unless its call started as long after the
+-- pause as that had lasted, and a whole quota between, more than a few units, as far back as a log is sure to be kept.
+local ROW, FEW, SURE = 60000000, 10, 10000000
 
 local recovery, cause, memory, started, told, status = a[5], a[6], a[7], a[8] ~= 0 and a[8], a[9], a[10]
 local calls, units, first_wait = a[11], a[12], 14 + 3 * a[13]
@@ -38,13 +38,13 @@ local same = pause and (pause[1] > now or (started and started < pause[1])) or f
 local follows = pause and (pause[4] > 0 or (started or now) <= pause[8] + max(pause[2], 2 * pause[9], ROW))
 local rate
 if calls > 0 then
-  -- Who served a whole quota between, of the shortest window, does not refuse what comes.
   local quota, shortest = 0, math.huge
   for i = 14, 13 + 3 * a[13], 3 do
     if a[i + 2] < shortest then quota, shortest = a[i], a[i + 2] end
   end
-  if follows and pause[4] == 0 and shortest < math.huge then
-    local served = newer_than(KEYS[#KEYS], pause[1] - 1) - newer_than(KEYS[#KEYS], (started or now) - 1)
+  if follows and pause[4] == 0 and shortest < math.huge and (started or now) >= pause[1] + pause[9] then
+    local since = max(pause[1], now - shortest - SURE)
+    local served = newer_than(KEYS[#KEYS], since - 1) - newer_than(KEYS[#KEYS], (started or now) - 1)
     follows = served < max(quota, FEW)
   end
   local before, slower = state.rate and state.rate[11] >= released and state.rate, 0

@@ -17,8 +17,8 @@ const STEPS: usize = 32;
 ///
 /// The next in a row is a refusal of a call that started within a minute after the wait, or within twice as long as that, the longest wait at most;
 /// or while calls [came slower](crate::Upstream::recovery). After what bars us, as a ban, it is any within the longest wait. Others come now and
-/// then, and calls were served between them; so they were where a 429 that tells nothing more comes after a whole quota of the shortest limit,
-/// ten calls at least, has started since the wait.
+/// then, and calls were served between them; so they were where a 429 that tells nothing more is of a call that started as long after the wait as
+/// that had lasted, and after a whole quota of the shortest limit, ten units at least, which the seconds before show.
 ///
 /// # Default
 ///

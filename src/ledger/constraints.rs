@@ -149,11 +149,8 @@ impl Constraints {
             let rate = self.rate.filter(|rate| rate.began() >= released);
             Rate::after(rate, now, Refusal { started, is_same, evidence }, entries)
         });
-        // Who served a whole quota between does not refuse what comes.
-        let served = before.zip(entries).map_or(0, |(before, entries)| {
-            entries.used_since(before.until).saturating_sub(entries.used_since(started))
-        });
-        let ends_row = pause.evidence().is_some_and(|evidence| evidence.is_whole_quota(served));
+        let seen = before.zip(entries).zip(pause.evidence());
+        let ends_row = seen.is_some_and(|((before, entries), of)| of.ends_row(before, started, now, entries));
         let next = Pausing::after(before, now, pause, (learned.map_or(0, |(_, recovery)| recovery), ends_row));
         let mut kept = self.kept(now);
         if next.forgotten > now {

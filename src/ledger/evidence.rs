@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use super::{Log, Term};
+use super::log::SlidingLog;
+use super::pause::Pausing;
+use super::{Log, Stamp, Term, micros};
 
-/// So few calls that are served between two refusals say nothing: those may have been under way.
+/// So few calls that start between two refusals say nothing: those may have been under way.
 const FEW: u32 = 10;
+/// For so many microseconds more than it counts a log is kept wherever it is.
+const KEPT: i64 = 10_000_000;
 
 /// Calls that were refused for a quota, as evidence of what the upstream allows: as many as it served in the window before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,10 +32,14 @@ impl Evidence {
         Self { log, calls: 1, units, windows }
     }
 
-    /// Whether as many units as these are a whole quota of the shortest window, and more than a few.
-    pub(super) fn is_whole_quota(&self, units: usize) -> bool {
-        let shortest = self.windows.iter().min_by_key(|(_, window)| *window);
-        shortest.is_some_and(|(term, _)| units >= term.quota.max(FEW) as usize)
+    /// Whether a refusal told at `now` of a call that started then is of another row than the pause before: its call started as long after that as it
+    /// had lasted, and at least a whole quota of the shortest window between, as far back as a log is sure to be kept.
+    pub(super) fn ends_row(&self, before: Pausing, started: Stamp, now: Stamp, entries: &SlidingLog) -> bool {
+        let windows = self.windows.iter().map(|(term, window)| (term.quota, micros(*window)));
+        let Some((quota, window)) = windows.min_by_key(|(_, window)| *window) else { return false };
+        let since = before.until.max(now.plus(-(window + KEPT)));
+        let served = entries.used_since(since).saturating_sub(entries.used_since(started));
+        started >= before.until.plus(before.again) && served >= quota.max(FEW) as usize
     }
 
     /// This and that of later refusals of the same log.

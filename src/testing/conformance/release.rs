@@ -55,10 +55,18 @@ async fn what_is_over_is_remembered(law: Law, subject: &dyn Subject) {
     }
 }
 
-/// Refusals of one quota are in a row until a whole one, of the shortest window, has started between.
+/// Refusals of one quota are in a row until a whole one, of the shortest window, has started between, and as long has passed as was paused.
 async fn a_quota_that_is_served_ends_the_row(law: Law, subject: &dyn Subject) {
     let log = || Log::new("calls", [Term::new(1_000, 60_000_000), Term::new(12, 1_000_000)]);
-    for (calls, by_evidence, last) in [(11, true, 2), (12, true, 1), (12, false, 2)] {
+    // How many are served, and when the call starts that is refused next.
+    for (calls, refused, by_evidence, last) in [
+        (11, 3_000_000, true, 2),
+        (12, 3_000_000, true, 1),
+        (12, 3_000_000, false, 2),
+        (12, 1_999_999, true, 2),
+        (12, 12_500_000, true, 1),
+        (12, 12_500_001, true, 2),
+    ] {
         subject.clock().set(at(0));
         let mut desk = Desk::new(law, subject.store(), [log()]);
         desk.horizon = Duration::ZERO;
@@ -80,14 +88,10 @@ async fn a_quota_that_is_served_ends_the_row(law: Law, subject: &dyn Subject) {
         subject.clock().set(at(1_500_000));
         let grant = desk.book(1, Run::new(calls, [1])).await;
         law.equal(&grant.answers, &vec![granted(calls, at(1_500_000))], "all of them start");
-        subject.clock().set(at(3_000_000));
-        desk.book(1, Run::new(1, [1])).await;
-        let second = desk.pausing(1, None, refusal(at(3_000_000)));
-        law.equal(
-            &desk.paused(&second).await.until,
-            &at(3_000_000 + last * 1_000_000),
-            "the next of the row, or a first",
-        );
+        subject.clock().set(at(refused));
+        let second = desk.pausing(1, None, refusal(at(refused)));
+        let until = at(refused + last * 1_000_000);
+        law.equal(&desk.paused(&second).await.until, &until, "the next of the row, or a first");
     }
 }
 
