@@ -235,8 +235,11 @@ do
     local differs = false
     if a[1] > 0 then
       -- Who was just served is probably back before long: what is left then is not all for those who are quicker.
-      local all, period = state.contenders, period_of(state.pace or 0)
-      all = all or { now + period, 0, period, 0, 0, 0, 0, 0, 0 }
+      local all = state.contenders
+      if not all then
+        local period = period_of(state.pace or 0)
+        all = { now + period, 0, period, 0, 0, 0, 0, 0, 0 }
+      end
       local counted = state.counted_at
       local waits = waits_for[scope] or (counted and granted > 0)
       counts[scope] = waits and all[1] + priority - NORMAL or 0

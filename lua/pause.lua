@@ -38,11 +38,11 @@ local same = pause and (pause[1] > now or (started and started < pause[1])) or f
 local follows = pause and (pause[4] > 0 or (started or now) <= pause[8] + max(pause[2], 2 * pause[9], ROW))
 local rate
 if calls > 0 then
-  local quota, shortest = 0, math.huge
-  for i = 14, 13 + 3 * a[13], 3 do
-    if a[i + 2] < shortest then quota, shortest = a[i], a[i + 2] end
-  end
-  if follows and pause[4] == 0 and shortest < math.huge and (started or now) >= pause[1] + pause[9] then
+  if follows and pause[4] == 0 and a[13] > 0 and (started or now) >= pause[1] + pause[9] then
+    local quota, shortest = 0, math.huge
+    for i = 14, 13 + 3 * a[13], 3 do
+      if a[i + 2] < shortest then quota, shortest = a[i], a[i + 2] end
+    end
     local since = max(pause[1], now - shortest - SURE)
     local served = newer_than(KEYS[#KEYS], since - 1) - newer_than(KEYS[#KEYS], (started or now) - 1)
     follows = served < max(quota, FEW)

@@ -196,7 +196,7 @@ impl Engine {
         }
         // Nobody waits any more: an empty ask takes the queue off the record, and its claim with it.
         let leave_at = self.on_record.then(|| self.leave_at.unwrap_or(now));
-        if leave_at.is_some() && self.leave_at.is_some_and(|at| at <= now) {
+        if self.on_record && self.leave_at.is_some_and(|at| at <= now) {
             self.comes_back = Some(false);
         }
         let leave_at = leave_at.into_iter().chain(told_by).min().map(|at| if self.closed { now } else { at });
