@@ -70,9 +70,9 @@ compare: redis
 	@cd compare && python3 -B -m unittest --quiet test_figures
 	python3 -B compare/run.py
 
-# Licences, duplicates, sources and known faults of the dependencies.
+# Licences, duplicates, sources and known faults of the dependencies. What is installed for that need not be quick.
 deny:
-	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+	@command -v cargo-deny >/dev/null || cargo install --debug --locked cargo-deny
 	cargo deny --locked check bans licenses sources
 	@if cargo deny --locked fetch db >/dev/null 2>&1; then \
 		cargo deny --locked check advisories; \

@@ -115,7 +115,7 @@ do
     limit = min(limit, soonest + slack)
     seated, again = seats_for(total)
   end
-  limits = limits_of(states, soonest, slack, limit)
+  limits = limits_of(states, soonest, slack, limit, priority)
   for scope = 1, total > 1 and scopes or 0 do
     local higher = 0
     for of = 1, 3 do

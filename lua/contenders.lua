@@ -35,14 +35,17 @@ local function rivals_of(state, priority)
   return weights
 end
 
--- How far ahead callers of each priority book. What lies further ahead than the next few milliseconds is left for those of others who
--- have a higher one; beside both higher ones those of the lowest book no further than an eighth of that, after the others.
-local function limits_of(states, soonest, slack, limit)
+-- How far ahead callers of each priority book. What lies further ahead than the next few milliseconds is left for those who have a higher
+-- one; beside both higher ones those of the lowest book no further than an eighth of that, after the others. Where others wait, this holds
+-- for those of the same queue as well: `first` is the highest priority that it asks by.
+local function limits_of(states, soonest, slack, limit, first)
   local limits = { limit, limit, limit }
   for _, state in ipairs(states) do
+    local own = min(state.counted_at and (state.counted_at - 4) % 3 + 1 or first, first)
     for priority = NORMAL, 3 do
-      local higher = rivals_of(state, priority - 1)
-      local above = priority > NORMAL and rivals_of(state, priority - 2) or 0
+      local beside = rivals_of(state, priority) > 0 and weight or 0
+      local higher = rivals_of(state, priority - 1) + (own < priority and beside or 0)
+      local above = priority > NORMAL and rivals_of(state, priority - 2) + (own < priority - 1 and beside or 0) or 0
       local near = above > 0 and higher > above and floor(slack / 8) or slack
       if higher > 0 then limits[priority] = min(limits[priority], soonest + near) end
     end

@@ -2,6 +2,7 @@
 
 mod admission;
 pub(crate) mod apart;
+mod aside;
 mod at_hand;
 mod borrowed;
 pub(crate) mod bounds;

@@ -142,7 +142,7 @@ impl Ledger {
         // A seat that waits for a slot far ahead is of use to nobody meanwhile.
         limit = if seating.is_some() { limit.min(soonest.plus(slack)) } else { limit };
         let (seats, again) = seating.as_ref().map_or((u32::MAX, 0), |all| (all.callers, all.again));
-        let limits = limits_of(scopes.len(), (limit, soonest, slack), others);
+        let limits = limits_of(scopes.len(), (limit, soonest, slack), others, |at| waiting[at].own(counted(at), ask));
         let bounds = Bounds { now, soonest, limits, slack, seats, again };
 
         // Decide.
@@ -281,15 +281,22 @@ fn claimants(
     (all, before, had_claim)
 }
 
-/// Until when callers of each priority book. What lies further ahead than the next few milliseconds is left for those of others who have a higher
-/// one; beside both higher ones those of the lowest book no further than an eighth of that, after the others.
+/// Until when callers of each priority book. What lies further ahead than the next few milliseconds is left for those who have a higher
+/// one; beside both higher ones those of the lowest book no further than an eighth of that, after the others. Where others wait, this holds
+/// for those of the same queue as well: `own` are the place of the highest that it has, and its weight.
 fn limits_of(
     scopes: usize,
     (limit, soonest, slack): (Stamp, Stamp, i64),
     others: impl Fn(usize, Priority) -> u32,
+    own: impl Fn(usize) -> (usize, u32),
 ) -> [Stamp; 3] {
     Priority::ALL.map(|priority| {
-        let of = |at, below| priority.place().checked_sub(below).map_or(0, |place| others(at, Priority::ALL[place]));
+        let of = |at, below| {
+            let Some(place) = priority.place().checked_sub(below) else { return 0 };
+            let (own_place, weight) = own(at);
+            let own = if own_place <= place && others(at, priority) > 0 { weight } else { 0 };
+            others(at, Priority::ALL[place]).saturating_add(own)
+        };
         let near = |at| match (of(at, 1), of(at, 2)) {
             (0, _) => None,
             (higher, above) if above > 0 && higher > above => Some(slack / 8),

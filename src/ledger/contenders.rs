@@ -55,6 +55,11 @@ impl Contenders {
         self.find(counted).is_some()
     }
 
+    /// The place of the priority that one is counted by which was told so.
+    pub(super) fn place(self, counted: Stamp) -> Option<usize> {
+        self.find(counted).map(|(_, place)| place)
+    }
+
     /// Whether it is counted in this period, and by which priority.
     fn find(self, counted: Stamp) -> Option<(bool, usize)> {
         let place = |ends: Stamp, weights: [u32; 3]| {

@@ -5,7 +5,7 @@ use super::constraints::Constraints;
 use super::contenders::{Contenders, Pace};
 use super::logs::Logs;
 use super::seats::Holders;
-use super::{Log, Priority, SlidingLog, Stamp, Term};
+use super::{Ask, Log, Priority, SlidingLog, Stamp, Term};
 
 /// The logs of a scope, what was imposed on it, and who waits. There are as many of them as scopes: what few need lies apart, and what each
 /// call reads together, in this order.
@@ -49,6 +49,12 @@ impl Waiting {
     /// The weights of others of a priority, and of higher ones, whose callers wait: but for one of so much that was told so.
     pub(super) fn others(&self, counted: Stamp, weight: u32, priority: Priority) -> u32 {
         self.contenders.map_or(0, |contenders| contenders.others(counted, weight, priority))
+    }
+
+    /// The place of the highest priority of a queue that was told so, by this ask or as it is counted; and its weight.
+    pub(super) fn own(&self, counted: Stamp, ask: &Ask) -> (usize, u32) {
+        let (place, counted) = (ask.priority().place(), self.contenders.and_then(|all| all.place(counted)));
+        (counted.map_or(place, |counted| counted.min(place)), ask.weight)
     }
 
     /// The weights of those of them, but for its own, who claim. Nobody delays these: no share is left for them.

@@ -20,7 +20,7 @@ impl Engine {
         self.check_store(waiter.wish, now)?;
         self.check_seats(waiter.wish, now)?;
         if self.is_spared_the_wait(waiter, now) || self.goes_before_who_rests(waiter) {
-            (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
+            self.ask_before_time(now);
             self.rests_for = Priority::High;
         } else if !self.waiters.has_unslotted() {
             (self.ask_at, self.next_slot, self.put_off) = (self.rest_of(waiter, now), None, None);
@@ -39,6 +39,7 @@ impl Engine {
                 self.ask_at = self.rest_of(waiter, now);
             }
         }
+        self.note_taken(waiter, now);
         Ok(())
     }
 

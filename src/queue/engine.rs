@@ -15,6 +15,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use tokio::time::Instant;
 
+use super::aside::Aside;
 use super::borrowed::Borrowed;
 use super::cold::Untold;
 use super::events::{Effect, Effects, Event, tell};
@@ -113,6 +114,10 @@ pub(super) struct Engine {
     pub(super) rests_for: Priority,
     /// The callers without a slot, when the store put them off.
     pub(super) put_off: Option<PutOff>,
+    /// What those were told who are left out while it is asked for others.
+    pub(super) aside: Option<Aside>,
+    /// The last ask was to claim its turn.
+    pub(super) insists: bool,
     pub(super) newcomers: Newcomers,
 }
 
@@ -161,6 +166,8 @@ impl Engine {
             is_warned: false,
             rests_for: Priority::High,
             put_off: None,
+            aside: None,
+            insists: false,
             newcomers: Newcomers::default(),
         }
     }
@@ -272,7 +279,7 @@ impl Engine {
     pub(super) fn ask_for_who_goes_before(&mut self, now: Instant) {
         let first = self.waiters.unslotted(now).next().map(|waiter| self.waiters.rank(waiter));
         if first.is_some_and(|rank| rank.place() < self.rests_for.place()) {
-            (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
+            self.ask_before_time(now);
         }
     }
 
@@ -332,7 +339,7 @@ impl Engine {
         (self.previous, self.on_record) = (0, false);
         self.memory.rename();
         self.counted.clear();
-        (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
+        (self.ask_at, self.next_slot, self.put_off, self.aside) = (None, None, None, None);
     }
 
     /// Gives a slot to the next in queue, or puts it with those that nobody here wants.

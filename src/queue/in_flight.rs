@@ -186,7 +186,9 @@ impl Engine {
             };
         }
         if self.waiters.has_unslotted() {
-            let ask_at = self.ask_at.max(self.seats.as_ref().and_then(|seats| seats.ask_at(now)));
+            let left_out_until = self.left_out_until(now);
+            let ask_at = self.ask_at.map(|at| left_out_until.map_or(at, |until| until.min(at)));
+            let ask_at = ask_at.max(self.seats.as_ref().and_then(|seats| seats.ask_at(now)));
             let tell_by = told_by.into_iter().chain(seats_at).min();
             let ask_at = ask_at.map(|at| tell_by.map_or(at, |by| by.min(at)));
             return match ask_at.filter(|&at| at > now && self.surplus.is_empty()) {
@@ -241,10 +243,14 @@ impl Engine {
         let first_rank = first.map(|first| self.waiters.rank(first));
         let times = first.zip(self.put_off.as_ref()).map_or(0, |(first, of)| of.times(first.ticket));
         for waiter in self.waiters.unslotted(now).take(most) {
+            let rank = self.waiters.rank(waiter);
+            let Some(priority) = self.aside.as_mut().map_or(Some(rank), |aside| aside.asked_for_as(rank)) else {
+                break;
+            };
             let most_units = waiter.costs.iter().copied().max().unwrap_or(0);
             if units + most_units > MAX_UNITS && !tickets.is_empty() {
                 // While the first waits for its turn, who takes less may go all the same.
-                if times > 0 && first_rank == Some(self.waiters.rank(waiter)) {
+                if times > 0 && first_rank == Some(rank) {
                     continue;
                 }
                 break;
@@ -254,7 +260,6 @@ impl Engine {
             // Further away than the horizon the queue decides by itself: only then do neighbours differ in nothing.
             let max_wait = waiter.deadline(now).map(|deadline| deadline.saturating_duration_since(now));
             let max_wait = max_wait.filter(|&wait| wait < self.settings.horizon);
-            let priority = self.waiters.rank(waiter);
             let is_like =
                 |run: &Run| *run.charges == *waiter.costs && (run.max_wait, run.priority) == (max_wait, priority);
             match runs.last_mut() {
@@ -272,8 +277,11 @@ impl Engine {
         ask.back = self.take_surplus();
         let is_large = ask.runs.first().is_some_and(|run| run.charges.iter().any(|&units| units > 1));
         let patience = if is_large { 1 } else { SEVERAL_LOGS_PATIENCE };
-        ask.insist = (is_large || ask.logs.len() > 1) && times >= patience;
-        self.newcomers.are_asked_for();
+        self.insists = (is_large || ask.logs.len() > 1) && times >= patience;
+        ask.insist = self.insists;
+        if self.aside.is_none() {
+            self.newcomers.are_asked_for();
+        }
         self.message(header, tickets, ask, now)
     }
 

@@ -70,13 +70,14 @@ impl Engine {
     }
 
     /// What counted was forgotten by hand: whoever waits asks again.
-    pub(super) const fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.is_reset = self.unanswered.is_some();
         self.ask_anew();
     }
 
     /// What the last answer said of the next slot holds no more.
-    pub(super) const fn ask_anew(&mut self) {
+    pub(super) fn ask_anew(&mut self) {
+        self.aside = None;
         (self.ask_at, self.next_slot, self.rest_until, self.near_at) = (None, None, None, None);
     }
 

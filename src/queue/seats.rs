@@ -221,6 +221,7 @@ impl Engine {
     pub(super) fn put_back(&mut self, slots: impl IntoIterator<Item = Slot>, now: Instant) {
         let is_seats_only = self.is_seats_only();
         for slot in slots {
+            self.aside = None;
             self.free_seats(1, now);
             // It has had less than its turn.
             self.turns.handed_back(now);

@@ -199,6 +199,7 @@ impl History {
                 self.record.granted(now, ask, grant);
                 if self.calm {
                     self.record.judge_grant(ask, grant);
+                    self.record.judge_calendars(self.times.correction(), ask, grant);
                 }
                 self.promised = grant.next;
             }

@@ -225,3 +225,47 @@ async fn low_callers_have_what_normal_ones_leave_though_there_are_high_ones() {
         assert!(high >= 19.0 && low <= 4.0 && normal >= 70.0, "{limit}: {high} {normal} {low}");
     }
 }
+
+/// What normal callers of each of eight processes had a second that all want more than there is, where the first also makes 20 high calls a
+/// second; how long these waited, ascending; and store calls per call.
+async fn one_with_high_calls(limit: &Limit, reserve: u8, each: usize) -> (Vec<f64>, Vec<Duration>, f64) {
+    fastrand::seed(36);
+    let (store, begin) = (Counting::default(), Instant::now());
+    let process = || store.process(|up| up.limit(limit.clone()).reserve(Priority::High, reserve));
+    let processes: Vec<_> =
+        (0..8).map(|_| if reserve > 0 { process() } else { store.limited(limit.clone()) }).collect();
+    let mut normal = Vec::new();
+    for throttle in &processes {
+        let mut all = JoinSet::new();
+        saturate(throttle, each, Priority::Normal, begin, &mut all);
+        normal.push(all);
+    }
+    let (high, waits) = come(&processes[0], 20, Priority::High, begin).await;
+    let mut starts = Vec::new();
+    for all in normal {
+        starts.push(all.join_all().await.concat());
+    }
+    let calls = store_calls_per_call(&store, high.len() + starts.concat().len());
+    let each = starts.iter().map(|starts| per_second(starts)).collect();
+    (each, waits, calls)
+}
+
+#[tokio::test(start_paused = true)]
+async fn normal_callers_have_about_as_much_as_those_of_others_whoever_makes_high_calls() {
+    let second = || Limit::per_second(100);
+    for (limit, reserve) in
+        [(second(), 0), (second().burst(10), 0), (second().burst(1), 0), (second(), 20), (second().burst(10), 20)]
+    {
+        for each in [4, 16] {
+            let (had, waits, calls) = one_with_high_calls(&limit, reserve, each).await;
+            let (first, others) = (had[0], had[1..].iter().sum::<f64>() / 7.0);
+            let at = |percent: usize| waits[waits.len() * percent / 100];
+            println!(
+                "{limit}, {reserve} % reserved, {each} each: {first:.1} beside {others:.1}/s; high waits {:?} at p50, {:?} at p99; {calls:.2} store calls a call",
+                at(50),
+                at(99)
+            );
+            assert!((0.45..1.6).contains(&(first / others)), "{limit} {reserve}: {first} {others}");
+        }
+    }
+}

@@ -46,11 +46,12 @@ impl Story {
         let numbers: Vec<u64> = words.map(|word| word.parse().unwrap()).collect();
         let number = |at: usize| numbers.get(at).copied().unwrap_or(0);
         let until = self.world.at(number(1));
-        let join = |wish| {
-            Event::Joined(Waiter { ticket: number(0), costs: costs(1), joined: now, wish, priority: Priority::Normal })
-        };
+        let waiter =
+            |wish| Waiter { ticket: number(0), costs: costs(1), joined: now, wish, priority: Priority::Normal };
+        let join = |wish| Event::Joined(waiter(wish));
         let event = match verb {
             "join" => join(Wish::Soon),
+            "high" => Event::Joined(Waiter { priority: Priority::High, ..waiter(Wish::Soon) }),
             "hurry" => join(Wish::By(until)),
             "try" => join(Wish::AtOnce { within: Duration::ZERO }),
             "leave" => Event::Left(number(0)),

@@ -71,6 +71,50 @@ fn a_slot_is_told_at_its_start() {
     ]);
 }
 
+#[test]
+fn who_goes_before_the_others_is_asked_for_without_them() {
+    check(&[
+        ("0: join 1", "wake 0"),
+        ("turn", "ask 1, wake 5000"),
+        ("answer", "tell 1 0"),
+        ("join 2", "wake 0"),
+        ("turn", "ask 2, wake 5000"),
+        ("answer", ""),
+        ("turn", "wake _"),
+        ("100: high 3", "wake 100"),
+        ("turn", "ask 3, wake 5100"),
+        ("answer", ""),
+        ("leave 3", "wake 100"),
+        // It rests as it was told before.
+        ("turn", "wake _"),
+        ("700: high 4", "wake 700"),
+        ("turn", "ask 4, wake 5700"),
+        ("answer", ""),
+        ("turn", "wake _"),
+        ("1000: turn", "ask 4 2, wake _"),
+    ]);
+}
+
+#[test]
+fn whose_slot_is_taken_is_asked_for_in_the_place_of_who_took_it() {
+    check(&[
+        ("0: join 1", "wake 0"),
+        ("turn", "ask 1, wake 5000"),
+        ("answer", "tell 1 0"),
+        ("join 2", "wake 0"),
+        ("join 3", "wake 0"),
+        ("turn", "ask 2 3, wake 5000"),
+        ("answer", ""),
+        ("1000: turn", "ask 2 3, wake _"),
+        ("answer", ""),
+        ("turn", "wake 1050"),
+        ("high 4", "wake 1000"),
+        ("turn", "ask 2, wake 1050"),
+        ("answer", ""),
+        ("1050: turn", "tell 4 1050, wake _"),
+    ]);
+}
+
 /// One call has gone at 0, and a slot is booked at 1,050 for the next of two callers, at 1,000.
 const BOOKED: [(&str, &str); 9] = [
     ("0: join 1", "wake 0"),

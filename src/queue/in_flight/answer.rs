@@ -276,6 +276,9 @@ impl Engine {
             self.refuse_late(now, effects);
             self.look_past_first(now);
         }
+        if !waits {
+            self.take_back_aside();
+        }
         // Who came meanwhile with a higher priority, or takes less.
         self.ask_for_who_goes_before(now);
         self.ask_for_smaller(now);
@@ -301,7 +304,7 @@ impl Engine {
             self.put_back([slot], now);
         }
         (self.on_record, self.leave_at) = (!ask.runs.is_empty(), None);
-        (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
+        (self.ask_at, self.next_slot, self.put_off, self.aside) = (None, None, None, None);
         self.silent_until = Some(now + UNUSED_PAUSE);
     }
 

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use super::Subject;
 use super::desk::{Desk, EPOCH, Granting, at, granted, log};
 use super::law::Law;
-use crate::ledger::{Answer, Log, Run, Stamp, Term};
+use crate::ledger::{Answer, Log, Priority, Run, Stamp, Term};
 use crate::store::clock::ManualClock;
 
 const CASES: u64 = 200;
@@ -16,7 +16,8 @@ const CASES: u64 = 200;
 /// Slots are given in the order asked.
 ///
 /// No start lies before one granted earlier, whoever asked; nobody overtakes a caller of equal charges of his own process that
-/// waits, and nobody delays one that waits there, nor one of another process that insists.
+/// waits, and nobody delays one that waits there, nor one of another process that insists. What lies further ahead is left to callers of
+/// higher priority, whosever they are.
 pub async fn law_2(subject: &dyn Subject) {
     let law = Law::new(2, "slots are given in the order asked");
     for seed in 0..CASES {
@@ -27,6 +28,10 @@ pub async fn law_2(subject: &dyn Subject) {
     nobody_delays_a_caller_of_its_process(law, subject).await;
     subject.clock().set(at(0));
     nobody_delays_a_caller_that_insists(law, subject).await;
+    for beside in [false, true] {
+        subject.clock().set(at(0));
+        what_lies_further_ahead_is_left_to_higher_ones(law, subject, beside).await;
+    }
 }
 
 async fn nobody_delays_a_caller_of_its_process(law: Law, subject: &dyn Subject) {
@@ -73,6 +78,20 @@ async fn nobody_delays_a_caller_that_insists(law: Law, subject: &dyn Subject) {
     subject.clock().set(at(2_250_000));
     let grant = desk.book(2, Run::new(1, [1])).await;
     law.equal(&grant.answers, &vec![granted(1, at(2_250_000))], "and no longer");
+}
+
+/// Where others wait beside it, a process leaves it to its own higher ones as well as to theirs.
+async fn what_lies_further_ahead_is_left_to_higher_ones(law: Law, subject: &dyn Subject, beside: bool) {
+    let mut desk = Desk::new(law, subject.store(), [log("calls", 2, 1_000_000)]);
+    desk.book(1, Run::new(2, [1])).await;
+    if beside {
+        desk.book(2, Run::new(1, [1])).await;
+    }
+    desk.book(1, Run::new(1, [1]).priority(Priority::High)).await;
+    subject.clock().set(at(900_000));
+    let answers = desk.book(1, Run::new(1, [1])).await.answers;
+    let (told, what) = if beside { (Vec::new(), "beside another") } else { (vec![granted(1, at(1_000_000))], "alone") };
+    law.equal(&answers, &told, &format!("a caller of a process that has a higher one, {what}"));
 }
 
 /// Random asks for some of the logs each. Each log is ordered, also where an ask for several was put off for another's sake.

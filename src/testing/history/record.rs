@@ -235,6 +235,29 @@ impl Record {
         }
     }
 
+    /// Looks for a slot of an ask just granted that starts where a calendar is quiet, or in a window of it that holds more than its quota,
+    /// debts aside: by the store's own clock, which log time is ahead of by `correction`. What was granted before that was set back started
+    /// earlier, by what it says now.
+    pub(super) fn judge_calendars(&mut self, correction: i64, ask: &Ask, grant: &Grant) {
+        for (place, log) in ask.logs.iter().enumerate().filter(|(_, log)| log.has_calendar()) {
+            let Some(at) = self.logs.iter().position(|of| is_same(of, log)) else { continue };
+            let entries: Vec<_> = self.granted_in(at).into_iter().map(|(at, units)| (at - correction, units)).collect();
+            let starts: Vec<_> = slots(ask, grant)
+                .iter()
+                .filter(|slots| slots.charges[place] > 0)
+                .map(|slots| slots.start.as_micros() - correction)
+                .collect();
+            for term in log.terms.iter() {
+                let Shape::Calendar(calendar) = term.shape else { continue };
+                if let Some((at, units)) =
+                    starts.iter().find_map(|&start| overfull(start, &entries, calendar, term.quota))
+                {
+                    self.broken(1, format!("{units} at {at} are too many of {term:?} in {log:?}"));
+                }
+            }
+        }
+    }
+
     /// Looks for a span that holds more than its quota, debts aside: what they belong to was granted before they were known.
     pub(super) fn judge(&mut self) {
         for at in 0..self.logs.len() {
@@ -246,7 +269,8 @@ impl Record {
                         (worst.count > u64::from(term.quota)).then_some((worst.at, worst.count))
                     }
                     Shape::Bucket(bucket) => overflow(&entries, bucket),
-                    Shape::Calendar(calendar) => overfull(&entries, calendar, term.quota),
+                    // By another clock than its windows: see `judge_calendars`.
+                    Shape::Calendar(_) => None,
                 };
                 if let Some((at, units)) = over {
                     self.broken(1, format!("{units} at {at} are too many of {term:?} in {log:?}"));
@@ -278,19 +302,19 @@ fn overflow(entries: &[(i64, u64)], bucket: Bucket) -> Option<(i64, u64)> {
     })
 }
 
-/// The boundary after which, or before which, too many units started, or one too close.
-fn overfull(entries: &[(i64, u64)], calendar: Calendar, quota: u32) -> Option<(i64, u64)> {
+/// The boundary to which a start is too close, or after which too many units started, of which it is one.
+fn overfull(start: i64, entries: &[(i64, u64)], calendar: Calendar, quota: u32) -> Option<(i64, u64)> {
     let boundaries = calendar.boundaries.map(|boundary| (boundary.from.as_micros(), boundary.to.as_micros()));
     let sum = |from: i64, until: i64| -> u64 {
         entries.iter().filter(|(start, _)| (from..until).contains(start)).map(|(_, units)| units).sum()
     };
-    let quiet = boundaries.iter().map(|&(from, to)| (from, sum(from - calendar.guard, to), 0));
+    let is_quiet = |&&(from, to): &&(i64, i64)| (from - calendar.guard..to).contains(&start);
+    let quiet = boundaries.iter().find(is_quiet).map(|&(from, _)| (from, sum(start, start + 1)));
     // An upstream whose clock is behind by a guard counts until then.
-    let windows = boundaries.windows(2).map(|two| {
-        let (begin, end) = (two[0].0, two[1].1 + calendar.guard);
-        (begin, sum(begin, end), u64::from(quota))
-    });
-    quiet.chain(windows).find(|(_, units, most)| units > most).map(|(at, units, _)| (at, units))
+    let windows = boundaries.windows(2).map(|two| (two[0].0, two[1].1 + calendar.guard));
+    let windows =
+        windows.filter(|&(begin, end)| (begin..end).contains(&start)).map(|(begin, end)| (begin, sum(begin, end)));
+    quiet.or_else(|| windows.into_iter().find(|(_, units)| *units > u64::from(quota)))
 }
 
 /// What an ask was granted: one slot for each caller.

@@ -45,6 +45,11 @@ impl Times {
         Stamp::from_micros(self.clock)
     }
 
+    /// By how much log time is ahead of the clock.
+    pub(super) const fn correction(&self) -> i64 {
+        self.correction
+    }
+
     /// The log time.
     pub(super) const fn now(&self) -> Stamp {
         Stamp::from_micros(self.clock + self.correction)
