@@ -37,7 +37,7 @@ end
 
 -- How far ahead callers of each priority book. What lies further ahead than the next few milliseconds is left for those who have a higher
 -- one; beside both higher ones those of the lowest book no further than an eighth of that, after the others. Where others wait, this holds
--- for those of the same queue as well: `first` is the highest priority that it asks by.
+-- for those of the same queue as well: `first` is the highest priority that it asks by, and it may be counted by a higher one.
 local function limits_of(states, soonest, slack, limit, first)
   local limits = { limit, limit, limit }
   for _, state in ipairs(states) do

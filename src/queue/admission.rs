@@ -20,10 +20,11 @@ impl Engine {
         self.check_store(waiter.wish, now)?;
         self.check_seats(waiter.wish, now)?;
         if self.is_spared_the_wait(waiter, now) || self.goes_before_who_rests(waiter) {
-            self.ask_before_time(now);
+            self.ask_before_time(waiter.priority, now);
             self.rests_for = Priority::High;
         } else if !self.waiters.has_unslotted() {
             (self.ask_at, self.next_slot, self.put_off) = (self.rest_of(waiter, now), None, None);
+            self.aside = None;
         } else if let Some(deadline) =
             waiter.deadline(now).filter(|&by| !self.hands_back() && !self.takes_slot(waiter, by))
         {
@@ -39,6 +40,7 @@ impl Engine {
                 self.ask_at = self.rest_of(waiter, now);
             }
         }
+        self.hurry_aside(waiter, now);
         self.note_taken(waiter, now);
         Ok(())
     }

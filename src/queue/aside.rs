@@ -39,12 +39,13 @@ impl Aside {
 }
 
 impl Engine {
-    /// It is asked sooner than planned, for whoever goes before those for whom the queue rests.
-    pub(super) fn ask_before_time(&mut self, now: Instant) {
+    /// It is asked sooner than planned, for a caller of a priority that goes before those for whom the queue rests: these are left out.
+    pub(super) fn ask_before_time(&mut self, rank: Priority, now: Instant) {
         // An answer that is under way says all of this anew; and a claim, or a seat, is of all who wait.
         let may_leave_out =
             self.unanswered.is_none() && !self.insists && self.seats.is_none() && self.borrowed.is_none();
-        if let Some(ask_at) = self.ask_at.filter(|&at| may_leave_out && self.aside.is_none() && at > now) {
+        let may_leave_out = may_leave_out && self.aside.is_none() && rank.place() < self.rests_for.place();
+        if let Some(ask_at) = self.ask_at.filter(|&at| may_leave_out && at > now) {
             let Self { next_slot, rest_until, near_at, rests_for, .. } = *self;
             let (put_off, taken) = (self.put_off.take(), [0; 3]);
             self.aside = Some(Aside { ask_at, next_slot, rest_until, near_at, rests_for, put_off, taken });
@@ -52,37 +53,68 @@ impl Engine {
         (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
     }
 
-    /// A caller has come. Where it takes the booked slot of a lower one, while the queue rests, asks for that one in its place.
+    /// A caller has come that goes before those for whom the queue rests. Where it takes the booked slot of one of them, that one is asked
+    /// for in its place.
     pub(super) fn note_taken(&mut self, waiter: &Waiter, now: Instant) {
         let in_time = |start| waiter.deadline(now).is_none_or(|deadline| start <= deadline);
-        let takes = self.ask_at.is_some_and(|at| at > now) && self.waiters.slot_for(waiter).is_some_and(in_time);
-        if takes && waiter.priority != Priority::Low {
-            self.ask_before_time(now);
+        let rests_for = self.aside.as_ref().map_or(self.rests_for, |aside| aside.rests_for);
+        let goes_before = waiter.priority.place() < rests_for.place() && self.ask_at.is_some_and(|at| at > now);
+        if goes_before && self.waiters.slot_for(waiter).is_some_and(in_time) {
+            self.ask_before_time(waiter.priority, now);
             if let Some(aside) = &mut self.aside {
                 aside.taken[waiter.priority.place()] += 1;
             }
         }
     }
 
-    /// Until when callers are left out. Nobody is from now on where it is their time, or it is asked for nobody else.
-    pub(super) fn left_out_until(&mut self, now: Instant) -> Option<Instant> {
-        let aside = self.aside.as_ref()?;
+    /// A caller leaves: a slot that it took is taken no more.
+    pub(super) fn note_taker_left(&mut self, ticket: u64) {
+        let rank = self.waiters.find(ticket).map(|waiter| self.waiters.rank(waiter));
+        if let Some((aside, rank)) = self.aside.as_mut().zip(rank) {
+            aside.taken[rank.place()] = aside.taken[rank.place()].saturating_sub(1);
+        }
+    }
+
+    /// Whether a caller who comes is left out.
+    pub(super) fn is_left_out(&self, waiter: &Waiter) -> bool {
+        self.aside.as_ref().is_some_and(|aside| aside.leaves_out(waiter.priority))
+    }
+
+    /// Where a caller is left out whose time is up before it is asked for the others, it is asked for all at once.
+    pub(super) fn hurry_aside(&mut self, waiter: &Waiter, now: Instant) {
+        let is_late = |aside: &Aside| waiter.deadline(now).is_some_and(|deadline| deadline < aside.ask_at);
+        if self.is_left_out(waiter) && self.aside.as_ref().is_some_and(is_late) {
+            (self.aside, self.ask_at) = (None, None);
+        }
+    }
+
+    /// When it asks next, for whomever.
+    pub(super) fn next_ask(&self) -> Option<Instant> {
+        self.ask_at.map(|at| self.aside.as_ref().map_or(at, |aside| aside.ask_at.min(at)))
+    }
+
+    /// Nobody is left out any more where it is time for all, or there is nobody else to ask for: then what they were told holds again.
+    pub(super) fn end_aside(&mut self, now: Instant) {
+        let Some(aside) = &mut self.aside else { return };
         let first = self.waiters.unslotted(now).next().map(|waiter| self.waiters.rank(waiter));
         if aside.ask_at <= now {
-            self.aside = None;
-            (self.ask_at, self.next_slot, self.put_off) = (None, None, None);
+            self.put_off = self.put_off.take().or(aside.put_off.take());
+            (self.ask_at, self.next_slot, self.aside) = (None, None, None);
         } else if first.is_none_or(|rank| aside.taken == [0; 3] && aside.leaves_out(rank)) {
-            self.take_back_aside();
+            self.take_back_aside(now);
         }
-        self.aside.as_ref().map(|aside| aside.ask_at)
     }
 
     /// Those who go before the others are served: what these were told holds again.
-    pub(super) fn take_back_aside(&mut self) {
-        if let Some(Aside { ask_at, next_slot, rest_until, near_at, rests_for, put_off, .. }) = self.aside.take() {
-            self.ask_at = Some(ask_at);
-            (self.next_slot, self.rest_until, self.near_at) = (next_slot, rest_until, near_at);
-            (self.rests_for, self.put_off) = (rests_for, put_off);
-        }
+    pub(super) fn take_back_aside(&mut self, now: Instant) {
+        let Some(Aside { ask_at, next_slot, rest_until, near_at, rests_for, put_off, .. }) = self.aside.take() else {
+            return;
+        };
+        self.ask_at = Some(ask_at);
+        (self.next_slot, self.rest_until, self.near_at) = (next_slot, rest_until, near_at);
+        (self.rests_for, self.put_off) = (rests_for, put_off);
+        // Who left meanwhile, or came.
+        self.look_past_first(now);
+        self.ask_for_smaller(now);
     }
 }

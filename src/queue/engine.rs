@@ -278,8 +278,8 @@ impl Engine {
     /// Where the first caller without a slot goes before those for whom the queue rests, asks for it.
     pub(super) fn ask_for_who_goes_before(&mut self, now: Instant) {
         let first = self.waiters.unslotted(now).next().map(|waiter| self.waiters.rank(waiter));
-        if first.is_some_and(|rank| rank.place() < self.rests_for.place()) {
-            self.ask_before_time(now);
+        if let Some(rank) = first.filter(|rank| rank.place() < self.rests_for.place()) {
+            self.ask_before_time(rank, now);
         }
     }
 
@@ -311,6 +311,7 @@ impl Engine {
 
     /// Takes a caller out; the slots go to those behind it. Says whether it was there.
     fn leave(&mut self, ticket: u64, now: Instant) -> bool {
+        self.note_taker_left(ticket);
         let unwanted = self.waiters.leave(ticket, now);
         let was_there = unwanted.is_some();
         self.put_back(unwanted.into_iter().flatten(), now);

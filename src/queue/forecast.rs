@@ -201,7 +201,7 @@ impl Engine {
             return;
         }
         let (paused, slower) = (self.pause_left(now), self.after_refusals(now));
-        let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at, now);
+        let forecast = Forecast::new(&self.settings, self.next_slot, self.next_ask(), now);
         let (put_off, unjudged, mut asks_for_them) = (self.put_off.as_ref(), self.unjudged(now), false);
         let late = self.waiters.drop_hopeless(now, |waiter, ahead| {
             if put_off.is_some_and(|put_off| put_off.asks_again_for(waiter, &self.settings, self.ask_at)) {
@@ -223,7 +223,7 @@ impl Engine {
 
     /// Whether a caller behind `ahead` units may still be served by its deadline, or when it could be.
     pub(super) fn check_time(&self, deadline: Instant, ahead: u64, now: Instant) -> Result<(), Error> {
-        let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at, now);
+        let forecast = Forecast::new(&self.settings, self.next_slot, self.next_ask(), now);
         forecast.too_late(deadline, ahead).map_or(Ok(()), |retry_after| Err(self.throttled(retry_after, now)))
     }
 

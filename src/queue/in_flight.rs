@@ -29,6 +29,8 @@ pub(super) struct Message {
     said: ledger::Message,
     /// Of the callers asked for.
     tickets: Vec<u64>,
+    /// Callers who wait are left out: see `aside.rs`.
+    leaves_out: bool,
     /// When the last outage ended of which it tells, and whether there is anything to tell.
     tells: Option<(Instant, bool)>,
 }
@@ -40,7 +42,7 @@ impl Message {
             return Arc::clone(self);
         }
         let said = ledger::Message { latest: None, ..self.said.clone() };
-        Arc::new(Self { said, tickets: self.tickets.clone(), tells: self.tells })
+        Arc::new(Self { said, tickets: self.tickets.clone(), ..**self })
     }
 
     /// The name that it is sent under.
@@ -186,9 +188,8 @@ impl Engine {
             };
         }
         if self.waiters.has_unslotted() {
-            let left_out_until = self.left_out_until(now);
-            let ask_at = self.ask_at.map(|at| left_out_until.map_or(at, |until| until.min(at)));
-            let ask_at = ask_at.max(self.seats.as_ref().and_then(|seats| seats.ask_at(now)));
+            self.end_aside(now);
+            let ask_at = self.next_ask().max(self.seats.as_ref().and_then(|seats| seats.ask_at(now)));
             let tell_by = told_by.into_iter().chain(seats_at).min();
             let ask_at = ask_at.map(|at| tell_by.map_or(at, |by| by.min(at)));
             return match ask_at.filter(|&at| at > now && self.surplus.is_empty()) {
@@ -271,6 +272,7 @@ impl Engine {
                 }
             }
         }
+        debug_assert!(!tickets.is_empty(), "it asks for somebody");
         let mut ask = Ask::new(Arc::clone(&self.settings.logs), runs);
         // A seat alone is of use as soon as it is there.
         ask.ahead = if ask.logs.is_empty() { Duration::ZERO } else { header.outlook.ahead };
@@ -304,7 +306,8 @@ impl Engine {
                 doubt.add_to(&mut ask.remembered, &self.settings.logs, self.settings.horizon, header.outlook.known);
             (doubt.ended_at, adds)
         });
-        Message { said: message(&self.settings, id, ask, &header.outlook), tickets, tells }
+        let leaves_out = self.aside.is_some();
+        Message { said: message(&self.settings, id, ask, &header.outlook), tickets, leaves_out, tells }
     }
 }
 

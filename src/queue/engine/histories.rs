@@ -76,6 +76,27 @@ impl Run<Slots> {
         Self::new(world, Rng::with_seed(seed), processes, Slots { span, starts: Vec::new(), wipes: false, wiped: 0 })
     }
 
+    /// Some callers come at once, mostly one, now and then with a ticket of before.
+    fn join(&mut self, which: usize, wish: Wish, units: u32, mut priority: Priority) {
+        let now = self.world.now;
+        for _ in 0..[1, 1, 2, 3][self.rng.usize(0..4)] {
+            let process = &mut self.processes[which];
+            let old = self.rng.u64(0..=process.tickets);
+            let comes_back = self.rng.u8(0..8) == 0 && old > 0 && !process.waiting.contains_key(&old);
+            process.tickets += u64::from(!comes_back);
+            let ticket = if comes_back { old } else { process.tickets };
+            let until = match wish {
+                Wish::Soon => None,
+                Wish::By(until) => Some(until),
+                Wish::AtOnce { .. } => Some(now + 1_000 * MS),
+            };
+            process.waiting.insert(ticket, until);
+            let waiter = Waiter { ticket, costs: costs(units), joined: now, wish, priority };
+            self.event(which, Event::Joined(waiter));
+            priority = [Priority::High, Priority::Normal, Priority::Low][self.rng.usize(0..3)];
+        }
+    }
+
     /// Somebody does something.
     fn step(&mut self) {
         let (now, which) = (self.world.now, self.rng.usize(0..2));
@@ -89,18 +110,7 @@ impl Run<Slots> {
         let process = &mut self.processes[which];
         let nth = |rng: &mut Rng, len: usize| (len > 0).then(|| rng.usize(0..len));
         match self.rng.u8(0..100) {
-            0..40 => {
-                process.tickets += 1;
-                let ticket = process.tickets;
-                let until = match wish {
-                    Wish::Soon => None,
-                    Wish::By(until) => Some(until),
-                    Wish::AtOnce { .. } => Some(now + 1_000 * MS),
-                };
-                process.waiting.insert(ticket, until);
-                let waiter = Waiter { ticket, costs: costs(units), joined: now, wish, priority };
-                self.event(which, Event::Joined(waiter));
-            }
+            0..40 => self.join(which, wish, units, priority),
             40..52 => {
                 if let Some(nth) = nth(&mut self.rng, process.waiting.len()) {
                     let ticket = *process.waiting.keys().nth(nth).unwrap();

@@ -144,7 +144,7 @@ impl Engine {
                 let paused = self.lasting_pause(now).map(|(until, _)| until).filter(|_| !may_look);
                 if paused.is_none() || !ask.back.is_empty() {
                     // There is room now that the last answer knew nothing of.
-                    (self.ask_at, self.next_slot) = (paused, paused);
+                    (self.ask_at, self.next_slot, self.aside) = (paused, paused, None);
                 }
                 if std::mem::take(&mut self.pause_unknown) {
                     self.wait_out_pause(now, effects);
@@ -276,8 +276,12 @@ impl Engine {
             self.refuse_late(now, effects);
             self.look_past_first(now);
         }
-        if !waits {
-            self.take_back_aside();
+        if message.leaves_out && self.aside.is_none() {
+            // It is time for those who were left out.
+            (self.ask_at, self.next_slot) = (None, None);
+        } else if !waits {
+            self.take_back_aside(now);
+            self.refuse_late(now, effects);
         }
         // Who came meanwhile with a higher priority, or takes less.
         self.ask_for_who_goes_before(now);
