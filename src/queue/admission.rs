@@ -20,6 +20,9 @@ impl Engine {
         self.check_store(waiter.wish, now)?;
         self.check_seats(waiter.wish, now)?;
         if self.is_spared_the_wait(waiter, now) || self.goes_before_who_rests(waiter) {
+            if self.is_left_out(waiter) {
+                self.aside = None;
+            }
             self.ask_before_time(waiter.priority, now);
             self.rests_for = Priority::High;
         } else if !self.waiters.has_unslotted() {
@@ -59,7 +62,7 @@ impl Engine {
     }
 
     /// Whether slots are on their way back, or about to be: they make room that the last answer knew nothing of.
-    fn hands_back(&self) -> bool {
+    pub(super) fn hands_back(&self) -> bool {
         let has_unused = self.corrections.as_ref().is_some_and(Corrections::make_room);
         has_unused
             || !self.surplus.is_empty()

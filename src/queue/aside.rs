@@ -39,12 +39,17 @@ impl Aside {
 }
 
 impl Engine {
+    /// Whether those for whom the queue rests are left out while it is asked for a caller of a priority that goes before them.
+    fn may_leave_out(&self, rank: Priority) -> bool {
+        // An answer that is under way says anew what they were told. A seat, a claim, and room that is given back are for all who wait; and
+        // where calls differ in size, an answer to one says nothing to another.
+        let is_plain = self.unanswered.is_none() && self.seats.is_none() && self.borrowed.is_none() && !self.insists;
+        is_plain && !self.waiters.has_large() && !self.hands_back() && rank.place() < self.rests_for.place()
+    }
+
     /// It is asked sooner than planned, for a caller of a priority that goes before those for whom the queue rests: these are left out.
     pub(super) fn ask_before_time(&mut self, rank: Priority, now: Instant) {
-        // An answer that is under way says all of this anew; and a claim, or a seat, is of all who wait.
-        let may_leave_out =
-            self.unanswered.is_none() && !self.insists && self.seats.is_none() && self.borrowed.is_none();
-        let may_leave_out = may_leave_out && self.aside.is_none() && rank.place() < self.rests_for.place();
+        let may_leave_out = self.aside.is_none() && self.may_leave_out(rank);
         if let Some(ask_at) = self.ask_at.filter(|&at| may_leave_out && at > now) {
             let Self { next_slot, rest_until, near_at, rests_for, .. } = *self;
             let (put_off, taken) = (self.put_off.take(), [0; 3]);
@@ -57,8 +62,10 @@ impl Engine {
     /// for in its place.
     pub(super) fn note_taken(&mut self, waiter: &Waiter, now: Instant) {
         let in_time = |start| waiter.deadline(now).is_none_or(|deadline| start <= deadline);
-        let rests_for = self.aside.as_ref().map_or(self.rests_for, |aside| aside.rests_for);
-        let goes_before = waiter.priority.place() < rests_for.place() && self.ask_at.is_some_and(|at| at > now);
+        let goes_before = match &self.aside {
+            Some(aside) => !aside.leaves_out(waiter.priority),
+            None => self.may_leave_out(waiter.priority) && self.ask_at.is_some_and(|at| at > now),
+        };
         if goes_before && self.waiters.slot_for(waiter).is_some_and(in_time) {
             self.ask_before_time(waiter.priority, now);
             if let Some(aside) = &mut self.aside {
@@ -101,20 +108,16 @@ impl Engine {
             self.put_off = self.put_off.take().or(aside.put_off.take());
             (self.ask_at, self.next_slot, self.aside) = (None, None, None);
         } else if first.is_none_or(|rank| aside.taken == [0; 3] && aside.leaves_out(rank)) {
-            self.take_back_aside(now);
+            self.take_back_aside();
         }
     }
 
     /// Those who go before the others are served: what these were told holds again.
-    pub(super) fn take_back_aside(&mut self, now: Instant) {
-        let Some(Aside { ask_at, next_slot, rest_until, near_at, rests_for, put_off, .. }) = self.aside.take() else {
-            return;
-        };
-        self.ask_at = Some(ask_at);
-        (self.next_slot, self.rest_until, self.near_at) = (next_slot, rest_until, near_at);
-        (self.rests_for, self.put_off) = (rests_for, put_off);
-        // Who left meanwhile, or came.
-        self.look_past_first(now);
-        self.ask_for_smaller(now);
+    pub(super) fn take_back_aside(&mut self) {
+        if let Some(Aside { ask_at, next_slot, rest_until, near_at, rests_for, put_off, .. }) = self.aside.take() {
+            self.ask_at = Some(ask_at);
+            (self.next_slot, self.rest_until, self.near_at) = (next_slot, rest_until, near_at);
+            (self.rests_for, self.put_off) = (rests_for, put_off);
+        }
     }
 }

@@ -132,9 +132,10 @@ impl Engine {
     /// A caller has come.
     pub(super) fn note_newcomer(&mut self, waiter: &Waiter) {
         self.newcomers.newest = self.newcomers.newest.max(waiter.ticket);
-        // Of callers who are asked for without the others, the answer says enough.
-        let is_told = self.aside.is_some() && !self.is_left_out(waiter);
-        if !is_told && (self.waiters.has_large() || waiter.costs.is_large()) {
+        if waiter.costs.is_large() {
+            self.aside = None;
+        }
+        if self.waiters.has_large() || waiter.costs.is_large() {
             self.newcomers.least = self.newcomers.least.min(self.settings.size(&waiter.costs));
         }
     }

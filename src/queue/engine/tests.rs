@@ -166,6 +166,22 @@ fn after_the_answer_under_way_it_is_asked_for_all_where_somebody_was_left_out_wh
     ]);
 }
 
+#[test]
+fn room_that_is_given_back_is_asked_for_by_all() {
+    check(&[
+        ("0: join 1", "wake 0"),
+        ("turn", "ask 1, wake 5000"),
+        ("answer", "tell 1 0"),
+        ("join 2", "wake 0"),
+        ("turn", "ask 2, wake 5000"),
+        ("answer", ""),
+        ("turn", "wake _"),
+        ("settle 1 1 0", "wake 0"),
+        ("high 3", "wake 0"),
+        ("turn", "ask 3 2 -1, wake _"),
+    ]);
+}
+
 /// One call has gone at 0, and a slot is booked at 1,050 for the next of two callers, at 1,000.
 const BOOKED: [(&str, &str); 9] = [
     ("0: join 1", "wake 0"),

@@ -280,11 +280,13 @@ impl Engine {
             // It is time for those who were left out.
             (self.ask_at, self.next_slot) = (None, None);
         } else if !waits {
-            self.take_back_aside(now);
-            self.refuse_late(now, effects);
+            self.take_back_aside();
         }
         // Who came meanwhile with a higher priority, or takes less.
         self.ask_for_who_goes_before(now);
+        if message.leaves_out {
+            self.refuse_late(now, effects);
+        }
         self.ask_for_smaller(now);
         self.pause_unknown = pause_unknown;
         if pause_unknown {
