@@ -100,6 +100,11 @@ impl Engine {
         self.ask_at.map(|at| self.aside.as_ref().map_or(at, |aside| aside.ask_at.min(at)))
     }
 
+    /// Nobody is left out any more: all are asked for when any of them would be.
+    pub(super) fn leave_nobody_out(&mut self) {
+        (self.ask_at, self.aside) = (self.next_ask(), None);
+    }
+
     /// Nobody is left out any more where it is time for all, or there is nobody else to ask for: then what they were told holds again.
     pub(super) fn end_aside(&mut self, now: Instant) {
         let Some(aside) = &mut self.aside else { return };

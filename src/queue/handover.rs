@@ -132,7 +132,7 @@ impl Engine {
     /// A call of before has made room: the store knows by then.
     pub(super) fn look_for_room(&mut self, now: Instant) {
         self.unused_at = Some(now);
-        self.ask_at = self.next_ask().map(|at| at.min(now + KNOWN));
-        self.aside = None;
+        self.leave_nobody_out();
+        self.ask_at = self.ask_at.map(|at| at.min(now + KNOWN));
     }
 }

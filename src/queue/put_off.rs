@@ -133,7 +133,7 @@ impl Engine {
     pub(super) fn note_newcomer(&mut self, waiter: &Waiter) {
         self.newcomers.newest = self.newcomers.newest.max(waiter.ticket);
         if waiter.costs.is_large() {
-            self.aside = None;
+            self.leave_nobody_out();
         }
         if self.waiters.has_large() || waiter.costs.is_large() {
             self.newcomers.least = self.newcomers.least.min(self.settings.size(&waiter.costs));

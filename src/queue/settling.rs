@@ -178,7 +178,7 @@ impl Engine {
         if correction.sender == self.sender && correction.back.iter().any(|&units| units > 0) {
             if correction.back.iter().zip(&correction.debts).any(|(back, debt)| back > debt) {
                 corrections.makes_room = true;
-                self.aside = None;
+                self.leave_nobody_out();
                 self.unused_at = Some(now);
             }
             corrections.add(correction.start, correction.back);
