@@ -76,9 +76,11 @@ impl Engine {
 
     /// A caller leaves: a slot that it took is taken no more.
     pub(super) fn note_taker_left(&mut self, ticket: u64) {
-        let rank = self.waiters.find(ticket).map(|waiter| self.waiters.rank(waiter));
-        if let Some((aside, rank)) = self.aside.as_mut().zip(rank) {
-            aside.taken[rank.place()] = aside.taken[rank.place()].saturating_sub(1);
+        if let Some(aside) = &mut self.aside
+            && let Some(waiter) = self.waiters.find(ticket)
+        {
+            let taken = &mut aside.taken[self.waiters.rank(waiter).place()];
+            *taken = taken.saturating_sub(1);
         }
     }
 
@@ -90,7 +92,7 @@ impl Engine {
     /// Where a caller is left out whose time is up before it is asked for the others, it is asked for all at once.
     pub(super) fn hurry_aside(&mut self, waiter: &Waiter, now: Instant) {
         let is_late = |aside: &Aside| waiter.deadline(now).is_some_and(|deadline| deadline < aside.ask_at);
-        if self.is_left_out(waiter) && self.aside.as_ref().is_some_and(is_late) {
+        if self.aside.as_ref().is_some_and(|aside| aside.leaves_out(waiter.priority) && is_late(aside)) {
             (self.aside, self.ask_at) = (None, None);
         }
     }
