@@ -4,11 +4,16 @@
 -- So many boundaries are named. A start is looked for so often where one rule moves it to where another does not allow it.
 local NAMED, ROUNDS = 4, 16
 
+-- Whether now lies outside all boundaries that are named: what counts is not known.
+local function is_outside(calendar)
+  return now < calendar[1].from or now >= calendar[NAMED].from - calendar.guard
+end
+
 -- The earliest start after an entry that has to count no more, where there is one.
 local function after_boundary(calendar, start, entry)
-  local guard, first, before_last, last = calendar.guard, calendar[1], calendar[NAMED - 1], calendar[NAMED]
-  -- Where it is past all that are named nobody starts for a while: the next ask names others.
-  if now < first.from or now >= last.from - guard then return max(start, now + 2 * SECOND) end
+  local guard, before_last, last = calendar.guard, calendar[NAMED - 1], calendar[NAMED]
+  -- Nobody starts for a while: the next ask names others.
+  if is_outside(calendar) then return max(start, now + 2 * SECOND) end
   if entry then
     local ends
     for i = NAMED, 1, -1 do

@@ -136,7 +136,7 @@ impl Ledger {
             limit = soonest.plus((limit.as_micros() - soonest.as_micros()) / RECOVERING);
         }
         let loss = self.loss_to_tell(now, id, ask);
-        limit = if self.withholds(now, own, loss.is_some()) { soonest.plus(-1) } else { limit };
+        limit = if self.withholds(now, own, &left, loss.is_some()) { soonest.plus(-1) } else { limit };
         let slack = SLACK.max(micros(ask.ahead));
         let seating = AskedSeats::of(self, now, id, ask);
         // A seat that waits for a slot far ahead is of use to nobody meanwhile.

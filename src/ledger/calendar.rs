@@ -63,13 +63,19 @@ impl Calendar {
         past.map(|boundary| boundary.from.plus(-self.guard)).max()
     }
 
+    /// Whether now lies outside all boundaries that are named: what counts is not known.
+    pub(super) fn is_outside(&self, now: Stamp) -> bool {
+        let [first, .., last] = self.boundaries;
+        now < first.from || now >= last.from.plus(-self.guard)
+    }
+
     /// The earliest start, not before `start`, after an entry that has to count no more, where there is one. `now` is what the
     /// boundaries are around.
     pub(super) fn earliest(&self, now: Stamp, start: Stamp, entry: Option<Stamp>) -> Stamp {
-        let [first, .., before_last, last] = self.boundaries;
-        if now < first.from || now >= last.from.plus(-self.guard) {
+        if self.is_outside(now) {
             return start.max(now.plus(LOST));
         }
+        let [.., before_last, last] = self.boundaries;
         let start = entry.map_or(start, |entry| {
             let ends = self.boundaries.iter().find(|boundary| entry < boundary.from.plus(-self.guard));
             let ends = ends.copied().unwrap_or_else(|| {

@@ -23,6 +23,7 @@ pub async fn law_1(subject: &dyn Subject) {
     it_is_quiet_between_boundaries_that_differ(law, subject).await;
     where_processes_name_different_terms_those_of_all_hold(law, subject).await;
     calendar_windows_that_differ_hold_window_after_window(law, subject).await;
+    where_it_is_past_all_boundaries_that_are_named_nothing_is_booked(law, subject).await;
 }
 
 /// Charges on several logs: all or none, with one common start.
@@ -125,6 +126,24 @@ async fn calendar_windows_that_differ_hold_window_after_window(law: Law, subject
             }
         }
         law.equal(&granted, &if minute == 0 { 0 } else { 4 }, "the stricter quota is that of both, in each window");
+    }
+}
+
+async fn where_it_is_past_all_boundaries_that_are_named_nothing_is_booked(law: Law, subject: &dyn Subject) {
+    const SECOND: i64 = 1_000_000;
+    let named = [-1, 0, 1, 2].map(|second| Boundary::new(at(second * SECOND), at(second * SECOND)));
+    let logs = [Log::new("calls", [Term::calendar(2, 2 * SECOND, Calendar::new(10_000, named))])];
+    let mut desk = Desk::new(law, subject.store(), logs);
+    // Who is far from the store books further ahead than it is told to ask again.
+    desk.horizon = Duration::from_secs(9);
+    for now in [-SECOND - 1, 2 * SECOND - 10_000] {
+        subject.clock().set(at(now));
+        let told = desk.book(1, Run::new(5, [1])).await;
+        law.equal(
+            &(told.answers, told.next),
+            &(Vec::new(), at(now + 2 * SECOND)),
+            "whose window is counted is not known",
+        );
     }
 }
 
