@@ -16,9 +16,11 @@ use crate::ledger::MAX_SILENCE;
 use crate::ledger::Stamp;
 use crate::ledger::micros;
 
-/// Exchanges after which what is known has to do, where they took as long as each other; and where they did not.
+/// Exchanges before which wide bounds do not do, and after which what is known has to.
 const ENOUGH: usize = 4;
-pub(crate) const MOST_EXCHANGES: usize = 12;
+pub(crate) const MOST_EXCHANGES: usize = 16;
+/// That exchanges took about as long as each other is no chance where it would be a rarer one.
+const CHANCE: f64 = 1e-5;
 /// One that took so small a part of the slowest was hardly held up.
 const QUICK: i64 = 4;
 /// How many exchanges say what the next may take, and for how long, in microseconds.
@@ -219,15 +221,15 @@ impl Bounds {
         (self.width() / 2).min(tolerated.saturating_sub(LEAST_LATE.max(tolerated / 4)))
     }
 
-    /// Narrow bounds do. So do wide ones where every exchange takes as long; where some are held up, the next may be quicker.
+    /// Narrow bounds do. So do wide ones where every exchange takes about as long; where some are held up, the next may be quicker.
     fn is_known(&self, fine: Duration) -> bool {
         if self.width() <= fine || self.exchanges >= MOST_EXCHANGES {
             return true;
         }
         let taken = || self.recent.iter().take(self.exchanges).map(|one| one.round_trip);
         let (quickest, slowest) = (taken().min().unwrap_or(0), taken().max().unwrap_or(0));
-        let is_steady = slowest - quickest <= micros(fine);
-        self.exchanges >= ENOUGH && (is_steady || quickest <= slowest / QUICK)
+        self.exchanges >= ENOUGH
+            && (chance_of(self.exchanges, quickest, slowest) <= CHANCE || quickest <= slowest / QUICK)
     }
 
     /// Whether another exchange is due before slots can be placed; not before the first, which may do.
@@ -262,4 +264,12 @@ impl Bounds {
         let round_trip = self.recent.iter().take(RECENT / 2).map(|one| one.round_trip).min();
         Duration::from_micros(round_trip.unwrap_or(0).unsigned_abs())
     }
+}
+
+/// How likely it is of so many exchanges, if they take anything up to the slowest, that all lie as close together.
+fn chance_of(exchanges: usize, quickest: i64, slowest: i64) -> f64 {
+    let [between, longest] =
+        [slowest - quickest, slowest.max(1)].map(|micros| Duration::from_micros(micros.unsigned_abs()));
+    let exchanges = u32::try_from(exchanges).unwrap_or(u32::MAX);
+    (1..exchanges).fold(f64::from(exchanges), |chance, _| chance * between.div_duration_f64(longest))
 }

@@ -103,7 +103,7 @@ async fn a_refused_call_is_never_booked() {
     assert_eq!(throttle.usage("up").await.unwrap().limits[0].used, 0);
 }
 
-/// The calls of four processes in 4 s, where each answer is held up for up to 200 ms: none of them knows from the start whether
+/// The calls of four processes in 6 s, where each answer is held up for up to 200 ms: none of them knows from the start whether
 /// its first answers were quick.
 async fn starts_where_answers_jitter() -> Vec<i64> {
     let store = Counting::answering(|_| Way::slow(MS * fastrand::u32(1..200)));
@@ -114,7 +114,7 @@ async fn starts_where_answers_jitter() -> Vec<i64> {
             let throttle = throttle.clone();
             tasks.spawn(async move {
                 let mut starts = Vec::new();
-                while begin.elapsed() < 4_000 * MS {
+                while begin.elapsed() < 6_000 * MS {
                     drop(throttle.acquire("up").await.unwrap());
                     starts.push(micros_since(begin));
                 }
@@ -127,11 +127,12 @@ async fn starts_where_answers_jitter() -> Vec<i64> {
 
 #[tokio::test(start_paused = true)]
 async fn answers_that_jitter_from_the_start_bring_no_calls_too_close() {
-    for seed in 0..40 {
+    // Of some a process has four answers one after another that are held up as long, or twelve of which none is quick.
+    for seed in (0..40).chain([71, 367, 442, 1_342, 11_402]) {
         fastrand::seed(seed);
         let starts = starts_where_answers_jitter().await;
         assert_never_more_than(100, 1_000_000, &starts);
-        assert!(starts.len() >= 300, "seed {seed}: {} calls", starts.len());
+        assert!(starts.len() >= 480, "seed {seed}: {} calls", starts.len());
     }
 }
 

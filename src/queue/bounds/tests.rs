@@ -94,11 +94,13 @@ fn measured(backs: impl IntoIterator<Item = i64>) -> (usize, i64) {
 
 #[test]
 fn where_round_trips_vary_more_of_them_are_measured() {
-    assert_eq!(measured([300, 301, 299, 310, 300]), (4, 149), "no other is quicker");
+    assert_eq!(measured([300, 301, 299, 302]), (4, 149), "no other is quicker");
+    assert_eq!(measured([300, 301, 299, 310, 300]), (5, 149));
+    assert_eq!(measured([151, 150, 155, 162, 129, 80, 9]), (7, 4), "some are as long by chance");
     assert_eq!(measured([180, 150, 170, 165, 20, 160]), (5, 10), "one of them was hardly held up");
     assert_eq!(measured([180, 150, 170, 165, 140, 9]), (6, 4));
     assert_eq!(measured([130, 40, 170, 165]), (4, 20));
-    assert_eq!(measured((0..).map(|nth| 100 + nth % 5 * 20)), (12, 50), "not for ever");
+    assert_eq!(measured((0..).map(|nth| 100 + nth % 5 * 20)), (16, 50), "not for ever");
 }
 
 #[test]
