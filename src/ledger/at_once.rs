@@ -19,12 +19,37 @@ impl Ledger {
     #[inline]
     pub(crate) fn at_once(&mut self, clock: Stamp, logs: &[Log], charges: &[u32]) -> Option<Result<Stamp, Duration>> {
         let now = self.time.at(clock);
+        if let ([log], [units]) = (logs, charges) {
+            return self.at_once_in(now, log, *units);
+        }
         let start = self.start_where(|scope| scope.is_plain_now_or_never(now), now, logs, (charges, 1))?;
         if start > now {
             return Some(Err(start.since(now)));
         }
         let long = self.enter_now(now, logs, charges, 1);
         self.trim(now, logs, long);
+        Some(Ok(now))
+    }
+
+    /// The same of one log, whose scope is looked up but once.
+    #[inline]
+    fn at_once_in(&mut self, now: Stamp, log: &Log, units: u32) -> Option<Result<Stamp, Duration>> {
+        if !self.upstream.is_plain_now_or_never(now) || log.has_calendar() || units > log.largest_charge() {
+            return None;
+        }
+        let scope = self.scope_mut(log.scope);
+        if !scope.is_plain_now_or_never(now) {
+            return None;
+        }
+        let start = if units > 0 { scope.earliest_beside_cold(now, log, units) } else { now };
+        if start > now {
+            return Some(Err(start.since(now)));
+        }
+        if scope.append(log, &[now], units, log.retention(), &log.terms)
+            && let Some(entries) = scope.logs.get_mut(&log.unit)
+        {
+            entries.trim(now, log.largest_quota());
+        }
         Some(Ok(now))
     }
 
