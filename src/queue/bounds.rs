@@ -259,9 +259,9 @@ impl Bounds {
         if back <= near { Duration::ZERO } else { ahead() }
     }
 
-    /// What an exchange takes when nothing holds it up.
+    /// What an exchange takes when nothing holds it up: the quicker of the last two, as all may take longer from now on.
     pub(crate) fn round_trip(&self) -> Duration {
-        let round_trip = self.recent.iter().take(RECENT / 2).map(|one| one.round_trip).min();
+        let round_trip = self.recent.iter().take(2).map(|one| one.round_trip).min();
         Duration::from_micros(round_trip.unwrap_or(0).unsigned_abs())
     }
 }

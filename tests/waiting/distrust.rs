@@ -7,7 +7,7 @@ use outgate::testing::oracle::assert_never_more_than;
 use outgate::{Error, Limit, Throttle};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Counting, Way, micros_since};
+use crate::support::{Counting, Way, endless, micros_since};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -151,5 +151,29 @@ async fn a_jittery_store_is_not_hammered() {
             // Many an answer comes too late to be of use, and yet that costs no more than a message for each call.
             assert!(store.calls() <= callers as u64 && last <= 2 * best, "{told}");
         }
+    }
+}
+
+/// When 64 callers of four processes start within 10 s, where each answer takes 300 ms longer from 6 s on.
+async fn starts_where_answers_take_longer(limit: Limit) -> Vec<i64> {
+    let begin = Instant::now();
+    let store = Counting::answering(move |_| Way::slow(if begin.elapsed() < 6_000 * MS { MS } else { 301 * MS }));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let throttle = store.limited(limit.clone());
+        tasks.spawn(async move { endless(&throttle, 16, begin, begin + 10_000 * MS).await });
+    }
+    tasks.join_all().await.concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_answers_take_longer_for_good_calls_go_on_within_a_second() {
+    let limit = Limit::per_second(100);
+    for limit in [limit.clone(), limit.clone().burst(10), limit.clone().burst(1), limit.spread()] {
+        fastrand::seed(3);
+        let starts = starts_where_answers_take_longer(limit.clone()).await;
+        assert_never_more_than(100, 1_000_000, &starts);
+        let later = starts.iter().filter(|&&start| start >= 7_000_000).count();
+        assert!(later >= 270, "{limit:?}: {later} calls in 3 s");
     }
 }
