@@ -24,10 +24,10 @@
 -- ARGV[2] clock    in tests only
 -- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
 --         number, now, flags (1: all start at `next`; 2: remembered; 4: data was lost; 8: others name other terms; 16: told of a loss; 32:
---         slower), next: when the first that waits may start; where not all start then: within (µs), end of a pause or 0, its cause, status
---         that began it, others that wait, for each scope: counted; where it wants seats, seats to keep, µs after which it asks for more or
---         0; by flag 8 place of the log, quota and span of the strictest; by 16 what loss.lua tells; by 32 what usage.lua tells of
---         refusals; then verdict (0 refused, 1 granted, 2 waits, 3 granted and looks), start, callers of each
+--         slower; 64: corrected), next: when the first that waits may go; where not all start then: within (µs), end of a pause or 0, its
+--         cause, status that began it, others that wait, for each scope: counted; where it wants seats, seats to keep, µs after which it
+--         asks for more or 0; by flag 8 place of the log, quota and span of the strictest; by 16 what loss.lua tells; by 32 what usage.lua
+--         tells; by 64 µs by which log time is ahead of the clock; then verdict (0 refused, 1 granted, 2 waits, 3 looks), start, callers
 -- Errors: OUTDATED a later message of this stream was seen; DUPLICATE another process has its name; GARBAGE a key makes no sense
 -- Cost: O(1) reads and one push where all start now, else O(callers)
 local MAX_CLAIMS = 8
@@ -104,7 +104,7 @@ local turns, place, had_claim, far = claims_of(states, sender, insist, priority)
 -- Decide.
 local soonest, slack = now + ahead, max(SLACK, ahead)
 -- Who is near books as far ahead as who is far: else the far would always be before them.
-local limit = now + max(ahead + horizon, far)
+local limit, has_calendar = limit_of_calendars(logs, now + max(ahead + horizon, far))
 -- Whoever has a slot by now does not hear of a refusal before it: while calls come slower after a pause let there be few.
 limit = lost.withholds and soonest - 1 or soonest + floor((limit - soonest) / slower_after_pause(states))
 local limits = {}
@@ -281,14 +281,14 @@ do
   local named, counted = named_terms.strictest(logs), 0
   local slower = not all and stop == 0 and slower_of(states)
   local flags = (changed and 2 or 0) + lost.flag(states) + (named[1] and 8 or 0) + (slower and 32 or 0)
-  local within = is_near and slack or max(limits[told] - soonest, 0)
-  body = { flags, next, within, stop, max(cause, 0), status, most }
+  local corrected, within = has_calendar and correction ~= 0, is_near and slack or max(limits[told] - soonest, 0)
+  body = { flags + (corrected and 64 or 0), next, within, stop, max(cause, 0), status, most }
   for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
   if wants_seats then body[8 + scopes], body[9 + scopes] = keep, is_short and again or 0 end
-  for _, part in ipairs(lost.add_news(named)) do body[#body + 1] = part end
-  for _, part in ipairs(slower or {}) do body[#body + 1] = part end
-  for i = 1, #answers do body[#body + 1] = answers[i] end
-  if all and stop + most + counted == 0 and not (wants_seats or named[1]) then body = { 3, now } end
+  for _, parts in ipairs({ lost.add_news(named), slower or {}, corrected and { correction } or {}, answers }) do
+    for _, part in ipairs(parts) do body[#body + 1] = part end
+  end
+  if all and stop + most + counted == 0 and not (wants_seats or named[1] or corrected) then body = { 3, now } end
 end
 body = struct.pack('<' .. string.rep('i8', #body), unpack(body))
 local said

@@ -12,7 +12,7 @@ end
 -- The earliest start after an entry that has to count no more, where there is one.
 local function after_boundary(calendar, start, entry)
   local guard, before_last, last = calendar.guard, calendar[NAMED - 1], calendar[NAMED]
-  -- Nobody starts for a while: the next ask names others.
+  -- Nobody starts for a while: the answer tells of the server's clock, and the next ask names others.
   if is_outside(calendar) then return max(start, now + 2 * SECOND) end
   if entry then
     local ends
@@ -40,4 +40,17 @@ local function since_boundary(calendar)
     if calendar[i].to + calendar.guard <= now then since = max(since, calendar[i].from - calendar.guard) end
   end
   return since
+end
+
+-- How far ahead is booked in these logs, `limit` at most: where it is not known what counts, nobody who is far from the server books behind
+-- the time for which nobody starts. And whether any has calendar windows.
+local function limit_of_calendars(logs, limit)
+  local has_any = false
+  for _, log in ipairs(logs) do
+    has_any = has_any or log.has_calendar
+    for _, term in ipairs(log.has_calendar and log.terms or {}) do
+      if term.calendar and is_outside(term.calendar) then limit = min(limit, now + 2 * SECOND - 1) end
+    end
+  end
+  return limit, has_any
 end

@@ -164,10 +164,6 @@ function lost.note(states, at)
   for _, log in ipairs(logs) do
     local loss = log.counts > 10 * SECOND and lost.of(states[log.scope])
     lost.withholds = lost.withholds or loss and (loss[4] or 0) > 0 and now < min(loss[2], loss[4] + lost.SETTLING)
-    -- Who books far ahead would be granted a start of a window of which it is not known what counts.
-    for _, term in ipairs(log.has_calendar and log.terms or {}) do
-      lost.withholds = lost.withholds or term.calendar and is_outside(term.calendar)
-    end
   end
   at = behind
   if again then

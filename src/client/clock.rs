@@ -27,6 +27,7 @@ pub(crate) fn hear_clock(registered: &Registered, permit: &Permit, headers: &Hea
     };
     // It was sent after its start, which was placed by what was known of the store's clock.
     let sent = start.plus(earliest.as_micros() - latest.as_micros());
+    let [sent, latest] = [sent, latest].map(|stamp| shard.calendars.clock(stamp));
     if shard.calendars.skew().shown(seconds, sent, latest) {
         tracing::warn!(
             upstream,

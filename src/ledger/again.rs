@@ -3,7 +3,7 @@
 //! `lua/again.lua` says the same in Redis.
 
 use super::loss::{Loss, SHORT};
-use super::{Ask, Ledger, Log, MAX_MEMORY, MessageId, ScopeId, Shape, Slots, Stamp, Term};
+use super::{Ask, Ledger, Log, MAX_MEMORY, MessageId, ScopeId, Slots, Stamp};
 
 /// For so long nobody starts after a loss in a log that counts for longer than is waited for: a queue in which callers wait asks every 5 s,
 /// hears of it, and says what it was granted in its next message.
@@ -97,15 +97,14 @@ impl Ledger {
     }
 
     /// Whether an ask is granted nothing yet: others may not have said what they were granted before a loss, or its own queue has not, and
-    /// hears of it by the answer; or of a calendar window of these terms it is not known what counts.
-    pub(super) fn withholds(&self, now: Stamp, ask: &Ask, terms: &[Vec<Term>], tells_loss: bool) -> bool {
+    /// hears of it by the answer.
+    pub(super) fn withholds(&self, now: Stamp, ask: &Ask, tells_loss: bool) -> bool {
         let is_settling = |log: &Log| {
             let loss = self.loss_of(now, log.scope).filter(|loss| loss.lost > Stamp::NEVER);
             // Nothing is waited for any more where all was forgotten by hand.
             log.retention() > SHORT && loss.is_some_and(|loss| now < loss.settles.min(loss.lost.plus(SETTLING)))
         };
-        let is_outside = |term: &Term| matches!(term.shape, Shape::Calendar(calendar) if calendar.is_outside(now));
-        (tells_loss && ask.remembers()) || ask.logs.iter().any(is_settling) || terms.iter().flatten().any(is_outside)
+        (tells_loss && ask.remembers()) || ask.logs.iter().any(is_settling)
     }
 
     /// Whether a slot of this start was booked in a scope before a loss that its queue has not heard of: it may not be there, and what is there
@@ -153,7 +152,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::ledger::{Grant, Message, Remembered, Run};
+    use crate::ledger::{Grant, Message, Remembered, Run, Term};
 
     const SECOND: i64 = 1_000_000;
     const MINUTE: i64 = 60 * SECOND;

@@ -3,6 +3,7 @@
 //! `lua/book.lua` says the same in Redis, part for part.
 
 use super::at_once::Long;
+use super::calendar::Calendar;
 use super::claims::{Claim, MAX_CLAIMS, Owner};
 use super::constraints::Constraints;
 use super::contenders::{Contenders, Pace};
@@ -130,13 +131,13 @@ impl Ledger {
         // A process far from the store books further ahead. All others book as far, or it would take every slot before they may ask
         // for it.
         let far = waiting.iter().filter_map(|of| of.reach).map(|reach| reach.micros).max().unwrap_or(0);
-        let mut limit = now.plus(ask.reach().max(far));
+        let mut limit = Calendar::limit(now, now.plus(ask.reach().max(far)), &left);
         if in_force.iter().any(InForce::is_after_pause) {
             // Whoever has a slot by now does not hear of a refusal before it: let there be few.
             limit = soonest.plus((limit.as_micros() - soonest.as_micros()) / RECOVERING);
         }
         let loss = self.loss_to_tell(now, id, ask);
-        limit = if self.withholds(now, own, &left, loss.is_some()) { soonest.plus(-1) } else { limit };
+        limit = if self.withholds(now, own, loss.is_some()) { soonest.plus(-1) } else { limit };
         let slack = SLACK.max(micros(ask.ahead));
         let seating = AskedSeats::of(self, now, id, ask);
         // A seat that waits for a slot far ahead is of use to nobody meanwhile.
@@ -198,14 +199,13 @@ impl Ledger {
         let is_closed = seating.as_ref().is_some_and(AskedSeats::is_closed);
         let seated = seating.map(|seating| seating.enter(self, id, ask, decision.granted, decision.short));
         changed |= seated.is_some_and(|(_, is_news)| is_news);
-        let lease = ask.seats.as_ref().map_or(0, |seats| micros(seats.lease));
-        let last = ask.back.iter().map(|slots| micros(slots.start.since(now))).max().unwrap_or(0);
-        let memory = retention.max(lease).saturating_add(last.max(limit.as_micros() - now.as_micros()));
-        let memory = if changed { memory } else { 0 };
+        let memory = if changed { memory_of(now, ask, retention, limit) } else { 0 };
         let within = bounds.limit(told).as_micros() - soonest.as_micros();
         let within = if decision.is_near { bounds.slack } else { within.max(0) };
         self.name_terms(now, id, own, &overfull, Pace { span: retention, interval: 0, horizon }.period(0));
-        let is_plain = paused.is_none() && contenders == 0 && seated.is_none() && other_term.is_none();
+        let corrected = self.corrected(ask);
+        let is_plain =
+            paused.is_none() && contenders == 0 && seated.is_none() && other_term.is_none() && corrected == 0;
         if all_now && is_plain && loss.is_none() && receipts.iter().all(|counts| *counts == Stamp::NEVER) {
             return (Grant::all_now(now), memory);
         }
@@ -217,7 +217,12 @@ impl Ledger {
         let is_lost = is_closed || scopes.iter().any(is_settling);
         let grant =
             Grant { paused, slower, contenders, counted: receipts, seats, other_term, lost: is_lost, loss, ..grant };
-        (Grant { remembered: changed, ..grant }, memory)
+        (Grant { remembered: changed, corrected, ..grant }, memory)
+    }
+
+    /// By how much log time is ahead of the store's clock, for an ask that names boundaries by that.
+    fn corrected(&self, ask: &Ask) -> i64 {
+        if ask.logs.iter().any(Log::has_calendar) { self.time.correction() } else { 0 }
     }
 
     /// Enters pauses that a call is to look at, and says whose they are.
@@ -242,6 +247,13 @@ impl Ledger {
         let in_force = self.scope(scope).unwrap_or(Scope::empty()).constraints().in_force(now, all, scope);
         in_force.corrected_by(self.time.correction())
     }
+}
+
+/// For how long an ask is remembered that has changed something: until nothing counts any more that it booked by then, or took back.
+fn memory_of(now: Stamp, ask: &Ask, retention: i64, limit: Stamp) -> i64 {
+    let lease = ask.seats.as_ref().map_or(0, |seats| micros(seats.lease));
+    let last = ask.back.iter().map(|slots| micros(slots.start.since(now))).max().unwrap_or(0);
+    retention.max(lease).saturating_add(last.max(limit.as_micros() - now.as_micros()))
 }
 
 /// Others that claim the logs of an ask, by priority and in their order; how many of them come before its first caller, which keeps

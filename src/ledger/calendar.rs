@@ -2,11 +2,11 @@
 //!
 //! `lua/calendar.lua` says the same in Redis.
 
-use super::Stamp;
+use super::{Shape, Stamp, Term};
 
 /// So many boundaries are named: two before now, and two after it.
 const NAMED: usize = 4;
-/// Where it is past all boundaries that are named, nobody starts for so long: the next ask names others.
+/// Outside all boundaries that are named nobody starts for so long: the answer tells of the store's clock, and the next ask names others.
 const LOST: i64 = 2_000_000;
 
 /// A moment at which an upstream begins to count anew: from the earliest to the latest that it may be, where it is not known exactly
@@ -67,6 +67,13 @@ impl Calendar {
     pub(super) fn is_outside(&self, now: Stamp) -> bool {
         let [first, .., last] = self.boundaries;
         now < first.from || now >= last.from.plus(-self.guard)
+    }
+
+    /// How far ahead of `now` is booked by these terms, `limit` at most: where it is not known what counts, nobody who is far from the store
+    /// books behind the time for which nobody starts.
+    pub(super) fn limit(now: Stamp, limit: Stamp, terms: &[Vec<Term>]) -> Stamp {
+        let is_outside = |term: &Term| matches!(term.shape, Shape::Calendar(calendar) if calendar.is_outside(now));
+        if terms.iter().flatten().any(is_outside) { limit.min(now.plus(LOST - 1)) } else { limit }
     }
 
     /// The earliest start, not before `start`, after an entry that has to count no more, where there is one. `now` is what the

@@ -18,8 +18,10 @@ use crate::ledger::micros;
 
 /// Exchanges before which wide bounds do not do, and after which what is known has to.
 const ENOUGH: usize = 4;
-pub(crate) const MOST_EXCHANGES: usize = 16;
-/// That exchanges took about as long as each other is no chance where it would be a rarer one.
+pub(crate) const MOST_EXCHANGES: usize = RECENT;
+/// After enough exchanges bounds do whose middle is wrong by no more than a slot may be used late: so many times as wide as narrow ones.
+const WIDE: u32 = 4;
+/// Exchanges that lie so close together always take about as long, if chance would bring that more rarely.
 const CHANCE: f64 = 1e-5;
 /// One that took so small a part of the slowest was hardly held up.
 const QUICK: i64 = 4;
@@ -33,7 +35,7 @@ const BELIEVED: Duration = Duration::from_secs(1);
 /// So is one that leaps again so soon after it was taken back: two processes that disagree must not contend for ever.
 const YIELDING: Duration = Duration::from_secs(10);
 /// No slot is asked for further ahead than this, however late a reply was seen.
-const MOST_AHEAD: Duration = Duration::from_secs(1);
+pub(crate) const MOST_AHEAD: Duration = Duration::from_secs(1);
 /// Timers are late by up to a millisecond: so much is left for that.
 const LEAST_LATE: Duration = Duration::from_millis(2);
 /// Clocks drift and are slewed by 1 µs in so many at most.
@@ -221,15 +223,16 @@ impl Bounds {
         (self.width() / 2).min(tolerated.saturating_sub(LEAST_LATE.max(tolerated / 4)))
     }
 
-    /// Narrow bounds do. So do wide ones where every exchange takes about as long; where some are held up, the next may be quicker.
+    /// Narrow bounds do. So do wide ones where every exchange takes about as long; where some are held up, the next may be quicker. The first
+    /// may have been longer, as it had to connect.
     fn is_known(&self, fine: Duration) -> bool {
         if self.width() <= fine || self.exchanges >= MOST_EXCHANGES {
             return true;
         }
-        let taken = || self.recent.iter().take(self.exchanges).map(|one| one.round_trip);
-        let (quickest, slowest) = (taken().min().unwrap_or(0), taken().max().unwrap_or(0));
+        let taken: Vec<i64> = self.recent.iter().take(self.exchanges).map(|one| one.round_trip).collect();
+        let but_first = taken.split_last().map_or(&[][..], |(_, later)| later);
         self.exchanges >= ENOUGH
-            && (chance_of(self.exchanges, quickest, slowest) <= CHANCE || quickest <= slowest / QUICK)
+            && (self.width() <= WIDE * fine || has_quick(&taken) || is_steady(&taken) || is_steady(but_first))
     }
 
     /// Whether another exchange is due before slots can be placed; not before the first, which may do.
@@ -266,10 +269,23 @@ impl Bounds {
     }
 }
 
-/// How likely it is of so many exchanges, if they take anything up to the slowest, that all lie as close together.
-fn chance_of(exchanges: usize, quickest: i64, slowest: i64) -> f64 {
-    let [between, longest] =
-        [slowest - quickest, slowest.max(1)].map(|micros| Duration::from_micros(micros.unsigned_abs()));
-    let exchanges = u32::try_from(exchanges).unwrap_or(u32::MAX);
-    (1..exchanges).fold(f64::from(exchanges), |chance, _| chance * between.div_duration_f64(longest))
+/// The shortest and the longest.
+fn extremes(taken: &[i64]) -> (i64, i64) {
+    (taken.iter().copied().min().unwrap_or(0), taken.iter().copied().max().unwrap_or(0))
+}
+
+fn has_quick(taken: &[i64]) -> bool {
+    let (quickest, slowest) = extremes(taken);
+    quickest <= slowest / QUICK
+}
+
+/// Whether enough exchanges lie so close together as they seldom would by chance, if they took anything up to the longest.
+fn is_steady(taken: &[i64]) -> bool {
+    let (quickest, slowest) = extremes(taken);
+    let [between, longest] = [slowest - quickest, slowest.max(1)].map(|of| Duration::from_micros(of.unsigned_abs()));
+    let close = between.div_duration_f64(longest);
+    // Any of them may be the longest.
+    let chance = taken.iter().skip(1).fold(1.0, |chance, _| chance * close)
+        * f64::from(u32::try_from(taken.len()).unwrap_or(u32::MAX));
+    taken.len() >= ENOUGH && chance <= CHANCE
 }

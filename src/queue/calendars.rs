@@ -1,11 +1,12 @@
 //! The calendar windows of some logs: which boundaries are around the store's now.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::skew::Skew;
 use crate::config::reset::Reset;
-use crate::ledger::{Log, Shape, Stamp, micros};
+use crate::ledger::{Grant, Log, Shape, Stamp, micros};
 
 /// The terms of an upstream's logs that are calendar windows.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +14,8 @@ pub(crate) struct Calendars {
     placed: Arc<[Placed]>,
     /// Of the clock that counts by them.
     skew: Arc<Skew>,
+    /// By how many microseconds log time is ahead of the store's clock, as the last answer told.
+    corrected: Arc<AtomicI64>,
 }
 
 /// Where a term lies, and when it resets.
@@ -26,7 +29,7 @@ pub(crate) struct Placed {
 
 impl Calendars {
     pub(crate) fn new(all: Vec<Placed>) -> Self {
-        Self { placed: all.into(), skew: Arc::default() }
+        Self { placed: all.into(), skew: Arc::default(), corrected: Arc::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -38,6 +41,18 @@ impl Calendars {
         &self.skew
     }
 
+    /// Takes note of what an answer tells of the store's clock.
+    pub(crate) fn hear(&self, grant: &Grant) {
+        if !self.is_empty() {
+            self.corrected.store(grant.corrected, Ordering::Relaxed);
+        }
+    }
+
+    /// What the store's clock shows at some log time.
+    pub(crate) fn clock(&self, now: Stamp) -> Stamp {
+        now.plus(self.corrected.load(Ordering::Relaxed).saturating_neg())
+    }
+
     /// The logs with the boundaries around what is known of the store's clock, which counts since 1970. Where nothing is known yet
     /// the process's own clock has to do: where that is wrong by more than a window, the store lets nobody start, and says what
     /// time it is. Each boundary is as wide as the upstream's clock is known to be wrong; the store has the widest of all
@@ -46,8 +61,8 @@ impl Calendars {
         if self.is_empty() {
             return Arc::clone(logs);
         }
-        let now =
-            known.unwrap_or_else(|| Stamp::from_micros(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros)));
+        let own = || Stamp::from_micros(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros));
+        let now = known.map_or_else(own, |known| self.clock(known));
         let of_log = |(at, log): (usize, &Log)| {
             let mut terms = log.terms.to_vec();
             for placed in self.placed.iter().filter(|placed| placed.log == at) {

@@ -337,18 +337,19 @@ fn send(queue: Arc<Queue>, message: Arc<Message>) -> InFlight {
             }
             let sent = Instant::now();
             let outlook = time.outlook(settings.stale_after, sent);
-            let shown = ask_for_time(store, settings, &outlook).await;
+            let reply = ask_for_time(store, settings, &outlook).await;
             let exchange = Exchange { sent, arrived: Instant::now() };
-            match shown {
-                Ok(stamp) => {
+            match reply {
+                Ok(shown) => {
                     queue.shard.contact.heard(exchange.arrived);
-                    time.exchanged(exchange, stamp, settings.fine())
+                    settings.calendars.hear(&shown);
+                    time.exchanged(exchange, shown.now, settings.fine())
                 }
                 Err(error) => return (Err(error), exchange),
             };
         }
         let sent = Instant::now();
-        let reply = message.send(store).await;
+        let reply = message.send(store).await.inspect(|grant| settings.calendars.hear(grant));
         (reply, Exchange { sent, arrived: Instant::now() })
     })
 }

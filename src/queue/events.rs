@@ -12,6 +12,7 @@ use crate::ledger::{Reason, Stamp, Term};
 
 /// Something that has happened.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most are answers, each of which is moved once")]
 pub(super) enum Event {
     /// A caller comes, or comes back with its ticket.
     Joined(Waiter),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::bounds::MOST_AHEAD;
 use super::engine::Engine;
 use super::events::{Effects, tell};
 use super::log_time::Outlook;
@@ -33,7 +34,7 @@ impl Settings {
 
     /// How far ahead slots are booked: further where every answer takes long, else slots would run out meanwhile.
     pub(super) fn horizon(&self, outlook: &Outlook) -> Duration {
-        self.horizon.max(outlook.round_trip * 5 / 4)
+        self.horizon.max(outlook.round_trip.min(MOST_AHEAD) * 5 / 4)
     }
 
     /// How late a slot is expected to be used at most.

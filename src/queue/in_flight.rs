@@ -84,13 +84,9 @@ impl Message {
 }
 
 /// Asks for nothing, for the sake of the store's clock alone: what that shows.
-pub(super) async fn ask_for_time(
-    store: &dyn Store,
-    settings: &Settings,
-    outlook: &Outlook,
-) -> Result<Stamp, StoreError> {
+pub(super) async fn ask_for_time(store: &dyn Store, settings: &Settings, outlook: &Outlook) -> Reply {
     let ask = Ask::new(Arc::clone(&settings.logs), Vec::new());
-    grant(store.apply(&message(settings, MessageId::nobodys(), ask, outlook)).await).map(|grant| grant.now)
+    grant(store.apply(&message(settings, MessageId::nobodys(), ask, outlook)).await)
 }
 
 /// What is granted to an ask.

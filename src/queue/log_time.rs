@@ -31,7 +31,7 @@ pub(crate) struct Outlook {
     pub(crate) latest: Option<Stamp>,
     /// How far ahead of now a start has to be, so that it has not passed when the answer is here.
     pub(crate) ahead: Duration,
-    /// What an answer takes at best.
+    /// What an answer takes where nothing holds it up.
     pub(crate) round_trip: Duration,
 }
 

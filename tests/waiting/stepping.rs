@@ -1,5 +1,6 @@
 //! A store whose clock steps while calls run: nobody is silent for longer than the step was unknown, and no window is too full.
 
+use std::future::IntoFuture as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -8,9 +9,9 @@ use outgate::ledger::{Message, Stamp};
 use outgate::store::Applying;
 use outgate::testing::ManualClock;
 use outgate::testing::oracle::assert_never_more_than;
-use outgate::{Limit, MemoryStore, Store, Throttle, Upstream};
+use outgate::{Limit, MemoryStore, Reset, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::micros_since;
 
@@ -110,5 +111,23 @@ async fn a_clock_that_leaps_by_more_than_anything_is_remembered_for_silences_nob
         let gap = went.windows(2).map(|pair| since_step(pair[1]) - since_step(pair[0])).max();
         // What is forgotten then may be taken for lost.
         assert!(gap <= Some(1_500_000), "{step}: nobody went for {gap:?} µs");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_by_many_calendar_windows_silences_nobody() {
+    // Three hours, as where it showed some local time.
+    let store = Stepping::new();
+    let throttle = store.process(Limit::per_hour(1_000).resets(Reset::hourly()));
+    let took = || async {
+        let asked = Instant::now();
+        drop(timeout(Duration::from_secs(60), throttle.acquire("up").into_future()).await.unwrap().unwrap());
+        asked.elapsed()
+    };
+    // The first does not know yet what the clock shows.
+    for step in [0, -3 * 3_600_000_000] {
+        store.step.store(step, Ordering::Relaxed);
+        assert!(took().await < Duration::from_secs(2), "{step}: it is told so");
+        assert!(took().await < Duration::from_millis(10), "{step}");
     }
 }

@@ -112,6 +112,15 @@ impl<'a> Desk<'a> {
         self.send(&ask).await
     }
 
+    /// How many of some callers are granted a start now, where it is known that log time is as late, and by how much that is told to be ahead of
+    /// the store's clock.
+    pub(super) async fn grant_of(&mut self, sender: u64, callers: u32, known: Option<Stamp>) -> (u32, i64) {
+        let ask = Message { known, ..self.ask(sender, vec![Run::new(callers, [1]).max_wait(Duration::ZERO)]) };
+        let grant = self.grant(&ask).await;
+        let of = |answer: Answer| if answer.verdict.is_granted() { answer.callers } else { 0 };
+        (grant.answers(callers).map(of).sum(), grant.corrected)
+    }
+
     /// Sends an ask, for the first time or again.
     pub(super) async fn send(&mut self, ask: &Message) -> Granting {
         let grant = self.grant(ask).await;

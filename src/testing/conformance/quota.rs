@@ -132,18 +132,17 @@ async fn calendar_windows_that_differ_hold_window_after_window(law: Law, subject
 async fn where_it_is_past_all_boundaries_that_are_named_nothing_is_booked(law: Law, subject: &dyn Subject) {
     const SECOND: i64 = 1_000_000;
     let named = [-1, 0, 1, 2].map(|second| Boundary::new(at(second * SECOND), at(second * SECOND)));
-    let logs = [Log::new("calls", [Term::calendar(2, 2 * SECOND, Calendar::new(10_000, named))])];
-    let mut desk = Desk::new(law, subject.store(), logs);
+    let by_calendar = Log::new("calls", [Term::calendar(2, 2 * SECOND, Calendar::new(10_000, named))]);
+    let mut desk = Desk::new(law, subject.store(), [by_calendar, log("tokens", 9, SECOND)]);
     // Who is far from the store books further ahead than it is told to ask again.
     desk.horizon = Duration::from_secs(9);
     for now in [-SECOND - 1, 2 * SECOND - 10_000] {
         subject.clock().set(at(now));
-        let told = desk.book(1, Run::new(5, [1])).await;
-        law.equal(
-            &(told.answers, told.next),
-            &(Vec::new(), at(now + 2 * SECOND)),
-            "whose window is counted is not known",
-        );
+        let told = desk.book(1, Run::new(5, [1, 0])).await;
+        let nothing = (Vec::new(), at(now + 2 * SECOND));
+        law.equal(&(told.answers, told.next), &nothing, "whose window is counted is not known");
+        let told = desk.book(1, Run::new(5, [0, 1])).await;
+        law.equal(&told.answers, &vec![granted(5, at(now))], "which is nothing to who takes none of its units");
     }
 }
 

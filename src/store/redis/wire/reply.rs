@@ -24,6 +24,8 @@ const BESIDE_OTHERS: i64 = 8;
 const TELLS_LOSS: i64 = 16;
 /// Calls come slower since refusals.
 const SLOWER: i64 = 32;
+/// Log time is not what the store's clock shows, by which calendar windows begin.
+const CORRECTED: i64 = 64;
 
 /// Reads the answer to a message. One that is another message's, after a lost reply, is none: what it says of the time would
 /// mislead for long.
@@ -95,6 +97,7 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
         [rate, span, left] => Some(Box::new(slower_of(rate, span, left)?)),
         _ => None,
     };
+    let (corrected, answers) = answers.split_at_checked(usize::from(flags & CORRECTED != 0))?;
     let answer = |part: &[i64]| match *part {
         [verdict, start, callers] => {
             let (callers, start) = (u32::try_from(callers).ok()?, Stamp::from_micros(start));
@@ -123,6 +126,7 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
         remembered: flags & REMEMBERED != 0,
         lost: flags & LOST != 0,
         loss,
+        corrected: corrected.first().copied().unwrap_or(0),
         ..Grant::new(now, answers, next)
     };
     (answered <= u64::from(ask.callers())).then_some(grant)
