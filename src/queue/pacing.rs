@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// The longest that a queue says nothing while it waits, so that the store knows it is still there.
 const MAX_SILENCE: Duration = Duration::from_secs(30);
-/// The longest that a queue leaves slots that come one by one to others which wait: they may be gone by then.
-pub(super) const LONGEST_TURN: Duration = Duration::from_secs(12);
+/// The longest that a queue leaves slots that come one by one to others which wait: whoever says nothing for longer is soon taken for gone.
+pub(super) const LONGEST_TURN: Duration = Duration::from_secs(27);
 /// No queue that was put off asks again sooner than this.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 /// The latest that a slot may be used after its start, however wide the guard.

@@ -197,6 +197,27 @@ async fn who_comes_back_long_after_its_call_asks_once_for_the_next() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn turns_that_take_most_of_half_a_minute_are_kept() {
+    for limit in
+        [Limit::per_second(1).spread(), Limit::bucket(1, 1, Duration::from_secs(1)), Limit::per_second(2).spread()]
+    {
+        let (store, begin, mut tasks) = (Counting::default(), Instant::now(), JoinSet::new());
+        fastrand::seed(3);
+        let end = begin + Duration::from_secs(300);
+        for _ in 0..24 {
+            let throttle = store.limited(limit.clone());
+            tasks.spawn(async move { endless(&throttle, 4, begin, end).await.len() });
+        }
+        let calls: Vec<f64> =
+            tasks.join_all().await.into_iter().map(|calls| f64::from(u32::try_from(calls).unwrap())).collect();
+        let (sum, asks) = (calls.iter().sum::<f64>(), f64::from(u32::try_from(store.asks()).unwrap()));
+        let of = format!("{limit:?}: {calls:?}, {asks} asks, Jain {:.3}", jain(&calls));
+        assert!(sum >= 300.0 / 1.05 * f64::from(limit.quota()) * 0.98, "{of}");
+        assert!(asks <= 1.8 * sum && jain(&calls) >= 0.98, "{of}");
+    }
+}
+
 /// A process of which nothing comes any more, once it is dead.
 #[derive(Clone, Debug, Default)]
 struct Mortal(Counting, Arc<AtomicBool>);
