@@ -104,9 +104,10 @@ local turns, place, had_claim, far = claims_of(states, sender, insist, priority)
 -- Decide.
 local soonest, slack = now + ahead, max(SLACK, ahead)
 -- Who is near books as far ahead as who is far: else the far would always be before them.
-local limit, has_calendar = limit_of_calendars(logs, now + max(ahead + horizon, far))
+local limit, has_calendar = now + max(ahead + horizon, far), false
 -- Whoever has a slot by now does not hear of a refusal before it: while calls come slower after a pause let there be few.
 limit = lost.withholds and soonest - 1 or soonest + floor((limit - soonest) / slower_after_pause(states))
+limit, has_calendar = limit_of_calendars(logs, limit)
 local limits = {}
 local granted, next, first, is_foremost, is_near, waits_for, short, is_short, again = 0, now, nil, false, false, {}, 0, false, 0
 do
@@ -281,7 +282,7 @@ do
   local named, counted = named_terms.strictest(logs), 0
   local slower = not all and stop == 0 and slower_of(states)
   local flags = (changed and 2 or 0) + lost.flag(states) + (named[1] and 8 or 0) + (slower and 32 or 0)
-  local corrected, within = has_calendar and correction ~= 0, is_near and slack or max(limits[told] - soonest, 0)
+  local corrected, within = has_calendar and math.abs(correction) >= SECOND, is_near and slack or max(limits[told] - soonest, 0)
   body = { flags + (corrected and 64 or 0), next, within, stop, max(cause, 0), status, most }
   for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
   if wants_seats then body[8 + scopes], body[9 + scopes] = keep, is_short and again or 0 end

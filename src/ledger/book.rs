@@ -3,7 +3,7 @@
 //! `lua/book.lua` says the same in Redis, part for part.
 
 use super::at_once::Long;
-use super::calendar::Calendar;
+use super::calendar::{Calendar, TOLD_FROM};
 use super::claims::{Claim, MAX_CLAIMS, Owner};
 use super::constraints::Constraints;
 use super::contenders::{Contenders, Pace};
@@ -131,13 +131,14 @@ impl Ledger {
         // A process far from the store books further ahead. All others book as far, or it would take every slot before they may ask
         // for it.
         let far = waiting.iter().filter_map(|of| of.reach).map(|reach| reach.micros).max().unwrap_or(0);
-        let mut limit = Calendar::limit(now, now.plus(ask.reach().max(far)), &left);
+        let mut limit = now.plus(ask.reach().max(far));
         if in_force.iter().any(InForce::is_after_pause) {
             // Whoever has a slot by now does not hear of a refusal before it: let there be few.
             limit = soonest.plus((limit.as_micros() - soonest.as_micros()) / RECOVERING);
         }
         let loss = self.loss_to_tell(now, id, ask);
         limit = if self.withholds(now, own, loss.is_some()) { soonest.plus(-1) } else { limit };
+        limit = Calendar::limit(now, limit, &left);
         let slack = SLACK.max(micros(ask.ahead));
         let seating = AskedSeats::of(self, now, id, ask);
         // A seat that waits for a slot far ahead is of use to nobody meanwhile.
@@ -220,9 +221,11 @@ impl Ledger {
         (Grant { remembered: changed, corrected, ..grant }, memory)
     }
 
-    /// By how much log time is ahead of the store's clock, for an ask that names boundaries by that.
+    /// By how much log time is ahead of the store's clock, where that is worth a word to an ask that names boundaries by that.
     fn corrected(&self, ask: &Ask) -> i64 {
-        if ask.logs.iter().any(Log::has_calendar) { self.time.correction() } else { 0 }
+        let correction = self.time.correction();
+        let is_news = correction.abs() >= TOLD_FROM && ask.logs.iter().any(Log::has_calendar);
+        if is_news { correction } else { 0 }
     }
 
     /// Enters pauses that a call is to look at, and says whose they are.

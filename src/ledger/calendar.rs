@@ -9,6 +9,9 @@ const NAMED: usize = 4;
 /// Outside all boundaries that are named nobody starts for so long: the answer tells of the store's clock, and the next ask names others.
 const LOST: i64 = 2_000_000;
 
+/// Of corrections of log time from this on processes that name boundaries are told: smaller ones move none out of reach.
+pub(super) const TOLD_FROM: i64 = 1_000_000;
+
 /// A moment at which an upstream begins to count anew: from the earliest to the latest that it may be, where it is not known exactly
 /// or happens twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

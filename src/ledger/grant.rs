@@ -54,8 +54,8 @@ pub struct Grant {
     /// number of the last message of its stream that the store remembers from before this one: what was granted up to that is there. Zero
     /// where nobody can say so. The next ask says [again](super::Ask::again) what was granted before this answer, and is not there.
     pub loss: Option<Box<(Stamp, u64)>>,
-    /// By how many microseconds log time is ahead of the store's clock, where the ask has calendar windows; else zero. The next ask names
-    /// boundaries around what that clock shows.
+    /// By how many microseconds log time is ahead of the store's clock, where that is a second or more, and the ask has calendar windows; else
+    /// zero. The next ask names boundaries around what that clock shows.
     pub corrected: i64,
 }
 

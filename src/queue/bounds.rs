@@ -19,8 +19,9 @@ use crate::ledger::micros;
 /// Exchanges before which wide bounds do not do, and after which what is known has to.
 const ENOUGH: usize = 4;
 pub(crate) const MOST_EXCHANGES: usize = RECENT;
-/// After enough exchanges bounds do whose middle is wrong by no more than a slot may be used late: so many times as wide as narrow ones.
-const WIDE: u32 = 4;
+/// After enough exchanges bounds do that are so many times as wide as narrow ones: what their middle may be wrong by is taken from how late
+/// a slot may be used, and leaves something of that.
+const WIDE: u32 = 3;
 /// Exchanges that lie so close together always take about as long, if chance would bring that more rarely.
 const CHANCE: f64 = 1e-5;
 /// One that took so small a part of the slowest was hardly held up.
@@ -232,7 +233,10 @@ impl Bounds {
         let taken: Vec<i64> = self.recent.iter().take(self.exchanges).map(|one| one.round_trip).collect();
         let but_first = taken.split_last().map_or(&[][..], |(_, later)| later);
         self.exchanges >= ENOUGH
-            && (self.width() <= WIDE * fine || has_quick(&taken) || is_steady(&taken) || is_steady(but_first))
+            && (self.width() <= WIDE * fine
+                || extremes(&taken).0 <= extremes(but_first).1 / QUICK
+                || is_steady(&taken)
+                || is_steady(but_first))
     }
 
     /// Whether another exchange is due before slots can be placed; not before the first, which may do.
@@ -272,11 +276,6 @@ impl Bounds {
 /// The shortest and the longest.
 fn extremes(taken: &[i64]) -> (i64, i64) {
     (taken.iter().copied().min().unwrap_or(0), taken.iter().copied().max().unwrap_or(0))
-}
-
-fn has_quick(taken: &[i64]) -> bool {
-    let (quickest, slowest) = extremes(taken);
-    quickest <= slowest / QUICK
 }
 
 /// Whether enough exchanges lie so close together as they seldom would by chance, if they took anything up to the longest.

@@ -10,7 +10,7 @@ use super::bounds::MOST_AHEAD;
 use super::engine::Engine;
 use super::events::{Effects, tell};
 use super::log_time::Outlook;
-use super::pacing::{LONGEST_TURN, Rest, late_at_most};
+use super::pacing::{LONGEST_TURN, LONGEST_TURN_OF_SEVERAL, Rest, late_at_most};
 use super::settings::Settings;
 use super::turns::first_turn;
 use super::waiters::Waiter;
@@ -95,7 +95,11 @@ impl Settings {
         let paced = self.paced().filter(|_| contenders > 0)?;
         let of_others = paced.time_of(units.saturating_mul(contenders.into())) / self.weight;
         let turns = of_others.saturating_add(paced.time_of(1));
-        (!self.has_sparse_slots(paced) || turns <= LONGEST_TURN).then(|| turns.min(LONGEST_TURN))
+        if self.has_sparse_slots(paced) {
+            let longest = if units > 1 { LONGEST_TURN_OF_SEVERAL } else { LONGEST_TURN };
+            return (turns <= longest).then_some(turns);
+        }
+        Some(turns.min(LONGEST_TURN_OF_SEVERAL))
     }
 }
 

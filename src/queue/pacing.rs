@@ -4,8 +4,10 @@ use std::time::Duration;
 
 /// The longest that a queue says nothing while it waits, so that the store knows it is still there.
 const MAX_SILENCE: Duration = Duration::from_secs(30);
-/// The longest that a queue leaves slots that come one by one to others which wait: whoever says nothing for longer is soon taken for gone.
+/// The longest that a queue leaves slots that come one by one to others which wait: whoever waits says something more often. Of several units,
+/// or where slots are close together, they may be gone by then.
 pub(super) const LONGEST_TURN: Duration = Duration::from_secs(27);
+pub(super) const LONGEST_TURN_OF_SEVERAL: Duration = Duration::from_secs(12);
 /// No queue that was put off asks again sooner than this.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 /// The latest that a slot may be used after its start, however wide the guard.

@@ -73,6 +73,7 @@ impl Shard {
         if self.ledger == before.ledger {
             (self.time, self.looks) = (Arc::clone(&before.time), Arc::clone(&before.looks));
             self.memories = Arc::clone(&before.memories);
+            self.calendars.follow(&before.calendars);
             if let Some(contact) = Arc::get_mut(&mut self.contact) {
                 contact.follow(&before.contact);
             }

@@ -97,6 +97,7 @@ fn where_round_trips_vary_more_of_them_are_measured() {
     assert_eq!(measured([300, 301, 299, 302]), (4, 149), "no other is quicker");
     assert_eq!(measured([300, 301, 299, 310, 300]), (5, 149));
     assert_eq!(measured([900, 300, 301, 299, 302]), (5, 149), "the first had to connect");
+    assert_eq!(measured([800, 180, 170, 190, 9]), (5, 4), "none of the others is quick beside that");
     assert_eq!(measured([28, 24, 21, 27]), (4, 10), "wrong by no more than a slot may be late");
     assert_eq!(measured([151, 150, 155, 162, 129, 80, 9]), (7, 4), "some are as long by chance");
     assert_eq!(measured([180, 150, 170, 165, 20, 160]), (5, 10), "one of them was hardly held up");
