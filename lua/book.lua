@@ -104,11 +104,10 @@ local turns, place, had_claim, far = claims_of(states, sender, insist, priority)
 -- Decide.
 local soonest, slack = now + ahead, max(SLACK, ahead)
 -- Who is near books as far ahead as who is far: else the far would always be before them.
-local limit, has_calendar = now + max(ahead + horizon, far), false
+local limit, limits, has_calendar = now + max(ahead + horizon, far), {}, false
 -- Whoever has a slot by now does not hear of a refusal before it: while calls come slower after a pause let there be few.
 limit = lost.withholds and soonest - 1 or soonest + floor((limit - soonest) / slower_after_pause(states))
 limit, has_calendar = limit_of_calendars(logs, limit)
-local limits = {}
 local granted, next, first, is_foremost, is_near, waits_for, short, is_short, again = 0, now, nil, false, false, {}, 0, false, 0
 do
   local shares, seated = {}, math.huge
@@ -286,9 +285,10 @@ do
   body = { flags + (corrected and 64 or 0), next, within, stop, max(cause, 0), status, most }
   for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
   if wants_seats then body[8 + scopes], body[9 + scopes] = keep, is_short and again or 0 end
-  for _, parts in ipairs({ lost.add_news(named), slower or {}, corrected and { correction } or {}, answers }) do
-    for _, part in ipairs(parts) do body[#body + 1] = part end
-  end
+  for _, part in ipairs(lost.add_news(named)) do body[#body + 1] = part end
+  for _, part in ipairs(slower or {}) do body[#body + 1] = part end
+  body[#body + 1] = corrected and correction or nil
+  for i = 1, #answers do body[#body + 1] = answers[i] end
   if all and stop + most + counted == 0 and not (wants_seats or named[1] or corrected) then body = { 3, now } end
 end
 body = struct.pack('<' .. string.rep('i8', #body), unpack(body))

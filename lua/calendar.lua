@@ -1,8 +1,9 @@
 -- Calendar windows: units come back at boundaries that the ask names, all at once. Nothing starts for a guard before a boundary, and units
 -- of before it count for a guard after it. A boundary is somewhere between two moments. Joined behind bucket.lua.
 
--- So many boundaries are named. A start is looked for so often where one rule moves it to where another does not allow it.
-local NAMED, ROUNDS = 4, 16
+-- So many boundaries are named. A start is looked for so often where one rule moves it to where another does not allow it. For so long
+-- nobody starts outside all boundaries: the answer tells of the server's clock, and the next ask names others.
+local NAMED, ROUNDS, PUT_OFF = 4, 16, 2 * SECOND
 
 -- Whether now lies outside all boundaries that are named: what counts is not known.
 local function is_outside(calendar)
@@ -12,8 +13,7 @@ end
 -- The earliest start after an entry that has to count no more, where there is one.
 local function after_boundary(calendar, start, entry)
   local guard, before_last, last = calendar.guard, calendar[NAMED - 1], calendar[NAMED]
-  -- Nobody starts for a while: the answer tells of the server's clock, and the next ask names others.
-  if is_outside(calendar) then return max(start, now + 2 * SECOND) end
+  if is_outside(calendar) then return max(start, now + PUT_OFF) end
   if entry then
     local ends
     for i = NAMED, 1, -1 do
@@ -49,7 +49,7 @@ local function limit_of_calendars(logs, limit)
   for _, log in ipairs(logs) do
     has_any = has_any or log.has_calendar
     for _, term in ipairs(log.has_calendar and log.terms or {}) do
-      if term.calendar and is_outside(term.calendar) then limit = min(limit, now + 2 * SECOND - 1) end
+      if term.calendar and is_outside(term.calendar) then limit = min(limit, now + PUT_OFF - 1) end
     end
   end
   return limit, has_any
