@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ScopeId, Shape, Term};
+use super::{ScopeId, Shape, Stamp, Term};
 
 /// A log that a call is charged in: the start times of one upstream, scope and unit, and the terms that it obeys.
 ///
@@ -49,6 +49,11 @@ impl Log {
     /// Whether it may be that nobody starts though it holds nothing: before a boundary.
     pub(crate) fn has_calendar(&self) -> bool {
         self.terms.iter().any(|term| matches!(term.shape, Shape::Calendar(_)))
+    }
+
+    /// Whether now, by the clock that they are named by, lies outside all boundaries of a calendar window of its.
+    pub(crate) fn is_outside(&self, clock: Stamp) -> bool {
+        self.terms.iter().any(|term| matches!(term.shape, Shape::Calendar(calendar) if calendar.is_outside(clock)))
     }
 
     /// What it is called: its unit, and whose it is.

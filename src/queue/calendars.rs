@@ -58,6 +58,13 @@ impl Calendars {
         now.plus(self.corrected.load(Ordering::Relaxed).saturating_neg())
     }
 
+    /// Whether an ask named boundaries of another time than its answer tells, so that nobody was let go, and one that names others does better.
+    pub(crate) fn were_elsewhere(&self, asked: &Arc<[Log]>, grant: &Grant) -> bool {
+        let clock = grant.now.plus(grant.corrected.saturating_neg());
+        let are_outside = |logs: &Arc<[Log]>| logs.iter().any(|log| log.is_outside(clock));
+        are_outside(asked) && !are_outside(&self.around(asked, Some(grant.now)))
+    }
+
     /// The logs with the boundaries around what is known of the store's clock, which counts since 1970. Where nothing is known yet
     /// the process's own clock has to do: where that is wrong by more than a window, the store lets nobody start, and says what
     /// time it is. Each boundary is as wide as the upstream's clock is known to be wrong; the store has the widest of all

@@ -193,12 +193,13 @@ impl Engine {
             self.memory.granted(answer.start, answer.callers, charges, message.said.id.number);
         }
         let (mut slots, mut refused) = (Vec::new(), Vec::new());
+        let were_elsewhere = self.settings.calendars.were_elsewhere(&ask.logs, grant);
         for (&ticket, (costs, answer)) in tickets.iter().zip(one_by_one(ask, grant)) {
             if answer.verdict.is_granted() {
                 let (stamp, costs, looks) = (answer.start, Costs::of(costs), answer.verdict == Verdict::Looks);
                 let (start, excess, waited_for) = (placing.place(stamp), placing.excess, WaitsFor::Store);
                 slots.push(Slot { stamp, start, costs, excess, sender, looks, waited_for });
-            } else if answer.verdict == Verdict::Refused && grant.loss.is_none() {
+            } else if answer.verdict == Verdict::Refused && grant.loss.is_none() && !were_elsewhere {
                 refused.push((ticket, from_now(answer.start)));
             }
         }
@@ -211,7 +212,8 @@ impl Engine {
         // Slots of an earlier answer may be among them.
         let units = granted.saturating_sub(unwanted.iter().map(Slot::units).sum());
         // What is too late for those it was meant for would be granted again at once.
-        self.silent_until = (!unwanted.is_empty() && !self.closed).then(|| now + UNUSED_PAUSE);
+        let is_unused = !unwanted.is_empty() && !self.closed;
+        self.silent_until = (is_unused || were_elsewhere).then(|| now + UNUSED_PAUSE);
         self.put_back(unwanted, now);
         let waits = grant.answered(ask.callers()) < ask.callers();
         let before_waiting = grant.answers(ask.callers()).take_while(|answer| answer.verdict != Verdict::Waits);
@@ -255,7 +257,7 @@ impl Engine {
             grant.seats.is_some_and(|told| !told.again.is_zero() && grant.next <= grant.now.plus(micros(told.again)));
         if waits && is_for_seat {
             self.next_slot = Some(now);
-        } else if waits {
+        } else if waits && !were_elsewhere {
             let next = from_now(grant.next);
             self.next_slot = Some(now + next);
             // What others booked before they knew that the clock had leapt is handed back before long.
