@@ -45,17 +45,21 @@ pub(crate) fn prefixes(path: &str) -> impl Iterator<Item = &str> {
     ends.skip(1).filter_map(|end| path.get(..end))
 }
 
-/// A path of a URL with its escapes in upper case: `%c3` and `%C3` are one byte.
+/// A path of a URL with its escapes in upper case, and with none of what needs none: `%c3` and `%C3` are one byte, `%7e` and `~` as well (RFC 3986,
+/// section 6.2.2).
 pub(crate) fn canonical(path: &str) -> Cow<'_, str> {
     let mut path = Cow::Borrowed(path);
     let mut from = 0;
     while let Some(percent) = path.get(from..).and_then(|rest| rest.find('%')) {
-        from += percent + 1;
-        let digits = from..from + 2;
-        let escape = path.get(digits.clone()).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        let is_lower = escape.is_some_and(|escape| escape.bytes().any(|digit| digit.is_ascii_lowercase()));
-        if is_lower && let Some(escape) = path.to_mut().get_mut(digits) {
-            escape.make_ascii_uppercase();
+        let at = from + percent;
+        from = at + 1;
+        let escape = path.get(from..from + 2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let Some(byte) = escape.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else { continue };
+        let is_lower = escape.is_some_and(|digits| digits.bytes().any(|digit| digit.is_ascii_lowercase()));
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            path.to_mut().replace_range(at..at + 3, char::from(byte).encode_utf8(&mut [0; 4]));
+        } else if is_lower && let Some(digits) = path.to_mut().get_mut(from..from + 2) {
+            digits.make_ascii_uppercase();
         }
     }
     path
@@ -77,7 +81,9 @@ mod tests {
             ("/%c3%bc", "/%C3%BC"),
             ("/100%", "/100%"),
             ("/%zz", "/%zz"),
-            ("/%%4a", "/%%4A"),
+            ("/%%c3", "/%%C3"),
+            ("/%7eacme/%7Eb/x%2ey%2D%5f", "/~acme/~b/x.y-_"),
+            ("/v%31/%4a%6A%2f", "/v1/Jj%2F"),
             ("/a/../b", "/b"),
             ("/a/%2E%2e/b", "/b"),
             ("/a\\b", "/a/b"),

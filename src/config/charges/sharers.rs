@@ -63,6 +63,14 @@ pub(super) fn sharers_of(upstream: &Upstream) -> Result<Vec<Sharers>, (&'static 
             None => all.push(sharers),
         }
     }
+    let is_default = |sharers: &Sharers| !sharers.is_common && sharers.scope == upstream.scope;
+    if let Some(fault) = upstream.scope.fault() {
+        return Err(("scope_by", fault.to_owned()));
+    }
+    if !upstream.scope.is_upstream() && !all.is_empty() && !all.iter().any(is_default) {
+        let name = upstream.scope.name();
+        return Err(("scope_by", format!("{name:?} is of no limit: each of them names another scope, or is shared")));
+    }
     all.sort_by_key(|sharers| sharers.salt.is_some());
     Ok(all)
 }

@@ -145,3 +145,19 @@ fn who_takes_nothing_of_a_unit_is_told_apart_by_it_and_by_nothing_that_is_reserv
     streams.dedup();
     assert_eq!(streams.len(), 9);
 }
+
+#[test]
+fn a_scope_that_no_limit_is_shared_by_is_an_error_that_names_it() {
+    let merchant = || Scope::header("x-merchant");
+    let up = || Upstream::new("up").scope_by(Scope::bearer_token());
+    let each = || up().limit(Limit::per_second(9).each(merchant()));
+    let faulty = Upstream::new("up").scope_by(Scope::header("no header")).limit(Limit::per_second(9).each(merchant()));
+    let common = up().shares("all", [Limit::per_second(9)]);
+    for up in [each(), common, faulty, each().limit(Limit::in_flight(3).each(merchant()))] {
+        let error = Charges::new(&up).unwrap_err();
+        assert_eq!((error.upstream(), error.field()), ("up", "scope_by"), "{error}");
+    }
+    for up in [each().limit(Limit::per_hour(9)), each().limit(Limit::in_flight(3)), up().limit(Limit::per_second(9))] {
+        assert_eq!(charges(&up).sharers().last().map(Scope::name), Some(up.scope.name()));
+    }
+}

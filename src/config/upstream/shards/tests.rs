@@ -60,7 +60,10 @@ fn shards_that_cannot_be_are_a_mistake() {
         (limit().shards(513), "513 is not between"),
         (Upstream::new("up").limit(Limit::per_second(1)).shards(3), "a limit of the whole upstream"),
         (Upstream::new("up").limit(Limit::per_second(1)).shards(1), "a limit of the whole upstream"),
-        (by_token().limit(Limit::per_second(9).each(Scope::upstream())).shards(3), "a limit of the whole upstream"),
+        (
+            Upstream::new("up").limit(Limit::per_second(9).each(Scope::upstream())).shards(3),
+            "a limit of the whole upstream",
+        ),
         (limit().limit(Limit::per_second(9).each(Scope::upstream())).shards(3), "several scopes"),
         (limit().limit(Limit::in_flight(9).each(Scope::upstream())).shards(3), "several scopes"),
         (limit().limit(merchant).shards(3), "several scopes"),
