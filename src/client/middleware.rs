@@ -26,7 +26,8 @@ use crate::error::Error;
 /// and then redirected to a host that cannot be reached, or could not be sent again, looks like one that was never sent: its slot is
 /// handed back, and its own host looks as if it could not be reached; and a redirect to the request's own URL cannot be told from none.
 ///
-/// A response from another host or port than the request's, after a redirect, says nothing about the upstream.
+/// A response from another host or port than the request's, after a redirect, says nothing about the upstream; nor does one from a path of
+/// that host which belongs to another upstream. But where it was a success, the call was served.
 ///
 /// Where three connects in a row to a host and port fail, calls wait before they ask for a slot, and one at a time goes to see: after
 /// 50 ms, then each time after twice as long, up to a second or a little more. As soon as one gets a response, all go on. A call whose
@@ -128,7 +129,9 @@ impl Middleware {
         match outcome {
             Ok(mut response) => {
                 visit.connected();
-                let may_send_again = self.throttle.learn_from(&permit, &Answer::to(target, &response));
+                let are_of_one = |one: &_, other: &_| self.throttle.upstreams().are_of_one(one, other);
+                let answer = Answer::to(target, &response, are_of_one);
+                let may_send_again = self.throttle.learn_from(&permit, &answer);
                 response.extensions_mut().insert(permit.passage());
                 let keeps_seat = route.keeps_seat_for_body(response.status(), response.content_length());
                 match permit.take_seat().filter(|_| keeps_seat) {

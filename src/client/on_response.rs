@@ -94,7 +94,13 @@ impl Throttle {
         let registered = permit.registered();
         registered.budget.pay_in();
         if !answer.speaks {
-            tracing::debug!(upstream = permit.upstream(), "redirected to another host, which says nothing of this one");
+            let upstream = permit.upstream();
+            tracing::debug!(upstream, "redirected to another upstream, which says nothing of this one");
+            if answer.status.is_success() {
+                // To be redirected is to be served, where it ended well: some redirect whom they refuse to a page that says so.
+                judge(permit, answer.status, None);
+                permit.tell_served();
+            }
             return false;
         }
         settle_by(registered, permit, answer);

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use http::{HeaderMap, Method};
+use reqwest::Url;
+
 use crate::client::router::Table;
 use crate::config::plan::Registered;
 use crate::config::request_head::RequestHead;
@@ -64,6 +67,13 @@ impl Registry {
             new.crowd.admit_at_most(new.upstream.max_waiting);
             new.estimated.iter().for_each(|estimated| estimated.go_by(&new.upstream));
         }
+    }
+
+    /// Whether calls of two URLs belong to one upstream, by host and path alone.
+    fn are_of_one(&self, one: &Url, other: &Url) -> bool {
+        let headers = HeaderMap::new();
+        let place = |url| self.table.find(&RequestHead::new(&Method::GET, url, &headers), |_| true);
+        place(one) == place(other)
     }
 
     /// The upstream that a request belongs to.
@@ -128,6 +138,11 @@ impl Current {
         let find = |registry: &Registry| registry.first_match(request).map(Arc::clone);
         // A closure of the program may decide, and may do anything: no lock is held meanwhile.
         if self.is_changed.load(Ordering::Acquire) { find(&self.get()) } else { find(&self.first) }
+    }
+
+    /// Whether calls of two URLs belong to one upstream, by host and path alone.
+    pub(crate) fn are_of_one(&self, one: &Url, other: &Url) -> bool {
+        self.get().are_of_one(one, other)
     }
 
     /// Replaces it, where `change` makes another of it. That is given the next number of an upstream, and counts it up.

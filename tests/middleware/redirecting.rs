@@ -6,6 +6,7 @@ use http::{Request, Response};
 use hyper::body::Bytes;
 use outgate::testing::StrictUpstream;
 use outgate::{Limit, Throttle, Upstream};
+use tokio::time::{sleep, timeout};
 
 use crate::{client, used};
 
@@ -78,6 +79,58 @@ async fn a_refusal_after_a_redirect_within_the_upstream_pauses_it() {
     assert_eq!(calls(&upstream), ["GET /old", "GET /new"]);
     let retry_after = throttle.try_acquire("up").await.unwrap_err().retry_after().unwrap();
     assert!(retry_after > Duration::from_secs(3_590), "{retry_after:?}");
+}
+
+#[tokio::test]
+async fn a_refusal_after_a_redirect_to_another_upstream_of_the_host_pauses_nobody() {
+    let server = answering(|request| match request.uri().path() {
+        "/pay" => Response::builder().status(303).header("location", "/status/7"),
+        _ => Response::builder().status(429).header("retry-after", "3600"),
+    });
+    let up = |name: &str, path: &str| Upstream::new(name).host("127.0.0.1").path(path).limit(Limit::per_second(100));
+    let throttle = Throttle::builder().upstream(up("status", "/status")).upstream(up("up", "/")).build().unwrap();
+    assert_eq!(client(&throttle).post(format!("{}/pay", server.url())).send().await.unwrap().status(), 429);
+    assert_eq!(calls(&server), ["POST /pay", "GET /status/7"]);
+    for name in ["up", "status"] {
+        drop(throttle.try_acquire(name).await.expect("a call of another upstream was refused, which it did not make"));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_another_server_served_after_a_redirect_was_not_refused() {
+    let elsewhere = answering(|_| Response::builder());
+    let location = elsewhere.url();
+    let handler = move |request: &Request<()>| {
+        let response = Response::builder();
+        let response = match request.uri().path() {
+            "/refused" => response.status(429).header("retry-after", "3600"),
+            "/unauthorized" => response.status(401),
+            _ => response.status(302).header("location", &location),
+        };
+        response.body(Bytes::new()).unwrap()
+    };
+    let upstream = StrictUpstream::builder().handler(handler).start().unwrap();
+    let throttle = {
+        let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100)).recovery(Duration::ZERO);
+        let up = up.max_pause(Duration::from_millis(100)).break_after_unauthorized(2);
+        Throttle::builder().upstream(up).build().unwrap()
+    };
+    let client = client(&throttle);
+    let get =
+        async |path: &str| client.get(format!("{}/{path}", upstream.url())).send().await.map(|r| r.status().as_u16());
+    // Between two it was served: they are not in a row.
+    for (path, status) in [("unauthorized", 401), ("file", 200), ("unauthorized", 401), ("file", 200)] {
+        assert_eq!(get(path).await.unwrap(), status, "{path}");
+    }
+    // The one that looks after the longest pause was served, and so all others go on.
+    assert_eq!(get("refused").await.unwrap(), 429);
+    assert_eq!(get("file").await.unwrap(), 200);
+    let is_over = async {
+        while throttle.usage("up").await.unwrap().paused.is_some() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), is_over).await.expect("the pause is over, and not looked at for an hour");
 }
 
 #[tokio::test]
