@@ -274,6 +274,32 @@ async fn a_grpc_stream_that_looks_whether_a_pause_holds_says_so_when_it_ends() -
     Ok(())
 }
 
+/// Nobody knows what its trailers would have said; but a message is no refusal.
+#[tokio::test(start_paused = true)]
+async fn a_grpc_call_that_is_dropped_before_its_first_message_ends_no_pause() -> Outcome {
+    for has_message in [false, true] {
+        let calls = Arc::new(AtomicU32::new(0));
+        let up = Upstream::new("up").host("api.example.com").limit(Limit::per_second(9)).max_pause(2 * SECOND);
+        let throttle = Throttle::builder().store(HearsLate::default()).upstream(up).build()?;
+        let client = throttle.layer().layer(service_fn(move |_: Request<()>| {
+            let refuses = calls.fetch_add(1, Ordering::Relaxed) == 0;
+            let status = if refuses { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
+            ready(Ok::<_, Infallible>(stream(status, "8")))
+        }));
+        let call = async || client.clone().oneshot(get("https://api.example.com/package.Service/Method")?).await;
+        drop(call().await?);
+        let mut looks = call().await?;
+        if has_message {
+            looks.body_mut().frame().await.ok_or("a message")??;
+        }
+        drop(looks);
+        tokio::time::sleep(SECOND / 10).await;
+        let goes = throttle.acquire("up").max_wait(SECOND / 2).await;
+        assert_eq!(goes.is_ok(), has_message, "{goes:?}");
+    }
+    Ok(())
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_grpc_call_whose_trailers_refuse_it_ends_no_row_of_a_breaker() -> Outcome {
     let calls = Arc::new(AtomicU32::new(0));

@@ -38,8 +38,8 @@ type NeverSent = dyn Fn(&(dyn StdError + 'static)) -> bool + Send + Sync;
 /// of a channel, counts those that wait: calls that wait for one upstream may use up the room of others. Bound them outside, by a client
 /// for each upstream, or by [`max_wait`](crate::Upstream::max_wait).
 ///
-/// A request belongs to the upstream that its [`Call`] names, or the layer, or else to the first that it matches by its URI. The response
-/// is read like one of the [middleware](crate::Middleware); of a gRPC call its trailers are read too, where `grpc-status: 8` is a refusal,
+/// A request belongs to the upstream that its [`Call`] names, or the layer, or else to the first that it matches by its URI; one without a host in
+/// its URI by its `Host` header, as if it went by http: to port 80, where that names none. The response is read like one of the [middleware](crate::Middleware); of a gRPC call its trailers are read too, where `grpc-status: 8` is a refusal,
 /// unless `grpc-message` says that a message is larger than is allowed, and `grpc-retry-pushback-ms` how long it lasts. No call is sent
 /// again. What happened to a call is in its response's extensions, as a [`Passage`](crate::Passage).
 ///
@@ -116,9 +116,11 @@ impl ThrottleLayer {
                 if !route.keeps_seat_for_body(response.status(), response.body().size_hint().exact()) {
                     drop(permit.take_seat());
                 }
-                let ending = Ending::of(&self.throttle, permit, response.status(), response.headers());
-                // Nothing comes behind the head of an empty response.
-                let ending = if response.body().is_end_stream() { Ending::none() } else { ending };
+                let mut ending = Ending::of(&self.throttle, permit, response.status(), response.headers());
+                if response.body().is_end_stream() {
+                    // Nothing comes behind the head of an empty response.
+                    ending.end();
+                }
                 Ok(response.map(|body| ThrottledBody::new(body, ending)))
             }
             Err(error) => {

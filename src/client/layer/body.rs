@@ -48,16 +48,17 @@ impl<B: Body + Unpin> Body for ThrottledBody<B> {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &frame
-            && let Some(trailers) = frame.trailers_ref()
-        {
-            self.ending.read(trailers);
+        match &frame {
+            Poll::Ready(Some(Ok(frame))) => match frame.trailers_ref() {
+                Some(trailers) => self.ending.read(trailers),
+                None => self.ending.has_message = true,
+            },
+            Poll::Ready(Some(Err(_))) => self.ending = Ending::none(),
+            Poll::Ready(None) => self.ending.end(),
+            Poll::Pending => {}
         }
-        if matches!(frame, Poll::Ready(Some(Err(_)))) {
-            self.ending.unread = None;
-        }
-        if matches!(frame, Poll::Ready(None | Some(Err(_)))) || self.body.is_end_stream() {
-            self.ending = Ending::none();
+        if self.body.is_end_stream() {
+            self.ending.end();
         }
         frame
     }
@@ -72,11 +73,13 @@ impl<B: Body + Unpin> Body for ThrottledBody<B> {
 }
 
 /// A permit that lasts as long as its call's body, and the head of a response that says only in its trailers whether it is a refusal:
-/// both are read together. Where none come the head is read alone, unless the body is lost: then nobody knows what became of the call.
+/// both are read together. Where none come the head is read alone, unless the body is lost, or dropped before its first message: then nobody
+/// knows what became of the call.
 #[derive(Default)]
 pub(super) struct Ending {
     permit: Option<Permit>,
     unread: Option<Unread>,
+    has_message: bool,
 }
 
 /// The head of a response. That of a breaker's probe is judged already: a stream may last for hours, and would shut all others out.
@@ -88,9 +91,15 @@ struct Unread {
 }
 
 impl Ending {
-    /// Of a call that is over, or was not throttled.
+    /// Of a call that was not throttled, or whose body is lost.
     pub(super) fn none() -> Self {
         Self::default()
+    }
+
+    /// The body is over.
+    pub(super) fn end(&mut self) {
+        self.read(&HeaderMap::new());
+        self.permit = None;
     }
 
     /// Of a response whose head is here.
@@ -98,14 +107,15 @@ impl Ending {
         let says_later = is_grpc(headers) && status.is_success() && !headers.contains_key("grpc-status");
         if !says_later {
             throttle.answered(&permit, status, headers);
-            return Self { permit: Some(permit), unread: None };
+            return Self { permit: Some(permit), unread: None, has_message: false };
         }
         let is_judged = permit.pass().is_probe();
         if is_judged {
             judge(&permit, status, None);
         }
         let (throttle, headers) = (throttle.clone(), headers.clone());
-        Self { permit: Some(permit), unread: Some(Unread { throttle, status, headers, is_judged }) }
+        let unread = Some(Unread { throttle, status, headers, is_judged });
+        Self { permit: Some(permit), unread, has_message: false }
     }
 
     fn read(&mut self, trailers: &HeaderMap) {
@@ -120,7 +130,9 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.read(&HeaderMap::new());
+        if self.has_message {
+            self.end();
+        }
     }
 }
 
