@@ -7,7 +7,7 @@
 -- KEYS[3] state    of the scope that is paused; none where the whole upstream is
 -- KEYS[..] log     that the refused calls were charged in, where they are evidence of what the upstream allows
 -- ARGV[1] doubles of 8 bytes: number, previous, known, latest, as for book.lua; recovery (µs after the pause in which calls come
---         slower), cause (0 a refusal, 1 a spending limit, 2 a ban), memory (µs after the pause in which another may follow in a row),
+--         slower), cause (0 an overload, 1 a refusal, 2 a spending limit, 3 a ban), memory (µs after the pause in which another may follow in a row),
 --         started (stamp of the refused call, or 0), told (µs for which the upstream told to wait, where that is more), status (of the
 --         response, or 0), calls (that were refused; 0 where they are no evidence), units (that these were charged), count (of windows that
 --         the upstream may count by); then for each of them: quota and span (µs) of a term, how long the upstream counts (µs); then waits
@@ -20,6 +20,7 @@
 -- For so long after a pause another refusal is the next in a row, however short the pause was: unless its call started as long after the
 -- pause as that had lasted, and a whole quota between, more than a few units, as far back as a log is sure to be kept.
 local ROW, FEW, SURE = 60000000, 10, 10000000
+local OVERLOAD, REFUSAL = 0, 1
 
 local recovery, cause, memory, started, told, status = a[5], a[6], a[7], a[8] ~= 0 and a[8], a[9], a[10]
 local calls, units, first_wait = a[11], a[12], 14 + 3 * a[13]
@@ -35,10 +36,10 @@ local pause = state.pause and state.pause[5] > now and state.pause[6] >= release
 -- Decide. A refusal while a pause lasts, or of a call from before its end, belongs to the same incident; another is the next in a row,
 -- where its call started within a minute, or twice as long as the wait, or what bars us came before: between others calls were served.
 local same = pause and (pause[1] > now or (started and started < pause[1])) or false
-local follows = pause and (pause[4] > 0 or (started or now) <= pause[8] + max(pause[2], 2 * pause[9], ROW))
+local follows = pause and (pause[4] > REFUSAL or (started or now) <= pause[8] + max(pause[2], 2 * pause[9], ROW))
 local rate
 if calls > 0 then
-  if follows and pause[4] == 0 and a[13] > 0 and (started or now) >= pause[1] + pause[9] then
+  if follows and pause[4] <= REFUSAL and a[13] > 0 and (started or now) >= pause[1] + pause[9] then
     local quota, shortest = 0, math.huge
     for i = 14, 13 + 3 * a[13], 3 do
       if a[i + 2] < shortest then quota, shortest = a[i], a[i + 2] end
@@ -51,8 +52,10 @@ if calls > 0 then
   rate, slower = rate_after(before, started or now, same, calls, units, KEYS[#KEYS], 13)
   recovery = max(recovery, slower)
 end
-local refusals = same and pause[3] or follows and pause[3] + 1 or 1
-local wait = a[min(first_wait - 1 + refusals, #a)]
+-- An overload after another refusal is the first.
+local other = pause and cause == OVERLOAD and pause[4] > OVERLOAD
+local refusals = same and pause[3] or follows and not other and pause[3] + 1 or 1
+local wait = a[min(first_wait - 1 + (other and 1 or refusals), #a)]
 local stop, ends, again, began = now + wait, now + told, wait, now
 if pause then
   if pause[1] > now then cause = max(cause, pause[4]) end

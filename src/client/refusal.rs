@@ -60,6 +60,7 @@ pub(crate) fn pause(
         pause.memory = told.unwrap_or_else(|| upstream.backoff.longest());
     }
     pause.cause = match refusal {
+        Refusal::Overload => Cause::Overload,
         Refusal::Spend => Cause::Spend,
         Refusal::Ban => Cause::Ban,
         _ => Cause::Refusal,

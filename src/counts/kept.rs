@@ -33,7 +33,7 @@ const ERRORS: [ErrorKind; 11] = [
     ErrorKind::Closed,
 ];
 
-const CAUSES: [Cause; 3] = [Cause::Refusal, Cause::Spend, Cause::Ban];
+const CAUSES: [Cause; 4] = [Cause::Overload, Cause::Refusal, Cause::Spend, Cause::Ban];
 
 /// The metrics of one upstream. Their labels are known when it is registered: no scope, and nothing that a call says, becomes one.
 #[derive(Clone, Debug, Default)]
@@ -49,9 +49,9 @@ struct Kept {
     oldest: Gauge,
     retries: Counter,
     /// By cause: how many, and for how long yet.
-    pauses: [(Counter, Gauge); 3],
+    pauses: [(Counter, Gauge); 4],
     /// Until when these last, as of the last look; `None` where nothing was to be seen.
-    seen: Mutex<Option<[Instant; 3]>>,
+    seen: Mutex<Option<[Instant; 4]>>,
     /// By unit: what estimates reserved, and what calls were settled at.
     units: Vec<(Arc<str>, Counter, Counter)>,
     /// Of each limit that all callers share: what is used, and what others use.
@@ -250,7 +250,7 @@ impl Counts {
 }
 
 impl Kept {
-    fn show(&self, oldest: Duration, left: [Duration; 3], now: Instant) {
+    fn show(&self, oldest: Duration, left: [Duration; 4], now: Instant) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let is_any = !oldest.is_zero() || left.iter().any(|left| !left.is_zero());
         *seen = is_any.then(|| left.map(|left| now + left));
@@ -274,6 +274,7 @@ impl Kept {
 
 fn word(cause: Cause) -> &'static str {
     match cause {
+        Cause::Overload => "overload",
         Cause::Refusal => "refusal",
         Cause::Spend => "spend",
         Cause::Ban => "ban",

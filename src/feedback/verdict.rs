@@ -1,5 +1,7 @@
 //! Whether a response is a refusal, and which.
 
+use std::time::Duration;
+
 use http::StatusCode;
 
 use super::dialect::Dialect;
@@ -18,7 +20,8 @@ pub(super) fn refusal(status: StatusCode, signs: &Signs, quotas: &[Quota], diale
         430 => Some(Refusal::Ban),
         418 if signs.ask_to_wait() => Some(Refusal::Ban),
         423 => Some(Refusal::Lock),
-        400 | 403 | 503 if is_spent(status, quotas) => Some(Refusal::Quota),
+        400 | 403 if is_spent(status, quotas) => Some(Refusal::Quota),
+        503 if is_spent(status, quotas) && !asks_for_more_than_a_reset(signs, quotas) => Some(Refusal::Quota),
         // Nobody asks to wait where a permission is missing: this is a limit of abuse.
         403 if signs.ask_to_wait() => Some(Refusal::Quota),
         477 | 503 | 529 => Some(Refusal::Overload),
@@ -59,6 +62,12 @@ fn is_spent(status: StatusCode, quotas: &[Quota]) -> bool {
     let may_be_wrong = status == StatusCode::BAD_REQUEST;
     let is_spent = |quota: &&Quota| quota.has_nothing_left() && !(may_be_wrong && quota.is_overrun());
     quotas.iter().filter(is_spent).any(counts_calls)
+}
+
+/// Whether it asks to wait for longer than until a quota is there again that is spent: then it is busy, and took the last unit besides.
+fn asks_for_more_than_a_reset(signs: &Signs, quotas: &[Quota]) -> bool {
+    let spent = quotas.iter().filter(|quota| quota.has_nothing_left() && counts_calls(quota));
+    signs.told_wait() > spent.filter_map(Quota::reset_within).max().or(Some(Duration::ZERO))
 }
 
 /// Whether a response of this status can be a refusal at all.

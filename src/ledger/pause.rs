@@ -36,7 +36,8 @@ pub(super) const FAR: f64 = 1e15;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pause {
-    /// How long, by how many refusals came in a row: the first stands for one, the last for more than there are.
+    /// How long, by how many refusals came in a row: the first stands for one, the last for more than there are. An overload is the first after
+    /// any other refusal.
     pub waits: Vec<Duration>,
     /// For how long after it calls come slower than the limits allow: at first at a tenth of the rate, growing evenly; none later after the
     /// one before than a tenth of what is left of this time.
@@ -107,7 +108,9 @@ impl Pause {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The upstream refused a call, for its quota or because it was busy: wait.
+    /// The upstream is busy, and asks to wait: a 503, whatever is left of its quota.
+    Overload,
+    /// The upstream refused a call, mostly for its quota: wait.
     #[default]
     Refusal,
     /// What may be spent is spent: waiting does not help.
@@ -120,6 +123,7 @@ impl Cause {
     /// What it is called in errors.
     pub(crate) const fn words(self) -> &'static str {
         match self {
+            Self::Overload => "an overload",
             Self::Refusal => "a refusal",
             Self::Spend => "a spending limit",
             Self::Ban => "a ban",
@@ -213,8 +217,11 @@ impl Pausing {
         let incident = before.filter(|_| Self::is_same(before, now, pause.started));
         let row = before.filter(|before| before.is_followed_by(pause.started.unwrap_or(now)));
         let row = row.filter(|before| !ends_row || before.cause > Cause::Refusal);
+        let is_other = |before: &Self| pause.cause == Cause::Overload && before.cause > Cause::Overload;
+        let row = row.filter(|before| !is_other(before));
         let refusals = incident.map_or_else(|| row.map_or(1, |of| of.refusals + 1), |of| of.refusals);
-        let wait = micros(pause.waits.get(refusals - 1).or(pause.waits.last()).copied().unwrap_or_default());
+        let at = if incident.as_ref().is_some_and(is_other) { 0 } else { refusals - 1 };
+        let wait = micros(pause.waits.get(at).or(pause.waits.last()).copied().unwrap_or_default());
         let mut next = Self {
             until: now.plus(wait),
             recovery: micros(pause.recovery).max(recovery),

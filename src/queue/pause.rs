@@ -90,7 +90,7 @@ impl Engine {
     /// The error for callers whom waiting does not help.
     pub(super) fn barred(&self, now: Instant) -> Option<Error> {
         let PauseLeft { left, cause, status, .. } =
-            self.pause_left(now).filter(|pause| pause.cause != Cause::Refusal)?;
+            self.pause_left(now).filter(|pause| pause.cause > Cause::Refusal)?;
         Some(Error::Barred { upstream: Arc::clone(&self.settings.upstream), cause, status, retry_after: left })
     }
 }

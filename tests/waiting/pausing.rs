@@ -47,7 +47,7 @@ async fn no_response_silences_an_upstream_for_longer_than_it_is_believed() {
     let ask = [("retry-after", &*month)];
     let ever = [("retry-after", "9223372036854775807")];
     let spent = |reset: &'static str| [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", reset)];
-    let cases: [(u16, Lines<'_>, u64); 22] = [
+    let cases: [(u16, Lines<'_>, u64); 26] = [
         (429, &[("retry-after", "20")], 20),
         (429, &[("retry-after", "3600")], HOUR),
         (429, &ask, HOUR),
@@ -67,6 +67,11 @@ async fn no_response_silences_an_upstream_for_longer_than_it_is_believed() {
         (429, &spent("43200"), 12 * HOUR + 1),
         (429, &spent("864000"), DAY),
         (403, &spent("43200"), 12 * HOUR + 1),
+        // A spent quota explains a wait until it is there again, and no longer one.
+        (503, &[("retry-after", "7200"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "7200")], 2 * HOUR),
+        (503, &[("retry-after", "3600"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1")], 60),
+        (503, &[("retry-after", "3600"), ("x-ratelimit-remaining", "0")], 60),
+        (503, &[("retry-after", "20"), ("x-ratelimit-remaining", "0")], 20),
         (429, &[("retry-after", &month), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "7200")], 2 * HOUR + 1),
         (429, &[("retry-after", &month), ("x-ratelimit-remaining", "9"), ("x-ratelimit-reset", "7200")], HOUR),
         (429, &[("retry-after", &month), ("x-ratelimit-remaining-tokens", "0")], HOUR),
@@ -97,6 +102,22 @@ async fn overloads_in_a_row_are_believed_for_twice_as_long_each_up_to_what_they_
     }
     advance(Duration::from_secs(901)).await;
     assert_eq!(after(&throttle, &overload).await, 60, "the row has ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_overload_is_believed_for_a_minute_whatever_was_refused_before() {
+    let (refused, overload) = (response(429, &[]), response(503, &[("retry-after", "900")]));
+    let throttle = throttle(|up| up);
+    for expected in [1, 2, 4, 8, 16] {
+        assert_eq!(after(&throttle, &refused).await, expected);
+        advance(Duration::from_secs(expected)).await;
+    }
+    assert_eq!(after(&throttle, &overload).await, 60, "the first of its kind");
+    advance(Duration::from_secs(60)).await;
+    assert_eq!(after(&throttle, &overload).await, 120, "the next");
+    advance(Duration::from_secs(120)).await;
+    assert_eq!(after(&throttle, &refused).await, 4, "any refusal follows an overload");
+    assert_eq!(after(&throttle, &overload).await, 60, "of the same incident");
 }
 
 #[tokio::test(start_paused = true)]

@@ -101,6 +101,7 @@ pub(crate) fn pause(paused: &PauseUsage) -> String {
     let why = match (paused.cause, paused.status) {
         (Cause::Spend, _) => "a spending limit".to_owned(),
         (Cause::Ban, _) => "a ban".to_owned(),
+        (Cause::Overload, Some(status)) => format!("an overload ({status})"),
         (_, Some(status)) => format!("a refusal ({status})"),
         (_, None) => "by a program, or by hand".to_owned(),
     };

@@ -97,6 +97,6 @@ impl Lost {
     /// For how long after it calls come slower, as far as the upstream's settings say.
     fn recovery(&self) -> Duration {
         let by_settings = self.queue.registered().upstream.recovery;
-        by_settings.filter(|_| self.reason.cause == Cause::Refusal).unwrap_or_default()
+        by_settings.filter(|_| self.reason.cause <= Cause::Refusal).unwrap_or_default()
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::known::KnownPause;
 use super::{Effect, Whom};
-use crate::ledger::{Log, Pause, Reason, Report, Stamp, micros};
+use crate::ledger::{Cause, Log, Pause, Reason, Report, Stamp, micros};
 use crate::queue::resend::MEMORY;
 
 /// A longer wait is too long for the clock.
@@ -88,7 +88,10 @@ impl Pausing {
     }
 
     /// This pause and a later one.
-    pub(super) fn and(mut self, later: Self) -> Self {
+    pub(super) fn and(mut self, mut later: Self) -> Self {
+        let causes = (self.pause.cause, later.pause.cause);
+        self.is_first_after(causes.1);
+        later.is_first_after(causes.0);
         for nth in 0..self.ends.len().max(later.ends.len()) {
             let ends = [&self.ends, &later.ends].map(|ends| ends.get(nth).or(ends.last()).copied());
             let Some(end) = ends.into_iter().flatten().max() else { continue };
@@ -118,6 +121,13 @@ impl Pausing {
             }
         }
         self
+    }
+
+    /// An overload is the first in a row where something else was refused.
+    fn is_first_after(&mut self, other: Cause) {
+        if self.pause.cause == Cause::Overload && other > Cause::Overload {
+            self.ends.truncate(1);
+        }
     }
 
     /// What is left of it.

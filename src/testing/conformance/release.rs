@@ -35,6 +35,7 @@ pub async fn law_15(subject: &dyn Subject) {
     }
     one_call_looks(law, subject).await;
     a_quota_that_is_served_ends_the_row(law, subject).await;
+    an_overload_is_the_first_after_other_refusals(law, subject).await;
     what_is_over_is_remembered(law, subject).await;
 }
 
@@ -92,6 +93,34 @@ async fn a_quota_that_is_served_ends_the_row(law: Law, subject: &dyn Subject) {
         let second = desk.pausing(1, None, refusal(at(refused)));
         let until = at(refused + last * 1_000_000);
         law.equal(&desk.paused(&second).await.until, &until, "the next of the row, or a first");
+    }
+}
+
+/// Of the same incident or of the next; other refusals go on with the row of what was refused before.
+async fn an_overload_is_the_first_after_other_refusals(law: Law, subject: &dyn Subject) {
+    use Cause::{Ban, Overload, Refusal};
+    subject.clock().set(at(0));
+    let mut desk = Desk::new(law, subject.store(), [log("calls", 9, 100_000)]);
+    let mut now = 0;
+    // How long it waits by how many came in a row, in seconds; and whether the one before lasts meanwhile.
+    let (short, long) = ([1, 2, 3], [10, 20, 30]);
+    for (cause, waits, is_same, wait) in [
+        (Refusal, short, false, 1),
+        (Refusal, short, false, 2),
+        (Overload, long, false, 10),
+        (Overload, long, false, 20),
+        (Refusal, short, false, 3),
+        (Overload, long, true, 10),
+        (Ban, short, false, 3),
+        (Overload, long, false, 10),
+    ] {
+        let began = if is_same { now - 1 } else { now };
+        subject.clock().set(at(began));
+        let waits = waits.map(|seconds| seconds * SECOND).to_vec();
+        let pause = Pause { waits, cause, memory: 60 * SECOND, started: Some(at(began)), ..Pause::new(SECOND) };
+        let pause = desk.pausing(1, None, pause);
+        now = began + wait * 1_000_000;
+        law.equal(&desk.paused(&pause).await.until, &at(now), "the first, or the next in a row");
     }
 }
 

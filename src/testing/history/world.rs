@@ -192,7 +192,7 @@ impl World {
             pause.recovery = Duration::from_micros(rng.u64(0..2_000_000));
         }
         pause.memory = Duration::from_micros(rng.u64(0..1_000_000));
-        pause.cause = [Cause::Refusal, Cause::Spend, Cause::Ban][rng.usize(0..3)];
+        pause.cause = [Cause::Overload, Cause::Refusal, Cause::Spend, Cause::Ban][rng.usize(0..4)];
         pause.started = started(rng, now);
         pause.status = [0, 429, 430][rng.usize(0..3)];
         if rng.u8(0..3) == 0 {

@@ -178,9 +178,10 @@ fn shape(term: Term) -> (i64, Vec<i64>) {
 /// What the scripts call a cause.
 const fn code(cause: Cause) -> u8 {
     match cause {
-        Cause::Refusal => 0,
-        Cause::Spend => 1,
-        Cause::Ban => 2,
+        Cause::Overload => 0,
+        Cause::Refusal => 1,
+        Cause::Spend => 2,
+        Cause::Ban => 3,
     }
 }
 

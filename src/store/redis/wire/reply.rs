@@ -143,9 +143,10 @@ fn slower_of(rate: i64, span: i64, left: i64) -> Option<Slower> {
 
 fn cause_of(code: i64) -> Option<Cause> {
     match code {
-        0 => Some(Cause::Refusal),
-        1 => Some(Cause::Spend),
-        2 => Some(Cause::Ban),
+        0 => Some(Cause::Overload),
+        1 => Some(Cause::Refusal),
+        2 => Some(Cause::Spend),
+        3 => Some(Cause::Ban),
         _ => None,
     }
 }
@@ -258,7 +259,7 @@ mod tests {
     #[test]
     fn a_grant_is_read_back() {
         let answers = [2, 1_150, 1, 1, 1_100, 1, 0, 1_170, 1];
-        let value = ints(&[&[5_000, 1_100, 2, 1_150, 250_000, 1_109, 2, 403, 3, 9_000], &answers[..]].concat());
+        let value = ints(&[&[5_000, 1_100, 2, 1_150, 250_000, 1_109, 3, 403, 3, 9_000], &answers[..]].concat());
         let grant = reply(&ask(), &value).unwrap().grant().unwrap();
         let expected = [Answer::waiting(1, at(1_150)), Answer::granted(1, at(1_100)), Answer::refused(1, at(1_170))];
         assert_eq!(grant.answers, expected);
@@ -306,7 +307,7 @@ mod tests {
             ints(&[5_000]),
             ints(&[5_000, 1, 2]),
             ints(&[5_001, 1, 2, 0, 0, 0, 0, 0, 0, 0]),
-            ints(&[5_000, 1, 2, 0, 0, 0, 3, 0, 0, 0]),
+            ints(&[5_000, 1, 2, 0, 0, 0, 4, 0, 0, 0]),
             ints(&[5_000, 1, 2, 0, 0, 0, 0, 65_536, 0, 0]),
             ints(&[5_000, 1, 2, 0, 0, 0, 0, 0, -1, 0]),
             ints(&[5_000, 1, 2, 0, -1, 0, 0, 0, 0, 0]),
@@ -347,11 +348,11 @@ mod tests {
         let read = |pause, rate, known| reply(&usage, &told(pause, rate, known));
         assert_eq!(read([0; 5], 1_000_000, -1).unwrap(), used(None));
         assert_eq!(read([0; 5], 1_000_000, 3).unwrap(), used(Some(3)));
-        let of_log = read([9, 12, 4, 2, 430], 500_000, -1).unwrap().usage().unwrap().remove(0);
+        let of_log = read([9, 12, 4, 3, 430], 500_000, -1).unwrap().usage().unwrap().remove(0);
         let [left, told, since] = [9, 12, 4].map(Duration::from_micros);
         assert_eq!(of_log.paused, Some(PauseUsage::new(left, told, since, Cause::Ban, Some(430))));
         assert_eq!((of_log.rate, of_log.slower), (500_000, Some(Slower::new(500_000, 1_000, since))));
-        assert!(read([0; 5], 1_000_000, -2).is_err() && read([9, 12, 4, 3, 0], 1, -1).is_err());
+        assert!(read([0; 5], 1_000_000, -2).is_err() && read([9, 12, 4, 4, 0], 1, -1).is_err());
         for message in [pause, report, usage] {
             for lie in [Value::Int(5), ints(&[5_000, 7]), ints(&[5_000, 7, -9, 7]), ints(&[5_000, 7, 2, -1])] {
                 assert!(reply(&message, &lie).is_err(), "{message:?} {lie:?}");
