@@ -4,12 +4,12 @@
 //! |---|---|
 //! | `limits` | which limits for which upstream; the guard |
 //! | `waiting` | how long calls wait, deadlines, who goes first |
-//! | `responses` | what is believed of a response, for how long, and what ends it |
+//! | `responses` | what is concluded from a response, for how long, and what ends it |
 //! | `what_happens` | calls, refusals, Redis, processes and configuration, row by row |
 //! | `without_store` | what calls do while the store cannot answer |
 //! | `clients` | without the middleware, and beside other middlewares |
 //! | `crawlers` | many hosts, each at its own pace |
-//! | `payments` | queue consumers; what is sent again, and why it is safe |
+//! | `payments` | queue consumers; what is sent again, and by whom |
 //! | `testing` | tests of your own code: paused time, strict upstreams, faults |
 //! | `deploying` | what Redis needs and keeps, permissions, upgrades, the first day |
 //! | `watching` | who waits and why, what is counted, what is traced |

@@ -1,4 +1,4 @@
-//! Throttles outbound HTTP calls for a whole cluster: no worker anywhere sends more than an upstream's quota allows.
+//! Throttles outbound HTTP calls for a whole cluster, so that its workers together keep within an upstream's quota: [the promise](#the-promise).
 //!
 //! ```no_run
 //! # async fn main_() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,6 +25,7 @@
 //! | [scope](Scope) | who shares a limit: the whole upstream, one token, one merchant |
 //! | [shard](Upstream::shards) | a part of the store in which some scopes of an upstream lie; mostly there is one |
 //! | [log](ledger::SlidingLog) | the ascending start times of one upstream, scope and unit, one entry for each unit |
+//! | [ledger] | what a store keeps of one upstream: its logs, pauses and rates |
 //! | charge | units taken from one log; a call is a list of charges |
 //! | slot | one start time of a call in all its logs, past (sent) or booked ahead |
 //! | ask, grant | a process asks a [store](Store) for slots; the grant says how long until each |
@@ -37,6 +38,7 @@
 //! | settle | what happens to a slot after the call: kept, handed back, or corrected to the true cost |
 //! | seat | the right of one call to be in flight, where [calls in flight](Limit::in_flight) are limited |
 //! | pause | nobody sends to this scope or upstream until then, cluster-wide |
+//! | breaker | refuses calls of a scope after [so many 401 and 403](Upstream::break_after_unauthorized) in a row |
 //! | rate | a factor on the quotas of a scope, by the evidence of what was served and what was refused, or by hand |
 //! | outside use | quota that others spend, learned from responses |
 //! | log time | the store's clock, corrected so that it never runs backwards |
@@ -48,15 +50,15 @@
 //!         ─ ask   ─▶ queue ─▶ store.apply(ask)    one script call for the whole queue
 //!         ─ wait  ─▶ sleeps once, until its start
 //!         ─ send  ─▶ the rest of the client
-//!         ─ settle─▶ never left this machine: handed back;  may have left: kept;  refused: all pause;  true cost: corrected
+//!         ─ settle─▶ never left this machine: handed back;  may have left: kept;  refused: its scope pauses;  true cost: corrected
 //! ```
 //!
 //! # The promise
 //!
 //! No window of a limit plus its guard ever holds more starts than its quota: under concurrency, cancellation, lost replies
 //! and crashes, as long as the store keeps its data. What the upstream sees keeps to the quota too, as long as the delay between a
-//! permit and the arrival of the call varies by no more than the guard less what a slot may be late: a slot may be late by a little less than
-//! half the guard, and 219 ms at most. One that counts by approximation needs [calls that are spread](Limit::burst).
+//! permit and the arrival of the call varies by less than half the guard. [More exactly](Limit::guard), by the guard less the time by which a slot
+//! may be used late. An upstream that counts by approximation needs [calls that are spread](Limit::spread).
 //!
 //! # Features
 //!
