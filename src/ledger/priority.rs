@@ -8,9 +8,9 @@
 /// ```
 /// use outgate::{Call, Priority};
 ///
-/// let refund = Call::new().priority(Priority::High);
+/// let payment = Call::new().priority(Priority::High);
 /// let export = Call::new().priority(Priority::Low);
-/// # let _ = (refund, export);
+/// # let _ = (payment, export);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
