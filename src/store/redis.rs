@@ -49,7 +49,7 @@ use crate::store::clock::ManualClock;
 /// a key that somebody else wrote to, is a warning at once and every minute, and the error of each call says what to do.
 ///
 /// One server, with the feature `redis-cluster` a Cluster, or with the feature `redis-sentinel` a primary that Sentinels name; one whose `maxmemory-policy` is `noeviction`, as what an
-/// evicted log held has to be said again.
+/// evicted log held has to be re-reported.
 ///
 /// # URLs
 ///
@@ -59,8 +59,9 @@ use crate::store::clock::ManualClock;
 /// | `rediss://…` | the same, encrypted: by the feature `redis-rustls` with aws-lc-rs, unless the program has installed another provider, or by `redis-native-tls` |
 /// | `unix:///run/redis.sock?db=2&user=user&pass=word` | a server on this machine |
 ///
-/// A character that has a meaning in a URL is written as `%40`. Trusted are the authorities that the machine trusts; certificates of
-/// your own go into a client for [`builder_on`](Self::builder_on), or into the file that `SSL_CERT_FILE` names.
+/// In a user or a password, write characters that mean something in a URL by their codes: `@` as `%40`, `:` as `%3A`, `/` as `%2F`. Trusted are the
+/// authorities that the machine trusts; certificates of your own go into a client for [`builder_on`](Self::builder_on), or into the file that
+/// `SSL_CERT_FILE` names.
 ///
 /// # Default
 ///
@@ -133,7 +134,7 @@ impl RedisStore {
     /// different upstreams are spread over the nodes, and so are the [shards](crate::Upstream::shards) of one that is too large for a node. What the first URL says of user, password and encryption goes for all nodes.
     ///
     /// Calls go on while slots are moved and when a replica takes over, as soon as it has. What a primary had not told its
-    /// replica by then is said again by the processes that were granted it; what processes had been granted that are gone may be granted again.
+    /// replica by then is re-reported by the processes that were granted it; what processes had been granted that have ended may be granted again.
     ///
     /// ```no_run
     /// # async fn of_cluster() -> Result<(), Box<dyn std::error::Error>> {

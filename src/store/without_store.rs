@@ -27,11 +27,12 @@ pub enum WithoutStore {
     /// [`Error::StoreUnavailable`](crate::Error::StoreUnavailable).
     #[default]
     Wait,
-    /// They get [`Error::StoreUnavailable`](crate::Error::StoreUnavailable) at once.
+    /// They get [`Error::StoreUnavailable`](crate::Error::StoreUnavailable) once the store has failed: at once where the connection fails, after 1 s
+    /// where it is silent, and from then on at once.
     Refuse,
     /// Each process keeps to its part of every limit: the quota by the number of processes that use the upstream, as the store told it last.
     ///
-    /// Nobody sends before all counts no more that the store knows of: for a window and two good seconds after it was lost. Until then calls
+    /// Nobody sends before all that the store knows of has left its window: for a window and two good seconds after it was lost. Until then calls
     /// [wait](Self::Wait), as do those of a process that was never counted, and where a part is too small. When the store is back, all that was
     /// sent meanwhile counts: nobody sends for a window and up to two seconds. So no window holds more than the quota, where all processes lose
     /// the store, and have it back, at about the same time: [the guide](crate::guide::without_store) says what else may be.

@@ -127,9 +127,12 @@ impl RedisStoreBuilder {
 
     /// For how long an answer is awaited.
     ///
-    /// A message is sent twice before its call fails. Over a connection that was there a call ends within two timeouts and the two seconds
-    /// that another may take; where there was none, two seconds later. In a Cluster within four timeouts and as much; by Sentinels within one
-    /// and two seconds, and each message waits for replicas for a quarter of it at most.
+    /// A message without an answer is sent once more, where it may be. So it fails at the latest
+    ///
+    /// * on one server after two timeouts and 2 s, in which a new connection is made; where there was none before, 2 s later. Each time that the server
+    ///   has forgotten the script takes up to one timeout more.
+    /// * in a Cluster after two timeouts and 4 s.
+    /// * behind Sentinels after one timeout and 2 s. Of that it waits for replicas for a quarter of the timeout at a time.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
