@@ -67,7 +67,7 @@ pub enum Error {
         cause: Cause,
         /// The status of the response that said so; `None` where a program did.
         status: Option<u16>,
-        /// How long until a call is let through, to see whether it still says so.
+        /// How long until a call is let through, to find out whether it still says so.
         retry_after: Duration,
     },
     /// Check the credentials: the upstream keeps answering 401 or 403 to this scope. Only where
@@ -93,7 +93,7 @@ pub enum Error {
     Unreachable {
         /// The upstream that the call belongs to.
         upstream: Arc<str>,
-        /// How long until a call goes to see.
+        /// How long until a call tries again.
         retry_after: Duration,
     },
     /// Survive without the store, or fail: the shared log could not be reached in time. What calls do meanwhile is said by

@@ -203,7 +203,7 @@ impl Ledger {
         (Reply::Learned(Learned::new(outside)), if entered { longest } else { 0 })
     }
 
-    /// Forgets what fell silent some seconds ago in the next sixteenth of all scopes, when the store's clock shows `clock`. A store
+    /// Forgets what has expired some seconds ago in the next sixteenth of all scopes, when the store's clock shows `clock`. A store
     /// calls this now and then.
     ///
     /// ```
@@ -215,7 +215,7 @@ impl Ledger {
     /// assert_eq!(ledger.scopes_in_use(now), 1);
     ///
     /// let hours_later = Stamp::from_micros(9_000_000_000);
-    /// ledger.sweep(hours_later); // now and then: what fell silent is forgotten
+    /// ledger.sweep(hours_later); // now and then: what has expired is forgotten
     /// assert_eq!(ledger.scopes_in_use(hours_later), 0);
     /// # Ok::<(), outgate::ledger::Refused>(())
     /// ```

@@ -57,9 +57,9 @@ use crate::ledger::{Message, Reply};
 /// 18. True costs count from the moment they are known: what calls used beyond their charges delays every later call, beyond the quota
 ///     if need be, and none before; what they did not use is free.
 /// 19. A process that says that it is there is told of until it says that it is gone, or lapses, and nothing is decided by it.
-/// 20. Where a store does not hold what an ask says that it must, data was lost, and nobody starts until all that may be missing counts no
-///     more, in logs that count for 10 s at most, or for a minute where they alone are missing; a log that nobody remembers costs no wait.
-/// 21. What counted in the logs that a reset names counts no more, nor what was learned of them; all else stays, and nobody takes it for lost.
+/// 20. Where a store does not hold what an ask says that it must, data was lost, and nobody starts until all that may be missing has left its
+///     window, in logs that count for 10 s at most, or for a minute where they alone are missing; a log that nobody remembers costs no wait.
+/// 21. What counted in the logs that a reset names is not counted any more, nor what was learned of them; all else stays, and nobody takes it for lost.
 ///     Nothing else has a log forgotten.
 ///
 /// ```

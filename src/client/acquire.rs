@@ -80,8 +80,8 @@ impl Acquire {
         self
     }
 
-    /// Is refused at once when the slot is further away than this. Zero is [`Throttle::try_acquire`], a slot now or
-    /// never; of such a call it changes nothing.
+    /// Is refused at once when the slot is further away than this. Zero is [`Throttle::try_acquire`], which does
+    /// not wait; of such a call it changes nothing.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.call.max_wait = Some(max_wait);
         self

@@ -29,7 +29,7 @@ use crate::error::Error;
 /// A response from another host or port than the request's, after a redirect, says nothing about the upstream; nor does one from a path of
 /// that host which belongs to another upstream. But where it was a success, the call was served.
 ///
-/// Where three connects in a row to a host and port fail, calls wait before they ask for a slot, and one at a time goes to see: after
+/// Where three connects in a row to a host and port fail, calls wait before they ask for a slot, and one at a time tries: after
 /// 50 ms, then each time after twice as long, up to a second or a little more. As soon as one gets a response, all go on. A call whose
 /// longest wait ends before that gets [`Error::Unreachable`]; one without any goes in its turn, after 5 s at the latest, and gets
 /// reqwest's own error if it fails. Where connects failed already in the last minute, this begins only a second after the last response.

@@ -29,7 +29,7 @@ impl Throttle {
     /// others use of the quota is [learned](crate::Upstream::learn_from_responses), where that is asked for.
     ///
     /// The middleware does so for every response by its status and headers. This is for verdicts that stand in bodies, and
-    /// for calls made without the middleware. Returns when the store has been told. A wait is believed for
+    /// for calls made without the middleware. Returns when the store has been told. A wait is honoured for
     /// [`max_pause`](crate::Upstream::max_pause) at most.
     ///
     /// ```

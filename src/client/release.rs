@@ -33,7 +33,7 @@ impl Throttle {
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownUpstream`]; [`Error::StoreUnavailable`], after which it may or may not have happened: say it again.
+    /// [`Error::UnknownUpstream`]; [`Error::StoreUnavailable`], after which it may or may not have happened: call it again.
     pub async fn release(&self, upstream: &str) -> Result<(), Error> {
         self.release_of(&*self.registered(upstream)?, None).await
     }
@@ -97,7 +97,7 @@ impl Throttle {
     /// those of one. Limits that other upstreams
     /// [share](crate::Upstream::shares) begin anew for them, too.
     ///
-    /// Callers who have a slot by now, booked up to a horizon ahead, go at its time, and it counts no more: the limit may be exceeded
+    /// Callers who have a slot by now, booked up to a horizon ahead, go at its time, and it is not counted: the limit may be exceeded
     /// by as many. What responses and calls of before tell later counts.
     ///
     /// Returns when the store knows. Who waits in this process asks again at once, in another one when it would anyhow: within 30 s.
@@ -118,7 +118,7 @@ impl Throttle {
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownUpstream`]; [`Error::StoreUnavailable`], after which it may or may not have happened: say it again.
+    /// [`Error::UnknownUpstream`]; [`Error::StoreUnavailable`], after which it may or may not have happened: call it again.
     pub async fn reset(&self, upstream: &str) -> Result<(), Error> {
         let registered = self.registered(upstream)?;
         for scope in registered.charges.without_value() {

@@ -137,7 +137,7 @@ impl Throttle {
         Acquire::new(self, upstream, false)
     }
 
-    /// A permit for now, or in [`Error::Throttled`] how long until there is one. Waits for nothing but the store's answer, and for
+    /// A permit at once, or in [`Error::Throttled`] how long until there is one. Waits for nothing but the store's answer, and for
     /// that no longer than a second. In a loop, sleep for what it tells.
     ///
     /// ```

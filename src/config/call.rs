@@ -133,8 +133,9 @@ impl Call {
         self
     }
 
-    /// Is refused at once when its slot is further away than this. Zero: a slot now or never. It may start later than this by as long as the
-    /// question took to the store: see [`Upstream::max_wait`](crate::Upstream::max_wait).
+    /// Is refused at once when its slot is further away than this. Zero: it does not wait, as with
+    /// [`try_acquire`](crate::Throttle::try_acquire). It may start later than this by as long as the question took to the store: see
+    /// [`Upstream::max_wait`](crate::Upstream::max_wait).
     #[must_use]
     pub const fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);

@@ -28,7 +28,7 @@ pub struct StoreError {
 pub enum StoreErrorKind {
     /// It could not be reached, or did not answer in time. Whether the message acted is unknown: send it again.
     Unreachable,
-    /// It answered that it serves nobody for now: it reads its data, or is busy with a script. Send the message again.
+    /// It answered that it can serve nobody at the moment: it reads its data, or is busy with a script. Send the message again.
     Unavailable,
     /// It answered that it will not do this now, or ever.
     Refused,

@@ -95,8 +95,8 @@ pub struct Ask {
     pub seats: Option<Seats>,
     /// For how many its process counts where limits are shared: 1 to 100, the same in all of its asks.
     pub weight: u32,
-    /// What the store must hold: where it does not, data was lost, and nobody starts until all counts no more that may be missing. Windows
-    /// longer than 10 s are not waited for, but for 6 s: who hears of the loss says [again](Self::again) what it was granted.
+    /// What the store must hold: where it does not, data was lost, and nobody starts until all that may be missing has left its window. Windows
+    /// longer than 10 s are not waited for, but for 6 s: who hears of the loss [re-reports](Self::again) what it was granted.
     pub remembered: Remembered,
     /// What was granted before a loss that the store has told of; and from then on, that the queue has heard of it.
     pub again: Option<Again>,

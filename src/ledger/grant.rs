@@ -47,8 +47,8 @@ pub struct Grant {
     pub other_term: Option<Box<(usize, Term)>>,
     /// Whether the message has changed anything: only then is it remembered.
     pub remembered: bool,
-    /// The store has lost data: nobody starts until all counts no more that may be missing, or no seat is given until those who hold some
-    /// have had the time to say so again.
+    /// The store has lost data: nobody starts until all that may be missing has left its window, or no seat is given until those who hold some
+    /// have had the time to re-report them.
     pub lost: bool,
     /// When the last loss was seen of what counts for longer than 10 s, where the queue has not said that it has heard of it; and the
     /// number of the last message of its stream that the store remembers from before this one: what was granted up to that is there. Zero

@@ -25,7 +25,7 @@ pub enum Reply {
     },
     /// To a renewal.
     Renewed {
-        /// How many processes there are. Some that fell silent within the last seconds may be among them.
+        /// How many processes there are. Some that ended within the last seconds may be among them.
         processes: u32,
         /// Whether it is known how the sender describes the upstream: else the store has lost that.
         is_described: bool,

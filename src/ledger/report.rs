@@ -85,7 +85,7 @@ pub struct Paused {
     pub until: Stamp,
     /// This refusal began it: no other was known of.
     pub first: bool,
-    /// Millionths of the quotas that it leaves as evidence of what the upstream allows: a million, where it is none, or is not believed.
+    /// Millionths of the quotas that it leaves as evidence of what the upstream allows: a million, where it is none, or is ignored.
     pub rate: u32,
 }
 

@@ -29,7 +29,7 @@ impl Limit {
     /// A seat that a call leaves goes to the next caller of the same process without a message to the store, as long as no other
     /// process that waits has fewer. Among processes the next seat goes to the one that has the fewest, then to the one that has
     /// waited longest. Who waits costs up to 20 store calls a second and process, and up to 4 where the process has its part. Nobody
-    /// knows when a seat will be free: a call with a longest wait is refused when that is over, and one for now or never at once.
+    /// knows when a seat will be free: a call with a longest wait is refused when that is over, and one that does not wait at once.
     ///
     /// Where other limits hold [each](Limit::each) for a scope of their own, so that many merchants of a process need the same seats, all of this
     /// holds for the process: its merchants share its seats, first come, first served. Who has a seat then asks for its slot, so a first call

@@ -65,7 +65,7 @@ impl Upstream {
     ///
     /// # Default
     ///
-    /// An hour, with three exceptions. A ban that names its end, and a spent quota that names its reset, are believed for
+    /// An hour, with three exceptions. A ban that names its end, and a spent quota that names its reset, are honoured for
     /// that long, a day at most. An overload (a 503 and its like) pauses for a minute at most; each [in a row](Backoff), for twice as
     /// long as the one before. Waits of [`backoff`](Upstream::backoff), where no time is told, are as long as it says.
     ///

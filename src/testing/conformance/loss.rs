@@ -11,7 +11,7 @@ const SPAN: i64 = 300_000;
 /// The most that is booked ahead.
 const HORIZON: i64 = 250_000;
 
-/// Where a store does not hold what an ask says that it must, nobody starts until all that may be missing counts no more.
+/// Where a store does not hold what an ask says that it must, nobody starts until all that may be missing has left its window.
 ///
 /// A log that nobody remembers costs no wait.
 pub async fn law_20(subject: &dyn Subject) {

@@ -10,7 +10,7 @@ use crate::ledger::{Body, Log, Message, Pause, QuotaReport, Remembered, Reply, R
 
 const SPAN: i64 = 300_000;
 
-/// What counted in the logs that a reset names counts no more, nor what was learned of them; all else stays, and nothing is lost.
+/// What counted in the logs that a reset names is not counted any more, nor what was learned of them; all else stays, and nothing is lost.
 pub async fn law_21(subject: &dyn Subject) {
     let law = Law::new(21, "what a reset names counts no more, all else stays, and nothing is taken for lost");
     for scope in [None, Some(ScopeId::of(b"a"))] {
