@@ -7,11 +7,11 @@
 -- KEYS[3] state    of the scope that is paused; none where the whole upstream is
 -- KEYS[..] log     that the refused calls were charged in, where they are evidence of what the upstream allows
 -- ARGV[1] doubles of 8 bytes: number, previous, known, latest, as for book.lua; recovery (µs after the pause in which calls come
---         slower), cause (0 an overload, 1 a refusal, 2 a spending limit, 3 a ban), memory (µs after the pause in which another may follow
---         in a row), started (stamp of the refused call, or 0), told (µs for which the upstream told to wait, where that is more), status (of
---         the response, or 0), calls (that were refused; 0 where they are no evidence), units (that these were charged), count (of windows
---         that the upstream may count by); then for each of them: quota and span (µs) of a term, how long the upstream counts (µs); then waits
---         (µs from now), by how many refusals came in a row: the last stands for more
+--         slower), cause (0 an overload, 1 a refusal, 2 a spending limit, 3 a ban), memory (µs after the pause in which another may
+--         follow in a row), started (stamp of the refused call, or 0), told (µs for which the upstream told to wait, where that is more),
+--         status (of the response, or 0), calls (that were refused; 0 where they are no evidence), units (that these were charged), count
+--         (of windows that the upstream may count by); then for each of them: quota and span (µs) of a term, how long the upstream counts
+--         (µs); then waits (µs from now), by how many refusals came in a row: the last stands for more
 -- ARGV[2] clock    in tests only
 -- Returns integers of 8 bytes: number, now, until: stamp; first: 1 where this refusal began it; rate: millionths of the quotas that the
 --         evidence leaves
