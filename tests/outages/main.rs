@@ -8,6 +8,7 @@ mod distance;
 mod doubled;
 mod faults;
 mod faults_that_last;
+mod hanging_up;
 mod healing;
 mod in_flight;
 mod losing;

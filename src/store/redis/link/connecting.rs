@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisError, Value};
+use redis::{AsyncConnectionConfig, Client, ProtocolVersion, RedisError, Value};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -23,6 +23,10 @@ pub(super) struct Made {
 impl Link {
     /// A new connection, or that another release keeps another format here; or why there is none.
     pub(super) async fn connect(&self) -> Result<Result<Made, StoreError>, RedisError> {
+        or_why_not(&self.client, self.made()).await
+    }
+
+    async fn made(&self) -> Result<Result<Made, StoreError>, RedisError> {
         let mut connection = connect(&self.client, self.response_timeout).await?;
         // Asked first and alone: a server that wants a password hangs up on who sends it whole scripts without one.
         let mut greet = redis::pipe();
@@ -88,6 +92,31 @@ pub(in crate::store::redis) async fn connect(
         .set_pipeline_buffer_size(1_024);
     tls::choose_provider();
     client.get_multiplexed_async_connection_with_config(&config).await.map_err(with_code)
+}
+
+/// What comes of a new connection, or why the server hangs up on it. One that takes no connection says so in a line before it is asked
+/// anything, and the client drops what comes while nothing is in flight: so it is connected to once more, by a client that waits for that line.
+pub(in crate::store::redis) async fn or_why_not<T>(
+    client: &Client,
+    made: impl Future<Output = Result<T, RedisError>>,
+) -> Result<T, RedisError> {
+    match made.await {
+        Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
+            Err(said_instead(client).await.unwrap_or(error))
+        }
+        made => made,
+    }
+}
+
+/// What a server says where the answer to `HELLO` should be, which the client waits for before a connection counts as made.
+async fn said_instead(client: &Client) -> Option<RedisError> {
+    let info = client.get_connection_info();
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    let client = Client::open(info.clone().set_redis_settings(settings)).ok()?;
+    let error = connect(&client, CONNECT_TIMEOUT).await.err()?;
+    // Some do not know that command, or allow it not to everybody: that is not why they have hung up.
+    let is_of_hello = error.detail().is_some_and(|detail| detail.to_ascii_lowercase().contains("hello"));
+    (error.code().is_some() && !is_of_hello).then_some(error)
 }
 
 /// Timers panic elsewhere.
