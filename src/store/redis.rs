@@ -9,6 +9,7 @@ mod cluster;
 mod complaints;
 mod fault;
 mod format;
+mod health;
 mod link;
 mod one_at_a_time;
 mod script;

@@ -9,6 +9,7 @@ mod moving;
 mod once;
 #[path = "../outages/recorder.rs"]
 mod recorder;
+mod seeds;
 mod shards;
 mod spreading;
 

@@ -6,6 +6,7 @@
 //! A process knows the log time of each upstream by itself, so of one node. Where keys move to a node whose clock differs, that is a
 //! step of the clock as any other: what log time is ahead of the clock lies in the upstream's state, and moves with it.
 
+mod looking;
 mod nodes;
 pub(super) mod redirect;
 mod slots;
@@ -15,18 +16,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{Client, Cmd, ConnectionAddr};
-use tokio::task::JoinSet;
+use redis::Client;
 use tokio::time::{Instant, sleep, timeout};
 
-use self::nodes::{Node, Nodes, View};
+use self::nodes::{Node, Nodes};
 use self::redirect::Redirect;
-use self::slots::{ranges, slot_of};
+use self::slots::slot_of;
 use super::address::Address;
 use super::call::Call;
-use super::fault::Said;
 use super::format;
-use super::link::{CONNECT_TIMEOUT, Failure, Missed, connect, in_runtime, tuned, unreachable};
+use super::health::Health;
+use super::link::{CONNECT_TIMEOUT, Failure, Missed, in_runtime, tuned, unreachable};
 use super::one_at_a_time::OneAtATime;
 use super::trial;
 use crate::error::{StoreError, StoreErrorKind};
@@ -52,6 +52,8 @@ pub(super) struct Cluster {
     /// When the node that knows is asked again: `None` until it has left somebody without an answer.
     claim_at: Mutex<Option<Instant>>,
     nodes: Mutex<Nodes>,
+    /// Whether any node is known. Of those that are known their links tell.
+    health: Health,
     /// Held by the one call that looks up who has which slots; the others wait for its outcome.
     looking: OneAtATime,
 }
@@ -66,6 +68,7 @@ impl Cluster {
             is_ours: AtomicBool::new(false),
             claim_at: Mutex::default(),
             nodes: Mutex::default(),
+            health: Health::default(),
             looking: OneAtATime::within(2 * CONNECT_TIMEOUT + response_timeout),
         }
     }
@@ -76,7 +79,9 @@ impl Cluster {
         in_runtime()?;
         timeout(CONNECT_TIMEOUT + self.response_timeout, self.answer(call)).await.unwrap_or_else(|_| {
             self.nodes().doubt();
-            Err(StoreError::late().into())
+            let error = StoreError::late();
+            self.found(Err(&error));
+            Err(error.into())
         })
     }
 
@@ -129,7 +134,7 @@ impl Cluster {
         self.nodes().doubt();
         let words = "the store cannot be used now: the slot of the upstream is on its way from one node of the Cluster to another";
         let error = StoreError::new(StoreErrorKind::Refused, words);
-        node.link.complain("moving", "", &error);
+        node.link.health.complain("moving", "", &error);
         Err(error.into())
     }
 
@@ -225,51 +230,6 @@ impl Cluster {
         Ok(Node::new(address.clone(), client, &self.prefix, self.response_timeout))
     }
 
-    /// Looks up who has which slots, unless somebody has just done that.
-    async fn look(&self) -> Result<(), StoreError> {
-        in_runtime()?;
-        let looks = self.nodes().looks();
-        let _looking = self.looking.turn().await;
-        if let Some(outcome) = self.nodes().outcome(looks, Instant::now()) {
-            return outcome;
-        }
-        let said = timeout(CONNECT_TIMEOUT + self.response_timeout, self.first_to_say()).await;
-        let said = said.unwrap_or_else(|_| Err(unreachable("the Cluster cannot be reached: no node answers")));
-        self.nodes().looked(said, Instant::now(), |address| self.made(address))
-    }
-
-    /// What the first node says that knows of any slots: one that is known, or else a seed. One that was taken out of the Cluster knows of none.
-    async fn first_to_say(&self) -> Result<View, StoreError> {
-        let mut asked = JoinSet::new();
-        let known = self.nodes().all_to_ask(Instant::now());
-        let pause = if known.is_empty() { Duration::ZERO } else { SILENCE };
-        for (node, is_later) in known {
-            asked.spawn(async move {
-                if is_later {
-                    sleep(pause).await;
-                }
-                let said = node.link.ask(&who_has_what(), |answer| ranges(answer, &node.address)).await;
-                said.map(|ranges| (node.address.clone(), ranges))
-            });
-        }
-        for seed in self.seeds.clone() {
-            let response_timeout = self.response_timeout;
-            asked.spawn(async move {
-                sleep(pause).await;
-                ask_seed(&seed, response_timeout).await
-            });
-        }
-        let mut other = Err(unreachable("the Cluster cannot be reached: no node of it is known"));
-        while let Some(answer) = asked.join_next().await {
-            match answer {
-                Ok(Ok(view)) if !view.1.is_empty() => return Ok(view),
-                Ok(said) if other.is_err() => other = said,
-                _ => {}
-            }
-        }
-        other
-    }
-
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
         lock(&self.nodes)
     }
@@ -277,23 +237,4 @@ impl Cluster {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Asks a node over a connection of its own: it may be a replica, or behind an address that is none of the Cluster's.
-async fn ask_seed(seed: &Client, response_timeout: Duration) -> Result<View, StoreError> {
-    let failed = |error| unreachable("the Cluster cannot be reached").caused_by(Said(error));
-    let address = match seed.get_connection_info().addr() {
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Address::new(host, *port),
-        _ => return Err(unreachable("the Cluster cannot be reached by a socket of this machine")),
-    };
-    let mut connection = connect(seed, response_timeout).await.map_err(failed)?;
-    let answer = who_has_what().query_async(&mut connection).await.map_err(failed)?;
-    let ranges = ranges(&answer, &address).ok_or_else(StoreError::senseless)?;
-    Ok((address, ranges))
-}
-
-fn who_has_what() -> Cmd {
-    let mut command = redis::cmd("CLUSTER");
-    command.arg("SLOTS");
-    command
 }

@@ -8,7 +8,7 @@ mod redirected;
 #[cfg(feature = "redis-sentinel")]
 mod witnessed;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ use tokio::time::{Instant, timeout};
 
 use self::connecting::Made;
 #[cfg(any(feature = "redis-cluster", feature = "redis-sentinel"))]
-pub(super) use self::connecting::connect;
+pub(super) use self::connecting::{connect, or_why_not};
 pub(super) use self::connecting::{in_runtime, tuned};
 #[cfg(feature = "redis-cluster")]
 pub(super) use self::redirected::Missed;
 #[cfg(feature = "redis-sentinel")]
 pub(super) use self::witnessed::Witnessed;
 use super::call::Call;
-use super::complaints::Complaints;
 use super::fault::{Fault, Said, is_demoted, serves_nobody};
+use super::health::Health;
 use super::one_at_a_time::OneAtATime;
 use super::script::Script;
 use super::unreadable::Unreadable;
@@ -54,13 +54,7 @@ pub(super) struct Link {
     connecting: OneAtATime,
     /// The newest connection by which anything was answered but what its role is.
     answered: AtomicU64,
-    down: AtomicBool,
-    /// It is down as it refuses what writes: what only reads says nothing of that.
-    refuses: AtomicBool,
-    complaints: Mutex<Complaints>,
-    /// Which of several servers this is, and whether another one serves in its place.
-    node: Option<Box<str>>,
-    retired: AtomicBool,
+    pub(super) health: Health,
 }
 
 #[derive(Default)]
@@ -103,11 +97,7 @@ impl Link {
             current: Mutex::default(),
             connecting: OneAtATime::within(2 * CONNECT_TIMEOUT),
             answered: AtomicU64::new(0),
-            down: AtomicBool::new(false),
-            refuses: AtomicBool::new(false),
-            complaints: Mutex::default(),
-            node: None,
-            retired: AtomicBool::new(false),
+            health: Health::default(),
         }
     }
 
@@ -178,7 +168,7 @@ impl Link {
     fn read<T>(&self, generation: u64, read: impl FnOnce() -> Result<T, StoreError>) -> Result<T, Failure> {
         read().map_err(|error| {
             if self.disconnect(generation) {
-                self.is_down(&error);
+                self.health.is_down(&error);
             }
             Failure { error, heals_by_connecting: true, passes: true }
         })
@@ -223,11 +213,11 @@ impl Link {
             }
         }
         let made = match made {
-            Ok(Ok(made)) => made.inspect_err(|error| self.complain("format", "", error)),
+            Ok(Ok(made)) => made.inspect_err(|error| self.health.complain("format", "", error)),
             Ok(Err(error)) => Err(self.not_connected(error)),
             Err(_) => {
                 let error = unreachable(&format!("{}: it does not answer", self.cannot_be_connected_to()));
-                self.is_down(&error);
+                self.health.is_down(&error);
                 Err(error)
             }
         };
@@ -257,7 +247,7 @@ impl Link {
             }
             None => (String::new(), refusal(REFUSED, error)),
         };
-        self.complain(&code, &key, &error);
+        self.health.complain(&code, &key, &error);
         error
     }
 
@@ -267,18 +257,13 @@ impl Link {
     }
 
     fn not_connected(&self, error: RedisError) -> StoreError {
-        let words = &self.cannot_be_connected_to();
-        let error = match Fault::of(&error) {
-            Fault::Lost => unreachable(words).caused_by(Said(error)),
-            Fault::Passing => unavailable(error),
-            Fault::Lasting => {
-                let code = error.code().unwrap_or_default().to_owned();
-                let error = refusal(words, error);
-                self.complain(&code, "", &error);
-                return error;
-            }
-        };
-        self.is_down(&error);
+        let (fault, code) = (Fault::of(&error), error.code().unwrap_or_default().to_owned());
+        let error = not_reached(&self.cannot_be_connected_to(), error);
+        if fault == Fault::Lasting {
+            self.health.complain(&code, "", &error);
+        } else {
+            self.health.is_down(&error);
+        }
         error
     }
 
@@ -294,7 +279,7 @@ impl Link {
         let error =
             if lost { unreachable("the store did not answer").caused_by(Said(error)) } else { unavailable(error) };
         if !was_closed {
-            self.is_down(&error);
+            self.health.is_down(&error);
         }
         Failure { error, heals_by_connecting, passes: true }
     }
@@ -320,29 +305,10 @@ impl Link {
         true
     }
 
-    fn is_down(&self, error: &StoreError) {
-        let refuses = [StoreErrorKind::Refused, StoreErrorKind::Unavailable].contains(&error.kind());
-        self.refuses.store(refuses, Ordering::Relaxed);
-        if !self.retired.load(Ordering::Relaxed) && !self.down.swap(true, Ordering::Relaxed) {
-            tracing::warn!(node = self.node.as_deref(), error = error as &dyn std::error::Error, "store down");
-        }
-    }
-
     /// It has answered something that writes or does not.
     fn is_up(&self, generation: u64, writes: bool) {
         self.answered.fetch_max(generation, Ordering::Relaxed);
-        let is_up = writes || !self.refuses.load(Ordering::Relaxed);
-        if is_up && self.down.load(Ordering::Relaxed) && self.down.swap(false, Ordering::Relaxed) {
-            tracing::info!(node = self.node.as_deref(), "store up");
-        }
-    }
-
-    /// Traces what does not pass by itself, every minute.
-    pub(super) fn complain(&self, code: &str, key: &str, error: &StoreError) {
-        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        if complaints.is_due(code, key, Instant::now()) {
-            tracing::warn!(node = self.node.as_deref(), error = error as &dyn std::error::Error, "store refuses");
-        }
+        self.health.is_up(writes);
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -374,6 +340,15 @@ pub(super) fn refusal(message: &str, error: RedisError) -> StoreError {
 pub(super) fn unavailable(error: RedisError) -> StoreError {
     let kind = if serves_nobody(&error) { StoreErrorKind::Unavailable } else { StoreErrorKind::Refused };
     StoreError::new(kind, "the store cannot be used now").caused_by(Said(error))
+}
+
+/// Why a server cannot be reached, in words and its own.
+pub(super) fn not_reached(words: &str, error: RedisError) -> StoreError {
+    match Fault::of(&error) {
+        Fault::Lost => unreachable(words).caused_by(Said(error)),
+        Fault::Passing => unavailable(error),
+        Fault::Lasting => refusal(words, error),
+    }
 }
 
 pub(super) fn unreachable(message: &str) -> StoreError {

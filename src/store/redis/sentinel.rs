@@ -31,7 +31,7 @@ use self::listen::Listener;
 use self::primary::{Missed, Primary};
 use self::sentinels::Sentinels;
 use super::call::Call;
-use super::complaints::Complaints;
+use super::health::Health;
 use super::link::{CONNECT_TIMEOUT, Failure, in_runtime, tuned, unreachable};
 use super::one_at_a_time::OneAtATime;
 use super::trial;
@@ -56,7 +56,7 @@ pub(super) struct Sentinel {
     /// Changes when the primary may be another one.
     alarm: watch::Sender<()>,
     listener: Mutex<Listener>,
-    complaints: Mutex<Complaints>,
+    health: Health,
 }
 
 impl Sentinel {
@@ -77,7 +77,7 @@ impl Sentinel {
             looking: OneAtATime::within(2 * CONNECT_TIMEOUT + response_timeout),
             alarm: watch::Sender::new(()),
             listener: Mutex::default(),
-            complaints: Mutex::default(),
+            health: Health::default(),
         }
     }
 
@@ -191,8 +191,7 @@ impl Sentinel {
 
     /// Traces what is not well, at once and then every minute.
     fn complain(&self, code: &str, warn: impl FnOnce()) {
-        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        if complaints.is_due(code, "", Instant::now()) {
+        if self.health.is_due(code, "") {
             warn();
         }
     }

@@ -58,6 +58,10 @@ impl Nodes {
         self.known.clone()
     }
 
+    pub(super) const fn is_any_known(&self) -> bool {
+        !self.known.is_empty()
+    }
+
     /// All of them, and whether each is to be asked later than others: one that is cut off from those may be the nearest, and say first what is
     /// so no more.
     pub(super) fn all_to_ask(&self, now: Instant) -> Vec<(Arc<Node>, bool)> {
@@ -143,7 +147,7 @@ impl Nodes {
             }
         }
         for node in before.iter().filter(|node| self.place(&node.address).is_none()) {
-            node.link.retire();
+            node.link.health.retire();
         }
         Ok(())
     }

@@ -1,12 +1,10 @@
 //! How a connection is made.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ProtocolVersion, RedisError, Value};
 use tokio::runtime::Handle;
-use tokio::time::Instant;
 
 use super::{CONNECT_TIMEOUT, Link};
 use crate::error::{StoreError, StoreErrorKind};
@@ -72,9 +70,8 @@ impl Link {
     fn doubt(&self, report: Option<Result<Value, RedisError>>) {
         let report: Option<String> =
             report.and_then(Result::ok).and_then(|report| redis::from_redis_value(report).ok());
-        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         for doubt in Server(&report.unwrap_or_default()).doubts() {
-            if complaints.is_due(doubt.name(), "", Instant::now()) {
+            if self.health.is_due(doubt.name(), "") {
                 doubt.warn();
             }
         }
@@ -145,7 +142,7 @@ mod tests {
     use std::time::Duration;
 
     use tokio::task::JoinSet;
-    use tokio::time::sleep;
+    use tokio::time::{Instant, sleep};
 
     use super::*;
     use crate::store::redis::link::FRESH;

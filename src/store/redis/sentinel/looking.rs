@@ -99,7 +99,7 @@ impl Sentinel {
         let client = address.client(&self.like)?;
         let primary = Arc::new(Primary::new(address.clone(), client, &self.prefix, self.response_timeout));
         if let Some(before) = known.primary.replace(Arc::clone(&primary)) {
-            before.link.retire();
+            before.link.health.retire();
             tracing::info!(primary = %address, before = %before.address, "store has another primary");
         }
         Ok(primary)
