@@ -45,6 +45,12 @@ impl Health {
         }
     }
 
+    /// Whether it is said to be down.
+    #[cfg(feature = "redis-sentinel")]
+    pub(super) fn is_said_to_be_down(&self) -> bool {
+        self.down.load(Ordering::Relaxed)
+    }
+
     /// Another one serves in its place.
     #[cfg(any(feature = "redis-cluster", feature = "redis-sentinel"))]
     pub(super) fn retire(&self) {

@@ -26,6 +26,7 @@ use redis::Client;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use self::in_vain::InVain;
 use self::known::Known;
 use self::listen::Listener;
 use self::primary::{Missed, Primary};
@@ -56,7 +57,9 @@ pub(super) struct Sentinel {
     /// Changes when the primary may be another one.
     alarm: watch::Sender<()>,
     listener: Mutex<Listener>,
+    /// Whether any answer counts. Of the server itself its link tells.
     health: Health,
+    in_vain: Mutex<InVain>,
 }
 
 impl Sentinel {
@@ -78,6 +81,7 @@ impl Sentinel {
             alarm: watch::Sender::new(()),
             listener: Mutex::default(),
             health: Health::default(),
+            in_vain: InVain::new(response_timeout).into(),
         }
     }
 
@@ -91,6 +95,7 @@ impl Sentinel {
         answer.unwrap_or_else(|_| {
             let error = failure.unwrap_or_else(StoreError::late);
             self.known().doubt(&error, Instant::now());
+            self.stands_still(&error);
             Err(error.into())
         })
     }
@@ -102,20 +107,24 @@ impl Sentinel {
             let error = match self.primary().await {
                 Ok(primary) => match self.asked(&primary, call).await {
                     Ok(answer) => {
-                        self.known().answered();
+                        self.goes_on();
                         return Ok(answer);
                     }
                     Err(Missed::Failed(failure)) if !failure.passes => return Err(failure),
                     Err(missed) => {
                         let error = missed.into_error();
                         self.doubt(&primary, &error);
+                        self.missed(&error);
                         if !call.may_repeat() {
                             return Err(error.into());
                         }
                         error
                     }
                 },
-                Err(failure) if failure.passes => failure.error,
+                Err(failure) if failure.passes => {
+                    self.missed(&failure.error);
+                    failure.error
+                }
                 Err(failure) => return Err(failure),
             };
             *failure = Some(error);
@@ -147,6 +156,7 @@ impl Sentinel {
         let primary = self.reached().await?;
         primary::tried(&primary.link).await?;
         trial::run(&primary.link, prefix).await?;
+        self.goes_on();
         self.listen();
         Ok(())
     }
@@ -161,10 +171,36 @@ impl Sentinel {
             // One that is named may have to wait until a replica of it is given up.
             let longest = if self.known().primary.is_some() { in_vain::PATIENCE } else { CONNECT_TIMEOUT };
             match outcome {
-                Err(failure) if failure.passes && began.elapsed() < longest + self.response_timeout => {}
+                Err(failure) if failure.passes && began.elapsed() < longest + self.response_timeout => {
+                    self.missed(&failure.error);
+                }
                 outcome => return outcome.map_err(|failure| failure.error),
             }
             self.rest(&mut alarm).await;
+        }
+    }
+
+    /// An answer counted.
+    fn goes_on(&self) {
+        self.known().answered();
+        self.in_vain().end();
+        self.health.is_up(true);
+    }
+
+    /// Nothing counted, which may pass before anybody need hear of it: a replica lags behind, or another one is made primary.
+    fn missed(&self, error: &StoreError) {
+        let (mut in_vain, now) = (self.in_vain(), Instant::now());
+        in_vain.see(now);
+        if in_vain.lasts(now) >= self.response_timeout {
+            self.stands_still(error);
+        }
+    }
+
+    /// Nothing has counted for long, unless it is the server that is down.
+    fn stands_still(&self, error: &StoreError) {
+        let is_told = self.known().primary.as_ref().is_some_and(|primary| primary.link.health.is_said_to_be_down());
+        if !is_told {
+            self.health.is_down(error);
         }
     }
 
@@ -198,6 +234,10 @@ impl Sentinel {
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn in_vain(&self) -> MutexGuard<'_, InVain> {
+        self.in_vain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn listener(&self) -> MutexGuard<'_, Listener> {

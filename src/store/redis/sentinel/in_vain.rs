@@ -1,4 +1,4 @@
-//! Since when nothing has counted that a primary answers. Pure.
+//! Since when nothing has counted that was answered. Pure.
 
 use std::time::Duration;
 
@@ -35,9 +35,15 @@ impl InVain {
         self.seen = None;
     }
 
+    /// For how long.
+    pub(super) fn lasts(&self, now: Instant) -> Duration {
+        let seen = self.seen.filter(|(_, last)| now <= *last + self.gap);
+        seen.map_or(Duration::ZERO, |(since, _)| now.saturating_duration_since(since))
+    }
+
     /// Whether that was long ago.
     pub(super) fn is_late(&self, now: Instant) -> bool {
-        self.seen.is_some_and(|(since, last)| now >= since + PATIENCE && now <= last + self.gap)
+        self.lasts(now) >= PATIENCE
     }
 }
 

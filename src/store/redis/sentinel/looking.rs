@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::news::News;
 use super::primary::Primary;
 use super::{SILENCE, Sentinel};
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::address::Address;
 use crate::store::redis::link::Failure;
 
@@ -45,7 +45,12 @@ impl Sentinel {
                 Err(error) => {
                     // What may have taken the place of one that was never believed only they could say.
                     let known = self.known().primary.clone().filter(|primary| primary.was_believed());
-                    let known = known.ok_or_else(|| error.clone())?;
+                    let Some(known) = known else {
+                        if error.kind() == StoreErrorKind::Refused {
+                            self.health.complain("", &error.to_string(), error);
+                        }
+                        return Err(error.clone());
+                    };
                     self.complain("no Sentinel", || {
                         let error = error as &dyn std::error::Error;
                         tracing::warn!(error, "no Sentinel answers: store goes on with the primary that it knows");

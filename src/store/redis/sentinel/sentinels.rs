@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::news::News;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::fault::{Fault, Said};
-use crate::store::redis::link::{connect, refusal, tuned, unreachable};
+use crate::store::redis::link::{connect, or_why_not, refusal, tuned, unreachable};
 use crate::store::redis::tls;
 
 /// How long a Sentinel may take to answer.
@@ -95,17 +95,15 @@ impl Sentinel {
     async fn news(&self, name: &str) -> Result<News, StoreError> {
         // While it is used nobody keeps it: who is not heard in time is asked over another one.
         let kept = self.kept().take();
-        let mut connection = match kept {
-            Some(connection) => connection,
-            None => connect(&self.client, PATIENCE).await.map_err(failed)?,
+        let asked = async {
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => connect(&self.client, PATIENCE).await?,
+            };
+            let said = Self::said(&mut connection, name).await?;
+            Ok((connection, said))
         };
-        let mut all = redis::pipe();
-        for about in ["GET-MASTER-ADDR-BY-NAME", "MASTER", "REPLICAS"] {
-            all.cmd("SENTINEL").arg(about).arg(name);
-        }
-        all.ignore_errors();
-        let said: Result<Vec<Result<Value, RedisError>>, RedisError> = all.query_async(&mut connection).await;
-        let said = said.map_err(failed)?;
+        let (connection, said) = or_why_not(&self.client, asked).await.map_err(failed)?;
         if let [Ok(Value::Nil), ..] = said.as_slice() {
             let words = format!("the Sentinels watch no primary of the name {name:?}");
             return Err(StoreError::new(StoreErrorKind::Refused, words));
@@ -115,6 +113,18 @@ impl Sentinel {
         let news = News::of(primary, itself, replicas).ok_or_else(StoreError::senseless)?;
         *self.kept() = Some(connection);
         Ok(news)
+    }
+
+    async fn said(
+        connection: &mut MultiplexedConnection,
+        name: &str,
+    ) -> Result<Vec<Result<Value, RedisError>>, RedisError> {
+        let mut all = redis::pipe();
+        for about in ["GET-MASTER-ADDR-BY-NAME", "MASTER", "REPLICAS"] {
+            all.cmd("SENTINEL").arg(about).arg(name);
+        }
+        all.ignore_errors();
+        all.query_async(connection).await
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Option<MultiplexedConnection>> {
