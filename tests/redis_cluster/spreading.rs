@@ -59,6 +59,43 @@ async fn upstreams_that_share_limits_lie_together() -> Outcome {
     Ok(())
 }
 
+/// How often nodes were asked who has which slots.
+fn looks(cluster: &RedisCluster) -> Result<usize, Failure> {
+    let mut looks = 0;
+    for node in cluster.nodes() {
+        let stats = node.command(&["INFO", "commandstats"])?;
+        let calls = stats.text().and_then(|stats| stats.split_once("cmdstat_cluster|slots:calls=")?.1.split_once(','));
+        looks += calls.map_or(Ok(0), |(calls, _)| calls.parse())?;
+    }
+    Ok(looks)
+}
+
+#[tokio::test]
+async fn what_a_node_refuses_of_an_upstream_makes_nobody_look_up_the_slots_again() -> Outcome {
+    let cluster = RedisCluster::start(2, 0)?;
+    let throttle = throttle(&cluster, "up")?;
+    drop(throttle.acquire("up").await?);
+    let node = cluster.primary(cluster.slot_of("outgate:v1:{up}:state")?)?.ok_or("nobody has the slot")?;
+    let (node, before) = (&cluster.nodes()[node], looks(&cluster)?);
+    let log = "outgate:v1:{up}:log:calls";
+    for (spoil, mend, why) in [
+        (&["SET", log, "spoilt"][..], &["DEL", log][..], "holds a string"),
+        (&["CONFIG", "SET", "maxmemory", "1"], &["CONFIG", "SET", "maxmemory", "0"], "OOM"),
+    ] {
+        node.command(spoil)?;
+        for _ in 0..5 {
+            let refused = throttle.acquire("up").max_wait(Duration::from_millis(200)).await;
+            let error = refused.err().ok_or("it was granted")?;
+            assert!(error.to_string().contains(why), "{error}");
+        }
+        node.command(mend)?;
+    }
+    // A call that takes longer than usual has them looked up, too.
+    let looks = looks(&cluster)? - before;
+    assert!(looks <= 2, "{looks} looks");
+    Ok(())
+}
+
 /// The node that has the key which says in which format all is kept, and the name of an upstream that lies elsewhere.
 fn apart(cluster: &RedisCluster) -> Result<(usize, String), Failure> {
     let node_of = |key: &str| -> Result<usize, Failure> {

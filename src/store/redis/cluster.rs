@@ -115,6 +115,7 @@ impl Cluster {
                 if asking || !may_repeat { answer.await } else { self.unless_moved(slot, &node, answer).await };
             (node, asking) = match answer {
                 Ok(reply) => return Ok(reply),
+                Err(Missed::Refused(failure)) => return Err(failure),
                 Err(Missed::Failed(failure)) => {
                     // It may be that another node has taken over.
                     self.nodes().doubt_for(&node.address, Instant::now());

@@ -24,6 +24,20 @@ pub(super) fn serves_nobody(error: &RedisError) -> bool {
     error.code().is_some_and(|code| SERVES_NOBODY.contains(&code))
 }
 
+/// Of what passes by itself: what a server lacks that serves its slots all the same.
+#[cfg(feature = "redis-cluster")]
+const LACKS: [&str; 2] = ["MISCONF", "OOM"];
+
+/// Whether a server refuses a call so of which it has the slot: another one has not taken over.
+#[cfg(feature = "redis-cluster")]
+pub(super) fn has_slot(error: &RedisError) -> bool {
+    match Fault::of(error) {
+        Fault::Lost => false,
+        Fault::Passing => error.code().is_some_and(|code| LACKS.contains(&code)),
+        Fault::Lasting => !error.code().is_some_and(|code| ["ASK", "MOVED"].contains(&code)),
+    }
+}
+
 /// Why no connection was made, with the code that the client takes from what a server answers to `SELECT`.
 pub(super) fn with_code(error: RedisError) -> RedisError {
     let detail = error.detail().filter(|_| error.code() == Some("ERR"));
@@ -126,6 +140,21 @@ mod tests {
         assert_eq!(Fault::of(&RedisError::from((ServerErrorKind::NoPerm.into(), "no"))), Fault::Lasting);
         assert_eq!(Fault::of(&RedisError::from(io::Error::from(io::ErrorKind::TimedOut))), Fault::Lost);
         assert_eq!(Fault::of(&RedisError::from((ErrorKind::Parse, "no Redis"))), Fault::Lost);
+    }
+
+    #[cfg(feature = "redis-cluster")]
+    #[test]
+    fn what_a_node_refuses_says_nothing_of_where_the_slot_is_unless_another_one_may_have_it() {
+        for code in ["WRONGTYPE", "NOPERM", "ERR", "OUTDATED", "DUPLICATE", "GARBAGE", "OOM", "MISCONF"] {
+            assert!(has_slot(&said(code, "here")), "{code}");
+        }
+        for code in
+            ["READONLY", "MASTERDOWN", "CLUSTERDOWN", "LOADING", "BUSY", "NOREPLICAS", "TRYAGAIN", "MOVED", "ASK"]
+        {
+            assert!(!has_slot(&said(code, "here no more")), "{code}");
+        }
+        assert!(!has_slot(&RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe))));
+        assert!(!has_slot(&RedisError::from((ErrorKind::Parse, "no Redis"))));
     }
 
     #[test]

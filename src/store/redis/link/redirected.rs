@@ -7,11 +7,14 @@ use super::{Failure, Link, is_unknown_script, run};
 use crate::ledger::Reply;
 use crate::store::redis::call::Call;
 use crate::store::redis::cluster::redirect::Redirect;
+use crate::store::redis::fault::has_slot;
 
 /// Why a node of a Cluster gave no answer.
 pub(in crate::store::redis) enum Missed {
     /// Another one is to be asked. The call did not act.
     Redirected(Redirect),
+    /// It has the slot, and refuses the call.
+    Refused(Failure),
     Failed(Failure),
 }
 
@@ -34,7 +37,9 @@ impl Link {
             self.is_up(generation, true);
             return Err(Missed::Redirected(redirect));
         }
-        Ok(self.judged(answer, connection, generation, call).await?)
+        let refuses = answer.as_ref().is_err_and(has_slot);
+        let answer = self.judged(answer, connection, generation, call).await;
+        answer.map_err(if refuses { Missed::Refused } else { Missed::Failed })
     }
 }
 
