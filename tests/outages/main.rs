@@ -20,6 +20,7 @@ mod recorder;
 mod refusals;
 mod runtimes;
 mod scene;
+mod searching;
 mod secrets;
 mod settling;
 mod strangers;

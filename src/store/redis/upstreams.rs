@@ -47,7 +47,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// When the store cannot be reached, refuses it, or is one node of a Cluster and not set up as one.
+    /// When the store cannot be reached, refuses it, sends the search back to where it is, or is one node of a Cluster and not set up as one.
     pub async fn upstreams(&self) -> Result<Vec<UpstreamFound>, StoreError> {
         self.search("*}:processes*", named_by).await
     }
@@ -103,7 +103,12 @@ async fn scan(link: &Link, pattern: &str, take: &mut impl FnMut(&str)) -> Result
     loop {
         let mut step = redis::cmd("SCAN");
         step.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(AT_ONCE);
-        let read = |answer: &Value| redis::from_redis_value_ref::<(String, Vec<String>)>(answer).ok();
+        // A server that sends back to where the search is would never end it.
+        let goes_on = |next: &str| next == "0" || next != cursor;
+        let read = |answer: &Value| {
+            let step = redis::from_redis_value_ref::<(String, Vec<String>)>(answer).ok();
+            step.filter(|(next, _)| goes_on(next))
+        };
         let (next, keys) = link.ask(&step, read).await?;
         for key in &keys {
             take(key);
