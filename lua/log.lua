@@ -69,7 +69,7 @@ do
 
   -- Reads a term of a log from some integers. Says where it ends.
   function add_term(log, list, from, rates, names)
-    local full, base, bucket, calendar, factor = list[from], list[from + 1], nil, nil, FULL
+    local full, base, factor, bucket, calendar, quota, span, left = list[from], list[from + 1], FULL
     from = from + 2
     if base < 0 and list[from] == 1 then
       base, bucket, from = -base, { interval = list[from + 1], depth = list[from + 2] }, from + 3
@@ -80,7 +80,6 @@ do
     for _, rate in ipairs(rates) do
       if base <= rate[1] then factor = min(factor, rate[2]) end
     end
-    local quota, span, left
     if bucket then
       left = lowered_bucket(bucket, factor)
       quota, span = floor(left.depth / left.interval), ceil(left.depth / 1000)
@@ -97,7 +96,8 @@ do
     if slower < 0 or slower == 0 and span <= (log.pace or span) then log.slowest, log.pace = quota, span end
     log.widened = log.widened or span > base
     local interval = bucket and ceil(left.interval / 1000) or ceil(span / quota)
-    log.interval, log.one_by_one = max(log.interval, interval), max(log.one_by_one or 0, (bucket or full == 1) and interval or 0)
+    local comes_alone = bucket or full == 1 or not calendar and 2 * interval >= (a[5] or 0)
+    log.interval, log.one_by_one = max(log.interval, interval), max(log.one_by_one or 0, comes_alone and interval or 0)
     return from
   end
 end

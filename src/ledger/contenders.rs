@@ -122,7 +122,9 @@ impl Pace {
         let (mut span, mut interval) = (0, 0);
         for (log, left) in logs {
             span = span.max(slowest(left));
-            let one_by_one = log.terms.iter().zip(left).filter(|(term, _)| term.quota == 1 || term.is_bucket());
+            let is_one_by_one =
+                |(term, left): &(&Term, &Term)| term.quota == 1 || term.is_bucket() || left.is_sparse(horizon);
+            let one_by_one = log.terms.iter().zip(left).filter(is_one_by_one);
             interval = one_by_one.map(|(_, left)| left.interval()).fold(interval, i64::max);
         }
         Self { span, interval, horizon }

@@ -110,6 +110,11 @@ impl Term {
         }
     }
 
+    /// Whether it is a window of so few units that two of them fill `horizon`, in microseconds.
+    pub(crate) fn is_sparse(self, horizon: i64) -> bool {
+        self.slides() && self.interval().saturating_mul(2) >= horizon
+    }
+
     /// How long so many units take at its rate.
     pub(crate) fn time_of(self, units: u64) -> Duration {
         match self.shape {

@@ -71,9 +71,11 @@ impl Settings {
         self.terms().min_by_key(|term| (term.quota, Reverse(term.span)))
     }
 
-    /// The narrowest term, where its units come one by one to those who wait: by an even pace, or from a bucket, which is empty then.
+    /// The narrowest term, where its units come one by one to those who wait: by an even pace, or from a bucket, which is empty then; or from a
+    /// window of few, as each comes back when its time has passed.
     fn paced(&self) -> Option<&Term> {
-        self.narrowest().filter(|term| term.quota == 1 || term.is_bucket())
+        let is_paced = |term: &Term| term.quota == 1 || term.is_bucket() || term.is_sparse(micros(self.horizon));
+        self.narrowest().filter(|term| is_paced(term))
     }
 
     /// Whether its slots are so far apart, less than two in a horizon, that only the next can be booked.
@@ -86,7 +88,7 @@ impl Settings {
         self.paced().filter(|paced| self.has_sparse_slots(paced)).map(|paced| paced.time_of(1))
     }
 
-    /// Where calls are paced evenly: how long it takes until each of so many other processes that wait has had so many units, each with
+    /// Where slots come one by one: how long it takes until each of so many other processes that wait has had so many units, each with
     /// its weight, and this queue may have the next.
     ///
     /// Of many processes it takes longer than it is known that they wait. Where only the next slot can be booked, who came back too early would
