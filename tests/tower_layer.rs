@@ -300,6 +300,43 @@ async fn a_grpc_call_that_is_dropped_before_its_first_message_ends_no_pause() ->
     Ok(())
 }
 
+/// A message, and then the connection breaks.
+struct Breaks(bool);
+
+impl http_body::Body for Breaks {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let is_first = !std::mem::replace(&mut self.0, true);
+        let broken = || std::io::Error::other("reset");
+        Poll::Ready(Some(if is_first { Ok(Frame::data(Bytes::from_static(b"message"))) } else { Err(broken()) }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grpc_call_whose_connection_breaks_ends_no_pause() -> Outcome {
+    let calls = Arc::new(AtomicU32::new(0));
+    let up = Upstream::new("up").host("api.example.com").limit(Limit::per_second(9)).max_pause(2 * SECOND);
+    let throttle = Throttle::builder().store(HearsLate::default()).upstream(up).build()?;
+    let client = throttle.layer().layer(service_fn(move |_: Request<()>| {
+        let mut response = Response::new(Breaks(false));
+        let (status, name, value) = match calls.fetch_add(1, Ordering::Relaxed) {
+            0 => (StatusCode::TOO_MANY_REQUESTS, "retry-after", "600"),
+            _ => (StatusCode::OK, "content-type", "application/grpc"),
+        };
+        *response.status_mut() = status;
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        ready(Ok::<_, Infallible>(response))
+    }));
+    let call = async || client.clone().oneshot(get("https://api.example.com/package.Service/Method")?).await;
+    drop(call().await?);
+    assert!(call().await?.into_body().collect().await.is_err());
+    tokio::time::sleep(SECOND / 10).await;
+    assert!(throttle.acquire("up").max_wait(SECOND / 2).await.is_err(), "nobody knows what its trailers would say");
+    Ok(())
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_grpc_call_whose_trailers_refuse_it_ends_no_row_of_a_breaker() -> Outcome {
     let calls = Arc::new(AtomicU32::new(0));

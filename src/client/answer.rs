@@ -24,12 +24,12 @@ impl<'a> Answer<'a> {
         Self { status, headers, speaks: true, is_direct: true, is_judged: false }
     }
 
-    /// The answer to a call of this target; whether calls of two URLs belong to one upstream, the throttle knows.
+    /// The answer to a call of this target; whether the way from one URL to another `leaves` its upstream, the throttle knows.
     #[inline]
-    pub(crate) fn to(target: &Target<'_>, response: &'a Response, are_of_one: impl FnOnce(&Url, &Url) -> bool) -> Self {
+    pub(crate) fn to(target: &Target<'_>, response: &'a Response, leaves: impl FnOnce(&Url, &Url) -> bool) -> Self {
         let url = response.url();
         let is_direct = target.is_answered_by(url);
-        let speaks = is_direct || target.is_spoken_for_by(url, are_of_one);
+        let speaks = is_direct || target.is_spoken_for_by(url, leaves);
         Self { status: response.status(), headers: response.headers(), speaks, is_direct, is_judged: false }
     }
 }

@@ -27,7 +27,7 @@ use crate::error::Error;
 /// handed back, and its own host looks as if it could not be reached; and a redirect to the request's own URL cannot be told from none.
 ///
 /// A response from another host or port than the request's, after a redirect, says nothing about the upstream; nor does one from a path of
-/// that host which belongs to another upstream. But where it was a success, the call was served.
+/// that host which surely belongs to another upstream. But where it was a success, the call was served.
 ///
 /// Where three connects in a row to a host and port fail, calls wait before they ask for a slot, and one at a time tries: after
 /// 50 ms, then each time after twice as long, up to a second or a little more. As soon as one gets a response, all go on. A call whose
@@ -129,8 +129,8 @@ impl Middleware {
         match outcome {
             Ok(mut response) => {
                 visit.connected();
-                let are_of_one = |one: &_, other: &_| self.throttle.upstreams().are_of_one(one, other);
-                let answer = Answer::to(target, &response, are_of_one);
+                let upstreams = self.throttle.upstreams();
+                let answer = Answer::to(target, &response, |from, to| upstreams.leaves(permit.upstream(), from, to));
                 let may_send_again = self.throttle.learn_from(&permit, &answer);
                 response.extensions_mut().insert(permit.passage());
                 let keeps_seat = route.keeps_seat_for_body(response.status(), response.content_length());

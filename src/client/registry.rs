@@ -69,11 +69,15 @@ impl Registry {
         }
     }
 
-    /// Whether calls of two URLs belong to one upstream, by host and path alone.
-    fn are_of_one(&self, one: &Url, other: &Url) -> bool {
+    /// Whether a call of this upstream to the first URL was redirected to where others are called: no request to the second belongs to it, as
+    /// some to the first do, but to another one. Of a request that a client makes anew nobody knows the method, nor the headers.
+    fn leaves(&self, upstream: &str, from: &Url, to: &Url) -> bool {
         let headers = HeaderMap::new();
-        let place = |url| self.table.find(&RequestHead::new(&Method::GET, url, &headers), |_| true);
-        place(one) == place(other)
+        let methods = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD];
+        let found = |url| methods.each_ref().map(|method| self.first_match(&RequestHead::new(method, url, &headers)));
+        let is_own = |found: Option<&Arc<Registered>>| found.is_some_and(|found| *found.upstream.name == *upstream);
+        let there = found(to);
+        there.iter().any(Option::is_some) && !there.into_iter().any(is_own) && found(from).into_iter().any(is_own)
     }
 
     /// The upstream that a request belongs to.
@@ -140,9 +144,9 @@ impl Current {
         if self.is_changed.load(Ordering::Acquire) { find(&self.get()) } else { find(&self.first) }
     }
 
-    /// Whether calls of two URLs belong to one upstream, by host and path alone.
-    pub(crate) fn are_of_one(&self, one: &Url, other: &Url) -> bool {
-        self.get().are_of_one(one, other)
+    /// Whether a call of this upstream was redirected to where others are called.
+    pub(crate) fn leaves(&self, upstream: &str, from: &Url, to: &Url) -> bool {
+        self.get().leaves(upstream, from, to)
     }
 
     /// Replaces it, where `change` makes another of it. That is given the next number of an upstream, and counts it up.

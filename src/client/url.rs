@@ -45,10 +45,10 @@ impl<'a> Target<'a> {
         error.url() == Some(&*self.0)
     }
 
-    /// Whether a response of this URL may speak for the upstream that was called: it comes from the same host and port, where calls of both
-    /// URLs belong to one upstream; or nobody knows from where.
-    pub(crate) fn is_spoken_for_by(&self, url: &Url, are_of_one: impl FnOnce(&Url, &Url) -> bool) -> bool {
-        self.is_on_server_of(url) && are_of_one(&self.0, url) || url.host_str() == Some(NO_HOST)
+    /// Whether a response of this URL may speak for the upstream that was called: it comes from the same host and port, where the way from one
+    /// URL to the other `leaves` it not; or nobody knows from where.
+    pub(crate) fn is_spoken_for_by(&self, url: &Url, leaves: impl FnOnce(&Url, &Url) -> bool) -> bool {
+        self.is_on_server_of(url) && !leaves(&self.0, url) || url.host_str() == Some(NO_HOST)
     }
 
     /// Whether a response of this URL comes from the very URL that was called: else the call was redirected, so it was executed.
@@ -97,7 +97,7 @@ mod tests {
             let response = Response::from(response);
             let from = response.url();
             assert_eq!(
-                (target.is_spoken_for_by(from, |_, _| true), target.is_answered_by(from)),
+                (target.is_spoken_for_by(from, |_, _| false), target.is_answered_by(from)),
                 (speaks, answers),
                 "{url}"
             );
@@ -108,6 +108,6 @@ mod tests {
     fn a_response_that_was_made_from_no_call_speaks_but_answers_no_url() {
         let target = Target::kept(&"http://api.example/".parse().unwrap());
         let response = Response::from(http::Response::new(""));
-        assert!(target.is_spoken_for_by(response.url(), |_, _| false) && !target.is_answered_by(response.url()));
+        assert!(target.is_spoken_for_by(response.url(), |_, _| true) && !target.is_answered_by(response.url()));
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::body::Bytes;
 use outgate::testing::StrictUpstream;
-use outgate::{Limit, Throttle, Upstream};
+use outgate::{Call, Limit, Throttle, ThrottleBuilder, Upstream};
 use tokio::time::{sleep, timeout};
 
 use crate::{client, used};
@@ -93,6 +93,38 @@ async fn a_refusal_after_a_redirect_to_another_upstream_of_the_host_pauses_nobod
     assert_eq!(calls(&server), ["POST /pay", "GET /status/7"]);
     for name in ["up", "status"] {
         drop(throttle.try_acquire(name).await.expect("a call of another upstream was refused, which it did not make"));
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_after_a_redirect_pauses_the_upstream_that_was_called_unless_it_is_surely_another_s() {
+    let server = answering(|request| match request.uri().path().split_once("/to") {
+        Some((_, location)) => Response::builder().status(303).header("location", location),
+        None => Response::builder().status(429).header("retry-after", "3600"),
+    });
+    let up = |name: &str| Upstream::new(name).host("127.0.0.1").limit(Limit::per_second(100));
+    // The upstreams, who is called by name, the path that is called, and who pauses.
+    let orders = || up("orders").path("/orders");
+    let cases: [(Vec<Upstream>, Option<&str>, &str, &str); 5] = [
+        (vec![orders(), up("items").path("/items")], Some("items"), "/orders/to/items/7", "items"),
+        (
+            vec![orders(), Upstream::new("named").limit(Limit::per_second(9))],
+            Some("named"),
+            "/orders/to/orders/7",
+            "named",
+        ),
+        (vec![orders().method(Method::POST), up("api")], None, "/orders/to/archive/7", "api"),
+        (vec![orders()], None, "/orders/to/nobodys", "orders"),
+        (vec![up("reads").method(Method::GET), up("writes")], None, "/to/x", "reads"),
+    ];
+    for (upstreams, named, path, pauses) in cases {
+        let throttle = upstreams.into_iter().fold(Throttle::builder(), ThrottleBuilder::upstream).build().unwrap();
+        let mut request = client(&throttle).get(format!("{}{path}", server.url()));
+        if let Some(name) = named {
+            request = request.with_extension(Call::new().upstream(name));
+        }
+        assert_eq!(request.send().await.unwrap().status(), 429, "{path}");
+        assert!(throttle.try_acquire(pauses).await.is_err(), "{path}: {pauses} was refused");
     }
 }
 

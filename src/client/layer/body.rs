@@ -53,7 +53,7 @@ impl<B: Body + Unpin> Body for ThrottledBody<B> {
                 Some(trailers) => self.ending.read(trailers),
                 None => self.ending.has_message = true,
             },
-            Poll::Ready(Some(Err(_))) => self.ending = Ending::none(),
+            Poll::Ready(Some(Err(_))) => self.ending.lose(),
             Poll::Ready(None) => self.ending.end(),
             Poll::Pending => {}
         }
@@ -91,9 +91,14 @@ struct Unread {
 }
 
 impl Ending {
-    /// Of a call that was not throttled, or whose body is lost.
+    /// Of a call that was not throttled.
     pub(super) fn none() -> Self {
         Self::default()
+    }
+
+    /// The body is lost.
+    fn lose(&mut self) {
+        (self.permit, self.unread) = (None, None);
     }
 
     /// The body is over.
