@@ -51,6 +51,26 @@ async fn a_password_that_is_missing_or_wrong_is_a_refusal_whatever_else_is_wrong
     Ok(())
 }
 
+/// As one that has started before it is told of the others.
+#[tokio::test]
+async fn a_node_that_knows_of_no_slots_is_down_and_hides_no_refusal() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
+    let node = || RedisServer::start_with(&["--cluster-enabled", "yes", "--cluster-port", "{free}"]);
+    let (empty, other) = (node()?, node()?);
+    let throttle = throttle(&[empty.url()])?;
+    for _ in 0..3 {
+        let told = no_answer(&throttle).await?;
+        assert!(told.contains("no node"), "{told}");
+    }
+    assert_eq!(recorder.news(), ["WARN store down"]);
+    other.command(&["CONFIG", "SET", "requirepass", "secret"])?;
+    for urls in [[empty.url(), other.url()], [other.url(), empty.url()]] {
+        let error = RedisStore::cluster(urls).connect().await.err().ok_or("connected")?;
+        assert!(error.kind() == StoreErrorKind::Refused && error.to_string().contains("NOAUTH"), "{error}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_seed_that_hangs_up_is_quoted() -> Outcome {
     let node = RedisServer::start_with(&["--cluster-enabled", "yes", "--cluster-port", "{free}"])?;

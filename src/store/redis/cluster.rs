@@ -213,7 +213,11 @@ impl Cluster {
         let nobody =
             || unreachable("the store cannot be used now: no node of the Cluster has the slot of the upstream");
         let owner = self.nodes().owner(slot);
-        owner.ok_or_else(|| looked.err().unwrap_or_else(nobody).into())
+        owner.ok_or_else(|| {
+            let error = looked.err().unwrap_or_else(nobody);
+            self.found(Err(&error));
+            error.into()
+        })
     }
 
     fn moved(&self, slot: usize, to: &Address) -> Result<Arc<Node>, Failure> {

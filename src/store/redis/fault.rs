@@ -19,6 +19,18 @@ pub(super) fn is_demoted(error: &RedisError) -> bool {
     error.code().is_some_and(|code| DEMOTED.contains(&code))
 }
 
+/// What a server says that has as many clients as it takes.
+const FULL: &str = "max number of clients reached";
+
+/// Whether that is what a server says to a connection that it does not take: in protected mode, or with as many as it takes.
+pub(super) fn takes_no_connection(error: &RedisError) -> bool {
+    error.code() == Some("DENIED") || is_full(error)
+}
+
+fn is_full(error: &RedisError) -> bool {
+    error.code() == Some("ERR") && error.detail().is_some_and(|detail| detail.contains(FULL))
+}
+
 /// Whether the server serves nobody for now: no other process goes by it either.
 pub(super) fn serves_nobody(error: &RedisError) -> bool {
     error.code().is_some_and(|code| SERVES_NOBODY.contains(&code))
@@ -75,6 +87,7 @@ impl Fault {
         }
         match error.code() {
             Some(code) if PASSING.contains(&code) => Self::Passing,
+            _ if is_full(error) => Self::Passing,
             _ => Self::Lasting,
         }
     }

@@ -174,7 +174,13 @@ impl Sentinel {
                 Err(failure) if failure.passes && began.elapsed() < longest + self.response_timeout => {
                     self.missed(&failure.error);
                 }
-                outcome => return outcome.map_err(|failure| failure.error),
+                outcome => {
+                    if outcome.is_ok() {
+                        self.in_vain().end();
+                        self.health.is_up(false);
+                    }
+                    return outcome.map_err(|failure| failure.error);
+                }
             }
             self.rest(&mut alarm).await;
         }
@@ -189,9 +195,13 @@ impl Sentinel {
 
     /// Nothing counted, which may pass before anybody need hear of it: a replica lags behind, or another one is made primary.
     fn missed(&self, error: &StoreError) {
-        let (mut in_vain, now) = (self.in_vain(), Instant::now());
-        in_vain.see(now);
-        if in_vain.lasts(now) >= self.response_timeout {
+        let now = Instant::now();
+        let lasts = {
+            let mut in_vain = self.in_vain();
+            in_vain.see(now);
+            in_vain.lasts(now)
+        };
+        if lasts >= self.response_timeout {
             self.stands_still(error);
         }
     }

@@ -103,13 +103,12 @@ async fn scan(link: &Link, pattern: &str, take: &mut impl FnMut(&str)) -> Result
     loop {
         let mut step = redis::cmd("SCAN");
         step.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(AT_ONCE);
-        // A server that sends back to where the search is would never end it.
-        let goes_on = |next: &str| next == "0" || next != cursor;
-        let read = |answer: &Value| {
-            let step = redis::from_redis_value_ref::<(String, Vec<String>)>(answer).ok();
-            step.filter(|(next, _)| goes_on(next))
-        };
+        let read = |answer: &Value| redis::from_redis_value_ref::<(String, Vec<String>)>(answer).ok();
         let (next, keys) = link.ask(&step, read).await?;
+        if next == cursor && next != "0" {
+            // A server that sends back to where the search is would never end it.
+            return Err(StoreError::senseless());
+        }
         for key in &keys {
             take(key);
         }

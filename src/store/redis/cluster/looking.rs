@@ -32,6 +32,8 @@ impl Cluster {
     /// Tells whether nodes were found, while none is known.
     pub(super) fn found(&self, outcome: Result<&(), &StoreError>) {
         match outcome {
+            // A node that is in no Cluster yet knows of none.
+            Ok(()) if !self.nodes().is_any_known() => {}
             Ok(()) => self.health.is_up(true),
             Err(_) if self.nodes().is_any_known() => {}
             Err(error) if error.kind() == StoreErrorKind::Refused => {
@@ -64,16 +66,17 @@ impl Cluster {
             });
         }
         let mut other = Err(unreachable("the Cluster cannot be reached: no node of it is known"));
+        // A node that is in no Cluster yet tells more than one that does not run, and what waiting does not heal more than both, where nobody has
+        // served yet.
+        let tells = |said: &Result<View, StoreError>| match said {
+            Err(error) if error.kind() == StoreErrorKind::Refused && !is_any_known => 2,
+            Ok(_) => 1,
+            Err(_) => 0,
+        };
         while let Some(answer) = asked.join_next().await {
             match answer {
                 Ok(Ok(view)) if !view.1.is_empty() => return Ok(view),
-                Ok(Ok(view)) => other = Ok(view),
-                // What waiting does not heal tells more than that somebody else does not run, where nobody has served yet.
-                Ok(said)
-                    if other.as_ref().is_err_and(|other| is_any_known || other.kind() != StoreErrorKind::Refused) =>
-                {
-                    other = said;
-                }
+                Ok(said) if tells(&said) >= tells(&other) => other = said,
                 _ => {}
             }
         }

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 
 use super::{CONNECT_TIMEOUT, Link};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::fault::takes_no_connection;
 use crate::store::redis::fault::{Fault, serves_nobody, with_code};
 use crate::store::redis::server::Server;
 use crate::store::redis::{format, script, tls};
@@ -111,9 +112,8 @@ async fn said_instead(client: &Client) -> Option<RedisError> {
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     let client = Client::open(info.clone().set_redis_settings(settings)).ok()?;
     let error = connect(&client, CONNECT_TIMEOUT).await.err()?;
-    // Some do not know that command, or allow it not to everybody: that is not why they have hung up.
-    let is_of_hello = error.detail().is_some_and(|detail| detail.to_ascii_lowercase().contains("hello"));
-    (error.code().is_some() && !is_of_hello).then_some(error)
+    // What a server says of that command itself is not why it has hung up.
+    takes_no_connection(&error).then_some(error)
 }
 
 /// Timers panic elsewhere.

@@ -105,6 +105,8 @@ impl Sentinel {
         let primary = Arc::new(Primary::new(address.clone(), client, &self.prefix, self.response_timeout));
         if let Some(before) = known.primary.replace(Arc::clone(&primary)) {
             before.link.health.retire();
+            // It is given as long as any other before it is said to be down.
+            self.in_vain().end();
             tracing::info!(primary = %address, before = %before.address, "store has another primary");
         }
         Ok(primary)
