@@ -60,9 +60,9 @@ do
   local debts = at
   for _, log in ipairs(has_debts and logs or {}) do log.owes, at = a[at] > 0, at + 1 end
   if wants_seats then at = open_seats(at, last_log + 1) end
+  back = a[at]
   local first_slot = at + 1
-  -- What comes so late may be a copy of a message that is remembered no more: its slots may be somebody else's by now.
-  back, at = a[3] ~= 0 and a[3] + MAX_MEMORY < now and 0 or a[at], first_slot + a[at] * (width + 2)
+  at = first_slot + back * (width + 2)
 
   while a[at] do
     local priority = NORMAL + floor(a[at] / 4294967296)

@@ -14,7 +14,8 @@ local count_in = place and function()
     for t = from + 2, from + 2 * a[from + 1], 2 do
       local slower = quota and a[t] * span - quota * a[t + 1] or -1
       if slower < 0 or slower == 0 and a[t + 1] < span then quota, span = a[t], a[t + 1] end
-      if a[t] == 1 then interval = math.max(interval, a[t + 1]) end
+      local apart = math.ceil(a[t + 1] / a[t])
+      if a[t] == 1 or a[t + 1] <= 8 * horizon and 2 * apart >= horizon then interval = math.max(interval, apart) end
     end
     length = math.max(length, span)
   end

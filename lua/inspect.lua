@@ -79,7 +79,7 @@ function readable.state(record)
     if type(releases[i]) ~= 'string' or not are_numbers(releases, i + 1, i + 1) then return false end
   end
   return (not parts[14] or type(parts[14]) == 'string' and #parts[14] == 72) and (not reach or are_numbers(reach, 1, 2))
-    and (not pause or are_numbers(pause, 1, 10)) and (not rate or are_numbers(rate, 1, 11)) and (not slow or are_numbers(slow, 1, 3))
+    and (not pause or are_numbers(pause, 1, 11)) and (not rate or are_numbers(rate, 1, 11)) and (not slow or are_numbers(slow, 1, 3))
     and (not releases or are_numbers(releases, 1, 2)) and (not parts[12] or are_numbers(parts[12], 1, 2))
 end
 

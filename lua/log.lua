@@ -96,7 +96,7 @@ do
     if slower < 0 or slower == 0 and span <= (log.pace or span) then log.slowest, log.pace = quota, span end
     log.widened = log.widened or span > base
     local interval = bucket and ceil(left.interval / 1000) or ceil(span / quota)
-    local comes_alone = bucket or full == 1 or not calendar and 2 * interval >= (a[5] or 0)
+    local comes_alone = bucket or full == 1 or not calendar and base <= 8 * (a[5] or 0) and 2 * ceil(base / full) >= a[5]
     log.interval, log.one_by_one = max(log.interval, interval), max(log.one_by_one or 0, comes_alone and interval or 0)
     return from
   end

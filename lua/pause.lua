@@ -52,10 +52,11 @@ if calls > 0 then
   rate, slower = rate_after(before, started or now, same, calls, units, KEYS[#KEYS], 13)
   recovery = max(recovery, slower)
 end
--- An overload after another refusal is the first.
-local other = pause and cause == OVERLOAD and pause[4] > OVERLOAD
-local refusals = same and pause[3] or follows and not other and pause[3] + 1 or 1
-local wait = a[min(first_wait - 1 + (other and 1 or refusals), #a)]
+-- Overloads are counted apart from all others.
+local before, kind = (same or follows) and pause, cause == OVERLOAD and 2 or 1
+local counts = { before and before[3] or 0, before and before[11] or 0 }
+counts[kind] = same and max(counts[kind], 1) or counts[kind] + 1
+local wait = a[min(first_wait - 1 + counts[kind], #a)]
 local stop, ends, again, began = now + wait, now + told, wait, now
 if pause then
   if pause[1] > now then cause = max(cause, pause[4]) end
@@ -68,7 +69,7 @@ local forgotten = max(ends + max(recovery, memory), pause and pause[5] or 0)
 -- Write. Remembered last: a pause that is entered twice does less harm than one that is not.
 local body = struct.pack('<i8i8i8', stop, same and 0 or 1, rate and rate[1] or FULL)
 local lasts = forgotten
-if forgotten > now then state.pause = { stop, recovery, refusals, cause, forgotten, began, status, ends, again, 0 } end
+if forgotten > now then state.pause = { stop, recovery, counts[1], cause, forgotten, began, status, ends, again, 0, counts[2] } end
 if rate then
   rate[3] = stop
   state.rate, lasts = rate, max(lasts, lapse_of.rate(rate))

@@ -4,7 +4,8 @@
 --   reach       how far ahead the process books whose answers take longest, until when that counts; or false
 --   pause       no start before; µs after it in which calls come slower; refusals in a row; cause; when the row is forgotten; when it
 --               began; status of the first response; until when the upstream told to wait; µs for which it holds again after a call
---               has looked whether it still does; start of that call since the last refusal, or 0; or false
+--               has looked whether it still does; start of that call since the last refusal, or 0; overloads in a row, which are not
+--               among the refusals; or false
 --   cold        for each step of cold calls: log, span, start of the first and of the last, units, when they count no more
 --   outside     for each term that others use: log, span; of the newest response the start of its call, units left, units that others had
 --               used, the most of them since they are known of, since when they are; when the upstream resets; and whether units come
@@ -257,7 +258,7 @@ end
 -- The pause of the whole upstream, as a scope sees it: somewhat later, each by its hash, so that not all come back in one moment.
 local function staggered(pause, key)
   local later = floor(pause[2] / 131072 * tonumber(string.sub(key, -38, -35), 16))
-  return { pause[1] + later, pause[2] - later, pause[3], pause[4], pause[5], pause[6], pause[7], pause[8], pause[9], pause[10] }
+  return { pause[1] + later, pause[2] - later, unpack(pause, 3) }
 end
 
 -- When everything was released by hand that a scope shares with its whole upstream: what was imposed on it before is void.

@@ -75,8 +75,7 @@ pub struct Ask {
     pub horizon: Duration,
     /// A start sooner than so long from now is useless: the answer would arrive after it.
     pub ahead: Duration,
-    /// Slots that nobody here wants, or units of slots that a call did not use: they are handed back before anything is booked. All
-    /// stay where they are, where the [log time that its sender knew](super::Message::known) is more than a minute ago: it may be a late copy.
+    /// Slots that nobody here wants, or units of slots that a call did not use: they are handed back before anything is booked.
     pub back: Vec<Slots>,
     /// Calls of before that probably opened a connection: they count somewhat longer than others.
     pub cold: Option<Cold>,

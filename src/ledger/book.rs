@@ -13,9 +13,7 @@ use super::scope::{Reach, Scope, Waiting};
 use super::seats::AskedSeats;
 use super::shares::{Bounds, Decision, Shares, Turn, decide};
 use super::view::View;
-use super::{
-    Answer, Ask, Grant, Ledger, Log, MAX_MEMORY, MAX_SILENCE, MessageId, Priority, Run, ScopeId, Stamp, Term, micros,
-};
+use super::{Answer, Ask, Grant, Ledger, Log, MAX_SILENCE, MessageId, Priority, Run, ScopeId, Stamp, Term, micros};
 
 /// A caller that a narrow log holds up may take a slot in a widely shared log at most so many microseconds later than that log
 /// alone would allow. Or as long as the answer takes, where that is more.
@@ -34,10 +32,6 @@ struct Claimant {
 impl Ledger {
     /// Decides on an ask of a sender that knew this log time, and says for how long the message has to be remembered.
     pub(super) fn book(&mut self, now: Stamp, knew: Option<Stamp>, id: &MessageId, ask: &Ask) -> (Grant, i64) {
-        // What comes so late may be a copy of a message that is remembered no more: the slots may be somebody else's by now.
-        let is_late = !ask.back.is_empty() && knew.is_some_and(|knew| knew.plus(MAX_MEMORY) < now);
-        let keeps_all = is_late.then(|| Ask { back: Vec::new(), ..ask.clone() });
-        let ask = keeps_all.as_ref().unwrap_or(ask);
         let mut long = Vec::new();
         let booked = self.decide_on(now, id, ask, &mut long);
         self.logs_go_on(now, knew, ask);

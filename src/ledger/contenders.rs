@@ -123,7 +123,7 @@ impl Pace {
         for (log, left) in logs {
             span = span.max(slowest(left));
             let is_one_by_one =
-                |(term, left): &(&Term, &Term)| term.quota == 1 || term.is_bucket() || left.is_sparse(horizon);
+                |(term, _): &(&Term, &Term)| term.quota == 1 || term.is_bucket() || term.is_sparse(horizon);
             let one_by_one = log.terms.iter().zip(left).filter(is_one_by_one);
             interval = one_by_one.map(|(_, left)| left.interval()).fold(interval, i64::max);
         }

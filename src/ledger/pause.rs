@@ -36,8 +36,8 @@ pub(super) const FAR: f64 = 1e15;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pause {
-    /// How long, by how many refusals came in a row: the first stands for one, the last for more than there are. An overload is the first after
-    /// any other refusal.
+    /// How long, by how many refusals came in a row: the first stands for one, the last for more than there are. Overloads are counted apart from
+    /// all others.
     pub waits: Vec<Duration>,
     /// For how long after it calls come slower than the limits allow: at first at a tenth of the rate, growing evenly; none later after the
     /// one before than a tenth of what is left of this time.
@@ -182,8 +182,9 @@ pub(crate) struct Pausing {
     pub(crate) until: Stamp,
     /// Microseconds after that in which calls come slower.
     pub(crate) recovery: i64,
-    /// Refusals in a row.
+    /// Refusals in a row, but for overloads; and overloads.
     pub(crate) refusals: usize,
+    pub(crate) overloads: usize,
     /// A refusal after that is the first again.
     pub(crate) forgotten: Stamp,
     pub(crate) cause: Cause,
@@ -217,15 +218,15 @@ impl Pausing {
         let incident = before.filter(|_| Self::is_same(before, now, pause.started));
         let row = before.filter(|before| before.is_followed_by(pause.started.unwrap_or(now)));
         let row = row.filter(|before| !ends_row || before.cause > Cause::Refusal);
-        let is_other = |before: &Self| pause.cause == Cause::Overload && before.cause > Cause::Overload;
-        let row = row.filter(|before| !is_other(before));
-        let refusals = incident.map_or_else(|| row.map_or(1, |of| of.refusals + 1), |of| of.refusals);
-        let at = if incident.as_ref().is_some_and(is_other) { 0 } else { refusals - 1 };
-        let wait = micros(pause.waits.get(at).or(pause.waits.last()).copied().unwrap_or_default());
+        let (mut refusals, mut overloads) = incident.or(row).map_or((0, 0), |of| (of.refusals, of.overloads));
+        let in_a_row = if pause.cause == Cause::Overload { &mut overloads } else { &mut refusals };
+        *in_a_row = if incident.is_some() { (*in_a_row).max(1) } else { *in_a_row + 1 };
+        let wait = micros(pause.waits.get(*in_a_row - 1).or(pause.waits.last()).copied().unwrap_or_default());
         let mut next = Self {
             until: now.plus(wait),
             recovery: micros(pause.recovery).max(recovery),
             refusals,
+            overloads,
             forgotten: now,
             cause: pause.cause,
             began: incident.map_or(now, |of| of.began),

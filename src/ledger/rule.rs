@@ -110,9 +110,9 @@ impl Term {
         }
     }
 
-    /// Whether it is a window of so few units that two of them fill `horizon`, in microseconds.
+    /// Whether it is a short window of so few units that two of them fill `horizon`, in microseconds. Of a longer one many may be free at once.
     pub(crate) fn is_sparse(self, horizon: i64) -> bool {
-        self.slides() && self.interval().saturating_mul(2) >= horizon
+        self.slides() && self.span <= horizon.saturating_mul(8) && self.interval().saturating_mul(2) >= horizon
     }
 
     /// How long so many units take at its rate.

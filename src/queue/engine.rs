@@ -75,6 +75,8 @@ pub(super) struct Engine {
     pub(super) counted: Vec<Stamp>,
     /// The store has callers of this queue on record as waiting.
     pub(super) on_record: bool,
+    /// So often in a row an ask named the boundaries of another time.
+    pub(super) elsewhere: u8,
     /// The store is not told before this that nobody waits any more, in case that callers come back.
     pub(super) leave_at: Option<Instant>,
     /// When the store's clock was last seen to leap ahead.
@@ -146,6 +148,7 @@ impl Engine {
             memory,
             is_in_doubt: false,
             counted: Vec::new(),
+            elsewhere: 0,
             on_record: false,
             leave_at: None,
             leapt_at: None,

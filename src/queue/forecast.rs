@@ -154,8 +154,7 @@ impl Engine {
         if self.settings.paced().is_none() {
             return;
         }
-        let first = grant.answers(ask.callers()).find(|answer| answer.verdict.is_granted());
-        let was_left = first.filter(|_| last.is_some()).map(|first| first.start <= grant.now.plus(micros(ask.ahead)));
+        let was_left = was_left(ask, grant).filter(|_| last.is_some());
         match (self.settings.interval_alone(), was_left) {
             (Some(interval), _) => {
                 // Those who have it come before it starts.
@@ -167,8 +166,15 @@ impl Engine {
             (None, None) => {}
         }
         if let Some(last) = last {
-            self.turns.note(self.rests_for, self.settings.turns(units, grant.contenders).map(|turns| last + turns));
+            let turns = self.settings.turns(units, grant.contenders).filter(|_| !self.finds_free(ask, grant));
+            self.turns.note(self.rests_for, turns.map(|turns| last + turns));
         }
+    }
+
+    /// Whether units were free for it of which several may be free at once: then nobody need leave any to others.
+    fn finds_free(&self, ask: &Ask, grant: &Grant) -> bool {
+        let comes_at_once = self.settings.paced().is_some_and(|paced| paced.quota > 1 && !paced.is_bucket());
+        comes_at_once && was_left(ask, grant) == Some(true)
     }
 
     /// How long until this queue asks again that has just got so many units, the last to start then, and has nobody who waits, while the
@@ -176,12 +182,13 @@ impl Engine {
     pub(super) fn rest_after(
         &mut self,
         (units, last): (u64, Option<Instant>),
-        grant: &Grant,
+        (ask, grant): (&Ask, &Grant),
         outlook: &Outlook,
         now: Instant,
     ) -> Duration {
         let units = u32::try_from(units).unwrap_or(u32::MAX);
         let rest = self.settings.rest(Duration::ZERO, grant.contenders, outlook).after(units, self.random.f64());
+        let last = last.filter(|_| !self.finds_free(ask, grant));
         // Who comes back at once would have each slot before those who were put off ask for it.
         let Some(next) = last.and_then(|last| Some(last + self.settings.interval_alone()?)) else { return rest };
         let next = next.saturating_duration_since(now);
@@ -271,6 +278,12 @@ impl Engine {
         let left = slower.left.checked_sub(now.saturating_duration_since(told)).filter(|left| !left.is_zero())?;
         Some(Box::new(self.settings.spans.after_refusals(Slower { left, ..slower })))
     }
+}
+
+/// Whether the first that was granted a start could go at once: those who could have had its slot before had left it. None where nobody was.
+fn was_left(ask: &Ask, grant: &Grant) -> Option<bool> {
+    let first = grant.answers(ask.callers()).find(|answer| answer.verdict.is_granted())?;
+    Some(first.start <= grant.now.plus(micros(ask.ahead)))
 }
 
 /// Nobody can go before the end of a pause.

@@ -29,13 +29,14 @@ struct Step<'a> {
     weight: i64,
 }
 
-const LOGS: [Log<'static>; 6] = [
+const LOGS: [Log<'static>; 7] = [
     ("calls", &[(40, SECOND)]),
     ("points", &[(300, SECOND), (900, 9 * SECOND)]),
     ("5f/calls", &[(9, SECOND), (3, 50_000)]),
     ("5f/points", &[(2_000, 3 * SECOND)]),
     ("77/calls", &[(1, 20_000)]),
     ("88/calls", &[(200, 12 * SECOND)]),
+    ("99/calls", &[(2, SECOND)]),
 ];
 
 /// What a history is like.
@@ -54,7 +55,7 @@ enum Manner {
 fn step(rng: &mut Rng, manner: Manner) -> Step<'static> {
     let (calm, wild, crowded) = (manner == Manner::Calm, manner == Manner::Wild, manner == Manner::Crowded);
     let is_of_one = manner == Manner::Full || crowded;
-    let among = if is_of_one { [0..2, 2..4, 5..6][rng.usize(0..3)].clone() } else { 0..LOGS.len() };
+    let among = if is_of_one { [0..2, 2..4, 5..6, 6..7][rng.usize(0..4)].clone() } else { 0..LOGS.len() };
     let logs: Vec<Log<'_>> = LOGS[among.clone()].iter().copied().filter(|_| rng.u8(0..3) > 0).collect();
     let logs = if logs.is_empty() { vec![LOGS[among.start]] } else { logs };
     let units = |rng: &mut Rng| -> Vec<u32> {
@@ -83,7 +84,7 @@ fn step(rng: &mut Rng, manner: Manner) -> Step<'static> {
         } else {
             rng.i64(0..2 * SECOND)
         },
-        sender: rng.u64(1..4),
+        sender: rng.u64(1..if crowded { 13 } else { 4 }),
         on: if rng.u8(0..8) == 0 { rng.i64(-2..1) } else { rng.i64(1..9) },
         knows: rng.u64(0..8).saturating_sub(6),
         runs,
@@ -131,8 +132,8 @@ fn the_first_look_answers_and_writes_as_the_rest_of_the_script_does() {
         let mut desks = servers.each_ref().map(|server| Desk::new(server, &name, Some(NOW)));
         desks[1].looks_first = false;
         // Of each sender, the last message that is remembered.
-        let mut last: [(u64, Option<Step<'_>>); 4] = [const { (1_000, None) }; 4];
-        let mut asked: [Option<Step<'_>>; 4] = [const { None }; 4];
+        let mut last: [(u64, Option<Step<'_>>); 13] = [const { (1_000, None) }; 13];
+        let mut asked: [Option<Step<'_>>; 13] = [const { None }; 13];
         for turn in 0..120 {
             // The clock is set back by more than half the time that has passed, or is behind from the beginning.
             if (seed / 5 % 3, turn) == (1, 0) || (seed / 5 % 3, turn) == (2, 60) {

@@ -193,7 +193,7 @@ impl Engine {
             self.memory.granted(answer.start, answer.callers, charges, message.said.id.number);
         }
         let (mut slots, mut refused) = (Vec::new(), Vec::new());
-        let were_elsewhere = self.settings.calendars.were_elsewhere(&ask.logs, grant);
+        let were_elsewhere = self.were_elsewhere(ask, grant);
         for (&ticket, (costs, answer)) in tickets.iter().zip(one_by_one(ask, grant)) {
             if answer.verdict.is_granted() {
                 let (stamp, costs, looks) = (answer.start, Costs::of(costs), answer.verdict == Verdict::Looks);
@@ -248,7 +248,7 @@ impl Engine {
         });
         (self.ask_at, self.next_slot, self.rest_until, self.near_at) = (None, None, None, None);
         if grant.contenders > 0 && units > 0 {
-            self.rest_until = Some(now + self.rest_after((units, last), grant, &outlook, now));
+            self.rest_until = Some(now + self.rest_after((units, last), (ask, grant), &outlook, now));
             self.ask_at = self.rest_until;
         }
         self.leave_at = (!waits).then(|| self.on_record_until(now));
@@ -294,6 +294,14 @@ impl Engine {
         if pause_unknown {
             self.wait_out_pause(now, effects);
         }
+    }
+
+    /// Whether an ask named boundaries of another time, so that the next is worth it at once. A store whose clock goes to and fro is not asked so
+    /// all the time.
+    fn were_elsewhere(&mut self, ask: &Ask, grant: &Grant) -> bool {
+        let were_elsewhere = self.settings.calendars.were_elsewhere(&ask.logs, grant);
+        self.elsewhere = if were_elsewhere { self.elsewhere.saturating_add(1) } else { 0 };
+        were_elsewhere && self.elsewhere <= 2
     }
 
     /// The store's clock has leapt ahead: what it granted by that goes back, and the next ask tells it.

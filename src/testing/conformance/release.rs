@@ -35,7 +35,7 @@ pub async fn law_15(subject: &dyn Subject) {
     }
     one_call_looks(law, subject).await;
     a_quota_that_is_served_ends_the_row(law, subject).await;
-    an_overload_is_the_first_after_other_refusals(law, subject).await;
+    overloads_are_a_row_of_their_own(law, subject).await;
     what_is_over_is_remembered(law, subject).await;
 }
 
@@ -96,8 +96,8 @@ async fn a_quota_that_is_served_ends_the_row(law: Law, subject: &dyn Subject) {
     }
 }
 
-/// Of the same incident or of the next; other refusals go on with the row of what was refused before.
-async fn an_overload_is_the_first_after_other_refusals(law: Law, subject: &dyn Subject) {
+/// Of the same incident or of the next.
+async fn overloads_are_a_row_of_their_own(law: Law, subject: &dyn Subject) {
     use Cause::{Ban, Overload, Refusal};
     subject.clock().set(at(0));
     let mut desk = Desk::new(law, subject.store(), [log("calls", 9, 100_000)]);
@@ -110,9 +110,9 @@ async fn an_overload_is_the_first_after_other_refusals(law: Law, subject: &dyn S
         (Overload, long, false, 10),
         (Overload, long, false, 20),
         (Refusal, short, false, 3),
-        (Overload, long, true, 10),
+        (Overload, long, true, 20),
         (Ban, short, false, 3),
-        (Overload, long, false, 10),
+        (Overload, long, false, 30),
     ] {
         let began = if is_same { now - 1 } else { now };
         subject.clock().set(at(began));

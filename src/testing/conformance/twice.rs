@@ -27,7 +27,6 @@ pub async fn law_11(subject: &dyn Subject) {
     an_equal_slot_of_somebody_else_stays(law, subject).await;
     what_comes_after_a_later_message_does_not_act(law, subject).await;
     a_late_copy_takes_nobody_else_s_slot(law, subject).await;
-    a_copy_of_what_is_forgotten_takes_nothing_out(law, subject).await;
     two_senders_of_one_name_are_told(law, subject).await;
     a_refusal_told_twice_is_one_of_a_row(law, subject).await;
     outside_use_is_entered_once(law, subject).await;
@@ -64,21 +63,6 @@ async fn what_comes_after_a_later_message_does_not_act(law: Law, subject: &dyn S
     law.equal(&desk.send(&late_ask).await, &again, "the later message still has its answer");
     let other = desk.book(2, Run::new(1, [1]).max_wait(Duration::ZERO)).await;
     law.equal(&other.answers, &vec![granted(1, at(500))], "each sender has a stream of its own");
-}
-
-/// Where a log counts for longer than messages are remembered.
-async fn a_copy_of_what_is_forgotten_takes_nothing_out(law: Law, subject: &dyn Subject) {
-    subject.clock().set(at(0));
-    let mut desk = Desk::new(law, subject.store(), [log("calls", 9, 3_600_000_000)]);
-    for sender in [1, 2] {
-        desk.book(sender, Run::new(2, [1])).await;
-    }
-    let message = Message { known: Some(at(0)), ..desk.returning(1, Slots::new(1, at(0), [1])) };
-    for now in [0, 60_000_000, 75_000_000, 1_000_000_000] {
-        subject.clock().set(at(now));
-        desk.send(&message).await;
-        law.equal(&desk.used().await, &vec![3], "one slot was handed back");
-    }
 }
 
 async fn a_late_copy_takes_nobody_else_s_slot(law: Law, subject: &dyn Subject) {
