@@ -1,5 +1,6 @@
 //! The upstreams of a throttle, by their names and by what requests say. A change replaces all of it at once.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -69,15 +70,28 @@ impl Registry {
         }
     }
 
-    /// Whether a call of this upstream to the first URL was redirected to where others are called: no request to the second belongs to it, as
-    /// some to the first do, but to another one. Of a request that a client makes anew nobody knows the method, nor the headers.
+    /// Whether a call of this upstream to the first URL was redirected to where others are called: no request to the second can belong to it, as
+    /// some to the first do, but to another one. Of a request that a client makes anew nobody knows the method, nor what a closure would say.
     fn leaves(&self, upstream: &str, from: &Url, to: &Url) -> bool {
-        let headers = HeaderMap::new();
-        let methods = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD];
-        let found = |url| methods.each_ref().map(|method| self.first_match(&RequestHead::new(method, url, &headers)));
-        let is_own = |found: Option<&Arc<Registered>>| found.is_some_and(|found| *found.upstream.name == *upstream);
-        let there = found(to);
-        there.iter().any(Option::is_some) && !there.into_iter().any(is_own) && found(from).into_iter().any(is_own)
+        let ((is_own, _), (may_be_own, may_be_others)) = (self.may_be(upstream, from), self.may_be(upstream, to));
+        is_own && may_be_others && !may_be_own
+    }
+
+    /// Whether a request to a URL may belong to this upstream, and whether to another one, by its host and path, and some method.
+    fn may_be(&self, upstream: &str, url: &Url) -> (bool, bool) {
+        let (own, others, headers) = (Cell::new(false), Cell::new(false), HeaderMap::new());
+        for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD] {
+            self.table.find(&RequestHead::new(&method, url, &headers), |index| {
+                let found = self.upstreams.get(index).map(|found| &found.upstream);
+                let accepts = found.map_or(Some(false), |found| found.accepts_by(&method));
+                if accepts != Some(false) {
+                    let is_own = found.is_some_and(|found| *found.name == *upstream);
+                    if is_own { own.set(true) } else { others.set(true) }
+                }
+                accepts == Some(true)
+            });
+        }
+        (own.get(), others.get())
     }
 
     /// The upstream that a request belongs to.

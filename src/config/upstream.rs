@@ -398,6 +398,12 @@ impl Upstream {
             && self.predicate.as_ref().is_none_or(|predicate| predicate(request))
     }
 
+    /// Whether it accepts requests of a method; `None` where a closure decides, which is not asked.
+    pub(crate) fn accepts_by(&self, method: &Method) -> Option<bool> {
+        let has_method = self.methods.is_empty() || self.methods.contains(method);
+        if has_method && self.predicate.is_some() { None } else { Some(has_method) }
+    }
+
     /// Whether it accepts every request that another one does, on one of its hosts and below one of its paths.
     pub(crate) fn accepts_all_of(&self, other: &Self) -> bool {
         let has = |method| self.methods.contains(method);

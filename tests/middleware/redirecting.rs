@@ -105,7 +105,8 @@ async fn a_refusal_after_a_redirect_pauses_the_upstream_that_was_called_unless_i
     let up = |name: &str| Upstream::new(name).host("127.0.0.1").limit(Limit::per_second(100));
     // The upstreams, who is called by name, the path that is called, and who pauses.
     let orders = || up("orders").path("/orders");
-    let cases: [(Vec<Upstream>, Option<&str>, &str, &str); 5] = [
+    let tenants = up("tenants").matching(|request| request.headers()["x-tenant"] == "7");
+    let cases: [(Vec<Upstream>, Option<&str>, &str, &str); 6] = [
         (vec![orders(), up("items").path("/items")], Some("items"), "/orders/to/items/7", "items"),
         (
             vec![orders(), Upstream::new("named").limit(Limit::per_second(9))],
@@ -115,11 +116,12 @@ async fn a_refusal_after_a_redirect_pauses_the_upstream_that_was_called_unless_i
         ),
         (vec![orders().method(Method::POST), up("api")], None, "/orders/to/archive/7", "api"),
         (vec![orders()], None, "/orders/to/nobodys", "orders"),
+        (vec![tenants, up("archive").path("/archive"), up("api")], None, "/to/archive/7", "tenants"),
         (vec![up("reads").method(Method::GET), up("writes")], None, "/to/x", "reads"),
     ];
     for (upstreams, named, path, pauses) in cases {
         let throttle = upstreams.into_iter().fold(Throttle::builder(), ThrottleBuilder::upstream).build().unwrap();
-        let mut request = client(&throttle).get(format!("{}{path}", server.url()));
+        let mut request = client(&throttle).get(format!("{}{path}", server.url())).header("x-tenant", "7");
         if let Some(name) = named {
             request = request.with_extension(Call::new().upstream(name));
         }

@@ -123,7 +123,7 @@ impl Pausing {
         self
     }
 
-    /// An overload is the first in a row where something else was refused.
+    /// Told with another refusal an overload is none of its own row: it waits as the first would.
     fn is_first_after(&mut self, other: Cause) {
         if self.pause.cause == Cause::Overload && other > Cause::Overload {
             self.ends.truncate(1);

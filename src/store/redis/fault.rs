@@ -19,8 +19,8 @@ pub(super) fn is_demoted(error: &RedisError) -> bool {
     error.code().is_some_and(|code| DEMOTED.contains(&code))
 }
 
-/// What a server says that has as many clients as it takes.
-const FULL: &str = "max number of clients reached";
+/// What a server says that has as many clients as it takes: "… reached", or "… + cluster connections reached".
+const FULL: &str = "max number of clients";
 
 /// Whether that is what a server says to a connection that it does not take: in protected mode, or with as many as it takes.
 pub(super) fn takes_no_connection(error: &RedisError) -> bool {
@@ -187,9 +187,11 @@ mod tests {
             assert!(Fault::of(&error) == Fault::Passing && serves_nobody(&error), "{detail}");
             assert_eq!(Said(error).to_string(), format!("{code} {detail}"));
         }
-        for detail in
-            ["DB index is out of range", "max number of clients reached", "Redis is running in protected mode"]
-        {
+        for detail in ["max number of clients reached", "max number of clients + cluster connections reached"] {
+            let error = refused(detail);
+            assert!(Fault::of(&error) == Fault::Passing && !serves_nobody(&error) && takes_no_connection(&error));
+        }
+        for detail in ["DB index is out of range", "Redis is running in protected mode"] {
             assert_eq!(Fault::of(&refused(detail)), Fault::Lasting, "{detail}");
         }
     }

@@ -164,7 +164,7 @@ impl Sentinel {
     /// The primary, as soon as one is to be believed.
     pub(super) async fn reached(&self) -> Result<Arc<Primary>, StoreError> {
         in_runtime()?;
-        let (mut alarm, began) = (self.alarm.subscribe(), Instant::now());
+        let (mut alarm, began, mut has_missed) = (self.alarm.subscribe(), Instant::now(), false);
         loop {
             alarm.mark_unchanged();
             let outcome = self.primary().await;
@@ -173,9 +173,10 @@ impl Sentinel {
             match outcome {
                 Err(failure) if failure.passes && began.elapsed() < longest + self.response_timeout => {
                     self.missed(&failure.error);
+                    has_missed = true;
                 }
                 outcome => {
-                    if outcome.is_ok() {
+                    if has_missed && outcome.is_ok() {
                         self.in_vain().end();
                         self.health.is_up(false);
                     }
