@@ -17,7 +17,8 @@ use hyper_util::rt::TokioExecutor;
 use outgate::ledger::{Body, Message};
 use outgate::store::Applying;
 use outgate::testing::{RedisServer, Shape, StrictUpstream, oracle};
-use outgate::{Call, Limit, MemoryStore, Passage, RedisStore, Store, Throttle, Unmatched, Upstream};
+use outgate::tower::ThrottledBody;
+use outgate::{Call, Limit, MemoryStore, Passage, Permit, RedisStore, Store, Throttle, Unmatched, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tower::{Layer as _, ServiceExt as _, service_fn};
@@ -250,25 +251,37 @@ impl Store for HearsLate {
     }
 }
 
+/// A throttle that a 429 has paused, and what the call is answered that looks after 2 s whether that holds: each by `answer`.
+async fn looking<B: http_body::Body + Send + 'static>(
+    answer: impl Fn(StatusCode) -> Response<B> + Clone + Send + 'static,
+) -> Result<(Throttle, Response<ThrottledBody<B>>), Box<dyn Error + Send + Sync>> {
+    let calls = Arc::new(AtomicU32::new(0));
+    let up = Upstream::new("up").host("api.example.com").limit(Limit::per_second(9)).max_pause(2 * SECOND);
+    let throttle = Throttle::builder().store(HearsLate::default()).upstream(up).build()?;
+    let client = throttle.layer().layer(service_fn(move |_: Request<()>| {
+        let refuses = calls.fetch_add(1, Ordering::Relaxed) == 0;
+        ready(Ok::<_, Infallible>(answer(if refuses { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK })))
+    }));
+    let call = async || client.clone().oneshot(get("https://api.example.com/package.Service/Method")?).await;
+    drop(call().await?);
+    let looks = call().await?;
+    Ok((throttle, looks))
+}
+
+/// A call a moment later, which waits for no other look.
+async fn soon(throttle: &Throttle) -> Result<Permit, outgate::Error> {
+    tokio::time::sleep(SECOND / 10).await;
+    throttle.acquire("up").max_wait(SECOND / 2).await
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_grpc_stream_that_looks_whether_a_pause_holds_says_so_when_it_ends() -> Outcome {
     for (grpc_status, is_over) in [("0", true), ("8", false)] {
-        let calls = Arc::new(AtomicU32::new(0));
-        let up = Upstream::new("up").host("api.example.com").limit(Limit::per_second(9)).max_pause(2 * SECOND);
-        let throttle = Throttle::builder().store(HearsLate::default()).upstream(up).build()?;
-        let client = throttle.layer().layer(service_fn(move |_: Request<()>| {
-            let refuses = calls.fetch_add(1, Ordering::Relaxed) == 0;
-            let status = if refuses { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
-            ready(Ok::<_, Infallible>(stream(status, grpc_status)))
-        }));
-        let call = async || client.clone().oneshot(get("https://api.example.com/package.Service/Method")?).await;
-        drop(call().await?);
-        let mut looks = call().await?;
+        let (throttle, mut looks) = looking(move |status| stream(status, grpc_status)).await?;
         looks.body_mut().frame().await.ok_or("a message")??;
         assert!(throttle.try_acquire("up").await.is_err(), "nobody knows yet");
         looks.into_body().collect().await?;
-        tokio::time::sleep(SECOND / 10).await;
-        let goes = throttle.acquire("up").max_wait(SECOND / 2).await;
+        let goes = soon(&throttle).await;
         assert_eq!(goes.is_ok(), is_over, "{grpc_status}: {goes:?}");
     }
     Ok(())
@@ -278,23 +291,12 @@ async fn a_grpc_stream_that_looks_whether_a_pause_holds_says_so_when_it_ends() -
 #[tokio::test(start_paused = true)]
 async fn a_grpc_call_that_is_dropped_before_its_first_message_ends_no_pause() -> Outcome {
     for has_message in [false, true] {
-        let calls = Arc::new(AtomicU32::new(0));
-        let up = Upstream::new("up").host("api.example.com").limit(Limit::per_second(9)).max_pause(2 * SECOND);
-        let throttle = Throttle::builder().store(HearsLate::default()).upstream(up).build()?;
-        let client = throttle.layer().layer(service_fn(move |_: Request<()>| {
-            let refuses = calls.fetch_add(1, Ordering::Relaxed) == 0;
-            let status = if refuses { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
-            ready(Ok::<_, Infallible>(stream(status, "8")))
-        }));
-        let call = async || client.clone().oneshot(get("https://api.example.com/package.Service/Method")?).await;
-        drop(call().await?);
-        let mut looks = call().await?;
+        let (throttle, mut looks) = looking(|status| stream(status, "8")).await?;
         if has_message {
             looks.body_mut().frame().await.ok_or("a message")??;
         }
         drop(looks);
-        tokio::time::sleep(SECOND / 10).await;
-        let goes = throttle.acquire("up").max_wait(SECOND / 2).await;
+        let goes = soon(&throttle).await;
         assert_eq!(goes.is_ok(), has_message, "{goes:?}");
     }
     Ok(())
@@ -316,24 +318,9 @@ impl http_body::Body for Breaks {
 
 #[tokio::test(start_paused = true)]
 async fn a_grpc_call_whose_connection_breaks_ends_no_pause() -> Outcome {
-    let calls = Arc::new(AtomicU32::new(0));
-    let up = Upstream::new("up").host("api.example.com").limit(Limit::per_second(9)).max_pause(2 * SECOND);
-    let throttle = Throttle::builder().store(HearsLate::default()).upstream(up).build()?;
-    let client = throttle.layer().layer(service_fn(move |_: Request<()>| {
-        let mut response = Response::new(Breaks(false));
-        let (status, name, value) = match calls.fetch_add(1, Ordering::Relaxed) {
-            0 => (StatusCode::TOO_MANY_REQUESTS, "retry-after", "600"),
-            _ => (StatusCode::OK, "content-type", "application/grpc"),
-        };
-        *response.status_mut() = status;
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
-        ready(Ok::<_, Infallible>(response))
-    }));
-    let call = async || client.clone().oneshot(get("https://api.example.com/package.Service/Method")?).await;
-    drop(call().await?);
-    assert!(call().await?.into_body().collect().await.is_err());
-    tokio::time::sleep(SECOND / 10).await;
-    assert!(throttle.acquire("up").max_wait(SECOND / 2).await.is_err(), "nobody knows what its trailers would say");
+    let (throttle, looks) = looking(|status| stream(status, "0").map(|_| Breaks(false))).await?;
+    assert!(looks.into_body().collect().await.is_err());
+    assert!(soon(&throttle).await.is_err(), "nobody knows what its trailers would say");
     Ok(())
 }
 

@@ -119,8 +119,8 @@ impl Charges {
             logs.push(Log::new(place.log_name(), terms));
             places.push(place);
         }
-        let is_default = |sharers: &Sharers| !sharers.is_common && sharers.scope == upstream.scope;
-        let by_default = scopes.iter().position(|sharers| !sharers.scope.is_upstream() && is_default(sharers));
+        let by_default =
+            scopes.iter().position(|sharers| !sharers.scope.is_upstream() && sharers.are_default(upstream));
         let last = || scopes.iter().rposition(|sharers| !sharers.is_common).unwrap_or(scopes.len() - 1);
         let narrowest = by_default.unwrap_or_else(last);
         let one = |priority| Costs::of(&places.iter().map(|place| u32::from(place.counts(priority))).collect());

@@ -394,8 +394,8 @@ impl Upstream {
 
     /// Whether a request that is on one of its hosts, below one of its paths, is the upstream's.
     pub(crate) fn accepts(&self, request: &RequestHead<'_>) -> bool {
-        (self.methods.is_empty() || self.methods.contains(request.method()))
-            && self.predicate.as_ref().is_none_or(|predicate| predicate(request))
+        let by_closure = || self.predicate.as_ref().is_some_and(|predicate| predicate(request));
+        self.accepts_by(request.method()).unwrap_or_else(by_closure)
     }
 
     /// Whether it accepts requests of a method; `None` where a closure decides, which is not asked.

@@ -75,8 +75,7 @@ impl Calendar {
     /// How far ahead of `now` is booked by these terms, `limit` at most: where it is not known what counts, nobody who is far from the store
     /// books behind the time for which nobody starts.
     pub(super) fn limit(now: Stamp, limit: Stamp, terms: &[Vec<Term>]) -> Stamp {
-        let is_outside = |term: &Term| matches!(term.shape, Shape::Calendar(calendar) if calendar.is_outside(now));
-        if terms.iter().flatten().any(is_outside) { limit.min(now.plus(LOST - 1)) } else { limit }
+        if terms.iter().flatten().any(|term| term.is_outside(now)) { limit.min(now.plus(LOST - 1)) } else { limit }
     }
 
     /// The earliest start, not before `start`, after an entry that has to count no more, where there is one. `now` is what the
@@ -102,6 +101,13 @@ impl Calendar {
         };
         // Those that are past move nothing.
         self.boundaries.iter().filter(|boundary| start < boundary.to).fold(start, quiet)
+    }
+}
+
+impl Term {
+    /// Whether it is a calendar window, and now lies outside all of its boundaries that are named.
+    pub(super) fn is_outside(&self, now: Stamp) -> bool {
+        matches!(self.shape, Shape::Calendar(calendar) if calendar.is_outside(now))
     }
 }
 

@@ -53,7 +53,7 @@ impl Log {
 
     /// Whether now, by the clock that they are named by, lies outside all boundaries of a calendar window of its.
     pub(crate) fn is_outside(&self, clock: Stamp) -> bool {
-        self.terms.iter().any(|term| matches!(term.shape, Shape::Calendar(calendar) if calendar.is_outside(clock)))
+        self.terms.iter().any(|term| term.is_outside(clock))
     }
 
     /// What it is called: its unit, and whose it is.

@@ -122,9 +122,7 @@ impl Pace {
         let (mut span, mut interval) = (0, 0);
         for (log, left) in logs {
             span = span.max(slowest(left));
-            let is_one_by_one =
-                |(term, _): &(&Term, &Term)| term.quota == 1 || term.is_bucket() || term.is_sparse(horizon);
-            let one_by_one = log.terms.iter().zip(left).filter(is_one_by_one);
+            let one_by_one = log.terms.iter().zip(left).filter(|(term, _)| term.comes_one_by_one(horizon));
             interval = one_by_one.map(|(_, left)| left.interval()).fold(interval, i64::max);
         }
         Self { span, interval, horizon }

@@ -110,9 +110,11 @@ impl Term {
         }
     }
 
-    /// Whether it is a short window of so few units that two of them fill `horizon`, in microseconds. Of a longer one many may be free at once.
-    pub(crate) fn is_sparse(self, horizon: i64) -> bool {
-        self.slides() && self.span <= horizon.saturating_mul(8) && self.interval().saturating_mul(2) >= horizon
+    /// Whether its units come one by one to those who wait: by an even pace; from a bucket, which is empty then; or from a short window of so few
+    /// that two of them fill `horizon`, in microseconds. Of a longer one many may be free at once.
+    pub(crate) fn comes_one_by_one(self, horizon: i64) -> bool {
+        let is_short = || self.slides() && self.span <= horizon.saturating_mul(8);
+        self.quota == 1 || self.is_bucket() || is_short() && self.interval().saturating_mul(2) >= horizon
     }
 
     /// How long so many units take at its rate.

@@ -71,11 +71,9 @@ impl Settings {
         self.terms().min_by_key(|term| (term.quota, Reverse(term.span)))
     }
 
-    /// The narrowest term, where its units come one by one to those who wait: by an even pace, or from a bucket, which is empty then; or from a
-    /// window of few, as each comes back when its time has passed.
+    /// The narrowest term, where its units come one by one to those who wait.
     fn paced(&self) -> Option<&Term> {
-        let is_paced = |term: &Term| term.quota == 1 || term.is_bucket() || term.is_sparse(micros(self.horizon));
-        self.narrowest().filter(|term| is_paced(term))
+        self.narrowest().filter(|term| term.comes_one_by_one(micros(self.horizon)))
     }
 
     /// Whether its slots are so far apart, less than two in a horizon, that only the next can be booked.

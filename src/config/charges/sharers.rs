@@ -34,6 +34,11 @@ impl Sharers {
         (&self.scope, self.is_common) == (&other.scope, other.is_common)
     }
 
+    /// Whether they share the limits of an upstream that name no scope.
+    pub(super) fn are_default(&self, upstream: &Upstream) -> bool {
+        !self.is_common && self.scope == upstream.scope
+    }
+
     /// Whose logs they are, for a value of theirs or for none.
     pub(super) fn id(&self, value: Option<ScopeId>) -> Option<ScopeId> {
         match (value, self.salt) {
@@ -63,11 +68,10 @@ pub(super) fn sharers_of(upstream: &Upstream) -> Result<Vec<Sharers>, (&'static 
             None => all.push(sharers),
         }
     }
-    let is_default = |sharers: &Sharers| !sharers.is_common && sharers.scope == upstream.scope;
     if let Some(fault) = upstream.scope.fault() {
         return Err(("scope_by", fault.to_owned()));
     }
-    if !upstream.scope.is_upstream() && !all.is_empty() && !all.iter().any(is_default) {
+    if !upstream.scope.is_upstream() && !all.is_empty() && !all.iter().any(|sharers| sharers.are_default(upstream)) {
         let name = upstream.scope.name();
         return Err(("scope_by", format!("{name:?} is of no limit: each of them names another scope, or is shared")));
     }

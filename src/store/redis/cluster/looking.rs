@@ -31,15 +31,15 @@ impl Cluster {
 
     /// Tells whether nodes were found, while none is known.
     pub(super) fn found(&self, outcome: Result<&(), &StoreError>) {
-        match outcome {
-            // A node that is in no Cluster yet knows of none.
-            Ok(()) if !self.nodes().is_any_known() => {}
-            Ok(()) => self.health.is_up(true),
-            Err(_) if self.nodes().is_any_known() => {}
-            Err(error) if error.kind() == StoreErrorKind::Refused => {
+        let is_any_known = self.nodes().is_any_known();
+        match (outcome, is_any_known) {
+            (Ok(()), true) => self.health.is_up(true),
+            (Err(error), false) if error.kind() == StoreErrorKind::Refused => {
                 self.health.complain("", &error.to_string(), error);
             }
-            Err(error) => self.health.is_down(error),
+            (Err(error), false) => self.health.is_down(error),
+            // Of those that are known their links tell; and a node that is in no Cluster yet knows of none.
+            (Err(_), true) | (Ok(()), false) => {}
         }
     }
 
