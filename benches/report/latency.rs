@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use crate::contender::{Contender, Decider, LIMITERS, NOTHING, PING, SET};
+use crate::cores::Cores;
 use crate::page::{Page, Target};
-use crate::race::Threads;
 use crate::server::{Failure, Server};
 use crate::spread::{Spread, Versus};
 
@@ -19,21 +19,25 @@ pub(crate) fn run(page: &mut Page) -> Result<(), Failure> {
          The median of a round's decisions, in µs, and its ratio to the median of `SET` in the same round. \
          Whoever decides by a script cannot be faster than one that does nothing; the bare rule, which \
          knows nothing of lost replies, pauses, shares and releases with other limits, is what a sliding log takes at least as \
-         a script of this kind.",
+         a script of this kind. \
+         Where the two processes run decides what a round trip takes: caller and server have a core each, or share one, or go \
+         where the system sends the two threads of a runtime, which is now this and now that, and says little.",
     );
     let mut contenders = vec![SET, PING, NOTHING];
     contenders.extend(LIMITERS);
     let mut server = Server::start()?;
-    for threads in [Threads::Two, Threads::One] {
-        let runtime = threads.runtime()?;
+    for cores in Cores::ALL {
+        let runtime = cores.runtime()?;
         let mut rounds = Vec::new();
+        cores.hold(server.pid()?)?;
         for _ in 0..page.rounds(7) {
             server.clear()?;
             let round = round(server.url(), contenders.clone());
             // As a task: whoever blocks on a runtime of several threads is not one of them.
             rounds.push(runtime.block_on(async { tokio::spawn(round).await })??);
         }
-        report(page, threads, &contenders, &rounds);
+        Cores::Any.hold(server.pid()?)?;
+        report(page, cores, &contenders, &rounds);
     }
     Ok(())
 }
@@ -63,7 +67,7 @@ async fn round(url: String, contenders: Vec<Contender>) -> Result<Vec<f64>, Fail
     Ok(deciders.into_iter().map(|(_, took)| Spread::of(took).median).collect())
 }
 
-fn report(page: &mut Page, threads: Threads, contenders: &[Contender], rounds: &[Vec<f64>]) {
+fn report(page: &mut Page, cores: Cores, contenders: &[Contender], rounds: &[Vec<f64>]) {
     let against_set = |index: usize| {
         let pairs: Vec<_> = rounds.iter().map(|round| (round[index], round[0])).collect();
         Versus::of(&pairs)
@@ -76,15 +80,15 @@ fn report(page: &mut Page, threads: Threads, contenders: &[Contender], rounds: &
             vec![contender.name().to_owned(), ours.cell(1), ratio.cell(2)]
         })
         .collect();
-    page.text(&format!("In {}:", threads.name()));
+    page.text(&format!("With {}:", cores.name()));
     page.table(&["one caller", "µs", "÷ `SET`"], &rows);
     if let Some(ours) = contenders.iter().position(|&contender| contender == Contender::Outgate) {
-        let what = format!("latency of `acquire` ÷ `SET`, one caller, {}", threads.name());
-        page.target(
-            &what,
-            against_set(ours).ratio,
-            "",
-            Target::AtMost(if matches!(threads, Threads::One) { 1.55 } else { 1.3 }),
-        );
+        let target = match cores {
+            Cores::OneEach => Target::AtMost(1.3),
+            Cores::Shared => Target::AtMost(1.55),
+            Cores::Any => return,
+        };
+        let what = format!("latency of `acquire` ÷ `SET`, one caller, {}", cores.name());
+        page.target(&what, against_set(ours).ratio, "", target);
     }
 }

@@ -48,6 +48,10 @@ impl Server {
         self.redis.url()
     }
 
+    pub(crate) fn pid(&self) -> Result<u32, Failure> {
+        self.redis.pid().ok_or_else(|| "the server has ended".into())
+    }
+
     pub(crate) fn version(&mut self) -> Result<String, Failure> {
         let info = self.command(&["INFO", "server"])?;
         let text = info.text().unwrap_or_default();
