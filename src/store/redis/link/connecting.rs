@@ -13,6 +13,11 @@ use crate::store::redis::fault::{Fault, serves_nobody, with_code};
 use crate::store::redis::server::Server;
 use crate::store::redis::{format, script, tls};
 
+/// What the other end has not acknowledged for so long is not delivered any more, and ends its connection: a store remembers a message for
+/// over a minute, and one that came again after that would act twice. By itself a kernel goes on for a quarter of an hour.
+#[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+const DELIVERED_WITHIN: Duration = Duration::from_secs(30);
+
 /// A connection that was made, and whether its server took no writes, so that it may not know which format is kept.
 pub(super) struct Made {
     pub(super) connection: MultiplexedConnection,
@@ -124,11 +129,15 @@ pub(in crate::store::redis) fn in_runtime() -> Result<(), StoreError> {
     }
 }
 
-/// Small messages must leave at once. A dead peer is noticed by the response timeout. All else is as the user says; whoever names no
+/// Small messages must leave at once, or soon. A dead peer is noticed by the response timeout. All else is as the user says; whoever names no
 /// library needs no right to do so.
 pub(in crate::store::redis) fn tuned(client: Client) -> Client {
     let info = client.get_connection_info();
-    let (tcp, mut redis) = (info.tcp_settings().clone().set_nodelay(true), info.redis_settings().clone());
+    let (mut tcp, mut redis) = (info.tcp_settings().clone().set_nodelay(true), info.redis_settings().clone());
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    if tcp.user_timeout().is_none() {
+        tcp = tcp.set_user_timeout(DELIVERED_WITHIN);
+    }
     if redis.lib_name().is_none() {
         redis = redis.set_skip_set_lib_name();
     }
@@ -155,6 +164,8 @@ mod tests {
 
         let tcp = TcpSettings::default().set_user_timeout(Duration::from_secs(7));
         let named = RedisConnectionInfo::default().set_lib_name("billing", "1");
+        let plain = tuned(Client::open("redis://127.0.0.1").unwrap());
+        assert_eq!(plain.get_connection_info().tcp_settings().user_timeout(), Some(DELIVERED_WITHIN));
         for (redis, skips) in [(RedisConnectionInfo::default(), true), (named, false)] {
             let info = "redis://127.0.0.1".into_connection_info().unwrap();
             let client = Client::open(info.set_tcp_settings(tcp.clone()).set_redis_settings(redis)).unwrap();
