@@ -22,10 +22,11 @@ impl Throttle {
     /// charged in, and keep their seats.
     ///
     /// What a log counts goes on counting, where its scope and its unit stay what they are, also if the store loses its data later: a lowered
-    /// quota holds from the first call on. Only a longer window knows nothing of calls that a shorter one has forgotten, and an upstream that begins to
+    /// quota holds from the first call on. Only a longer window knows nothing of calls that a shorter one has forgotten; an upstream that begins to
     /// [share](Upstream::shares) limits, or to name a scope where each value of [`Call::scope`](crate::Call::scope) had the whole quota, begins with
-    /// other logs. Pauses go on, and so do lowered rates, estimates,
-    /// and breakers that are told the same. It concerns this throttle alone: each process is told by itself. The closures of an upstream that
+    /// other logs, and so does a unit whose entries [stand for more or for less](crate::Limit::of); and where the logs of a call are others than
+    /// before, as by a limit for each merchant beside those there were, what was granted before is not said again if the store loses its data.
+    /// Pauses go on, and so do lowered rates, estimates, and breakers that are told the same. It concerns this throttle alone: each process is told by itself. The closures of an upstream that
     /// the throttle was built with are kept for as long as the throttle.
     ///
     /// ```

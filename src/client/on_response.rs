@@ -123,7 +123,7 @@ impl Throttle {
         }
         if refusal.is_some() {
             permit.tell_refused();
-        } else if !may_refuse || !status.is_server_error() && !is_grpc_failure(answer.headers) {
+        } else if !may_refuse || shows_service(status) && !is_grpc_failure(answer.headers) {
             permit.tell_served();
         }
         if refusal.is_none() && !registered.upstream.learns {
@@ -136,6 +136,19 @@ impl Throttle {
         }
         feedback.not_executed() && refusal.is_some_and(is_safe_after) && answer.is_direct
     }
+}
+
+/// Whether an error that is no refusal is that of an upstream that serves. Whom it shuts out it may tell so by what is said to a bad
+/// request, too, or to who is not allowed.
+fn shows_service(status: StatusCode) -> bool {
+    let may_shut_out = [
+        StatusCode::BAD_REQUEST,
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::IM_A_TEAPOT,
+    ];
+    !status.is_server_error() && !may_shut_out.contains(&status)
 }
 
 /// Has the breaker, where there is one, take note of a response, or of the head of one that says later whether it is a refusal.
@@ -187,6 +200,10 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let mut reported =
         if upstream.learns { reports(&upstream.limits, charges, feedback, unlearned) } else { BTreeMap::new() };
     let has_reports = !reported.is_empty();
+    let is_explained = reported.iter().any(|(&log, quotas)| {
+        let takes = call.charges.and_then(|charges| charges.get(log)).map_or(1, |&units| units.max(1));
+        quotas.iter().any(|quota| quota.remaining < takes)
+    });
     let report = |log: usize, quotas| {
         let log: &Log = &logs[log];
         (log.clone(), Report { started: call.started, late: registered.stale_after, quotas })
@@ -196,9 +213,9 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let first = first.map(|log| report(log, reported.remove(&log).unwrap_or_default()));
     let pause = refusal::pause((upstream, charges), feedback, fastrand::f64()).map(|(of_all, pause)| {
         let paused = scope.filter(|_| !of_all);
-        // What a report explains is outside use, and says nothing of the limits; nor does what the spent quota of a part explains, nor a call
-        // that no log holds, nor one that only happened beside a spent quota.
-        let is_evidence = is_quota && !feedback.is_inferred() && !has_reports && paused == scope;
+        // What a report explains, as less is left than the call takes, is outside use, and says nothing of the limits; nor does what the spent
+        // quota of a part explains, nor a call that no log holds, nor one that only happened beside a spent quota.
+        let is_evidence = is_quota && !feedback.is_inferred() && !is_explained && paused == scope;
         let log = charges.evidence().filter(|_| is_evidence);
         let log = log.filter(|_| !is_for_part(&upstream.limits, feedback));
         let evidence = log.zip(call.charges).map(|(log, charged)| {

@@ -271,8 +271,8 @@ impl Limit {
     /// behind calls that take it; and they have a share of their own in what processes share.
     ///
     /// Above a quota of 20,000 an entry of the log stands for several units, and a cost is rounded up to whole entries. A call that costs a
-    /// hundredth of the quota loses a hundredth of that at most. Entries of another size stand in another log: a release whose quota is
-    /// more than half as large again, or as small, begins with an empty one.
+    /// hundredth of the quota loses a hundredth of that at most. Entries stand for 1 unit, 2, 4, and so on, and those of another size stand in
+    /// another log: a quota that is changed from one side of 20,000, 40,000, 80,000, … to the other begins with an empty one.
     #[must_use]
     pub fn of(mut self, unit: impl Into<Arc<str>>) -> Self {
         self.unit = Some(unit.into());

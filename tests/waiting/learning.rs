@@ -315,6 +315,38 @@ async fn a_refusal_that_a_part_of_the_calls_explains_is_no_evidence_of_the_whole
     }
 }
 
+/// As Zendesk's five a second, GitHub's secondary limits, or a limit on calls where the header tells of tokens.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_while_its_quota_has_units_left_is_evidence_of_another_limit() {
+    const ASKS: (&str, &str) = ("retry-after", "5");
+    let left =
+        |left| [ASKS, ("x-ratelimit-limit", "700"), ("x-ratelimit-remaining", left), ("x-ratelimit-reset", "50")];
+    let tokens = |left| [ASKS, ("x-ratelimit-limit-tokens", "9000"), ("x-ratelimit-remaining-tokens", left)];
+    let cases = [
+        (left("650").to_vec(), true),
+        // Less than a call takes.
+        (left("1").to_vec(), false),
+        (left("0").to_vec(), false),
+        (tokens("8000").to_vec(), true),
+        (tokens("0").to_vec(), false),
+    ];
+    for (lines, is_evidence) in cases {
+        let limited = |up: Upstream| up.limit(Limit::per_minute(700)).limit(Limit::per_minute(9_000).of("tokens"));
+        let throttle = Counting::default().process(|up| limited(up).learn_from_responses());
+        let headers: HeaderMap = lines
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect();
+        for _ in 0..4 {
+            let permit = throttle.acquire("up").cost(2).cost_of("tokens", 10).await.unwrap();
+            throttle.answered(&permit, StatusCode::TOO_MANY_REQUESTS, &headers);
+            sleep(Duration::from_secs(6)).await;
+        }
+        let rate = throttle.usage("up").await.unwrap().rate;
+        assert_eq!(rate < 1.0, is_evidence, "{lines:?}: {rate}");
+    }
+}
+
 /// It may be what failed for another reason and took the last unit.
 #[tokio::test(start_paused = true)]
 async fn what_is_a_refusal_only_by_a_spent_quota_is_no_evidence_of_the_limit() {

@@ -207,6 +207,22 @@ async fn after_the_longest_ban_one_call_looks_too() {
     drop(throttle.acquire("up").await.unwrap());
 }
 
+/// Binance bans by a 418 and shuts out by a 403; AWS throttles by a 400 at times.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_may_shut_out_does_not_end_the_pause_that_its_call_looked_at() {
+    for (status, ends) in
+        [(400, false), (401, false), (403, false), (408, false), (500, false), (200, true), (404, true), (409, true)]
+    {
+        let throttle = Counting::default().process(|up| upstream(up).max_pause(60 * SECOND));
+        refuse(&throttle, 3_600 * SECOND).await;
+        let looks = throttle.acquire("up").await.unwrap();
+        throttle.answered(&looks, StatusCode::from_u16(status).unwrap(), &HeaderMap::new());
+        drop(looks);
+        let left = wait(&throttle, None).await;
+        assert_eq!(left < 5 * SECOND, ends, "{status}: {left:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn slowed_down_by_hand_every_process_sends_less_until_it_ends_or_is_released() {
     let store = Counting::default();
