@@ -72,7 +72,9 @@ mod tests {
         let call = Call::new(&message, Wire::new("outgate", None));
         let (instant, time) = call.made;
         let second = Duration::from_secs(1);
-        let made = |own: Duration, set: Duration| Call { made: (instant - own, time - set), ..call }.may_repeat();
+        let made = |own: Duration, set: Duration| {
+            Call { made: (instant.checked_sub(own).unwrap(), time - set), ..call }.may_repeat()
+        };
         assert!(call.may_repeat() && made(20 * second, 20 * second));
         assert!(!made(100 * second, 100 * second), "the process stood still");
         assert!(!made(second, 100 * second), "the machine did");
