@@ -19,10 +19,13 @@ use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
 use crate::error::Error;
 use crate::feedback::{Feedback, GRPC_STATUS, Quota, Refusal};
-use crate::ledger::{Evidence, Log, Pause, Report, Stamp};
+use crate::ledger::{Evidence, Log, Pause, QuotaReport, Report, Stamp};
 use crate::queue::news::{Said, Whom};
 use crate::queue::reports::{is_for_part, reports, told_by};
 use crate::queue::shard::Shard;
+
+/// Less than this part of a quota is little: that may be why a call was refused.
+const LITTLE: u64 = 4;
 
 impl Throttle {
     /// Takes note of what an upstream said: after a refusal nobody in the cluster sends for a while, then slowly; and what
@@ -200,10 +203,9 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let mut reported =
         if upstream.learns { reports(&upstream.limits, charges, feedback, unlearned) } else { BTreeMap::new() };
     let has_reports = !reported.is_empty();
-    let is_explained = reported.iter().any(|(&log, quotas)| {
-        let takes = call.charges.and_then(|charges| charges.get(log)).map_or(1, |&units| units.max(1));
-        quotas.iter().any(|quota| quota.remaining < takes)
-    });
+    // What is told is rounded, and comes from another moment or another counter than the refusal.
+    let has_little = |quota: &QuotaReport| u64::from(quota.remaining) * LITTLE < u64::from(quota.term.quota);
+    let is_explained = reported.values().flatten().any(has_little);
     let report = |log: usize, quotas| {
         let log: &Log = &logs[log];
         (log.clone(), Report { started: call.started, late: registered.stale_after, quotas })
@@ -213,8 +215,8 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let first = first.map(|log| report(log, reported.remove(&log).unwrap_or_default()));
     let pause = refusal::pause((upstream, charges), feedback, fastrand::f64()).map(|(of_all, pause)| {
         let paused = scope.filter(|_| !of_all);
-        // What a report explains, as less is left than the call takes, is outside use, and says nothing of the limits; nor does what the spent
-        // quota of a part explains, nor a call that no log holds, nor one that only happened beside a spent quota.
+        // What a report explains, as little is left, is outside use, and says nothing of the limits; nor does what the spent quota of a part
+        // explains, nor a call that no log holds, nor one that only happened beside a spent quota.
         let is_evidence = is_quota && !feedback.is_inferred() && !is_explained && paused == scope;
         let log = charges.evidence().filter(|_| is_evidence);
         let log = log.filter(|_| !is_for_part(&upstream.limits, feedback));

@@ -1,6 +1,6 @@
-//! A message without an answer: when to send it again, and how long callers wait for it. Pure: time is an argument.
+//! A message without an answer: when to send it again, and how long callers wait for it. Time is an argument, but for that of the machine.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
@@ -25,6 +25,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Resend {
     pub(super) since: Instant,
+    /// The same by a clock that goes on while the machine stands still.
+    began: SystemTime,
     /// The store has been silent for longer, to a message before it.
     silent_since: Instant,
     failure: Option<Failure>,
@@ -46,13 +48,28 @@ struct Failure {
 }
 
 impl Resend {
-    pub(super) const fn new(since: Instant) -> Self {
-        Self { since, silent_since: since, failure: None, hurried: false, is_repeated: false, unheard_until: None }
+    pub(super) fn new(since: Instant) -> Self {
+        Self {
+            since,
+            began: SystemTime::now(),
+            silent_since: since,
+            failure: None,
+            hurried: false,
+            is_repeated: false,
+            unheard_until: None,
+        }
     }
 
     /// The same for the next message, to a store that is as silent as before.
     fn for_next(self, since: Instant) -> Self {
-        Self { since, silent_since: self.silent_since(), is_repeated: false, unheard_until: None, ..self }
+        let silent_since = self.silent_since();
+        Self { since, began: SystemTime::now(), silent_since, is_repeated: false, unheard_until: None, ..self }
+    }
+
+    /// Whether the store may have acted by the message so long ago that it has forgotten that: sent again, it would act twice.
+    pub(super) fn may_be_forgotten(&self, now: Instant) -> bool {
+        // Where that clock was set back, nobody knows.
+        self.since + MEMORY <= now || self.began.elapsed().map_or(true, |age| age >= MEMORY)
     }
 
     /// Takes note of a failure: the message goes out again after a pause that doubles, with jitter that grows from
@@ -119,15 +136,14 @@ impl Engine {
             self.turn_away(now, effects);
         }
         let Some(resend) = &self.resend else { return };
-        let (since, silent_since) = (resend.since, resend.silent_since());
+        let silent_since = resend.silent_since();
         if self.first_expiry(silent_since, now).is_some_and(|first| first <= now) {
             let error = self.unavailable(&resend.error(), now);
             let expired = |waiter: &Waiter| waiter.wish == Wish::Soon && expiry(waiter.joined, silent_since) <= now;
             tell(effects, self.waiters.drop_hopeless(now, |waiter, _| expired(waiter).then(|| error.clone())));
         }
-        if resend.has_failed() && since + MEMORY <= now {
-            // The store may have forgotten that it acted: twice, a hand-back would take somebody else's slots, and an ask book
-            // more. A wasted slot breaks no limit.
+        if resend.has_failed() && resend.may_be_forgotten(now) {
+            // Twice, a hand-back would take somebody else's slots, and an ask book more. A wasted slot breaks no limit.
             let unanswered = self.unanswered.take();
             self.previous = 0;
             let resend = self.resend.take();
@@ -176,6 +192,19 @@ fn expiry(joined: Instant, since: Instant) -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_sent_before_the_machine_stood_still_is_as_old_as_that() {
+        let start = Instant::now();
+        let mut resend = Resend::new(start);
+        assert!(!resend.may_be_forgotten(start + MEMORY / 2) && resend.may_be_forgotten(start + MEMORY));
+        let began = resend.began;
+        resend.began = began - MEMORY;
+        assert!(resend.may_be_forgotten(start));
+        resend.began = began + MEMORY;
+        assert!(resend.may_be_forgotten(start), "the clock was set back");
+        assert!(!resend.for_next(start).may_be_forgotten(start));
+    }
 
     #[test]
     fn pauses_grow_to_a_second_at_most_and_a_new_caller_cuts_them_short() {

@@ -325,9 +325,12 @@ async fn a_refusal_while_its_quota_has_units_left_is_evidence_of_another_limit()
     let cases = [
         (left("650").to_vec(), true),
         // Less than a call takes.
-        (left("1").to_vec(), false),
+        (left("175").to_vec(), true),
+        (left("174").to_vec(), false),
         (left("0").to_vec(), false),
         (tokens("8000").to_vec(), true),
+        // Of a call that took more than it was charged.
+        (tokens("900").to_vec(), false),
         (tokens("0").to_vec(), false),
     ];
     for (lines, is_evidence) in cases {

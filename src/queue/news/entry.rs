@@ -8,7 +8,7 @@ use super::behind::{Pausing, Reporting, What};
 use super::errand::{Errand, Holder};
 use super::known::KnownPause;
 use crate::ledger::{MessageId, Reason};
-use crate::queue::resend::{MEMORY, PATIENCE, Resend};
+use crate::queue::resend::{PATIENCE, Resend};
 
 /// For so long after its end a pause is told all the same: how often calls were refused, and what that says of the limits.
 const NEWS: Duration = Duration::from_secs(5);
@@ -44,9 +44,9 @@ impl Unanswered {
         }
     }
 
-    /// Whether the store may have acted by it so long ago that it has forgotten that: sent again, it would act twice.
+    /// Whether the store may have acted by it, and have forgotten that.
     pub(super) fn may_be_forgotten(&self, now: Instant) -> bool {
-        self.id.is_some() && self.resend.since + MEMORY <= now
+        self.id.is_some() && self.resend.may_be_forgotten(now)
     }
 }
 
