@@ -51,6 +51,7 @@ mod usage;
 mod verdict;
 mod wait;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::time::{Duration, SystemTime};
 
@@ -270,6 +271,15 @@ impl Feedback {
     #[must_use]
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
+    }
+
+    /// The same to whoever calls a part of a host alone: the quota of a resource may be that of all its calls.
+    pub(crate) fn to_part_of_host(&self) -> Cow<'_, Self> {
+        let mut feedback = Cow::Borrowed(self);
+        if self.quotas.iter().any(|quota| quota.resource) {
+            feedback.to_mut().quotas.iter_mut().for_each(|quota| quota.resource = false);
+        }
+        feedback
     }
 
     /// The quotas of which both limit and window are known.

@@ -1,5 +1,6 @@
 //! What follows from what an upstream said: for this process at once, for the cluster as soon as the store knows.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -189,6 +190,7 @@ struct Answered<'a> {
 /// shard of it.
 fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec<Said> {
     let (upstream, charges, scope) = (&registered.upstream, &registered.charges, call.scopes.narrowest);
+    let feedback = &*if upstream.has_whole_hosts() { Cow::Borrowed(feedback) } else { feedback.to_part_of_host() };
     // What is said of nobody in particular was of a call without a value.
     let (home, shards) = (registered.shard(charges.fewest(call.scopes)), registered.shards());
     let whom_in = |shard: &Shard, scope| {

@@ -392,6 +392,11 @@ impl Upstream {
         !self.hosts.is_empty() || !self.paths.is_empty() || !self.methods.is_empty() || self.predicate.is_some()
     }
 
+    /// Whether all requests to its hosts belong to it, whatever their paths.
+    pub(crate) const fn has_whole_hosts(&self) -> bool {
+        !self.hosts.is_empty() && self.paths.is_empty() && self.predicate.is_none()
+    }
+
     /// Whether a request that is on one of its hosts, below one of its paths, is the upstream's.
     pub(crate) fn accepts(&self, request: &RequestHead<'_>) -> bool {
         let by_closure = || self.predicate.as_ref().is_some_and(|predicate| predicate(request));

@@ -36,9 +36,10 @@ impl Reader<'_> {
                 let utilization = Number::parse(text).map(Number::millionths);
                 self.add(key(name), utilization.map(|_| Quota { utilization, ..Quota::default() }))
             }
-            Field::Label => {
+            Field::Label | Field::Resource => {
                 let called = Some(text.to_owned()).filter(|text| !text.is_empty());
-                self.add(key(name), Some(Quota { name: called, ..Quota::default() }))
+                let resource = name.field == Field::Resource;
+                self.add(key(name), Some(Quota { name: called, resource, ..Quota::default() }))
             }
             Field::Reason | Field::Scope | Field::Global | Field::NearLimit => {
                 self.sign(name, text);

@@ -32,6 +32,8 @@ pub(super) enum Field {
     /// Several fields in one value, or nothing about quotas at all.
     Whole,
     Label,
+    /// The label of GitHub's quotas, of which each is one of several.
+    Resource,
     Reason,
     Scope,
     Global,
@@ -128,10 +130,20 @@ impl Name {
         let alone = self.quota.is_empty();
         self.field = match self.field {
             // These words name a quota unless they are all that is said.
-            Field::Policy | Field::Label | Field::Reason | Field::Scope | Field::Global | Field::Cost if !alone => {
+            Field::Policy
+            | Field::Label
+            | Field::Resource
+            | Field::Reason
+            | Field::Scope
+            | Field::Global
+            | Field::Cost
+                if !alone =>
+            {
                 Field::Whole
             }
-            Field::Policy | Field::Label | Field::Reason | Field::Scope | Field::Global if !rate => return None,
+            Field::Policy | Field::Label | Field::Resource | Field::Reason | Field::Scope | Field::Global if !rate => {
+                return None;
+            }
             Field::Whole if suffix.is_empty() && rate => Field::Bare,
             Field::Whole if suffix.is_empty() => call(&self.owner)?,
             // HubSpot's `-daily` is the limit of the day.
@@ -165,7 +177,8 @@ fn field_of(word: &str) -> Option<Field> {
         "fillrate" | "fill" | "refill" | "replenish" => Field::Fill,
         "utilization" | "utilisation" => Field::Utilization,
         "near" | "nearlimit" => Field::NearLimit,
-        "bucket" | "group" | "resource" | "name" => Field::Label,
+        "bucket" | "group" | "name" => Field::Label,
+        "resource" => Field::Resource,
         "reason" | "type" => Field::Reason,
         "scope" => Field::Scope,
         "global" => Field::Global,
@@ -207,6 +220,7 @@ mod tests {
             ("x-amzn-ratelimit-limit", "amzn", Field::Fill, ""),
             ("x-ratelimit-replenish-rate", "", Field::Fill, ""),
             ("x-ratelimit-bucket", "", Field::Label, ""),
+            ("x-ratelimit-resource", "", Field::Resource, ""),
             ("x-ratelimit-scope", "", Field::Scope, ""),
             ("x-rate-limit-type", "", Field::Reason, ""),
             ("stripe-rate-limited-reason", "stripe", Field::Reason, ""),

@@ -5,11 +5,13 @@ use super::span;
 use super::unit::Unit;
 
 impl Quota {
-    /// Whether it is of a part of the calls for which a limit allows so many units: it is called so, and tells less than half as many.
+    /// Whether it is of a part of the calls for which a limit allows so many units: it is called so, and is one of several, or tells less than
+    /// half as many.
     ///
     /// A quota may have any name where it is the only one, and be smaller than is configured.
     pub(crate) fn is_of_part(&self, units: u64) -> bool {
-        self.part && self.limit.max(self.sum()).is_some_and(|told| told < units.div_ceil(2))
+        let is_small = || self.limit.max(self.sum()).is_some_and(|told| told < units.div_ceil(2));
+        self.part && (self.resource || is_small())
     }
 
     /// Whether it allows so many units.

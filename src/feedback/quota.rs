@@ -39,6 +39,8 @@ pub struct Quota {
     pub(super) plain: bool,
     /// It has a name that may be that of a part of the calls, beside which others may have quotas of their own.
     pub(super) part: bool,
+    /// Its name is that of one of several resources of a host, each with a quota of its own.
+    pub(super) resource: bool,
     pub(super) header: Option<HeaderName>,
 }
 
@@ -242,6 +244,7 @@ impl Quota {
         self.blocked |= other.blocked;
         self.plain |= other.plain;
         self.part |= other.part;
+        self.resource |= other.resource;
         self.header = self.header.take().or(other.header);
     }
 

@@ -38,7 +38,9 @@ impl Useless {
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Unit => "no limit counts its unit",
-            Self::Part => "it has the name of a part of the calls, and allows less than half of what the limit does",
+            Self::Part => {
+                "it has the name of a part of the calls, and is one of several of its host, or allows less than half of what the limit does"
+            }
             Self::Window => "no limit of its unit has its window",
             Self::Larger => "it allows more than any limit of its unit, and says no window",
             Self::Unclear => "several limits count its unit, and it says neither which window nor how much it allows",
@@ -228,8 +230,10 @@ mod tests {
     fn a_small_part_whose_name_or_owner_says_so_is_no_quota_of_ours() {
         type Lines = &'static [(&'static str, &'static str)];
         let minutes = [Limit::per_minute(700)];
-        let cases: [(&[Limit], Lines, &[u64]); 9] = [
+        let cases: [(&[Limit], Lines, &[u64]); 11] = [
             (&minutes, &[("x-rate-limit", "700"), ("x-rate-limit-remaining", "9")], &[9]),
+            (&minutes, &[("x-ratelimit-remaining", "9"), ("x-ratelimit-resource", "graphql")], &[]),
+            (&minutes, &[("x-ratelimit-remaining", "9"), ("x-ratelimit-resource", "core")], &[9]),
             (
                 &minutes,
                 &[

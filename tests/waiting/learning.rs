@@ -290,6 +290,39 @@ async fn a_quota_with_a_name_of_its_own_is_the_whole_one_unless_it_is_much_small
     }
 }
 
+/// GitHub has a quota for each of its resources, and some are as large as that of all others.
+#[tokio::test(start_paused = true)]
+async fn of_a_whole_host_the_quota_of_one_resource_is_that_of_a_part_however_large() {
+    const HOST: &str = "api.github.com";
+    let spent = |resource, limit| {
+        [
+            ("x-ratelimit-limit", limit),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-used", limit),
+            ("x-ratelimit-reset", "3500"),
+            ("x-ratelimit-resource", resource),
+        ]
+    };
+    let host: fn(Upstream) -> Upstream = |up| up.host(HOST);
+    let cases: [(fn(Upstream) -> Upstream, &str, &str, u32); 7] = [
+        (host, "graphql", "5000", 0),
+        (host, "code_scanning_upload", "5000", 0),
+        (host, "actions_runner_registration", "10000", 0),
+        (host, "core", "5000", 5_000),
+        (|up| up.host(HOST).path("/graphql"), "graphql", "5000", 5_000),
+        (|up| up.host(HOST).matching(|request| request.url().path() == "/graphql"), "graphql", "5000", 5_000),
+        (|up| up, "graphql", "5000", 5_000),
+    ];
+    for (whose, resource, limit, outside) in cases {
+        let hourly = |up: Upstream| whose(up).limit(Limit::per_hour(5_000)).learn_from_responses();
+        let throttle = Counting::default().process(hourly);
+        throttle.report("up", &said(200, &spent(resource, limit))).await.unwrap();
+        let usage = throttle.usage("up").await.unwrap();
+        assert_eq!(usage.limits[0].outside_use, outside, "{resource}");
+        assert_eq!(usage.limits[0].next.is_zero(), outside == 0, "{resource}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_a_part_of_the_calls_explains_is_no_evidence_of_the_whole_quota() {
     let spent = |limit| {
