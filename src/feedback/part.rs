@@ -1,8 +1,13 @@
-//! Whether a quota's name is that of a part of the calls.
+//! Whether a quota is that of a part of the calls by its name, or of a part of the window by its numbers.
+
+use std::time::Duration;
 
 use super::quota::Quota;
 use super::span;
 use super::unit::Unit;
+
+/// Windows are no shorter, and resets no more exact.
+const SECOND: Duration = Duration::from_secs(1);
 
 impl Quota {
     /// Whether it is of a part of the calls for which a limit allows so many units: it is called so, and is one of several, or tells less than
@@ -12,6 +17,19 @@ impl Quota {
     pub(crate) fn is_of_part(&self, units: u64) -> bool {
         let is_small = || self.limit.max(self.sum()).is_some_and(|told| told < units.div_ceil(2));
         self.part && (self.resource || is_small())
+    }
+
+    /// Whether it may be of a shorter window than that in which a limit allows so many units: it says no window, tells less than half as many, and
+    /// of no reset that is later than its part of the window.
+    ///
+    /// Of a quota that is smaller than is configured the reset is later most of the time.
+    pub(crate) fn may_be_of_shorter_window(&self, units: u64, window: Duration) -> bool {
+        let Some(told) = self.limit.max(self.sum()).map(|told| told.max(self.remaining.unwrap_or_default())) else {
+            return false;
+        };
+        let reset = self.reset_after().unwrap_or_default().saturating_sub(SECOND);
+        let is_near = reset.as_micros() * u128::from(units) <= window.as_micros() * u128::from(told);
+        self.window.is_none() && window > SECOND && told < units.div_ceil(2) && is_near
     }
 
     /// Whether it allows so many units.

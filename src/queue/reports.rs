@@ -30,6 +30,7 @@ pub(crate) enum Useless {
     Nothing,
     Unsaid,
     Late,
+    Shorter,
     Calendar,
 }
 
@@ -47,6 +48,9 @@ impl Useless {
             Self::Nothing => "it allows nothing at all, which is not believed",
             Self::Unsaid => "it does not say how much is left",
             Self::Late => "it says no window, and resets so late that it is a longer one than that of the limit",
+            Self::Shorter => {
+                "it says no window, allows less than half of what the limit does, and tells no late reset: it may be of a shorter window"
+            }
             Self::Calendar => "its limit resets by the calendar",
         }
     }
@@ -100,6 +104,9 @@ fn left(limits: &[Limit], feedback: &Feedback, mut useless: impl FnMut(&Quota, U
 fn left_of(limits: &[Limit], quota: &Quota) -> Result<Left, Useless> {
     let limit = limit_of(limits, quota)?;
     let units = if quota.is_spent() { 0 } else { quota.remaining().ok_or(Useless::Unsaid)? };
+    if quota.may_be_of_shorter_window(limits[limit].quota().into(), limits[limit].window()) {
+        return Err(Useless::Shorter);
+    }
     let span = Duration::from_micros(limits[limit].window_term().span.unsigned_abs());
     let reset = quota.reset_within().unwrap_or(span);
     // What comes back only much later is a longer limit's, which we do not know.
@@ -178,13 +185,25 @@ mod tests {
     #[test]
     fn a_report_belongs_to_the_limit_that_it_seems_to_speak_of() {
         let one = [Limit::per_minute(100)];
+        let second = [Limit::per_second(20)];
         let two = [Limit::per_second(20), Limit::per_hour(1_000)];
         let of = || Quota::new().with_remaining(7);
         let units = [Limit::per_minute(100), Limit::per_minute(9_000).of("tokens")];
         let part = || of().named("search").with_reset_after(secs(9));
-        let cases: [Case<'_>; 33] = [
+        let spent = || Quota::new().with_remaining(0);
+        let cases: [Case<'_>; 43] = [
             (&one, of(), Ok((100, 7, 61))),
             (&one, of().with_limit(50), Ok((100, 7, 61))),
+            (&one, of().with_limit(49), Err(Useless::Shorter)),
+            (&one, of().with_limit(49).with_reset_after(secs(30)), Err(Useless::Shorter)),
+            (&one, of().with_limit(49).with_reset_after(secs(31)), Ok((100, 7, 32))),
+            (&one, of().with_limit(50).with_reset_after(secs(9)), Ok((100, 7, 10))),
+            (&one, of().with_limit(49).with_window(secs(60)), Ok((100, 7, 61))),
+            (&one, spent().with_limit(49), Err(Useless::Shorter)),
+            (&one, Quota::new().with_limit(2).with_remaining(90), Ok((100, 90, 61))),
+            (&units, of().counting(Unit::Tokens).with_limit(1_500), Err(Useless::Shorter)),
+            (&two, of().with_limit(21).with_reset_after(secs(60)), Err(Useless::Shorter)),
+            (&second, of().with_limit(9), Ok((20, 7, 1))),
             (&one, of().with_limit(500), Ok((100, 7, 61))),
             (&one, of().with_reset_after(secs(9)), Ok((100, 7, 10))),
             (&one, of().with_reset_after(secs(3_000)), Err(Useless::Late)),
@@ -324,7 +343,7 @@ mod tests {
     #[test]
     fn a_refusal_that_is_not_for_our_quota_reports_nothing_of_it() {
         let reported = |feedback: Feedback| {
-            let feedback = feedback.with_quota(Quota::new().with_limit(10).with_remaining(1));
+            let feedback = feedback.with_quota(Quota::new().with_limit(100).with_remaining(1));
             left(&[Limit::per_minute(100)], &feedback, |_, useless| panic!("{useless:?}")).len()
         };
         let refused = |refusal| reported(Feedback::default().with_refusal(refusal));

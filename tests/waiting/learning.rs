@@ -323,6 +323,39 @@ async fn of_a_whole_host_the_quota_of_one_resource_is_that_of_a_part_however_lar
     }
 }
 
+/// Azure counts the calls of a minute in shorter windows, and Intercom in those of 10 s; neither says so.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_shorter_window_is_no_matter_of_a_longer_limit() {
+    type Lines = &'static [(&'static str, &'static str)];
+    let cases: [(Limit, Lines, u32); 5] = [
+        (Limit::per_minute(48), &[("x-ratelimit-limit-requests", "8"), ("x-ratelimit-remaining-requests", "0")], 0),
+        (
+            Limit::per_minute(1_000),
+            &[("x-ratelimit-limit", "167"), ("x-ratelimit-remaining", "166"), ("x-ratelimit-reset", "10")],
+            0,
+        ),
+        // A plan that was lowered.
+        (
+            Limit::per_minute(1_000),
+            &[("x-ratelimit-limit", "167"), ("x-ratelimit-remaining", "166"), ("x-ratelimit-reset", "12")],
+            834,
+        ),
+        (
+            Limit::per_hour(5_000),
+            &[("x-ratelimit-limit", "60"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "3000")],
+            5_000,
+        ),
+        (Limit::per_minute(48), &[("x-ratelimit-limit", "24"), ("x-ratelimit-remaining", "23")], 25),
+    ];
+    for (limit, lines, outside) in cases {
+        let throttle = Counting::default().process(|up| up.limit(limit).learn_from_responses());
+        throttle.report("up", &said(200, lines)).await.unwrap();
+        let usage = throttle.usage("up").await.unwrap();
+        assert_eq!(usage.limits[0].outside_use, outside, "{lines:?}");
+        assert_eq!(usage.limits[0].next.is_zero(), outside < 5_000, "{lines:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_a_part_of_the_calls_explains_is_no_evidence_of_the_whole_quota() {
     let spent = |limit| {

@@ -122,7 +122,11 @@ impl Upstream {
     /// no less than the limit reported. One with the name of a part of the calls, as GitHub's `search` or a bucket of Discord's, which
     /// allows less than half of what that limit does, belongs to none: what is left of a part says nothing of the rest. Nor does one that
     /// `X-RateLimit-Resource` names, but for `core`, where the upstream is a whole host, without [`path`](crate::Upstream::path) or
-    /// [`matching`](crate::Upstream::matching): GitHub's `graphql` is as large as `core`. Of several for one limit the strictest counts. It costs a store call for each response that reports, one at a time. Where a report belongs to none, or teaches nothing for another reason, an `info` event says so and why, once for each upstream and reason.
+    /// [`matching`](crate::Upstream::matching): GitHub's `graphql` is as large as `core`. Nor does what may be of a shorter window, as Intercom's
+    /// 167 in 10 s beside a limit of 1,000 a minute: it says no window, and allows less than half of what that limit does, and its reset is no
+    /// later than its part of the window. Of several for one limit the strictest counts. It costs a store call for each response that reports, one
+    /// at a time. Where a report belongs to none, or teaches nothing for another reason, an `info` event says so and why, once for each upstream
+    /// and reason.
     ///
     /// ```
     /// # use outgate::{Limit, Scope, Upstream};
