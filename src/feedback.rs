@@ -231,7 +231,8 @@ impl Feedback {
 
     /// How long nobody should send, counted from the response: never more than [`LONGEST_WAIT`](Self::LONGEST_WAIT).
     ///
-    /// `None` if the response names no time: after a refusal, back off by a rule of your own. Zero is not a licence to
+    /// `None` if the response names no time: after a refusal, back off by a rule of your own. Where it names a window of a minute at most, or how
+    /// fast units come back, that stands in for a time: it is the least to wait. Zero is not a licence to
     /// retry at once. A response that was served has a wait too when it spent the last unit, or asks for one.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
@@ -254,6 +255,11 @@ impl Feedback {
     #[must_use]
     pub fn margin(&self) -> Duration {
         self.wait.map_or(Duration::ZERO, |wait| wait.margin)
+    }
+
+    /// Whether nobody told the wait, and a window, or the time in which a unit comes back, stands in for it.
+    pub(crate) fn wait_stands_in(&self) -> bool {
+        self.wait.is_some_and(|wait| wait.stands_in)
     }
 
     /// Whose calls the refusal is about; `None` if the response does not say.

@@ -21,7 +21,7 @@ const FIRST_OVERLOAD: Duration = Duration::from_secs(60);
 /// The pause that a response asks for, and whether of the whole upstream; `None` when it was served.
 ///
 /// Whether a wait was told or not, what follows is the same for every refusal: waits that nobody told grow with each
-/// refusal in a row.
+/// refusal in a row, from what stands in for one.
 pub(crate) fn pause(
     (upstream, charges): (&Upstream, &Charges),
     feedback: &Feedback,
@@ -49,15 +49,15 @@ pub(crate) fn pause(
     }
     pause.waits = match told {
         Some(wait) if refusal == Refusal::Overload => growing(wait),
-        Some(wait) => vec![wait],
-        None => upstream.backoff.waits(random),
+        Some(wait) if !feedback.wait_stands_in() => vec![wait],
+        _ => upstream.backoff.waits(random).into_iter().map(|wait| wait.max(told.unwrap_or_default())).collect(),
     };
     if let Some(max_pause) = upstream.max_pause {
         pause.waits.iter_mut().for_each(|wait| *wait = max_pause.min(*wait));
     }
     if told.is_none() || pause.waits.len() > 1 {
         // Waits grow up to the longest only if a refusal after the longest may still be the next in a row.
-        pause.memory = told.unwrap_or_else(|| upstream.backoff.longest());
+        pause.memory = told.filter(|_| !feedback.wait_stands_in()).unwrap_or_else(|| upstream.backoff.longest());
     }
     pause.cause = match refusal {
         Refusal::Overload => Cause::Overload,

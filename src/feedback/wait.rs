@@ -20,11 +20,17 @@ pub(super) struct Wait {
     pub(super) told: Duration,
     /// How much later than told it may end.
     pub(super) margin: Duration,
+    /// Nobody told it: a window, or the time in which a unit comes back, stands in for it.
+    pub(super) stands_in: bool,
 }
 
 impl Wait {
     pub(super) const fn exactly(told: Duration) -> Self {
-        Self { told, margin: Duration::ZERO }
+        Self { told, margin: Duration::ZERO, stands_in: false }
+    }
+
+    const fn standing_in(told: Duration) -> Self {
+        Self { stands_in: true, ..Self::exactly(told) }
     }
 }
 
@@ -83,14 +89,14 @@ fn of_spent<'a>(quotas: impl Iterator<Item = &'a Quota>, until: impl Fn(&Quota) 
 
 impl Quota {
     fn until_reset(&self) -> Option<Wait> {
-        self.reset.map(|reset| Wait { told: reset.after, margin: reset.margin() })
+        self.reset.map(|reset| Wait { margin: reset.margin(), ..Wait::exactly(reset.after) })
     }
 
     /// Until the reset, else until one unit has come back, else for a whole window.
     fn until_usable(&self) -> Option<Wait> {
         let refill = || self.refill.and_then(Refill::one_unit);
         let window = || self.window.filter(|window| *window <= LONGEST_STAND_IN);
-        self.until_reset().or_else(|| refill().or_else(window).map(Wait::exactly))
+        self.until_reset().or_else(|| refill().or_else(window).map(Wait::standing_in))
     }
 }
 

@@ -104,6 +104,25 @@ async fn overloads_in_a_row_are_believed_for_twice_as_long_each_up_to_what_they_
     assert_eq!(after(&throttle, &overload).await, 60, "the row has ended");
 }
 
+/// Where a response tells a window, or how fast units come back, but not when it serves again.
+#[tokio::test(start_paused = true)]
+async fn what_stands_in_for_a_wait_that_nobody_told_is_the_least_of_waits_that_grow() {
+    let cases: [(Lines<'_>, &[u64]); 5] = [
+        (&[], &[1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]),
+        (&[("ratelimit-policy", "10;w=1, 1000;w=3600")], &[1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]),
+        (&[("x-amzn-ratelimit-limit", "5.0")], &[1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]),
+        (&[("x-hubspot-ratelimit-interval-milliseconds", "10000")], &[10, 10, 10, 10, 16, 32, 64, 128]),
+        (&[("x-ratelimit-remaining-minute", "0")], &[60, 60, 60, 60, 60, 60, 64, 128, 256, 300, 300]),
+    ];
+    for (lines, expected) in cases {
+        let (throttle, refused) = (throttle(|up| up), response(429, lines));
+        for expected in expected {
+            assert_eq!(after(&throttle, &refused).await, *expected, "{lines:?}");
+            advance(Duration::from_secs(*expected)).await;
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_first_overload_is_believed_for_a_minute_whatever_was_refused_before() {
     let (refused, overload) = (response(429, &[]), response(503, &[("retry-after", "900")]));
@@ -132,6 +151,10 @@ async fn an_upstreams_own_longest_pause_bounds_every_pause() {
     assert_eq!(after(&patient, &response(429, month)).await, MONTH);
     let backing_off = throttle(|up| ten(up).backoff(Backoff::new().min(Duration::from_secs(20)).jitter(0.0)));
     assert_eq!(after(&backing_off, &response(429, &[])).await, 10);
+    assert_eq!(after(&throttle(ten), &response(429, &[("x-ratelimit-remaining-minute", "0")])).await, 10);
+    // A unit comes back each three hours.
+    let seldom = response(429, &[("x-amzn-ratelimit-limit", "0.0000925")]);
+    assert_eq!(after(&throttle(|up| up), &seldom).await, HOUR);
 }
 
 #[test]
