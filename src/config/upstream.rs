@@ -392,9 +392,9 @@ impl Upstream {
         !self.hosts.is_empty() || !self.paths.is_empty() || !self.methods.is_empty() || self.predicate.is_some()
     }
 
-    /// Whether all requests to its hosts belong to it, whatever their paths.
+    /// Whether all requests to its hosts belong to it.
     pub(crate) const fn has_whole_hosts(&self) -> bool {
-        !self.hosts.is_empty() && self.paths.is_empty() && self.predicate.is_none()
+        !self.hosts.is_empty() && self.paths.is_empty() && self.methods.is_empty() && self.predicate.is_none()
     }
 
     /// Whether a request that is on one of its hosts, below one of its paths, is the upstream's.
