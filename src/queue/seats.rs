@@ -83,7 +83,8 @@ impl Seats {
     /// time.
     pub(super) fn answered(&mut self, grant: &Grant, (callers, asked): (u32, u32), random: f64, now: Instant) {
         let left = self.brought.saturating_sub(callers);
-        self.unused = left > 0 && grant.answered(asked) < asked;
+        let has_enough = left > 0 || grant.seats.is_some_and(|told| told.again.is_zero());
+        self.unused = has_enough && grant.answered(asked) < asked;
         (self.brought, self.unsure_until, self.used_again) = (0, None, false);
         self.used += callers;
         self.set_free(self.free + left, now);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use outgate::testing::oracle::{assert_never_more_than, jain};
-use outgate::{Error, Feedback, Limit, MemoryStore, Throttle, Upstream};
+use outgate::{Error, Feedback, Limit, MemoryStore, Priority, Throttle, Upstream};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::gauge::Gauge;
@@ -337,4 +337,29 @@ async fn who_has_as_many_callers_as_seats_and_asks_for_no_more_hears_that_others
     let calls = [first.end().await.0, second.end().await.0];
     println!("{share:.4} of the seats used, {calls:?} calls, {} store calls", store.calls());
     assert!(share >= 0.98 && gauge.most() <= 10 && calls[1] > 1_100, "{share} {calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_log_keeps_no_seat_that_its_calls_leave_meanwhile() {
+    let store = Counting::default();
+    let limits =
+        |up: Upstream| up.limit(Limit::new(10, 9 * SECOND)).reserve(Priority::High, 50).limit(Limit::in_flight(6));
+    let [throttle, other] = [(); 2].map(|()| store.process(limits));
+    let mut permits = Vec::new();
+    for _ in 0..5 {
+        permits.push(throttle.acquire("up").await.unwrap());
+    }
+    sleep(ms(500)).await;
+    let waiting = tokio::spawn(async move { throttle.acquire("up").await.map(drop) });
+    sleep(ms(500)).await;
+    drop(permits);
+    sleep(SECOND).await;
+    let begin = Instant::now();
+    let mut high = Vec::new();
+    for _ in 0..5 {
+        high.push(other.acquire("up").priority(Priority::High).await.unwrap());
+    }
+    assert!(begin.elapsed() < ms(20), "{:?}: no call is in flight", begin.elapsed());
+    drop(high);
+    waiting.await.unwrap().unwrap();
 }

@@ -90,6 +90,20 @@ fn seats_that_callers_here_cannot_use_yet_go_to_others() {
 }
 
 #[test]
+fn seats_that_are_left_while_callers_here_wait_for_something_else_go_to_others() {
+    let grant = |told| Grant { seats: Some(told), ..Grant::new(Stamp::NEVER, Vec::new(), Stamp::NEVER) };
+    for (again, back) in [(0, Some(Duration::from_millis(250))), (50, None)] {
+        let (mut seats, now) = (seats(9), Instant::now());
+        exchange(&mut seats, 1, told(u32::MAX, 0), now);
+        assert_eq!(seats.state(true, false, now).idle, 0);
+        seats.answered(&grant(told(u32::MAX, again)), (0, 1), 0.0, now);
+        seats.leave(1, now);
+        let back = back.map(|after| now + after);
+        assert_eq!(seats.tell_at(true, false, now), back, "who is short of a seat takes it");
+    }
+}
+
+#[test]
 fn who_is_short_asks_no_sooner_than_it_was_told() {
     let (mut seats, now) = (seats(2), Instant::now());
     exchange(&mut seats, 2, told(2, 50), now);
