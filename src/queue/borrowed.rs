@@ -108,21 +108,34 @@ impl Engine {
         }
     }
 
-    /// There was no seat for a caller, and why.
-    pub(super) fn unseated(&mut self, error: &Error, now: Instant, effects: &mut Effects) {
+    /// There was no seat for a caller, and why. So many places are left of callers that want one now or never: beside those and the seats
+    /// that are there, the last of them have none to hope for.
+    pub(super) fn unseated(&mut self, error: &Error, left: usize, now: Instant, effects: &mut Effects) {
         if matches!(error, Error::Closed) {
             return self.close(now, effects);
         }
         let is_down = matches!(error, Error::StoreUnavailable { .. });
         let waits = self.settings.without_store == WithoutStore::Wait;
         let asked = self.unanswered.clone();
-        let wants_to_know = |waiter: &Waiter| match waiter.wish {
-            Wish::AtOnce { .. } => true,
-            Wish::Soon => is_down && (!waits || waiter.joined + PATIENCE <= now),
-            Wish::By(_) => is_down && !waits,
-        };
-        let is_told = |waiter: &Waiter| {
-            wants_to_know(waiter) && !asked.as_ref().is_some_and(|message| message.asks_for(waiter.ticket))
+        let is_asked_for = |waiter: &Waiter| asked.as_ref().is_some_and(|message| message.asks_for(waiter.ticket));
+        let (mut free, mut left) = if is_down { (0, 0) } else { (self.borrowed.map_or(0, |of| of.free), left) };
+        let mut is_told = |waiter: &Waiter| {
+            if is_asked_for(waiter) {
+                return false;
+            }
+            if free > 0 {
+                free -= 1;
+                return false;
+            }
+            match waiter.wish {
+                Wish::AtOnce { .. } if left > 0 => {
+                    left -= 1;
+                    false
+                }
+                Wish::AtOnce { .. } => true,
+                Wish::Soon => is_down && (!waits || waiter.joined + PATIENCE <= now),
+                Wish::By(_) => is_down && !waits,
+            }
         };
         tell(effects, self.waiters.drop_hopeless(now, |waiter, _| is_told(waiter).then(|| error.clone())));
     }

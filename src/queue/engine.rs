@@ -209,7 +209,7 @@ impl Engine {
                 }
             }
             Event::Seated => self.seated(),
-            Event::Unseated(error) => self.unseated(&error, now, effects),
+            Event::Unseated(error, left) => self.unseated(&error, left, now, effects),
             // Under another name nothing goes back of what was booked under this one.
             Event::Distrusted(slot) if slot.sender != self.sender => self.free_seats(1, now),
             Event::Distrusted(slot) => self.put_back([slot], now),
@@ -232,6 +232,7 @@ impl Engine {
             Event::Answered(answered) => {
                 self.receive(answered, now, effects);
                 self.seat_callers(now, effects);
+                self.refuse_seatless(now, effects);
                 return self.note_wait(now);
             }
             Event::Lost => self.under_way = false,

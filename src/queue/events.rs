@@ -28,8 +28,8 @@ pub(super) enum Event {
     LostSeats(u32),
     /// A seat was borrowed for the next caller.
     Seated,
-    /// There is none for a caller, and why.
-    Unseated(Error),
+    /// There is none for a caller, and why; so many places are left of callers that want one now or never.
+    Unseated(Error, usize),
     /// Nobody knows whether the seat of this slot is still its caller's.
     Distrusted(Slot),
     /// A call of this start and these charges probably opens a connection.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::engine::Engine;
-use super::events::{Effect, Effects};
-use super::waiters::{Slot, UNBOOKED, Wish};
+use super::events::{Effect, Effects, tell};
+use super::waiters::{Slot, UNBOOKED, Waiter, Wish};
 use crate::error::Error;
 use crate::ledger::{self, Grant, SeatLimit};
 
@@ -243,6 +243,14 @@ impl Engine {
             (Wish::AtOnce { .. }, Some(at)) => Err(self.throttled(at - now, now)),
             _ => Ok(()),
         }
+    }
+
+    /// The same of those who came while it was asked for others.
+    pub(super) fn refuse_seatless(&mut self, now: Instant, effects: &mut Effects) {
+        let at_once = Wish::AtOnce { within: Duration::ZERO };
+        let Err(error) = self.check_seats(at_once, now) else { return };
+        let wants_now = |waiter: &Waiter| matches!(waiter.wish, Wish::AtOnce { .. });
+        tell(effects, self.waiters.drop_hopeless(now, |waiter, _| wants_now(waiter).then(|| error.clone())));
     }
 
     /// When the store is told of seats, whether or not anybody asks.

@@ -130,16 +130,19 @@ impl Wants {
         self.0.append(&mut others.0);
     }
 
-    /// What is to be told of some places; those are given up then.
+    /// What is to be told of some places; those are given up then. Seats come first: whoever has one is not refused.
     pub(super) fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Vec<Event>> {
-        let mut told = Vec::new();
+        let (mut seated, mut errors) = (Vec::new(), Vec::new());
         self.0.retain_mut(|place| match place.seated.as_mut().poll(cx) {
             Poll::Pending => true,
             Poll::Ready(outcome) => {
-                told.push(outcome.map_or_else(Event::Unseated, |()| Event::Seated));
+                outcome.map_or_else(|error| errors.push(error), |()| seated.push(Event::Seated));
                 false
             }
         });
+        let left = self.0.iter().filter(|Place { want: (_, at_once), .. }| *at_once).count();
+        let unseated = errors.into_iter().map(|error| Event::Unseated(error, left));
+        let told: Vec<Event> = seated.into_iter().chain(unseated).collect();
         if told.is_empty() { Poll::Pending } else { Poll::Ready(told) }
     }
 }

@@ -278,3 +278,79 @@ async fn who_waits_for_a_seat_goes_on_when_a_pause_ends_though_nobody_else_comes
         assert!(waited >= 2 * SECOND && waited < 4 * SECOND, "{waited:?}, elsewhere {elsewhere}");
     }
 }
+
+/// How many of so many who come at the same time have a call.
+async fn served_at_once(throttle: &Throttle, callers: usize) -> usize {
+    let mut tasks = JoinSet::new();
+    for _ in 0..callers {
+        let throttle = throttle.clone();
+        tasks.spawn(async move { throttle.try_acquire("up").scope_of("x-merchant", "1").await });
+    }
+    tasks.join_all().await.iter().filter(|served| served.is_ok()).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_those_who_want_a_seat_now_or_never_as_many_are_served_as_are_free() {
+    for seats in 1..4 {
+        let store = Counting::default();
+        let (throttle, _) = process(&store, Limit::in_flight(seats), 20);
+        let mut permits = Vec::new();
+        for _ in 0..seats {
+            permits.push(acquire(&throttle, 2).await);
+        }
+        assert_eq!(served_at_once(&throttle, 2).await, 0);
+        drop(permits);
+        let begin = Instant::now();
+        assert_eq!(
+            served_at_once(&throttle, 4).await,
+            seats as usize,
+            "the line knew that none was free until just now"
+        );
+        assert!(begin.elapsed() < ms(10), "{:?}", begin.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_a_seat_is_not_refused_with_those_who_have_none() {
+    for slow in 0..12 {
+        let delay = move |number| if number == slow { ms(5) } else { Duration::ZERO };
+        let store = Counting::answering(move |number| Way::slow(delay(number)));
+        let (throttle, _) = process(&store, Limit::in_flight(2), 20);
+        let one = tokio::spawn({
+            let throttle = throttle.clone();
+            async move { throttle.try_acquire("up").scope_of("x-merchant", "1").await }
+        });
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        let others = served_at_once(&throttle, 2).await;
+        let one = one.await.unwrap();
+        assert_eq!(others + usize::from(one.is_ok()), 2, "message {slow} is slow");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_wants_a_seat_now_or_never_waits_for_no_second_answer() {
+    for of_merchants in [false, true] {
+        let store = Counting::answering(|_| Way::slow(ms(10)));
+        let seats = Limit::in_flight(1);
+        let [throttle, other] = [(); 2]
+            .map(|()| if of_merchants { process(&store, seats.clone(), 20).0 } else { store.limited(seats.clone()) });
+        let of = move |call: outgate::Acquire| if of_merchants { call.scope_of("x-merchant", "1") } else { call };
+        drop(of(throttle.acquire("up")).await.unwrap());
+        sleep(SECOND).await;
+        let _permit = of(other.acquire("up")).await.unwrap();
+        let mut tasks = JoinSet::new();
+        for late in 0..3 {
+            let throttle = throttle.clone();
+            tasks.spawn(async move {
+                sleep(ms(5 * late)).await;
+                let begin = Instant::now();
+                let refused = of(throttle.try_acquire("up")).await;
+                (refused.is_err(), begin.elapsed())
+            });
+        }
+        for (is_refused, after) in tasks.join_all().await {
+            assert!(is_refused && after <= ms(12), "{after:?}");
+        }
+    }
+}
