@@ -363,3 +363,38 @@ async fn who_waits_for_a_log_keeps_no_seat_that_its_calls_leave_meanwhile() {
     drop(high);
     waiting.await.unwrap().unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn seats_that_go_back_while_callers_wait_for_a_slot_take_nobodys_turn() {
+    // Where every call takes as long its seats go back at one time of each turn.
+    for length in (240..300).step_by(5) {
+        fastrand::seed(length);
+        let (store, end) = (Counting::default(), Instant::now() + 60 * SECOND);
+        let limits = |up: Upstream| up.limit(Limit::new(1, ms(500))).limit(Limit::in_flight(8));
+        let mut tasks = Vec::new();
+        for process in 0..4 {
+            let throttle = store.process(limits);
+            for _ in 0..2 {
+                let throttle = throttle.clone();
+                tasks.push(tokio::spawn(async move {
+                    let mut calls = 0;
+                    while Instant::now() < end {
+                        let permit = throttle.acquire("up").await.unwrap();
+                        sleep(ms(length)).await;
+                        drop(permit);
+                        calls += 1;
+                    }
+                    (process, calls)
+                }));
+            }
+        }
+        let mut calls = [0_u32; 4];
+        for task in tasks {
+            let (process, made): (usize, u32) = task.await.unwrap();
+            calls[process] += made;
+        }
+        let fairness = jain(&calls.map(f64::from));
+        println!("{length} ms: {calls:?}, {fairness:.3}, {} store calls", store.calls());
+        assert!(fairness >= 0.97 && calls.iter().sum::<u32>() >= 112, "{length} ms: {calls:?}");
+    }
+}
