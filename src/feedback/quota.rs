@@ -22,6 +22,7 @@ use super::unit::Unit;
 /// assert_eq!(points.remaining(), Some(118));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub struct Quota {
     pub(super) name: Option<String>,
     pub(super) unit: Unit,

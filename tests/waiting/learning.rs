@@ -294,6 +294,7 @@ async fn a_quota_with_a_name_of_its_own_is_the_whole_one_unless_it_is_much_small
 #[tokio::test(start_paused = true)]
 async fn of_a_whole_host_the_quota_of_one_resource_is_that_of_a_part_however_large() {
     const HOST: &str = "api.github.com";
+    type Whose = fn(Upstream) -> Upstream;
     let spent = |resource, limit| {
         [
             ("x-ratelimit-limit", limit),
@@ -303,8 +304,8 @@ async fn of_a_whole_host_the_quota_of_one_resource_is_that_of_a_part_however_lar
             ("x-ratelimit-resource", resource),
         ]
     };
-    let host: fn(Upstream) -> Upstream = |up| up.host(HOST);
-    let cases: [(fn(Upstream) -> Upstream, &str, &str, u32); 7] = [
+    let host: Whose = |up| up.host(HOST);
+    let cases: [(Whose, &str, &str, u32); 7] = [
         (host, "graphql", "5000", 0),
         (host, "code_scanning_upload", "5000", 0),
         (host, "actions_runner_registration", "10000", 0),
