@@ -1,8 +1,8 @@
 -- Who holds seats of a limit on calls in flight, or waits for some. Joined behind state.lua.
 --
 -- The key of a limit holds a list of them, in the order in which they began to wait; of each: whose, seats that it holds, until when,
--- seats that it is short of, until when it asks again if it still waits, since when it holds any. After a loss of data one that is nobody
--- holds all of them until a roll call is over; of that also until when it is remembered, and when it began.
+-- seats that it is short of, until when it asks again if it still waits, since when it holds any, how many there are by its limit. After a
+-- loss of data one that is nobody holds all of them until a roll call is over; of that also until when it is remembered, and when it began.
 
 local seat_keys = {}
 
@@ -25,6 +25,7 @@ function seat_keys.holders(key)
     for part = 2, 6 do
       if type(holder[part]) ~= 'number' then garbage(key) end
     end
+    if holder[7] and type(holder[7]) ~= 'number' then garbage(key) end
     if holder[1] == '' then roll_call = holder else known[#known + 1] = holder end
   end
   return known, true, roll_call

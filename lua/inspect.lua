@@ -32,7 +32,7 @@ function readable.seats(record)
   local unpacked, holders = pcall(cmsgpack.unpack, record)
   if not unpacked or type(holders) ~= 'table' then return false end
   for _, holder in ipairs(holders) do
-    if type(holder) ~= 'table' or type(holder[1]) ~= 'string' or not are_numbers(holder, 2, 6) then return false end
+    if type(holder) ~= 'table' or type(holder[1]) ~= 'string' or not are_numbers(holder, 2, holder[7] and 7 or 6) then return false end
   end
   return true
 end

@@ -10,6 +10,7 @@ if wants_seats then
   local POLL, POLL_OF_SERVED, LATEST_POLL, LATE, PLACE, TURN, ANY = 50000, 250000, 1000000, 200000, 10000000, 1000000, 4294967295
 
   local all_seats, kept, idle, owner = {}, 0, 0, string.match(KEYS[1], '}:replay:(.*)$')
+  local process = string.match(owner, '^[^:]*:')
 
   local function has_place(holder, stamp) return holder[4] > 0 and holder[5] + PLACE > stamp end
 
@@ -18,7 +19,8 @@ if wants_seats then
     lease, kept, idle = a[at], a[at + 1], a[at + 2]
     for i = first_key, #KEYS do
       local holders, is_kept, roll_call = seat_keys.holders(KEYS[i])
-      local of = { key = KEYS[i], seats = a[at + 3 + i - first_key], holders = holders, is_kept = is_kept }
+      local named = a[at + 3 + i - first_key]
+      local of = { key = KEYS[i], named = named, seats = named, holders = holders, is_kept = is_kept }
       of.others, of.taken, of.sharing = {}, 0, 1
       local place, said = #holders + 1, 0
       for h, holder in ipairs(holders) do
@@ -35,7 +37,11 @@ if wants_seats then
           local held, wanted = holder[3] > now and holder[2] or 0, holder[5] > now and holder[4] or 0
           local other = { held = held, wanted = wanted, before = h < place and 1 or 0 }
           of.others[#of.others + 1], of.taken = other, of.taken + other.held
-          if other.held + other.wanted > 0 then of.sharing = of.sharing + 1 end
+          if other.held + other.wanted > 0 then
+            of.sharing = of.sharing + 1
+            -- The lowest limit holds for all; what a process named before does not bind itself.
+            if string.sub(holder[1], 1, #process) ~= process then of.seats = min(of.seats, holder[7] or of.seats) end
+          end
         end
       end
       of.part = floor(of.seats / of.sharing)
@@ -142,7 +148,7 @@ if wants_seats then
       -- Who waits for seats of one limit keeps nobody from those of another.
       local wanted = of.most == least and min(short, of.seats) or 0
       is_news = is_news or of.was_there or held > 0 or wanted > 0 or of.is_lost
-      save_seats(of, { owner, held, now + lease, wanted, now + 4 * again + LATE, since }, of.waited and taken == 0)
+      save_seats(of, { owner, held, now + lease, wanted, now + 4 * again + LATE, since, of.named }, of.waited and taken == 0)
     end
     return keep, is_news
   end

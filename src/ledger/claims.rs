@@ -31,6 +31,11 @@ impl Owner {
     pub(super) fn of(id: &MessageId) -> Self {
         Self { sender: id.sender, stream: Arc::clone(&id.stream) }
     }
+
+    /// Whether both are of one process.
+    pub(super) const fn is_of(&self, other: &Self) -> bool {
+        self.sender == other.sender
+    }
 }
 
 impl Claim {

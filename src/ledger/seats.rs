@@ -127,6 +127,9 @@ struct Other {
 #[derive(Clone, Debug)]
 pub(super) struct Seating {
     now: Stamp,
+    /// By the limit of the queue.
+    named: u32,
+    /// By all limits.
     seats: u64,
     /// What the queue keeps.
     kept: u64,
@@ -224,6 +227,7 @@ impl Seating {
             wanted: small(wanted.min(self.seats)),
             asks_by: self.now.plus(4 * again + LATE),
             since,
+            named: self.named,
         };
         let is_news = self.was_there || held > 0 || holder.wanted > 0 || self.is_lost;
         if self.is_lost {

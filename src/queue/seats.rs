@@ -75,7 +75,11 @@ impl Seats {
         let brought =
             if (asks && !self.unused) || is_kept { self.free.min(self.keep.saturating_sub(self.used)) } else { 0 };
         (self.free, self.brought, self.free_since, self.stated_at) = (0, brought, None, Some(now));
-        let seats = ledger::Seats::new(Arc::clone(&self.rules.limits)).keeping(self.used + brought, brought);
+        // Whose limits are others by now, or who is gone, binds nobody by these.
+        let unbound = |limit: &SeatLimit| SeatLimit { seats: u32::MAX, ..*limit };
+        let limits = &self.rules.limits;
+        let limits = if closed { limits.iter().map(unbound).collect() } else { Arc::clone(limits) };
+        let seats = ledger::Seats::new(limits).keeping(self.used + brought, brought);
         ledger::Seats { lease: self.rules.lease, ..seats }
     }
 

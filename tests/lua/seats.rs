@@ -112,6 +112,20 @@ fn seats_that_cannot_be_read_are_an_error_and_nothing_is_booked() {
 }
 
 #[test]
+fn of_who_does_not_say_how_many_seats_there_are_it_is_not_known() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "parts", Some(NOW));
+    let enter =
+        "redis.call('SET', KEYS[1], cmsgpack.pack({ { '2:asks', 1, ARGV[1] + 0, 0, 0, 0, tonumber(ARGV[2]) } }))";
+    for (named, seats) in [("", 2), ("9", 2), ("2", 1), ("1", 0)] {
+        let (key, lapse) = (desk.key("seats"), (NOW + SECOND).to_string());
+        must(server.command(&["EVAL", enter, "1", &key, &lapse, named]));
+        assert_eq!(granted(&ask(&mut desk, 0, 0, 3)), seats, "{named:?}");
+        desk.of("DEL", "seats", &[]);
+    }
+}
+
+#[test]
 fn a_log_that_counts_seats_is_none() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "named", Some(NOW));

@@ -78,6 +78,25 @@ async fn seats_of_calls_in_flight_count_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn more_seats_are_there_for_all_though_calls_of_before_go_on() {
+    let store = Counting::default();
+    let both = [(); 2].map(|()| store.limited(Limit::in_flight(2)));
+    let mut held = Vec::new();
+    for throttle in &both {
+        held.push(throttle.acquire("up").await.unwrap());
+    }
+    for throttle in &both {
+        throttle.update(up().limit(Limit::in_flight(4))).unwrap();
+    }
+    // By then the store was told of the calls of before by closed queues.
+    sleep(25 * SECOND).await;
+    for throttle in &both {
+        held.push(throttle.acquire("up").max_wait(SECOND).await.unwrap());
+    }
+    assert!(both[0].try_acquire("up").await.is_err(), "four are in flight");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waits_for_an_upstream_that_is_removed_is_told_so_and_calls_in_flight_end_as_ever() {
     let store = Counting::default();
     let throttle = store.limited(Limit::per_minute(2));

@@ -398,3 +398,30 @@ async fn seats_that_go_back_while_callers_wait_for_a_slot_take_nobodys_turn() {
         assert!(fairness >= 0.97 && calls.iter().sum::<u32>() >= 112, "{length} ms: {calls:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_two_limits_the_lower_holds_for_all_and_both_processes_go_on() {
+    fastrand::seed(8);
+    let (store, gauge, end) = (Counting::default(), Gauge::new(), Instant::now() + 20 * SECOND);
+    let [old, new] = [25, 10].map(|seats| store.limited(Limit::in_flight(seats)));
+    let old = callers(&old, &gauge, 50, ms(100), end);
+    sleep(2 * SECOND).await;
+    let calling = callers(&new, &gauge, 50, ms(100), end);
+    sleep(SECOND).await;
+    gauge.share(10, SECOND);
+    sleep(5 * SECOND).await;
+    let share = gauge.share(10, 5 * SECOND);
+    sleep_until(end).await;
+    let calls = [old.end().await.0, calling.end().await.0];
+    println!("{share:.4} of the seats used, {calls:?} calls, {} store calls", store.calls());
+    assert!(gauge.most() <= 25 && (0.98..=1.0).contains(&share), "{} {share}", gauge.most());
+    // Half of ten seats for 17 s, ten calls a second.
+    assert!(calls[1] >= 800, "{calls:?}");
+    let end = Instant::now() + 2 * SECOND;
+    sleep(SECOND).await;
+    let old = callers(&store.limited(Limit::in_flight(25)), &gauge, 50, ms(100), end);
+    gauge.share(25, SECOND);
+    sleep_until(end).await;
+    assert!(gauge.share(25, SECOND) >= 0.95, "a limit that nobody calls by any more is none");
+    old.end().await;
+}

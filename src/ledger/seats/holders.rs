@@ -19,6 +19,8 @@ pub(super) struct Holder {
     pub(super) asks_by: Stamp,
     /// Since when it holds any.
     pub(super) since: Stamp,
+    /// How many calls may be in flight, by its limit.
+    pub(super) named: u32,
 }
 
 impl Holder {
@@ -69,12 +71,16 @@ impl Holders {
         self.all.iter().fold(0, |taken, holder| taken.saturating_add(holder.held(now)))
     }
 
-    /// How the seats are taken at `now`, as a queue sees it that keeps so many.
-    pub(super) fn seating(&self, now: Stamp, owner: &Owner, seats: u32, kept: u32, shown: &Shown) -> Seating {
+    /// How the seats are taken at `now`, as a queue sees it that keeps so many: of its own limit, or of the lowest that another process
+    /// names and holds or wants seats of.
+    pub(super) fn seating(&self, now: Stamp, owner: &Owner, named: u32, kept: u32, shown: &Shown) -> Seating {
         let own = self.all.iter().position(|holder| holder.owner == *owner);
         let place = own.filter(|&at| self.all[at].has_place(now)).unwrap_or(self.all.len());
         let own = own.map(|at| &self.all[at]);
         let (roll_call, is_lost) = shown.roll_call(now, self, owner);
+        let binds =
+            |holder: &&Holder| !holder.owner.is_of(owner) && holder.held(now).saturating_add(holder.wanted(now)) > 0;
+        let lowest = self.all.iter().filter(binds).fold(named, |lowest, holder| lowest.min(holder.named));
         let is_other = |(_, holder): &(usize, &Holder)| holder.owner != *owner;
         let other = |(at, holder): (usize, &Holder)| Other {
             held: holder.held(now).into(),
@@ -83,7 +89,8 @@ impl Holders {
         };
         Seating {
             now,
-            seats: seats.into(),
+            named,
+            seats: lowest.into(),
             kept: kept.into(),
             was_there: own.is_some_and(|own| !own.is_spent(now)),
             since: own.filter(|own| own.held(now) > 0).map(|own| own.since),

@@ -130,6 +130,7 @@ fn who_has_more_than_others_that_wait_gives_seats_back_as_far_as_they_want_them(
         let others = others.iter().map(|&(held, wanted)| Other { held, wanted, is_before: true }).collect();
         let seating = Seating {
             now: at(age),
+            named: 25,
             seats,
             kept: held.into(),
             since: None,
@@ -154,6 +155,45 @@ fn who_has_more_than_others_that_wait_gives_seats_back_as_far_as_they_want_them(
         [1, 1, 0],
         "more wait than there are"
     );
+}
+
+#[test]
+fn the_lowest_limit_of_those_who_hold_seats_or_want_some_holds_for_all() {
+    let mut scene = Scene::new(9);
+    let ask = |scene: &mut Scene, seats: u32, micros: i64, sender: u64, kept: u32, callers: u32| {
+        scene.seats = seats;
+        let (granted, grant) = scene.ask(micros, sender, kept, 0, callers);
+        (granted, grant.seats.unwrap().keep)
+    };
+    assert_eq!(ask(&mut scene, 9, 0, 1, 0, 9), (9, u32::MAX));
+    assert_eq!(ask(&mut scene, 4, 1, 2, 0, 9), (0, u32::MAX), "nine of four are taken");
+    assert_eq!(ask(&mut scene, 9, 2, 1, 9, 0), (0, 5), "a part is two now, and it comes near it in steps");
+    assert_eq!(ask(&mut scene, 9, 3, 1, 5, 0), (0, 3));
+    assert_eq!(ask(&mut scene, 9, 4, 1, 3, 0), (0, 2));
+    assert_eq!(ask(&mut scene, 4, 5, 2, 0, 9).0, 1, "one is left of four");
+    assert_eq!(ask(&mut scene, 9, 6, 1, 2, 9).0, 0, "and the next is for who has fewer");
+    assert_eq!(ask(&mut scene, 4, 7, 2, 1, 9).0, 1);
+    assert_eq!(ask(&mut scene, 9, 8, 3, 0, 1).0, 0, "another finds all four taken");
+    ask(&mut scene, 4, 9, 2, 0, 0);
+    assert_eq!(
+        ask(&mut scene, 9, 10, 1, 2, 9).0,
+        6,
+        "who holds none and wants none binds nobody; one is left for the third"
+    );
+}
+
+#[test]
+fn what_a_process_named_before_does_not_bind_itself() {
+    let mut scene = Scene::new(2);
+    let mut ask = |stream: &str, seats: u32, callers: u32| {
+        scene.number += 1;
+        let seats = Some(Seats::new([SeatLimit::new(None, seats)]));
+        let ask = Ask { seats, ..Ask::new(scene.logs.clone(), vec![Run::new(callers, [1])]) };
+        let message = Message::new("up", MessageId::new(1, stream, scene.number), ask);
+        scene.ledger.apply(at(0), &message).unwrap().grant().unwrap().answered(callers)
+    };
+    assert_eq!(ask("before", 2, 2), 2);
+    assert_eq!(ask("raised", 4, 9), 2, "two of four are taken");
 }
 
 #[test]

@@ -53,9 +53,12 @@ impl Queue {
         let some = if world.two_releases && rng.bool() { World::stricter(rng, &some) } else { some };
         let (logs, limits) = world.some_seats(rng, some);
         let borrows = !limits.is_empty() && !logs.is_empty() && rng.u8(0..4) == 0;
+        let sender = rng.u64(1..5);
+        let is_lower = world.two_releases && sender.is_multiple_of(2);
+        let limits = if is_lower { World::fewer(&limits) } else { limits };
         Self {
             borrows,
-            sender: rng.u64(1..5),
+            sender,
             stream: stream.into(),
             logs,
             weight: [1, 1, 2, 5][rng.usize(0..4)],

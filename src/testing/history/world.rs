@@ -146,6 +146,11 @@ impl World {
         ([Log::new("calls-in-flight", []).of(first.scope)].into(), some)
     }
 
+    /// Half of the seats of each limit.
+    pub(super) fn fewer(limits: &[SeatLimit]) -> Arc<[SeatLimit]> {
+        limits.iter().map(|limit| SeatLimit::new(limit.scope, limit.seats.div_ceil(2))).collect()
+    }
+
     /// Callers of the same charges: zero of some log, but not of all, and nowhere more than could ever start at once.
     pub(super) fn run(&self, rng: &mut Rng, logs: &[Log]) -> Run {
         let (most, callers) = if self.lowers { (3, 3) } else { (6, 10) };
