@@ -7,6 +7,7 @@
 //! somebody reached that too lately for anybody to have sent by itself. As the answer may have been lost on its way, it asks for nobody then
 //! until all others must have the store back, and have told what they have sent.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,7 +32,11 @@ const MOST: usize = 16;
 
 /// What the queues of one upstream know of it together.
 #[derive(Debug, Default)]
-pub(crate) struct Apart(Mutex<State>);
+pub(crate) struct Apart {
+    state: Mutex<State>,
+    /// The store was lost once, so that mostly nobody takes the lock.
+    was_lost: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -80,6 +85,7 @@ impl Apart {
     /// The store cannot be reached by a message that was sent first at `sent`.
     pub(super) fn lose(&self, sent: Instant, now: Instant) {
         let mut state = self.lock();
+        self.was_lost.store(true, Ordering::Relaxed);
         match &mut state.outage {
             Some(outage) if outage.is_fresh(now) => outage.failed_at = now,
             before => {
@@ -89,21 +95,32 @@ impl Apart {
         }
     }
 
-    /// It has answered.
-    pub(super) fn answered(&self, now: Instant) {
+    /// It has answered. Where processes throttle by themselves no more, it is not noted when it was tried.
+    pub(super) fn answered(&self, is_noted: bool, now: Instant) {
         let mut state = self.lock();
         let heard_at = state.heard_at.replace(now);
         let Some(outage) = state.outage.take() else { return };
         // Others may have found it lost before, as soon as it had answered here.
         let lasted = heard_at.map_or(Duration::MAX, |heard_at| now.saturating_duration_since(heard_at));
         // Who did not try it lately does not know when it was back: those who did tell.
-        let until = if outage.is_fresh(now) { now + SPREAD } else { outage.went_at.unwrap_or(outage.since) };
+        let until =
+            if outage.is_fresh(now) || !is_noted { now + SPREAD } else { outage.went_at.unwrap_or(outage.since) };
         state.ended.retain(|ended| ended.matters(now));
         state.ended.push(Ended { sent: outage.sent, until, lasted, at: now, went: outage.went_at.is_some() });
         if state.ended.len() > MOST {
             let first = state.ended.remove(0);
             state.ended[0] = state.ended[0].and(first);
         }
+    }
+
+    /// Whether the store was ever lost.
+    pub(super) fn was_lost(&self) -> bool {
+        self.was_lost.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is lost, and processes may send by themselves.
+    pub(super) fn is_lost(&self) -> bool {
+        self.was_lost() && self.lock().outage.is_some()
     }
 
     /// When it answered last.
@@ -146,7 +163,7 @@ impl Apart {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -61,6 +61,10 @@ impl Contact {
         self.apart = Arc::clone(&before.apart);
         let cut_off = before.lock().cut_off.clone();
         self.is_lost = AtomicBool::new(cut_off.is_some());
+        // By another policy nobody has noted it.
+        if let Some((_, at)) = cut_off.as_ref().filter(|_| self.throttles_locally()) {
+            self.apart.lose(*at, *at);
+        }
         self.lock().cut_off = cut_off;
     }
 
@@ -70,7 +74,7 @@ impl Contact {
             return None;
         }
         // Where each process throttles by itself nobody goes by the store before it is known that it answers.
-        let is_believed = |at| self.policy == WithoutStore::ThrottleLocally || is_believed(at, now);
+        let is_believed = |at| self.throttles_locally() || is_believed(at, now);
         let state = self.lock();
         state.cut_off.as_ref().filter(|(_, at)| is_believed(*at)).map(|(error, _)| error.clone())
     }
@@ -96,14 +100,16 @@ impl Contact {
     pub(super) fn lose(&self, error: &StoreError, sent: Instant, now: Instant) {
         let mut state = self.lock();
         state.cut_off = Some((error.clone(), now));
-        self.apart.lose(sent, now);
+        if self.throttles_locally() {
+            self.apart.lose(sent, now);
+        }
         self.tell(&state, Some(error));
     }
 
     /// It has answered a message.
     pub(super) fn answered(&self, now: Instant) {
-        if self.policy == WithoutStore::ThrottleLocally {
-            self.apart.answered(now);
+        if self.throttles_locally() || self.apart.is_lost() {
+            self.apart.answered(self.throttles_locally(), now);
         }
         if self.is_lost.load(Ordering::Relaxed) {
             let mut state = self.lock();
@@ -168,6 +174,10 @@ impl Contact {
                 tracing::warn!(upstream, error, "store lost: calls are sent unthrottled");
             }
         }
+    }
+
+    fn throttles_locally(&self) -> bool {
+        self.policy == WithoutStore::ThrottleLocally
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

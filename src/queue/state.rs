@@ -198,12 +198,16 @@ impl State {
         if let Some((until, reason)) = queue.crowd.paused(now) {
             self.act(queue, now, out, |engine, effects| engine.pause(until, reason, now, effects));
         }
+        let contact = &queue.shard.contact;
+        // What was sent by parts counts, whatever the policy is by now.
+        if contact.apart.was_lost() && !queue.is_local() {
+            let told = self.engine.lost.told;
+            self.engine.doubt(contact.apart.is_lost(), queue.doubt(told, now));
+        }
         if queue.without_store() != WithoutStore::Wait {
-            let (cut_off, heard_at) = (queue.shard.contact.cut_off(now), queue.shard.contact.heard_at());
+            let (cut_off, heard_at) = (contact.cut_off(now), contact.heard_at());
             if queue.without_store() == WithoutStore::ThrottleLocally {
-                self.engine.waits_since(cut_off.as_ref().and_then(|_| queue.shard.contact.apart.since(now)));
-                let told = self.engine.lost.told;
-                self.engine.doubt(queue.doubt(told, now));
+                self.engine.waits_since(cut_off.as_ref().and_then(|_| contact.apart.since(now)));
             }
             self.act(queue, now, out, |engine, effects| engine.follow(cut_off, heard_at, now, effects));
         }

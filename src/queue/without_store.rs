@@ -26,7 +26,9 @@ pub(super) struct Lost {
     cut_off: Option<StoreError>,
     /// Callers wait for it until then all the same.
     waits_until: Option<Instant>,
-    /// After outages in which processes may have sent by themselves.
+    /// Processes may send by themselves, until it has answered.
+    is_apart: bool,
+    /// After outages in which they may have.
     pub(super) doubt: Option<Doubt>,
     /// When the last one ended of which the store was told; and the last of which it is told no more, as nothing was lost.
     said: Option<Instant>,
@@ -95,7 +97,8 @@ impl Engine {
 
     /// The store has answered, after so long. Where that took too long, it will not do for the next either.
     pub(super) fn found(&mut self, took: Duration, effects: &mut Effects) {
-        if self.settings.without_store == WithoutStore::Wait || took > STALL {
+        let waits = self.settings.without_store == WithoutStore::Wait;
+        if if waits { !self.lost.is_apart } else { took > STALL } {
             return;
         }
         (self.lost.cut_off, self.lost.waits_until) = (None, None);
@@ -123,13 +126,12 @@ impl Engine {
     /// Whether an answer is to a message that was first sent before the end of an outage in which processes may have sent by themselves: it
     /// says nothing of that.
     pub(super) fn knows_nothing_of_outage(&self, sent: Instant) -> bool {
-        let ends = self.lost.cut_off.is_some() && self.lost.waits_until.is_some();
-        ends || self.lost.doubt.is_some_and(|doubt| sent <= doubt.ended_at)
+        self.lost.is_apart || self.lost.doubt.is_some_and(|doubt| sent <= doubt.ended_at)
     }
 
-    /// Takes note of outages that are over. What this process has sent in one the store is told at once.
-    pub(super) fn doubt(&mut self, doubt: Option<Doubt>) {
-        self.lost.doubt = doubt;
+    /// Takes note of outages that are over, and whether one lasts. What this process has sent in one that is over the store is told at once.
+    pub(super) fn doubt(&mut self, is_apart: bool, doubt: Option<Doubt>) {
+        (self.lost.is_apart, self.lost.doubt) = (is_apart, doubt);
         self.is_in_doubt |= !self.closed && self.unsaid().is_some_and(|doubt| doubt.went);
     }
 

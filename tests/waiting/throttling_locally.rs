@@ -1,6 +1,7 @@
 //! Processes that throttle by themselves while the store cannot answer: no window of the upstream holds too much, from before an outage until
 //! after it.
 
+use std::future::IntoFuture as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -494,4 +495,70 @@ async fn a_store_that_serves_nobody_for_now_is_as_lost_as_one_that_is_away() {
     }
     // Ten in a second and its guard, but for the first seconds.
     assert!(went > 400, "{went}");
+}
+
+/// When calls of both go, of which the first has gone by its part while the store was away: as they are made by this policy, from 100 ms before
+/// it is back.
+async fn gone_after_a_change(policy: WithoutStore, window: u32, back_ms: u32, is_alone: bool) -> Vec<i64> {
+    let up = || Upstream::new("up").limit(Limit::new(10, window * SECOND));
+    let link = Link::lost_until_ms(back_ms, false);
+    let processes: Vec<_> =
+        (0..2 - u8::from(is_alone)).map(|_| link.throttle(WithoutStore::ThrottleLocally, up())).collect();
+    for throttle in &processes {
+        drop(throttle.acquire("up").await.unwrap());
+    }
+    sleep_until(link.begin + 2_001 * MS).await;
+    for throttle in &processes {
+        assert_eq!(call(throttle, Some(200 * MS)).await.0, "unavailable");
+    }
+    sleep_until(link.begin + 12_000 * MS).await;
+    let mut starts = Vec::new();
+    for _ in 0..10 / processes.len() {
+        assert_eq!(call(&processes[0], None).await, ("goes by its part", 0));
+        starts.push(micros_since(link.begin));
+    }
+    sleep_until(link.begin + 12_100 * MS).await;
+    for throttle in &processes {
+        throttle.update(up().without_store(policy)).unwrap();
+    }
+    sleep_until(link.begin + (back_ms - 100) * MS).await;
+    let last = processes.last().unwrap();
+    let end = Instant::now() + (2 * window + 3) * SECOND;
+    while let Ok(outcome) = timeout_at(end, last.acquire("up").into_future()).await {
+        match outcome {
+            Ok(permit) if !permit.went_without_store() => starts.push(micros_since(link.begin)),
+            _ => sleep(10 * MS).await,
+        }
+    }
+    starts
+}
+
+/// A window of a second that is over soon after the change, and one of six in which nobody tries the store for longer than it is believed.
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_by_parts_counts_though_the_policy_is_another_when_the_store_is_back() {
+    use WithoutStore::{Refuse, SendUnthrottled, ThrottleLocally, Wait};
+    for policy in [Wait, Refuse, SendUnthrottled, ThrottleLocally] {
+        for (window, back_ms) in [(1, 12_200), (6, 17_500)] {
+            for is_alone in [true, false] {
+                let starts = gone_after_a_change(policy, window, back_ms, is_alone).await;
+                println!("{policy:?}, {window} s, alone {is_alone}: {starts:?}");
+                assert_never_more_than(10, i64::from(window) * 1_000_000, &starts);
+                assert!(starts.len() >= 15, "calls go on: {starts:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_by_another_policy_silences_nobody_when_it_is_over() {
+    let link = Link::lost_until_ms(8_000, false);
+    let throttle = link.throttle(WithoutStore::Refuse, up());
+    drop(throttle.acquire("up").await.unwrap());
+    sleep_until(link.begin + 2_001 * MS).await;
+    while link.begin.elapsed() < 8_000 * MS {
+        assert_eq!(call(&throttle, None).await.0, "unavailable");
+        sleep(10 * MS).await;
+    }
+    sleep(60 * MS).await;
+    assert_eq!(call(&throttle, None).await, ("goes", 1));
 }
