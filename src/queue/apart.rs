@@ -135,6 +135,11 @@ impl Apart {
         Some(if outage.is_fresh(now) { outage.since } else { now })
     }
 
+    /// When the message was sent that could not reach it first.
+    pub(super) fn lost_at(&self) -> Option<Instant> {
+        self.lock().outage.as_ref().map(|outage| outage.sent)
+    }
+
     /// The outages that are over, if not for long, and ended after `told`, as one.
     pub(super) fn ended(&self, told: Option<Instant>, now: Instant) -> Option<Ended> {
         let state = self.lock();

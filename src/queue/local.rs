@@ -75,7 +75,8 @@ impl Queue {
         error: Error,
     ) -> Result<Option<(Arc<Self>, Slot, Instant)>, Error> {
         let (mut now, mut was_lost) = (Instant::now(), false);
-        let gives_up = waiter.until().unwrap_or(waiter.joined + PATIENCE);
+        let waits_since = self.shard.contact.apart.lost_at().max(Some(waiter.joined)).unwrap_or(now);
+        let gives_up = waiter.until().unwrap_or(waits_since + PATIENCE);
         loop {
             if self.is_closed() {
                 return Err(Error::Closed);

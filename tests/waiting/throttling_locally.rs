@@ -562,3 +562,18 @@ async fn an_outage_by_another_policy_silences_nobody_when_it_is_over() {
     sleep(60 * MS).await;
     assert_eq!(call(&throttle, None).await, ("goes", 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waited_longest_when_the_store_was_lost_goes_by_its_part_too() {
+    let link = Link { outages: [outage(7_000, 60_000, Fault::Refused)].into(), ..Link::lost_until_ms(0, false) };
+    let throttle = link.throttle(WithoutStore::ThrottleLocally, up());
+    let mut callers = JoinSet::new();
+    for _ in 0..100 {
+        let throttle = throttle.clone();
+        callers.spawn(async move { call(&throttle, None).await.0 });
+    }
+    let outcomes = callers.join_all().await;
+    let of = |what: &str| outcomes.iter().filter(|outcome| **outcome == what).count();
+    let (by_store, by_part) = (of("goes"), of("goes by its part"));
+    assert!(by_store >= 60 && by_store + by_part == 100, "{by_store} by the store, {by_part} by its part");
+}
