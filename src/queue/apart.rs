@@ -52,12 +52,14 @@ struct Outage {
     /// When the message was sent that could not reach it first.
     sent: Instant,
     since: Instant,
-    /// When the store was found lost last.
+    /// When the store failed last.
     failed_at: Instant,
     /// When a call went last.
     went_at: Option<Instant>,
     /// Where its calls are booked.
     own: Option<Own>,
+    /// The store was reached last, and refused: others may go by it.
+    is_refused: bool,
 }
 
 /// A store of this process alone, and its time.
@@ -87,11 +89,18 @@ impl Apart {
         let mut state = self.lock();
         self.was_lost.store(true, Ordering::Relaxed);
         match &mut state.outage {
-            Some(outage) if outage.is_fresh(now) => outage.failed_at = now,
+            Some(outage) if outage.is_fresh(now) && !outage.is_refused => outage.failed_at = now,
             before => {
                 let went_at = before.as_ref().and_then(|before| before.went_at);
-                *before = Some(Outage { sent, since: now, failed_at: now, went_at, own: None });
+                *before = Some(Outage { sent, since: now, failed_at: now, went_at, own: None, is_refused: false });
             }
+        }
+    }
+
+    /// It was reached, and refused a message: nobody goes by its part any more. Others may, until it has answered here.
+    pub(super) fn refused(&self, now: Instant) {
+        if let Some(outage) = &mut self.lock().outage {
+            (outage.failed_at, outage.is_refused, outage.own) = (now, true, None);
         }
     }
 
@@ -128,10 +137,10 @@ impl Apart {
         self.lock().heard_at
     }
 
-    /// Since when the store has been lost: since now, where it was not tried lately, and may have been back meanwhile.
+    /// Since when the store has been out of reach: since now, where it was not tried lately, and may have been back meanwhile.
     pub(super) fn since(&self, now: Instant) -> Option<Instant> {
         let state = self.lock();
-        let outage = state.outage.as_ref()?;
+        let outage = state.outage.as_ref().filter(|outage| !outage.is_refused)?;
         Some(if outage.is_fresh(now) { outage.since } else { now })
     }
 
@@ -147,10 +156,10 @@ impl Apart {
         untold.copied().reduce(Ended::and)
     }
 
-    /// Where calls are booked meanwhile. `None`: the store is back, or the operating system gives no randomness.
+    /// Where calls are booked meanwhile. `None`: the store was reached, or the operating system gives no randomness.
     pub(super) fn own(&self, horizon: Duration) -> Option<Own> {
         let mut state = self.lock();
-        let outage = state.outage.as_mut()?;
+        let outage = state.outage.as_mut().filter(|outage| !outage.is_refused)?;
         if outage.own.is_none() {
             let process = Process::new(Arc::new(MemoryStore::new()), horizon).ok()?;
             outage.own = Some(Own { process: Arc::new(process), time: Arc::new(LogTime::new()) });
@@ -158,11 +167,12 @@ impl Apart {
         outage.own.clone()
     }
 
-    /// A call goes by the share of this process: not where the store is back, or was meanwhile.
+    /// A call goes by the share of this process: not where the store was reached, or may have been, meanwhile.
     pub(super) fn goes(&self, by: &Arc<Process>, now: Instant) -> bool {
         let mut state = self.lock();
-        let is_of = |outage: &&mut Outage| outage.own.as_ref().is_some_and(|own| Arc::ptr_eq(&own.process, by));
-        let Some(outage) = state.outage.as_mut().filter(is_of) else { return false };
+        let is_of = |outage: &Outage| outage.own.as_ref().is_some_and(|own| Arc::ptr_eq(&own.process, by));
+        let outage = state.outage.as_mut().filter(|outage| is_of(outage) && outage.is_fresh(now));
+        let Some(outage) = outage else { return false };
         outage.went_at = Some(now);
         true
     }

@@ -111,6 +111,18 @@ impl Contact {
         if self.throttles_locally() || self.apart.is_lost() {
             self.apart.answered(self.throttles_locally(), now);
         }
+        self.is_reached();
+    }
+
+    /// It was reached, and refused a message.
+    pub(super) fn refused(&self, now: Instant) {
+        if self.apart.was_lost() {
+            self.apart.refused(now);
+        }
+        self.is_reached();
+    }
+
+    fn is_reached(&self) {
         if self.is_lost.load(Ordering::Relaxed) {
             let mut state = self.lock();
             state.cut_off = None;

@@ -81,6 +81,8 @@ pub(super) enum Effect {
     ToldOfLoss(Stamp),
     /// Note that it refuses this queue.
     Refused(StoreError),
+    /// Tell all queues that it was reached, though it refused a message.
+    Reached,
     /// Note that it does so no more.
     RefusedNoMore,
     /// Others name other limits of this log, and they hold: the strictest of them.

@@ -255,6 +255,7 @@ impl State {
                 }
                 Effect::ToldOfLoss(loss) => out.losses.told = out.losses.told.max(Some(loss)),
                 Effect::Refused(error) => queue.shard.contact.refuse(&error),
+                Effect::Reached => queue.shard.contact.refused(now),
                 Effect::RefusedNoMore => queue.shard.contact.refuse_no_more(),
                 Effect::OtherLimit(log, term) => queue.shard.contact.other_limit(&log, term),
                 Effect::Idle => out.idle = true,

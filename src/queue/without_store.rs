@@ -89,8 +89,11 @@ impl Engine {
             let sent = self.resend.as_ref().map_or(now, |resend| resend.since);
             effects.push(Effect::CutOff(error, sent));
         } else {
+            // It was reached: other processes may go by it.
+            (self.lost.cut_off, self.lost.waits_until) = (None, None);
             let is_news = self.lost.refused.replace((error.clone(), now)).is_none();
             effects.extend(is_news.then_some(Effect::Refused(error)));
+            effects.push(Effect::Reached);
         }
         self.turn_away(now, effects);
     }

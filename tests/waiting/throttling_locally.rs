@@ -42,6 +42,8 @@ enum Fault {
     Unanswered,
     /// The store says that it serves nobody for now.
     Starts,
+    /// It refuses them, as a replica does.
+    Refuses,
 }
 
 /// How one process reaches a store in memory: it may find a little later than others that the store is lost, or back.
@@ -92,6 +94,9 @@ impl Store for Link {
             while let Some((until, fault)) = self.lost_until() {
                 if fault == Fault::Starts {
                     return Err(StoreError::new(StoreErrorKind::Unavailable, "it starts"));
+                }
+                if fault == Fault::Refuses {
+                    return Err(StoreError::new(StoreErrorKind::Refused, "it is a replica"));
                 }
                 if fault == Fault::Unanswered {
                     drop(self.inner.apply(message).await);
@@ -576,4 +581,62 @@ async fn who_waited_longest_when_the_store_was_lost_goes_by_its_part_too() {
     let of = |what: &str| outcomes.iter().filter(|outcome| **outcome == what).count();
     let (by_store, by_part) = (of("goes"), of("goes by its part"));
     assert!(by_store >= 60 && by_store + by_part == 100, "{by_store} by the store, {by_part} by its part");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_store_is_reached_and_refuses_nobody_goes_by_its_part_any_more() {
+    let mut link = Link::lost_until_ms(0, false);
+    link.outages = [outage(2_000, 6_000, Fault::Refused), outage(6_000, 20_000, Fault::Refuses)].into();
+    let throttle = link.counted(up()).await;
+    assert_eq!(call(&throttle, None).await, ("goes by its part", 1 + 250 + 1_050 + 2_000));
+    let waits = tokio::spawn({
+        let throttle = throttle.clone();
+        async move {
+            sleep_until(link.begin + 5_900 * MS).await;
+            for _ in 0..9 {
+                assert_eq!(call(&throttle, None).await, ("goes by its part", 0));
+            }
+            call(&throttle, None).await.0
+        }
+    });
+    sleep_until(link.begin + 6_300 * MS).await;
+    while link.begin.elapsed() < 20 * SECOND {
+        assert_eq!(call(&throttle, None).await, ("unavailable", 0), "{:?}", link.begin.elapsed());
+        sleep(20 * MS).await;
+    }
+    sleep(60 * MS).await;
+    assert_eq!(waits.await.unwrap(), "unavailable");
+    assert_eq!(call(&throttle, None).await.0, "goes");
+}
+
+/// One reaches a server that refuses, while the other goes by its part. Then both have the store back, and the former is the first to ask.
+#[tokio::test(start_paused = true)]
+async fn who_was_refused_in_an_outage_tells_all_the_same_that_others_may_have_sent() {
+    let away = Link::lost_until_ms(15_000, false);
+    let refused = [outage(2_000, 6_000, Fault::Refused), outage(6_000, 15_000, Fault::Refuses)].into();
+    let refused = Link { outages: refused, ..away.clone() };
+    let begin = away.begin;
+    let [away, refused] = [away, refused].map(|link| link.throttle(WithoutStore::ThrottleLocally, up()));
+    for throttle in [&away, &refused] {
+        drop(throttle.acquire("up").await.unwrap());
+    }
+    sleep_until(begin + 2_001 * MS).await;
+    for throttle in [&away, &refused] {
+        assert_eq!(call(throttle, Some(200 * MS)).await.0, "unavailable");
+    }
+    sleep_until(begin + 14_900 * MS).await;
+    assert_eq!(call(&refused, None).await.0, "unavailable");
+    let mut starts = Vec::new();
+    for _ in 0..5 {
+        assert_eq!(call(&away, None).await, ("goes by its part", 0));
+        starts.push(micros_since(begin));
+    }
+    while begin.elapsed() < 20 * SECOND {
+        match refused.acquire("up").await {
+            Ok(_) => starts.push(micros_since(begin)),
+            Err(_) => sleep(10 * MS).await,
+        }
+    }
+    assert_never_more_than(10, 1_000_000, &starts);
+    assert!(starts.len() > 20, "{starts:?}");
 }

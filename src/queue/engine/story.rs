@@ -129,6 +129,7 @@ impl Story {
             Effect::LostData => "lost data".to_owned(),
             Effect::ToldOfLoss(_) => "told of a loss".to_owned(),
             Effect::Refused(_) => "refused".to_owned(),
+            Effect::Reached => "reached".to_owned(),
             Effect::RefusedNoMore => "refused no more".to_owned(),
             Effect::OtherLimit(..) => "other limit".to_owned(),
             Effect::Idle => "idle".to_owned(),

@@ -88,6 +88,7 @@ impl<C: Checks> Run<C> {
                 | Effect::LostData
                 | Effect::ToldOfLoss(_)
                 | Effect::Refused(_)
+                | Effect::Reached
                 | Effect::RefusedNoMore
                 | Effect::OtherLimit(..) => {}
                 Effect::Idle => {
