@@ -24,6 +24,8 @@ pub(super) struct Lost {
     refused: Option<(StoreError, Instant)>,
     /// Why no queue of the upstream can reach it.
     cut_off: Option<StoreError>,
+    /// When this queue found last that it cannot.
+    failed_at: Option<Instant>,
     /// Callers wait for it until then all the same.
     waits_until: Option<Instant>,
     /// Processes may send by themselves, until it has answered.
@@ -84,7 +86,7 @@ impl Engine {
             return;
         }
         if error.serves_nobody() {
-            self.lost.cut_off = Some(error.clone());
+            (self.lost.cut_off, self.lost.failed_at) = (Some(error.clone()), Some(now));
             self.waits_since(self.lost.waits_until.is_none().then_some(now));
             let sent = self.resend.as_ref().map_or(now, |resend| resend.since);
             effects.push(Effect::CutOff(error, sent));
@@ -109,12 +111,16 @@ impl Engine {
         effects.extend(self.lost.refused.take().map(|_| Effect::RefusedNoMore));
     }
 
-    /// When the store has shown no sign of life for too long, unless it does until then.
+    /// When the store has shown no sign of life for too long, unless it does until then. Where each process throttles by itself, that is noted again
+    /// as long as it shows none: it is tried all the time.
     pub(super) fn stalls_at(&self, now: Instant) -> Option<Instant> {
         let is_awaited = self.under_way && self.settings.without_store != WithoutStore::Wait;
-        let resend = self.resend.as_ref().filter(|resend| is_awaited && !resend.has_failed())?;
-        let since = self.lost.heard_at.map_or(resend.silent_since(), |heard_at| heard_at.max(resend.silent_since()));
-        (!self.lost.is_known(now)).then_some(since + STALL)
+        let resend = self.resend.as_ref().filter(|_| is_awaited)?;
+        let since = self.lost.heard_at.max(Some(resend.silent_since()));
+        let is_news = !self.lost.is_known(now) && !resend.has_failed();
+        let throttles = self.settings.without_store == WithoutStore::ThrottleLocally;
+        let again = (throttles && self.lost.cut_off.is_some()).then(|| self.lost.failed_at.max(since));
+        again.or(is_news.then_some(since)).flatten().map(|since| since + STALL)
     }
 
     /// Where each process throttles by itself, callers wait for the store until nothing counts any more that was booked before, and a second

@@ -19,8 +19,9 @@ use crate::support::micros_since;
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const LATENCY: Duration = MS;
-/// So long a client waits for an answer.
+/// So long a client waits for an answer; one that is patient waits longer.
 const PATIENCE: Duration = SECOND;
+const LONG_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Two outages of which one process is told by a message of before, and one that processes find seconds apart; then others.
 const SEEDS: [u64; 12] = [315, 786, 90, 230, 1, 2, 3, 4, 5, 6, 7, 8];
@@ -44,6 +45,8 @@ enum Fault {
     Starts,
     /// It refuses them, as a replica does.
     Refuses,
+    /// They are swallowed, and their client waits for long.
+    Hangs,
 }
 
 /// How one process reaches a store in memory: it may find a little later than others that the store is lost, or back.
@@ -88,7 +91,7 @@ impl Link {
 impl Store for Link {
     fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
         Applying::pending(async move {
-            let deadline = Instant::now() + PATIENCE;
+            let sent = Instant::now();
             sleep(LATENCY).await;
             let lost = || Err(StoreError::new(StoreErrorKind::Unreachable, "it is away"));
             while let Some((until, fault)) = self.lost_until() {
@@ -101,7 +104,9 @@ impl Store for Link {
                 if fault == Fault::Unanswered {
                     drop(self.inner.apply(message).await);
                 }
-                if fault != Fault::Swallowed || timeout_at(deadline, sleep_until(until)).await.is_err() {
+                let patience = if fault == Fault::Hangs { LONG_PATIENCE } else { PATIENCE };
+                let is_swallowed = matches!(fault, Fault::Swallowed | Fault::Hangs);
+                if !is_swallowed || timeout_at(sent + patience, sleep_until(until)).await.is_err() {
                     return lost();
                 }
             }
@@ -639,4 +644,15 @@ async fn who_was_refused_in_an_outage_tells_all_the_same_that_others_may_have_se
     }
     assert_never_more_than(10, 1_000_000, &starts);
     assert!(starts.len() > 20, "{starts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_go_by_their_part_though_a_client_waits_long_for_an_answer() {
+    let link = Link { outages: [outage(2_000, 60_000, Fault::Hangs)].into(), ..Link::lost_until_ms(0, false) };
+    let throttle = link.counted(up()).await;
+    assert_eq!(call(&throttle, None).await, ("goes by its part", 1_000 + 250 + 1_050 + 2_000));
+    while link.begin.elapsed() < 30 * SECOND {
+        sleep(500 * MS).await;
+        assert_eq!(call(&throttle, Some(200 * MS)).await, ("goes by its part", 0), "{:?}", link.begin.elapsed());
+    }
 }
