@@ -176,7 +176,7 @@ impl Permit {
     /// each upstream. After a hand-back nothing happens.
     ///
     /// Returns at once, and never panics: the store is told within 250 ms, by the next message to it or by one for all settlements since.
-    /// Outside of a Tokio runtime, by the next call. A store that stays silent for 30 s, while nobody waits, is not told.
+    /// Outside of a Tokio runtime, by the next call. Where nobody waits, it is not told after half a minute for which the store was silent to the message that says so.
     pub fn settle(&self, unit: &str, used: u64) {
         self.settler().settle(unit, used);
     }

@@ -89,9 +89,12 @@ impl Apart {
         let mut state = self.lock();
         self.was_lost.store(true, Ordering::Relaxed);
         match &mut state.outage {
-            Some(outage) if outage.is_fresh(now) && !outage.is_refused => outage.failed_at = now,
+            Some(outage) if outage.is_fresh(now) && !outage.is_refused => outage.failed_at = outage.failed_at.max(now),
             before => {
                 let went_at = before.as_ref().and_then(|before| before.went_at);
+                // Who was refused meanwhile waits since then all the same.
+                let refused = before.as_ref().filter(|before| before.is_refused && before.is_fresh(now));
+                let sent = refused.map_or(sent, |before| before.sent);
                 *before = Some(Outage { sent, since: now, failed_at: now, went_at, own: None, is_refused: false });
             }
         }

@@ -59,7 +59,9 @@ impl Contact {
     /// Goes on with an outage that was known before.
     pub(super) fn follow(&mut self, before: &Self) {
         self.apart = Arc::clone(&before.apart);
-        let cut_off = before.lock().cut_off.clone();
+        // A queue of before may have heard of the store since.
+        let heard_at = self.apart.heard_at();
+        let cut_off = before.lock().cut_off.clone().filter(|(_, at)| heard_at.is_none_or(|heard_at| heard_at < *at));
         self.is_lost = AtomicBool::new(cut_off.is_some());
         // By another policy nobody has noted it.
         if let Some((_, at)) = cut_off.as_ref().filter(|_| self.throttles_locally()) {

@@ -126,8 +126,8 @@ impl Resend {
 }
 
 impl Engine {
-    /// Refuses callers without a deadline for whom the store has been silent too long, and forgets what it was to be told
-    /// once nobody waits any more. As long as anybody does, debts are told again.
+    /// Refuses callers without a deadline for whom the store has been silent too long, and forgets what its message told once nobody
+    /// waits any more. As long as anybody does, debts are told again.
     pub(super) fn expire(&mut self, now: Instant, effects: &mut Effects) {
         if self.stalls_at(now).is_some_and(|at| at <= now) {
             self.lose(StoreError::late(), now, effects);
@@ -155,9 +155,10 @@ impl Engine {
             if self.waiters.is_empty() {
                 self.on_record = false;
                 self.surplus.clear();
-                self.corrections = None;
                 self.memory.tell_later();
                 self.is_in_doubt = false;
+                // What calls used since then was in no message yet: it is told by one of its own, for as long.
+                self.resend = resend.filter(|_| self.corrections.is_some()).map(|resend| resend.for_next(now));
             } else {
                 self.resend = resend.map(|resend| resend.for_next(now));
                 if let Some(message) = unanswered {

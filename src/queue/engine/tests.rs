@@ -515,6 +515,25 @@ fn what_the_store_is_owed_is_told_again_as_long_as_somebody_waits() {
 }
 
 #[test]
+fn what_was_in_no_message_yet_is_told_though_the_one_before_is_given_up() {
+    check(
+        &[
+            &GONE[..],
+            &[
+                ("100: settle 1 0 2", "wake 231"),
+                ("232: turn", "ask +2, wake _"),
+                ("lose", ""),
+                ("29000: settle 1 0 3", "wake _"),
+                ("30232: turn", "ask +3, wake _"),
+                ("lose", ""),
+                ("60232: turn", "idle"),
+            ],
+        ]
+        .concat(),
+    );
+}
+
+#[test]
 fn a_slot_of_another_name_whose_seat_is_not_sure_is_not_handed_back() {
     check(&[
         ("0: join 1", "wake 0"),
