@@ -32,7 +32,7 @@ const TURN: i64 = 1_000_000;
 pub struct SeatLimit {
     /// Who shares the seats. `None`: everybody who calls the upstream.
     pub scope: Option<ScopeId>,
-    /// How many calls may be in flight.
+    /// How many calls may be in flight. Where others name fewer, and hold seats or want some, no more than those.
     pub seats: u32,
 }
 

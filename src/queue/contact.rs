@@ -64,7 +64,7 @@ impl Contact {
         let cut_off = before.lock().cut_off.clone().filter(|(_, at)| heard_at.is_none_or(|heard_at| heard_at < *at));
         self.is_lost = AtomicBool::new(cut_off.is_some());
         // By another policy nobody has noted it.
-        if let Some((_, at)) = cut_off.as_ref().filter(|_| self.throttles_locally()) {
+        if let Some((_, at)) = cut_off.as_ref().filter(|_| self.throttles_locally() && !self.apart.is_lost()) {
             self.apart.lose(*at, *at);
         }
         self.lock().cut_off = cut_off;

@@ -67,14 +67,6 @@ impl Message {
         self.ask().is_some_and(|ask| ask.runs.is_empty() && !settles(ask) && !waited(ask) && !ask.says_again())
     }
 
-    /// Where seats alone have it come before its callers' turn it books nothing ahead: that is for others.
-    fn ahead_of_its_turn(mut self, is_early: bool) -> Self {
-        if let (true, Body::Ask(ask)) = (is_early, &mut self.said.body) {
-            ask.horizon = Duration::ZERO;
-        }
-        self
-    }
-
     /// Slots that are on their way back with it.
     pub(super) fn back(&self) -> &[Slots] {
         self.ask().map_or(&[], |ask| &ask.back)
@@ -195,10 +187,9 @@ impl Engine {
             self.end_aside(now);
             let ask_at = self.next_ask().max(self.seats.as_ref().and_then(|seats| seats.ask_at(now)));
             let tell_by = told_by.into_iter().chain(seats_at).min();
-            let is_early = ask_at.is_some_and(|at| at > now);
             let ask_at = ask_at.map(|at| tell_by.map_or(at, |by| by.min(at)));
             return match ask_at.filter(|&at| at > now && self.surplus.is_empty()) {
-                None => Ok(self.ask(header(), now).ahead_of_its_turn(is_early && told_by.is_none_or(|by| by > now))),
+                None => Ok(self.ask(header(), now)),
                 at => Err(at),
             };
         }

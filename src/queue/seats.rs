@@ -11,7 +11,8 @@ use super::waiters::{Slot, UNBOOKED, Waiter, Wish};
 use crate::error::Error;
 use crate::ledger::{self, Grant, SeatLimit};
 
-/// How long a free seat is kept for the next caller, where nobody else waits for one.
+/// How long a free seat is kept for the next caller, where nobody else waits for one; for up to twice as long where callers wait for something
+/// else: what says so comes before their turn, and must not come time after time when that of others is.
 const LINGER: Duration = Duration::from_millis(250);
 /// Who uses seats again without a message hears so soon whether others wait by now.
 const UNHEARD: Duration = Duration::from_millis(500);
@@ -39,6 +40,8 @@ pub(super) struct Seats {
     free_since: Option<Instant>,
     /// Callers here wait for something else than a seat: those that are free are of no use to them yet.
     unused: bool,
+    /// How long they are kept then.
+    linger: Duration,
     /// When the message under way was written; and the last that was answered.
     stated_at: Option<Instant>,
     leased_at: Option<Instant>,
@@ -60,6 +63,7 @@ impl Seats {
             keep: u32::MAX,
             free_since: None,
             unused: false,
+            linger: LINGER,
             stated_at: None,
             leased_at: None,
             unsure_until: None,
@@ -89,6 +93,7 @@ impl Seats {
         let left = self.brought.saturating_sub(callers);
         let has_enough = left > 0 || grant.seats.is_some_and(|told| told.again.is_zero());
         self.unused = has_enough && grant.answered(asked) < asked;
+        self.linger = if self.unused { LINGER.mul_f64(1.0 + random) } else { LINGER };
         (self.brought, self.unsure_until, self.used_again) = (0, None, false);
         self.used += callers;
         self.set_free(self.free + left, now);
@@ -173,7 +178,7 @@ impl Seats {
         let is_others = self.used + self.free > self.keep || (others_wait && !is_wanted);
         let back_at = match self.free_since {
             Some(_) if is_others || closed => Some(now),
-            Some(since) if !is_wanted => Some(since + LINGER),
+            Some(since) if !is_wanted => Some(since + self.linger),
             _ => None,
         };
         let after = if self.used_again { UNHEARD } else { ledger::renewed_after(self.rules.lease) };

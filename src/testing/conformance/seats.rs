@@ -15,7 +15,8 @@ use crate::ledger::{Answer, Ask, BEYOND, Grant, Log, Remembered, Run, ScopeId, S
 const LEASE: i64 = 10_000_000;
 
 /// Seats in use never exceed the limit; a lapsed lease is free; a seat is taken with its slot, only for starts within 20 ms or the
-/// lead of an ask; the next goes to who has the fewest, then to who has waited longest. After a loss of data that somebody remembers none
+/// lead of an ask; the next goes to who has the fewest, then to who has waited longest. Where processes name different limits, the lowest
+/// of those who hold seats or want some holds for all. After a loss of data that somebody remembers none
 /// is given until those who hold some have had the time to say so again.
 ///
 /// By tables; and in random histories of processes that take seats, leave them, renew them, are late, and die.
@@ -135,6 +136,11 @@ async fn the_next_goes_to_who_has_the_fewest(law: Law, subject: &dyn Subject) {
     law.equal(&grant.seats.map(|told| told.keep), &Some(2), "who has one more than others may keep it");
     // Those who wait do not come back.
     subject.clock().set(at(2_000_000));
+    desk.limits = [SeatLimit::new(None, 9)].into();
+    law.equal(&desk.granted(9, 0, 9).await, &0, "four of four are taken, as those say who hold them");
+    for (sender, kept) in [(1, 2), (2, 1), (3, 1)] {
+        law.equal(&desk.granted(sender, kept, 0).await, &0, "until they name more");
+    }
     let scope = Some(ScopeId::of(b"a"));
     desk.limits = [SeatLimit::new(scope, 1)].into();
     law.equal(&desk.granted(7, 0, 2).await, &1, "the seats of a scope are others");
