@@ -1,5 +1,6 @@
 //! Where the ledgers are kept, and the laws that every such place obeys.
 
+pub(crate) mod age;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod clock;
 pub(crate) mod memory;

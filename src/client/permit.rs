@@ -176,8 +176,8 @@ impl Permit {
     /// each upstream. After a hand-back nothing happens.
     ///
     /// Returns at once, and never panics: the store is told within 250 ms, by the next message to it or by one for all settlements since.
-    /// Outside of a Tokio runtime, by the next call. Where nobody waits, and
-    /// the store stays silent to that message for 30 s, what it said is not told any more.
+    /// Outside of a Tokio runtime, by the next call. Where nobody waits, and the store stays silent to that message for 30 s,
+    /// what it said is not told any more.
     pub fn settle(&self, unit: &str, used: u64) {
         self.settler().settle(unit, used);
     }

@@ -1,6 +1,6 @@
 //! A message without an answer: when to send it again, and how long callers wait for it. Time is an argument, but for that of the machine.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
@@ -9,11 +9,12 @@ use super::engine::Engine;
 use super::events::{Effects, tell};
 use super::waiters::{Waiter, Wish};
 use crate::error::StoreError;
+use crate::store::age::{REPEATED_WITHIN, Written};
 
 /// How long a caller without a deadline that came then waits for a store that does not answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a hand-back may be sent again: well within the shortest time for which a store remembers one that still matters.
-pub(super) const MEMORY: Duration = Duration::from_secs(30);
+/// How long a message may be sent again; and so long what failed is believed, where nobody tries.
+pub(super) const MEMORY: Duration = REPEATED_WITHIN;
 /// Whoever looks for an answer so much later than it would has not been there: its process, or its runtime, stood still.
 pub(super) const LATE: Duration = Duration::from_millis(100);
 /// A new caller has a silent store tried again at once, but no more often than this.
@@ -26,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Resend {
     pub(super) since: Instant,
     /// The same by a clock that goes on while the machine stands still.
-    began: SystemTime,
+    written: Written,
     /// The store has been silent for longer, to a message before it.
     silent_since: Instant,
     failure: Option<Failure>,
@@ -51,7 +52,7 @@ impl Resend {
     pub(super) fn new(since: Instant) -> Self {
         Self {
             since,
-            began: SystemTime::now(),
+            written: Written::now(),
             silent_since: since,
             failure: None,
             hurried: false,
@@ -63,13 +64,12 @@ impl Resend {
     /// The same for the next message, to a store that is as silent as before.
     fn for_next(self, since: Instant) -> Self {
         let silent_since = self.silent_since();
-        Self { since, began: SystemTime::now(), silent_since, is_repeated: false, unheard_until: None, ..self }
+        Self { since, written: Written::now(), silent_since, is_repeated: false, unheard_until: None, ..self }
     }
 
     /// Whether the store may have acted by the message so long ago that it has forgotten that: sent again, it would act twice.
     pub(super) fn may_be_forgotten(&self, now: Instant) -> bool {
-        // Where that clock was set back, nobody knows.
-        self.since + MEMORY <= now || self.began.elapsed().map_or(true, |age| age >= MEMORY)
+        self.since + MEMORY <= now || self.written.is_old()
     }
 
     /// Takes note of a failure: the message goes out again after a pause that doubles, with jitter that grows from
@@ -200,10 +200,10 @@ mod tests {
         let start = Instant::now();
         let mut resend = Resend::new(start);
         assert!(!resend.may_be_forgotten(start + MEMORY / 2) && resend.may_be_forgotten(start + MEMORY));
-        let began = resend.began;
-        resend.began = began - MEMORY;
+        let written = resend.written;
+        resend.written = written.earlier_by(MEMORY);
         assert!(resend.may_be_forgotten(start));
-        resend.began = began + MEMORY;
+        resend.written = written.later_by(MEMORY);
         assert!(resend.may_be_forgotten(start), "the clock was set back");
         assert!(!resend.for_next(start).may_be_forgotten(start));
     }

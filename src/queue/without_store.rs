@@ -102,8 +102,11 @@ impl Engine {
 
     /// The store has answered, after so long. Where that took too long, it will not do for the next either.
     pub(super) fn found(&mut self, took: Duration, effects: &mut Effects) {
-        let waits = self.settings.without_store == WithoutStore::Wait;
-        if if waits { !self.lost.is_apart } else { took > STALL } {
+        let is_none = match self.settings.without_store {
+            WithoutStore::Wait => !self.lost.is_apart,
+            _ => took > STALL,
+        };
+        if is_none {
             return;
         }
         (self.lost.cut_off, self.lost.waits_until) = (None, None);

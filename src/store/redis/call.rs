@@ -1,6 +1,6 @@
 //! A message as its script is called with it.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Instant;
 
 use redis::{Cmd, Value};
 
@@ -8,23 +8,20 @@ use super::script::Script;
 use super::wire::{self, Wire};
 use crate::error::StoreError;
 use crate::ledger::{Message, Reply};
-
-/// What was written longer ago than this is not sent again: a store remembers a message for little more than a minute, and forgets it while
-/// its sender stands still.
-const REPEATED_WITHIN: Duration = Duration::from_secs(30);
+use crate::store::age::{REPEATED_WITHIN, Written};
 
 /// A message, how it is written, and how its answer is read.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     message: &'a Message,
     wire: Wire<'a>,
-    /// When it was made, by both clocks: that of some machines stands still with them, and the other may be set.
-    made: (Instant, SystemTime),
+    /// When it was made.
+    made: (Instant, Written),
 }
 
 impl<'a> Call<'a> {
     pub(super) fn new(message: &'a Message, wire: Wire<'a>) -> Self {
-        Self { message, wire, made: (Instant::now(), SystemTime::now()) }
+        Self { message, wire, made: (Instant::now(), Written::now()) }
     }
 
     #[cfg(feature = "redis-cluster")]
@@ -54,14 +51,15 @@ impl<'a> Call<'a> {
     /// Whether it may be made once more where it is unknown what came of it: a message acts once however often it comes, for as long as it
     /// is remembered; but what one says of the latest time holds for now, and not for a second try.
     pub(super) fn may_repeat(&self) -> bool {
-        let (instant, time) = self.made;
-        let is_new = instant.elapsed() < REPEATED_WITHIN && time.elapsed().is_ok_and(|age| age < REPEATED_WITHIN);
-        is_new && self.message.latest.is_none()
+        let (since, written) = self.made;
+        since.elapsed() < REPEATED_WITHIN && !written.is_old() && self.message.latest.is_none()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::ledger::{Body, MessageId};
 
@@ -70,16 +68,16 @@ mod tests {
         let body = Body::Release { scope: None, served: None };
         let message = Message::new("up", MessageId::new(7, "", 1), body);
         let call = Call::new(&message, Wire::new("outgate", None));
-        let (instant, time) = call.made;
+        let (since, written) = call.made;
         let second = Duration::from_secs(1);
         let made = |own: Duration, set: Duration| {
-            Call { made: (instant.checked_sub(own).unwrap(), time - set), ..call }.may_repeat()
+            Call { made: (since.checked_sub(own).unwrap(), written.earlier_by(set)), ..call }.may_repeat()
         };
         assert!(call.may_repeat() && made(20 * second, 20 * second));
         assert!(!made(100 * second, 100 * second), "the process stood still");
         assert!(!made(second, 100 * second), "the machine did");
         assert!(!made(100 * second, second), "the clock was set");
-        let ahead = Call { made: (instant, time + 100 * second), ..call };
+        let ahead = Call { made: (since, written.later_by(100 * second)), ..call };
         assert!(!ahead.may_repeat(), "it was set back");
     }
 }

@@ -129,7 +129,7 @@ pub(in crate::store::redis) fn in_runtime() -> Result<(), StoreError> {
     }
 }
 
-/// Small messages must leave at once, or soon. A dead peer is noticed by the response timeout. All else is as the user says; whoever names no
+/// Small messages must leave at once, and not arrive late. A dead peer is noticed by the response timeout. All else is as the user says; whoever names no
 /// library needs no right to do so.
 pub(in crate::store::redis) fn tuned(client: Client) -> Client {
     let info = client.get_connection_info();
