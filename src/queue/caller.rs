@@ -49,22 +49,25 @@ impl Queue {
     /// [`Error::Closed`] where nobody is served here any more: another queue may have taken the place of this one.
     pub(crate) async fn slot(self: &Arc<Self>, waiter: &Waiter, mut now: Instant) -> Result<(Slot, Instant), Error> {
         let mut caller = Caller { queue: self, ticket: waiter.ticket, waits: false };
+        let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+        let mut begins = caller.join(waiter.clone(), waker, now, None);
         loop {
-            let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-            let begins = caller.join(waiter.clone(), waker, now);
             let slot = caller.outcome(begins, waiter.until()).await?;
             now = Instant::now();
-            if !self.is_sure_of_seat(&slot, now) {
-                tracing::debug!(upstream = &**self.upstream(), "seat may be lost, asking again");
-                self.happen(|_| Some(Event::Distrusted(slot)));
-                continue;
-            }
-            if !slot.is_stale(now, self.stale_after()) {
+            let is_sure = self.is_sure_of_seat(&slot, now);
+            if is_sure && !slot.is_stale(now, self.stale_after()) {
                 return Ok((slot, now));
             }
             // It comes back with its ticket, and so to its place.
-            tracing::debug!(upstream = &**self.upstream(), "slot stale, asking again");
-            self.give_back(slot);
+            let upstream = &**self.upstream();
+            if is_sure {
+                tracing::debug!(upstream, "slot stale, asking again");
+            } else {
+                tracing::debug!(upstream, "seat may be lost, asking again");
+            }
+            let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+            let again = if is_sure { Event::Missed(slot) } else { Event::Distrusted(slot) };
+            begins = caller.join(waiter.clone(), waker, now, Some(again));
         }
     }
 
@@ -138,12 +141,16 @@ struct Caller<'a> {
 
 impl Caller<'_> {
     /// Takes its place. Where nobody drives the queue and nobody else waits, its message is to be sent by hand.
-    fn join(&mut self, waiter: Waiter, waker: Waker, now: Instant) -> Begins {
+    ///
+    /// Where it comes back, `again` says what came of the slot it had: nobody behind it is served between that and this.
+    fn join(&mut self, waiter: Waiter, waker: Waker, now: Instant, again: Option<Event>) -> Begins {
         let (queue, mut out) = (self.queue, Outbox::default());
         let mut state = queue.lock();
         self.waits = true;
         state.places.take(self.ticket, waker);
-        state.handle(Event::Joined(waiter), now, queue, &mut out);
+        for event in again.into_iter().chain([Event::Joined(waiter)]) {
+            state.handle(event, now, queue, &mut out);
+        }
         let Some(number) = state.take_duty(now) else {
             // Whoever drives by hand may be polled no more.
             let (driver, nudge) = (state.duty.take_by_hand(), state.duty.hurry(out.wake));

@@ -196,6 +196,7 @@ impl Engine {
                 effects.extend(self.has_work().then_some(Effect::Wake(now)));
                 return;
             }
+            Event::Missed(slot) => self.give(slot, now),
             Event::LostSeats(lost) => {
                 if let Some(seats) = &mut self.seats {
                     seats.lose(lost);

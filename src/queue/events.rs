@@ -22,6 +22,8 @@ pub(super) enum Event {
     TimeUp(u64),
     /// A caller does not want its slot, nor the seat that came with it.
     Returned(Slot),
+    /// A caller came too late for its slot, and comes back: whoever came too late with it is to come back before the next are served.
+    Missed(Slot),
     /// Calls have left so many seats, or those who borrowed them want them no more.
     LeftSeats(u32),
     /// So many that were borrowed are nobody's.

@@ -1,11 +1,15 @@
 //! First come, first served, and no more store calls than that takes.
 
+use std::collections::VecDeque;
 use std::future::IntoFuture as _;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use outgate::testing::oracle::assert_never_more_than;
 use outgate::{Limit, Throttle, Upstream};
+use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep, sleep_until, timeout};
 
 use crate::support::{Counting, endless, micros_since};
@@ -32,6 +36,31 @@ async fn ten_thousand_waiters_are_served_in_their_order() {
     assert_never_more_than(1_000, 1_050_000, &starts);
     assert_eq!(starts[9_999] / 1_000, 9 * 1_050 + 2, "the whole quota is used");
     assert!(store.calls() <= 80, "{} store calls", store.calls());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_too_late_for_its_slot_goes_before_those_behind_it() {
+    // A slot every millisecond.
+    let throttle = Counting::default().limited(Limit::per_second(1_000).burst(1));
+    drop(throttle.acquire("up").await.unwrap());
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut calls: Vec<_> = (0..100).map(|_| Box::pin(throttle.acquire("up").into_future())).collect();
+    for call in &mut calls {
+        assert!(call.as_mut().poll(&mut cx).is_pending());
+    }
+    sleep(Duration::from_millis(20)).await;
+    // Nobody is polled for so long, not even who has been served: only time goes on.
+    assert!(pin!(advance(Duration::from_millis(50))).poll(&mut cx).is_pending());
+    let mut waiting = VecDeque::from(calls);
+    for turn in 0..300 {
+        let is_served = waiting.iter_mut().map(|call| call.as_mut().poll(&mut cx).is_ready()).collect::<Vec<_>>();
+        let served = is_served.iter().take_while(|is_served| **is_served).count();
+        assert!(!is_served[served..].contains(&true), "of those who wait: {is_served:?}");
+        waiting.drain(..served);
+        // Who has been served is polled before time goes on.
+        if turn % 3 == 2 { sleep(Duration::from_millis(1)).await } else { yield_now().await }
+    }
+    assert!(waiting.is_empty(), "{} wait", waiting.len());
 }
 
 #[tokio::test(start_paused = true)]
