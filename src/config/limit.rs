@@ -174,8 +174,8 @@ impl Limit {
     /// Nothing starts for a [guard](Self::guard) before a reset, and units of before it count for as long after it. By the store's clock:
     /// Redis's, or that of a [`MemoryStore`](crate::MemoryStore), which knows of no step of the machine's clock. Nobody else's decides. Where the `Date` of responses shows that the upstream's is
     /// another, the time between both, up to a minute, is as quiet as the guard, for all processes; what no response has shown yet the guard
-    /// has to cover. So it is where processes know different resets, as by another time zone database. Once the quota is spent, calls wait,
-    /// or are told to, until the reset and the guard.
+    /// has to cover. So it is where processes know different moments of one reset, as by another time zone database; other resets are other
+    /// limits, each of which holds. Once the quota is spent, calls wait, or are told to, until the reset and the guard.
     ///
     /// # Default
     ///
@@ -196,7 +196,8 @@ impl Limit {
     /// At most `burst` units at once: the rest of the quota comes at the rate of the limit.
     ///
     /// No call may cost more. Adds the bound of `burst` units in any `(window + guard) · burst / quota`. It costs no throughput: the limit allows no
-    /// more in the long run.
+    /// more in the long run. Of a [calendar window](Self::resets) the pace is that of the longest, 31 days of a month: what a shorter one,
+    /// or a quiet time, leaves of the quota is not made up for.
     ///
     /// `burst(1)` is even pacing. It serves an upstream whose counter approximates a sliding window by two fixed ones, as
     /// many gateways do: there the whole quota at once is refused although no window holds more, while even calls are not. For a

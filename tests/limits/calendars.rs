@@ -125,3 +125,60 @@ async fn once_an_hour_is_used_up_calls_are_told_to_wait_for_the_next() {
     let usage = throttle.usage("up").await.unwrap().limits[0].clone();
     assert_eq!((usage.used, usage.free, usage.next), (0, 5, Duration::ZERO));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_window_is_used_whatever_else_resets_at_another_time() {
+    let morning = Reset::daily("UTC").at(7, 0);
+    let own = Limit::per_day(3 * QUOTA / 4).resets(Reset::daily("UTC"));
+    let limits = [own, Limit::per_day(QUOTA).resets(morning)];
+    // Ten in the evening, and until midnight behind the next.
+    let epoch = 1_795_212_000 * SECOND;
+    let midnight = epoch + 2 * HOUR;
+    let (store, begin) = (MemoryStore::beginning_at(Stamp::from_micros(epoch)), Instant::now());
+    let up = limits.into_iter().fold(Upstream::new("up"), Upstream::limit);
+    let throttle = Throttle::builder().store(store).upstream(up).build().unwrap();
+    let mut starts = Vec::new();
+    let end = begin + Duration::from_secs(26 * 3_600);
+    while let Ok(permit) = timeout_at(end, async { throttle.acquire("up").await }).await {
+        drop(permit.unwrap());
+        starts.push(epoch + micros_since(begin));
+    }
+    let counts = by_window(&starts, &[midnight, midnight + 7 * HOUR, midnight + 24 * HOUR], 0);
+    let [quota, rest] = [3 * QUOTA as usize / 4, QUOTA as usize / 4];
+    assert_eq!(counts, [quota, rest, quota - rest, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_that_is_corrected_is_known_no_more() {
+    let epoch = 1_795_212_000 * SECOND;
+    let store = MemoryStore::beginning_at(Stamp::from_micros(epoch));
+    let resets = |reset| Upstream::new("up").limit(Limit::per_day(QUOTA).resets(reset));
+    let wrong = resets(Reset::daily("UTC"));
+    let throttle = Throttle::builder().store(store).upstream(wrong).build().unwrap();
+    drop(throttle.acquire("up").await.unwrap());
+    throttle.update(resets(Reset::daily("UTC").at(7, 0))).unwrap();
+    sleep(Duration::from_secs(5 * 3_600)).await;
+    let refused = throttle.acquire("up").max_wait(Duration::ZERO).await.err();
+    assert!(refused.is_none(), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_name_other_resets_obey_each_others() {
+    let epoch = 1_795_212_000 * SECOND;
+    let store = MemoryStore::beginning_at(Stamp::from_micros(epoch));
+    let [morning, midnight] =
+        [7, 0].map(|hour| throttle(&store, Limit::per_day(10).resets(Reset::daily("UTC").at(hour, 0))));
+    for _ in 0..10 {
+        drop(morning.acquire("up").await.unwrap());
+    }
+    let waits = tokio::spawn(async move { morning.acquire("up").await.map(drop) });
+    // Until a quarter to five: one of these says that it is another day.
+    sleep(Duration::from_secs(3 * 3_600)).await;
+    let mut further = 0;
+    for _ in 0..225 {
+        further += u32::from(midnight.acquire("up").max_wait(Duration::ZERO).await.is_ok());
+        sleep(Duration::from_secs(60)).await;
+    }
+    assert_eq!(further, 1);
+    waits.abort();
+}

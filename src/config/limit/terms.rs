@@ -24,6 +24,8 @@ impl Limit {
         if let Some(reset) = self.resets {
             let guard = micros(self.guard_or_default());
             let span = micros(self.window).saturating_add(micros(LONGER_AT_MOST)).saturating_add(2 * guard);
+            // By its span a term is known: two that reset at other times are not one.
+            let span = span.saturating_add(reset.mark());
             return Term::calendar(self.quota, span, reset.calendar(Stamp::from_micros(0), guard));
         }
         let cold = if self.window > LONGEST_COLD_WINDOW { Duration::ZERO } else { (self.window / 4).min(MOST_COLD) };

@@ -87,6 +87,9 @@ impl Upstream {
     /// Each time is a full call, which waits in the queue until the pause is over, within the longest wait of the first. The request is sent
     /// as it was, an `Idempotency-Key` included; one whose body cannot be cloned is not sent again.
     ///
+    /// Each time is charged, and what was refused keeps its charge: the caller sees the last response alone, and settles that. Where refused calls
+    /// use nothing of a unit, `.settle_by("tokens", |status, _| (status == 429).then_some(0))` says so.
+    ///
     /// ```
     /// # use outgate::{Limit, Upstream};
     /// let gateway = Upstream::new("gateway").limit(Limit::per_second(10)).retry_refused(2).retries_per_thousand(50);
