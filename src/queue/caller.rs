@@ -68,6 +68,7 @@ impl Queue {
             let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
             let again = if is_sure { Event::Missed(slot) } else { Event::Distrusted(slot) };
             begins = caller.join(waiter.clone(), waker, now, Some(again));
+            self.successors.look();
         }
     }
 
