@@ -5,7 +5,7 @@
 -- KEYS[1] replay   the last message of the sender's stream, and its answer
 -- KEYS[2] state    of the whole upstream
 -- KEYS[3] state    of the scope that is paused; none where the whole upstream is
--- KEYS[..] log     that the refused calls were charged in, where they are evidence of what the upstream allows
+-- KEYS[..] log     that the refused calls were charged in, where there are windows to read it by
 -- ARGV[1] doubles of 8 bytes: number, previous, known, latest, as for book.lua; recovery (µs after the pause in which calls come
 --         slower), cause (0 an overload, 1 a refusal, 2 a spending limit, 3 a ban), memory (µs after the pause in which another may
 --         follow in a row), started (stamp of the refused call, or 0), told (µs for which the upstream told to wait, where that is more),
@@ -26,7 +26,8 @@ local recovery, cause, memory, started, told, status = a[5], a[6], a[7], a[8] ~=
 local calls, units, first_wait = a[11], a[12], 14 + 3 * a[13]
 
 -- Read.
-local has_scope = #KEYS > (calls > 0 and 3 or 2)
+local has_log = a[13] > 0
+local has_scope = #KEYS > (has_log and 3 or 2)
 local state = has_scope and read_state(call('GET', KEYS[3]), KEYS[3]) or upstream
 local released, own = released_above(state), state.releases or { 0, 0 }
 -- What refused a call from before a release says nothing any more.
@@ -37,17 +38,17 @@ local pause = state.pause and state.pause[5] > now and state.pause[6] >= release
 -- where its call started within a minute, or twice as long as the wait, or what bars us came before: between others calls were served.
 local same = pause and (pause[1] > now or (started and started < pause[1])) or false
 local follows = pause and (pause[4] > REFUSAL or (started or now) <= pause[8] + max(pause[2], 2 * pause[9], ROW))
-local rate
-if calls > 0 then
-  if follows and pause[4] <= REFUSAL and a[13] > 0 and (started or now) >= pause[1] + pause[9] then
-    local quota, shortest = 0, math.huge
-    for i = 14, 13 + 3 * a[13], 3 do
-      if a[i + 2] < shortest then quota, shortest = a[i], a[i + 2] end
-    end
-    local since = max(pause[1], now - shortest - SURE)
-    local served = newer_than(KEYS[#KEYS], since - 1) - newer_than(KEYS[#KEYS], (started or now) - 1)
-    follows = served < max(quota, FEW)
+if has_log and follows and pause[4] <= REFUSAL and (started or now) >= pause[1] + pause[9] then
+  local quota, shortest = 0, math.huge
+  for i = 14, 13 + 3 * a[13], 3 do
+    if a[i + 2] < shortest then quota, shortest = a[i], a[i + 2] end
   end
+  local since = max(pause[1], now - shortest - SURE)
+  local served = newer_than(KEYS[#KEYS], since - 1) - newer_than(KEYS[#KEYS], (started or now) - 1)
+  follows = served < max(quota, FEW)
+end
+local rate
+if has_log and calls > 0 then
   local before, slower = state.rate and state.rate[11] >= released and state.rate, 0
   rate, slower = rate_after(before, started or now, same, calls, units, KEYS[#KEYS], 13)
   recovery = max(recovery, slower)

@@ -156,7 +156,7 @@ impl Ledger {
             Body::Pause { scope, pause } => {
                 let released = scope.map_or(Stamp::NEVER, |_| self.upstream.constraints().releases.by_hand());
                 let (paused, memory) = self.scope_mut(*scope).constrain(|of, logs| {
-                    let entries = pause.evidence().and_then(|evidence| logs.get(&evidence.log.unit));
+                    let entries = pause.log_of_calls().and_then(|of| logs.get(&of.log.unit));
                     of.pause(now, pause, released, entries)
                 });
                 (Reply::Paused(paused), memory)

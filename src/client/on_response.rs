@@ -220,11 +220,13 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
         // What a report explains, as little is left, is outside use, and says nothing of the limits; nor does what the spent quota of a part
         // explains, nor a call that no log holds, nor one that only happened beside a spent quota.
         let is_evidence = is_quota && !feedback.is_inferred() && !is_explained && paused == scope;
-        let log = charges.evidence().filter(|_| is_evidence);
-        let log = log.filter(|_| !is_for_part(&upstream.limits, feedback));
+        let is_evidence = is_evidence && !is_for_part(&upstream.limits, feedback);
+        let log = if paused == scope { charges.evidence() } else { charges.calls_of_all() };
+        let log = log.filter(|&log| logs[log].scope == paused);
         let evidence = log.zip(call.charges).map(|(log, charged)| {
-            let units = charged.get(log).copied().unwrap_or(1);
-            Box::new(Evidence::new(logs[log].clone(), units, charges.windows_of(upstream, log)))
+            let units = if is_evidence { charged.get(log).copied().unwrap_or(1) } else { 0 };
+            let of = Evidence::new(logs[log].clone(), units, charges.windows_of(upstream, log));
+            Box::new(Evidence { calls: is_evidence.into(), ..of })
         });
         let recovery = refusal::recovery(upstream, feedback, has_reports);
         (whom(paused), Pause { recovery, started: call.started, status: call.status, evidence, ..pause })

@@ -336,8 +336,17 @@ impl Charges {
 
     /// The log whose entries are evidence of what the upstream allows: of calls, in the scope that few share.
     pub(crate) fn evidence(&self) -> Option<usize> {
+        self.calls_of(self.narrowest)
+    }
+
+    /// The log that counts the calls of the whole upstream.
+    pub(crate) fn calls_of_all(&self) -> Option<usize> {
+        self.calls_of(self.scopes.iter().position(|sharers| sharers.scope.is_upstream())?)
+    }
+
+    fn calls_of(&self, scope: usize) -> Option<usize> {
         let is_of_calls = |place: &Place| place.of_rest.is_none() && *place.unit == *CALLS;
-        self.places.iter().position(|place| place.scope == self.narrowest && is_of_calls(place))
+        self.places.iter().position(|place| place.scope == scope && is_of_calls(place))
     }
 
     /// The limits of a log, as its terms have them.

@@ -149,7 +149,7 @@ impl Constraints {
             let rate = self.rate.filter(|rate| rate.began() >= released);
             Rate::after(rate, now, Refusal { started, is_same, evidence }, entries)
         });
-        let seen = before.zip(entries).zip(pause.evidence());
+        let seen = before.zip(entries).zip(pause.log_of_calls());
         let ends_row = seen.is_some_and(|((before, entries), of)| of.ends_row(before, started, now, entries));
         let next = Pausing::after(before, now, pause, (learned.map_or(0, |(_, recovery)| recovery), ends_row));
         let mut kept = self.kept(now);

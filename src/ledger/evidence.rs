@@ -17,7 +17,7 @@ const KEPT: i64 = 10_000_000;
 pub struct Evidence {
     /// The log that they were charged in, of the scope that is paused.
     pub log: Log,
-    /// How many calls were refused.
+    /// How many calls were refused; zero where that says nothing of the limits.
     pub calls: u32,
     /// Units that they were charged, all together.
     pub units: u32,

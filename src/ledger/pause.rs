@@ -43,9 +43,9 @@ pub struct Pause {
     /// one before than a tenth of what is left of this time.
     pub recovery: Duration,
     /// For how long after it a refusal may be the next in a row; the recovery at least. It is, where its call started within a minute, or twice
-    /// as long as the wait, or the recovery, or where the pause was for what bars us: between others calls were served. It is not where it is
-    /// evidence, its call started as long after the pause as that had lasted, and a whole quota of the shortest of its windows, ten units at
-    /// least, between: the log shows that for 10 s longer than the window.
+    /// as long as the wait, or the recovery, or where the pause was for what bars us: between others calls were served. It is not where its
+    /// call started as long after the pause as that had lasted, and a whole quota of the shortest of its windows, ten units at least,
+    /// between: the log of its [evidence](Self::evidence) shows that for 10 s longer than the window.
     pub memory: Duration,
     /// Why, for whoever waits meanwhile.
     pub cause: Cause,
@@ -57,7 +57,8 @@ pub struct Pause {
     pub told: Duration,
     /// The status of the response, for whoever asks why; zero where there was none.
     pub status: u16,
-    /// What the refusal says of the limits, where it was for a quota and nothing explains it.
+    /// What the refusal says of the limits, where it was for a quota and nothing explains it; of no calls where it says nothing of them, and
+    /// the log alone shows whether others were served since the pause before.
     pub evidence: Option<Box<Evidence>>,
 }
 
@@ -86,7 +87,12 @@ impl Pause {
 
     /// What it says of the limits.
     pub(crate) fn evidence(&self) -> Option<&Evidence> {
-        self.evidence.as_deref().filter(|evidence| evidence.calls > 0)
+        self.log_of_calls().filter(|evidence| evidence.calls > 0)
+    }
+
+    /// The log that shows what was served before, where there is one.
+    pub(crate) fn log_of_calls(&self) -> Option<&Evidence> {
+        self.evidence.as_deref().filter(|evidence| !evidence.windows.is_empty())
     }
 }
 

@@ -56,23 +56,26 @@ async fn what_is_over_is_remembered(law: Law, subject: &dyn Subject) {
     }
 }
 
-/// Refusals of one quota are in a row until a whole one, of the shortest window, has started between, and as long has passed as was paused.
+/// Refusals are in a row until a whole one, of the shortest window, has started between, and as long has passed as was paused.
 async fn a_quota_that_is_served_ends_the_row(law: Law, subject: &dyn Subject) {
     let log = || Log::new("calls", [Term::new(1_000, 60_000_000), Term::new(12, 1_000_000)]);
-    // How many are served, and when the call starts that is refused next.
-    for (calls, refused, by_evidence, last) in [
-        (11, 3_000_000, true, 2),
-        (12, 3_000_000, true, 1),
-        (12, 3_000_000, false, 2),
-        (12, 1_999_999, true, 2),
-        (12, 12_500_000, true, 1),
-        (12, 12_500_001, true, 2),
+    // How many are served, when the call starts that is refused next, and of how many refused calls it is evidence, where its log is known.
+    for (calls, refused, of, last) in [
+        (11, 3_000_000, Some(1), 2),
+        (12, 3_000_000, Some(1), 1),
+        (11, 3_000_000, Some(0), 2),
+        (12, 3_000_000, Some(0), 1),
+        (12, 3_000_000, None, 2),
+        (12, 1_999_999, Some(1), 2),
+        (12, 1_999_999, Some(0), 2),
+        (12, 12_500_000, Some(1), 1),
+        (12, 12_500_001, Some(1), 2),
     ] {
         subject.clock().set(at(0));
         let mut desk = Desk::new(law, subject.store(), [log()]);
         desk.horizon = Duration::ZERO;
         let windows = log().terms.iter().map(|&term| (term, Duration::from_micros(term.span.unsigned_abs()))).collect();
-        let evidence = by_evidence.then(|| Box::new(Evidence::new(log(), 1, windows)));
+        let evidence = of.map(|calls| Box::new(Evidence { calls, ..Evidence::new(log(), 1, windows) }));
         let refusal = |started| {
             let waits = vec![SECOND, 2 * SECOND];
             Pause {

@@ -117,7 +117,7 @@ impl Integers {
     pub(super) fn pause(&mut self, pause: &Pause) {
         self.push(micros(pause.recovery)).push(code(pause.cause)).push(micros(pause.memory)).stamp(pause.started);
         self.push(micros(pause.told)).push(pause.status);
-        let evidence = pause.evidence();
+        let evidence = pause.log_of_calls();
         self.push(evidence.map_or(0, |of| of.calls)).push(evidence.map_or(0, |of| of.units));
         let windows = evidence.map_or(&[][..], |of| &of.windows);
         self.push(windows.len() as u64);

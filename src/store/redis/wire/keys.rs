@@ -31,7 +31,7 @@ impl Keys {
             Body::Usage { logs, .. } => logs,
             Body::Report { log, .. } => std::slice::from_ref(log),
             Body::Pause { scope, pause } => {
-                let log = pause.evidence().map(|evidence| &evidence.log);
+                let log = pause.log_of_calls().map(|of| &of.log);
                 cmd.arg(2 + usize::from(scope.is_some()) + usize::from(log.is_some()));
                 self.replay_and_states(cmd, message, scope.as_slice());
                 if let Some(log) = log {
