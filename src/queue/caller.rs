@@ -12,10 +12,9 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use super::Queue;
 use super::crowd::Member;
 use super::driver::Driver;
-use super::duty::ByHand;
+use super::duty::{ByHand, Duty};
 use super::events::Event;
 use super::places::Outcome;
-use super::resend::PATIENCE;
 use super::state::Outbox;
 use super::waiters::{Slot, Waiter};
 use crate::error::Error;
@@ -96,7 +95,8 @@ impl Queue {
         if outcome.is_ready() {
             return (outcome, None);
         }
-        let overdue_at = state.duty.overdue_at(here());
+        let looks_again = Duty::looks_again_after(state.engine.waiters.len());
+        let overdue_at = state.duty.overdue_at(here()).map(|at| at.min(Instant::now() + looks_again));
         let undriven = if state.duty.is_undriven() { state.take_duty(Instant::now()) } else { None };
         drop(state);
         if let Some(number) = undriven {
@@ -114,10 +114,12 @@ impl Queue {
         }
     }
 
-    /// Gives up on a driver that has been overdue for so long: its runtime stands still. Everybody looks, and one drives.
-    pub(super) fn look_after(self: &Arc<Self>, patience: Duration, now: Instant) {
+    /// Gives up on a driver that has been overdue for so long, or for as long as callers wait for it: its runtime stands still. Everybody looks, and
+    /// one drives.
+    pub(super) fn look_after(self: &Arc<Self>, patience: Option<Duration>, now: Instant) {
         let mut out = Outbox::default();
         let mut state = self.lock();
+        let patience = patience.unwrap_or(state.duty.patience);
         if state.duty.overdue_after(patience, here()).is_some_and(|at| at <= now) {
             state.abandon(now, self, &mut out);
         }
@@ -219,8 +221,7 @@ impl Caller<'_> {
             }
             loop {
                 let overdue_at = match self.queue.poll_outcome(self.ticket, cx) {
-                    // Somebody may hurry it meanwhile.
-                    (Poll::Pending, Some(overdue_at)) => overdue_at.min(Instant::now() + 2 * PATIENCE),
+                    (Poll::Pending, Some(overdue_at)) => overdue_at,
                     (outcome, _) => return outcome,
                 };
                 let watch = watch.get_or_insert_with(|| Box::pin(sleep_until(overdue_at)));
@@ -230,7 +231,7 @@ impl Caller<'_> {
                 if watch.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
                 }
-                self.queue.look_after(PATIENCE, Instant::now());
+                self.queue.look_after(None, Instant::now());
             }
         })
         .await

@@ -345,7 +345,7 @@ impl Queue {
     /// Has a task of this runtime drive where a caller did that may be polled no more, and where whoever did has been overdue for so long.
     pub(super) fn is_driven_on(self: &Arc<Self>, patience: Duration) {
         let now = Instant::now();
-        self.look_after(patience, now);
+        self.look_after(Some(patience), now);
         self.leave_to_a_task();
         let number = self.lock().take_duty(now);
         if let Some(number) = number {

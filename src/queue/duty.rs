@@ -6,8 +6,12 @@ use tokio::runtime::Id;
 use tokio::time::Instant;
 
 use super::driver::Driver;
-use super::resend::PATIENCE;
+use super::resend::{LATE, PATIENCE};
 use super::wants::Wants;
+
+/// So often callers in other runtimes look whether a driver is overdue sooner than it was; so many of them at once.
+const LOOKS: Duration = Duration::from_millis(500);
+const CALLERS: usize = 64;
 
 /// The duty to drive a queue, which one driver has at most.
 #[derive(Default)]
@@ -17,6 +21,8 @@ pub(super) struct Duty {
     pub(super) number: u64,
     /// When the driver promised to look again.
     pub(super) look_by: Option<Instant>,
+    /// How long after that it is given up on.
+    pub(super) patience: Duration,
     /// Where it is polled.
     pub(super) runtime: Option<Id>,
     pub(super) by_hand: ByHand,
@@ -78,12 +84,23 @@ impl Duty {
 
     /// When a caller that is polled in another runtime looks after the driver: well after it promised to look itself.
     pub(super) fn overdue_at(&self, here: Option<Id>) -> Option<Instant> {
-        self.overdue_after(PATIENCE, here)
+        self.overdue_after(self.patience, here)
     }
 
     /// The same, so long after that.
     pub(super) fn overdue_after(&self, patience: Duration, here: Option<Id>) -> Option<Instant> {
         self.look_by.filter(|_| self.driven && !self.is_near(here)).map(|at| at + patience)
+    }
+
+    /// The driver has looked: nobody is there to be given up on soon while the store, or a seat, is `awaited`. For a slot alone it may be as soon as
+    /// is late; but so many callers in other runtimes look in turn.
+    pub(super) fn be_patient(&mut self, awaits: bool, callers: usize) {
+        self.patience = if awaits { PATIENCE } else { in_turn(LATE, callers).min(PATIENCE) };
+    }
+
+    /// How long until a caller, one of so many, looks again whether it is overdue: it may be so sooner by then.
+    pub(super) fn looks_again_after(callers: usize) -> Duration {
+        in_turn(LOOKS, callers).min(2 * PATIENCE)
     }
 
     /// The driver that was parked by hand; one that is polled at present is to go on in a task.
@@ -105,4 +122,9 @@ impl Duty {
             _ => None,
         }
     }
+}
+
+/// So long, or so many times that: as many as take turns.
+fn in_turn(time: Duration, callers: usize) -> Duration {
+    time.saturating_mul(u32::try_from(1 + callers / CALLERS).unwrap_or(u32::MAX))
 }

@@ -155,6 +155,7 @@ impl State {
         let answered_by = waits.then(|| now + PATIENCE);
         out.wake = out.wake.into_iter().chain(answered_by).min();
         self.duty.look_by = out.wake;
+        self.duty.be_patient(waits, self.engine.waiters.len());
         self.stop_if_idle();
     }
 
@@ -289,6 +290,7 @@ impl State {
         if must {
             let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
             (self.duty.driven, self.duty.look_by, self.duty.runtime) = (true, Some(now), runtime);
+            self.duty.be_patient(true, 0);
         }
         must.then_some(self.duty.number)
     }

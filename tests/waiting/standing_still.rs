@@ -41,6 +41,32 @@ async fn call(throttle: &Throttle, scopes: impl Iterator<Item = u32>) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn it_holds_up_nobody_for_long_who_waits_for_a_slot_elsewhere() {
+    for joins_before in [false, true] {
+        let throttle = Counting::default().limited(Limit::new(1, Duration::from_millis(300)));
+        let (first, begin) = (throttle.clone(), Instant::now());
+        let mut waits = Box::pin(throttle.acquire("up").into_future());
+        let runtime = elsewhere(async move || {
+            drop(first.acquire("up").await.unwrap());
+            tokio::spawn(async move { first.acquire("up").await.map(drop) });
+            yield_now().await;
+            if !joins_before {
+                sleep(Duration::from_millis(10)).await;
+            }
+        });
+        drop(waits.as_mut().await.unwrap());
+        // Of its next slot whoever is polled no more makes nothing. That is noticed a tenth of a second late, or half a second where its message is
+        // under way still; then one more comes.
+        let late = begin.elapsed();
+        assert!(
+            late <= Duration::from_millis(2 * 315 + if joins_before { 500 } else { 100 }),
+            "{joins_before} {late:?}"
+        );
+        runtime.shutdown_background();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_keeps_no_process_from_hearing_of_a_loss() {
     let store = Counting::default();
     let of_each = |up: Upstream| up.limit(Limit::per_hour(100).each(Scope::header("x-m")));
