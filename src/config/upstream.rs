@@ -361,7 +361,8 @@ impl Upstream {
     /// A shadow of each call takes its place in the queue, for as long as the call would have waited, and its slot is kept, so the
     /// logs hold what would have been granted. What would have become of the calls is in
     /// [`Usage::observed`](crate::Usage::observed); each that would have waited, or got an error, is a debug event.
-    /// [`max_waiting`](Upstream::max_waiting) bounds the shadows.
+    /// [`max_waiting`](Upstream::max_waiting) bounds the shadows. Nobody waits there, and so say metrics, traces,
+    /// [snapshots](crate::Throttle::snapshot) and [processes](crate::Throttle::processes).
     ///
     /// Permits are given at once; handing one back hands its shadow's slot back. Responses are read, and pauses are taken note of:
     /// shadows wait in them. The one that is to look whether a pause still holds does so by its call, if that went on in the pause and was

@@ -31,9 +31,9 @@ enum Begins {
 }
 
 impl Queue {
-    /// Takes a caller in.
+    /// Takes a caller in, or the shadow of one.
     pub(crate) fn enter(&self) -> Result<Member, Error> {
-        self.crowd.enter().ok_or_else(|| {
+        self.crowd.enter(self.is_observed()).ok_or_else(|| {
             let upstream = Arc::clone(self.upstream());
             Error::TooManyWaiting { upstream, max_waiting: self.crowd.most() }
         })
@@ -242,7 +242,9 @@ impl Drop for Caller<'_> {
     fn drop(&mut self) {
         if self.waits {
             // Who is in a line is counted in the queue for which it stands there, and who throttles by itself where it does so.
-            self.queue.settings().counts.gave_up();
+            if !self.queue.is_observed() {
+                self.queue.settings().counts.gave_up();
+            }
             self.queue.happen(|state| match state.places.leave(self.ticket) {
                 Some(Ok(slot)) => Some(Event::Returned(slot)),
                 Some(Err(_)) => None,

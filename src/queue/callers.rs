@@ -287,9 +287,14 @@ impl Queue {
         self.scopes.narrowest
     }
 
+    /// Whether shadows stand here, of callers that went on.
+    pub(super) fn is_observed(&self) -> bool {
+        self.registered.upstream.observes
+    }
+
     /// Callers that wait for a slot to be booked or to start.
     pub(crate) fn waiting(&self) -> usize {
-        self.known().map_or(0, |state| state.engine.waiters.len())
+        self.known().filter(|_| !self.is_observed()).map_or(0, |state| state.engine.waiters.len())
     }
 
     /// Waits until nothing is left to do.

@@ -12,6 +12,8 @@ use crate::ledger::Reason;
 #[derive(Debug)]
 pub(crate) struct Crowd {
     waiting: AtomicUsize,
+    /// Shadows of callers that went on, as the upstream is observed: nobody waits there.
+    shadows: AtomicUsize,
     most: AtomicUsize,
     counts: Counts,
     /// The next caller's.
@@ -30,6 +32,7 @@ type Pause = (Instant, Reason);
 #[derive(Debug)]
 pub(crate) struct Member {
     crowd: Arc<Crowd>,
+    is_shadow: bool,
     /// Its place: before all who came later, in whichever queue it stands.
     pub(crate) ticket: u64,
 }
@@ -38,6 +41,7 @@ impl Crowd {
     pub(crate) const fn new(most: usize, counts: Counts) -> Self {
         Self {
             waiting: AtomicUsize::new(0),
+            shadows: AtomicUsize::new(0),
             most: AtomicUsize::new(most),
             counts,
             tickets: AtomicU64::new(1),
@@ -53,8 +57,9 @@ impl Crowd {
         &self.counts
     }
 
+    /// Whether neither callers nor shadows are here.
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting() == 0
+        self.waiting() == 0 && self.shadows.load(Ordering::Relaxed) == 0
     }
 
     /// Callers that wait.
@@ -117,20 +122,28 @@ impl Crowd {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// Takes in a caller, unless too many wait already.
-    pub(super) fn enter(self: &Arc<Self>) -> Option<Member> {
-        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.counts.came();
+    /// Takes in a caller, or a shadow, unless too many of them are here already.
+    pub(super) fn enter(self: &Arc<Self>, is_shadow: bool) -> Option<Member> {
+        let before = self.like(is_shadow).fetch_add(1, Ordering::Relaxed);
+        if !is_shadow {
+            self.counts.came();
+        }
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let member = Member { crowd: Arc::clone(self), ticket };
+        let member = Member { crowd: Arc::clone(self), is_shadow, ticket };
         (before < self.most()).then_some(member)
+    }
+
+    const fn like(&self, is_shadow: bool) -> &AtomicUsize {
+        if is_shadow { &self.shadows } else { &self.waiting }
     }
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        let before = self.crowd.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.crowd.counts.went(before == 1);
+        let before = self.crowd.like(self.is_shadow).fetch_sub(1, Ordering::Relaxed);
+        if !self.is_shadow {
+            self.crowd.counts.went(before == 1);
+        }
     }
 }
 
@@ -168,7 +181,7 @@ mod tests {
     #[test]
     fn as_many_enter_as_may_wait_and_who_leaves_makes_room() {
         let crowd = Arc::new(Crowd::new(2, Counts::default()));
-        let enter = || crowd.enter();
+        let enter = || crowd.enter(false);
         let (first, second) = (enter(), enter());
         assert!(first.is_some() && second.is_some() && enter().is_none());
         drop(first);

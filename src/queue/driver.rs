@@ -204,7 +204,7 @@ impl Driver {
         let waits = !state.engine.waiters.is_empty();
         self.has_places = !state.duty.wants.is_empty();
         drop(state);
-        if waits && !self.queue.is_line() && !self.queue.is_local() {
+        if waits && !self.queue.is_line() && !self.queue.is_local() && !self.queue.is_observed() {
             self.queue.registered().attendance.waited_in(&self.queue, now);
         }
         if let Some(message) = out.send.take() {

@@ -125,7 +125,7 @@ impl Queue {
     /// Callers that wait, how long the one has waited who has waited longest, and whether it was used since this was asked last.
     pub(super) fn attended(&self, now: Instant) -> (u32, Duration, bool) {
         let is_used = self.is_used.swap(false, Ordering::Relaxed);
-        let Some(state) = self.known() else { return (0, Duration::ZERO, is_used) };
+        let Some(state) = self.known().filter(|_| !self.is_observed()) else { return (0, Duration::ZERO, is_used) };
         let waiters = &state.engine.waiters;
         let oldest = waiters.first_joined().map(|joined| now.saturating_duration_since(joined));
         (u32::try_from(waiters.len()).unwrap_or(u32::MAX), oldest.unwrap_or_default(), is_used)
@@ -142,14 +142,15 @@ impl Queue {
             (one, other) => one.or(other),
         };
         let paused = paused.map(|(until, reason)| PauseLeft::new(until - now, reason));
-        let waits_for = engine.and_then(|engine| engine.waits_for(now));
+        let waited_in = engine.filter(|_| !self.is_observed());
+        let waits_for = waited_in.and_then(|engine| engine.waits_for(now));
         let waits_for = waits_for.map(|known| if paused.is_some() { WaitsFor::Pause } else { known });
-        let oldest = engine.and_then(|engine| engine.waiters.first_joined());
-        let next = engine.and_then(|engine| engine.next(waits_for, now));
+        let oldest = waited_in.and_then(|engine| engine.waiters.first_joined());
+        let next = waited_in.and_then(|engine| engine.next(waits_for, now));
         let seen = QueueSnapshot {
             scope: self.scope(),
             scope_name: None,
-            callers: engine.map_or(0, |engine| engine.waiters.len()),
+            callers: waited_in.map_or(0, |engine| engine.waiters.len()),
             oldest: oldest.map(|joined| now.saturating_duration_since(joined)),
             next: next.max(paused.filter(|_| waits_for.is_some()).map(|paused| paused.left)),
             waits_for,

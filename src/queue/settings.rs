@@ -71,7 +71,7 @@ impl Queue {
             horizon: process.horizon,
             promote_low_after: registered.upstream.promote_low_after,
             without_store: self.without_store(),
-            warn_after: registered.upstream.warn_after.filter(|_| !is_line),
+            warn_after: registered.upstream.warn_after.filter(|_| !is_line && !self.is_observed()),
             // Callers of a line are places of callers that are counted in their own queues, and those who throttle by themselves go from one to another.
             counts: if is_line || self.is_local() { Counts::default() } else { registered.counts.clone() },
             weight: process.weight,

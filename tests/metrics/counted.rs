@@ -133,6 +133,31 @@ async fn who_waits_shows_until_nobody_does_and_how_long_in_the_end() {
     assert_eq!(board.outcomes(), [("sent".to_owned(), 6)]);
 }
 
+/// Their runtime ends while they wait.
+#[test]
+fn nobody_waits_where_only_shadows_do_and_pauses_show_all_the_same() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let (throttle, board) = Board::of(on(&Distant::default(), up().observe()));
+    let refusal = [("cause", "refusal")];
+    runtime.block_on(async {
+        let client = client(&throttle);
+        client.get("http://up.example/429/30").send().await.unwrap();
+        for _ in 0..6 {
+            client.get("http://up.example/200").send().await.unwrap();
+        }
+        millis(10_100).await;
+        let left = board.gauge("outgate_pause_seconds", &refusal);
+        assert!((19.0..21.0).contains(&left), "{left}");
+        assert_eq!(throttle.usage("up").await.unwrap().observed.unwrap().undecided, 7);
+    });
+    assert_eq!(board.gauge("outgate_callers_waiting", &[]), 0.0);
+    assert_eq!(board.gauge("outgate_oldest_wait_seconds", &[]), 0.0);
+    drop(runtime);
+    assert_eq!(board.gauge("outgate_callers_waiting", &[]), 0.0);
+    assert_eq!(board.count("outgate_pauses_total", &refusal), 1);
+    assert_eq!(board.outcomes(), [("refused".to_owned(), 1), ("sent".to_owned(), 6)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pause_is_counted_once_and_shows_its_cause_and_what_is_left() {
     let (throttle, board) = Board::of(on(&Distant::default(), up()));

@@ -106,6 +106,18 @@ async fn the_store_is_told_every_fifteen_seconds_while_callers_wait_and_once_whe
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_shadows_of_calls_that_went_on_it_is_told_nothing() {
+    let store = Told::new();
+    let throttle = store.process(minutely().observe());
+    for _ in 0..3 {
+        drop(throttle.acquire("up").await.unwrap());
+        sleep(Duration::from_secs(10)).await;
+    }
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(store.said(), [(10, 0, 0, true)], "that calls come");
+}
+
+#[tokio::test(start_paused = true)]
 async fn where_nobody_waits_it_is_told_once_a_minute_as_calls_come() {
     let store = Told::new();
     let throttle = store.process(Upstream::new("up").limit(Limit::per_second(100)));

@@ -54,7 +54,7 @@ async fn calls_go_on_at_once_and_their_waits_are_those_that_they_would_have_had(
     drop(call(&throttle, CALLS).await);
     let at_once = observed(&throttle).await;
     assert_eq!((at_once.calls, at_once.undecided, at_once.waited), (100, 90, 0));
-    assert_eq!(throttle.usage("up").await.unwrap().waiting, 90, "of the shadows");
+    assert_eq!(throttle.usage("up").await.unwrap().waiting, 0, "only shadows do");
     sleep(Duration::from_secs(20)).await;
     let observed = observed(&throttle).await;
     assert_eq!((observed.calls, observed.undecided, observed.waited), (100, 0, 90));
@@ -62,6 +62,41 @@ async fn calls_go_on_at_once_and_their_waits_are_those_that_they_would_have_had(
     let (in_all, longest): (Duration, _) = (waits.iter().sum(), *waits.iter().max().unwrap());
     assert_eq!((observed.wait, observed.longest_wait), (in_all, longest));
     assert_eq!(longest.as_millis(), 9_450, "nine windows with their guards");
+}
+
+/// Callers that wait: by the snapshot, and by its queues, as usage tells, and as other processes are told.
+async fn waiting(throttle: &Throttle) -> [usize; 4] {
+    sleep(Duration::from_secs(2)).await;
+    let snapshot = throttle.snapshot();
+    let up = snapshot.upstream("up").unwrap();
+    assert!(up.queues.iter().all(|queue| (queue.callers > 0) == queue.oldest.is_some()));
+    assert!(up.queues.iter().all(|queue| (queue.callers > 0) == queue.waits_for.is_some()));
+    let usage = throttle.usage("up").await.unwrap();
+    let processes = throttle.processes("up").await.unwrap().all;
+    let told = processes.iter().map(|process| process.presence.callers as usize).sum();
+    [up.callers, up.queues.iter().map(|queue| queue.callers).sum(), usage.waiting, told]
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_where_shadows_do_and_callers_do_before_and_after() {
+    let hourly = || Upstream::new("up").limit(Limit::per_hour(1));
+    let throttle = throttle(MemoryStore::new(), hourly());
+    let mut calls = JoinSet::new();
+    for _ in 0..3 {
+        calls.spawn(throttle.acquire("up").into_future());
+    }
+    assert_eq!(waiting(&throttle).await, [2; 4]);
+    throttle.update(hourly().observe()).unwrap();
+    calls.join_all().await;
+    drop(call(&throttle, 5).await);
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(waiting(&throttle).await, [0; 4]);
+    assert_eq!(observed(&throttle).await.undecided, 7, "the shadows");
+    throttle.update(hourly()).unwrap();
+    let waits = tokio::spawn(throttle.acquire("up").into_future());
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(waiting(&throttle).await, [1; 4]);
+    waits.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -103,6 +103,15 @@ async fn calls_that_wait_for_long_are_said_once_and_again_when_nobody_waited_in_
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_said_of_the_shadows_of_calls_that_went_on() {
+    let (traces, _guard) = Traces::on_this_thread();
+    let throttle = throttle(|up| up.limit(Limit::per_minute(1)).observe());
+    callers(&throttle, 3).join_all().await;
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(traces.of("WARN"), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_span_says_how_many_were_ahead_and_what_the_call_waited_for() {
     let (traces, _guard) = Traces::on_this_thread();
     let throttle = throttle(|up| up.limit(Limit::per_second(2).guard(Duration::from_millis(100))));

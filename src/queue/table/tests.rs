@@ -57,7 +57,7 @@ fn a_pause_is_told_to_the_queue_of_its_scope_or_once_to_those_in_use() {
     }
     assert_eq!(of(told(None, 5, refusal)).len(), 1, "nobody waits, and one looks");
     assert_eq!(of(told(None, 5, refusal)), [], "once");
-    let _waits = crowd.enter();
+    let _waits = crowd.enter(false);
     assert_eq!(of(told(None, 6, refusal)), [], "it lasts already");
     assert_eq!(of(told(None, 6, Cause::Ban)), [scope]);
     assert_eq!(of(told(None, 7, Cause::Ban)), []);
