@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use reqwest::header::HeaderName;
 
-use self::words::{Word, Words};
+use self::words::{Word, Words, is_one_slip};
 use crate::config::limit::Limit;
 use crate::config::name::unit_fault;
 use crate::config::scope::Scope;
@@ -29,6 +29,11 @@ const UNITS: [(&str, u128); 7] = [
 /// What may follow a limit's quota: no unit goes by these names unless `of` stands before it.
 const KEYWORDS: [&str; 12] = [
     "of",
+    // Whoever writes so means calls.
+    "call",
+    "request",
+    "requests",
+    // Whoever writes nearly so means these.
     "burst",
     "spread",
     "guard",
@@ -37,16 +42,20 @@ const KEYWORDS: [&str; 12] = [
     "until",
     "counted_at_end",
     "resets",
-    // Whoever writes so means calls.
-    "call",
-    "request",
-    "requests",
 ];
+/// The first of them that are meant by a word which is nearly the same.
+const FIRST_MEANT: usize = 4;
+
+/// What else cannot be said.
+const NOTHING: &str = "nothing that may be said of a limit: a unit, burst, spread, guard, each, counted_at_end, lease or until \
+                       headers";
+/// What `each` is followed by.
+const SCOPES: [&str; 5] = ["upstream", "host", "bearer_token", "header", "query"];
 
 /// A limit as text: how many in what window, of what, and then what else is said of it.
 ///
 /// * how many: `100/s`, `bucket 40 at 2/s` or `25 in flight`
-/// * of what: `tokens`, or `of tokens`; calls, where nothing is said
+/// * of what: `tokens`, or `of tokens`; calls, where nothing is said. What looks like another of these words is a unit only after `of`
 /// * for whom: `each` and `host`, `bearer_token`, `upstream`, `header NAME` or `query NAME`
 /// * and `burst 20`, `spread`, `guard 2s`, `counted_at_end`; of calls in flight `lease 30s` and `until headers`
 ///
@@ -85,7 +94,7 @@ impl FromStr for Limit {
         let mut limit = how_many(&mut words)?;
         let mut said: Vec<&str> = Vec::new();
         while let Some(word) = words.next() {
-            let is_unit = !KEYWORDS.contains(&word.text) && is_plain(word.text);
+            let is_unit = is_plain(word.text);
             let what = match word.text {
                 "spread" => "burst",
                 _ if is_unit => "of",
@@ -114,9 +123,9 @@ impl FromStr for Limit {
                 "resets" => {
                     return Err(word.is("nothing that text can say: when a limit resets is given by .resets()"));
                 }
-                _ => {
-                    return Err(word.is("nothing that may be said of a limit: a unit, burst, spread, guard, each, \
-                                        counted_at_end, lease or until headers"));
+                unit => {
+                    let no_unit = |meant| format!("no unit: write `{meant}`, or `of {unit}` for a unit of that name");
+                    return Err(word.is(&meant(unit).map_or_else(|| NOTHING.to_owned(), no_unit)));
                 }
             };
         }
@@ -166,7 +175,21 @@ fn scope(words: &mut Words<'_>, each: Word<'_>) -> Result<Scope, ConfigError> {
 
 /// Whether a unit is taken for one without `of` before it.
 fn is_plain(unit: &str) -> bool {
-    unit_fault(unit).is_none() && !unit.starts_with(|first: char| first.is_ascii_digit())
+    let is_sound = unit_fault(unit).is_none() && !unit.starts_with(|first: char| first.is_ascii_digit());
+    is_sound && !KEYWORDS.contains(&unit) && meant(unit).is_none()
+}
+
+/// What is meant by a word that stands where a unit may, but is nearly another word, or lacks one before it.
+fn meant(word: &str) -> Option<String> {
+    if SCOPES.contains(&word) {
+        let name = if matches!(word, "header" | "query") { " NAME" } else { "" };
+        return Some(format!("each {word}{name}"));
+    }
+    KEYWORDS.iter().skip(FIRST_MEANT).find_map(|keyword| {
+        let value = word.strip_prefix(keyword).filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+        let parted = value.map(|value| format!("{keyword} {value}"));
+        parted.or_else(|| is_one_slip(word, keyword).then(|| (*keyword).to_owned()))
+    })
 }
 
 /// As [`from_str`](str::parse) reads it back, but for what cannot be said as text, which is an error then: a scope by a closure or of another
@@ -183,7 +206,7 @@ impl fmt::Display for Limit {
             },
         }
         match self.unit_or_none() {
-            Some(unit) if KEYWORDS.contains(&unit) || !is_plain(unit) => write!(f, " of {unit}")?,
+            Some(unit) if !is_plain(unit) => write!(f, " of {unit}")?,
             Some(unit) => write!(f, " {unit}")?,
             None => {}
         }
@@ -219,7 +242,7 @@ impl fmt::Display for Limit {
 /// Whether a name begins with a word that says what a scope is.
 fn is_kind(name: &str) -> bool {
     let first = name.split_whitespace().next().unwrap_or_default();
-    ["upstream", "host", "bearer_token", "header", "query", ""].contains(&first)
+    first.is_empty() || SCOPES.contains(&first)
 }
 
 /// A length of time, shown.

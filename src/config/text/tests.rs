@@ -11,8 +11,9 @@ fn scope() -> impl Strategy<Value = Scope> {
 }
 
 fn unit() -> impl Strategy<Value = String> {
-    let keyword = proptest::sample::select(KEYWORDS.to_vec()).prop_map(str::to_owned);
-    prop_oneof![keyword, "[a-zA-Z0-9_]{1,32}"]
+    let keyword = || proptest::sample::select([&KEYWORDS[..], &SCOPES[..]].concat());
+    let with_digits = (keyword(), "[0-9]{1,3}s?").prop_map(|(keyword, digits)| format!("{keyword}{digits}"));
+    prop_oneof![keyword().prop_map(str::to_owned), with_digits, "[a-zA-Z0-9_]{1,32}"]
 }
 
 fn limit() -> impl Strategy<Value = Limit> {
@@ -114,7 +115,7 @@ fn what_cannot_be_read_is_named_with_its_place() {
         ("1/month", "\"month\", at character 3, is no length of time"),
         ("1/1.5s", "\"1.5s\", at character 3, is no length of time"),
         ("1/99999999999999999999day", "\"99999999999999999999day\", at character 3, is no length of time"),
-        ("1/s bust 2", "\"2\", at character 10, is nothing that may be said of a limit: a unit, burst"),
+        ("1/s tokens 2", "\"2\", at character 12, is nothing that may be said of a limit: a unit, burst"),
         ("1/s tokens points", "\"points\", at character 12, is said twice"),
         ("1/s spread burst 2", "\"burst\", at character 12, is said twice"),
         ("1/s of a-b", "\"a-b\", at character 8, is no unit: it must be 1 to 32 letters"),
@@ -144,6 +145,49 @@ fn what_cannot_be_read_is_named_with_its_place() {
         let error = text.parse::<Limit>().unwrap_err();
         assert_eq!((error.upstream(), error.field()), ("", "limit"));
         assert!(error.reason().starts_with(expected), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn a_word_that_something_else_is_meant_by_is_no_unit_unless_of_says_so() {
+    let cases = [
+        ("bearer_token", "each bearer_token"),
+        ("host", "each host"),
+        ("upstream", "each upstream"),
+        ("header", "each header NAME"),
+        ("query", "each query NAME"),
+        ("burst20", "burst 20"),
+        ("guard2s", "guard 2s"),
+        ("lease30s", "lease 30s"),
+        ("spred", "spread"),
+        ("Spread", "spread"),
+        ("bursts", "burst"),
+        ("bust", "burst"),
+        ("gaurd", "guard"),
+        ("eahc", "each"),
+        ("eac", "each"),
+        ("untill", "until"),
+        ("counted_at_ende", "counted_at_end"),
+        ("reset", "resets"),
+    ];
+    for (word, meant) in cases {
+        let error = format!("5_000/h tokens {word} 2").parse::<Limit>().unwrap_err();
+        let expected =
+            format!("{word:?}, at character 16, is no unit: write `{meant}`, or `of {word}` for a unit of that name");
+        assert_eq!(error.reason(), expected);
+        let (unit, text) = (Limit::per_hour(5).of(word), format!("5/h of {word}"));
+        assert_eq!((unit.to_string(), text.parse()), (text, Ok(unit)));
+    }
+}
+
+#[test]
+fn ordinary_words_are_units() {
+    let words = "tokens credits points units calls hosts headers queries bearer_tokens reads writes bytes messages emails \
+                 characters images jobs seconds minutes rows items parts costs batches searches events pages releases cases \
+                 seats slots tests boards cards leads threads burger guest off be s x";
+    for word in words.split_whitespace() {
+        let (unit, text) = (Limit::per_hour(5).of(word), format!("5/h {word}"));
+        assert_eq!((unit.to_string(), text.parse()), (text, Ok(unit)));
     }
 }
 

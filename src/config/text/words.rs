@@ -89,6 +89,18 @@ impl<'a> Word<'a> {
     }
 }
 
+/// Whether a letter of the word was mistyped, left out or put in, or two beside each other changed places.
+pub(super) fn is_one_slip(word: &str, of: &str) -> bool {
+    let same = word.bytes().zip(of.bytes()).take_while(|(one, other)| one == other).count();
+    let (word, of) = (word.as_bytes().get(same..).unwrap_or_default(), of.as_bytes().get(same..).unwrap_or_default());
+    let are_swapped = match (word, of) {
+        ([first, second, rest @ ..], [one, other, more @ ..]) => (first, second) == (other, one) && rest == more,
+        _ => false,
+    };
+    let (without, of_without) = (word.get(1..), of.get(1..));
+    are_swapped || without == of_without || without == Some(of) || Some(word) == of_without
+}
+
 /// Digits, which `_` may part.
 fn digits(text: &str) -> Option<u128> {
     let mut number = None::<u128>;
