@@ -153,7 +153,9 @@ impl FromText for Scope {
 
     fn from_text(text: &str) -> Result<Self, String> {
         let none = || format!("is no scope: {}", Self::WHAT);
-        match text.split_once(' ').unwrap_or((text, "")) {
+        let text = text.trim();
+        let (kind, name) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        match (kind, name.trim_start()) {
             ("upstream", "") => Ok(Self::upstream()),
             ("bearer_token", "") => Ok(Self::bearer_token()),
             ("host", "") => Ok(Self::host()),
@@ -271,6 +273,23 @@ mod tests {
         assert_eq!((&*model.limits, &*model.in_flight), (&[tokens][..], &[Limit::in_flight(25)][..]));
         let throttle = upstreams.into_iter().fold(crate::Throttle::builder(), crate::ThrottleBuilder::upstream);
         throttle.build().unwrap();
+    }
+
+    #[test]
+    fn blanks_around_the_words_of_a_scope_are_no_part_of_it() {
+        let cases = [
+            ("query key ", Scope::query("key")),
+            (" query  key", Scope::query("key")),
+            ("header x-merchant ", Scope::header("x-merchant")),
+            ("header\tx-merchant", Scope::header("x-merchant")),
+            (" host ", Scope::host()),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(Scope::from_text(text), Ok(expected), "{text:?}");
+        }
+        for text in ["query ", "header  ", "query", "host x", ""] {
+            assert!(Scope::from_text(text).is_err(), "{text:?}");
+        }
     }
 
     #[test]
