@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use crate::config::charges::Charges;
 use crate::config::upstream::Upstream;
-use crate::config::{call::Call, name::shown};
+use crate::config::{call::Call, name::shown, priority::Priority};
 use crate::error::ConfigError;
 
 impl Upstream {
     /// Calls that say no cost of this unit, neither by their [`Call`] nor by [`cost_by`](Self::cost_by), reserve what calls of their
     /// [kind](Call::kind) [settled](crate::Permit::settle) at lately: so much that it was enough for 95 % of the newest 300. Until enough are
-    /// settled, 40 of a kind, each reserves `largest`, and never more: the most that one call can use. May be said of several units.
+    /// settled, 40 of a kind, each reserves `largest`, and never more: the most that one call can use, of whatever
+    /// [priority](Self::reserve). May be said of several units.
     ///
     /// Each process learns for itself, from the first settlement of each call; one at 0 teaches nothing, as the call failed. Where no
     /// call is ever settled, a warning says so once.
@@ -87,10 +88,32 @@ impl Upstream {
             if *largest == 0 {
                 return wrong("estimate", format!("the largest of {} must be at least 1", shown(unit)));
             }
-            if let Err(error) = charges.of(self, &Call::new().cost_of(Arc::clone(unit), *largest)) {
+            // Calls of low priority are charged in every log that there is.
+            let call = Call::new().cost_of(Arc::clone(unit), *largest).priority(Priority::Low);
+            if let Err(error) = charges.of(self, &call) {
                 return wrong("estimate", error.to_string());
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limit, ThrottleBuilder};
+
+    #[test]
+    fn the_largest_is_one_that_calls_of_each_priority_can_reserve() {
+        let built = |priority, largest| {
+            let up = Upstream::new("models").limit(Limit::per_minute(10_000).of("tokens")).reserve(priority, 50);
+            ThrottleBuilder::default().upstream(up.estimate("tokens", largest)).build()
+        };
+        for priority in [Priority::High, Priority::Normal] {
+            let error = built(priority, 8_000).unwrap_err();
+            assert_eq!((error.upstream(), error.field()), ("models", "estimate"));
+            assert!(error.reason().contains("8000"), "{error}");
+            built(priority, 5_000).unwrap();
+        }
     }
 }
