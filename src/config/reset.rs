@@ -76,7 +76,7 @@ impl Reset {
         Self::new(Every::Month(day), zone)
     }
 
-    /// At this time of day instead of midnight; every hour, at this minute.
+    /// At this time of day instead of midnight; every hour, at this minute: an [hourly](Self::hourly) reset has no other hour than 0.
     ///
     /// Where clocks are put forward it may be skipped, and happen twice where they are put back: nothing starts then from before the
     /// first moment that may be meant to after the last.
@@ -132,6 +132,9 @@ impl Reset {
         }
         if self.hour > 23 || self.minute > 59 {
             return Some(format!("{}:{:02} is no time of day", self.hour, self.minute));
+        }
+        if self.every == Every::Hour && self.hour != 0 {
+            return Some(format!("an hourly reset has a minute, and no hour but 0: .at(0, {})", self.minute));
         }
         civil::fault(self.zone)
     }

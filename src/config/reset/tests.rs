@@ -116,6 +116,8 @@ fn an_impossible_reset_names_its_field() {
     for limit in wrong {
         assert_eq!(limit.terms("up").unwrap_err().field(), "limit.resets", "{limit:?}");
     }
+    let hourly = Limit::per_hour(9).resets(Reset::hourly().at(5, 30)).terms("up").unwrap_err();
+    assert_eq!(hourly.reason(), "an hourly reset has a minute, and no hour but 0: .at(0, 30)");
     let guards = [Limit::per_hour(9).resets(Reset::hourly()), day.clone().resets(Reset::daily("UTC"))];
     assert_eq!(guards.map(|limit| limit.guard_or_default().as_millis()), [1_800, 43_200]);
     assert_eq!(Limit::per_month(9).resets(Reset::monthly("UTC", 1)).guard_or_default().as_secs(), 60);
