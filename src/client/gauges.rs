@@ -10,11 +10,13 @@ use crate::counts::Watch;
 use crate::ledger::Cause;
 
 impl Throttle {
-    /// Has somebody look at them from now on.
+    /// Has somebody look at them from now on, at those of all upstreams together.
     pub(crate) fn keep_gauges(&self) {
-        let throttle = self.downgrade();
-        let watch = Watch::by(move || throttle.upgrade().is_some_and(|throttle| throttle.set_gauges()));
-        self.upstreams().get().upstreams.iter().for_each(|of| of.counts.watch(&watch));
+        let watch = self.watch().get_or_init(|| {
+            let throttle = self.downgrade();
+            Watch::by(move || throttle.upgrade().is_some_and(|throttle| throttle.set_gauges()))
+        });
+        self.upstreams().get().upstreams.iter().for_each(|of| of.counts.watch(watch));
     }
 
     /// Says whether anybody waits, or a pause lasts.

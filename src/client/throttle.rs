@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "metrics")]
+use std::sync::OnceLock;
 
 use tokio::time::Instant;
 
@@ -19,6 +21,8 @@ use crate::config::call::Call;
 use crate::config::name::shown;
 use crate::config::plan::Registered;
 use crate::config::request_head::RequestHead;
+#[cfg(feature = "metrics")]
+use crate::counts::Watch;
 use crate::error::{Error, StoreError};
 use crate::ledger::{Body, MessageId, Reply, Slower};
 use crate::queue::presence::Attendance;
@@ -66,6 +70,9 @@ struct Inner {
     /// What upstreams said, on its way to the store.
     outgoing: Outgoing,
     reachability: Reachability,
+    /// Looks at the gauges that change by themselves, of all upstreams.
+    #[cfg(feature = "metrics")]
+    watch: OnceLock<Arc<Watch>>,
 }
 
 impl Drop for Inner {
@@ -84,6 +91,8 @@ impl Throttle {
             queues: Queues::default(),
             outgoing: Outgoing::new(),
             reachability: Reachability::default(),
+            #[cfg(feature = "metrics")]
+            watch: OnceLock::new(),
         }));
         throttle.process().let_tell(throttle.downgrade());
         throttle
@@ -305,6 +314,11 @@ impl Throttle {
 
     pub(crate) fn reachability(&self) -> &Reachability {
         &self.0.reachability
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn watch(&self) -> &OnceLock<Arc<Watch>> {
+        &self.0.watch
     }
 
     /// What becomes of calls without the store, where their upstream does not say so.

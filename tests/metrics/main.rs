@@ -5,4 +5,5 @@
 
 mod counted;
 mod documented;
+mod looking;
 mod support;
