@@ -69,6 +69,8 @@ mod nothing {
 
         pub(crate) const fn used(&self, _: &Usage) {}
 
+        pub(crate) const fn replaced_by(&self, _: &Self) {}
+
         pub(crate) const fn gone(&self) {}
     }
 

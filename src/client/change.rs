@@ -90,6 +90,7 @@ impl Throttle {
         for (before, new) in replaced {
             new.handover.closed(self.queues().retire(&before));
             self.remember(&before, &new);
+            before.counts.replaced_by(&new.counts);
             tracing::info!(upstream = &*new.upstream.name, "replaced");
         }
         #[cfg(feature = "metrics")]

@@ -247,7 +247,9 @@ impl Throttle {
         let observed = registered.observer.as_deref().map(Observer::observed);
         let limits = registered.upstream.limits.iter().zip(registered.charges.limits());
         let usage = Usage::new(limits, &logs, waiting, registered.learned_from());
-        registered.counts.used(&usage);
+        if !registered.is_replaced() {
+            registered.counts.used(&usage);
+        }
         let in_flight = registered.charges.in_flight(&registered.upstream).zip(seats);
         let slower = logs.iter().filter_map(|log| log.slower).reduce(Slower::and);
         let after_refusals = slower.map(|slower| registered.spans.after_refusals(slower));

@@ -54,10 +54,17 @@ struct Kept {
     seen: Mutex<Option<[Instant; 4]>>,
     /// By unit: what estimates reserved, and what calls were settled at.
     units: Vec<(Arc<str>, Counter, Counter)>,
-    /// Of each limit that all callers share: what is used, and what others use.
-    quotas: Vec<Option<(Gauge, Gauge)>>,
+    /// Of each limit that all callers share.
+    quotas: Vec<Option<Quota>>,
     /// Sees to the gauges that change by themselves, once the throttle is built.
     watch: OnceLock<Arc<Watch>>,
+}
+
+#[derive(Debug)]
+struct Quota {
+    limit: String,
+    used: Gauge,
+    outside: Gauge,
 }
 
 /// How a permit ends, unless its call was sent.
@@ -101,11 +108,10 @@ impl Counts {
         }
         let quota = |(at, limit): (usize, &crate::Limit)| {
             let of = || limit.to_string();
-            charges.is_everybodys(at).then(|| {
-                (
-                    metrics::gauge!("outgate_quota_used", "upstream" => name(), "limit" => of()),
-                    metrics::gauge!("outgate_outside_use", "upstream" => name(), "limit" => of()),
-                )
+            charges.is_everybodys(at).then(|| Quota {
+                limit: of(),
+                used: metrics::gauge!("outgate_quota_used", "upstream" => name(), "limit" => of()),
+                outside: metrics::gauge!("outgate_outside_use", "upstream" => name(), "limit" => of()),
             })
         };
         Self(Some(Arc::new(Kept {
@@ -215,10 +221,9 @@ impl Counts {
     /// The program has asked how much is used.
     pub(crate) fn used(&self, usage: &Usage) {
         let quotas = self.0.iter().flat_map(|kept| &kept.quotas);
-        for (usage, (used, outside)) in usage.limits.iter().zip(quotas).filter_map(|(of, to)| Some((of, to.as_ref()?)))
-        {
-            used.set(usage.used);
-            outside.set(usage.outside_use);
+        for (usage, quota) in usage.limits.iter().zip(quotas).filter_map(|(of, to)| Some((of, to.as_ref()?))) {
+            quota.used.set(usage.used);
+            quota.outside.set(usage.outside_use);
         }
     }
 
@@ -232,9 +237,22 @@ impl Counts {
         kept.show(oldest, left, Instant::now());
     }
 
+    /// Others have taken the place of these: of limits that are gone nothing is used.
+    pub(crate) fn replaced_by(&self, new: &Self) {
+        for quota in self.quotas().filter(|quota| new.quotas().all(|of| of.limit != quota.limit)) {
+            quota.used.set(0);
+            quota.outside.set(0);
+        }
+    }
+
     /// Nothing is to be seen any more.
     pub(crate) fn gone(&self) {
         self.seen(Duration::ZERO, &[]);
+        self.replaced_by(&Self::default());
+    }
+
+    fn quotas(&self) -> impl Iterator<Item = &Quota> {
+        self.0.iter().flat_map(|kept| &kept.quotas).flatten()
     }
 
     fn count(&self, outcome: &str) {

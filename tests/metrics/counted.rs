@@ -293,6 +293,33 @@ async fn quota_shows_what_usage_told_of_limits_that_everybody_shares() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_quota_is_used_of_a_limit_that_is_gone() {
+    let (minutely, hourly) = (Limit::per_minute(50), Limit::per_hour(500));
+    let (throttle, board) = Board::of(on(&Distant::default(), up().limit(minutely.clone())));
+    drop(throttle.acquire("up").await.unwrap());
+    throttle.usage("up").await.unwrap();
+    let used = || {
+        let limits = ["2/s guard 100ms", "50/min", "500/h"].into_iter();
+        let has =
+            |limit: &str| board.series().iter().any(|(.., labels)| labels.get("limit").is_some_and(|of| of == limit));
+        let used = |limit| board.gauge("outgate_quota_used", &[("limit", limit)]);
+        limits.filter(|limit| has(limit)).map(used).collect::<Vec<_>>()
+    };
+    assert_eq!(used(), [1.0, 1.0]);
+    let asks = throttle.clone();
+    let told = tokio::spawn(async move { asks.usage("up").await });
+    tokio::task::yield_now().await;
+    board.over(|| throttle.update(up().limit(hourly))).unwrap();
+    assert_eq!(used(), [1.0, 0.0, 0.0], "what is there still goes on");
+    told.await.unwrap().unwrap();
+    assert_eq!(used(), [1.0, 0.0, 0.0], "of what was asked before nothing is shown");
+    throttle.usage("up").await.unwrap();
+    assert_eq!(used(), [1.0, 0.0, 1.0]);
+    throttle.remove("up").unwrap();
+    assert_eq!(used(), [0.0; 3]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn messages_are_timed_by_kind_and_failures_counted() {
     let store = Distant::default();
     let (throttle, board) = Board::of(on(&store, up()));
