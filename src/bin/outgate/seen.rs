@@ -1,24 +1,23 @@
 //! What is to be seen of the upstreams of a store.
 
-use std::collections::BTreeMap;
+mod calls;
+
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use outgate::ledger::{Body, Log, LogUsage, Message, MessageId, PauseUsage, Reply, ScopeId, SeatLimit, Slower, Term};
-use outgate::processes::{Counted, Description, Kind, Processes, ScopeInUse};
+use outgate::processes::{Counted, DescribedLimit, Description, Kind, Processes, ScopeInUse};
 use outgate::store::{StoreError, StoreErrorKind, UpstreamFound};
 use outgate::{RedisStore, Store};
 
+use self::calls::calls_of;
+
 /// What limits count that say nothing of it.
 const CALLS: &str = "calls";
-/// In microseconds.
-const SECOND: i64 = 1_000_000;
 /// More than ever start within a second.
 const MANY: u32 = 1_000_000;
-/// Scopes whose calls are counted.
-const MOST_LOGS: usize = 100;
 
 /// An upstream.
 pub(crate) struct Seen {
@@ -171,49 +170,6 @@ pub(crate) fn common_name<'a>(found: &UpstreamFound, kind: &'a Kind) -> Option<&
     kind.name.strip_prefix(&*found.ledger)?.strip_prefix('/')
 }
 
-/// Calls of the last second: the upstream's own where it counts them, else those of all that share limits with it.
-async fn calls_of(
-    store: &RedisStore,
-    found: &UpstreamFound,
-    description: &Description,
-    scopes: &[ScopeInUse],
-) -> Result<u64, StoreError> {
-    let of_calls = description.logs.iter().filter(|(_, log)| *log.unit == *CALLS && !log.terms.is_empty());
-    let of_calls = of_calls.filter_map(|(kind, log)| Some((description.kinds.get(*kind)?, log)));
-    let (common, own): (Vec<_>, Vec<_>) = of_calls.partition(|(kind, _)| common_name(found, kind).is_some());
-    let of_calls = if own.is_empty() { common } else { own };
-    let counting = |log: &Log, scope| {
-        // What counts no more may be gone.
-        let kept = log.terms.iter().map(|term| term.span).max().unwrap_or(SECOND).clamp(1, SECOND);
-        (Log::new(CALLS, [Term::new(MANY, kept)]).of(scope), SECOND / kept)
-    };
-    let logs = match (of_calls.iter().find(|(kind, _)| kind.is_everybody), of_calls.first()) {
-        (Some((kind, log)), _) => vec![counting(log, kind.without_value())],
-        (None, Some((kind, log))) => {
-            let scopes = scopes.iter().filter(|scope| scope.kind == kind.name).take(MOST_LOGS);
-            scopes.map(|scope| counting(log, Some(scope.scope))).collect()
-        }
-        (None, None) => return Ok(0),
-    };
-    // Those of one shard together.
-    let mut by_shard: BTreeMap<Arc<str>, (Vec<Log>, Vec<i64>)> = BTreeMap::new();
-    for (log, times) in logs {
-        let (logs, all) = by_shard.entry(ledger_of(found, Some(description), log.scope)).or_default();
-        logs.push(log);
-        all.push(times);
-    }
-    let mut calls = 0;
-    for (ledger, (logs, times)) in by_shard {
-        let (used, _) = usage(store, &ledger, logs, Vec::new()).await?;
-        let of_log = |(log, times): (&LogUsage, i64)| {
-            let used = log.terms.first().map_or(0, |term| term.used);
-            u64::from(used) * times.unsigned_abs()
-        };
-        calls += used.iter().zip(times).map(of_log).sum::<u64>();
-    }
-    Ok(calls)
-}
-
 /// How much is used of the limits of one scope, or of those that all callers share.
 pub(crate) async fn limits_of(
     store: &RedisStore,
@@ -269,11 +225,20 @@ async fn used(
             // Those of other kinds are not among the logs.
             let before = description.logs.iter().take(log).filter(|(of, _)| *of == kind).count();
             let terms = &logs.get(before).ok_or_else(senseless)?.terms;
-            let (Some(term), Some(ahead)) = (terms.get(term), terms.last()) else { return Err(senseless()) };
-            let (units, booked) = (u64::from(units), ahead.used.min(term.used));
-            (seen.used, seen.booked) = (units * u64::from(term.used - booked), units * u64::from(booked));
-            seen.quota = units * u64::from(term.quota);
-            (seen.outside, seen.next) = (units * u64::from(term.outside), Some(term.next));
+            let Some((ahead, terms)) = terms.split_last() else { return Err(senseless()) };
+            let follows = |other: &DescribedLimit| match other.counted {
+                Counted::InLog { log: of, term: first, .. } if of == log && first > term => Some(first),
+                _ => None,
+            };
+            let end = description.limits.iter().filter_map(follows).min().unwrap_or(terms.len());
+            let its = terms.get(term..end).unwrap_or_default();
+            let (Some(window), next) = (its.first(), its.iter().map(|term| term.next).max()) else {
+                return Err(senseless());
+            };
+            let (units, booked) = (u64::from(units), ahead.used.min(window.used));
+            (seen.used, seen.booked) = (units * u64::from(window.used - booked), units * u64::from(booked));
+            seen.quota = units * u64::from(window.quota);
+            (seen.outside, seen.next) = (units * u64::from(window.outside), next);
         } else {
             seen.used = taken.next().ok_or_else(senseless)?.into();
         }
