@@ -14,6 +14,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use outgate::RedisStore;
 
+use self::seen::{Seen, Unread};
+
 /// Looks at upstreams that Outgate throttles, and pauses them by hand.
 #[derive(Parser)]
 #[command(name = "outgate", version)]
@@ -180,13 +182,24 @@ async fn run(args: Args) -> Result<String, Box<dyn Error>> {
     match args.command {
         Command::Status { name, json, scopes } => {
             let all = seen::all(&store, name.as_deref(), scopes).await?;
-            Ok(if json { format!("{:#}\n", show::json(&all)) } else { show::status(&all, &args.prefix) })
+            let text = if json { format!("{:#}\n", show::json(&all)) } else { show::status(&all, &args.prefix) };
+            shown(text, &all)
         }
         Command::Watch { name, scopes } => watch::watch(&store, name.as_deref(), scopes).await.map(|()| String::new()),
-        Command::Limits => Ok(show::limits(&seen::all(&store, None, 0).await?, &args.prefix)),
+        Command::Limits => {
+            let all = seen::all(&store, None, 0).await?;
+            shown(show::limits(&all, &args.prefix), &all)
+        }
         Command::Pause { whom, lasting } => change::pause(&store, &whom, lasting).await,
         Command::Slow { whom, left, lasting } => change::slow(&store, &whom, left, lasting).await,
         Command::Release { whom } => change::release(&store, &whom).await,
         Command::Reset { whom, yes } => change::reset(&store, &whom, yes).await,
     }
+}
+
+/// What is seen is said also where some upstreams cannot be read.
+fn shown(text: String, all: &[Result<Seen, Unread>]) -> Result<String, Box<dyn Error>> {
+    let Some(unread) = show::unread(all) else { return Ok(text) };
+    print(&text)?;
+    Err(unread.into())
 }

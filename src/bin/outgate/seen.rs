@@ -40,6 +40,12 @@ pub(crate) struct Seen {
     pub(crate) calls: u64,
 }
 
+/// An upstream that cannot be read, and why.
+pub(crate) struct Unread {
+    pub(crate) found: UpstreamFound,
+    pub(crate) error: StoreError,
+}
+
 /// How much of a limit is used, by everybody or in one scope.
 pub(crate) struct LimitSeen {
     pub(crate) text: Arc<str>,
@@ -85,14 +91,19 @@ fn ledger_of(found: &UpstreamFound, description: Option<&Description>, scope: Op
     Arc::clone(description.and_then(|description| description.shard_of(scope)).unwrap_or(&found.ledger))
 }
 
-/// Every upstream, or one, with so many scopes of each kind.
-pub(crate) async fn all(store: &RedisStore, name: Option<&str>, scopes: usize) -> Result<Vec<Seen>, Box<dyn Error>> {
+/// Every upstream, or one, with so many scopes of each kind. One that cannot be read hides no other.
+pub(crate) async fn all(
+    store: &RedisStore,
+    name: Option<&str>,
+    scopes: usize,
+) -> Result<Vec<Result<Seen, Unread>>, Box<dyn Error>> {
     let mut all = Vec::new();
-    for upstream in store.upstreams().await? {
-        if name.is_none_or(|name| *upstream.name == *name)
-            && let Some(seen) = of(store, upstream, scopes).await?
-        {
-            all.push(seen);
+    for found in store.upstreams().await? {
+        if name.is_none_or(|name| *found.name == *name) {
+            match of(store, found.clone(), scopes).await {
+                Ok(seen) => all.extend(seen.map(Ok)),
+                Err(error) => all.push(Err(Unread { found, error })),
+            }
         }
     }
     match name {
@@ -104,7 +115,7 @@ pub(crate) async fn all(store: &RedisStore, name: Option<&str>, scopes: usize) -
 /// An upstream that somebody names.
 pub(crate) async fn one(store: &RedisStore, name: &str) -> Result<Seen, Box<dyn Error>> {
     // There is one at least.
-    Ok(all(store, Some(name), 0).await?.swap_remove(0))
+    Ok(all(store, Some(name), 0).await?.swap_remove(0).map_err(|unread| unread.error)?)
 }
 
 /// No process uses an upstream that somebody names.

@@ -6,14 +6,22 @@ use std::time::Duration;
 
 use outgate::ledger::{Cause, PauseUsage, Slower};
 use outgate::processes::ScopeInUse;
+use outgate::store::UpstreamFound;
 use serde_json::{Value, json};
 
-use crate::seen::{LimitSeen, Seen};
+use crate::seen::{LimitSeen, Seen, Unread};
 
 /// All upstreams, one after another.
-pub(crate) fn status(all: &[Seen], prefix: &str) -> String {
+pub(crate) fn status(all: &[Result<Seen, Unread>], prefix: &str) -> String {
     let mut text = String::new();
-    for upstream in all {
+    for row in all {
+        let upstream = match row {
+            Ok(seen) => seen,
+            Err(unread) => {
+                let _ = writeln!(text, "{}: {}", unread.found.name, why_unread(unread));
+                continue;
+            }
+        };
         let _ = writeln!(text, "{}", headline(upstream));
         if let Some(paused) = &upstream.paused {
             let _ = writeln!(text, "  {}", pause(paused));
@@ -31,6 +39,18 @@ pub(crate) fn status(all: &[Seen], prefix: &str) -> String {
     if all.is_empty() { nobody(prefix) } else { text }
 }
 
+/// Why an upstream is not shown.
+pub(crate) fn why_unread(unread: &Unread) -> String {
+    format!("cannot be read: {}", chain(&unread.error))
+}
+
+/// Which upstreams cannot be read, and why.
+pub(crate) fn unread(all: &[Result<Seen, Unread>]) -> Option<String> {
+    let unread = all.iter().filter_map(|row| row.as_ref().err());
+    let why: Vec<_> = unread.map(|unread| format!("{} {}", unread.found.name, why_unread(unread))).collect();
+    (!why.is_empty()).then(|| why.join("; "))
+}
+
 fn nobody(prefix: &str) -> String {
     format!("no process with the prefix {prefix} has used an upstream lately\n")
 }
@@ -38,8 +58,8 @@ fn nobody(prefix: &str) -> String {
 /// Who uses an upstream, and who waits.
 pub(crate) fn headline(upstream: &Seen) -> String {
     let mut text = format!("{}", upstream.found.name);
-    if upstream.found.ledger != upstream.found.name {
-        let _ = write!(text, " (shares {})", upstream.found.ledger);
+    if let Some(shares) = shares(&upstream.found) {
+        let _ = write!(text, " (shares {shares})");
     }
     let _ = write!(text, ": {}", count(upstream.processes.all.len() as u64, "process", "processes"));
     match upstream.oldest() {
@@ -80,15 +100,15 @@ pub(crate) fn line(limit: &LimitSeen) -> String {
 }
 
 /// The limits of each upstream, one a line.
-pub(crate) fn limits(all: &[Seen], prefix: &str) -> String {
+pub(crate) fn limits(all: &[Result<Seen, Unread>], prefix: &str) -> String {
     let mut text = String::new();
-    for upstream in all {
+    for upstream in all.iter().flatten() {
         let limits = upstream.description.iter().flat_map(|description| &description.limits);
         for limit in limits {
             let _ = writeln!(text, "{}: {}", upstream.found.name, limit.text);
         }
     }
-    if text.is_empty() { nobody(prefix) } else { text }
+    if text.is_empty() && unread(all).is_none() { nobody(prefix) } else { text }
 }
 
 /// The name of a scope, or its first digits.
@@ -146,8 +166,17 @@ pub(crate) fn rough(time: Duration) -> String {
 }
 
 /// All upstreams as JSON: lengths of time in milliseconds.
-pub(crate) fn json(all: &[Seen]) -> Value {
-    Value::Array(all.iter().map(upstream).collect())
+pub(crate) fn json(all: &[Result<Seen, Unread>]) -> Value {
+    Value::Array(all.iter().map(|row| row.as_ref().map_or_else(unreadable, upstream)).collect())
+}
+
+fn unreadable(unread: &Unread) -> Value {
+    json!({ "upstream": *unread.found.name, "shares": shares(&unread.found), "error": chain(&unread.error) })
+}
+
+/// The name of those with which an upstream shares limits.
+fn shares(found: &UpstreamFound) -> Option<&str> {
+    (found.ledger != found.name).then_some(&*found.ledger)
 }
 
 fn upstream(seen: &Seen) -> Value {
@@ -179,7 +208,7 @@ fn upstream(seen: &Seen) -> Value {
     };
     json!({
         "upstream": *seen.found.name,
-        "shares": (seen.found.ledger != seen.found.name).then_some(&*seen.found.ledger),
+        "shares": shares(&seen.found),
         "calls_per_second": seen.calls,
         "callers": seen.callers(),
         "oldest_ms": seen.oldest().map(ms),

@@ -6,6 +6,7 @@ use std::io::{IsTerminal as _, stdin, stdout};
 use std::time::{Duration, Instant};
 
 use outgate::RedisStore;
+use outgate::store::UpstreamFound;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -13,7 +14,7 @@ use ratatui::style::{Color, Style, Stylize as _};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, LineGauge, Paragraph, Sparkline};
 
-use crate::seen::{self, LimitSeen, Seen};
+use crate::seen::{self, LimitSeen, Seen, Unread};
 use crate::show;
 
 /// How often it looks.
@@ -24,7 +25,7 @@ const SHOWN: usize = 120;
 /// What was seen last, and calls per second of before.
 #[derive(Default)]
 pub(crate) struct Screen {
-    all: Vec<Seen>,
+    all: Vec<Result<Seen, Unread>>,
     calls: HashMap<String, VecDeque<u64>>,
     /// Why nothing could be seen this time.
     wrong: Option<String>,
@@ -80,11 +81,11 @@ fn is_over(patience: Duration) -> std::io::Result<bool> {
 
 impl Screen {
     /// Takes in what was seen; what was seen before stays where nothing could be.
-    fn take(&mut self, seen: Result<Vec<Seen>, Box<dyn Error>>) {
+    fn take(&mut self, seen: Result<Vec<Result<Seen, Unread>>, Box<dyn Error>>) {
         match seen {
             Ok(all) => {
-                self.calls.retain(|name, _| all.iter().any(|seen| *seen.found.name == **name));
-                for seen in &all {
+                self.calls.retain(|name, _| all.iter().any(|row| *found(row).name == **name));
+                for seen in all.iter().flatten() {
                     let calls = self.calls.entry(seen.found.name.to_string()).or_default();
                     calls.push_back(seen.calls);
                     while calls.len() > SHOWN {
@@ -98,7 +99,7 @@ impl Screen {
     }
 
     fn draw(&self, frame: &mut Frame<'_>) {
-        let heights = self.all.iter().map(|seen| Constraint::Length(height(seen)));
+        let heights = self.all.iter().map(|row| Constraint::Length(height(row)));
         let [body, foot] = Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
         let foot_line = match &self.wrong {
             Some(wrong) => Line::from(wrong.as_str()).red(),
@@ -109,16 +110,24 @@ impl Screen {
             frame.render_widget(Paragraph::new("nobody has used an upstream lately"), body);
         }
         let areas = Layout::vertical(heights.chain([Constraint::Min(0)])).split(body);
-        for (seen, area) in self.all.iter().zip(areas.iter()) {
-            self.draw_upstream(frame, seen, *area);
+        for (row, area) in self.all.iter().zip(areas.iter()) {
+            self.draw_upstream(frame, row, *area);
         }
     }
 
-    fn draw_upstream(&self, frame: &mut Frame<'_>, seen: &Seen, area: Rect) {
-        let block = Block::new().borders(Borders::TOP).title(format!(" {} ", show::headline(seen)).bold());
+    fn draw_upstream(&self, frame: &mut Frame<'_>, row: &Result<Seen, Unread>, area: Rect) {
+        let title = row.as_ref().map_or_else(|unread| unread.found.name.to_string(), show::headline);
+        let block = Block::new().borders(Borders::TOP).title(format!(" {title} ").bold());
         let inner = block.inner(area);
         frame.render_widget(block, area);
-        let rows = Layout::vertical(vec![Constraint::Length(1); usize::from(height(seen)) - 1]).split(inner);
+        match row {
+            Ok(seen) => self.draw_seen(frame, seen, inner),
+            Err(unread) => frame.render_widget(Paragraph::new(show::why_unread(unread)).red(), inner),
+        }
+    }
+
+    fn draw_seen(&self, frame: &mut Frame<'_>, seen: &Seen, area: Rect) {
+        let rows = Layout::vertical(vec![Constraint::Length(1); usize::from(area.height)]).split(area);
         let mut rows = rows.iter().copied();
         let mut row = || rows.next().unwrap_or_default();
         if let Some(paused) = &seen.paused {
@@ -139,8 +148,13 @@ impl Screen {
     }
 }
 
+fn found(row: &Result<Seen, Unread>) -> &UpstreamFound {
+    row.as_ref().map_or_else(|unread| &unread.found, |seen| &seen.found)
+}
+
 /// Lines that an upstream takes.
-fn height(seen: &Seen) -> u16 {
+fn height(row: &Result<Seen, Unread>) -> u16 {
+    let Ok(seen) = row else { return 2 };
     let special = usize::from(seen.paused.is_some()) + usize::from(show::slowed(seen.rate, seen.slower).is_some());
     u16::try_from(2 + special + seen.limits.len()).unwrap_or(u16::MAX)
 }

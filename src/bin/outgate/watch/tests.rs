@@ -1,6 +1,6 @@
 use outgate::ledger::{Cause, PauseUsage, Stamp};
 use outgate::processes::{Presence, ProcessSeen, Processes};
-use outgate::store::UpstreamFound;
+use outgate::store::{StoreError, StoreErrorKind, UpstreamFound};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -40,6 +40,10 @@ fn seen(name: &str, callers: u32, calls: u64, limits: Vec<LimitSeen>) -> Seen {
     }
 }
 
+fn look(screen: &mut Screen, all: Vec<Seen>) {
+    screen.take(Ok(all.into_iter().map(Ok).collect()));
+}
+
 fn lines(screen: &Screen) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(100, 12)).unwrap();
     terminal.draw(|frame| screen.draw(frame)).unwrap();
@@ -58,7 +62,7 @@ fn the_screen_shows_a_bar_for_each_limit_calls_per_second_pauses_and_who_waits()
         let left = Duration::from_secs(298);
         stripe.paused = Some(PauseUsage::new(left, left, Duration::ZERO, Cause::Refusal, Some(429)));
         stripe.rate = 500_000;
-        screen.take(Ok(vec![seen("github", 12, calls, limits()), stripe]));
+        look(&mut screen, vec![seen("github", 12, calls, limits()), stripe]);
     }
     let lines = lines(&screen);
     assert!(lines[0].starts_with(" github: 1 process, 12 callers wait, the first for 8s ─"), "{lines:#?}");
@@ -76,7 +80,7 @@ fn the_screen_shows_a_bar_for_each_limit_calls_per_second_pauses_and_who_waits()
 #[test]
 fn what_was_seen_last_stays_while_nothing_can_be_seen() {
     let mut screen = Screen::default();
-    screen.take(Ok(vec![seen("github", 0, 5, Vec::new())]));
+    look(&mut screen, vec![seen("github", 0, 5, Vec::new())]);
     screen.take(Err("the store cannot be connected to".into()));
     let lines = lines(&screen);
     assert!(lines[0].starts_with(" github: 1 process, nobody waits"), "{lines:#?}");
@@ -86,10 +90,26 @@ fn what_was_seen_last_stays_while_nothing_can_be_seen() {
 }
 
 #[test]
+fn an_upstream_that_cannot_be_read_stands_among_the_others() {
+    let mut screen = Screen::default();
+    let error = StoreError::new(StoreErrorKind::Refused, "the key holds a string");
+    let mail = Unread { found: UpstreamFound::new("mail", "mail"), error };
+    let [github, stripe] = ["github", "stripe"].map(|name| seen(name, 0, 5, Vec::new()));
+    screen.take(Ok(vec![Ok(github), Err(mail), Ok(stripe)]));
+    let lines = lines(&screen);
+    let begins = |line: usize, words: &str| assert!(lines[line].starts_with(words), "{lines:#?}");
+    begins(0, " github: 1 process, nobody waits ─");
+    begins(2, " mail ─");
+    assert_eq!(lines[3], "cannot be read: the key holds a string");
+    begins(4, " stripe: 1 process, nobody waits ─");
+    assert_eq!(lines[11], "q: leave");
+}
+
+#[test]
 fn calls_are_kept_for_as_long_as_they_are_shown() {
     let mut screen = Screen::default();
     for calls in 0..500 {
-        screen.take(Ok(vec![seen("github", 0, calls, Vec::new())]));
+        look(&mut screen, vec![seen("github", 0, calls, Vec::new())]);
     }
     assert_eq!(screen.calls["github"].len(), SHOWN);
     assert_eq!(screen.calls["github"].back(), Some(&499));
