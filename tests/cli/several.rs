@@ -86,3 +86,36 @@ async fn the_primary_that_sentinels_name_is_seen_and_paused_and_so_is_the_next_o
     let wrong = run(url, &["status", "--sentinel", "nobody"], "").await.wrong();
     assert!(wrong.contains("nobody"), "{wrong}");
 }
+
+#[tokio::test]
+async fn who_is_named_is_found_while_another_master_is_down() {
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let lies_on = |node: usize| {
+        let lies = |name: &String| {
+            let slot = cluster.slot_of(&format!("outgate:v1:{{{name}}}")).unwrap();
+            cluster.primary(slot).unwrap() == Some(node)
+        };
+        (0..1_000).map(|number| format!("up-{number}")).find(lies).unwrap()
+    };
+    let (here, lost) = (lies_on(0), lies_on(2));
+    let ups = [&here, &lost].map(|name| Upstream::new(name.as_str()).limit(Limit::per_hour(5)));
+    let store = RedisStore::cluster(cluster.urls()).connect().await.unwrap();
+    let process = Throttle::builder().store(store).upstreams(ups).build().unwrap();
+    for name in [&here, &lost] {
+        drop(process.acquire(name).await.unwrap());
+        process.processes(name).await.unwrap();
+    }
+    cluster.nodes()[2].stop();
+    let url = &cluster.urls()[0];
+    run(url, &["pause", "--cluster", &here, "10m"], "").await.well();
+    let text = run(url, &["status", "--cluster", &here], "").await.well();
+    assert!(text.starts_with(&here) && text.contains("paused for 9m"), "{text}");
+    run(url, &["slow", "--cluster", &here, "50%", "10m"], "").await.well();
+    run(url, &["release", "--cluster", &here], "").await.well();
+    run(url, &["reset", "--cluster", &here, "--yes"], "").await.well();
+    // It may be there, or any other.
+    for args in [&["pause", "--cluster", &lost, "10m"][..], &["status", "--cluster"]] {
+        let wrong = run(url, args, "").await.wrong();
+        assert!(wrong.contains("cannot be connected to"), "{wrong}");
+    }
+}

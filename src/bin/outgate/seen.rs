@@ -97,13 +97,15 @@ pub(crate) async fn all(
     name: Option<&str>,
     scopes: usize,
 ) -> Result<Vec<Result<Seen, Unread>>, Box<dyn Error>> {
+    let found = match name {
+        Some(name) => store.upstreams_named(name).await?,
+        None => store.upstreams().await?,
+    };
     let mut all = Vec::new();
-    for found in store.upstreams().await? {
-        if name.is_none_or(|name| *found.name == *name) {
-            match of(store, found.clone(), scopes).await {
-                Ok(seen) => all.extend(seen.map(Ok)),
-                Err(error) => all.push(Err(Unread { found, error })),
-            }
+    for found in found {
+        match of(store, found.clone(), scopes).await {
+            Ok(seen) => all.extend(seen.map(Ok)),
+            Err(error) => all.push(Err(Unread { found, error })),
         }
     }
     match name {

@@ -49,7 +49,29 @@ impl RedisStore {
     ///
     /// When the store cannot be reached, refuses it, sends the search back to where it is, or is one node of a Cluster and not set up as one.
     pub async fn upstreams(&self) -> Result<Vec<UpstreamFound>, StoreError> {
-        self.search("*}:processes*", named_by).await
+        self.search("*}:processes*", Wanted::All, named_by).await
+    }
+
+    /// The same of one name: none where no process uses it, and several where some share its limits with others and some do not. It is found
+    /// also while other masters of a Cluster cannot be reached.
+    ///
+    /// ```no_run
+    /// # async fn who() -> Result<(), Box<dyn std::error::Error>> {
+    /// use outgate::store::{RedisStore, UpstreamFound};
+    ///
+    /// let store = RedisStore::connect("redis://127.0.0.1").await?;
+    /// let found = store.upstreams_named("mail").await?;
+    /// assert_eq!(found, [UpstreamFound::new("mail", "account")]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`upstreams`](Self::upstreams); of a Cluster only where it is not found on the masters that can be reached.
+    pub async fn upstreams_named(&self, name: &str) -> Result<Vec<UpstreamFound>, StoreError> {
+        let read = |rest: &str| named_by(rest).filter(|found| *found.name == *name);
+        self.search("*}:processes*", Wanted::Any, read).await
     }
 
     /// The names of the ledgers in which the store keeps what it knows of an upstream: its own, and those of its
@@ -70,32 +92,52 @@ impl RedisStore {
     ///
     /// As for [`upstreams`](Self::upstreams).
     pub async fn ledgers_of(&self, upstream: &str) -> Result<Vec<Arc<str>>, StoreError> {
-        self.search(&format!("{}*}}*:state", escaped(upstream)), |rest| ledger_of(upstream, rest)).await
+        let behind = format!("{}*}}*:state", escaped(upstream));
+        self.search(&behind, Wanted::All, |rest| ledger_of(upstream, rest)).await
     }
 
     /// What is read of the names of keys that match behind the prefix and a brace.
-    async fn search<T: Ord>(&self, behind: &str, read: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, StoreError> {
+    async fn search<T: Ord>(
+        &self,
+        behind: &str,
+        wanted: Wanted,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<Vec<T>, StoreError> {
         let front = format!("{}:v1:{{", self.prefix);
         let pattern = escaped(&front) + behind;
         let mut found = BTreeSet::new();
         let mut take = |key: &str| found.extend(key.strip_prefix(&front).and_then(&read));
-        match &self.reach {
+        let outcome = match &self.reach {
             Reach::Server(link) => {
                 // One that has not all slots would show some upstreams, as if there were no more.
                 trial::has_all(&mut link.connection().await?.0).await?;
-                scan(link, &pattern, &mut take).await?;
+                scan(link, &pattern, &mut take).await
             }
             #[cfg(feature = "redis-cluster")]
             Reach::Cluster(cluster) => {
+                let mut outcome = Ok(());
                 for node in cluster.masters().await? {
-                    scan(&node.link, &pattern, &mut take).await?;
+                    outcome = outcome.and(scan(&node.link, &pattern, &mut take).await);
                 }
+                outcome
             }
             #[cfg(feature = "redis-sentinel")]
-            Reach::Sentinel(sentinel) => scan(&sentinel.reached().await?.link, &pattern, &mut take).await?,
+            Reach::Sentinel(sentinel) => scan(&sentinel.reached().await?.link, &pattern, &mut take).await,
+        };
+        if matches!(wanted, Wanted::All) || found.is_empty() {
+            outcome?;
         }
         Ok(found.into_iter().collect())
     }
+}
+
+/// What a search has to find.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// All that there is.
+    All,
+    /// Something: a master that cannot be reached hides nothing of what is found.
+    Any,
 }
 
 async fn scan(link: &Link, pattern: &str, take: &mut impl FnMut(&str)) -> Result<(), StoreError> {
