@@ -8,7 +8,7 @@ use outgate::testing::RedisServer;
 use outgate::{Limit, RedisStore, Throttle, Upstream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use vt100::{Parser, Screen};
 
 /// How long something may take on a busy machine.
@@ -101,4 +101,29 @@ async fn what_is_wrong_from_the_beginning_is_said_without_a_screen() {
     assert_eq!(terminal.end().await, Some(1));
     let said = String::from_utf8_lossy(&terminal.sent).into_owned();
     assert_eq!(said, "outgate: no process has used an upstream \"gitlab\" lately; in use: none\r\n");
+}
+
+#[tokio::test]
+async fn q_leaves_also_while_the_store_is_silent() {
+    let server = RedisServer::start().unwrap();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let github = Upstream::new("github").limit(Limit::per_hour(3));
+    let throttle = Throttle::builder().store(store).upstream(github).build().unwrap();
+    drop(throttle.acquire("github").await.unwrap());
+    throttle.processes("github").await.unwrap();
+    throttle.close().await;
+    let mut terminal = Terminal::run(&server, 12, 100, r#"exec "$OUTGATE" watch"#);
+    while !terminal.screen().contents().contains("q: leave") {
+        assert!(terminal.take().await, "{}", terminal.screen().contents());
+    }
+    // Scripts are held up until then, and all else is answered.
+    server.command(&["CLIENT", "PAUSE", "600000", "WRITE"]).unwrap();
+    let waits = || server.command(&["INFO", "clients"]).unwrap().text().unwrap().contains("blocked_clients:1");
+    while !waits() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    terminal.press("q").await;
+    assert_eq!(terminal.end().await, Some(0));
+    let sent = String::from_utf8_lossy(&terminal.sent).into_owned();
+    assert!(!sent.contains("cannot be"), "it waits for no look: {sent}");
 }

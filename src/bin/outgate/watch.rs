@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
-use std::io::{IsTerminal as _, stdin, stdout};
+use std::io::{self, IsTerminal as _, stdin, stdout};
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use outgate::RedisStore;
@@ -13,12 +14,15 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize as _};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, LineGauge, Paragraph, Sparkline};
+use tokio::time::timeout;
 
 use crate::seen::{self, LimitSeen, Seen, Unread};
 use crate::show;
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_secs(1);
+/// How often it listens to the terminal while it looks.
+const OFTEN: Duration = Duration::from_millis(50);
 /// For how many seconds calls are shown.
 const SHOWN: usize = 120;
 
@@ -47,36 +51,68 @@ pub(crate) async fn watch(store: &RedisStore, name: Option<&str>, scopes: usize)
         if let Err(error) = terminal.draw(|frame| screen.draw(frame)) {
             break Err(error.into());
         }
-        match is_over(EVERY) {
-            Ok(false) => {}
-            Ok(true) => break Ok(()),
+        match heard(EVERY) {
+            Ok(Some(Heard::Leave)) => break Ok(()),
+            Ok(_) => {}
             Err(error) => break Err(error.into()),
         }
-        screen.take(seen::all(store, name, scopes).await);
+        let is_over = || {
+            let heard = heard(Duration::ZERO)?;
+            if heard == Some(Heard::Resized) {
+                terminal.draw(|frame| screen.draw(frame))?;
+            }
+            Ok(heard == Some(Heard::Leave))
+        };
+        match unless_over(seen::all(store, name, scopes), is_over).await {
+            Ok(Some(seen)) => screen.take(seen),
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error.into()),
+        }
     };
     ratatui::restore();
     ended
 }
 
-/// Waits for so long, and says whether somebody wants to leave.
-fn is_over(patience: Duration) -> std::io::Result<bool> {
-    let until = Instant::now() + patience;
+/// What comes of a look, unless somebody wants to leave meanwhile.
+async fn unless_over<T>(
+    look: impl Future<Output = T>,
+    mut is_over: impl FnMut() -> io::Result<bool>,
+) -> io::Result<Option<T>> {
+    let mut look = pin!(look);
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || !event::poll(left)? {
-            return Ok(false);
+        if let Ok(seen) = timeout(OFTEN, look.as_mut()).await {
+            return Ok(Some(seen));
         }
+        if is_over()? {
+            return Ok(None);
+        }
+    }
+}
+
+/// What the terminal tells.
+#[derive(PartialEq, Eq)]
+enum Heard {
+    /// Somebody wants to leave.
+    Leave,
+    Resized,
+}
+
+/// Listens for so long, or until there is something to do.
+fn heard(patience: Duration) -> io::Result<Option<Heard>> {
+    let until = Instant::now() + patience;
+    while event::poll(until.saturating_duration_since(Instant::now()))? {
         match event::read()? {
             Event::Key(key) => {
                 let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
                 if is_interrupt || [KeyCode::Char('q'), KeyCode::Esc].contains(&key.code) {
-                    return Ok(true);
+                    return Ok(Some(Heard::Leave));
                 }
             }
-            Event::Resize(..) => return Ok(false),
+            Event::Resize(..) => return Ok(Some(Heard::Resized)),
             _ => {}
         }
     }
+    Ok(None)
 }
 
 impl Screen {
@@ -99,20 +135,41 @@ impl Screen {
     }
 
     fn draw(&self, frame: &mut Frame<'_>) {
-        let heights = self.all.iter().map(|row| Constraint::Length(height(row)));
-        let [body, foot] = Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
+        let [mut body, foot] = Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
+        let shown = self.shown(body.height);
+        let more = match self.all.len() - shown.len() {
+            0 => String::new(),
+            hidden => format!("... and {hidden} more: watch NAME; "),
+        };
         let foot_line = match &self.wrong {
-            Some(wrong) => Line::from(wrong.as_str()).red(),
-            None => Line::from("q: leave").dim(),
+            Some(wrong) => Line::from(more + wrong).red(),
+            None => Line::from(more + "q: leave").dim(),
         };
         frame.render_widget(Paragraph::new(foot_line), foot);
         if self.all.is_empty() {
             frame.render_widget(Paragraph::new("nobody has used an upstream lately"), body);
         }
-        let areas = Layout::vertical(heights.chain([Constraint::Min(0)])).split(body);
-        for (row, area) in self.all.iter().zip(areas.iter()) {
-            self.draw_upstream(frame, row, *area);
+        for row in shown {
+            let height = height(row).min(body.height);
+            self.draw_upstream(frame, row, Rect { height, ..body });
+            (body.y, body.height) = (body.y + height, body.height - height);
         }
+    }
+
+    /// Those that fit into so many lines: where not all do, first those of which somebody wants to know.
+    fn shown(&self, lines: u16) -> Vec<&Result<Seen, Unread>> {
+        let mut rows: Vec<_> = self.all.iter().collect();
+        if rows.iter().map(|row| usize::from(height(row))).sum::<usize>() > usize::from(lines) {
+            rows.sort_by_key(|row| row.as_ref().is_ok_and(|seen| seen.paused.is_none() && seen.callers() == 0));
+        }
+        let mut left = lines;
+        rows.retain(|row| {
+            // One that is too tall stands alone.
+            let rest = left.checked_sub(height(row).min(lines));
+            left = rest.unwrap_or(left);
+            rest.is_some()
+        });
+        rows
     }
 
     fn draw_upstream(&self, frame: &mut Frame<'_>, row: &Result<Seen, Unread>, area: Rect) {
@@ -127,8 +184,7 @@ impl Screen {
     }
 
     fn draw_seen(&self, frame: &mut Frame<'_>, seen: &Seen, area: Rect) {
-        let rows = Layout::vertical(vec![Constraint::Length(1); usize::from(area.height)]).split(area);
-        let mut rows = rows.iter().copied();
+        let mut rows = area.rows();
         let mut row = || rows.next().unwrap_or_default();
         if let Some(paused) = &seen.paused {
             frame.render_widget(Paragraph::new(show::pause(paused)).red(), row());

@@ -45,11 +45,21 @@ fn look(screen: &mut Screen, all: Vec<Seen>) {
 }
 
 fn lines(screen: &Screen) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(100, 12)).unwrap();
+    lines_of(screen, 100, 12)
+}
+
+fn lines_of(screen: &Screen, columns: u16, rows: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     terminal.draw(|frame| screen.draw(frame)).unwrap();
     let buffer = terminal.backend().buffer();
-    let row = |y| (0..100).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
-    (0..12).map(row).collect()
+    let row = |y| (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+    (0..rows).map(row).collect()
+}
+
+/// By a program, or by hand.
+fn pause_of(seconds: u64) -> PauseUsage {
+    let left = Duration::from_secs(seconds);
+    PauseUsage::new(left, left, Duration::ZERO, Cause::Refusal, None)
 }
 
 #[test]
@@ -113,4 +123,37 @@ fn calls_are_kept_for_as_long_as_they_are_shown() {
     }
     assert_eq!(screen.calls["github"].len(), SHOWN);
     assert_eq!(screen.calls["github"].back(), Some(&499));
+}
+
+#[test]
+fn what_does_not_fit_is_counted_and_who_is_paused_or_waits_is_shown_first() {
+    let mut screen = Screen::default();
+    let some = |count| (0..count).map(|at| seen(&format!("up-{at}"), 0, 0, vec![limit("25/s", 1, 25)])).collect();
+    look(&mut screen, some(6));
+    assert_eq!(lines_of(&screen, 80, 19)[18], "q: leave", "all fit");
+    let mut all: Vec<Seen> = some(22);
+    all[20].paused = Some(pause_of(90));
+    all[21].processes = seen("up-21", 3, 0, Vec::new()).processes;
+    look(&mut screen, all);
+    let lines = lines_of(&screen, 80, 24);
+    let heads: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix(" up-")?.split(':').next()).collect();
+    assert_eq!(heads, ["20", "21", "0", "1", "2", "3", "4"], "{lines:#?}");
+    assert_eq!(lines[1], "paused for 1m 30s: by a program, or by hand");
+    assert_eq!(lines.iter().filter(|line| line.ends_with("1 of 25")).count(), 7, "{lines:#?}");
+    assert_eq!(lines[23], "... and 15 more: watch NAME; q: leave");
+    screen.take(Err("the store cannot be connected to".into()));
+    assert_eq!(lines_of(&screen, 80, 24)[23], "... and 15 more: watch NAME; the store cannot be connected to");
+}
+
+#[test]
+fn of_one_that_is_too_tall_the_pause_and_the_first_limits_are_shown() {
+    let mut screen = Screen::default();
+    let mut github = seen("github", 0, 0, (0..30).map(|used| limit("25/s", used, 25)).collect());
+    github.paused = Some(pause_of(90));
+    look(&mut screen, vec![seen("a", 0, 0, Vec::new()), github]);
+    let lines = lines(&screen);
+    assert!(lines[0].starts_with(" github: 1 process, nobody waits ─"), "{lines:#?}");
+    assert_eq!(lines[1], "paused for 1m 30s: by a program, or by hand");
+    assert!(lines[3].ends_with("0 of 25") && lines[10].ends_with("7 of 25"), "{lines:#?}");
+    assert_eq!(lines[11], "... and 1 more: watch NAME; q: leave");
 }
