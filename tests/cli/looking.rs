@@ -1,7 +1,10 @@
 //! What a look shows of limits, and of upstreams that cannot be read.
 
+use std::time::Duration;
+
+use outgate::ledger::{Body, Message, MessageId, Presence, Renewal, ScopeId, ScopePresence};
 use outgate::testing::RedisServer;
-use outgate::{Limit, RedisStore, Throttle, Upstream};
+use outgate::{Limit, RedisStore, Store as _, Throttle, Upstream};
 
 use crate::{json, outgate};
 
@@ -62,4 +65,51 @@ async fn an_upstream_that_cannot_be_read_hides_no_other() {
     outgate(&server, &["status", "stripe"]).await.well();
     outgate(&server, &["pause", "stripe", "5m"]).await.well();
     assert_eq!(outgate(&server, &["pause", "mail", "5m"]).await.wrong(), format!("outgate: {why}\n"));
+}
+
+#[tokio::test]
+async fn who_has_left_is_not_said_to_be_in_use() {
+    let server = RedisServer::start().unwrap();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let github = Upstream::new("github").limit(Limit::per_hour(3));
+    let throttle = Throttle::builder().store(store).upstream(github).build().unwrap();
+    drop(throttle.acquire("github").await.unwrap());
+    throttle.processes("github").await.unwrap();
+    throttle.close().await;
+    let wrong = outgate(&server, &["status", "github"]).await.wrong();
+    assert_eq!(wrong, "outgate: no process has used an upstream \"github\" lately; in use: none\n");
+}
+
+#[tokio::test]
+async fn a_terminal_obeys_nothing_that_processes_say() {
+    let server = RedisServer::start().unwrap();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let scope = ScopeId::of(b"m-17");
+    let mut presence = Presence::default();
+    (presence.described, presence.scopes) = (7, vec![ScopePresence::new(0, scope)]);
+    let text = "25/s\u{1b}]0;owned\u{7}\u{9b}31m\n\u{7f}";
+    let about = serde_json::json!({
+        "kinds": [{ "name": "x-\u{1b}[2J", "everybody": false, "salt": null }],
+        "limits": [{ "text": text, "kind": 0, "quota": 25, "in_log": [0, 0, 1] }],
+        "logs": [{ "kind": 0, "unit": "calls", "terms": [[25, 1_000_000, 0]] }],
+        "names": [[scope.to_string(), "bot\u{1b}[1A"]],
+    });
+    for name in ["shop", "a\u{1b}]0;owned\u{7}b"] {
+        let renewal = Renewal::new(name, presence.clone(), Duration::from_secs(60)).about(about.to_string());
+        let message = Message::new(name, MessageId::new(7, "there", 1), Body::Renew(renewal));
+        store.apply(&message).await.unwrap();
+    }
+    let said = outgate(&server, &["status"]).await.well();
+    let limit = "25/s\u{fffd}]0;owned\u{fffd}\u{fffd}31m\u{fffd}\u{fffd}";
+    assert_eq!(said, format!("shop: 1 process, nobody waits\n  {limit:<32}       0 of 25, bot\u{fffd}[1A\n"));
+    assert_eq!(outgate(&server, &["limits"]).await.well(), format!("shop: {limit}\n"));
+
+    let is_obeyed = |letter: char| letter.is_control() && letter != '\n';
+    let said = outgate(&server, &["status", "--json"]).await.well();
+    assert!(!said.contains(is_obeyed), "{said:?}");
+    assert_eq!(json(&said)[0]["limits"][0]["limit"], text, "programs are told all");
+    for args in [&["--scope", "nobody"][..], &["--value", "m-17", "--kind", "other"]] {
+        let wrong = outgate(&server, &[&["pause", "shop", "5m"], args].concat()).await.wrong();
+        assert!(wrong.contains("\u{fffd}[") && !wrong.contains(is_obeyed), "{wrong:?}");
+    }
 }

@@ -182,7 +182,7 @@ async fn run(args: Args) -> Result<String, Box<dyn Error>> {
     match args.command {
         Command::Status { name, json, scopes } => {
             let all = seen::all(&store, name.as_deref(), scopes).await?;
-            let text = if json { format!("{:#}\n", show::json(&all)) } else { show::status(&all, &args.prefix) };
+            let text = if json { show::json(&all) } else { show::status(&all, &args.prefix) };
             shown(text, &all)
         }
         Command::Watch { name, scopes } => watch::watch(&store, name.as_deref(), scopes).await.map(|()| String::new()),

@@ -133,7 +133,8 @@ impl fmt::Display for Unused {
 impl Error for Unused {}
 
 fn unused(name: &str, found: &[UpstreamFound]) -> String {
-    let names: Vec<_> = found.iter().map(|found| &*found.name).collect();
+    // Keys outlive those who have left.
+    let names: Vec<_> = found.iter().map(|found| &*found.name).filter(|other| *other != name).collect();
     let used = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     format!("no process has used an upstream {name:?} lately; in use: {used}")
 }

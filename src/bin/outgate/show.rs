@@ -96,7 +96,7 @@ pub(crate) fn line(limit: &LimitSeen) -> String {
             let _ = write!(text, ", {slower}");
         }
     }
-    text
+    tame(&text)
 }
 
 /// The limits of each upstream, one a line.
@@ -105,7 +105,7 @@ pub(crate) fn limits(all: &[Result<Seen, Unread>], prefix: &str) -> String {
     for upstream in all.iter().flatten() {
         let limits = upstream.description.iter().flat_map(|description| &description.limits);
         for limit in limits {
-            let _ = writeln!(text, "{}: {}", upstream.found.name, limit.text);
+            let _ = writeln!(text, "{}: {}", upstream.found.name, tame(&limit.text));
         }
     }
     if text.is_empty() && unread(all).is_none() { nobody(prefix) } else { text }
@@ -143,7 +143,12 @@ pub(crate) fn chain(error: &dyn Error) -> String {
         words = format!("{words}: {error}");
         source = error.source();
     }
-    words
+    tame(&words)
+}
+
+/// A line without what a terminal would obey: anybody who reaches the store can say anything there.
+fn tame(line: &str) -> String {
+    line.replace(char::is_control, "\u{fffd}")
 }
 
 fn count(count: u64, one: &str, many: &str) -> String {
@@ -166,8 +171,18 @@ pub(crate) fn rough(time: Duration) -> String {
 }
 
 /// All upstreams as JSON: lengths of time in milliseconds.
-pub(crate) fn json(all: &[Result<Seen, Unread>]) -> Value {
-    Value::Array(all.iter().map(|row| row.as_ref().map_or_else(unreadable, upstream)).collect())
+pub(crate) fn json(all: &[Result<Seen, Unread>]) -> String {
+    let all = Value::Array(all.iter().map(|row| row.as_ref().map_or_else(unreadable, upstream)).collect());
+    let mut text = String::new();
+    for letter in format!("{all:#}\n").chars() {
+        // JSON need not escape all that a terminal obeys.
+        if letter.is_control() && letter != '\n' {
+            let _ = write!(text, "\\u{:04x}", u32::from(letter));
+        } else {
+            text.push(letter);
+        }
+    }
+    text
 }
 
 fn unreadable(unread: &Unread) -> Value {

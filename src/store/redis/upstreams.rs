@@ -7,6 +7,7 @@ use redis::Value;
 
 use super::link::Link;
 use super::{Reach, RedisStore, trial};
+use crate::config::name::fault;
 use crate::error::StoreError;
 
 /// Keys that one step of the search looks at.
@@ -161,14 +162,14 @@ async fn scan(link: &Link, pattern: &str, take: &mut impl FnMut(&str)) -> Result
     }
 }
 
-/// The upstream of a key, of which the prefix and a brace were taken away. No user can name one with a tilde.
+/// The upstream of a key, of which the prefix and a brace were taken away; none that no user can name so.
 fn named_by(rest: &str) -> Option<UpstreamFound> {
     let (ledger, kept) = rest.split_once('}')?;
     let name = match kept.strip_prefix(":processes")? {
         "" => ledger,
         of => of.strip_prefix('@')?,
     };
-    (!ledger.starts_with('~')).then(|| UpstreamFound::new(name, ledger))
+    [name, ledger].iter().all(|name| fault(name).is_none()).then(|| UpstreamFound::new(name, ledger))
 }
 
 /// The ledger of a key of the state of an upstream, of one of its shards or of a scope there.
@@ -205,6 +206,11 @@ mod tests {
             ("up}:state", None),
             ("~try-1}:processes", None),
             ("up", None),
+            ("a\u{1b}]0;owned\u{7}b}:processes", None),
+            ("account}:processes@a\u{1b}b", None),
+            ("\u{1b}}:processes@mail", None),
+            ("account}:processes@", None),
+            ("}:processes", None),
         ];
         for (rest, expected) in cases {
             assert_eq!(named_by(rest), expected, "{rest}");
