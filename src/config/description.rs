@@ -50,7 +50,7 @@ pub struct Description {
     pub limits: Vec<DescribedLimit>,
     /// What its calls are charged in, and by the place of its kind whose each is; none of any scope yet.
     pub logs: Vec<(usize, Log)>,
-    /// What the program calls some scopes.
+    /// What the program calls some scopes: 100 at most.
     pub names: Vec<(ScopeId, Arc<str>)>,
     /// Where its scopes lie, where they are spread over [shards](Upstream::shards): what the store calls these. Else there is none.
     pub shards: Vec<Arc<str>>,

@@ -219,6 +219,19 @@ async fn one_scope_is_slowed_down_by_its_name_its_hash_or_its_value() {
 }
 
 #[tokio::test]
+async fn a_scope_that_nobody_uses_is_known_by_the_name_that_the_program_gives_it() {
+    let server = RedisServer::start().unwrap();
+    let throttle = process(&server, github().name_scope("idle", "other-bot").name_scope("spare", "other-bot")).await;
+    drop(throttle.acquire("github").scope("other").await.unwrap());
+    throttle.processes("github").await.unwrap();
+    outgate(&server, &["slow", "github", "50%", "10m", "--scope", "release-bot"]).await.well();
+    let rate = async |token| throttle.usage_in("github", token).await.unwrap().rate;
+    assert_eq!((rate("s3cret").await, rate("other").await), (0.5, 1.0));
+    let wrong = outgate(&server, &["pause", "github", "5m", "--scope", "other-bot"]).await.wrong();
+    assert_eq!(wrong, "outgate: several scopes are called \"other-bot\": say more digits of the hash\n");
+}
+
+#[tokio::test]
 async fn what_counted_is_forgotten_by_hand_where_somebody_is_sure() {
     let server = RedisServer::start().unwrap();
     let (here, there) = (process(&server, github()).await, process(&server, github()).await);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outgate::ledger::{Body, Message, MessageId, Pause, ScopeId};
-use outgate::processes::{Description, Kind};
+use outgate::processes::{Description, Kind, ScopeInUse};
 use outgate::{RedisStore, Store};
 
 use crate::Whom;
@@ -108,14 +108,18 @@ fn scope_of(seen: &Seen, whom: &Whom) -> Result<Option<ScopeId>, Box<dyn Error>>
 }
 
 fn by_name(seen: &Seen, said: &str) -> Result<ScopeId, String> {
-    let is_named = |scope: &&outgate::processes::ScopeInUse| scope.name.as_deref() == Some(said);
-    let begins = |scope: &&outgate::processes::ScopeInUse| scope.scope.to_string().starts_with(said);
-    let mut found: Vec<_> = seen.scopes.iter().filter(is_named).collect();
+    let is_named = |scope: &&ScopeInUse| scope.name.as_deref() == Some(said);
+    let begins = |scope: &&ScopeInUse| scope.scope.to_string().starts_with(said);
+    let mut found: Vec<_> = seen.scopes.iter().filter(is_named).map(|scope| scope.scope).collect();
+    if found.is_empty() {
+        let names = seen.description.iter().flat_map(|description| &description.names);
+        found = names.filter(|(_, name)| **name == *said).map(|(scope, _)| *scope).collect();
+    }
     if found.is_empty() && said.len() >= 4 {
-        found = seen.scopes.iter().filter(begins).collect();
+        found = seen.scopes.iter().filter(begins).map(|scope| scope.scope).collect();
     }
     match found[..] {
-        [scope] => Ok(scope.scope),
+        [scope] => Ok(scope),
         [] if said.len() == 32 && u128::from_str_radix(said, 16).is_ok() => {
             Ok(ScopeId::from_bits(u128::from_str_radix(said, 16).unwrap_or_default()))
         }
