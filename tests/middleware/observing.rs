@@ -34,13 +34,14 @@ async fn nothing_is_refused_held_up_or_sent_again() {
 #[tokio::test]
 async fn calls_to_a_host_that_cannot_be_reached_go_on_as_well() {
     let nobody = outgate::testing::Fault::RefuseConnection.start().unwrap();
-    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_minute(100)).observe();
-    let throttle = Throttle::builder().upstream(up).build().unwrap();
+    let (up, store) = (Upstream::new("up").host("127.0.0.1").limit(Limit::per_minute(100)), MemoryStore::new());
+    let of = |up: Upstream| Throttle::builder().store(store.clone()).upstream(up).build().unwrap();
+    let throttle = of(up.clone().observe());
     let client = reqwest_middleware::ClientBuilder::new(plain()).with(throttle.middleware()).build();
     for _ in 0..20 {
         assert!(client.get(nobody.url()).send().await.unwrap_err().is_connect());
     }
-    tokio::task::yield_now().await;
-    let usage = throttle.usage("up").await.unwrap();
-    assert_eq!((usage.limits[0].used, usage.observed.unwrap().calls), (0, 20), "their slots went back");
+    assert_eq!(throttle.usage("up").await.unwrap().observed.unwrap().calls, 20);
+    throttle.close().await;
+    assert_eq!(of(up).usage("up").await.unwrap().limits[0].used, 0, "their slots went back");
 }
