@@ -1,7 +1,8 @@
 //! Slots are moved from node to node while their upstreams are called.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use outgate::store::{StoreErrorKind, WithoutStore};
 use outgate::testing::{RedisCluster, Reply};
 use outgate::{Error, Limit, RedisStore, Throttle, Upstream};
 use tokio::time::sleep;
@@ -107,5 +108,53 @@ async fn a_slot_that_stays_on_its_way_is_an_error_and_a_warning() -> Outcome {
         assert!(error.to_string().contains("on its way from one node of the Cluster to another"), "{error}");
     }
     assert_eq!(recorder.news(), ["WARN store refuses"]);
+    Ok(())
+}
+
+/// Until then the store is not lost to anybody.
+#[tokio::test]
+async fn a_call_that_does_not_wait_for_the_store_waits_for_a_slot_on_its_way() -> Outcome {
+    let cluster = RedisCluster::start(2, 0)?;
+    let up = || Upstream::new("up").limit(Limit::per_second(100)).without_store(WithoutStore::Refuse);
+    let throttle = || async {
+        let store = RedisStore::cluster(cluster.urls()).connect().await?;
+        Ok::<_, Failure>(Throttle::builder().store(store).upstream(up()).build()?)
+    };
+    let slot = cluster.slot_of("{up}")?;
+    let from = cluster.primary(slot)?.ok_or("nobody has the slot")?;
+    drop(throttle().await?.acquire("up").await?);
+    cluster.begin_move(slot, from, 1 - from)?;
+    cluster.move_keys(slot, from, 1 - from)?;
+    // It has no key there yet.
+    let other = throttle().await?;
+    let waiting = tokio::spawn(async move { other.acquire("up").await });
+    sleep(Duration::from_millis(350)).await;
+    assert!(!waiting.is_finished());
+    cluster.end_move(slot, 1 - from)?;
+    drop(waiting.await??);
+    Ok(())
+}
+
+/// As where the one that the slot goes to has forgotten that it does.
+#[tokio::test]
+async fn two_nodes_that_send_a_call_to_each_other_are_not_asked_back_to_back() -> Outcome {
+    let cluster = RedisCluster::start(2, 0)?;
+    let slot = cluster.slot_of("{up}")?;
+    let from = cluster.primary(slot)?.ok_or("nobody has the slot")?;
+    let up = Upstream::new("up").limit(Limit::per_second(100)).without_store(WithoutStore::Refuse);
+    let store = RedisStore::cluster(cluster.urls()).connect().await?;
+    let throttle = Throttle::builder().store(store).upstream(up).build()?;
+    let to = cluster.nodes()[1 - from].command(&["CLUSTER", "MYID"])?;
+    let to = to.text().ok_or("it has no name")?;
+    cluster.nodes()[from].command(&["CLUSTER", "SETSLOT", &slot.to_string(), "MIGRATING", to])?;
+    let began = Instant::now();
+    let Err(Error::StoreUnavailable { source, .. }) = throttle.acquire("up").await else {
+        return Err("it was granted".into());
+    };
+    // Others, which have their keys still where the slot was, may be served.
+    assert_eq!(source.kind(), StoreErrorKind::Refused, "{source}");
+    assert!(source.to_string().contains("on its way from one node of the Cluster to another"), "{source}");
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(80), "four pauses of 20 ms at least: {took:?}");
     Ok(())
 }

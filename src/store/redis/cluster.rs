@@ -32,10 +32,13 @@ use super::trial;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::Reply;
 
-/// How often one call is sent elsewhere, or told to come again.
+/// How often one call is sent elsewhere, unless it is told to come again.
 const MOST_REDIRECTS: u32 = 8;
-/// How long a call waits that was told to come again.
+/// How long a call waits that was told to come again, or was sent elsewhere twice, and as much again at random.
 const AGAIN: Duration = Duration::from_millis(20);
+/// Until when a call comes again, from when it was made. Who does not wait for a store takes one that is silent for 1 s for lost to all; but
+/// of a slot on its way others may be served, whose keys all lie on one node.
+const ON_ITS_WAY: Duration = Duration::from_millis(750);
 /// After how long without an answer it is looked whether another node has the slot by now, and how often.
 const SILENCE: Duration = Duration::from_millis(300);
 
@@ -86,6 +89,7 @@ impl Cluster {
     }
 
     async fn answer(self: &Arc<Self>, call: Call<'_>) -> Result<Reply, Failure> {
+        let until = Instant::now() + ON_ITS_WAY;
         if !self.is_ours.load(Ordering::Relaxed) {
             let (claim_at, now) = (*lock(&self.claim_at), Instant::now());
             match claim_at {
@@ -103,13 +107,15 @@ impl Cluster {
                 Some(_) => {}
             }
         }
-        self.reply(call).await
+        self.reply(call, until).await
     }
 
-    async fn reply(&self, call: Call<'_>) -> Result<Reply, Failure> {
+    /// The answer of the node that has the slot; of one that is on its way until then.
+    async fn reply(&self, call: Call<'_>, until: Instant) -> Result<Reply, Failure> {
         let (slot, may_repeat) = (slot_of(call.upstream()), call.may_repeat());
         let (mut node, mut asking) = (self.owner(slot).await?, false);
-        for _ in 0..MOST_REDIRECTS {
+        let mut redirects = 0;
+        while redirects < MOST_REDIRECTS {
             let answer = node.link.call_node(call, asking);
             let answer =
                 if asking || !may_repeat { answer.await } else { self.unless_moved(slot, &node, answer).await };
@@ -125,12 +131,18 @@ impl Cluster {
                     (self.moved(slot, &target.beside(&node.address))?, false)
                 }
                 Err(Missed::Redirected(Redirect::Ask(target))) => (self.node(&target.beside(&node.address))?, true),
-                Err(Missed::Redirected(Redirect::Later)) if may_repeat => {
-                    sleep(AGAIN + AGAIN.mul_f64(fastrand::f64())).await;
-                    (self.owner(slot).await?, false)
+                Err(Missed::Redirected(Redirect::Later)) if may_repeat && Instant::now() < until => {
+                    again().await;
+                    (node, asking, redirects) = (self.owner(slot).await?, false, 0);
+                    continue;
                 }
                 Err(Missed::Redirected(Redirect::Later)) => break,
             };
+            redirects += 1;
+            // Two that name each other do not agree yet who has the slot.
+            if may_repeat && redirects % 2 == 0 {
+                again().await;
+            }
         }
         self.nodes().doubt();
         let words = "the store cannot be used now: the slot of the upstream is on its way from one node of the Cluster to another";
@@ -238,6 +250,11 @@ impl Cluster {
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
         lock(&self.nodes)
     }
+}
+
+/// Waits for a bit, not all for the same time.
+async fn again() {
+    sleep(AGAIN + AGAIN.mul_f64(fastrand::f64())).await;
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
