@@ -89,6 +89,10 @@ async fn the_line_of_the_docs_and_what_they_say_of_a_cluster_is_enough_on_every_
     let (_, why) = not_connected(&urls).await?;
     assert!(why.contains("can't run this command") || why.contains("NOPERM"), "{why}");
     cluster.nodes()[2].command(&["ACL", "SETUSER", "outgate", "+ltrim"])?;
+    cluster.nodes()[1].command(&["ACL", "SETUSER", "outgate", "-asking"])?;
+    let (kind, why) = not_connected(&urls).await?;
+    assert!(kind == StoreErrorKind::Refused && why.contains("'asking' command"), "{why}");
+    cluster.nodes()[1].command(&["ACL", "SETUSER", "outgate", "+asking"])?;
     told(&["ACL", "SETUSER", "outgate", "-cluster|slots"])?;
     let (_, why) = not_connected(&urls).await?;
     assert!(why.contains("cluster|slots"), "{why}");

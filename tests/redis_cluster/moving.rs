@@ -158,3 +158,21 @@ async fn two_nodes_that_send_a_call_to_each_other_are_not_asked_back_to_back() -
     assert!(took >= Duration::from_millis(80), "four pauses of 20 ms at least: {took:?}");
     Ok(())
 }
+
+#[tokio::test]
+async fn who_may_not_ask_for_a_slot_on_its_way_is_told_so() -> Outcome {
+    let cluster = RedisCluster::start(2, 0)?;
+    let slot = cluster.slot_of("{up}")?;
+    let from = cluster.primary(slot)?.ok_or("nobody has the slot")?;
+    let store = RedisStore::cluster(cluster.urls()).connect().await?;
+    let up = Upstream::new("up").limit(Limit::per_second(100)).without_store(WithoutStore::Refuse);
+    let throttle = Throttle::builder().store(store).upstream(up).build()?;
+    cluster.begin_move(slot, from, 1 - from)?;
+    cluster.nodes()[1 - from].command(&["ACL", "SETUSER", "default", "-asking"])?;
+    let Err(Error::StoreUnavailable { source, .. }) = throttle.acquire("up").await else {
+        return Err("it was granted".into());
+    };
+    assert_eq!(source.kind(), StoreErrorKind::Refused, "{source}");
+    assert!(source.to_string().contains("'asking' command"), "{source}");
+    Ok(())
+}

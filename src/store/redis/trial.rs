@@ -214,6 +214,10 @@ impl<'a> Trial<'a> {
             calls.cmd("LRANGE").arg(log).arg(-1).arg(-1);
             calls.cmd("LPUSH").arg(log).arg("L0");
         }
+        if !self.is_alone {
+            // A node of a Cluster is asked so for a slot on its way there; what follows is of one that it has.
+            calls.cmd("ASKING");
+        }
         calls.cmd("DEL").arg(self.keys());
         calls.ignore_errors();
         calls

@@ -53,9 +53,13 @@ async fn run_asking(connection: &mut MultiplexedConnection, call: Call<'_>) -> R
     };
     for cmd in [script.by_hash(&encode), script.by_body(&encode)] {
         let answers: Vec<Result<Value, RedisError>> = asking(cmd).query_async(connection).await?;
-        match answers.into_iter().next_back().unwrap_or(Ok(Value::Nil)) {
-            Err(error) if is_unknown_script(&error) => {}
-            answer => return answer,
+        let mut answers = answers.into_iter();
+        let (asked, answer) = (answers.next(), answers.next().unwrap_or(Ok(Value::Nil)));
+        match (asked, answer) {
+            (_, Err(error)) if is_unknown_script(&error) => {}
+            // It sends the call back, as it was not asked.
+            (Some(Err(refusal)), Err(error)) if error.code() == Some("MOVED") => return Err(refusal),
+            (_, answer) => return answer,
         }
     }
     Ok(Value::Nil)
