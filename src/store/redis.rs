@@ -60,7 +60,8 @@ use crate::store::clock::ManualClock;
 /// | `rediss://…` | the same, encrypted: by the feature `redis-rustls` with aws-lc-rs, unless the program has installed another provider, or by `redis-native-tls` |
 /// | `unix:///run/redis.sock?db=2&user=user&pass=word` | a server on this machine |
 ///
-/// In a user or a password, write characters that mean something in a URL by their codes: `@` as `%40`, `:` as `%3A`, `/` as `%2F`. Trusted are the
+/// In a user or a password, write characters that mean something in a URL by their codes: `@` as `%40`, `:` as `%3A`, `/` as `%2F`, `#` as `%23`, `?` as `%3F`.
+/// A user needs a password; where the server asks for none, any will do. What a URL says beside these, but for `?protocol=3` and `rediss://…#insecure`, is an error. Trusted are the
 /// authorities that the machine trusts; certificates of your own go into a client for [`builder_on`](Self::builder_on), or into the file that
 /// `SSL_CERT_FILE` names.
 ///

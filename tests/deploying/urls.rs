@@ -26,8 +26,9 @@ async fn a_database_by_its_number() -> Outcome {
 async fn a_user_and_a_password_with_characters_of_urls() -> Outcome {
     let server = RedisServer::start()?;
     told(&server, &["ACL", "SETUSER", "bill@ing", "on", ">p/w:d?#&%", "~*", "+@all"])?;
+    told(&server, &["ACL", "SETUSER", "open", "on", "nopass", "~*", "+@all"])?;
     told(&server, &["CONFIG", "SET", "requirepass", "secret"])?;
-    for user in ["bill%40ing:p%2Fw%3Ad%3F%23%26%25", ":secret", "default:secret"] {
+    for user in ["bill%40ing:p%2Fw%3Ad%3F%23%26%25", ":secret", "default:secret", "open:any"] {
         used(RedisStore::connect(&format!("redis://{user}@{}", server.addr())).await?).await?;
     }
     for user in ["bill%40ing:secret@", "nobody:secret@", ":p%2Fw@", ""] {

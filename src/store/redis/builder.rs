@@ -161,7 +161,7 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// When the URL is none, or asks for encryption that no feature brings, or the prefix is empty or has a brace or a blank, or the response timeout
+    /// When the URL is none, says what nobody would heed, or asks for encryption that no feature brings, or the prefix is empty or has a brace or a blank, or the response timeout
     /// is zero or longer than a minute.
     pub fn open(self) -> Result<RedisStore, StoreError> {
         let Self { target, prefix, response_timeout } = self;
@@ -196,6 +196,9 @@ impl RedisStoreBuilder {
 }
 
 fn client(url: &str) -> Result<Client, StoreError> {
+    if let Some(words) = unheeded(url) {
+        return Err(StoreError::new(StoreErrorKind::Refused, words));
+    }
     let words = if tls::is_asked_for(url) && !tls::IS_THERE {
         tls::MISSING
     } else {
@@ -203,6 +206,33 @@ fn client(url: &str) -> Result<Client, StoreError> {
     };
     let refused = |error: RedisError| StoreError::new(StoreErrorKind::Refused, words).caused_by(error);
     tls::prepared(Client::open(url).map_err(refused)?)
+}
+
+/// What is wrong with a URL that says something which nobody would heed. That is not repeated: it may be a piece of a password.
+fn unheeded(url: &str) -> Option<&'static str> {
+    let url = redis::parse_redis_url(url)?;
+    let says = |name: &str| url.query_pairs().any(|(said, _)| said == name);
+    if url.scheme().contains("unix") {
+        let words = "the URL of a socket names a user without a password, as whom nobody would be logged in: write ?user=user&pass=word";
+        return (says("user") && !says("pass")).then_some(words);
+    }
+    let is_encrypted = ["rediss", "valkeys"].contains(&url.scheme());
+    if url.fragment().is_some_and(|part| !is_encrypted || part != "insecure") {
+        return Some(
+            "the URL of a Redis server has nothing behind a `#`, but for `#insecure` of `rediss://`: in a user or a password \
+             write it as %23",
+        );
+    }
+    if url.query_pairs().any(|(name, _)| name != "protocol") {
+        return Some(
+            "the URL of a Redis server has nothing behind a `?` but `protocol`: write a database as in redis://host/2, a user \
+             and a password as in redis://user:word@host, and a `?` in one of them as %3F",
+        );
+    }
+    (!url.username().is_empty() && url.password().is_none_or(str::is_empty)).then_some(
+        "the URL of a Redis server names a user without a password, as whom nobody would be logged in: write both as in \
+         redis://user:word@host, with any word for a user that needs none; a password alone as in redis://:word@host",
+    )
 }
 
 /// A node of a Cluster, as one may be.
@@ -261,5 +291,49 @@ mod tests {
         for timeout in [Duration::from_millis(1), LONGEST_TIMEOUT] {
             assert!(opened(timeout).is_ok(), "{timeout:?}");
         }
+    }
+
+    #[test]
+    fn what_a_url_says_and_nobody_heeds_is_an_error_that_repeats_none_of_it() {
+        let name = "s3cret";
+        for (rest, why) in [
+            ("host/?s3cret=2", "redis://host/2"),
+            ("host?protocol=3&s3cret", "redis://host/2"),
+            ("s3cret?x@host", "%3F"),
+            ("s3cret@host", "redis://user:word@host"),
+            ("s3cret:@host/2", "redis://:word@host"),
+            ("s3cret#x@host", "%23"),
+            ("host/2#s3cret", "%23"),
+            ("host/2#", "%23"),
+        ] {
+            for scheme in ["redis", "rediss", "valkey", "valkeys"] {
+                let url = format!("{scheme}://{rest}");
+                let stores = [
+                    RedisStore::open(&url),
+                    #[cfg(feature = "redis-cluster")]
+                    RedisStore::cluster(["redis://host", &url]).open(),
+                    #[cfg(feature = "redis-sentinel")]
+                    RedisStore::sentinel("mymaster", ["redis://host", &url]).open(),
+                    #[cfg(feature = "redis-sentinel")]
+                    RedisStore::sentinel("mymaster", ["redis://host"]).servers(&url).open(),
+                ];
+                for store in stores {
+                    let Err(error) = store else { panic!("{url} was opened") };
+                    let words = format!("{error} {error:?}");
+                    let is_missing = !tls::IS_THERE && tls::is_asked_for(&url);
+                    assert!(words.contains(why) || (is_missing && words.contains(tls::MISSING)), "{url}: {words}");
+                    assert!(!words.contains(name) && !words.contains("x@"), "{url}: {words}");
+                }
+            }
+        }
+        for url in ["redis://host?", "redis://user:word@host/2?protocol=3", "redis://:w%23%3F@host/"] {
+            assert!(RedisStore::open(url).is_ok(), "{url}");
+        }
+        for url in ["rediss://user:word@host/2?protocol=3#insecure", "valkeys://host#insecure"] {
+            assert_eq!(RedisStore::open(url).is_ok(), tls::IS_THERE, "{url}");
+        }
+        let error = RedisStore::open("unix:///run/redis.sock?user=s3cret").err().map(|error| error.to_string());
+        let words = error.unwrap_or_else(|| panic!("it was opened"));
+        assert!(words.contains("user=user&pass=word") && !words.contains(name), "{words}");
     }
 }
