@@ -11,6 +11,7 @@ use outgate::testing::{RedisServer, Reply};
 use outgate::{RedisStore, store::StoreErrorKind};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
+use crate::recorder::Recorder;
 use crate::{Failure, Outcome, told, used};
 
 /// The certificate of a server, and the authority that says who it is.
@@ -108,13 +109,22 @@ mod with_a_feature {
             return used(RedisStore::cluster(urls.split(' ')).connect().await?).await;
         }
         let Ok(url) = env::var(URL) else { return Ok(()) };
-        used(RedisStore::connect(&url).await?).await
+        let (recorder, _guard) = Recorder::on_this_thread();
+        used(RedisStore::connect(&url).await?).await?;
+        used(RedisStore::connect(&url).await?).await?;
+        println!("{:?}", recorder.news());
+        Ok(())
+    }
+
+    fn program() -> Result<Command, Failure> {
+        let mut program = Command::new(env::current_exe()?);
+        program.args(["--exact", "encryption::with_a_feature::a_program_of_its_own", "--ignored", "--nocapture"]);
+        Ok(program)
     }
 
     /// Runs it where the machine trusts the authority.
     fn runs(certified: &Certified, variable: &str, value: &str) -> Outcome {
-        let mut program = Command::new(env::current_exe()?);
-        program.args(["--exact", "encryption::with_a_feature::a_program_of_its_own", "--ignored"]);
+        let mut program = program()?;
         let output = program.env("SSL_CERT_FILE", certified.dir.join("authority")).env(variable, value).output()?;
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("1 passed"), "{value}: {said}");
@@ -129,6 +139,26 @@ mod with_a_feature {
         }
         let keys = told(&encrypted.server, &["INFO", "keyspace"])?;
         assert!(keys.text().is_some_and(|text| text.contains("db2")), "{keys:?}");
+        Ok(())
+    }
+
+    #[cfg(feature = "redis-rustls")]
+    #[test]
+    fn authorities_that_cannot_be_read_are_named() -> Outcome {
+        let encrypted = Encrypted::start()?;
+        let (url, dir) = (encrypted.url("localhost"), &encrypted.certified.dir);
+        let mut blind = program()?;
+        blind.env_remove("SSL_CERT_DIR").env("SSL_CERT_FILE", dir.join("missing")).env(URL, &url);
+        let output = blind.output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let named = format!("at '{}'", dir.join("missing").display());
+        assert!(said.contains("trusts no authority") && said.contains(&named), "{said}");
+        let mut half_blind = program()?;
+        half_blind.env("SSL_CERT_FILE", dir.join("authority")).env("SSL_CERT_DIR", dir.join("missing")).env(URL, &url);
+        let output = half_blind.output()?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let warned = "WARN some certificates of authorities cannot be read, and only the others are trusted";
+        assert_eq!(said.matches(warned).count(), 1, "{said}");
         Ok(())
     }
 

@@ -44,6 +44,9 @@ pub(super) fn choose_provider() {
 
 #[cfg(feature = "redis-rustls")]
 mod by_rustls {
+    use std::error::Error;
+    use std::sync::Once;
+
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     use redis::{Client, ConnectionAddr, TlsCertificates};
@@ -68,7 +71,8 @@ mod by_rustls {
     fn authorities() -> Result<String, StoreError> {
         let mut known = RootCertStore::empty();
         let mut all = String::new();
-        for certificate in rustls_native_certs::load_native_certs().certs {
+        let found = rustls_native_certs::load_native_certs();
+        for certificate in found.certs {
             let text = STANDARD.encode(&certificate);
             // One that makes no sense must not keep the others away.
             if known.add(certificate).is_ok() {
@@ -78,8 +82,23 @@ mod by_rustls {
         if all.is_empty() {
             let words = "this machine trusts no authority: install its certificates (Debian: ca-certificates), or name a file of \
                          them in SSL_CERT_FILE";
-            return Err(StoreError::new(StoreErrorKind::Refused, words));
+            let none = StoreError::new(StoreErrorKind::Refused, words);
+            return Err(match found.errors.into_iter().next() {
+                Some(error) => none.caused_by(error),
+                None => none,
+            });
+        }
+        if let Some(error) = found.errors.first() {
+            warn(error);
         }
         Ok(all)
+    }
+
+    /// Each URL of a store would say it again.
+    fn warn(error: &(dyn Error + 'static)) {
+        static SAID: Once = Once::new();
+        SAID.call_once(|| {
+            tracing::warn!(error, "some certificates of authorities cannot be read, and only the others are trusted");
+        });
     }
 }
