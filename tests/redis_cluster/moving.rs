@@ -176,3 +176,22 @@ async fn who_may_not_ask_for_a_slot_on_its_way_is_told_so() -> Outcome {
     assert!(source.to_string().contains("'asking' command"), "{source}");
     Ok(())
 }
+
+/// As where each is to announce the host that its certificate is for, and has not yet.
+#[tokio::test]
+async fn nodes_whose_hosts_are_not_known_yet_are_reached_by_their_addresses() -> Outcome {
+    let cluster = RedisCluster::start_with(2, 0, &["--cluster-preferred-endpoint-type", "hostname"])?;
+    let store = RedisStore::cluster([&cluster.urls()[0]]).connect().await?;
+    let up = Upstream::new("up").limit(Limit::new(1_000, Duration::from_secs(60)));
+    let throttle = Throttle::builder().store(store).upstream(up).build()?;
+    let slot = cluster.slot_of("{up}")?;
+    let from = cluster.primary(slot)?.ok_or("nobody has the slot")?;
+    drop(throttle.acquire("up").await?);
+    cluster.begin_move(slot, from, 1 - from)?;
+    cluster.move_keys(slot, from, 1 - from)?;
+    cluster.end_move(slot, 1 - from)?;
+    drop(throttle.acquire("up").await?);
+    let log = cluster.nodes()[1 - from].command(&["LLEN", "outgate:v1:{up}:log:calls"])?;
+    assert_eq!(log, Reply::Int(2));
+    Ok(())
+}

@@ -131,12 +131,17 @@ impl Cluster {
                     (self.moved(slot, &target.beside(&node.address))?, false)
                 }
                 Err(Missed::Redirected(Redirect::Ask(target))) => (self.node(&target.beside(&node.address))?, true),
-                Err(Missed::Redirected(Redirect::Later)) if may_repeat && Instant::now() < until => {
+                Err(Missed::Redirected(why @ (Redirect::Later | Redirect::Unnamed)))
+                    if may_repeat && Instant::now() < until =>
+                {
+                    if why == Redirect::Unnamed {
+                        self.nodes().doubt();
+                    }
                     again().await;
                     (node, asking, redirects) = (self.owner(slot).await?, false, 0);
                     continue;
                 }
-                Err(Missed::Redirected(Redirect::Later)) => break,
+                Err(Missed::Redirected(Redirect::Later | Redirect::Unnamed)) => break,
             };
             redirects += 1;
             // Two that name each other do not agree yet who has the slot.

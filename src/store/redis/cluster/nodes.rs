@@ -134,22 +134,33 @@ impl Nodes {
         make: impl Fn(&Address) -> Result<Node, StoreError>,
     ) -> Result<(), StoreError> {
         let before = std::mem::take(&mut self.known);
-        self.owners = Owners::default();
+        let owners = std::mem::take(&mut self.owners);
         self.is_doubted = false;
         for Range { first, last, master } in ranges {
-            let before = before.iter().find(|node| node.address == *master);
-            let node = before.map_or_else(|| self.at(master, &make), |node| Ok(Arc::clone(node)))?;
-            if self.place(master).is_none() {
-                self.known.push(node);
+            if let Some(master) = master {
+                let before = before.iter().find(|node| node.address == *master);
+                let node = before.map_or_else(|| self.at(master, &make), |node| Ok(Arc::clone(node)))?;
+                self.give(*first, *last, node);
+                continue;
             }
-            if let Some(place) = self.place(master) {
-                self.owners.give(*first, *last, place);
+            for slot in *first..=*last {
+                if let Some(owner) = owners.of(slot).and_then(|place| before.get(place)) {
+                    self.give(slot, slot, Arc::clone(owner));
+                }
             }
         }
         for node in before.iter().filter(|node| self.place(&node.address).is_none()) {
             node.link.health.retire();
         }
         Ok(())
+    }
+
+    fn give(&mut self, first: usize, last: usize, node: Arc<Node>) {
+        let place = self.place(&node.address).unwrap_or_else(|| {
+            self.known.push(node);
+            self.known.len() - 1
+        });
+        self.owners.give(first, last, place);
     }
 
     /// A slot is another node's, as a node says that had it.
@@ -189,16 +200,17 @@ impl Nodes {
 mod tests {
     use super::*;
 
+    fn made(address: &Address) -> Result<Node, StoreError> {
+        let client = Client::open(format!("redis://{address}")).map_err(|_| StoreError::senseless())?;
+        Ok(Node::new(address.clone(), client, "p", Duration::from_secs(1)))
+    }
+
     #[test]
     fn who_failed_lately_and_who_named_it_are_asked_later_than_others() {
         let (mut nodes, begin) = (Nodes::default(), Instant::now());
         let at = |secs| begin + Duration::from_secs(secs);
         let [a, b, c] = ["a", "b", "c"].map(|host| Address::new(host, 6_379));
-        let made = |address: &Address| {
-            let client = Client::open(format!("redis://{address}")).map_err(|_| StoreError::senseless())?;
-            Ok(Node::new(address.clone(), client, "p", Duration::from_secs(1)))
-        };
-        let range = |first: usize, master: &Address| Range { first, last: first + 99, master: master.clone() };
+        let range = |first: usize, master: &Address| Range { first, last: first + 99, master: Some(master.clone()) };
         let ranges = || vec![range(0, &a), range(100, &b), range(200, &c)];
         let later = |nodes: &Nodes, secs| {
             let later = nodes.all_to_ask(at(secs)).into_iter().filter(|(_, later)| *later);
@@ -213,6 +225,21 @@ mod tests {
         assert_eq!(later(&nodes, 20), "", "all have, and somebody is asked at once");
         assert_eq!(later(&nodes, 31), "a:6379 c:6379");
         assert_eq!(later(&nodes, 50), "", "that is long ago");
+    }
+
+    #[test]
+    fn who_is_known_to_have_a_slot_has_it_still_where_it_is_not_said_who_does() {
+        let (mut nodes, now) = (Nodes::default(), Instant::now());
+        let [a, b, c] = ["a", "b", "c"].map(|host| Address::new(host, 6_379));
+        let range = |first, last, master: Option<&Address>| Range { first, last, master: master.cloned() };
+        let said = |ranges| Ok((a.clone(), ranges));
+        assert!(nodes.looked(said(vec![range(0, 99, Some(&a)), range(100, 199, Some(&b))]), now, made).is_ok());
+        let before = nodes.owner(150);
+        assert!(nodes.looked(said(vec![range(0, 99, Some(&c)), range(100, 299, None)]), now, made).is_ok());
+        let owner = |slot| nodes.owner(slot).map(|node| node.address.to_string());
+        assert_eq!([0, 100, 199, 200].map(owner).map(Option::unwrap_or_default), ["c:6379", "b:6379", "b:6379", ""]);
+        assert!(nodes.owner(150).zip(before).is_some_and(|(after, before)| Arc::ptr_eq(&after, &before)));
+        assert_eq!(nodes.all().len(), 2, "a has no slot any more");
     }
 
     #[test]

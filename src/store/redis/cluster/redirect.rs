@@ -6,6 +6,9 @@ use redis::RedisError;
 
 use crate::store::redis::address::Address;
 
+/// The host of a node that has not announced it yet, where it is to be reached by that.
+pub(super) const UNKNOWN: &str = "?";
+
 impl Address {
     /// A node that this one names; without a host it is on the same one.
     pub(super) fn beside(&self, host: &str, port: u16) -> Self {
@@ -20,6 +23,8 @@ pub(in crate::store::redis) enum Redirect {
     Moved(Target),
     /// Another one has these keys, but the slot is still on its way there.
     Ask(Target),
+    /// Another one has the slot, or these keys, but this one does not know its host.
+    Unnamed,
     /// The keys are on their way: some are here and some are there.
     Later,
 }
@@ -52,9 +57,12 @@ impl Redirect {
             let (host, port) = address.trim().rsplit_once(':')?;
             Some(Target { host: host.to_owned(), port: port.parse().ok()? })
         };
+        let to = |redirect: fn(Target) -> Self| {
+            target().map(|target| if target.host == UNKNOWN { Self::Unnamed } else { redirect(target) })
+        };
         match error.code()? {
-            "MOVED" => target().map(Self::Moved),
-            "ASK" => target().map(Self::Ask),
+            "MOVED" => to(Self::Moved),
+            "ASK" => to(Self::Ask),
             "TRYAGAIN" => Some(Self::Later),
             _ => None,
         }
@@ -76,6 +84,9 @@ mod tests {
         assert_eq!(of("ASK", "3999 node.example:6381"), Some(Redirect::Ask(target("node.example", 6_381))));
         assert_eq!(of("MOVED", "3999 ::1:6381"), Some(Redirect::Moved(target("::1", 6_381))));
         assert_eq!(of("TRYAGAIN", "Multiple keys request during rehashing of slot"), Some(Redirect::Later));
+        for code in ["MOVED", "ASK"] {
+            assert_eq!(of(code, "3999 ?:6381"), Some(Redirect::Unnamed), "its host is not known yet");
+        }
         let naming = Address::new("here", 1);
         assert_eq!(target("", 2).beside(&naming), Address::new("here", 2));
         assert_eq!(target("there", 2).beside(&naming), Address::new("there", 2));

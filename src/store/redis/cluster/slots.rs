@@ -1,7 +1,10 @@
 //! Which node has which keys. Pure.
 
+use std::collections::HashMap;
+
 use redis::Value;
 
+use super::redirect::UNKNOWN;
 use crate::store::redis::address::Address;
 
 /// Slots of a Cluster, by which keys are spread over its nodes.
@@ -17,7 +20,8 @@ pub(super) fn slot_of(upstream: &str) -> usize {
 pub(super) struct Range {
     pub(super) first: usize,
     pub(super) last: usize,
-    pub(super) master: Address,
+    /// `None` where it is not said yet where that is.
+    pub(super) master: Option<Address>,
 }
 
 /// What a node answers to `CLUSTER SLOTS`; where it names no host, that of the node is meant.
@@ -27,11 +31,22 @@ pub(super) fn ranges(answer: &Value, answering: &Address) -> Option<Vec<Range>> 
 
 fn read(range: &Value, answering: &Address) -> Option<Range> {
     let [first, last, master, ..] = items(range)? else { return None };
-    let [host, port, ..] = items(master)? else { return None };
+    let [host, port, more @ ..] = items(master)? else { return None };
     let place = |slot: &Value| usize::try_from(int(slot)?).ok().filter(|&slot| slot < SLOTS);
     let host: Option<String> = redis::from_redis_value_ref(host).ok()?;
-    let master = answering.beside(host.as_deref().unwrap_or_default(), u16::try_from(int(port)?).ok()?);
+    let host = match host.as_deref() {
+        Some(UNKNOWN) => ip(more),
+        host => Some(host.unwrap_or_default().to_owned()),
+    };
+    let port = u16::try_from(int(port)?).ok()?;
+    let master = host.map(|host| answering.beside(&host, port));
     Some(Range { first: place(first)?, last: place(last)?, master })
+}
+
+/// What is said of a node behind its id, where that is not how it is to be reached.
+fn ip(more: &[Value]) -> Option<String> {
+    let said: HashMap<String, String> = redis::from_redis_value_ref(more.get(1)?).ok()?;
+    said.get("ip").filter(|&ip| ip != UNKNOWN).cloned()
 }
 
 fn items(value: &Value) -> Option<&[Value]> {
@@ -99,9 +114,33 @@ mod tests {
             range(100, 100, [node(host(""), 3)]),
             range(101, 16_383, [node(Value::Nil, 4)]),
         ]);
-        let of = |first, last, host: &str, port| Range { first, last, master: Address::new(host, port) };
+        let of = |first, last, host: &str, port| Range { first, last, master: Some(Address::new(host, port)) };
         let expected = [of(0, 99, "10.0.0.1", 1), of(100, 100, "seed", 3), of(101, 16_383, "seed", 4)];
         assert_eq!(ranges(&answer, &seed).as_deref(), Some(&expected[..]));
+    }
+
+    #[test]
+    fn a_host_that_a_node_does_not_know_yet_is_its_ip_or_untold() {
+        let seed = Address::new("seed", 7);
+        let unknown = |metadata: Vec<Value>| {
+            let id = Value::BulkString(b"id".to_vec());
+            Value::Array([host("?"), Value::Int(1), id].into_iter().chain(metadata).collect())
+        };
+        let flat = |words: &[&str]| Value::Array(words.iter().map(|word| host(word)).collect());
+        for (metadata, expected) in [
+            (vec![flat(&["ip", "10.0.0.1"])], Some("10.0.0.1")),
+            (vec![flat(&["hostname", "h", "ip", "10.0.0.1"])], Some("10.0.0.1")),
+            (vec![Value::Map(vec![(host("ip"), host("10.0.0.1"))])], Some("10.0.0.1")),
+            (vec![flat(&["ip", ""])], Some("seed")),
+            (vec![flat(&["ip", "?"])], None),
+            (vec![flat(&[])], None),
+            (vec![Value::Nil], None),
+            (Vec::new(), None),
+        ] {
+            let answer = Value::Array(vec![range(0, 99, [unknown(metadata)])]);
+            let master = expected.map(|host| Address::new(host, 1));
+            assert_eq!(ranges(&answer, &seed), Some(vec![Range { first: 0, last: 99, master }]), "{answer:?}");
+        }
     }
 
     #[test]
