@@ -10,6 +10,7 @@ mod forgetting;
 mod lacking;
 #[path = "../outages/recorder.rs"]
 mod recorder;
+mod refusing;
 mod standing_still;
 
 use std::error::Error as StdError;

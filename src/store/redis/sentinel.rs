@@ -156,6 +156,7 @@ impl Sentinel {
         let primary = self.reached().await?;
         primary::tried(&primary.link).await?;
         trial::run(&primary.link, prefix).await?;
+        primary::tried_replicas(&primary.link, &self.like, self.response_timeout).await;
         self.goes_on();
         self.listen();
         Ok(())

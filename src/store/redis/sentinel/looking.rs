@@ -61,9 +61,10 @@ impl Sentinel {
             let news = news.ok();
             tokio::select! {
                 excused = primary.review(&self.like, news.as_ref(), self.response_timeout) => {
-                    for replica in excused? {
+                    for (replica, error) in excused? {
                         self.complain(&replica.to_string(), || {
-                            tracing::warn!(%replica, "store goes on without a replica, which lacks what is granted until it follows again");
+                            let error = error.as_ref().map(|error| error as &dyn std::error::Error);
+                            tracing::warn!(%replica, error, "store goes on without a replica, which lacks what is granted until it follows again");
                         });
                     }
                     return Ok(primary);

@@ -15,7 +15,10 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::Reply;
 use crate::store::redis::address::Address;
 use crate::store::redis::call::Call;
+use crate::store::redis::fault::{Fault, Said};
 use crate::store::redis::link::{CONNECT_TIMEOUT, Failure, Link, Witnessed, connect, refusal, unreachable};
+
+const DOES_NOT_ANSWER: &str = "a replica does not answer, which may have been made primary";
 
 /// A server that Sentinels name as the primary.
 pub(in crate::store::redis) struct Primary {
@@ -50,9 +53,12 @@ enum Found {
     Follows,
     /// It has no data yet, or Sentinels have given it up: it does not take over.
     Harmless,
-    /// It is silent. Or it refuses connections, as one does that has stopped, and as a firewall does for one that runs.
-    Unknown,
+    /// It is silent. Or it refuses connections, as one does that has stopped, and as a firewall does for one that runs; or whoever asks.
+    Unknown(Option<StoreError>),
 }
+
+/// A replica that is not waited for, and why it could not be asked, if it could not.
+pub(super) type Excused = (Address, Option<StoreError>);
 
 impl Primary {
     pub(super) fn new(address: Address, client: Client, prefix: &str, response_timeout: Duration) -> Self {
@@ -83,7 +89,7 @@ impl Primary {
         like: &Client,
         news: Option<&News>,
         patience: Duration,
-    ) -> Result<Vec<Address>, StoreError> {
+    ) -> Result<Vec<Excused>, StoreError> {
         let (said, _) = self.link.answer_to(&redis::cmd("ROLE"), Role::of).await?;
         let Some(said) = said.into_lead() else {
             return Err(unreachable("the store is no primary, and the Sentinels name no other one yet"));
@@ -100,19 +106,20 @@ impl Primary {
             let client = address.client(like)?;
             asked.spawn(async move {
                 // One that was just made primary may be lost to Sentinels for a moment, but answers.
-                let found = found(&client, patience).await;
-                (address, if is_lost && matches!(found, Found::Unknown) { Found::Harmless } else { found })
+                let found = found(&address, &client, patience).await;
+                (address, found, is_lost)
             });
         }
         let (mut excused, mut unknown, mut follow) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(answer) = asked.join_next().await {
             match answer {
-                Ok((_, Found::Leads)) => {
+                Ok((_, Found::Leads, _)) => {
                     return Err(unreachable("another server was made primary, which the Sentinels do not name yet"));
                 }
-                Ok((address, Found::Follows)) => follow.push(address),
-                Ok((address, Found::Harmless)) => excused.push(address),
-                Ok((address, Found::Unknown)) => unknown.push(address),
+                Ok((address, Found::Follows, _)) => follow.push(address),
+                Ok((address, Found::Harmless, _)) => excused.push((address, None)),
+                Ok((address, Found::Unknown(why), true)) => excused.push((address, why)),
+                Ok((address, Found::Unknown(why), false)) => unknown.push((address, why)),
                 Err(_) => {}
             }
         }
@@ -125,19 +132,21 @@ impl Primary {
         if !unknown.is_empty() || follow.len() > unaccounted {
             if of_most.is_none() || !is_late {
                 state.in_vain.see(now);
-                return Err(unreachable("a replica does not answer, which may have been made primary"));
+                let why = unknown.into_iter().find_map(|(_, why)| why);
+                return Err(why.unwrap_or_else(|| unreachable(DOES_NOT_ANSWER)));
             }
             excused.append(&mut unknown);
         }
         if is_late {
             // They follow, and never have what was written.
-            excused.extend(state.followers.lacking().iter().cloned());
+            excused.extend(state.followers.lacking().iter().map(|one| (one.clone(), None)));
         }
         if is_sure {
             state.in_vain.end();
         }
         state.followers.follow(&follow);
-        state.followers.settle(&said, &excused);
+        let excused_at: Vec<_> = excused.iter().map(|(address, _)| address.clone()).collect();
+        state.followers.settle(&said, &excused_at);
         state.was_believed = true;
         Ok(excused)
     }
@@ -169,7 +178,7 @@ impl Primary {
 }
 
 /// What a replica is that may have been made primary.
-async fn found(client: &Client, patience: Duration) -> Found {
+async fn found(address: &Address, client: &Client, patience: Duration) -> Found {
     let asked = async {
         let mut connection = connect(client, patience).await?;
         redis::cmd("ROLE").query_async::<Value>(&mut connection).await
@@ -179,10 +188,32 @@ async fn found(client: &Client, patience: Duration) -> Found {
             Some(Role::Primary(_)) => Found::Leads,
             Some(Role::Replica(Contact::Follows)) => Found::Follows,
             Some(Role::Replica(Contact::Begins)) => Found::Harmless,
-            _ => Found::Unknown,
+            _ => Found::Unknown(None),
         },
         Ok(Err(error)) if error.code() == Some("LOADING") => Found::Harmless,
-        _ => Found::Unknown,
+        Ok(Err(error)) => {
+            let fails = if Fault::of(&error) == Fault::Lasting { "refuses" } else { "does not answer" };
+            let words = format!("a replica at {address}, which may have been made primary, {fails}");
+            // Of the kind of what passes: another one may be named primary.
+            Found::Unknown(Some(unreachable(&words).caused_by(Said(error))))
+        }
+        _ => Found::Unknown(None),
+    }
+}
+
+/// Warns of each replica of a primary that refuses to say what it is, or is not reached.
+pub(super) async fn tried_replicas(link: &Link, like: &Client, patience: Duration) {
+    let said = link.answer_to(&redis::cmd("ROLE"), Role::of).await;
+    let (lead, mut asked) = (said.ok().and_then(|(said, _)| said.into_lead()), JoinSet::new());
+    for Follower { address, .. } in lead.map(|lead| lead.replicas).unwrap_or_default() {
+        let Ok(client) = address.client(like) else { continue };
+        asked.spawn(async move { (found(&address, &client, patience).await, address) });
+    }
+    while let Some(answer) = asked.join_next().await {
+        if let Ok((Found::Unknown(Some(error)), replica)) = answer {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(%replica, error, "a replica cannot be asked whether it was made primary: calls stand still when it lags");
+        }
     }
 }
 

@@ -1,0 +1,57 @@
+//! A replica refuses the store for good.
+
+use std::time::Duration;
+
+use outgate::testing::{RedisSentinel, RedisServer, Reply};
+use outgate::{Limit, RedisStore, Throttle, Upstream};
+
+use crate::recorder::Recorder;
+use crate::{Failure, Outcome};
+
+/// As long as it takes on a busy machine.
+const ANY: Duration = Duration::from_secs(30);
+
+fn tell(server: &RedisServer, words: &[&str]) -> Outcome {
+    if let Reply::Error(refusal) = server.command(words)? { Err(refusal.into()) } else { Ok(()) }
+}
+
+async fn throttle(redis: &RedisSentinel, servers: &str) -> Result<Throttle, Failure> {
+    let store = RedisStore::sentinel(RedisSentinel::NAME, redis.urls()).servers(servers).connect().await?;
+    let up = Upstream::new("up").limit(Limit::per_minute(1_000));
+    let throttle = Throttle::builder().store(store).upstream(up).build()?;
+    drop(throttle.acquire("up").await?);
+    Ok(throttle)
+}
+
+/// Users are not replicated.
+#[tokio::test]
+async fn where_a_replica_refuses_the_user_that_is_told_with_its_address_and_in_its_words() -> Outcome {
+    let redis = RedisSentinel::start(1)?;
+    let [primary, replica] = redis.servers() else { return Err("no servers".into()) };
+    tell(primary, &["ACL", "SETUSER", "outgate", "on", ">s3cret", "~*", "+@all"])?;
+    for (user, words) in [(&["off"][..], "refuses the user or the password"), (&["on", ">s3cret", "~*"], "NOPERM")] {
+        let (recorder, _guard) = Recorder::on_this_thread();
+        tell(replica, &[&["ACL", "SETUSER", "outgate"], user].concat())?;
+        let warned = |of: &str| {
+            let all = recorder.all().into_iter().map(|(_, text)| text).filter(|text| text.starts_with(of));
+            all.collect::<Vec<_>>()
+        };
+        let is_told =
+            |text: &String| text.contains(&replica.addr().to_string()) && text.contains(words) && !text.contains("s3c");
+        let throttle = throttle(&redis, "redis://outgate:s3cret@any").await?;
+        let said = warned("a replica cannot be asked");
+        assert!(said.len() == 1 && said.iter().all(is_told), "{words}: {said:?}");
+        for sentinel in redis.sentinels() {
+            // After so long they would have it follow again.
+            tell(sentinel, &["SENTINEL", "SET", RedisSentinel::NAME, "failover-timeout", "60000"])?;
+        }
+        tell(replica, &["REPLICAOF", "127.0.0.1", "1"])?;
+        drop(throttle.acquire("up").max_wait(ANY).await?);
+        for of in ["store down", "store goes on without a replica"] {
+            let said = warned(of);
+            assert!(said.len() == 1 && said.iter().all(is_told), "{words}: {said:?}");
+        }
+        tell(replica, &["REPLICAOF", "127.0.0.1", &primary.port().to_string()])?;
+    }
+    Ok(())
+}
