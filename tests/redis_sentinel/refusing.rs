@@ -1,4 +1,4 @@
-//! A replica refuses the store for good.
+//! A replica, or what stands where the primary was, refuses the store for good.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use outgate::testing::{RedisSentinel, RedisServer, Reply};
 use outgate::{Limit, RedisStore, Throttle, Upstream};
 
 use crate::recorder::Recorder;
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, until};
 
 /// As long as it takes on a busy machine.
 const ANY: Duration = Duration::from_secs(30);
@@ -53,5 +53,53 @@ async fn where_a_replica_refuses_the_user_that_is_told_with_its_address_and_in_i
         }
         tell(replica, &["REPLICAOF", "127.0.0.1", &primary.port().to_string()])?;
     }
+    Ok(())
+}
+
+/// As where the address of a server that has gone is another one's by now.
+#[tokio::test]
+async fn where_the_primary_refuses_to_be_connected_to_the_sentinels_are_asked_whether_it_still_is() -> Outcome {
+    let redis = RedisSentinel::start(1)?;
+    for server in redis.servers() {
+        tell(server, &["ACL", "SETUSER", "outgate", "on", ">s3cret", "~*", "+@all"])?;
+    }
+    for sentinel in redis.sentinels() {
+        // Nobody hears of another primary.
+        tell(sentinel, &["ACL", "SETUSER", "default", "-subscribe"])?;
+    }
+    let store = RedisStore::sentinel(RedisSentinel::NAME, redis.urls()).servers("redis://outgate:s3cret@any");
+    let store = store.connect().await?;
+    let up = Upstream::new("up").limit(Limit::per_minute(1_000));
+    let throttle = Throttle::builder().store(store.clone()).upstream(up).build()?;
+    drop(throttle.acquire("up").await?);
+    // It hangs up as well, and that is noticed by who only looks.
+    tell(&redis.servers()[0], &["ACL", "DELUSER", "outgate"])?;
+    assert!(store.upstreams().await.is_err());
+    redis.fail_over()?;
+    until("another primary", || Ok(redis.primary()? == Some(1))).await?;
+    drop(throttle.acquire("up").max_wait(Duration::from_secs(5)).await?);
+    Ok(())
+}
+
+/// Which server it is has nothing to do with that, and other upstreams are well.
+#[tokio::test]
+async fn where_a_primary_refuses_what_is_asked_of_one_upstream_no_sentinel_is_asked() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
+    let redis = RedisSentinel::start(0)?;
+    for sentinel in redis.sentinels() {
+        tell(sentinel, &["ACL", "SETUSER", "default", "-subscribe"])?;
+    }
+    let throttle = throttle(&redis, "redis://any").await?;
+    throttle.add(Upstream::new("down").limit(Limit::per_minute(1_000)))?;
+    redis.sentinels().iter().for_each(RedisServer::stop);
+    tell(&redis.servers()[0], &["SET", "outgate:v1:{down}:log:calls", "no list"])?;
+    for _ in 0..3 {
+        let refused = throttle.acquire("down").max_wait(Duration::from_millis(300)).await;
+        assert!(refused.as_ref().is_err_and(|error| error.to_string().contains("unavailable")), "{refused:?}");
+        drop(throttle.acquire("up").await?);
+    }
+    let news = recorder.news();
+    assert!(news.iter().any(|news| news.contains("store refuses")), "{news:?}");
+    assert!(!news.iter().any(|news| news.contains("no Sentinel answers")), "{news:?}");
     Ok(())
 }

@@ -110,7 +110,13 @@ impl Sentinel {
                         self.goes_on();
                         return Ok(answer);
                     }
-                    Err(Missed::Failed(failure)) if !failure.passes => return Err(failure),
+                    Err(Missed::Failed(failure)) if !failure.passes => {
+                        // What refuses to be connected to may be another server by now, at the address of one that has gone.
+                        if !primary.link.is_connected() {
+                            self.doubt(&primary, &failure.error);
+                        }
+                        return Err(failure);
+                    }
                     Err(missed) => {
                         let error = missed.into_error();
                         self.doubt(&primary, &error);

@@ -17,4 +17,10 @@ impl Link {
     ) -> Self {
         Self { health: Health::of_node(node), ..Self::new(client, prefix, response_timeout) }
     }
+
+    /// Whether there is a connection to it, for all that is known.
+    #[cfg(feature = "redis-sentinel")]
+    pub(in crate::store::redis) fn is_connected(&self) -> bool {
+        self.current().connection.is_some()
+    }
 }
