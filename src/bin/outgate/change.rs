@@ -110,11 +110,10 @@ fn scope_of(seen: &Seen, whom: &Whom) -> Result<Option<ScopeId>, Box<dyn Error>>
 fn by_name(seen: &Seen, said: &str) -> Result<ScopeId, String> {
     let is_named = |scope: &&ScopeInUse| scope.name.as_deref() == Some(said);
     let begins = |scope: &&ScopeInUse| scope.scope.to_string().starts_with(said);
-    let mut found: Vec<_> = seen.scopes.iter().filter(is_named).map(|scope| scope.scope).collect();
-    if found.is_empty() {
-        let names = seen.description.iter().flat_map(|description| &description.names);
-        found = names.filter(|(_, name)| **name == *said).map(|(scope, _)| *scope).collect();
-    }
+    let names = seen.description.iter().flat_map(|description| &description.names);
+    let given = names.filter(|(_, name)| **name == *said).map(|(scope, _)| *scope);
+    let in_use = seen.scopes.iter().filter(is_named).map(|scope| scope.scope);
+    let mut found: Vec<_> = in_use.chain(given).collect::<BTreeSet<_>>().into_iter().collect();
     if found.is_empty() && said.len() >= 4 {
         found = seen.scopes.iter().filter(begins).map(|scope| scope.scope).collect();
     }

@@ -105,8 +105,17 @@ pub(crate) async fn all(
     for found in found {
         match of(store, found.clone(), scopes).await {
             Ok(seen) => all.extend(seen.map(Ok)),
+            // It is not that of one upstream.
+            Err(error) if matches!(error.kind(), StoreErrorKind::Unreachable | StoreErrorKind::Unavailable) => {
+                return Err(error.into());
+            }
             Err(error) => all.push(Err(Unread { found, error })),
         }
+    }
+    if all.iter().all(Result::is_err)
+        && let Some(Err(unread)) = all.pop()
+    {
+        return Err(unread.error.into());
     }
     match name {
         Some(name) if all.is_empty() => Err(Unused(unused(name, &store.upstreams().await?)).into()),
