@@ -33,7 +33,6 @@ const KEYWORDS: [&str; 12] = [
     "call",
     "request",
     "requests",
-    // Whoever writes nearly so means these.
     "burst",
     "spread",
     "guard",
@@ -43,8 +42,16 @@ const KEYWORDS: [&str; 12] = [
     "counted_at_end",
     "resets",
 ];
-/// The first of them that are meant by a word which is nearly the same.
-const FIRST_MEANT: usize = 4;
+/// Those that are meant by a word which is nearly the same, and whether a value follows that begins with a digit.
+const MEANT: [(&str, bool); 7] = [
+    ("burst", true),
+    ("spread", false),
+    ("guard", true),
+    ("each", false),
+    ("lease", true),
+    ("until", false),
+    ("counted_at_end", false),
+];
 
 /// What else cannot be said.
 const NOTHING: &str = "nothing that may be said of a limit: a unit, burst, spread, guard, each, counted_at_end, lease or until \
@@ -124,7 +131,12 @@ impl FromStr for Limit {
                     return Err(word.is("nothing that text can say: when a limit resets is given by .resets()"));
                 }
                 unit => {
-                    let no_unit = |meant| format!("no unit: write `{meant}`, or `of {unit}` for a unit of that name");
+                    let of = if unit_fault(unit).is_none() {
+                        format!(", or `of {unit}` for a unit of that name")
+                    } else {
+                        String::new()
+                    };
+                    let no_unit = |meant| format!("no unit: write `{meant}`{of}");
                     return Err(word.is(&meant(unit).map_or_else(|| NOTHING.to_owned(), no_unit)));
                 }
             };
@@ -185,10 +197,12 @@ fn meant(word: &str) -> Option<String> {
         let name = if matches!(word, "header" | "query") { " NAME" } else { "" };
         return Some(format!("each {word}{name}"));
     }
-    KEYWORDS.iter().skip(FIRST_MEANT).find_map(|keyword| {
+    MEANT.iter().find_map(|&(keyword, has_value)| {
         let value = word.strip_prefix(keyword).filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
-        let parted = value.map(|value| format!("{keyword} {value}"));
-        parted.or_else(|| is_one_slip(word, keyword).then(|| (*keyword).to_owned()))
+        let parted = value.filter(|_| has_value).map(|value| format!("{keyword} {value}"));
+        // Words of their own end so, or in so many `s`: teach, leases.
+        let is_word = word.ends_with(keyword) || word.strip_suffix('s') == Some(keyword);
+        parted.or_else(|| (!is_word && is_one_slip(word, keyword)).then(|| keyword.to_owned()))
     })
 }
 
