@@ -9,6 +9,7 @@ use crate::client::throttle::Throttle;
 use crate::config::name::shown;
 use crate::config::plan::Registered;
 use crate::config::upstream::Upstream;
+use crate::counts::Counts;
 use crate::error::{ConfigError, Error};
 use crate::ledger::Log;
 
@@ -162,6 +163,7 @@ impl Throttle {
         drop(self.queues().retire(&removed));
         self.queues().forget(&removed);
         removed.counts.gone();
+        removed.counts.replaced_by(&Counts::default());
         tracing::info!(upstream, "removed");
         Ok(())
     }

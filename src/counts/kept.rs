@@ -248,7 +248,6 @@ impl Counts {
     /// Nothing is to be seen any more.
     pub(crate) fn gone(&self) {
         self.seen(Duration::ZERO, &[]);
-        self.replaced_by(&Self::default());
     }
 
     fn quotas(&self) -> impl Iterator<Item = &Quota> {
