@@ -128,7 +128,7 @@ async fn a_call_that_does_not_wait_for_the_store_waits_for_a_slot_on_its_way() -
     // It has no key there yet.
     let other = throttle().await?;
     let waiting = tokio::spawn(async move { other.acquire("up").await });
-    sleep(Duration::from_millis(350)).await;
+    sleep(Duration::from_millis(200)).await;
     assert!(!waiting.is_finished());
     cluster.end_move(slot, 1 - from)?;
     drop(waiting.await??);

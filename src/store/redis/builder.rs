@@ -208,13 +208,27 @@ fn client(url: &str) -> Result<Client, StoreError> {
     tls::prepared(Client::open(url).map_err(refused)?)
 }
 
+/// What the URL of a socket may say behind its path.
+const SOCKET: [&str; 4] = ["db", "user", "pass", "protocol"];
+/// As whom everybody is logged in who says no user.
+const DEFAULT_USER: &str = "default";
+
 /// What is wrong with a URL that says something which nobody would heed. That is not repeated: it may be a piece of a password.
 fn unheeded(url: &str) -> Option<&'static str> {
     let url = redis::parse_redis_url(url)?;
     let says = |name: &str| url.query_pairs().any(|(said, _)| said == name);
     if url.scheme().contains("unix") {
+        if url.fragment().is_some() || url.query_pairs().any(|(name, _)| !SOCKET.contains(&&*name)) {
+            return Some(
+                "the URL of a socket has nothing but `db`, `user`, `pass` and `protocol` behind a `?`, and nothing behind a `#`: in its                  path, a user or a password write it as %23",
+            );
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Some("the URL of a socket names a user or a password before a host: write ?user=user&pass=word");
+        }
         let words = "the URL of a socket names a user without a password, as whom nobody would be logged in: write ?user=user&pass=word";
-        return (says("user") && !says("pass")).then_some(words);
+        let is_named = url.query_pairs().any(|(name, user)| name == "user" && user != DEFAULT_USER);
+        return (is_named && !says("pass")).then_some(words);
     }
     let is_encrypted = ["rediss", "valkeys"].contains(&url.scheme());
     if url.fragment().is_some_and(|part| !is_encrypted || part != "insecure") {
@@ -229,7 +243,7 @@ fn unheeded(url: &str) -> Option<&'static str> {
              and a password as in redis://user:word@host, and a `?` in one of them as %3F",
         );
     }
-    (!url.username().is_empty() && url.password().is_none_or(str::is_empty)).then_some(
+    (!["", DEFAULT_USER].contains(&url.username()) && url.password().is_none_or(str::is_empty)).then_some(
         "the URL of a Redis server names a user without a password, as whom nobody would be logged in: write both as in \
          redis://user:word@host, with any word for a user that needs none; a password alone as in redis://:word@host",
     )

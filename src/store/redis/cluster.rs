@@ -38,7 +38,7 @@ const MOST_REDIRECTS: u32 = 8;
 const AGAIN: Duration = Duration::from_millis(20);
 /// Until when a call comes again, from when it was made. Who does not wait for a store takes one that is silent for 1 s for lost to all; but
 /// of a slot on its way others may be served, whose keys all lie on one node.
-const ON_ITS_WAY: Duration = Duration::from_millis(750);
+const ON_ITS_WAY: Duration = Duration::from_millis(500);
 /// After how long without an answer it is looked whether another node has the slot by now, and how often.
 const SILENCE: Duration = Duration::from_millis(300);
 

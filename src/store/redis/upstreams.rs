@@ -54,7 +54,7 @@ impl RedisStore {
     }
 
     /// The same of one name: none where no process uses it, and several where some share its limits with others and some do not. It is found
-    /// also while other masters of a Cluster cannot be reached.
+    /// also while other masters of a Cluster cannot be reached; then some may be missing.
     ///
     /// ```no_run
     /// # async fn who() -> Result<(), Box<dyn std::error::Error>> {
