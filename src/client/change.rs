@@ -69,6 +69,8 @@ impl Throttle {
     ///
     /// As for [`Throttle::update`]: where one is wrong none has changed.
     pub fn update_all(&self, upstreams: impl IntoIterator<Item = Upstream>) -> Result<(), ConfigError> {
+        // Whoever makes them may change others.
+        let upstreams: Vec<_> = upstreams.into_iter().collect();
         let replaced = self.upstreams().change(|registry, number| {
             let (mut all, mut replaced) = (registry.upstreams.clone(), Vec::new());
             for (place, upstream) in upstreams.into_iter().enumerate() {

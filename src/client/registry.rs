@@ -178,6 +178,7 @@ impl Current {
         drop(latest);
         // Before the next change, which closes the queues of all before it.
         registry.succeeds(&before);
+        drop(changes);
         // What closures of the program hold may do anything when it goes.
         drop(before);
         Ok(made)

@@ -45,7 +45,7 @@ pub struct Pause {
     /// For how long after it a refusal may be the next in a row; the recovery at least. It is, where its call started within a minute, or twice
     /// as long as the wait, or the recovery, or where the pause was for what bars us: between others calls were served. It is not where its
     /// call started as long after the pause as that had lasted, and a whole quota of the shortest of its windows, ten units at least,
-    /// between: the log of its [evidence](Self::evidence) shows that for 10 s longer than the window.
+    /// between: the log of its evidence shows that for 10 s longer than the window.
     pub memory: Duration,
     /// Why, for whoever waits meanwhile.
     pub cause: Cause,

@@ -1,5 +1,6 @@
 //! What goes on when upstreams are changed: calls in flight, seats, pauses. And what is refused.
 
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -191,4 +192,17 @@ async fn a_call_that_the_new_limits_can_never_admit_is_told_so_and_no_other() {
     throttle.update(up().limit(Limit::new(5, SECOND))).unwrap();
     assert!(matches!(large.await.unwrap(), Err(Error::CostExceedsQuota { cost: 8, most: 5, .. })));
     small.await.unwrap().unwrap();
+}
+
+#[test]
+fn what_is_changed_together_may_be_made_by_another_change() {
+    let up = |name| Upstream::new(name).host(format!("{name}.example.com")).limit(Limit::per_second(1));
+    let throttle = Throttle::builder().upstream(up("files")).build().unwrap();
+    let (done, is_done) = mpsc::channel();
+    std::thread::spawn(move || {
+        let made = ["mail"].into_iter().map(|name| throttle.add(up(name)).map(|()| up("files")).unwrap());
+        throttle.update_all(made).unwrap();
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(Duration::from_secs(10)).expect("it does not wait for itself");
 }
