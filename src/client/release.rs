@@ -21,7 +21,7 @@ impl Throttle {
     /// [`slow_down`](Self::slow_down) lowered, in every process that shares the store.
     ///
     /// Returns when the store knows. Who waits in another process goes on within two seconds. Refusals of calls that started
-    /// before the release are ignored, even if they are reported later.
+    /// before the release are ignored, even if they are answered later; what [`report`](Throttle::report) is given counts as of now.
     ///
     /// ```
     /// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {
