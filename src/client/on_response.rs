@@ -219,8 +219,8 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
         let paused = scope.filter(|_| !of_all);
         // What a report explains, as little is left, is outside use, and says nothing of the limits; nor does what the spent quota of a part
         // explains, nor a call that no log holds, nor one that only happened beside a spent quota.
-        let is_evidence = is_quota && !feedback.is_inferred() && !is_explained && paused == scope;
-        let is_evidence = is_evidence && !is_for_part(&upstream.limits, feedback);
+        let is_unexplained = !is_explained && !feedback.is_inferred() && !is_for_part(&upstream.limits, feedback);
+        let is_evidence = is_quota && is_unexplained && paused == scope;
         let log = if paused == scope { charges.evidence() } else { charges.calls_of_all() };
         let log = log.filter(|&log| logs[log].scope == paused);
         let evidence = log.zip(call.charges).map(|(log, charged)| {

@@ -6,7 +6,7 @@ use outgate::ledger::{Body, Message, MessageId, Presence, Renewal, ScopeId, Scop
 use outgate::testing::RedisServer;
 use outgate::{Limit, RedisStore, Store as _, Throttle, Upstream};
 
-use crate::{json, outgate};
+use crate::{json, outgate, uses_github};
 
 #[tokio::test]
 async fn the_next_unit_is_that_of_the_burst_as_well() {
@@ -70,12 +70,7 @@ async fn an_upstream_that_cannot_be_read_hides_no_other() {
 #[tokio::test]
 async fn who_has_left_is_not_said_to_be_in_use() {
     let server = RedisServer::start().unwrap();
-    let store = RedisStore::connect(&server.url()).await.unwrap();
-    let github = Upstream::new("github").limit(Limit::per_hour(3));
-    let throttle = Throttle::builder().store(store).upstream(github).build().unwrap();
-    drop(throttle.acquire("github").await.unwrap());
-    throttle.processes("github").await.unwrap();
-    throttle.close().await;
+    uses_github(&server).await.close().await;
     let wrong = outgate(&server, &["status", "github"]).await.wrong();
     assert_eq!(wrong, "outgate: no process has used an upstream \"github\" lately; in use: none\n");
 }

@@ -14,6 +14,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use outgate::testing::RedisServer;
+use outgate::{Limit, RedisStore, Throttle, Upstream};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -59,6 +60,16 @@ impl Ended {
         assert!(self.code.is_some_and(|code| code > 0) && self.said.is_empty(), "{:?} {}", self.code, self.said);
         self.wrong
     }
+}
+
+/// Somebody who may call `github` three times an hour, has called it once, and is known to the store.
+pub(crate) async fn uses_github(server: &RedisServer) -> Throttle {
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let github = Upstream::new("github").limit(Limit::per_hour(3));
+    let throttle = Throttle::builder().store(store).upstream(github).build().unwrap();
+    drop(throttle.acquire("github").await.unwrap());
+    throttle.processes("github").await.unwrap();
+    throttle
 }
 
 pub(crate) fn json(text: &str) -> Value {

@@ -5,11 +5,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use outgate::testing::RedisServer;
-use outgate::{Limit, RedisStore, Throttle, Upstream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 use vt100::{Parser, Screen};
+
+use crate::uses_github;
 
 /// How long something may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -58,6 +59,13 @@ impl Terminal {
         self.keys.write_all(key.as_bytes()).await.unwrap();
     }
 
+    /// Until the first look is drawn.
+    async fn until_drawn(&mut self) {
+        while !self.screen().contents().contains("q: leave") {
+            assert!(self.take().await, "{}", self.screen().contents());
+        }
+    }
+
     /// How the command ends.
     pub(crate) async fn end(&mut self) -> Option<i32> {
         while self.take().await {}
@@ -68,18 +76,12 @@ impl Terminal {
 #[tokio::test]
 async fn the_live_screen_is_drawn_in_a_terminal_and_q_leaves_it_as_it_was() {
     let server = RedisServer::start().unwrap();
-    let store = RedisStore::connect(&server.url()).await.unwrap();
-    let github = Upstream::new("github").limit(Limit::per_hour(3));
-    let throttle = Throttle::builder().store(store).upstream(github).build().unwrap();
-    drop(throttle.acquire("github").await.unwrap());
-    throttle.processes("github").await.unwrap();
+    let _throttle = uses_github(&server).await;
 
     for leave in ["q", "\x03", "\x1b"] {
         let words = r#"stty -g; "$OUTGATE" watch; echo "code $?"; stty -g; exit 7"#;
         let mut terminal = Terminal::run(&server, 12, 100, words);
-        while !terminal.screen().contents().contains("q: leave") {
-            assert!(terminal.take().await, "{}", terminal.screen().contents());
-        }
+        terminal.until_drawn().await;
         let shown = terminal.screen().contents();
         assert!(shown.starts_with(" github: 1 process, nobody waits ─"), "{shown}");
         assert!(shown.contains("1 of 3"), "{shown}");
@@ -106,16 +108,9 @@ async fn what_is_wrong_from_the_beginning_is_said_without_a_screen() {
 #[tokio::test]
 async fn q_leaves_also_while_the_store_is_silent() {
     let server = RedisServer::start().unwrap();
-    let store = RedisStore::connect(&server.url()).await.unwrap();
-    let github = Upstream::new("github").limit(Limit::per_hour(3));
-    let throttle = Throttle::builder().store(store).upstream(github).build().unwrap();
-    drop(throttle.acquire("github").await.unwrap());
-    throttle.processes("github").await.unwrap();
-    throttle.close().await;
+    uses_github(&server).await.close().await;
     let mut terminal = Terminal::run(&server, 12, 100, r#"exec "$OUTGATE" watch"#);
-    while !terminal.screen().contents().contains("q: leave") {
-        assert!(terminal.take().await, "{}", terminal.screen().contents());
-    }
+    terminal.until_drawn().await;
     // Scripts are held up until then, and all else is answered.
     server.command(&["CLIENT", "PAUSE", "600000", "WRITE"]).unwrap();
     let waits = || server.command(&["INFO", "clients"]).unwrap().text().unwrap().contains("blocked_clients:1");

@@ -111,22 +111,24 @@ async fn a_slot_that_stays_on_its_way_is_an_error_and_a_warning() -> Outcome {
     Ok(())
 }
 
+/// A process whose callers do not wait for the store.
+async fn refusing(cluster: &RedisCluster) -> Result<Throttle, Failure> {
+    let store = RedisStore::cluster(cluster.urls()).connect().await?;
+    let up = Upstream::new("up").limit(Limit::per_second(100)).without_store(WithoutStore::Refuse);
+    Ok(Throttle::builder().store(store).upstream(up).build()?)
+}
+
 /// Until then the store is not lost to anybody.
 #[tokio::test]
 async fn a_call_that_does_not_wait_for_the_store_waits_for_a_slot_on_its_way() -> Outcome {
     let cluster = RedisCluster::start(2, 0)?;
-    let up = || Upstream::new("up").limit(Limit::per_second(100)).without_store(WithoutStore::Refuse);
-    let throttle = || async {
-        let store = RedisStore::cluster(cluster.urls()).connect().await?;
-        Ok::<_, Failure>(Throttle::builder().store(store).upstream(up()).build()?)
-    };
     let slot = cluster.slot_of("{up}")?;
     let from = cluster.primary(slot)?.ok_or("nobody has the slot")?;
-    drop(throttle().await?.acquire("up").await?);
+    drop(refusing(&cluster).await?.acquire("up").await?);
     cluster.begin_move(slot, from, 1 - from)?;
     cluster.move_keys(slot, from, 1 - from)?;
     // It has no key there yet.
-    let other = throttle().await?;
+    let other = refusing(&cluster).await?;
     let waiting = tokio::spawn(async move { other.acquire("up").await });
     sleep(Duration::from_millis(200)).await;
     assert!(!waiting.is_finished());
@@ -141,9 +143,7 @@ async fn two_nodes_that_send_a_call_to_each_other_are_not_asked_back_to_back() -
     let cluster = RedisCluster::start(2, 0)?;
     let slot = cluster.slot_of("{up}")?;
     let from = cluster.primary(slot)?.ok_or("nobody has the slot")?;
-    let up = Upstream::new("up").limit(Limit::per_second(100)).without_store(WithoutStore::Refuse);
-    let store = RedisStore::cluster(cluster.urls()).connect().await?;
-    let throttle = Throttle::builder().store(store).upstream(up).build()?;
+    let throttle = refusing(&cluster).await?;
     let to = cluster.nodes()[1 - from].command(&["CLUSTER", "MYID"])?;
     let to = to.text().ok_or("it has no name")?;
     cluster.nodes()[from].command(&["CLUSTER", "SETSLOT", &slot.to_string(), "MIGRATING", to])?;
@@ -164,9 +164,7 @@ async fn who_may_not_ask_for_a_slot_on_its_way_is_told_so() -> Outcome {
     let cluster = RedisCluster::start(2, 0)?;
     let slot = cluster.slot_of("{up}")?;
     let from = cluster.primary(slot)?.ok_or("nobody has the slot")?;
-    let store = RedisStore::cluster(cluster.urls()).connect().await?;
-    let up = Upstream::new("up").limit(Limit::per_second(100)).without_store(WithoutStore::Refuse);
-    let throttle = Throttle::builder().store(store).upstream(up).build()?;
+    let throttle = refusing(&cluster).await?;
     cluster.begin_move(slot, from, 1 - from)?;
     cluster.nodes()[1 - from].command(&["ACL", "SETUSER", "default", "-asking"])?;
     let Err(Error::StoreUnavailable { source, .. }) = throttle.acquire("up").await else {
