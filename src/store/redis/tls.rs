@@ -20,7 +20,7 @@ pub(super) fn is_asked_for(url: &str) -> bool {
 ///
 /// # Errors
 ///
-/// Where no feature brings encryption, or the machine has no certificates of authorities.
+/// Where no feature brings encryption, or the machine has no certificates of authorities or some that cannot be read.
 pub(super) fn prepared(client: Client) -> Result<Client, StoreError> {
     if !matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. }) {
         return Ok(client);
@@ -44,9 +44,6 @@ pub(super) fn choose_provider() {
 
 #[cfg(feature = "redis-rustls")]
 mod by_rustls {
-    use std::error::Error;
-    use std::sync::Once;
-
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     use redis::{Client, ConnectionAddr, TlsCertificates};
@@ -69,9 +66,14 @@ mod by_rustls {
 
     /// The certificates of the authorities that this machine trusts, as PEM.
     fn authorities() -> Result<String, StoreError> {
+        let found = rustls_native_certs::load_native_certs();
+        if let Some(error) = found.errors.into_iter().next() {
+            // The crate `redis` reads them once more, and connects nobody then.
+            let words = "certificates of the authorities that this machine trusts cannot be read";
+            return Err(StoreError::new(StoreErrorKind::Refused, words).caused_by(error));
+        }
         let mut known = RootCertStore::empty();
         let mut all = String::new();
-        let found = rustls_native_certs::load_native_certs();
         for certificate in found.certs {
             let text = STANDARD.encode(&certificate);
             // One that makes no sense must not keep the others away.
@@ -82,23 +84,8 @@ mod by_rustls {
         if all.is_empty() {
             let words = "this machine trusts no authority: install its certificates (Debian: ca-certificates), or name a file of \
                          them in SSL_CERT_FILE";
-            let none = StoreError::new(StoreErrorKind::Refused, words);
-            return Err(match found.errors.into_iter().next() {
-                Some(error) => none.caused_by(error),
-                None => none,
-            });
-        }
-        if let Some(error) = found.errors.first() {
-            warn(error);
+            return Err(StoreError::new(StoreErrorKind::Refused, words));
         }
         Ok(all)
-    }
-
-    /// Each URL of a store would say it again.
-    fn warn(error: &(dyn Error + 'static)) {
-        static SAID: Once = Once::new();
-        SAID.call_once(|| {
-            tracing::warn!(error, "some certificates of authorities cannot be read, and only the others are trusted");
-        });
     }
 }
