@@ -204,7 +204,6 @@ if a[1] > 0 and runs[1] then named_terms.name(logs, runs, period_of(retention), 
 for _, log in ipairs(logs) do
   if log.count > 0 and log.terms[1] then
     for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term), term.left.interval) end
-    local newest_before = nth_newest({ key = log.key, read = log.read, added = {}, count = 0, ahead = 1 }, 1)
     local stamps, last, text = {}, nil, nil
     for from = 1, log.count, PIECE do
       local piece = min(PIECE, log.count - from + 1)
@@ -215,11 +214,11 @@ for _, log in ipairs(logs) do
       end
       log.length = call('RPUSH', log.key, unpack(stamps, 1, piece))
     end
-    local keep = expire(log.key, newest_before, log.added[log.count], ceil(log.retention / 1000))
+    local keep = expire(log.key, log.added[log.count], ceil(log.retention / 1000))
     log.kept = max(log.retention, ticks and keep * 1000 or 0)
   elseif log.widened and nth_newest(log, 1) then
     -- A span that is longer meanwhile lets entries count for longer than they were entered for.
-    expire(log.key, nth_newest(log, 1), nth_newest(log, 1), ceil(log.retention / 1000))
+    expire(log.key, nth_newest(log, 1), ceil(log.retention / 1000))
   end
   if log.length and log.length > 2 * log.quota + TRIM_SLACK then long[#long + 1] = log end
 end

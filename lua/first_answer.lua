@@ -152,9 +152,11 @@ if body and (callers == 0 or last <= latest_kept) then
     end
     local is_own = newest and newest == a[newest_known + i] and newest >= last - into_second
     if ticks and units > 0 and not is_own then
-      local keep, expiry = math.ceil(log[4] / 1000), newest and call('PEXPIRETIME', key) or 0
-      if expiry > 0 then keep = math.max(keep, expiry - LEAP - (math.floor((newest - correction) / SECOND) + 1) * 1000) end
-      local at = (math.floor((last - correction) / SECOND) + 1) * 1000 + keep + LEAP
+      local part, doublings = math.frexp(math.max(math.ceil(log[4] / 1000), 32) / 64)
+      local code, expiry = math.min(32 * doublings + math.ceil(64 * part) - 32, 999), newest and call('PEXPIRETIME', key) or 0
+      if expiry > 0 then code = math.max(code, expiry % 1000) end
+      local keep = math.ceil((32 + code % 32) * 2 ^ math.floor(code / 32) / 1000) * 1000
+      local at = (math.floor((last - correction) / SECOND) + 1) * 1000 + keep + LEAP + code
       if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end
     end
   end

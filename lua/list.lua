@@ -28,10 +28,9 @@ local function take_out(key, start, units)
   if units <= 0 then return 0 end -- of zero LREM would take all
   local newer = newer_than(key, start)
   if newer > MAX_DEPTH or stamp_of(call('LINDEX', key, format('%d', -newer - 1)), key) ~= start then return 0 end
-  local before = stamp_of(call('LINDEX', key, '-1'), key)
   local expiry = ticks and call('PEXPIRETIME', key) or 0
   local taken = call('LREM', key, format('%d', -units), format('%d', start))
   local newest = expiry > 0 and stamp_of(call('LINDEX', key, '-1'), key)
-  if newest then call('PEXPIREAT', key, format('%d', expiry - end_of_second(before) + end_of_second(newest))) end
+  if newest then call('PEXPIREAT', key, format('%d', expiry_of(newest, expiry % 1000))) end
   return taken, newer
 end
