@@ -179,7 +179,7 @@ do
       else
         local looks = look_at_pauses(states, charges, start)
         local most = within_shares(shares, run, min(rest, seated - granted))
-        local count = (looks or turns[1]) and 1 or as_many_as_start(charges, most, soonest, start)
+        local count = looks and 1 or together(turns, before, run, most, soonest, start)
         if passed > 0 then answer(2, next, passed) end
         for _, log in ipairs(logs) do log.ahead = min(2 * log.ahead, total, PIECE) end
         add(start, charges, count)
@@ -204,17 +204,18 @@ if a[1] > 0 and runs[1] then named_terms.name(logs, runs, period_of(retention), 
 for _, log in ipairs(logs) do
   if log.count > 0 and log.terms[1] then
     for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term), term.left.interval) end
-    local stamps, last, text = {}, nil, nil
+    local stamps, run, entered, text = {}, 0, 0, nil
     for from = 1, log.count, PIECE do
       local piece = min(PIECE, log.count - from + 1)
       for i = 1, piece do
-        local start = log.added[from + i - 1]
-        if start ~= last then last, text = start, format('%d', start) end
+        if from + i - 1 > entered then
+          run, entered, text = run + 1, log.upto[run + 1], format('%d', log.added[run + 1])
+        end
         stamps[i] = text
       end
       log.length = call('RPUSH', log.key, unpack(stamps, 1, piece))
     end
-    local keep = expire(log.key, log.added[log.count], ceil(log.retention / 1000))
+    local keep = expire(log.key, log.added[log.runs], ceil(log.retention / 1000))
     log.kept = max(log.retention, ticks and keep * 1000 or 0)
   elseif log.widened and nth_newest(log, 1) then
     -- A span that is longer meanwhile lets entries count for longer than they were entered for.

@@ -76,11 +76,12 @@ local function level_of(log, term)
     levels = { [0] = known }
     term.levels, term.filled = levels, 0
   end
-  while term.filled < log.count do
-    local n = term.filled + 1
-    levels[n], term.filled = filled(levels[n - 1], log.added[n], 1, term.left.interval), n
+  while term.filled < log.runs do
+    local run = term.filled + 1
+    local units = log.upto[run] - (log.upto[run - 1] or 0)
+    levels[run], term.filled = filled(levels[run - 1], log.added[run], units, term.left.interval), run
   end
-  return levels[log.count]
+  return levels[log.runs]
 end
 
 -- The earliest start of some units by a level. More than the bucket holds start when it is empty.

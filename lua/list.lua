@@ -22,6 +22,18 @@ local function newer_than(key, stamp)
   return newer
 end
 
+-- Of the runs of equal starts that an ask adds to a log, the one of the start with n - 1 newer ones among them.
+local function run_of(log, n)
+  local place, first, last = log.count - n + 1, 1, log.runs
+  if n == 1 then return last end
+  if last == log.count then return place end
+  while first < last do
+    local run = floor((first + last) / 2)
+    if log.upto[run] < place then first = run + 1 else last = run end
+  end
+  return first
+end
+
 -- Takes units that start at a time out of a log again. LREM walks from the tail: what lies deep, or is not there, would cost it
 -- milliseconds. A slot kept breaks no limit. Says how many were taken out, and how many are newer.
 local function take_out(key, start, units)

@@ -168,13 +168,13 @@ local function open_log(key, state, at, names)
     end
   end
   read_cold(log)
-  log.read, log.added, log.count, log.ahead = {}, {}, 0, 1
+  log.read, log.added, log.upto, log.runs, log.count, log.ahead = {}, {}, {}, 0, 0, 1
   return log, from
 end
 
 -- The entry with n - 1 newer ones; nil when the log is shorter.
 local function nth_newest(log, n)
-  if n <= log.count then return log.added[log.count - n + 1] end
+  if n <= log.count then return log.added[run_of(log, n)] end
   n = n - log.count
   local entry = log.read[n]
   if entry ~= nil then return entry or nil end

@@ -39,7 +39,7 @@ while a[at] do
   elseif span < 0 then
     span, bucket, at = -span, { interval = a[at + 1], depth = a[at + 2] }, at + 3
     if counted + window > now then
-      local units = fill_others({ key = log_key, state = state, count = 0 }, bucket, 1000 * window, remaining, began, counted)
+      local units = fill_others({ key = log_key, state = state, runs = 0 }, bucket, 1000 * window, remaining, began, counted)
       outside, filled_up = max(outside, units), filled_up or units > 0
     end
   end

@@ -21,19 +21,20 @@ end
 local function add(start, charges, callers)
   for i = 1, #logs do
     local log, units = logs[i], charges[i] * callers
-    local added, count = log.added, log.count
-    for n = count + 1, count + units do added[n] = start end
-    for _, term in ipairs(log.buckets) do term.filled = term.filled and min(term.filled, count) end
-    log.count = count + units
+    if units > 0 then
+      for _, term in ipairs(log.buckets) do term.filled = term.filled and min(term.filled, log.runs) end
+      log.runs, log.count = log.runs + 1, log.count + units
+      log.added[log.runs], log.upto[log.runs] = start, log.count
+    end
   end
 end
 
 -- Undoes what is added meanwhile.
 local function tentatively(attempt)
   local kept = {}
-  for i, log in ipairs(logs) do kept[i] = log.count end
+  for i, log in ipairs(logs) do kept[2 * i - 1], kept[2 * i] = log.runs, log.count end
   local outcome = attempt()
-  for i, log in ipairs(logs) do log.count = kept[i] end
+  for i, log in ipairs(logs) do log.runs, log.count = kept[2 * i - 1], kept[2 * i] end
   return outcome
 end
 

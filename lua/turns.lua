@@ -1,8 +1,5 @@
 -- Whose turn it is: callers that wait, each with what it takes of the ask's logs, and its start. Joined behind shares.lua.
-local settle, delayed, start_beside
--- To see whether a caller delays those who wait takes as long as they have units: once an ask has looked at so many, nobody goes before
--- them.
-local MAX_LOOKED_AT, looked_at = 200000, 0
+local settle, delayed, together, start_beside
 
 -- So many of the turns are of a priority, or of higher ones: those come first.
 local function turns_before(turns, priority)
@@ -27,20 +24,6 @@ do
     return sorted
   end
 
-  local function latest(turns, count)
-    local start
-    for t = 1, count do start = max(start or 0, turns[t].start) end
-    return start
-  end
-
-  -- Whether an ask has looked at too many units, once it has looked at those of the first turns.
-  local function has_seen_enough(turns, count)
-    for t = 1, count do
-      for _, units in ipairs(turns[t].charges) do looked_at = looked_at + units end
-    end
-    return looked_at > MAX_LOOKED_AT
-  end
-
   -- Lets each turn start no sooner than those of higher priority, and those of its own that start before it.
   function settle(turns)
     if not turns[1] then return end
@@ -52,13 +35,12 @@ do
     end)
   end
 
-  -- The latest of the first turns, so many of them, that a call of these charges would delay.
-  function delayed(turns, before, start, charges)
+  -- The latest of the first turns, so many of them, that so many calls of these charges would delay, or one.
+  function delayed(turns, before, start, charges, callers)
     if before == 0 then return nil end
-    if has_seen_enough(turns, before) then return latest(turns, before) end
     return tentatively(function()
       local last
-      add(start, charges, 1)
+      add(start, charges, callers or 1)
       for _, turn in ipairs(in_time(turns, before)) do
         local delayed_start = earliest_of(turn.start, turn.charges)
         if delayed_start > turn.start then last = turn.start end
@@ -66,6 +48,19 @@ do
       end
       return last
     end)
+  end
+
+  -- As many callers of a run, of so many, as can all start then and delay none of the turns before them: the first does not.
+  function together(turns, before, run, callers, soonest, start)
+    -- The others come after all turns.
+    if before < turns_before(turns, run.priority) then return 1 end
+    local count, over = 1, as_many_as_start(run.charges, callers, soonest, start)
+    if over == 1 or not delayed(turns, before, start, run.charges, over) then return over end
+    while count + 1 < over do
+      local middle = floor((count + over) / 2)
+      if delayed(turns, before, start, run.charges, middle) then over = middle else count = middle end
+    end
+    return count
   end
 
   -- When a call of these charges starts behind so many turns that are settled, if it delays none of the rest.
@@ -88,7 +83,6 @@ do
     local alone, sorted, count, start = earliest_of(soonest, charges), in_time(turns, before), 0, nil
     while sorted[count + 1] and sorted[count + 1].start <= alone do count = count + 1 end
     repeat
-      if has_seen_enough(turns, before) then count = before end
       start, count = between(sorted, count, alone, charges), count + 1
     until start
     return start

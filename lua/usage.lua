@@ -30,7 +30,7 @@ for i = next_key, last_log do
     local alone = {
       key = log.key, terms = { term }, pauses = state.pauses, state = state, settles = log.settles, has_calendar = term.calendar,
       interval = ceil(term.bucket and term.left.interval / 1000 or term.span / term.quota),
-      has_outside = log.has_outside, has_cold = log.has_cold, read = {}, added = {}, count = 0, ahead = 1,
+      has_outside = log.has_outside, has_cold = log.has_cold, read = {}, runs = 0, count = 0, ahead = 1,
     }
     local told = term.outside
     local outside, since = told and told.lapse > now and told.units or 0, told and max(now - told.since, 0) or -1

@@ -16,6 +16,7 @@
 //! assert_eq!((grant.answered(3), grant.next), (2, Stamp::from_micros(6_000_000))); // the third waits for a second
 //! ```
 
+mod added;
 mod again;
 mod ask;
 mod at_once;

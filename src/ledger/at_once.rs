@@ -45,7 +45,7 @@ impl Ledger {
         if start > now {
             return Some(Err(start.since(now)));
         }
-        if scope.append(log, &[now], units, log.retention(), &log.terms)
+        if scope.append(log, &[(now, units as usize)], log.retention(), &log.terms)
             && let Some(entries) = scope.logs.get_mut(&log.unit)
         {
             entries.trim(now, log.largest_quota());
@@ -87,7 +87,7 @@ impl Ledger {
         let mut long = Vec::new();
         for (place, (log, &units)) in logs.iter().zip(charges).enumerate() {
             let scope = self.scope_mut(log.scope);
-            if scope.append(log, &[now], units * callers, log.retention(), &log.terms) {
+            if scope.append(log, &[(now, units as usize * callers as usize)], log.retention(), &log.terms) {
                 long.push(Long { place, quota: log.largest_quota() });
             }
         }

@@ -173,7 +173,7 @@ impl Ledger {
             ask.logs.iter().zip(added).zip(&retentions).zip(&left).enumerate()
         {
             let scope = self.scope_mut(log.scope);
-            let (mut is_long, quota) = (scope.append(log, &starts, 1, retention, left), log.largest_quota());
+            let (mut is_long, quota) = (scope.append(log, &starts, retention, left), log.largest_quota());
             let Some(entries) = scope.logs.get_mut(&log.unit) else { continue };
             // Debts make it longer, too.
             is_long |= ask.debts.get(at).is_some_and(|debt| *debt > 0) && entries.is_long(quota);

@@ -21,7 +21,7 @@ impl Ledger {
             let entries = self.scope_mut(log.scope).logs.entry(&log.unit);
             let tail = entries.nth_newest(1).map_or(now, |newest| newest.max(now));
             let entered = log.entered_of(debt);
-            entries.fill(&log.terms, &left, &[tail], entered, retention);
+            entries.fill(&log.terms, &left, &[(tail, entered as usize)], retention);
             if debt > entered {
                 entries.owe(&log.terms, &left, debt - entered);
             }

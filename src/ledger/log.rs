@@ -70,15 +70,20 @@ impl SlidingLog {
     /// microseconds.
     #[inline]
     pub fn append(&mut self, start: Stamp, cost: u32, retention: i64) {
+        self.enter(start, cost as usize, retention);
+    }
+
+    #[inline]
+    fn enter(&mut self, start: Stamp, units: usize, retention: i64) {
         debug_assert!(self.nth_newest(1).is_none_or(|newest| newest <= start), "a log is sorted");
         if self.starts.is_empty() {
             self.retention = 0;
         }
         self.retention = self.retention.max(retention);
-        if cost == 1 {
+        if units == 1 {
             return self.starts.push_back(start);
         }
-        self.starts.extend(std::iter::repeat_n(start, cost as usize));
+        self.starts.extend(std::iter::repeat_n(start, units));
     }
 
     /// Enters units that start then, in ascending order, among what is there, as [`append`](Self::append) does behind it. What would lie
@@ -176,20 +181,21 @@ impl SlidingLog {
         }
     }
 
-    /// Enters units as [`append`](Self::append) does, which fill the buckets among these terms; `left` is what rates leave of each.
+    /// Enters starts, each with its units, as [`append`](Self::append) does; they fill the buckets among these terms, and `left` is what rates
+    /// leave of each.
     #[inline]
-    pub(super) fn fill(&mut self, terms: &[Term], left: &[Term], starts: &[Stamp], units: u32, retention: i64) {
+    pub(super) fn fill(&mut self, terms: &[Term], left: &[Term], starts: &[(Stamp, usize)], retention: i64) {
         if terms.iter().all(|term| term.as_bucket().is_none()) {
-            return starts.iter().for_each(|&start| self.append(start, units, retention));
+            return starts.iter().for_each(|&(start, units)| self.enter(start, units, retention));
         }
         let bucket_of = |(given, left): (&Term, &Term)| Some((given.as_bucket()?, left.as_bucket()?.interval));
         let buckets = terms.iter().zip(left).filter_map(bucket_of);
         let buckets: Vec<_> = buckets.map(|(bucket, interval)| (bucket, interval, self.level(bucket))).collect();
-        for &start in starts {
-            self.append(start, units, retention);
+        for &(start, units) in starts {
+            self.enter(start, units, retention);
         }
         for (bucket, interval, level) in buckets {
-            let filled = |level: Level, &start: &Stamp| level.entered(start, units as usize, interval);
+            let filled = |level: Level, &(start, units): &(Stamp, usize)| level.entered(start, units, interval);
             let level = starts.iter().fold(level, filled);
             // Of a rate that is lowered each took longer than it takes otherwise.
             let level = if interval == bucket.interval { level } else { level.unexplained() };

@@ -168,15 +168,15 @@ impl Scope {
         cold.map_or(start, |cold| cold.earliest(start, log, |term| term, units.into(), entries))
     }
 
-    /// Enters starts, each of so many units; `left` is what rates leave of the log's terms. Says whether the log is to be trimmed.
+    /// Enters starts, each with its units; `left` is what rates leave of the log's terms. Says whether the log is to be trimmed.
     #[inline]
-    pub(super) fn append(&mut self, log: &Log, starts: &[Stamp], units: u32, retention: i64, left: &[Term]) -> bool {
+    pub(super) fn append(&mut self, log: &Log, starts: &[(Stamp, usize)], retention: i64, left: &[Term]) -> bool {
         // What nothing limits need not be known.
-        if starts.is_empty() || units == 0 || log.terms.is_empty() {
+        if starts.iter().all(|(_, units)| *units == 0) || log.terms.is_empty() {
             return false;
         }
         let entries = self.logs.entry(&log.unit);
-        entries.fill(&log.terms, left, starts, units, retention);
+        entries.fill(&log.terms, left, starts, retention);
         entries.is_long(log.largest_quota())
     }
 

@@ -7,15 +7,11 @@ mod unseated;
 use std::sync::Arc;
 
 pub(super) use self::share::Shares;
+use self::turn::latest;
 pub(super) use self::turn::{Turn, in_time};
-use self::turn::{latest, units_of};
 use super::seats::Short;
 use super::view::View;
 use super::{Answer, Priority, Run, Stamp, Verdict, micros};
-
-/// To see whether a caller delays those who wait takes as long as they have units: once an ask has looked at so many, nobody goes
-/// before them.
-const MAX_LOOKED_AT: u64 = 200_000;
 
 /// Within what an ask is decided.
 #[derive(Clone, Copy, Debug)]
@@ -90,8 +86,6 @@ struct Deciding<'a, 'b> {
     turns: Vec<Turn>,
     /// How many of the turns come before the next caller.
     before: usize,
-    /// Units of those who wait, by which it was seen whether a caller delays them.
-    looked_at: u64,
     decision: Decision,
 }
 
@@ -109,7 +103,7 @@ pub(super) fn decide(
     view.settle(&mut turns);
     let floor = latest(&turns[..before]).map_or(bounds.soonest, |turn| turn.max(bounds.soonest));
     let decision = Decision::default();
-    let mut deciding = Deciding { view, bounds, shares, turns, before, looked_at: 0, decision };
+    let mut deciding = Deciding { view, bounds, shares, turns, before, decision };
     let refused = deciding.answer_all(runs);
     let Deciding { mut decision, view, .. } = deciding;
     let floor = if decision.short.was_refused { floor.max(bounds.unseated_until()) } else { floor };
@@ -179,9 +173,7 @@ impl Deciding<'_, '_> {
         let charges = &run.charges;
         let earliest = self.view.earliest(self.bounds.soonest, charges);
         let before = &self.turns[..self.before];
-        self.looked_at += units_of(before);
-        let delayed =
-            if self.looked_at > MAX_LOOKED_AT { latest(before) } else { self.view.delayed(before, earliest, charges) };
+        let delayed = self.view.delayed(before, earliest, charges);
         let start = delayed.map_or(earliest, |turn| turn.max(earliest));
         let is_kept = delayed.is_some() || self.shares.are_spent(run.priority);
         let is_near = !is_kept && self.view.waits_for_fewer(self.bounds, start, charges);
@@ -193,11 +185,9 @@ impl Deciding<'_, '_> {
     fn start_beside(&mut self, charges: &[u32]) -> Stamp {
         let alone = self.view.earliest(self.bounds.soonest, charges);
         let before = &self.turns[..self.before];
-        let (turns, units) = (in_time(before), units_of(before));
+        let turns = in_time(before);
         let mut at = turns.iter().take_while(|turn| turn.start <= alone).count();
         loop {
-            self.looked_at += units;
-            at = if self.looked_at > MAX_LOOKED_AT { turns.len() } else { at };
             if let Some(start) = self.view.between(turns.split_at(at), alone, charges) {
                 return start;
             }

@@ -1,8 +1,8 @@
 //! The logs of an ask as they will be: what they hold, and what the ask has added so far.
 
-use std::iter::repeat_n;
 use std::time::Duration;
 
+use super::added::Added;
 use super::bucket::{Bucket, Level};
 use super::in_force::{InForce, until_nothing_moves};
 use super::rule::Entries;
@@ -26,11 +26,11 @@ struct Page<'a> {
     scope: usize,
     in_force: &'a InForce<'a>,
     entries: Option<&'a SlidingLog>,
-    added: Vec<Stamp>,
+    added: Added,
     fillings: Vec<Filling>,
 }
 
-/// How full a bucket is: first as the log is, then after each start that was added.
+/// How full a bucket is: first as the log is, then after all that was added together.
 #[derive(Debug)]
 struct Filling {
     bucket: Bucket,
@@ -41,9 +41,9 @@ struct Filling {
 
 impl Entries for Page<'_> {
     fn nth_newest(&self, n: usize) -> Option<Stamp> {
-        match self.added.len().checked_sub(n) {
-            Some(index) => self.added.get(index).copied(),
-            None => self.entries?.nth_newest(n - self.added.len()),
+        match n.checked_sub(self.added.units()) {
+            None | Some(0) => self.added.nth_newest(n),
+            Some(n) => self.entries?.nth_newest(n),
         }
     }
 
@@ -61,16 +61,16 @@ impl<'a> Page<'a> {
             Some(Filling { bucket, interval, levels: vec![level] })
         };
         let fillings = log.terms.iter().filter_map(filling).collect();
-        Self { log, scope, in_force, entries, added: Vec::new(), fillings }
+        Self { log, scope, in_force, entries, added: Added::default(), fillings }
     }
 
     fn add(&mut self, start: Stamp, units: u32) {
-        self.added.extend(repeat_n(start, units as usize));
+        if !self.added.push(start, units) {
+            return;
+        }
         for Filling { interval, levels, .. } in &mut self.fillings {
-            for _ in 0..units {
-                let level = levels.last().copied().unwrap_or(Level::EMPTY);
-                levels.push(level.entered(start, 1, *interval));
-            }
+            let level = levels.last().copied().unwrap_or(Level::EMPTY);
+            levels.push(level.entered(start, units as usize, *interval));
         }
     }
 
@@ -109,9 +109,9 @@ impl<'a> View<'a> {
         self.scopes
     }
 
-    /// The starts to enter into each log.
-    pub(super) fn into_added(self) -> Vec<Vec<Stamp>> {
-        self.pages.into_iter().map(|page| page.added).collect()
+    /// The starts to enter into each log, with the units of each.
+    pub(super) fn into_added(self) -> Vec<Vec<(Stamp, usize)>> {
+        self.pages.into_iter().map(|page| page.added.into_steps()).collect()
     }
 
     /// The rule, over all logs: one common start for a call of these charges. A log of which it takes nothing does not matter.

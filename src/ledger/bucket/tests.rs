@@ -23,7 +23,7 @@ fn filled(starts: &[(i64, u32)]) -> SlidingLog {
 
 fn fill(log: &mut SlidingLog, start: i64, units: u32) {
     let terms = [Term::bucket(ten())];
-    log.fill(&terms, &terms, &[at(start * SECOND)], units, 10 * SECOND);
+    log.fill(&terms, &terms, &[(at(start * SECOND), units as usize)], 10 * SECOND);
 }
 
 /// When so many units may start, in seconds, at `now`.
@@ -102,7 +102,7 @@ fn a_lowered_bucket_drains_more_slowly_and_holds_less() {
     let (given, left) = ([Term::bucket(ten())], [Term::bucket(Bucket::new(4_000 * SECOND, 10_000 * SECOND))]);
     assert_eq!(left[0].quota, 2);
     let mut log = SlidingLog::new();
-    log.fill(&given, &left, &[at(0)], 2, 10 * SECOND);
+    log.fill(&given, &left, &[(at(0), 2)], 10 * SECOND);
     assert_eq!(log.level(ten()).earliest(at(0), left[0].as_bucket().unwrap(), 1), at(2 * SECOND));
     assert_eq!(log.level(ten()).units(at(0), 4_000 * SECOND), 2);
 }

@@ -31,8 +31,3 @@ pub(in crate::ledger) fn in_time(turns: &[Turn]) -> Vec<&Turn> {
 pub(super) fn latest(turns: &[Turn]) -> Option<Stamp> {
     turns.iter().map(|turn| turn.start).max()
 }
-
-/// The units of some turns.
-pub(super) fn units_of(turns: &[Turn]) -> u64 {
-    turns.iter().flat_map(|turn| turn.charges.iter()).map(|&units| u64::from(units)).sum()
-}

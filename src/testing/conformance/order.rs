@@ -28,6 +28,8 @@ pub async fn law_2(subject: &dyn Subject) {
     nobody_delays_a_caller_of_its_process(law, subject).await;
     subject.clock().set(at(0));
     nobody_delays_a_caller_that_insists(law, subject).await;
+    subject.clock().set(at(0));
+    who_delays_nobody_is_served_however_much_is_claimed(law, subject).await;
     for beside in [false, true] {
         subject.clock().set(at(0));
         what_lies_further_ahead_is_left_to_higher_ones(law, subject, beside).await;
@@ -78,6 +80,17 @@ async fn nobody_delays_a_caller_that_insists(law: Law, subject: &dyn Subject) {
     subject.clock().set(at(2_250_000));
     let grant = desk.book(2, Run::new(1, [1])).await;
     law.equal(&grant.answers, &vec![granted(1, at(2_250_000))], "and no longer");
+}
+
+async fn who_delays_nobody_is_served_however_much_is_claimed(law: Law, subject: &dyn Subject) {
+    let mut desk = Desk::new(law, subject.store(), [log("tokens", 100_000, 10_000_000)]);
+    desk.book(1, Run::new(1, [91_000])).await;
+    for sender in 2..10 {
+        let large = desk.asking(sender, vec![Run::new(1, [10_000])], |ask| ask.insist = true);
+        law.equal(&desk.send(&large).await.answers, &vec![], "a large caller waits");
+    }
+    let grant = desk.book(10, Run::new(100, [1])).await;
+    law.equal(&grant.answers, &vec![granted(100, at(0))], "many small ones go into what those leave");
 }
 
 /// Where others wait beside it, a process leaves it to its own higher ones as well as to theirs.
