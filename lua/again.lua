@@ -64,11 +64,11 @@ function lost.enter(states, at, count)
   for _, of in ipairs(all) do
     local log, key, stamps = of.log, of.log.key, of.stamps
     -- A list that is taken out as a whole forgets for how long it counts.
-    local keep = of.before and expire(key, of.before, of.keep) or of.keep
+    local keep = of.before and expire(key, of.before, of.keep, 0) or of.keep
     if of.newer > 0 then call('LTRIM', key, '0', format('%d', -of.newer - 1)) end
     for from = 1, #stamps, PIECE do call('RPUSH', key, unpack(stamps, from, min(from + PIECE - 1, #stamps))) end
     local newest = tonumber(stamps[#stamps])
-    expire(key, newest, keep)
+    expire(key, newest, keep, 0)
     if log.counts > 10 * SECOND or life.at(log.state, key) then life.keep(log, log.state, newest, of.since) end
   end
 end

@@ -215,11 +215,11 @@ for _, log in ipairs(logs) do
       end
       log.length = call('RPUSH', log.key, unpack(stamps, 1, piece))
     end
-    local keep = expire(log.key, log.added[log.runs], ceil(log.retention / 1000))
+    local keep = expire(log.key, log.added[log.runs], ceil(log.retention / 1000), log.count)
     log.kept = max(log.retention, ticks and keep * 1000 or 0)
   elseif log.widened and nth_newest(log, 1) then
     -- A span that is longer meanwhile lets entries count for longer than they were entered for.
-    expire(log.key, nth_newest(log, 1), ceil(log.retention / 1000))
+    expire(log.key, nth_newest(log, 1), ceil(log.retention / 1000), 0)
   end
   if log.length and log.length > 2 * log.quota + TRIM_SLACK then long[#long + 1] = log end
 end

@@ -113,7 +113,7 @@ local function hand_back(log, start, units)
     end
   end
   for _, of in ipairs(known) do of.level = caught_up(of.level, log.key, of.bucket.interval) end
-  local taken, newer = take_out(log.key, start, units)
+  local taken, newer = take_out(log.key, start, units, ceil(log.retention / 1000))
   for _, of in ipairs(taken > 0 and newer <= DEEP and known or {}) do
     local level, interval = of.level, of.bucket.interval
     local since = filled_with({ at = 0, left = 0, counted = 0 }, log.key, newer, interval)

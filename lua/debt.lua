@@ -36,7 +36,7 @@ local settle_slots = a[7] % 8 >= 4 and function(logs, states, first, count, debt
       keep_level(log, log.buckets[b].bucket, level, log.buckets[b].left.interval)
       log.buckets[b].levels = nil
     end
-    local keep = units > 0 and expire(log.key, tail, ceil(log.retention / 1000))
+    local keep = units > 0 and expire(log.key, tail, ceil(log.retention / 1000), units)
     log.kept = max(log.retention, keep and ticks and keep * 1000 or 0)
   end
   -- By the server's version what was caught is a table, or its text.

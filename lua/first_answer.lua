@@ -137,28 +137,37 @@ elseif plain and start <= now + within and scopes == 1 and flags % 2048 == 0 and
   end
 end
 
--- Write. Keys expire by whole seconds: where the newest entry is the sender's own, of the same second, the log does not sooner. Spelled
--- out, as state.lua's functions are not made yet: to make one takes longer.
+-- Keys expire by whole seconds: where the newest entry is the sender's own, of the same second, the log does not sooner. Where its expiry
+-- does not say that it is kept for as long as by the sender, the rest of the script writes. Spelled out, as list.lua's functions are not
+-- made yet: to make one takes longer.
+local expiries = nil
+for i = 1, body and ticks and callers > 0 and width or 0 do
+  local log, second = logs[i], math.floor((last - correction) / SECOND)
+  local newest = log[2]
+  if a[charges + i] > 0 and not (newest and newest == a[newest_known + i] and newest >= second * SECOND + correction) then
+    local part, doublings = math.frexp(math.max(math.ceil(log[4] / 1000), 8) / 8)
+    local half_doublings = math.min(2 * doublings - (part == 0.5 and 2 or part <= 0.5 ^ 0.5 and 1 or 0), 65)
+    local code, expiry = 15 * half_doublings + 7, newest and call('PEXPIRETIME', log[1]) or 0
+    local at = (second + 1 + math.ceil(math.ceil(8 * 2 ^ (half_doublings / 2)) / 1000)) * 1000 + LEAP + code
+    if expiry > 0 and expiry % 1000 ~= code then body = nil end
+    expiries = expiries or {}
+    expiries[i] = at ~= expiry and at
+  end
+end
+
+-- Write.
 if body and (callers == 0 or last <= latest_kept) then
-  local text, into_second = last == now and spelled or format('%d', last), (last - correction) % SECOND
+  local text = last == now and spelled or format('%d', last)
   for i = 1, width do
     local log = logs[i]
-    local key, units, newest = log[1], a[charges + i] * callers, log[2]
+    local key, units = log[1], a[charges + i] * callers
     if units == 1 then call('RPUSH', key, text) end
     if units > 1 then
       stamps = stamps or {}
       for n = #stamps + 1, units do stamps[n] = text end
       call('RPUSH', key, unpack(stamps, 1, units))
     end
-    local is_own = newest and newest == a[newest_known + i] and newest >= last - into_second
-    if ticks and units > 0 and not is_own then
-      local part, doublings = math.frexp(math.max(math.ceil(log[4] / 1000), 32) / 64)
-      local code, expiry = math.min(32 * doublings + math.ceil(64 * part) - 32, 999), newest and call('PEXPIRETIME', key) or 0
-      if expiry > 0 then code = math.max(code, expiry % 1000) end
-      local keep = math.ceil((32 + code % 32) * 2 ^ math.floor(code / 32) / 1000) * 1000
-      local at = (math.floor((last - correction) / SECOND) + 1) * 1000 + keep + LEAP + code
-      if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end
-    end
+    if expiries and expiries[i] then call('PEXPIREAT', key, format('%d', expiries[i])) end
   end
   if is_new then
     local all = place.all

@@ -42,7 +42,7 @@ function life.keep(log, state, newest, told)
   local at = #lives
   lives[at + 1], lives[at + 2], lives[at + 3], lives[at + 4] = log.key, min(since, told), counts, ends
   state.is_news = true
-  expire(log.key, newest, ceil(counts / 1000))
+  expire(log.key, newest, ceil(counts / 1000), 0)
 end
 
 -- The same of the logs of a scope that count for long, and where callers wait of all. Where slots were taken out, an empty one need not be

@@ -45,27 +45,6 @@ local function keep_until(key, value, at)
   call('SET', key, value, ticks and 'PXAT' or 'PX', format('%d', ticks and at or LONGEST))
 end
 
--- The milliseconds of a log's expiry are a code of the time for which its most patient writer counts entries, in no fewer ms: five bits
--- behind the first, and then how often to double. The server's clock may be set, and the seconds say something else then.
-local function code_of(keep)
-  local part, doublings = math.frexp(max(keep, 32) / 64)
-  return min(32 * doublings + ceil(64 * part) - 32, 999)
-end
-
-local function kept_by(code) return (32 + code % 32) * 2 ^ floor(code / 32) end
-
-local function expiry_of(newest, code) return end_of_second(newest) + ceil(kept_by(code) / 1000) * 1000 + LEAP + code end
-
--- Lets a log expire when its newest entry stops counting, after `keep` ms for whoever asks. Says how long its entries are kept.
-local function expire(key, newest, keep)
-  if not ticks then return keep end
-  local expiry = call('PEXPIRETIME', key)
-  local code = max(code_of(keep), expiry > 0 and expiry % 1000 or 0)
-  local at = expiry_of(newest, code)
-  if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end
-  return max(keep, kept_by(code))
-end
-
 -- Fails, since a log with an entry that is no time would look shorter than it is, and a state that is none would hide a pause.
 local function garbage(key) error(redis.error_reply('GARBAGE ' .. key)) end
 

@@ -9,22 +9,26 @@ const HOUR: i64 = 3_600 * SECOND;
 /// By so many milliseconds longer than it counts a key is kept, in case that the clock leaps ahead.
 const LEAP: i64 = 11_000;
 
-/// For how long entries of a log are kept, in milliseconds: the last digits of its expiry are a code of that.
+/// For how long entries of a log are kept, in milliseconds, by the code at the end of its expiry: so many halves of doublings of 8 ms.
 fn kept(desk: &mut Desk<'_>, log: &str) -> i64 {
     let code = desk.int("PEXPIRETIME", log) % 1_000;
-    (32 + code % 32) << (code / 32)
+    assert_eq!(code % 15, 7, "a code");
+    halves(code / 15)
 }
 
-/// The same where it is kept for so many milliseconds: a 32nd more at most.
+#[expect(clippy::cast_possible_truncation, reason = "no more than a double holds exactly")]
+fn halves(count: i64) -> i64 {
+    (8.0 * (f64::from(must(i32::try_from(count))) / 2.0).exp2()).ceil() as i64
+}
+
+/// The same where it is kept for so many milliseconds: less than half more.
 fn coded(millis: i64) -> i64 {
-    let doublings = (0..).find(|doublings| millis <= 64 << doublings);
-    let unit = 1 << doublings.unwrap_or_default();
-    (millis + unit - 1) / unit * unit
+    (0..).map(halves).find(|&kept| kept >= millis).unwrap_or_default()
 }
 
 /// What a log's expiry is later than its entries count, in microseconds, where it must be: no more than its code and two halves of a second.
 fn assert_spare(spare: i64, span: i64) {
-    assert!((0..=3 * SECOND + span / 32).contains(&spare), "{spare} µs longer than it counts, span {span}");
+    assert!((0..=3 * SECOND + span / 2).contains(&spare), "{spare} µs longer than it counts, span {span}");
 }
 
 /// A key lives until the end of the millisecond of then, in log time.
@@ -231,6 +235,34 @@ fn what_another_counts_is_kept_for_as_long_whichever_way_the_clock_is_set() {
             desk.horizon = if ahead > 0 { 0 } else { 9 * SECOND };
             desk.book(&hasty, &[(1, None, &[1])]);
             assert_eq!(kept(&mut desk, "log:calls"), coded(8_000), "{name} {count}");
+        }
+    }
+}
+
+/// A key that goes to another node of a Cluster expires after as long as before, by the clock there.
+#[test]
+fn a_log_whose_expiry_was_moved_is_kept_for_as_long_and_no_longer() {
+    let server = must(RedisServer::start());
+    let patient: [Log<'_>; 1] = [("calls", &[(1_000_000, 60 * SECOND)])];
+    let hasty: [Log<'_>; 1] = [("calls", &[(5, SECOND)])];
+    for (n, (logs, other)) in [(&patient, &patient), (&patient, &hasty), (&hasty, &hasty)].into_iter().enumerate() {
+        for shift in [-500, -200, -65, -3, 3, 40, 91, 200, 500] {
+            for looks_first in [true, false] {
+                let name = format!("moved {n} {shift} {looks_first}");
+                let mut desk = Desk::new(&server, &name, None);
+                desk.looks_first = looks_first;
+                let start = desk.book(logs, &[(2, None, &[1])])[0];
+                let moved = desk.int("PEXPIRETIME", "log:calls") + shift;
+                desk.of("PEXPIREAT", "log:calls", &[&moved.to_string()]);
+                desk.hand_back(other, &[(start, &[1])]);
+                desk.horizon = 20 * SECOND;
+                let answer = desk.book(other, &[(1, None, &[1])]);
+                assert_eq!(granted(&answer), 1);
+                let (least, kept) = (logs[0].1[0].1 / 1_000, kept(&mut desk, "log:calls"));
+                let what = format!("{n} moved by {shift} ms is kept for {kept}, and counts for {least}");
+                assert!(kept >= least && kept <= 3 * least + 10_000, "{what}");
+                assert!(desk.int("PTTL", "log:calls") > least, "{what}");
+            }
         }
     }
 }

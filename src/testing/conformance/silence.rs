@@ -9,10 +9,10 @@ use crate::ledger::{Run, Slots};
 
 const SPAN: Duration = Duration::from_millis(60);
 const HORIZON: Duration = Duration::from_millis(40);
-/// Eleven seconds, and one more by which a store may round.
-const LEAP: Duration = Duration::from_secs(12);
+/// Eleven seconds, and three more by which a store may round.
+const LEAP: Duration = Duration::from_secs(14);
 
-/// After the longest span of silence nothing is stored, but for some 11 s in case that the store's clock leaps ahead.
+/// After the longest span of silence nothing is stored, but for 11 to 14 s in case that the store's clock leaps ahead.
 ///
 /// On the clock of production, so this is the one law that waits, for tokio's clock. Slots granted, booked and handed
 /// back, callers that wait and insist, and pauses: all is gone one span after the last booked slot and one horizon after the
