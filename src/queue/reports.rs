@@ -43,8 +43,8 @@ impl Useless {
                 "it has the name of a part of the calls, and is one of several of its host, or allows less than half of what the limit does"
             }
             Self::Window => "no limit of its unit has its window",
-            Self::Larger => "it allows more than any limit of its unit, and says no window",
-            Self::Unclear => "several limits count its unit, and it says neither which window nor how much it allows",
+            Self::Larger => "it allows more than any of several limits that it may speak of",
+            Self::Unclear => "several limits may be meant, and it does not say how much it allows",
             Self::Nothing => "it allows nothing at all, which is not believed",
             Self::Unsaid => "it does not say how much is left",
             Self::Late => "it says no window, and resets so late that it is a longer one than that of the limit",
@@ -150,10 +150,10 @@ fn limit_whatever_its_name<'a>(
     if let Some((same, _)) = of_window.clone().find(|(_, limit)| quota.allows(limit.quota().into())) {
         return Ok(same);
     }
-    if quota.window().is_some() || of_window.clone().nth(1).is_none() {
+    if of_window.clone().nth(1).is_none() {
         return Ok(first);
     }
-    // One that was lowered is still the least that is no less.
+    // One that was lowered is still the least that is no less: of one merchant rather than of all.
     let told = quota.limit().ok_or(Useless::Unclear)?;
     let least = of_window.filter(|(_, limit)| u64::from(limit.quota()) >= told).min_by_key(|(_, limit)| limit.quota());
     least.map(|(at, _)| at).ok_or(Useless::Larger)
@@ -187,11 +187,12 @@ mod tests {
         let one = [Limit::per_minute(100)];
         let second = [Limit::per_second(20)];
         let two = [Limit::per_second(20), Limit::per_hour(1_000)];
+        let merchants = [Limit::per_second(100), Limit::per_second(10)];
         let of = || Quota::new().with_remaining(7);
         let units = [Limit::per_minute(100), Limit::per_minute(9_000).of("tokens")];
         let part = || of().named("search").with_reset_after(secs(9));
         let spent = || Quota::new().with_remaining(0);
-        let cases: [Case<'_>; 43] = [
+        let cases: [Case<'_>; 47] = [
             (&one, of(), Ok((100, 7, 61))),
             (&one, of().with_limit(50), Ok((100, 7, 61))),
             (&one, of().with_limit(49), Err(Useless::Shorter)),
@@ -235,6 +236,10 @@ mod tests {
             (&one, part().named("default").with_limit(50), Ok((100, 7, 10))),
             (&one, part().named("5-in-1min").with_limit(5).with_window(secs(60)), Ok((100, 7, 10))),
             (&[Limit::per_second(9), Limit::per_second(5)], of().with_limit(5).with_window(secs(1)), Ok((5, 7, 1))),
+            (&merchants, of().named("default").with_limit(8).with_window(secs(1)), Ok((10, 7, 1))),
+            (&merchants, of().with_limit(90).with_window(secs(1)), Ok((100, 7, 1))),
+            (&merchants, of().with_limit(101).with_window(secs(1)), Err(Useless::Larger)),
+            (&merchants, of().with_window(secs(1)), Err(Useless::Unclear)),
         ];
         for (limits, quota, expected) in cases {
             let mut why = Vec::new();
