@@ -159,7 +159,7 @@ impl Middleware {
 
 /// Whether nothing of the request can have reached the upstream. When nobody knows, it may have.
 fn never_sent(error: &reqwest_middleware::Error, target: &Target<'_>) -> bool {
-    could_not_connect(error) && target.is_failed_by(error) || error.is_builder() && target.is_meant_by(error)
+    (could_not_connect(error) || error.is_builder()) && target.is_meant_by(error)
 }
 
 /// Whether there was no connection for the request. What its body is made of may come from another call, and fail as that does.

@@ -40,9 +40,10 @@ impl<'a> Target<'a> {
         error.url().is_none_or(|url| self.is_on_server_of(url))
     }
 
-    /// Whether an error is about this very URL: one of building a request may be about that of a redirect.
+    /// Whether an error is about this very URL: one of building a request may be about that of a redirect, and one of connecting about that of
+    /// another call to this server, by a middleware further in.
     pub(crate) fn is_meant_by(&self, error: &reqwest_middleware::Error) -> bool {
-        error.url() == Some(&*self.0)
+        error.url().is_some_and(|url| self.is_answered_by(url))
     }
 
     /// Whether a response of this URL may speak for the upstream that was called: it comes from the same host and port, where the way from one

@@ -271,6 +271,21 @@ async fn a_host_whose_tokens_come_from_one_that_is_down_is_not_taken_for_down() 
 }
 
 #[tokio::test]
+async fn a_call_is_not_taken_for_unsent_when_another_to_its_host_was() {
+    let down = Fault::RefuseConnection.start().unwrap();
+    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_hour(100)).max_wait(Duration::ZERO);
+    let throttle = Throttle::builder().upstream(up).build().unwrap();
+    let token = format!("{}/token", down.url());
+    let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(Token(token)).build();
+    // Nothing listens there: what was not sent costs no slot, and of the other nobody knows.
+    for (path, used) in [("open", 0), ("private", 1)] {
+        assert!(client.get(format!("{}/{path}", down.url())).send().await.unwrap_err().is_connect());
+        sleep(Duration::from_millis(80)).await;
+        assert_eq!(throttle.usage("up").await.unwrap().limits[0].used, used, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn nor_does_it_show_that_a_host_is_up() {
     let (down, upstream) = (Fault::RefuseConnection.start().unwrap(), Fault::RefuseConnection.start().unwrap());
     let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100_000)).max_wait(Duration::ZERO);
