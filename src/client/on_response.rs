@@ -171,7 +171,7 @@ fn is_grpc_failure(headers: &HeaderMap) -> bool {
 fn settle_by(registered: &Registered, permit: &Permit, answer: &Answer<'_>) {
     for by in &registered.upstream.settles {
         if let Some(used) = by.used(answer.status, answer.headers) {
-            permit.settle(&by.unit, used);
+            permit.settle(&by.unit, used.min(registered.upstream.most_settled(&by.unit)));
         }
     }
 }

@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use crate::config::charges::Charges;
 use crate::config::limit::Limit;
-use crate::config::upstream::Upstream;
+use crate::config::upstream::{MAX_PAUSE, Upstream};
 use crate::feedback::{Dialect, Feedback, Quota, Reach, Refusal};
 use crate::ledger::{Cause, Pause};
 
-/// How long one response is believed, whatever it asks for.
-const MAX_PAUSE: Duration = Duration::from_secs(3_600);
 /// How long a ban, or a spent quota, that names its end is believed.
 const MAX_NAMED_PAUSE: Duration = Duration::from_secs(86_400);
 /// How long calls come slower after an overload; and beside others at most.

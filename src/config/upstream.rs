@@ -26,6 +26,8 @@ use crate::store::WithoutStore;
 
 /// How many calls of a process wait at once, unless the upstream says otherwise.
 const MAX_WAITING: usize = 100_000;
+/// How long one response is believed, whatever it asks for.
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(3_600);
 
 type Predicate = Arc<dyn Fn(&RequestHead<'_>) -> bool + Send + Sync>;
 type CostBy = Arc<dyn Fn(&RequestHead<'_>) -> Call + Send + Sync>;

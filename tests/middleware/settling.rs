@@ -71,6 +71,23 @@ async fn the_head_of_a_response_says_what_its_call_cost() {
 }
 
 #[tokio::test]
+async fn no_cost_that_a_response_tells_fills_a_bucket_for_longer_than_a_pause_may_last() {
+    for (max_pause, longest) in [(None, 3_600), (Some(Duration::from_secs(60)), 60)] {
+        let upstream = strict();
+        let up = Upstream::new("up").host("127.0.0.1").limit(Limit::bucket(10, 10, Duration::from_secs(1)));
+        let up = up.settle_by("calls", |_, _| Some(4_294_967_295));
+        let up = max_pause.map_or(up.clone(), |max_pause| up.max_pause(max_pause));
+        let throttle = Throttle::builder().upstream(up).build().unwrap();
+        client(&throttle).get(upstream.url()).send().await.unwrap();
+        let next = async || throttle.usage("up").await.unwrap().limits[0].next.as_secs();
+        while next().await == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!((longest - 10..=longest + 10).contains(&next().await), "{} s", next().await);
+    }
+}
+
+#[tokio::test]
 async fn a_unit_that_no_limit_counts_is_a_mistake_in_the_configuration() {
     let error = throttle(|up| up.settle_by("tokens", |_, _| None)).unwrap_err();
     assert_eq!((error.upstream(), error.field()), ("up", "settle_by"));
