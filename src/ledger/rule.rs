@@ -125,6 +125,17 @@ impl Term {
         }
     }
 
+    /// How long until a unit behind so many others may go, which wait: what resets by the calendar comes back all at once.
+    pub(crate) fn time_behind(self, units: u64) -> Duration {
+        match self.shape {
+            Shape::Calendar(_) => {
+                let quotas = units / u64::from(self.quota.max(1));
+                Duration::from_micros(self.span.unsigned_abs().saturating_mul(quotas))
+            }
+            _ => self.time_of(units),
+        }
+    }
+
     /// Whether it is a bucket, into which units flow one by one.
     pub(crate) const fn is_bucket(self) -> bool {
         matches!(self.shape, Shape::Bucket(_))

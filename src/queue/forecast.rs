@@ -318,7 +318,7 @@ impl<'a> Forecast<'a> {
 
     /// How long until a caller behind `ahead` units can be expected to go: each has its own time, at the rate of the limits.
     fn expected(&self, ahead: u64) -> Duration {
-        let behind = self.settings.terms_of_unit().map(|term| term.time_of(ahead)).max().unwrap_or_default();
+        let behind = self.settings.terms_of_unit().map(|term| term.time_behind(ahead)).max().unwrap_or_default();
         let next = self.next_slot.unwrap_or(self.now).max(self.ask_at.unwrap_or(self.now));
         next.saturating_duration_since(self.now) + behind
     }
