@@ -49,6 +49,8 @@ pub(super) struct Outbox {
     losses: Losses,
     /// A closed queue remembers what it was granted.
     hands_on: bool,
+    /// The store knows all that a closed queue gives back.
+    has_given_back: bool,
     /// A driver whose duty has ended.
     former: Option<Driver>,
 }
@@ -99,6 +101,9 @@ impl Outbox {
         if std::mem::take(&mut self.hands_on) {
             queue.successors.take_over(queue, now);
         }
+        if std::mem::take(&mut self.has_given_back) {
+            queue.successors.look();
+        }
     }
 }
 
@@ -117,6 +122,7 @@ impl State {
         let is_answered = matches!(event, Event::Answered(_));
         self.act(queue, now, out, |engine, effects| engine.handle(event, now, effects));
         out.hands_on |= is_answered && self.engine.closed && !self.engine.memory.is_empty();
+        out.has_given_back |= is_answered && self.engine.closed && self.engine.surplus.is_empty();
         if leaves && !self.duty.wants.is_empty() || self.engine.has_seats_to_spare(self.duty.wants.len()) {
             self.leave_lines(now, out);
         }

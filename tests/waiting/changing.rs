@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
+use outgate::ledger::Message;
+use outgate::store::{Applying, Store};
 use outgate::testing::oracle::window_of;
-use outgate::{Limit, Priority, Scope, Throttle, Upstream};
+use outgate::{Limit, MemoryStore, Priority, Scope, Throttle, Upstream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -264,5 +266,34 @@ async fn limits_that_change_again_and_again_are_kept_and_nobody_is_lost() {
         assert!(gone.is_sorted(), "seed {seed}: {gone:?}");
         let starts: Vec<_> = gone.iter().map(|&(_, at)| i64::try_from(at).unwrap() * 1_000).collect();
         assert_kept(&starts, &limits);
+    }
+}
+
+/// A store 300 ms away.
+#[derive(Clone, Debug, Default)]
+struct Far(MemoryStore);
+
+impl Store for Far {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        Applying::pending(async move {
+            sleep(Duration::from_millis(300)).await;
+            let answer = self.0.apply(message).await;
+            sleep(Duration::from_millis(300)).await;
+            answer
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_far_store_books_while_limits_change_goes_to_who_waits_by_the_new_ones() {
+    for delay in 0..30 {
+        let up = || up().limit(Limit::new(1, 20 * SECOND));
+        let throttle = Throttle::builder().store(Far::default()).upstream(up()).build().unwrap();
+        let begin = Instant::now();
+        let waits = tokio::spawn(throttle.acquire("up").into_future());
+        sleep(Duration::from_millis(100 * delay)).await;
+        throttle.update(up()).unwrap();
+        drop(waits.await.unwrap().unwrap());
+        assert!(begin.elapsed() < 6 * SECOND, "changed after {delay}00 ms: {:?}", begin.elapsed());
     }
 }
