@@ -15,6 +15,7 @@ use super::events::{Effect, Effects};
 use super::log_time::Outlook;
 use super::resend::Resend;
 use super::settings::Settings;
+use super::settling::MOST;
 use crate::error::StoreError;
 use crate::ledger::{self, Ask, Body, Grant, MAX_CALLERS, MAX_UNITS, MessageId, Run, Slots, Stamp};
 use crate::store::{Applied, Store};
@@ -213,16 +214,21 @@ impl Engine {
     /// The slots that nobody here wants, as many as one message may carry.
     fn take_surplus(&mut self) -> Vec<Slots> {
         let mut slots: Vec<Slots> = Vec::new();
-        let most = MAX_CALLERS / self.settings.logs.len().max(1);
-        for slot in self.surplus.drain(..self.surplus.len().min(most)) {
-            tracing::debug!(upstream = &*self.settings.upstream, "slot handed back");
+        let most = self.surplus.len().min(MAX_CALLERS / self.settings.logs.len().max(1));
+        let mut taken = 0;
+        for slot in &self.surplus[..most] {
+            let is_full = slots.len() == MOST;
             match slots.last_mut() {
                 Some(last) if (last.start, &*last.charges, last.looks) == (slot.stamp, &*slot.costs, slot.looks) => {
                     last.count += 1;
                 }
+                _ if is_full => break,
                 _ => slots.push(Slots { looks: slot.looks, ..Slots::new(1, slot.stamp, &slot.costs) }),
             }
+            taken += 1;
+            tracing::debug!(upstream = &*self.settings.upstream, "slot handed back");
         }
+        self.surplus.drain(..taken);
         slots
     }
 

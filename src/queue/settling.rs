@@ -16,8 +16,8 @@ const PART: i64 = 8;
 const SOONEST: Duration = Duration::from_millis(25);
 const LATEST: Duration = Duration::from_millis(250);
 
-/// One message gives back units of so many starts: to find one among 20,000 newer entries takes Redis half a millisecond.
-const MOST: usize = 32;
+/// One message gives back units of so many starts: to find one among 20,000 newer entries takes Redis up to two milliseconds.
+pub(super) const MOST: usize = 32;
 
 /// Where units come back before their time a queue that waits looks for what calls of other processes did not use: so often, but all
 /// queues together no more often than one looks in the time that each adds.
