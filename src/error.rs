@@ -36,6 +36,7 @@ use crate::ledger::{Cause, PauseLeft};
 pub enum Error {
     /// Come back then: no slot comes within the time that the caller would wait. With
     /// [`retry_refused`](crate::Upstream::retry_refused) the call may have been sent before, and refused; it was not executed.
+    /// As with every error here, that is said of this attempt: what a retry middleware further out has sent before may have been executed.
     #[error("{upstream}: throttled, the next slot for this call is {:?} away{}{}", whole_ms(.retry_after), Pausing(.paused), Slower(.after_refusals))]
     #[non_exhaustive]
     Throttled {

@@ -223,7 +223,8 @@ impl Feedback {
     ///
     /// Only a 429, a 420, or an error whose header names throttling as its cause (`x-amzn-errortype: ThrottlingException`)
     /// says so. A call of any other response may have been executed, whatever is said of quotas and waits. Feedback that
-    /// was not read from a response says nothing of it.
+    /// was not read from a response says nothing of it. Where the client follows redirects it is the last call of which it speaks: a POST that was
+    /// answered by a 303 was executed, even if the GET after it got a 429.
     #[must_use]
     pub const fn not_executed(&self) -> bool {
         matches!(self.certainty, Certainty::NotExecuted)
