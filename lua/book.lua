@@ -70,7 +70,6 @@ do
     for i = 1, width do run.charges[i] = a[at + 1 + i] end
     runs[#runs + 1], at, total = run, at + 2 + width, total + run.callers
   end
-
   -- Take out. Remembered first, as if nobody were granted anything: an entry that is no time ends this halfway.
   do
     if has_debts then last_back = settle_slots(logs, states, first_slot, back, debts)
@@ -88,6 +87,7 @@ do
   for i = 1, is_colder and width or 0 do
     if enter_cold(logs[i], a[cold], a[cold + 1], a[cold + 1 + i], logs[i].cold_at) then save(logs[i].state, now) end
   end
+  keep_presumed(logs)
 end
 
 -- Who waits, by periods. An entry of the one before counts until this one ends.

@@ -104,6 +104,16 @@ local function keep_level(log, bucket, level, interval)
   log.state.is_news = true
 end
 
+-- Keeps the levels of which nothing was known but the logs: to presume one reads twice as many entries as the bucket holds.
+local function keep_presumed(logs)
+  for _, log in ipairs(logs) do
+    for _, term in ipairs(log.buckets) do
+      local level = not place_of_level(log, term.bucket.interval) and level_of(log, term)
+      if level and level.at > 0 then keep_level(log, term.bucket, level) end
+    end
+  end
+end
+
 -- Takes units that start at a time out of a log again, and out of its buckets as far as the entries since prove it.
 local function hand_back(log, start, units)
   local levels, known = log.state.levels, {}

@@ -86,6 +86,9 @@ impl Ledger {
                 }
             }
         }
+        for log in ask.logs.iter() {
+            self.log_mut(log).into_iter().for_each(|entries| entries.keep_presumed(&log.terms));
+        }
         self.decide(now, id, ask, own, long)
     }
 

@@ -254,6 +254,17 @@ impl SlidingLog {
         self.starts.range(from..).fold(level, |level, &start| level.entered(start, 1, interval))
     }
 
+    /// Keeps the levels of which nothing was known but the log: to presume one reads twice as many entries as the bucket holds.
+    pub(super) fn keep_presumed(&mut self, terms: &[Term]) {
+        for bucket in terms.iter().filter_map(|term| term.as_bucket()) {
+            let is_known = self.levels.as_ref().is_some_and(|levels| levels.of(bucket.interval).is_some());
+            if !is_known && !self.starts.is_empty() {
+                let level = self.presumed(bucket);
+                self.levels.get_or_insert_default().set(bucket, level);
+            }
+        }
+    }
+
     /// The level of a bucket that nothing is known of but the log: it was full, as far back as that matters.
     fn presumed(&self, bucket: Bucket) -> Level {
         let first = self.starts.len().saturating_sub(2 * bucket.units() as usize);

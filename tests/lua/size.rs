@@ -1,6 +1,8 @@
 //! The largest messages, logs and replies.
 
+use outgate::ledger::{self, Ask, Bucket, Message, MessageId, Term};
 use outgate::testing::RedisServer;
+use outgate::{RedisStore, Store};
 
 use crate::desk::Slot;
 use crate::{Desk, Log, NOW, Run, SECOND, must};
@@ -77,11 +79,11 @@ fn what_lies_deep_in_a_million_entries_is_kept_without_a_search() {
     let slots: Vec<Slot<'_>> = starts.map(|start| (NOW + start, &[1][..])).collect();
     assert_eq!(desk.hand_back(&logs, &slots), NOW + 1_000);
     assert_eq!(desk.int("LLEN", "log:points"), i64::from(MILLION));
-    assert_eq!(searches(&server), 0);
+    assert_eq!(calls_of("lrem", &server), 0);
 
     assert_eq!(desk.hand_back(&logs, &[(NOW + 1_000, &[1])]), NOW + 1_000, "near the tail");
     assert_eq!(desk.int("LLEN", "log:points"), i64::from(MILLION) - 1);
-    assert_eq!(searches(&server), 1);
+    assert_eq!(calls_of("lrem", &server), 1);
 }
 
 #[test]
@@ -105,8 +107,28 @@ fn a_debt_of_any_size_enters_no_more_than_makes_others_wait() {
 }
 
 /// How often the server was made to walk through a list.
-fn searches(server: &RedisServer) -> u32 {
+/// How often a command was called.
+fn calls_of(command: &str, server: &RedisServer) -> u32 {
     let stats = must(server.command(&["INFO", "commandstats"]));
-    let calls = stats.text().and_then(|stats| stats.split_once("cmdstat_lrem:calls=")).map(|(_, rest)| rest);
+    let stat = format!("cmdstat_{command}:calls=");
+    let calls = stats.text().and_then(|stats| stats.split_once(stat.as_str())).map(|(_, rest)| rest);
     calls.and_then(|rest| rest.split(',').next()).map_or(0, |calls| must(calls.parse()))
+}
+
+/// As where a window became a bucket.
+#[tokio::test]
+async fn a_level_of_which_only_the_log_is_known_is_reckoned_once() {
+    let server = must(RedisServer::start());
+    let store = must(RedisStore::connect(&server.url()).await);
+    let log = |term| ledger::Log::new("tokens", [term]);
+    let filled = log(Term::new(20_000, 60 * SECOND));
+    let asked = log(Term::bucket(Bucket::new(3_000_000, 60_000_000_000)));
+    let mut reads = Vec::new();
+    for (number, log, units) in [(1, filled, 20_000), (2, asked.clone(), 1), (3, asked.clone(), 1), (4, asked, 1)] {
+        let ask = Ask::new(vec![log], vec![ledger::Run::new(1, [units])]);
+        must(store.apply(&Message::new("up", MessageId::new(1, "s", number), ask)).await);
+        reads.push(calls_of("lrange", &server));
+    }
+    assert!(reads[1] - reads[0] >= 20, "{reads:?}");
+    assert_eq!(reads[1..], [reads[1]; 3], "{reads:?}");
 }
