@@ -28,8 +28,9 @@ impl Throttle {
             pauses.extend(of.crowd.paused(now).map(|(until, reason)| (reason.cause, until - now)));
         }
         let mut is_any = upstreams.iter().any(|of| of.crowd.waiting() > 0);
+        let places = registry.places();
         for queue in self.queues().all(|_, _| true) {
-            let at = upstreams.iter().position(|of| of.is_same(queue.registered()));
+            let at = places.of(queue.registered());
             if let (Some((oldest, pauses)), Some(glance)) = (at.and_then(|at| seen.get_mut(at)), queue.glance(now)) {
                 *oldest = (*oldest).max(glance.oldest.unwrap_or_default());
                 pauses.extend(glance.paused.map(|paused| (paused.cause, paused.left)));

@@ -23,7 +23,22 @@ pub(crate) struct Registry {
     table: Table,
 }
 
+/// Places of upstreams, in the order of registration.
+pub(crate) struct Places(HashMap<usize, usize, ScopeHasher>);
+
+impl Places {
+    /// The place of an upstream of any edition, where it is registered.
+    pub(crate) fn of(&self, registered: &Registered) -> Option<usize> {
+        self.0.get(&registered.index()).copied()
+    }
+}
+
 impl Registry {
+    /// Where each upstream stands.
+    pub(crate) fn places(&self) -> Places {
+        Places(self.upstreams.iter().enumerate().map(|(place, of)| (of.index(), place)).collect())
+    }
+
     /// These upstreams, or what is wrong with them together.
     pub(crate) fn new(upstreams: Vec<Arc<Registered>>) -> Result<Self, ConfigError> {
         let mut by_name = HashMap::default();

@@ -93,8 +93,9 @@ impl Throttle {
         let registry = self.upstreams().get();
         let all = &registry.upstreams;
         let mut upstreams: Vec<_> = all.iter().map(|of| UpstreamSnapshot::new(of, now)).collect();
+        let places = registry.places();
         for queue in self.queues().all(|_, _| true).into_iter().filter(|queue| !queue.is_line()) {
-            let at = all.iter().position(|of| of.is_same(queue.registered()));
+            let at = places.of(queue.registered());
             if let Some((to, of)) = at.and_then(|at| upstreams.get_mut(at).zip(all.get(at)))
                 && let Some(seen) = queue.glance(now)
             {

@@ -276,6 +276,11 @@ impl Registered {
         self.index == other.index
     }
 
+    /// Which upstream it is, of whatever edition.
+    pub(crate) const fn index(&self) -> usize {
+        self.index
+    }
+
     /// Which of the same upstream it is.
     pub(crate) const fn edition(&self) -> u64 {
         self.edition

@@ -256,7 +256,7 @@ impl SlidingLog {
 
     /// Keeps the levels of which nothing was known but the log: to presume one reads twice as many entries as the bucket holds.
     pub(super) fn keep_presumed(&mut self, terms: &[Term]) {
-        for bucket in terms.iter().filter_map(|term| term.as_bucket()) {
+        for bucket in terms.iter().filter_map(Term::as_bucket) {
             let is_known = self.levels.as_ref().is_some_and(|levels| levels.of(bucket.interval).is_some());
             if !is_known && !self.starts.is_empty() {
                 let level = self.presumed(bucket);

@@ -47,12 +47,18 @@ pub(super) struct Outbox {
     /// Somebody is to look now and then whether the pause still holds.
     looks: bool,
     losses: Losses,
-    /// A closed queue remembers what it was granted.
-    hands_on: bool,
-    /// The store knows all that a closed queue gives back.
-    has_given_back: bool,
+    closed: Closed,
     /// A driver whose duty has ended.
     former: Option<Driver>,
+}
+
+/// What its successors are to know of a closed queue.
+#[derive(Default)]
+struct Closed {
+    /// It remembers what it was granted.
+    remembers: bool,
+    /// The store knows all that it gives back.
+    has_given_back: bool,
 }
 
 /// What is known of data that the store has lost, or may lose.
@@ -98,10 +104,11 @@ impl Outbox {
         if losses.remembers && !queue.is_local() {
             queue.shard.memories.add(queue, now);
         }
-        if std::mem::take(&mut self.hands_on) {
+        let closed = std::mem::take(&mut self.closed);
+        if closed.remembers {
             queue.successors.take_over(queue, now);
         }
-        if std::mem::take(&mut self.has_given_back) {
+        if closed.has_given_back {
             queue.successors.look();
         }
     }
@@ -121,8 +128,10 @@ impl State {
         let leaves = matches!(event, Event::Left(_) | Event::TimeUp(_) | Event::Closed);
         let is_answered = matches!(event, Event::Answered(_));
         self.act(queue, now, out, |engine, effects| engine.handle(event, now, effects));
-        out.hands_on |= is_answered && self.engine.closed && !self.engine.memory.is_empty();
-        out.has_given_back |= is_answered && self.engine.closed && self.engine.surplus.is_empty();
+        if is_answered && self.engine.closed {
+            out.closed.remembers |= !self.engine.memory.is_empty();
+            out.closed.has_given_back |= self.engine.surplus.is_empty();
+        }
         if leaves && !self.duty.wants.is_empty() || self.engine.has_seats_to_spare(self.duty.wants.len()) {
             self.leave_lines(now, out);
         }

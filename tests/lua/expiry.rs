@@ -23,7 +23,7 @@ fn halves(count: i64) -> i64 {
 
 /// The same where it is kept for so many milliseconds: less than half more.
 fn coded(millis: i64) -> i64 {
-    (0..).map(halves).find(|&kept| kept >= millis).unwrap_or_default()
+    (0..=65).map(halves).find(|&kept| kept >= millis).unwrap_or_default()
 }
 
 /// What a log's expiry is later than its entries count, in microseconds, where it must be: no more than its code and two halves of a second.
