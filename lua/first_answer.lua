@@ -138,7 +138,7 @@ elseif plain and start <= now + within and scopes == 1 and flags % 2048 == 0 and
 end
 
 -- Keys expire by whole seconds: where the newest entry is the sender's own, of the same second, the log does not sooner. Where its expiry
--- does not say that it is kept for as long as by the sender, the rest of the script writes. Spelled out, as list.lua's functions are not
+-- does not say for how long it is kept, the rest of the script writes. Spelled out, as list.lua's functions are not
 -- made yet: to make one takes longer.
 local expiries = nil
 for i = 1, body and ticks and callers > 0 and width or 0 do
@@ -146,10 +146,17 @@ for i = 1, body and ticks and callers > 0 and width or 0 do
   local newest = log[2]
   if a[charges + i] > 0 and not (newest and newest == a[newest_known + i] and newest >= second * SECOND + correction) then
     local part, doublings = math.frexp(math.max(math.ceil(log[4] / 1000), 8) / 8)
-    local half_doublings = math.min(2 * doublings - (part == 0.5 and 2 or part <= 0.5 ^ 0.5 and 1 or 0), 65)
-    local code, expiry = 15 * half_doublings + 7, newest and call('PEXPIRETIME', log[1]) or 0
-    local at = (second + 1 + math.ceil(math.ceil(8 * 2 ^ (half_doublings / 2)) / 1000)) * 1000 + LEAP + code
-    if expiry > 0 and expiry % 1000 ~= code then body = nil end
+    local halves = math.min(2 * doublings - (part == 0.5 and 2 or part <= 0.5 ^ 0.5 and 1 or 0), 65)
+    local expiry = newest and call('PEXPIRETIME', log[1]) or 0
+    if expiry > 0 then
+      -- That others count entries for longer is believed of what was written with the newest.
+      local told, seconds = math.floor(expiry % 1000 / 15), math.floor(expiry / 1000)
+      local kept = math.floor((newest - correction) / SECOND) + 1 + LEAP / 1000 + math.ceil(math.floor(8 * 2 ^ (told / 2)) / 1000)
+      if expiry % 1000 % 15 ~= (seconds + told) % 15 or told > halves and seconds ~= kept then body = nil end
+      halves = math.max(halves, told)
+    end
+    local seconds = second + 1 + LEAP / 1000 + math.ceil(math.floor(8 * 2 ^ (halves / 2)) / 1000)
+    local at = 1000 * seconds + 15 * halves + (seconds + halves) % 15
     expiries = expiries or {}
     expiries[i] = at ~= expiry and at
   end

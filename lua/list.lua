@@ -12,29 +12,35 @@ local function stamp_of(entry, key)
   return stamp
 end
 
--- The milliseconds of a log's expiry say for how long its most patient writer counts entries, however the server's clock is set: 7, and 15
--- for each half of a doubling of 8 ms. Of an expiry that was moved, as to a node with another clock, they mostly say nothing.
-local function code_of(keep)
+-- The milliseconds of a log's expiry say for how long its most patient writer counts entries, however the server's clock is set: 15 for
+-- each half of a doubling of 8 ms, and as much more as the seconds and the halves leave of a division by 15. An expiry that was moved, as
+-- to a node with another clock, mostly says nothing.
+local function halves_of(keep)
   local part, doublings = math.frexp(max(keep, 8) / 8)
-  return 15 * min(2 * doublings - (part == 0.5 and 2 or part <= 0.5 ^ 0.5 and 1 or 0), 65) + 7
+  return min(2 * doublings - (part == 0.5 and 2 or part <= 0.5 ^ 0.5 and 1 or 0), 65)
 end
 
-local function kept_by(code) return ceil(8 * 2 ^ (floor(code / 15) / 2)) end
+local function kept_for(halves) return floor(8 * 2 ^ (halves / 2)) end
 
 -- Lets a log, at whose end so many entries were added, expire when its newest stops counting, after `keep` ms for whoever asks. Says how
 -- long its entries are kept.
 local function expire(key, newest, keep, added)
   if not ticks then return keep end
-  local expiry = call('PEXPIRETIME', key)
-  local code, known = expiry % 1000, 0
-  local before = expiry > 0 and stamp_of(call('LINDEX', key, format('%d', -added - 1)), key)
-  -- How much later it is than that, by the clock of now.
-  local later = before and expiry - end_of_second(before) or 0
-  if before then known = code % 15 == 7 and kept_by(code) <= 2 * later and kept_by(code) or later - LEAP end
-  code = code_of(max(keep, known))
-  local at = end_of_second(newest) + ceil(kept_by(code) / 1000) * 1000 + LEAP + code
+  local expiry, halves = call('PEXPIRETIME', key), halves_of(keep)
+  if expiry > 0 then
+    local before, told = stamp_of(call('LINDEX', key, format('%d', -added - 1)), key), floor(expiry % 1000 / 15)
+    -- How much later it is than that, by the clock of now.
+    local later = before and expiry - end_of_second(before)
+    if expiry % 1000 % 15 == (floor(expiry / 1000) + told) % 15 and kept_for(told) <= 64 * (later or LEAP) then
+      halves = max(halves, told)
+    elseif later then
+      halves = max(halves, halves_of(later - LEAP))
+    end
+  end
+  local seconds = (end_of_second(newest) + LEAP) / 1000 + ceil(kept_for(halves) / 1000)
+  local at = 1000 * seconds + 15 * halves + (seconds + halves) % 15
   if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end
-  return max(keep, kept_by(code))
+  return max(keep, kept_for(halves))
 end
 
 -- Entries of a stored list newer than `stamp`, found by bisection: the list is sorted.

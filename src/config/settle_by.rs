@@ -24,15 +24,15 @@ impl SettleBy {
 }
 
 impl Upstream {
-    /// How many units the head of a response is believed that its call used, at the most: as many as fill the buckets of the unit, and drain
-    /// within the longest pause. More would silence everybody for longer than any response may; a window is no longer than it is.
+    /// How many units the head of a response is believed that its call used, at the most: as many as fill the largest bucket of the unit, and
+    /// drain within the longest pause. More would silence everybody for longer than any response may; a window is no longer than it is.
     pub(crate) fn most_settled(&self, unit: &str) -> u64 {
         let longest = i64::try_from(self.max_pause.unwrap_or(MAX_PAUSE).as_nanos()).unwrap_or(i64::MAX);
         let of_unit = self.limits.iter().filter(|limit| limit.unit() == unit);
         let buckets = of_unit.filter_map(|limit| limit.window_term().as_bucket());
         let most =
             |bucket: Bucket| bucket.depth.saturating_add(longest).unsigned_abs() / bucket.interval.unsigned_abs();
-        buckets.map(most).min().unwrap_or(u64::MAX)
+        buckets.map(most).max().unwrap_or(u64::MAX)
     }
 
     /// Settles each call by what the head of its response says that it used of a unit: status and headers, before the body is read.

@@ -45,6 +45,9 @@ impl Ledger {
         self.note_losses(now, id, ask);
         self.enter_again(now, ask);
         let at_a_glance = self.start_at_a_glance(now, ask);
+        if at_a_glance.is_some() {
+            self.keep_presumed(ask);
+        }
         if let Some((run, start)) = at_a_glance.filter(|_| self.loss_to_tell(now, id, ask).is_none()) {
             if start == now {
                 *long = self.enter_now(now, &ask.logs, &run.charges, run.callers);
@@ -86,10 +89,15 @@ impl Ledger {
                 }
             }
         }
-        for log in ask.logs.iter() {
+        self.keep_presumed(ask);
+        self.decide(now, id, ask, own, long)
+    }
+
+    /// Keeps the levels of an ask's buckets of which nothing was known but the logs.
+    fn keep_presumed(&mut self, ask: &Ask) {
+        for log in ask.logs.iter().filter(|log| log.terms.iter().any(|term| term.is_bucket())) {
             self.log_mut(log).into_iter().for_each(|entries| entries.keep_presumed(&log.terms));
         }
-        self.decide(now, id, ask, own, long)
     }
 
     /// The common case: one kind of callers, nobody waits, and nothing is in force but cold calls beside one caller. When all of them

@@ -398,6 +398,11 @@ impl Engine {
             || self.borrowed.as_ref().is_some_and(Borrowed::has_any)
     }
 
+    /// Whether slots are on their way back to the store.
+    pub(super) fn gives_back(&self) -> bool {
+        self.unanswered.as_deref().is_some_and(|message| !message.back().is_empty())
+    }
+
     /// Whether nothing has to be asked or said after a loss of data.
     pub(super) fn has_said_again(&self) -> bool {
         !(self.is_in_doubt || self.under_way || self.memory.has_untold())

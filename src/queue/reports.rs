@@ -147,7 +147,9 @@ fn limit_whatever_its_name<'a>(
     quota: &Quota,
 ) -> Result<usize, Useless> {
     let (first, _) = of_window.clone().next().ok_or(Useless::Window)?;
-    if let Some((same, _)) = of_window.clone().find(|(_, limit)| quota.allows(limit.quota().into())) {
+    let all_share = |limit: &Limit| limit.own_scope().is_none();
+    let same = of_window.clone().filter(|(_, limit)| quota.allows(limit.quota().into()));
+    if let Some((same, _)) = same.min_by_key(|(_, limit)| all_share(limit)) {
         return Ok(same);
     }
     if of_window.clone().nth(1).is_none() {
@@ -155,7 +157,9 @@ fn limit_whatever_its_name<'a>(
     }
     // One that was lowered is still the least that is no less: of one merchant rather than of all.
     let told = quota.limit().ok_or(Useless::Unclear)?;
-    let least = of_window.filter(|(_, limit)| u64::from(limit.quota()) >= told).min_by_key(|(_, limit)| limit.quota());
+    let least = of_window
+        .filter(|(_, limit)| u64::from(limit.quota()) >= told)
+        .min_by_key(|(_, limit)| (limit.quota(), all_share(limit)));
     least.map(|(at, _)| at).ok_or(Useless::Larger)
 }
 

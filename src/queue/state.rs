@@ -57,7 +57,7 @@ pub(super) struct Outbox {
 struct Closed {
     /// It remembers what it was granted.
     remembers: bool,
-    /// The store knows all that it gives back.
+    /// The store knows of slots that it gave back.
     has_given_back: bool,
 }
 
@@ -127,10 +127,11 @@ impl State {
         }
         let leaves = matches!(event, Event::Left(_) | Event::TimeUp(_) | Event::Closed);
         let is_answered = matches!(event, Event::Answered(_));
+        let goes_back = self.engine.closed && self.engine.gives_back();
         self.act(queue, now, out, |engine, effects| engine.handle(event, now, effects));
         if is_answered && self.engine.closed {
             out.closed.remembers |= !self.engine.memory.is_empty();
-            out.closed.has_given_back |= self.engine.surplus.is_empty();
+            out.closed.has_given_back |= goes_back && !self.engine.gives_back();
         }
         if leaves && !self.duty.wants.is_empty() || self.engine.has_seats_to_spare(self.duty.wants.len()) {
             self.leave_lines(now, out);

@@ -9,21 +9,22 @@ const HOUR: i64 = 3_600 * SECOND;
 /// By so many milliseconds longer than it counts a key is kept, in case that the clock leaps ahead.
 const LEAP: i64 = 11_000;
 
-/// For how long entries of a log are kept, in milliseconds, by the code at the end of its expiry: so many halves of doublings of 8 ms.
+/// For how long entries of a log are kept, in milliseconds, by the end of its expiry: so many halves of doublings of 8 ms.
 fn kept(desk: &mut Desk<'_>, log: &str) -> i64 {
-    let code = desk.int("PEXPIRETIME", log) % 1_000;
-    assert_eq!(code % 15, 7, "a code");
-    halves(code / 15)
+    let expiry = desk.int("PEXPIRETIME", log);
+    let (seconds, halves) = (expiry / 1_000, expiry % 1_000 / 15);
+    assert_eq!(expiry % 1_000 % 15, (seconds + halves) % 15, "it makes sense");
+    kept_for(halves)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "no more than a double holds exactly")]
-fn halves(count: i64) -> i64 {
-    (8.0 * (f64::from(must(i32::try_from(count))) / 2.0).exp2()).ceil() as i64
+fn kept_for(halves: i64) -> i64 {
+    (8.0 * (f64::from(must(i32::try_from(halves))) / 2.0).exp2()).floor() as i64
 }
 
 /// The same where it is kept for so many milliseconds: less than half more.
 fn coded(millis: i64) -> i64 {
-    (0..=65).map(halves).find(|&kept| kept >= millis).unwrap_or_default()
+    (0..=65).map(kept_for).find(|&kept| kept >= millis).unwrap_or_default()
 }
 
 /// What a log's expiry is later than its entries count, in microseconds, where it must be: no more than its code and two halves of a second.
@@ -222,8 +223,8 @@ fn a_release_with_a_shorter_span_neither_trims_nor_expires_what_another_counts()
 fn what_another_counts_is_kept_for_as_long_whichever_way_the_clock_is_set() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "set", None);
-    let patient: [Log<'_>; 1] = [("calls", &[(1_000_000, 8 * SECOND)])];
     let hasty: [Log<'_>; 1] = [("calls", &[(5, 1_000)])];
+    let patient: [Log<'_>; 1] = [("calls", &[(1_000_000, 8 * SECOND)])];
     for (name, looks_first, ahead) in
         [("one", true, HOUR), ("two", false, HOUR), ("three", true, -5 * SECOND), ("four", false, -5 * SECOND)]
     {
@@ -239,6 +240,24 @@ fn what_another_counts_is_kept_for_as_long_whichever_way_the_clock_is_set() {
     }
 }
 
+#[test]
+fn what_another_counts_is_kept_when_a_leap_of_most_of_it_is_taken_back() {
+    let server = must(RedisServer::start());
+    for looks_first in [true, false] {
+        let mut desk = Desk::new(&server, if looks_first { "one" } else { "other" }, None);
+        // Booked before the leap, by whoever counts it for an hour.
+        let before = desk.book(&[("calls", &[(5, SECOND)])], &[])[0] - 3_000 * SECOND;
+        desk.of("RPUSH", "log:calls", &[&before.to_string()]);
+        let halves = must((0..=65).find(|&halves| kept_for(halves) >= HOUR / 1_000).ok_or("none"));
+        let seconds = before / SECOND + 1 + (LEAP + kept_for(halves) + 999) / 1_000;
+        let expiry = 1_000 * seconds + 15 * halves + (seconds + halves) % 15;
+        desk.of("PEXPIREAT", "log:calls", &[&expiry.to_string()]);
+        (desk.latest, desk.looks_first) = (before + SECOND, looks_first);
+        assert_eq!(granted(&desk.book(&[("calls", &[(5, 1_000)])], &[(1, None, &[1])])), 1);
+        assert_eq!(kept(&mut desk, "log:calls"), coded(HOUR / 1_000));
+    }
+}
+
 /// A key that goes to another node of a Cluster expires after as long as before, by the clock there.
 #[test]
 fn a_log_whose_expiry_was_moved_is_kept_for_as_long_and_no_longer() {
@@ -246,7 +265,7 @@ fn a_log_whose_expiry_was_moved_is_kept_for_as_long_and_no_longer() {
     let patient: [Log<'_>; 1] = [("calls", &[(1_000_000, 60 * SECOND)])];
     let hasty: [Log<'_>; 1] = [("calls", &[(5, SECOND)])];
     for (n, (logs, other)) in [(&patient, &patient), (&patient, &hasty), (&hasty, &hasty)].into_iter().enumerate() {
-        for shift in [-500, -200, -65, -3, 3, 40, 91, 200, 500] {
+        for shift in [-500, -390, -200, -65, -15, -3, 3, 15, 30, 40, 91, 200, 500] {
             for looks_first in [true, false] {
                 let name = format!("moved {n} {shift} {looks_first}");
                 let mut desk = Desk::new(&server, &name, None);
@@ -260,9 +279,26 @@ fn a_log_whose_expiry_was_moved_is_kept_for_as_long_and_no_longer() {
                 assert_eq!(granted(&answer), 1);
                 let (least, kept) = (logs[0].1[0].1 / 1_000, kept(&mut desk, "log:calls"));
                 let what = format!("{n} moved by {shift} ms is kept for {kept}, and counts for {least}");
-                assert!(kept >= least && kept <= 3 * least + 10_000, "{what}");
+                assert!(kept >= least && kept <= 2 * least + 10_000, "{what}");
                 assert!(desk.int("PTTL", "log:calls") > least, "{what}");
             }
+        }
+    }
+}
+
+#[test]
+fn whoever_writes_it_again_an_expiry_says_the_same() {
+    let server = must(RedisServer::start());
+    for (n, span) in [1_050, 5_000, 10_500, 61_000, 3_660_000, 86_400_000].into_iter().enumerate() {
+        let name = format!("again {n}");
+        let mut desk = Desk::new(&server, &name, None);
+        let logs: [Log<'_>; 1] = [("calls", &[(1_000, span * 1_000)])];
+        let hasty: [Log<'_>; 1] = [("calls", &[(1_000, 1_000)])];
+        for turn in 0..4 {
+            desk.looks_first = turn % 2 == 0;
+            let start = desk.book(if turn == 2 { &hasty } else { &logs }, &[(2, None, &[1])])[0];
+            desk.hand_back(&logs, &[(start, &[1])]);
+            assert_eq!(kept(&mut desk, "log:calls"), coded(span), "{span} ms, turn {turn}");
         }
     }
 }
