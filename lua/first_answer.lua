@@ -149,10 +149,11 @@ for i = 1, body and ticks and callers > 0 and width or 0 do
     local halves = math.min(2 * doublings - (part == 0.5 and 2 or part <= 0.5 ^ 0.5 and 1 or 0), 65)
     local expiry = newest and call('PEXPIRETIME', log[1]) or 0
     if expiry > 0 then
-      -- That others count entries for longer is believed of what was written with the newest.
+      -- That others count entries for another time is believed of what was written with the newest.
       local told, seconds = math.floor(expiry % 1000 / 15), math.floor(expiry / 1000)
       local kept = math.floor((newest - correction) / SECOND) + 1 + LEAP / 1000 + math.ceil(math.floor(8 * 2 ^ (told / 2)) / 1000)
-      if expiry % 1000 % 15 ~= (seconds + told) % 15 or told > halves and seconds ~= kept then body = nil end
+      local is_told = told <= 65 and expiry % 1000 % 15 == (seconds + told) % 15
+      if not is_told or told ~= halves and seconds ~= kept then body = nil end
       halves = math.max(halves, told)
     end
     local seconds = second + 1 + LEAP / 1000 + math.ceil(math.floor(8 * 2 ^ (halves / 2)) / 1000)

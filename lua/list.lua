@@ -13,8 +13,7 @@ local function stamp_of(entry, key)
 end
 
 -- The milliseconds of a log's expiry say for how long its most patient writer counts entries, however the server's clock is set: 15 for
--- each half of a doubling of 8 ms, and as much more as the seconds and the halves leave of a division by 15. An expiry that was moved, as
--- to a node with another clock, mostly says nothing.
+-- each half of a doubling of 8 ms, and as much more as the seconds and the halves leave of a division by 15.
 local function halves_of(keep)
   local part, doublings = math.frexp(max(keep, 8) / 8)
   return min(2 * doublings - (part == 0.5 and 2 or part <= 0.5 ^ 0.5 and 1 or 0), 65)
@@ -22,23 +21,36 @@ end
 
 local function kept_for(halves) return floor(8 * 2 ^ (halves / 2)) end
 
+-- When a log expires whose newest entry lies in the second that ends then.
+local function expiry_of(end_of_newest, halves)
+  local seconds = (end_of_newest + LEAP) / 1000 + ceil(kept_for(halves) / 1000)
+  return 1000 * seconds + 15 * halves + (seconds + halves) % 15
+end
+
+-- The halves that an expiry says, or 0, where the second of the newest entry of then ends, by the clock of now. What would be written
+-- otherwise was moved since, as to a node with another clock: then the longer time is believed. Or the clock was set: then what it tells.
+local function halves_by(expiry, end_of_newest)
+  local told = floor(expiry % 1000 / 15)
+  local is_told = told <= 65 and expiry % 1000 % 15 == (floor(expiry / 1000) + told) % 15
+  if not end_of_newest then return is_told and told or 0 end
+  if is_told and expiry == expiry_of(end_of_newest, told) then return told end
+  local later = expiry - LEAP - end_of_newest
+  local halves = halves_of(later)
+  while halves > 0 and expiry_of(end_of_newest, halves) - 500 > expiry do halves = halves - 1 end
+  if not is_told or kept_for(told) > 8 * max(later, 1000) then return halves end
+  return correction == 0 and max(told, halves) or told
+end
+
 -- Lets a log, at whose end so many entries were added, expire when its newest stops counting, after `keep` ms for whoever asks. Says how
 -- long its entries are kept.
 local function expire(key, newest, keep, added)
   if not ticks then return keep end
   local expiry, halves = call('PEXPIRETIME', key), halves_of(keep)
   if expiry > 0 then
-    local before, told = stamp_of(call('LINDEX', key, format('%d', -added - 1)), key), floor(expiry % 1000 / 15)
-    -- How much later it is than that, by the clock of now.
-    local later = before and expiry - end_of_second(before)
-    if expiry % 1000 % 15 == (floor(expiry / 1000) + told) % 15 and kept_for(told) <= 64 * (later or LEAP) then
-      halves = max(halves, told)
-    elseif later then
-      halves = max(halves, halves_of(later - LEAP))
-    end
+    local before = stamp_of(call('LINDEX', key, format('%d', -added - 1)), key)
+    halves = max(halves, halves_by(expiry, before and end_of_second(before)))
   end
-  local seconds = (end_of_second(newest) + LEAP) / 1000 + ceil(kept_for(halves) / 1000)
-  local at = 1000 * seconds + 15 * halves + (seconds + halves) % 15
+  local at = expiry_of(end_of_second(newest), halves)
   if at ~= expiry then call('PEXPIREAT', key, format('%d', at)) end
   return max(keep, kept_for(halves))
 end

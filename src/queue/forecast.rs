@@ -257,7 +257,8 @@ impl Engine {
             }
             _ => {
                 let seat_at = self.seats.as_ref().and_then(|seats| seats.ask_at(now));
-                let forecast = Forecast::new(&self.settings, self.next_slot, self.ask_at.max(seat_at), now);
+                let ask_at = self.ask_at.max(seat_at).max(self.silent_until);
+                let forecast = Forecast::new(&self.settings, self.next_slot, ask_at, now);
                 // As long again as the answer has taken, where nothing else is known.
                 let took = self.resend.as_ref().filter(|_| self.next_slot.is_none());
                 let least = took.map_or(Duration::ZERO, |resend| now.saturating_duration_since(resend.since));
