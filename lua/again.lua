@@ -4,14 +4,14 @@
 -- The entries of a log from the first of some steps on, with those: how many there were, and all of them in their order. What would lie
 -- deeper than a slot may be handed back is entered later than it starts: that is safe.
 function lost.entered(log, steps)
-  local key, deepest, texts, counts = log.key, nil, {}, {}
+  local key, deepest, starts, upto = log.key, nil, {}, {}
   deepest = stamp_of(call('LINDEX', key, format('%d', -MAX_DEPTH)), key)
   for _, step in ipairs(steps) do step.start = max(step.start, deepest or step.start) end
   local newer, next = newer_than(key, steps[1].start), 1
-  local function enter(text, count) texts[#texts + 1], counts[#counts + 1] = text, count end
+  local function enter(start, units) starts[#starts + 1], upto[#upto + 1] = start, (upto[#upto] or 0) + units end
   local function enter_steps(until_then)
     while steps[next] and steps[next].start < until_then do
-      enter(format('%d', steps[next].start), steps[next].units)
+      enter(steps[next].start, steps[next].units)
       next = next + 1
     end
   end
@@ -20,30 +20,15 @@ function lost.entered(log, steps)
     local last = max(rest - PIECE, 0) + 1
     local found = call('LRANGE', key, format('%d', -rest), format('%d', -last))
     for i = 1, #found do
-      enter_steps(stamp_of(found[i], key))
-      enter(found[i], 1)
+      local start = stamp_of(found[i], key)
+      enter_steps(start)
+      enter(start, 1)
     end
     rest = last - 1
   end
   enter_steps(math.huge)
   local before = stamp_of(call('LINDEX', key, '-1'), key)
-  return { log = log, newer = newer, texts = texts, counts = counts, before = before, keep = ceil(log.retention / 1000) }
-end
-
--- Pushes so many of each of some entries.
-local function push_all(key, texts, counts)
-  local piece, size = {}, 0
-  for i, text in ipairs(texts) do
-    for _ = 1, counts[i] do
-      size = size + 1
-      piece[size] = text
-      if size == PIECE then
-        call('RPUSH', key, unpack(piece))
-        size = 0
-      end
-    end
-  end
-  if size > 0 then call('RPUSH', key, unpack(piece, 1, size)) end
+  return { log = log, newer = newer, starts = starts, upto = upto, before = before, keep = ceil(log.retention / 1000) }
 end
 
 -- Enters again what a queue was granted before a loss, in each log that has lost it: what still counts, and was not forgotten by hand. Of
@@ -82,8 +67,8 @@ function lost.enter(states, at, count)
     -- A list that is taken out as a whole forgets for how long it counts.
     local keep = of.before and expire(key, of.before, of.keep, 0) or of.keep
     if of.newer > 0 then call('LTRIM', key, '0', format('%d', -of.newer - 1)) end
-    push_all(key, of.texts, of.counts)
-    local newest = tonumber(of.texts[#of.texts])
+    local newest = of.starts[#of.starts]
+    push_runs(key, of.starts, of.upto, #of.starts)
     expire(key, newest, keep, 0)
     if log.counts > 10 * SECOND or life.at(log.state, key) then life.keep(log, log.state, newest, of.since) end
   end

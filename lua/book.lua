@@ -70,6 +70,7 @@ do
     for i = 1, width do run.charges[i] = a[at + 1 + i] end
     runs[#runs + 1], at, total = run, at + 2 + width, total + run.callers
   end
+
   -- Take out. Remembered first, as if nobody were granted anything: an entry that is no time ends this halfway.
   do
     if has_debts then last_back = settle_slots(logs, states, first_slot, back, debts)
@@ -204,17 +205,7 @@ if a[1] > 0 and runs[1] then named_terms.name(logs, runs, period_of(retention), 
 for _, log in ipairs(logs) do
   if log.count > 0 and log.terms[1] then
     for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term), term.left.interval) end
-    local stamps, run, entered, text = {}, 0, 0, nil
-    for from = 1, log.count, PIECE do
-      local piece = min(PIECE, log.count - from + 1)
-      for i = 1, piece do
-        if from + i - 1 > entered then
-          run, entered, text = run + 1, log.upto[run + 1], format('%d', log.added[run + 1])
-        end
-        stamps[i] = text
-      end
-      log.length = call('RPUSH', log.key, unpack(stamps, 1, piece))
-    end
+    log.length = push_runs(log.key, log.added, log.upto, log.runs)
     local keep = expire(log.key, log.added[log.runs], ceil(log.retention / 1000), log.count)
     log.kept = max(log.retention, ticks and keep * 1000 or 0)
   elseif log.widened and nth_newest(log, 1) then

@@ -22,16 +22,13 @@ local settle_slots = a[7] % 8 >= 4 and function(logs, states, first, count, debt
   for i, log in ipairs(logs) do
     local units = min(a[debts + i - 1], log.quota)
     local newest = units > 0 and stamp_of(call('LINDEX', log.key, '-1'), log.key)
-    local tail, stamps, levels = max(now, newest or now), {}, {}
+    local tail, levels = max(now, newest or now), {}
     for b, term in ipairs(units > 0 and log.buckets or {}) do
       local level, rest = filled(level_of(log, term), tail, units, term.left.interval), a[debts + i - 1] - units
       if rest > 0 then level.left, level.since = min(level.left + rest * term.left.interval, MOST), level.at end
       levels[b] = level
     end
-    for unit = 1, min(units, PIECE) do stamps[unit] = format('%d', tail) end
-    for from = 1, units, PIECE do
-      log.length = call('RPUSH', log.key, unpack(stamps, 1, min(PIECE, units - from + 1)))
-    end
+    log.length = push_runs(log.key, { tail }, { units }, 1)
     for b, level in ipairs(levels) do
       keep_level(log, log.buckets[b].bucket, level, log.buckets[b].left.interval)
       log.buckets[b].levels = nil

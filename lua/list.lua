@@ -77,6 +77,25 @@ local function run_of(log, n)
   return first
 end
 
+-- Pushes runs of equal starts, each with as many units as there are from the end of the one before up to its own. Says how long the log is
+-- then, where there are any.
+local function push_runs(key, starts, upto, runs)
+  local piece, size, length = {}, 0, nil
+  for run = 1, runs do
+    local text = format('%d', starts[run])
+    for _ = (upto[run - 1] or 0) + 1, upto[run] do
+      size = size + 1
+      piece[size] = text
+      if size == PIECE then
+        length = call('RPUSH', key, unpack(piece))
+        size = 0
+      end
+    end
+  end
+  if size > 0 then length = call('RPUSH', key, unpack(piece, 1, size)) end
+  return length
+end
+
 -- Takes units that start at a time out of a log again, which is kept for so many ms. LREM walks from the tail: what lies deep, or is not
 -- there, would cost it milliseconds. A slot kept breaks no limit. Says how many were taken out, and how many are newer.
 local function take_out(key, start, units, keep)
