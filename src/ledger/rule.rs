@@ -194,3 +194,18 @@ pub(crate) fn earliest(
         entries.nth_newest(n).map_or(start, |entry| start.max(entry.plus(left.span)))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Boundary;
+
+    #[test]
+    fn what_resets_by_the_calendar_is_there_for_all_who_wait_at_once() {
+        const HOUR: i64 = 3_600_000_000;
+        let calendar = Term::calendar(100, HOUR, Calendar::new(0, [Boundary::new(Stamp::NEVER, Stamp::NEVER); 4]));
+        let behind = |term: Term| [0, 99, 100, 250].map(|units| term.time_behind(units).as_secs());
+        assert_eq!(behind(calendar), [0, 0, 3_600, 7_200]);
+        assert_eq!(behind(Term::new(100, HOUR)), [0, 3_564, 3_600, 9_000], "at its rate");
+    }
+}

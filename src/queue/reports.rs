@@ -178,6 +178,7 @@ fn unit_of(quota: &Quota) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::config::reset::Reset;
+    use crate::config::scope::Scope;
 
     const fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)
@@ -251,6 +252,16 @@ mod tests {
             let told = told.iter().map(|left| Ok((limits[left.limit].quota(), left.units, left.reset.as_secs())));
             let told: Vec<_> = told.chain(why.into_iter().map(Err)).collect();
             assert_eq!(told, [expected], "{quota:?}");
+        }
+    }
+
+    #[test]
+    fn of_equal_quotas_a_report_is_of_the_one_that_fewest_share() {
+        let each = || Limit::per_second(10).each(Scope::header("x-merchant"));
+        for told in [10, 8] {
+            let quota = Quota::new().with_remaining(7).with_limit(told).with_window(secs(1));
+            assert_eq!(limit_of(&[Limit::per_second(10), each()], &quota), Ok(1), "{told}");
+            assert_eq!(limit_of(&[each(), Limit::per_second(10)], &quota), Ok(0), "{told}");
         }
     }
 

@@ -106,7 +106,6 @@ fn a_debt_of_any_size_enters_no_more_than_makes_others_wait() {
     }
 }
 
-/// How often the server was made to walk through a list.
 /// How often a command was called.
 fn calls_of(command: &str, server: &RedisServer) -> u32 {
     let stats = must(server.command(&["INFO", "commandstats"]));

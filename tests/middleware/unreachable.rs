@@ -270,7 +270,7 @@ async fn a_host_whose_tokens_come_from_one_that_is_down_is_not_taken_for_down() 
     assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), 200);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_call_is_not_taken_for_unsent_when_another_to_its_host_was() {
     let down = Fault::RefuseConnection.start().unwrap();
     let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_hour(100)).max_wait(Duration::ZERO);

@@ -1,9 +1,12 @@
 //! Callers that give up, wherever they are.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use outgate::Limit;
+use outgate::ledger::{Body, Message};
+use outgate::store::{Applying, Store};
 use outgate::testing::oracle::assert_never_more_than;
+use outgate::{Limit, MemoryStore, Permit, Throttle, Upstream};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Counting, endless, micros_since};
@@ -120,4 +123,37 @@ async fn a_permit_that_is_dropped_counts_as_a_call() {
     drop(throttle.acquire("up").await.unwrap());
     sleep(Duration::from_millis(5)).await;
     assert!(throttle.try_acquire("up").await.is_err());
+}
+
+/// Notes how many slots of how many starts each message hands back.
+#[derive(Clone, Debug, Default)]
+struct Returns(MemoryStore, Arc<Mutex<Vec<(usize, u32)>>>);
+
+impl Store for Returns {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        if let Body::Ask(ask) = &message.body
+            && !ask.back.is_empty()
+        {
+            let slots = ask.back.iter().map(|slots| slots.count).sum();
+            self.1.lock().unwrap().push((ask.back.len(), slots));
+        }
+        Applying::pending(async move { self.0.apply(message).await })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_message_hands_back_slots_of_few_starts() {
+    let store = Returns::default();
+    let up = Upstream::new("up").limit(Limit::per_hour(1_000));
+    let throttle = Throttle::builder().store(store.clone()).upstream(up).build().unwrap();
+    let mut permits = Vec::new();
+    for _ in 0..100 {
+        permits.push(throttle.acquire("up").await.unwrap());
+        sleep(Duration::from_millis(1)).await;
+    }
+    permits.into_iter().for_each(Permit::hand_back);
+    sleep(Duration::from_secs(1)).await;
+    let returns = store.1.lock().unwrap().clone();
+    assert_eq!(returns, [(32, 32), (32, 32), (32, 32), (4, 4)]);
+    assert_eq!(throttle.usage("up").await.unwrap().limits[0].used, 0);
 }
