@@ -42,6 +42,9 @@ fn use_windows_of_100_ms(
         let shares: Vec<_> = parts.iter().map(|&(from, to)| outcome.share(&NARROW, from, to)).collect();
         let overfull: Vec<_> = outcome.plan.limits.iter().map(|limit| outcome.overfull(limit)).collect();
         println!("share of the quota {shares:.3?}; overfull windows {overfull:?} of {}", outcome.arrivals.len());
+        let (first, last) = (outcome.stamps().first().copied(), outcome.stamps().last().copied());
+        let gap = outcome.longest_gap(first.unwrap_or_default(), last.unwrap_or_default());
+        println!("nothing arrived for {gap:?} at most");
         let is_used = shares.iter().all(|&share| share >= 0.95);
         demand(is_used, || format!("less than 0.95 of the quota was used: {shares:.3?}"))?;
         demand(overfull.iter().all(|&windows| windows == 0), || {
