@@ -45,6 +45,7 @@ pub(crate) mod shard;
 pub(crate) mod shift;
 pub(crate) mod skew;
 mod state;
+mod suspension;
 pub(crate) mod table;
 mod turns;
 mod waited_for;

@@ -134,7 +134,8 @@ impl Bounds {
             if within(leapt_at, BELIEVED) && !insists {
                 return None;
             }
-            return Some(self.begin_anew(exchange, stamp, fine));
+            self.forget();
+            return Some(self.learn(exchange, stamp, fine));
         }
         if self.leapt_at.take().is_some() {
             self.taken_back_at = Some(exchange.arrived);
@@ -142,10 +143,9 @@ impl Bounds {
         Some(self.learn(exchange, stamp, fine))
     }
 
-    /// Forgets all before an exchange.
-    pub(crate) fn begin_anew(&mut self, exchange: Exchange, stamp: Stamp, fine: Duration) -> Placing {
+    /// Forgets all before the next exchange.
+    pub(crate) const fn forget(&mut self) {
         (self.exchanges, self.offset, self.leapt_at) = (0, None, None);
-        self.learn(exchange, stamp, fine)
     }
 
     /// What the store's clock shows at `now` at the latest, by all that is known.

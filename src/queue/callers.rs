@@ -362,7 +362,7 @@ impl Queue {
         self.core.get_or_init(|| {
             let settings = Arc::new(self.settings_anew());
             let engine = Engine::new(Arc::clone(&settings), self.process.id(), Rng::new());
-            Box::new(Core { settings, state: Mutex::new(State::new(engine)) })
+            Box::new(Core { settings, state: Mutex::new(State::new(engine, self.shard.time.suspensions())) })
         })
     }
 

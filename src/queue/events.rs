@@ -52,6 +52,8 @@ pub(super) enum Event {
     Lost,
     /// This is what the process is called from now on.
     Renamed(u64),
+    /// Time has passed in which this process did not run: every slot and every seat is older than it seems.
+    Suspended,
     /// The store has lost data, as another queue has seen, or may have: it is asked.
     LostData,
     /// A caller that goes without the store has it tried again.

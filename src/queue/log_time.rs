@@ -8,10 +8,8 @@ use tokio::time::Instant;
 
 use super::bounds::{Bounds, Exchange, Placing};
 use super::pacing::late_at_most;
+use super::suspension::{Clocks, Suspended};
 use crate::ledger::Stamp;
-
-/// A machine was suspended when the time since it booted is ahead of the time that it ran by so much more than before.
-const SUSPENDED: Duration = Duration::from_millis(100);
 
 /// The log time of one upstream, as far as its replies tell.
 #[derive(Debug)]
@@ -19,7 +17,17 @@ pub(crate) struct LogTime {
     bounds: Mutex<Bounds>,
     /// The newest that any reply told; the least number where none has.
     known: AtomicI64,
-    slept: Mutex<Slept>,
+    clocks: Mutex<Noticed>,
+}
+
+/// What was noticed of the machine's own clocks.
+#[derive(Debug, Default)]
+struct Noticed {
+    clocks: Clocks,
+    /// How often time passed in which this process did not run.
+    times: u32,
+    /// When that was noticed last, of a machine that was certainly suspended.
+    suspended_at: Option<Instant>,
 }
 
 /// What is known of log time at some moment.
@@ -42,25 +50,37 @@ impl LogTime {
 
     /// Of a process whose own time counts from `epoch`.
     pub(crate) fn since(epoch: Instant) -> Self {
-        Self {
-            bounds: Mutex::new(Bounds::since(epoch)),
-            known: AtomicI64::new(i64::MIN),
-            slept: Mutex::new(Slept::default()),
-        }
+        Self { bounds: Mutex::new(Bounds::since(epoch)), known: AtomicI64::new(i64::MIN), clocks: Mutex::default() }
     }
 
     /// Takes note of an exchange with the store, and says where the stamps of its reply lie. `None`: the store's clock has leapt, and
-    /// the next ask says so.
+    /// the next ask says so; or the machine was suspended meanwhile, and nobody knows how old the reply is.
     pub(crate) fn exchanged(&self, exchange: Exchange, stamp: Stamp, fine: Duration) -> Option<Placing> {
-        let mut bounds = self.bounds();
-        let placing = bounds.exchanged(exchange, stamp, fine).or_else(|| {
-            // Seen from a machine that was suspended everybody else's clock has leapt.
-            let slept = self.slept.lock().unwrap_or_else(PoisonError::into_inner).has_slept();
-            slept.then(|| bounds.begin_anew(exchange, stamp, fine))
-        })?;
-        drop(bounds);
+        if self.look().suspended_at.is_some_and(|at| exchange.sent < at) {
+            return None;
+        }
+        let placing = self.bounds().exchanged(exchange, stamp, fine)?;
         self.known.fetch_max(stamp.as_micros(), Ordering::Relaxed);
         Some(placing)
+    }
+
+    /// How often time is known to have passed in which this process did not run: each time all slots of before are too late.
+    pub(crate) fn suspensions(&self) -> u32 {
+        self.look().times
+    }
+
+    /// Looks at the machine's clocks. Where it was suspended nothing is known of the store's any more: seen from here it has leapt.
+    fn look(&self) -> MutexGuard<'_, Noticed> {
+        let mut noticed = self.clocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let suspended = noticed.clocks.look();
+        if suspended > Suspended::No {
+            noticed.times = noticed.times.wrapping_add(1);
+        }
+        if suspended == Suspended::Certainly {
+            noticed.suspended_at = Some(Instant::now());
+            self.bounds().forget();
+        }
+        noticed
     }
 
     /// What is known at `now`, for slots that are stale so long after their start.
@@ -101,39 +121,15 @@ impl LogTime {
         self.bounds().ahead(late_at_most(stale_after), now)
     }
 
+    /// As if the machine had been suspended just now, for so long.
+    #[cfg(test)]
+    pub(crate) fn pretend_to_be_suspended(&self, slept: Duration) {
+        self.clocks.lock().unwrap_or_else(PoisonError::into_inner).clocks.pretend_to_be_suspended(slept);
+    }
+
     fn bounds(&self) -> MutexGuard<'_, Bounds> {
         self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// For how long the machine has been suspended in all, by Linux, which counts both the time since it booted and the time that it ran.
-#[derive(Debug)]
-struct Slept {
-    began: std::time::Instant,
-    /// Since the machine booted, when this began, less what it has slept since.
-    uptime: Option<Duration>,
-}
-
-impl Default for Slept {
-    fn default() -> Self {
-        Self { began: std::time::Instant::now(), uptime: uptime() }
-    }
-}
-
-impl Slept {
-    /// Whether it has slept since this was asked last.
-    fn has_slept(&mut self) -> bool {
-        let (Some(before), Some(now)) = (self.uptime, uptime()) else { return false };
-        let slept = now.saturating_sub(before + self.began.elapsed());
-        self.uptime = Some(before + slept);
-        slept > SUSPENDED
-    }
-}
-
-/// How long ago the machine booted.
-fn uptime() -> Option<Duration> {
-    let words = std::fs::read_to_string("/proc/uptime").ok()?;
-    Duration::try_from_secs_f64(words.split_whitespace().next()?.parse().ok()?).ok()
 }
 
 #[cfg(test)]
@@ -141,12 +137,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_that_runs_has_not_slept_and_one_that_did_has_once() {
-        let mut slept = Slept::default();
-        assert!(!slept.has_slept());
-        slept.uptime = slept.uptime.map(|uptime| uptime.saturating_sub(Duration::from_secs(1)));
-        assert_eq!(slept.has_slept(), slept.uptime.is_some());
-        assert!(!slept.has_slept());
+    fn what_was_said_before_a_machine_was_suspended_says_nothing_of_the_time_after() {
+        let epoch = Instant::now();
+        let time = LogTime::since(epoch);
+        let at = |ms: u64| epoch + Duration::from_millis(ms);
+        let fine = Duration::from_millis(10);
+        let exchanged = |sent, arrived, stamp: i64| {
+            let exchange = Exchange { sent: at(sent), arrived: at(arrived) };
+            let placing = time.exchanged(exchange, Stamp::from_micros(stamp), fine);
+            placing.map(|placing| placing.place(Stamp::from_micros(stamp)).duration_since(epoch).as_millis())
+        };
+        assert_eq!(exchanged(0, 1, 500), Some(0));
+        assert_eq!(exchanged(1, 2, 1_500), Some(1));
+        let times = time.suspensions();
+        // For a second, in which the reply to a message lay here.
+        time.pretend_to_be_suspended(Duration::from_secs(1));
+        assert_eq!(exchanged(0, 3, 2_500), None, "nobody knows how old it is");
+        assert_eq!((time.suspensions(), time.suspensions()), (times + 1, times + 1));
+        assert_eq!(time.outlook(Duration::ZERO, at(3)).latest, None, "the store's clock has not leapt");
+        // Where time is not paused some of it has passed.
+        let sent = u64::try_from(Instant::now().duration_since(epoch).as_millis()).unwrap() + 1;
+        assert_eq!(exchanged(sent, sent + 1, 1_004_500), Some(u128::from(sent)));
     }
 
     #[test]

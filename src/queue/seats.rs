@@ -135,6 +135,12 @@ impl Seats {
         self.free = free;
     }
 
+    /// Nobody knows for how long they are its own: those that no call uses are let go of.
+    pub(super) fn doubt(&mut self, now: Instant) {
+        self.leased_at = None;
+        self.set_free(0, now);
+    }
+
     /// Whether the store certainly holds its seats for it.
     pub(super) fn is_sure(&self, now: Instant) -> bool {
         let lease = self.rules.lease;

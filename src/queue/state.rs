@@ -23,6 +23,8 @@ pub(super) struct State {
     pub(super) engine: Engine,
     pub(super) places: Places,
     pub(super) duty: Duty,
+    /// How often the machine was suspended, as far as the engine knows.
+    suspensions: u32,
     /// Room for effects, while somebody drives.
     effects: Effects,
 }
@@ -115,8 +117,9 @@ impl Outbox {
 }
 
 impl State {
-    pub(super) fn new(engine: Engine) -> Self {
-        Self { engine, places: Places::default(), duty: Duty::default(), effects: Effects::new() }
+    /// Of an engine that begins when the machine was suspended so often.
+    pub(super) fn new(engine: Engine, suspensions: u32) -> Self {
+        Self { engine, places: Places::default(), duty: Duty::default(), suspensions, effects: Effects::new() }
     }
 
     /// Takes in what has happened.
@@ -209,6 +212,9 @@ impl State {
     /// sends to the other, or asks, and whether its queues can reach the store.
     fn catch_up(&mut self, queue: &Queue, now: Instant, out: &mut Outbox) {
         self.follow_name(queue, now, out);
+        if self.engine.relies_on_clock(now) {
+            self.follow_clocks(queue, now, out);
+        }
         if let Some(look_at) = queue.registered().handover.look_at(now) {
             self.engine.silent_until = Some(look_at);
         }
@@ -239,6 +245,18 @@ impl State {
         if name != self.engine.sender {
             self.act(queue, now, out, |engine, effects| engine.handle(Event::Renamed(name), now, effects));
         }
+    }
+
+    fn follow_clocks(&mut self, queue: &Queue, now: Instant, out: &mut Outbox) {
+        if !self.is_awake_since(queue) {
+            self.suspensions = queue.shard.time.suspensions();
+            self.act(queue, now, out, |engine, effects| engine.handle(Event::Suspended, now, effects));
+        }
+    }
+
+    /// Whether the machine was not suspended since the engine heard of that last. The clock of a store in memory stands still then as well.
+    pub(super) fn is_awake_since(&self, queue: &Queue) -> bool {
+        queue.process.memory().is_some() || queue.shard.time.suspensions() == self.suspensions
     }
 
     /// Has the engine act, and carries out what follows.

@@ -232,10 +232,15 @@ impl Waiters {
         self.without(early)
     }
 
+    /// Takes every slot from the callers.
+    pub(crate) fn take_slots(&mut self) -> Vec<Slot> {
+        let all = self.slots.drain(..).collect();
+        self.without(all)
+    }
+
     /// Drops every slot, and says how many there were: the callers have none any more.
     pub(crate) fn drop_slots(&mut self) -> u32 {
-        let all = self.slots.drain(..).collect();
-        u32::try_from(self.without(all).len()).unwrap_or(u32::MAX)
+        u32::try_from(self.take_slots().len()).unwrap_or(u32::MAX)
     }
 
     /// Takes out the first caller without a slot.

@@ -69,7 +69,10 @@ impl Queue {
 
     /// Whether the store certainly holds the seat of a call that is about to begin.
     pub(super) fn is_sure_of_seat(&self, slot: &Slot, now: Instant) -> bool {
-        let is_sure = |queue: &Self| queue.lock().engine.seats.as_ref().is_none_or(|seats| seats.is_sure(now));
+        let is_sure = |queue: &Self| {
+            let state = queue.lock();
+            state.engine.seats.as_ref().is_none_or(|seats| seats.is_sure(now) && state.is_awake_since(queue))
+        };
         // A slot that the store has booked is of use for less time than a seat.
         self.lines.iter().all(|line| is_sure(line)) && (!slot.is_unbooked() || self.seats.is_none() || is_sure(self))
     }

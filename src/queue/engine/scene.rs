@@ -69,7 +69,7 @@ impl World {
 /// A queue of one process, and what its rim would keep.
 pub(super) struct Process {
     pub(super) engine: Engine,
-    time: LogTime,
+    pub(super) time: LogTime,
     numbers: u64,
 }
 

@@ -70,6 +70,12 @@ impl Story {
                 self.under_way = None;
                 Event::Lost
             }
+            // For 10 s, which the store's clock went on.
+            "suspend" => {
+                self.world.step(10_000_000);
+                self.process.time.pretend_to_be_suspended(Duration::from_secs(10));
+                Event::Suspended
+            }
             "doubt" => Event::LostData,
             "renamed" => Event::Renamed(number(0)),
             "close" => Event::Closed,

@@ -97,6 +97,17 @@ fn a_stale_slot_goes_back_with_the_ask_for_another() {
 }
 
 #[test]
+fn slots_of_before_a_machine_was_suspended_go_back_with_the_ask_for_others() {
+    check_booked(&[
+        ("1010: suspend", "wake 1010"),
+        ("turn", "ask 2 3 -1, wake _"),
+        // There is room by now, and the store's clock has not leapt.
+        ("answer", "tell 2 1010"),
+        ("turn", "wake _"),
+    ]);
+}
+
+#[test]
 fn the_slot_of_who_leaves_is_the_next_ones() {
     check_booked(&[
         ("1010: leave 2", "wake 1010"),
