@@ -37,6 +37,7 @@ mod put_off;
 mod remembering;
 pub(crate) mod reports;
 pub(crate) mod resend;
+pub(crate) mod resting;
 pub(crate) mod seats;
 mod served;
 mod settings;

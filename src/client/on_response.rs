@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -170,7 +171,17 @@ fn is_grpc_failure(headers: &HeaderMap) -> bool {
 /// Settles a call by what the head of its response says that it used.
 fn settle_by(registered: &Registered, permit: &Permit, answer: &Answer<'_>) {
     for by in &registered.upstream.settles {
-        if let Some(used) = by.used(answer.status, answer.headers) {
+        // A closure of the program's: where it panics, the response is still heard, which may be a refusal.
+        let used = catch_unwind(AssertUnwindSafe(|| by.used(answer.status, answer.headers)));
+        let used = used.unwrap_or_else(|_| {
+            tracing::warn!(
+                upstream = permit.upstream(),
+                unit = &*by.unit,
+                "settle_by panicked: the call keeps its charge"
+            );
+            None
+        });
+        if let Some(used) = used {
             permit.settle(&by.unit, used.min(registered.upstream.most_settled(&by.unit)));
         }
     }

@@ -183,7 +183,8 @@ impl Queue {
     pub(crate) fn release(self: &Arc<Self>) {
         self.local().iter().for_each(Self::release);
         if self.known().is_some() {
-            self.happen(|state| state.engine.paused.map(|(until, _)| Event::Released(until)));
+            // A lowered rate is no pause: whoever rests by it asks again.
+            self.happen(|state| Some(state.engine.paused.map_or(Event::Reset, |(until, _)| Event::Released(until))));
         }
     }
 
@@ -265,6 +266,12 @@ impl Queue {
     /// The same, whichever logs they take of.
     pub(super) fn is_of_scopes(&self, edition: u64, scopes: &Scopes) -> bool {
         self.edition() == edition && self.scopes.all == scopes.all
+    }
+
+    /// Whether others of the process may take of some of its logs, and not of all.
+    pub(super) fn has_others_beside(&self) -> bool {
+        let may_share = self.scopes.all.is_some() || self.scopes.untouched > 0 || self.logs.len() > 1;
+        may_share && !self.is_line() && !self.is_local()
     }
 
     /// Whether it can look whether pauses hold in what the store calls so.

@@ -227,6 +227,7 @@ impl Engine {
                 return;
             }
             Event::MadeRoom => self.look_for_room(now),
+            Event::MadeRoomBeside => self.look_beside(now),
             Event::Reset => self.reset(),
             Event::Paused(until, reason) => self.pause(until, reason, now, effects),
             Event::Released(until) => self.release(until),

@@ -40,6 +40,8 @@ pub(super) enum Event {
     Settled(Correction),
     /// A call that was charged by limits of before has made room.
     MadeRoom,
+    /// So has a call of another queue of this process.
+    MadeRoomBeside,
     /// What counted was forgotten by hand.
     Reset,
     /// Nobody sends before then.

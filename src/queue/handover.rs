@@ -13,8 +13,9 @@ use crate::ledger::{Log, Slots};
 
 /// Nobody waits longer for the store to know.
 const LONGEST: Duration = Duration::from_millis(250);
-/// How often it is looked whether the store knows.
+/// How often each queue looks whether the store knows, for so many that have to tell it.
 const LOOK: Duration = Duration::from_millis(1);
+const OF: usize = 64;
 
 /// So soon the store mostly knows what a call has given back.
 const KNOWN: Duration = Duration::from_millis(25);
@@ -72,7 +73,9 @@ impl Handover {
             self.is_over.store(true, Ordering::Release);
             return None;
         }
-        Some(state.until.min(now + LOOK))
+        let left = state.before.as_ref().map_or(0, Vec::len);
+        let look = LOOK.saturating_mul(u32::try_from(1 + left / OF).unwrap_or(u32::MAX));
+        Some(state.until.min(now + look))
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Queue;
 use super::waiters::Slot;
+use crate::config::upstream::MAX_PAUSE;
 use crate::ledger::{Body, Log, Stamp};
 
 /// How long until the store is told again that a pause is over; twice as long each time, up to the longest.
@@ -42,16 +43,19 @@ impl Queue {
     /// It may have been the pause of a scope, or of the whole upstream.
     async fn end_pauses(self: &Arc<Self>, served: Stamp) {
         let scopes = Log::scopes(&self.logs).flatten().map(Some).chain([None]);
+        let begun = Instant::now();
         for scope in scopes {
             let (mut wait, body) = (FIRST_WAIT, Body::Release { scope, served: Some(served) });
             while let Err(error) = self.shard.tell_once(&self.process, body.clone()).await {
-                if wait > LONGEST_WAIT || Handle::try_current().is_err() {
+                // By then the pause may be over all the same.
+                let is_over = begun.elapsed() > MAX_PAUSE || (wait == LONGEST_WAIT && self.is_closed());
+                if is_over || Handle::try_current().is_err() {
                     let upstream = &**self.upstream();
                     tracing::warn!(upstream, %error, "the others do not know that a pause is over");
-                    return;
+                    break;
                 }
                 sleep(wait).await;
-                wait *= 2;
+                wait = LONGEST_WAIT.min(2 * wait);
             }
         }
         self.crowd.note_release();

@@ -200,14 +200,22 @@ impl Engine {
     /// A rest that is no longer than it is worth while where calls seldom use all that they were charged, those of other processes
     /// included: others may have made room meanwhile.
     pub(super) fn rest_beside_unused(&mut self, rest: Duration, grant: &Grant, now: Instant) -> Duration {
-        let longest = self.settings.logs.iter().map(Log::retention).max().unwrap_or(0).unsigned_abs();
-        let lately =
-            self.unused_at.is_some_and(|at| now.saturating_duration_since(at) < Duration::from_micros(longest));
-        if !lately || grant.paused.is_some() {
+        if !self.looks_for_unused(now) || grant.paused.is_some() {
             return rest;
         }
         let look = LOOK.max(LOOK_OF_EACH.saturating_mul(grant.contenders.saturating_add(1)));
         rest.min(look.mul_f64(0.8 + 0.4 * self.random.f64()))
+    }
+
+    /// Whether calls have lately used less than they were charged.
+    pub(super) fn looks_for_unused(&self, now: Instant) -> bool {
+        let longest = self.settings.logs.iter().map(Log::retention).max().unwrap_or(0).unsigned_abs();
+        self.unused_at.is_some_and(|at| now.saturating_duration_since(at) < Duration::from_micros(longest))
+    }
+
+    /// How long until it looks, where others are told the same.
+    pub(super) fn random_look(&mut self) -> Duration {
+        LOOK.mul_f64(self.random.f64())
     }
 
     /// What one message says of it.

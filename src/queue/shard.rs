@@ -9,6 +9,7 @@ use super::log_time::LogTime;
 use super::looks::Looks;
 use super::memories::Memories;
 use super::process::Process;
+use super::resting::Resting;
 use crate::error::StoreError;
 use crate::ledger::{Body, Message, MessageId};
 use crate::store::memory::Kept;
@@ -26,6 +27,7 @@ pub(crate) struct Shard {
     pub(crate) memories: Arc<Memories>,
     kept: OnceLock<Arc<Kept>>,
     pub(crate) leases: Arc<Leases>,
+    pub(crate) resting: Arc<Resting>,
 }
 
 impl Shard {
@@ -41,6 +43,7 @@ impl Shard {
             memories: Arc::default(),
             kept: OnceLock::new(),
             leases: Arc::default(),
+            resting: Arc::default(),
         }
     }
 
@@ -73,6 +76,7 @@ impl Shard {
         if self.ledger == before.ledger {
             (self.time, self.looks) = (Arc::clone(&before.time), Arc::clone(&before.looks));
             self.memories = Arc::clone(&before.memories);
+            (self.leases, self.resting) = (Arc::clone(&before.leases), Arc::clone(&before.resting));
             self.calendars.follow(&before.calendars);
             if let Some(contact) = Arc::get_mut(&mut self.contact) {
                 contact.follow(&before.contact);

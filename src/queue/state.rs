@@ -23,6 +23,8 @@ pub(super) struct State {
     pub(super) engine: Engine,
     pub(super) places: Places,
     pub(super) duty: Duty,
+    /// Stands among those that rest for long.
+    pub(super) is_resting: bool,
     /// How often the machine was suspended, as far as the engine knows.
     suspensions: u32,
     /// Room for effects, while somebody drives.
@@ -49,18 +51,20 @@ pub(super) struct Outbox {
     /// Somebody is to look now and then whether the pause still holds.
     looks: bool,
     losses: Losses,
-    closed: Closed,
+    pub(super) beside: Beside,
     /// A driver whose duty has ended.
     former: Option<Driver>,
 }
 
-/// What its successors are to know of a closed queue.
+/// What other queues of the process are to know.
 #[derive(Default)]
-struct Closed {
-    /// It remembers what it was granted.
-    remembers: bool,
+pub(super) struct Beside {
+    /// It is closed, and remembers what it was granted.
+    closed_remembers: bool,
     /// The store knows of slots that it gave back.
     has_given_back: bool,
+    /// It rests for long, where others may make room for it.
+    pub(super) rests: bool,
 }
 
 /// What is known of data that the store has lost, or may lose.
@@ -106,12 +110,18 @@ impl Outbox {
         if losses.remembers && !queue.is_local() {
             queue.shard.memories.add(queue, now);
         }
-        let closed = std::mem::take(&mut self.closed);
-        if closed.remembers {
+        let beside = std::mem::take(&mut self.beside);
+        if beside.closed_remembers {
             queue.successors.take_over(queue, now);
         }
-        if closed.has_given_back {
+        if beside.has_given_back {
             queue.successors.look();
+            if queue.has_others_beside() {
+                queue.shard.resting.look_beside(queue);
+            }
+        }
+        if beside.rests {
+            queue.shard.resting.add(queue);
         }
     }
 }
@@ -119,7 +129,8 @@ impl Outbox {
 impl State {
     /// Of an engine that begins when the machine was suspended so often.
     pub(super) fn new(engine: Engine, suspensions: u32) -> Self {
-        Self { engine, places: Places::default(), duty: Duty::default(), suspensions, effects: Effects::new() }
+        let (places, duty) = (Places::default(), Duty::default());
+        Self { engine, places, duty, is_resting: false, suspensions, effects: Effects::new() }
     }
 
     /// Takes in what has happened.
@@ -130,11 +141,11 @@ impl State {
         }
         let leaves = matches!(event, Event::Left(_) | Event::TimeUp(_) | Event::Closed);
         let is_answered = matches!(event, Event::Answered(_));
-        let goes_back = self.engine.closed && self.engine.gives_back();
+        let goes_back = self.engine.gives_back();
         self.act(queue, now, out, |engine, effects| engine.handle(event, now, effects));
+        out.beside.has_given_back |= is_answered && goes_back && !self.engine.gives_back();
         if is_answered && self.engine.closed {
-            out.closed.remembers |= !self.engine.memory.is_empty();
-            out.closed.has_given_back |= goes_back && !self.engine.gives_back();
+            out.beside.closed_remembers |= !self.engine.memory.is_empty();
         }
         if leaves && !self.duty.wants.is_empty() || self.engine.has_seats_to_spare(self.duty.wants.len()) {
             self.leave_lines(now, out);
@@ -163,6 +174,7 @@ impl State {
         (out.wake, out.idle) = (None, false);
         self.act(queue, now, out, |engine, effects| engine.turn(now, header, effects));
         self.stands_by(now, out);
+        self.note_rest(queue, now, out);
         if self.engine.borrowed.is_some() {
             let wants = self.engine.wants(now);
             out.left.append(self.duty.wants.become_those(wants, &queue.lines));
@@ -324,7 +336,8 @@ impl State {
         if must {
             let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
             (self.duty.driven, self.duty.look_by, self.duty.runtime) = (true, Some(now), runtime);
-            self.duty.be_patient(true, 0);
+            // In a runtime that is kept, and polls nothing any more, nobody is.
+            self.duty.be_patient(self.engine.under_way, self.engine.waiters.len());
         }
         must.then_some(self.duty.number)
     }

@@ -24,9 +24,11 @@ pub(crate) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// kept stay in a cache of the processor.
 const FEW: usize = 128;
 
-/// Where a part has more, idle ones are forgotten that would say again what they were granted, if the store lost it: each takes some KiB.
-/// And where one scope has more, which are looked through.
+/// Where a part, or one scope, has more, idle ones are forgotten that would say again what they were granted, if the store lost it: each takes
+/// some KiB.
 const MANY: usize = 1_024;
+
+/// How many queues one scope has at least before idle ones are looked for, and in how many of them it is looked for a pause.
 const SEVERAL: usize = 64;
 
 /// How many parts the queues are in, so that threads seldom wait for each other.
@@ -54,6 +56,8 @@ struct Map {
     queues: HashMap<Key, Entry, ScopeHasher>,
     /// How many queues it takes to look for idle ones again: twice as many as were left the last time.
     sweep_at: usize,
+    /// More queues than scopes, since it was looked for idle ones.
+    more: usize,
     closed: bool,
 }
 
@@ -64,13 +68,19 @@ struct Entry {
     more: Option<Box<More>>,
 }
 
-/// Behind a pointer, as there are as many entries as scopes.
-#[derive(Debug, Default)]
-struct More(Vec<Arc<Queue>>);
+/// Those of one scope beside the first, by edition and all their scopes. Behind a pointer, as there are as many entries as scopes.
+#[derive(Debug)]
+struct More {
+    queues: HashMap<(u64, Scopes), Arc<Queue>, ScopeHasher>,
+    sweep_at: usize,
+}
+
+/// Queues that were forgotten, to be dropped without the lock: what closures of the program hold may do anything when it goes.
+type Gone = Vec<Arc<Queue>>;
 
 impl Entry {
     fn all(&self) -> impl Iterator<Item = &Arc<Queue>> {
-        std::iter::once(&self.queue).chain(self.more.iter().flat_map(|more| &more.0))
+        std::iter::once(&self.queue).chain(self.more.iter().flat_map(|more| more.queues.values()))
     }
 
     #[inline]
@@ -78,20 +88,38 @@ impl Entry {
         if self.queue.is_of(edition, scopes) {
             return Some(&self.queue);
         }
-        self.all().find(|queue| queue.is_of(edition, scopes))
+        self.more.as_ref()?.queues.get(&(edition, scopes.clone()))
     }
 
-    /// Takes a queue in, and lets those go that nobody needs.
-    fn add(&mut self, queue: &Arc<Queue>, now: Instant) {
-        if let Some(more) = &mut self.more {
-            let may_remember = more.0.len() < SEVERAL;
-            more.0.retain(|queue| is_needed(queue, may_remember, now));
+    /// Takes a queue in; where there are many, those go that nobody needs.
+    fn add(&mut self, queue: &Arc<Queue>, scopes: &Scopes, now: Instant, gone: &mut Gone) {
+        if self.more.as_ref().is_some_and(|more| more.queues.len() >= more.sweep_at) {
+            self.sweep(now, gone);
         }
         if self.queue.is_closed() && is_idle(&self.queue) {
-            self.queue = Arc::clone(queue);
+            gone.push(std::mem::replace(&mut self.queue, Arc::clone(queue)));
         } else {
-            self.more.get_or_insert_default().0.push(Arc::clone(queue));
+            let more = self.more.get_or_insert_default();
+            gone.extend(more.queues.insert((queue.edition(), scopes.clone()), Arc::clone(queue)));
         }
+    }
+
+    /// Lets those go, beside the first, that nobody needs, and has called lately. Says how many are left.
+    fn sweep(&mut self, now: Instant, gone: &mut Gone) -> usize {
+        let Some(more) = &mut self.more else { return 0 };
+        let may_remember = more.queues.len() <= MANY;
+        let is_over = |queue: &Arc<Queue>| !queue.was_called_again() && !is_needed(queue, may_remember, now);
+        gone.extend(more.queues.extract_if(|_, queue| is_over(queue)).map(|(_, queue)| queue));
+        let left = more.queues.len();
+        more.queues.shrink_to(left * 2);
+        more.sweep_at = (left * 2).max(SEVERAL);
+        left
+    }
+}
+
+impl Default for More {
+    fn default() -> Self {
+        Self { queues: HashMap::default(), sweep_at: SEVERAL }
     }
 }
 
@@ -107,7 +135,9 @@ impl Queues {
         new: impl FnOnce() -> Result<Queue, Error>,
     ) -> Result<Arc<Queue>, Error> {
         self.sweep_in_turn(now);
-        let mut map = self.part(key);
+        let mut gone = Gone::new();
+        let mut guard = self.part(key);
+        let map = &mut *guard;
         if map.closed {
             return Err(Error::Closed);
         }
@@ -116,18 +146,21 @@ impl Queues {
                 queue.is_called_again();
                 return Ok(Arc::clone(queue));
             }
-            let pause = entry.all().filter_map(|queue| queue.paused(now)).max_by_key(|(until, _)| *until);
+            // Who has a pause from another has told it to all.
+            let pauses = entry.all().take(SEVERAL).filter_map(|queue| queue.paused(now));
+            let pause = pauses.max_by_key(|(until, _)| *until);
             let queue = Arc::new(new()?);
             entry.all().filter(|before| before.edition() < edition).for_each(|before| queue.take_over(before, now));
-            entry.add(&queue, now);
-            drop(map);
+            entry.add(&queue, scopes, now, &mut gone);
+            map.more += 1;
+            drop(guard);
             if let Some((until, reason)) = pause {
                 queue.pause(until - now, reason, now);
             }
             return Ok(queue);
         }
         if map.queues.len() >= map.sweep_at {
-            map.sweep(now);
+            map.sweep(now, &mut gone);
         }
         let queue = Arc::new(new()?);
         map.queues.insert(key, Entry { queue: Arc::clone(&queue), more: None });
@@ -137,10 +170,13 @@ impl Queues {
     fn sweep_in_turn(&self, now: Instant) {
         let passed = micros(now.saturating_duration_since(self.epoch));
         if let Some(part) = self.turns.next(passed, PARTS).and_then(|next| self.parts.get(next)) {
+            let mut gone = Gone::new();
             let mut map = lock(part);
-            if map.queues.len() >= FEW {
-                map.sweep(now);
+            if map.queues.len() + map.more >= FEW {
+                map.sweep(now, &mut gone);
             }
+            // Before those.
+            drop(map);
         }
     }
 
@@ -172,9 +208,12 @@ impl Queues {
         let index = upstream.key(None).0;
         for part in &self.parts {
             let mut map = lock(part);
-            map.queues.retain(|key, entry| key.0 != index || !entry.all().all(is_idle));
+            let of_it = |key: &Key, entry: &Entry| key.0 == index && entry.all().all(is_idle);
+            let gone: Vec<_> = map.queues.extract_if(|key, entry| of_it(key, entry)).collect();
             let as_many_more = 2 * map.queues.len();
             map.queues.shrink_to(as_many_more);
+            drop(map);
+            drop(gone);
         }
     }
 
@@ -298,17 +337,20 @@ impl Queues {
 
 impl Default for Map {
     fn default() -> Self {
-        Self { queues: HashMap::default(), sweep_at: FEW, closed: false }
+        Self { queues: HashMap::default(), sweep_at: FEW, more: 0, closed: false }
     }
 }
 
 impl Map {
-    fn sweep(&mut self, now: Instant) {
-        // Of each it is noted that it was looked at.
-        let is_called = |entry: &Entry| entry.all().filter(|queue| queue.was_called_again()).count() > 0;
+    fn sweep(&mut self, now: Instant, gone: &mut Gone) {
+        self.more = self.queues.values_mut().map(|entry| entry.sweep(now, gone)).sum();
         let may_remember = self.queues.len() <= MANY;
-        let is_needed = |queue: &Arc<Queue>| is_needed(queue, may_remember, now);
-        self.queues.retain(|_, entry| is_called(entry) || entry.all().any(is_needed));
+        let is_over = |entry: &Entry| {
+            entry.all().nth(1).is_none()
+                && !entry.queue.was_called_again()
+                && !is_needed(&entry.queue, may_remember, now)
+        };
+        gone.extend(self.queues.extract_if(|_, entry| is_over(entry)).map(|(_, entry)| entry.queue));
         self.queues.shrink_to(self.queues.len() * 2);
         self.sweep_at = (self.queues.len() * 2).max(FEW);
     }

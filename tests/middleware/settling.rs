@@ -88,6 +88,30 @@ async fn no_cost_that_a_response_tells_fills_a_bucket_for_longer_than_a_pause_ma
 }
 
 #[tokio::test]
+async fn a_refusal_is_heard_though_what_reads_the_cost_of_its_call_panics() {
+    let upstream = strict();
+    let throttle = throttle(|up| {
+        up.settle_by("calls", |status, _| {
+            assert_eq!(status, StatusCode::OK, "a refusal tells no cost");
+            None
+        })
+    })
+    .unwrap();
+    for status in [200, 200, 429] {
+        let response = client(&throttle).get(upstream.url()).send().await.unwrap();
+        assert_eq!(response.status(), status);
+    }
+    let pause = async || throttle.usage("up").await.unwrap().paused;
+    for _ in 0..200 {
+        if pause().await.is_some() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(pause().await.is_some(), "nobody sends for a while");
+}
+
+#[tokio::test]
 async fn a_unit_that_no_limit_counts_is_a_mistake_in_the_configuration() {
     let error = throttle(|up| up.settle_by("tokens", |_, _| None)).unwrap_err();
     assert_eq!((error.upstream(), error.field()), ("up", "settle_by"));

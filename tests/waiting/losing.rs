@@ -317,3 +317,26 @@ async fn what_was_granted_to_a_scope_is_said_again_though_thousands_of_others_ca
     }
     assert_eq!(ask(0, 1).await, Err(0), "eleven of ten in an hour");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_each_of_many_merchants_of_one_token_was_granted_is_known_after_a_loss() {
+    let (store, window) = (Counting::default(), secs(600));
+    let of_each = Limit::new(2, window).each(Scope::header("x-merchant"));
+    let throttle =
+        store.process(|up| up.limit(Limit::new(100_000, window)).limit(of_each).scope_by(Scope::header("x-token")));
+    let call = async |merchant: u32| {
+        let call = throttle.acquire("up").scope_of("x-token", "t").scope_of("x-merchant", merchant.to_string());
+        call.cost(2).await.map(drop).unwrap();
+    };
+    let begin = Instant::now();
+    for merchant in 0..200 {
+        call(merchant).await;
+        // The store need not count it any more among those that wait.
+        sleep(secs(1)).await;
+    }
+    store.lose_data();
+    for merchant in 0..200 {
+        call(merchant).await;
+        assert!(begin.elapsed() >= window, "{merchant} after {:?}", begin.elapsed());
+    }
+}

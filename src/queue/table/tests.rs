@@ -15,15 +15,40 @@ fn queues_of(without_store: WithoutStore) -> (Queues, impl Fn(u32, &Queues, Inst
     let process = Arc::new(Process::new(Arc::new(MemoryStore::new()), Duration::from_millis(250)).unwrap());
     let up = Registered::new(0, Upstream::new("up").limit(Limit::per_second(1)).without_store(without_store)).unwrap();
     let get = move |scope: u32, queues: &Queues, now| {
-        let scope = Some(ScopeId::of(&scope.to_be_bytes()));
-        let scopes = Scopes::only(scope);
-        queues.get((up.key(scope), 0), &scopes, now, || Queue::new(&process, &up, &scopes, [].into())).unwrap()
+        let scopes = Scopes::only(Some(ScopeId::of(&scope.to_be_bytes())));
+        get_of(&process, &up, &scopes, queues, now)
     };
     (Queues::default(), get)
 }
 
+fn get_of(process: &Arc<Process>, up: &Arc<Registered>, scopes: &Scopes, queues: &Queues, now: Instant) -> Arc<Queue> {
+    let new = || Queue::new(process, up, scopes, [].into());
+    queues.get((up.key(scopes.narrowest), 0), scopes, now, new).unwrap()
+}
+
 fn kept(queues: &Queues) -> usize {
-    queues.parts.iter().map(|part| lock(part).queues.len()).sum()
+    queues.parts.iter().map(|part| lock(part).queues.values().map(|entry| entry.all().count()).sum::<usize>()).sum()
+}
+
+#[test]
+fn queues_of_one_scope_that_differ_in_others_are_each_made_once_and_forgotten_when_they_have_fallen_silent() {
+    let process = Arc::new(Process::new(Arc::new(MemoryStore::new()), Duration::from_millis(250)).unwrap());
+    let up = Registered::new(0, Upstream::new("up").limit(Limit::per_second(1))).unwrap();
+    let queues = Queues::default();
+    let get = |merchant: u32, now| {
+        let [token, merchant] = [1, merchant].map(|scope: u32| Some(ScopeId::of(&scope.to_be_bytes())));
+        let scopes = Scopes { narrowest: token, all: Some([token, merchant].into()), untouched: 0 };
+        get_of(&process, &up, &scopes, &queues, now)
+    };
+    let now = Instant::now();
+    let used: Vec<_> = (0..20_000).map(|merchant| get(merchant, now)).collect();
+    assert!(used.iter().zip(0..).all(|(queue, merchant)| Arc::ptr_eq(queue, &get(merchant, now))));
+    assert_eq!(kept(&queues), 20_000, "they are in use");
+    drop(used);
+    for second in 1..60 {
+        get(0, now + Duration::from_secs(second));
+    }
+    assert!(kept(&queues) < 100, "{}", kept(&queues));
 }
 
 #[test]
