@@ -15,7 +15,7 @@ use super::events::{Effect, Effects};
 use super::log_time::Outlook;
 use super::resend::Resend;
 use super::settings::Settings;
-use super::settling::MOST;
+use super::settling::most_of;
 use crate::error::StoreError;
 use crate::ledger::{self, Ask, Body, Grant, MAX_CALLERS, MAX_UNITS, MessageId, Run, Slots, Stamp};
 use crate::store::{Applied, Store};
@@ -215,9 +215,9 @@ impl Engine {
     fn take_surplus(&mut self) -> Vec<Slots> {
         let mut slots: Vec<Slots> = Vec::new();
         let most = self.surplus.len().min(MAX_CALLERS / self.settings.logs.len().max(1));
-        let mut taken = 0;
+        let (mut taken, most_starts) = (0, most_of(self.surplus.len()));
         for slot in &self.surplus[..most] {
-            let is_full = slots.len() == MOST;
+            let is_full = slots.len() == most_starts;
             match slots.last_mut() {
                 Some(last) if (last.start, &*last.charges, last.looks) == (slot.stamp, &*slot.costs, slot.looks) => {
                     last.count += 1;

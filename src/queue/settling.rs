@@ -16,8 +16,16 @@ const PART: i64 = 8;
 const SOONEST: Duration = Duration::from_millis(25);
 const LATEST: Duration = Duration::from_millis(250);
 
-/// One message gives back units of so many starts: to find one among 20,000 newer entries takes Redis up to two milliseconds.
-pub(super) const MOST: usize = 32;
+/// One message gives back units of so many starts, or of this part of all where many are left: to find one among 20,000 newer entries takes Redis
+/// up to two milliseconds, but where each answer takes long more come up meanwhile.
+const SOME: usize = 32;
+const PART_OF_MANY: usize = 8;
+const MOST: usize = 1_000;
+
+/// Of how many starts one message gives back units, where so many are left.
+pub(super) fn most_of(left: usize) -> usize {
+    (left / PART_OF_MANY).clamp(SOME, MOST)
+}
 
 /// Where units come back before their time a queue that waits looks for what calls of other processes did not use: so often, but all
 /// queues together no more often than one looks in the time that each adds.
@@ -221,7 +229,7 @@ impl Engine {
     /// What one message says of it.
     pub(super) fn take_corrections(&mut self) -> (Vec<Slots>, Vec<u32>) {
         let Some(mut corrections) = self.corrections.take() else { return (Vec::new(), Vec::new()) };
-        let rest = corrections.back.split_off(corrections.back.len().min(MOST));
+        let rest = corrections.back.split_off(most_of(corrections.back.len()).min(corrections.back.len()));
         if !rest.is_empty() {
             self.corrections = Some(Corrections { back: rest, debts: Vec::new(), ..corrections });
         }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use outgate::{Limit, Passage, Permit, Throttle};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::support::Counting;
+use crate::support::{Counting, Way};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -294,4 +295,24 @@ async fn a_caller_with_a_deadline_is_not_refused_for_what_comes_back() {
     permit.settle("calls", 90);
     let served = processes[0].acquire("up").cost(10).max_wait(SECOND).await;
     assert!(served.is_ok() && begin.elapsed() <= 10 * MS, "{served:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_many_calls_did_not_use_is_told_though_each_answer_takes_long() {
+    let store = Counting::answering(|_| Way::slow(50 * MS));
+    // Each call has a start of its own.
+    let paced = Limit::per_second(1_000).burst(1);
+    let throttle = store.process(|up| up.limit(paced).limit(Limit::per_minute(20_000).of("tokens")));
+    let mut calls = JoinSet::new();
+    for _ in 0..5_000 {
+        let throttle = throttle.clone();
+        calls.spawn(async move {
+            let permit = throttle.acquire("up").cost_of("tokens", 4).await.unwrap();
+            permit.settle("tokens", 1);
+        });
+        sleep(MS).await;
+    }
+    calls.join_all().await;
+    sleep(SECOND).await;
+    assert_eq!(throttle.usage("up").await.unwrap().limits[1].used, 5_000);
 }
