@@ -37,7 +37,7 @@ pub enum WithoutStore {
     /// sent meanwhile counts: nobody sends for a window and up to two seconds. So no window holds more than the quota, where all processes lose
     /// the store, and have it back, at about the same time: [the guide](crate::guide::without_store) says what else may be.
     ///
-    /// For upstreams whose windows last 9 s at most: nobody shall wait for longer. Buckets may take 10 s to fill; calendar windows, limits on
+    /// For upstreams whose windows last 9 s at most, and with their guard 10 s: nobody shall wait for longer. Buckets may take 10 s to fill; calendar windows, limits on
     /// calls in flight and those that upstreams [share](crate::Upstream::shares) are none of its.
     ThrottleLocally,
     /// They go at once, and nobody counts them: neither limits nor calls in flight hold. Only a pause that this process knows of does.
