@@ -331,6 +331,8 @@ fn polled_in(there: &Handle, message: InFlight) -> InFlight {
 fn send(queue: Arc<Queue>, message: Arc<Message>) -> InFlight {
     Box::pin(async move {
         let (store, settings, time) = (&*queue.process.store, queue.settings(), &queue.shard.time);
+        // An answer to what is sent from now on is none of before the machine was suspended.
+        time.suspensions();
         for _ in 0..MOST_EXCHANGES {
             if !time.is_vague(settings.fine()) {
                 break;

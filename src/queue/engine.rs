@@ -227,7 +227,11 @@ impl Engine {
                 return;
             }
             Event::MadeRoom => self.look_for_room(now),
-            Event::MadeRoomBeside => self.look_beside(now),
+            Event::MadeRoomBeside(within) => {
+                self.look_beside(within, now);
+                effects.extend(self.ask_at.filter(|_| !self.under_way && self.has_work()).map(Effect::Wake));
+                return;
+            }
             Event::Reset => self.reset(),
             Event::Paused(until, reason) => self.pause(until, reason, now, effects),
             Event::Released(until) => self.release(until),
@@ -415,6 +419,11 @@ impl Engine {
             || self.is_in_doubt
             || self.seats.as_ref().is_some_and(Seats::has_any)
             || self.borrowed.as_ref().is_some_and(Borrowed::has_any)
+    }
+
+    /// Whether the message on its way makes room in the store for others.
+    pub(super) fn makes_room(&self) -> bool {
+        self.unanswered.as_deref().is_some_and(Message::makes_room)
     }
 
     /// Whether slots are on their way back to the store.

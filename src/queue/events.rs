@@ -1,6 +1,7 @@
 //! What happens to a queue, and what is to be done about it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -40,8 +41,8 @@ pub(super) enum Event {
     Settled(Correction),
     /// A call that was charged by limits of before has made room.
     MadeRoom,
-    /// So has a call of another queue of this process.
-    MadeRoomBeside,
+    /// So has a call of another queue of this process: it is looked for within so long.
+    MadeRoomBeside(Duration),
     /// What counted was forgotten by hand.
     Reset,
     /// Nobody sends before then.

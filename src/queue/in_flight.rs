@@ -15,7 +15,7 @@ use super::events::{Effect, Effects};
 use super::log_time::Outlook;
 use super::resend::Resend;
 use super::settings::Settings;
-use super::settling::most_of;
+use super::settling::{Corrections, most_of};
 use crate::error::StoreError;
 use crate::ledger::{self, Ask, Body, Grant, MAX_CALLERS, MAX_UNITS, MessageId, Run, Slots, Stamp};
 use crate::store::{Applied, Store};
@@ -32,6 +32,8 @@ pub(super) struct Message {
     tickets: Vec<u64>,
     /// Callers who wait are left out: see `aside.rs`.
     leaves_out: bool,
+    /// What goes back with it is left for others.
+    makes_room: bool,
     /// When the last outage ended of which it tells, and whether there is anything to tell.
     tells: Option<(Instant, bool)>,
 }
@@ -66,6 +68,11 @@ impl Message {
             |ask: &Ask| !ask.back.is_empty() || ask.cold.is_some() || !ask.debts.is_empty() || ask.seats.is_some();
         let waited = |ask: &Ask| ask.counted.iter().any(|at| *at > Stamp::NEVER);
         self.ask().is_some_and(|ask| ask.runs.is_empty() && !settles(ask) && !waited(ask) && !ask.says_again())
+    }
+
+    /// Whether what goes back with it is left for others, as far as is known.
+    pub(super) const fn makes_room(&self) -> bool {
+        self.makes_room
     }
 
     /// Slots that are on their way back with it.
@@ -294,6 +301,9 @@ impl Engine {
         let (horizon, counted) = (self.settings.horizon(&header.outlook), self.counted.clone());
         let seats = self.seats.as_mut().map(|seats| seats.state(!ask.runs.is_empty(), self.closed, now));
         let seats = seats.or_else(|| self.borrowed.as_mut()?.state(ask.callers()));
+        let settles = self.corrections.as_ref().is_some_and(Corrections::make_room);
+        // Those that it asks for take what is handed back.
+        let makes_room = settles || (ask.runs.is_empty() && !ask.back.is_empty());
         let (unused, debts) = self.take_corrections();
         let cold = self.untold.take().map(Untold::into_cold);
         self.is_in_doubt = false;
@@ -309,7 +319,8 @@ impl Engine {
             (doubt.ended_at, adds)
         });
         let leaves_out = self.aside.is_some();
-        Message { said: message(&self.settings, id, ask, &header.outlook), tickets, leaves_out, tells }
+        let said = message(&self.settings, id, ask, &header.outlook);
+        Message { said, tickets, leaves_out, makes_room, tells }
     }
 }
 

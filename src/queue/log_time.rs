@@ -136,6 +136,7 @@ impl LogTime {
 mod tests {
     use super::*;
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn what_was_said_before_a_machine_was_suspended_says_nothing_of_the_time_after() {
         let epoch = Instant::now();

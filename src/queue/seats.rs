@@ -135,8 +135,11 @@ impl Seats {
         self.free = free;
     }
 
-    /// Nobody knows for how long they are its own: those that no call uses are let go of.
+    /// Nobody knows for how long they are its own: those that no call uses are let go of, and the store is told.
     pub(super) fn doubt(&mut self, now: Instant) {
+        if self.has_any() {
+            self.unsure_until = Some(now + self.rules.lease);
+        }
         self.leased_at = None;
         self.set_free(0, now);
     }

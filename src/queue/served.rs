@@ -43,7 +43,8 @@ impl Queue {
     /// It may have been the pause of a scope, or of the whole upstream.
     async fn end_pauses(self: &Arc<Self>, served: Stamp) {
         let scopes = Log::scopes(&self.logs).flatten().map(Some).chain([None]);
-        let begun = Instant::now();
+        let (begun, mut is_told) = (Instant::now(), true);
+        let (of_all, own) = (self.crowd.paused(begun), self.paused(begun));
         for scope in scopes {
             let (mut wait, body) = (FIRST_WAIT, Body::Release { scope, served: Some(served) });
             while let Err(error) = self.shard.tell_once(&self.process, body.clone()).await {
@@ -52,17 +53,24 @@ impl Queue {
                 if is_over || Handle::try_current().is_err() {
                     let upstream = &**self.upstream();
                     tracing::warn!(upstream, %error, "the others do not know that a pause is over");
+                    is_told = false;
                     break;
                 }
                 sleep(wait).await;
                 wait = LONGEST_WAIT.min(2 * wait);
             }
         }
+        if !is_told {
+            return;
+        }
+        // Another may have begun meanwhile.
         self.crowd.note_release();
-        if self.crowd.paused(Instant::now()).is_some() {
-            self.crowd.release();
+        if let Some((until, _)) = of_all {
+            self.crowd.release_until(until);
             self.shard.looks.release();
         }
-        self.release();
+        if let Some(until) = own.into_iter().chain(of_all).map(|(until, _)| until).max() {
+            self.release_until(until);
+        }
     }
 }

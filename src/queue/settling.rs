@@ -221,11 +221,6 @@ impl Engine {
         self.unused_at.is_some_and(|at| now.saturating_duration_since(at) < Duration::from_micros(longest))
     }
 
-    /// How long until it looks, where others are told the same.
-    pub(super) fn random_look(&mut self) -> Duration {
-        LOOK.mul_f64(self.random.f64())
-    }
-
     /// What one message says of it.
     pub(super) fn take_corrections(&mut self) -> (Vec<Slots>, Vec<u32>) {
         let Some(mut corrections) = self.corrections.take() else { return (Vec::new(), Vec::new()) };

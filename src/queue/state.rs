@@ -25,6 +25,8 @@ pub(super) struct State {
     pub(super) duty: Duty,
     /// Stands among those that rest for long.
     pub(super) is_resting: bool,
+    /// How often others had made room when it asked last.
+    pub(super) rooms: u64,
     /// How often the machine was suspended, as far as the engine knows.
     suspensions: u32,
     /// Room for effects, while somebody drives.
@@ -58,11 +60,14 @@ pub(super) struct Outbox {
 
 /// What other queues of the process are to know.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub(super) struct Beside {
     /// It is closed, and remembers what it was granted.
     closed_remembers: bool,
-    /// The store knows of slots that it gave back.
-    has_given_back: bool,
+    /// It is closed, and the store knows of slots that it gave back.
+    closed_has_given_back: bool,
+    /// The store knows of room that it made.
+    has_made_room: bool,
     /// It rests for long, where others may make room for it.
     pub(super) rests: bool,
 }
@@ -114,11 +119,11 @@ impl Outbox {
         if beside.closed_remembers {
             queue.successors.take_over(queue, now);
         }
-        if beside.has_given_back {
+        if beside.closed_has_given_back {
             queue.successors.look();
-            if queue.has_others_beside() {
-                queue.shard.resting.look_beside(queue);
-            }
+        }
+        if beside.has_made_room && queue.has_others_beside() {
+            queue.shard.resting.look_beside(queue);
         }
         if beside.rests {
             queue.shard.resting.add(queue);
@@ -130,7 +135,7 @@ impl State {
     /// Of an engine that begins when the machine was suspended so often.
     pub(super) fn new(engine: Engine, suspensions: u32) -> Self {
         let (places, duty) = (Places::default(), Duty::default());
-        Self { engine, places, duty, is_resting: false, suspensions, effects: Effects::new() }
+        Self { engine, places, duty, is_resting: false, rooms: 0, suspensions, effects: Effects::new() }
     }
 
     /// Takes in what has happened.
@@ -141,11 +146,14 @@ impl State {
         }
         let leaves = matches!(event, Event::Left(_) | Event::TimeUp(_) | Event::Closed);
         let is_answered = matches!(event, Event::Answered(_));
-        let goes_back = self.engine.gives_back();
+        let (gives_back, makes_room) = (self.engine.gives_back(), self.engine.makes_room());
         self.act(queue, now, out, |engine, effects| engine.handle(event, now, effects));
-        out.beside.has_given_back |= is_answered && goes_back && !self.engine.gives_back();
+        if is_answered {
+            out.beside.has_made_room |= makes_room && !self.engine.makes_room();
+        }
         if is_answered && self.engine.closed {
             out.beside.closed_remembers |= !self.engine.memory.is_empty();
+            out.beside.closed_has_given_back |= gives_back && !self.engine.gives_back();
         }
         if leaves && !self.duty.wants.is_empty() || self.engine.has_seats_to_spare(self.duty.wants.len()) {
             self.leave_lines(now, out);

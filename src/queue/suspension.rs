@@ -34,7 +34,9 @@ impl Default for Clocks {
 impl Clocks {
     /// Whether the machine was suspended since this was asked last. As long as it was not two clocks are read.
     pub(super) fn look(&mut self) -> Suspended {
-        let (ran, passed) = (self.ran.elapsed(), self.day.elapsed());
+        // The monotonic clock is read last each time: a thread that was not run in between has not been suspended.
+        let passed = self.day.elapsed();
+        let ran = self.ran.elapsed();
         let is_ahead = passed.as_ref().is_ok_and(|passed| *passed > ran + APART);
         let is_behind = passed.map_or(true, |passed| passed + APART < ran);
         if !is_ahead && !is_behind {
@@ -42,6 +44,7 @@ impl Clocks {
         }
         let before = std::mem::take(self);
         let booted = before.uptime.zip(self.uptime).map(|(before, now)| now.saturating_sub(before));
+        let ran = before.ran.elapsed();
         if booted.is_some_and(|booted| booted > ran + APART) {
             Suspended::Certainly
         } else if is_ahead {

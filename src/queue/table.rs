@@ -24,8 +24,7 @@ pub(crate) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// kept stay in a cache of the processor.
 const FEW: usize = 128;
 
-/// Where a part, or one scope, has more, idle ones are forgotten that would say again what they were granted, if the store lost it: each takes
-/// some KiB.
+/// Where a part has more, idle ones are forgotten that would say again what they were granted, if the store lost it: each takes some KiB.
 const MANY: usize = 1_024;
 
 /// How many queues one scope has at least before idle ones are looked for, and in how many of them it is looked for a pause.
@@ -73,6 +72,9 @@ struct Entry {
 struct More {
     queues: HashMap<(u64, Scopes), Arc<Queue>, ScopeHasher>,
     sweep_at: usize,
+    /// The newest edition, and whether there are any of former ones.
+    newest: u64,
+    has_former: bool,
 }
 
 /// Queues that were forgotten, to be dropped without the lock: what closures of the program hold may do anything when it goes.
@@ -91,35 +93,48 @@ impl Entry {
         self.more.as_ref()?.queues.get(&(edition, scopes.clone()))
     }
 
-    /// Takes a queue in; where there are many, those go that nobody needs.
-    fn add(&mut self, queue: &Arc<Queue>, scopes: &Scopes, now: Instant, gone: &mut Gone) {
-        if self.more.as_ref().is_some_and(|more| more.queues.len() >= more.sweep_at) {
-            self.sweep(now, gone);
+    /// Those of former editions.
+    fn former(&self, edition: u64) -> impl Iterator<Item = &Arc<Queue>> {
+        let more = self.more.iter().filter(move |more| more.has_former || more.newest < edition);
+        let all = std::iter::once(&self.queue).chain(more.flat_map(|more| more.queues.values()));
+        all.filter(move |queue| queue.edition() < edition)
+    }
+
+    /// Takes a queue in. Where there are many, or those of former limits, those go that nobody needs.
+    fn add(&mut self, queue: &Arc<Queue>, scopes: &Scopes, (may_remember, now): (bool, Instant), gone: &mut Gone) {
+        let edition = queue.edition();
+        if let Some(more) = &mut self.more
+            && (more.newest < edition || more.queues.len() >= more.sweep_at)
+        {
+            more.newest = more.newest.max(edition);
+            self.sweep((may_remember, now), gone);
         }
         if self.queue.is_closed() && is_idle(&self.queue) {
             gone.push(std::mem::replace(&mut self.queue, Arc::clone(queue)));
         } else {
             let more = self.more.get_or_insert_default();
-            gone.extend(more.queues.insert((queue.edition(), scopes.clone()), Arc::clone(queue)));
+            more.newest = more.newest.max(edition);
+            gone.extend(more.queues.insert((edition, scopes.clone()), Arc::clone(queue)));
         }
     }
 
     /// Lets those go, beside the first, that nobody needs, and has called lately. Says how many are left.
-    fn sweep(&mut self, now: Instant, gone: &mut Gone) -> usize {
+    fn sweep(&mut self, (may_remember, now): (bool, Instant), gone: &mut Gone) -> usize {
         let Some(more) = &mut self.more else { return 0 };
-        let may_remember = more.queues.len() <= MANY;
-        let is_over = |queue: &Arc<Queue>| !queue.was_called_again() && !is_needed(queue, may_remember, now);
+        let is_called = |queue: &Arc<Queue>| queue.was_called_again() && !queue.is_closed();
+        let is_over = |queue: &Arc<Queue>| !is_called(queue) && !is_needed(queue, may_remember, now);
         gone.extend(more.queues.extract_if(|_, queue| is_over(queue)).map(|(_, queue)| queue));
         let left = more.queues.len();
         more.queues.shrink_to(left * 2);
         more.sweep_at = (left * 2).max(SEVERAL);
+        more.has_former = more.queues.keys().any(|(edition, _)| *edition < more.newest);
         left
     }
 }
 
 impl Default for More {
     fn default() -> Self {
-        Self { queues: HashMap::default(), sweep_at: SEVERAL }
+        Self { queues: HashMap::default(), sweep_at: SEVERAL, newest: 0, has_former: false }
     }
 }
 
@@ -141,6 +156,7 @@ impl Queues {
         if map.closed {
             return Err(Error::Closed);
         }
+        let may_remember = map.may_remember();
         if let Some(entry) = map.queues.get_mut(&key) {
             if let Some(queue) = entry.of(edition, scopes) {
                 queue.is_called_again();
@@ -150,8 +166,8 @@ impl Queues {
             let pauses = entry.all().take(SEVERAL).filter_map(|queue| queue.paused(now));
             let pause = pauses.max_by_key(|(until, _)| *until);
             let queue = Arc::new(new()?);
-            entry.all().filter(|before| before.edition() < edition).for_each(|before| queue.take_over(before, now));
-            entry.add(&queue, scopes, now, &mut gone);
+            entry.former(edition).for_each(|before| queue.take_over(before, now));
+            entry.add(&queue, scopes, (may_remember, now), &mut gone);
             map.more += 1;
             drop(guard);
             if let Some((until, reason)) = pause {
@@ -342,9 +358,13 @@ impl Default for Map {
 }
 
 impl Map {
+    fn may_remember(&self) -> bool {
+        self.queues.len() + self.more <= MANY
+    }
+
     fn sweep(&mut self, now: Instant, gone: &mut Gone) {
-        self.more = self.queues.values_mut().map(|entry| entry.sweep(now, gone)).sum();
-        let may_remember = self.queues.len() <= MANY;
+        let may_remember = self.may_remember();
+        self.more = self.queues.values_mut().map(|entry| entry.sweep((may_remember, now), gone)).sum();
         let is_over = |entry: &Entry| {
             entry.all().nth(1).is_none()
                 && !entry.queue.was_called_again()

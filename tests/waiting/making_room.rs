@@ -44,6 +44,40 @@ async fn what_a_call_of_one_scope_gives_back_is_found_by_who_waits_in_another_of
 }
 
 #[tokio::test(start_paused = true)]
+async fn room_that_is_made_just_before_somebody_begins_to_rest_is_found_as_soon() {
+    let of_each = Limit::per_minute(1_000).each(Scope::header("x-merchant"));
+    let throttle = Counting::default().process(|up| up.limit(Limit::per_minute(1_000)).limit(of_each));
+    let permit = throttle.acquire("up").scope("a").cost(1_000).await.unwrap();
+    sleep(4 * SECOND).await;
+    let begin = Instant::now();
+    permit.hand_back();
+    drop(throttle.acquire("up").scope("b").cost(10).await.unwrap());
+    assert!(begin.elapsed() <= SECOND + SECOND / 2, "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_who_rest_look_one_after_another_and_no_more_often_for_each_call_that_makes_room() {
+    let of_each = Limit::per_minute(1_000).each(Scope::header("x-merchant"));
+    let store = Counting::default();
+    let throttle = store.process(|up| up.limit(Limit::per_minute(1_000)).limit(of_each));
+    let permits = [500; 2].map(|units| throttle.acquire("up").scope("a").cost(units));
+    let [first, second] = permits;
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    let waiting: Vec<_> = (0..300).map(|at| waits(&throttle, format!("m-{at}").leak(), 1_000)).collect();
+    sleep(4 * SECOND).await;
+    let before = store.asks();
+    first.settle("calls", 499);
+    for used in (0..40).rev() {
+        second.settle("calls", 100 + used);
+        sleep(SECOND / 4).await;
+    }
+    // Each looks within three seconds, and again after another has made room.
+    let asks = store.asks() - before;
+    assert!((300..=3_000).contains(&asks), "{asks} asks of 300 in 10 s");
+    waiting.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waits_by_a_rate_that_was_lowered_by_hand_goes_on_when_it_is_lowered_no_more() {
     let store = Counting::default();
     let [throttle, other] = [(); 2].map(|()| store.limited(Limit::per_minute(100)));

@@ -96,6 +96,7 @@ fn a_stale_slot_goes_back_with_the_ask_for_another() {
     check_booked(&[("1080: turn", "ask 2 3 -1, wake _"), ("answer", "tell 2 1080"), ("turn", "wake _")]);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn slots_of_before_a_machine_was_suspended_go_back_with_the_ask_for_others() {
     check_booked(&[

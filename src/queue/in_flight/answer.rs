@@ -316,7 +316,8 @@ impl Engine {
         for (costs, answer) in one_by_one(ask, grant).filter(|(_, answer)| answer.verdict.is_granted()) {
             let (stamp, costs) = (answer.start, Costs::of(costs));
             let (excess, waited_for) = (Duration::ZERO, WaitsFor::Store);
-            let slot = Slot { stamp, start: now, costs, excess, sender, looks: false, waited_for };
+            let looks = answer.verdict == Verdict::Looks;
+            let slot = Slot { stamp, start: now, costs, excess, sender, looks, waited_for };
             self.put_back([slot], now);
         }
         (self.on_record, self.leave_at) = (!ask.runs.is_empty(), None);

@@ -35,6 +35,19 @@ fn a_message_says_what_is_used_and_brings_what_is_free() {
 }
 
 #[test]
+fn the_store_is_told_of_seats_that_nobody_knows_whose_they_are() {
+    let (mut seats, now) = (seats(9), Instant::now());
+    exchange(&mut seats, 1, told(9, 0), now);
+    seats.doubt(now);
+    seats.leave(1, now);
+    seats.pass(now);
+    assert!(!seats.is_sure(now) && seats.has_any());
+    assert_eq!(seats.tell_at(false, false, now), Some(now));
+    exchange(&mut seats, 0, told(9, 0), now);
+    assert!(!seats.has_any());
+}
+
+#[test]
 fn seats_beyond_what_may_be_kept_are_given_back_at_once() {
     let (mut seats, now) = (seats(9), Instant::now());
     exchange(&mut seats, 9, told(6, 250), now);
