@@ -12,6 +12,7 @@ use crate::config::upstream::Upstream;
 use crate::counts::Counts;
 use crate::error::{ConfigError, Error};
 use crate::ledger::Log;
+use crate::queue::Queue;
 
 impl Throttle {
     /// Replaces the upstream of this name: its limits, which requests belong to it, and all else that is said of it. Every clone of this
@@ -91,8 +92,11 @@ impl Throttle {
             Ok((Registry::new(all)?.warning_of_hidden(), replaced))
         })?;
         for (before, new) in replaced {
+            // Held until what they remember is taken over: callers who come meanwhile have those forgotten that are closed.
+            let granted = self.queues().remembering(&before);
             new.handover.closed(self.queues().retire(&before));
-            self.remember(&before, &new);
+            self.remember(granted, &new);
+            self.remember(self.queues().remembering(&before), &new);
             before.counts.replaced_by(&new.counts);
             tracing::info!(upstream = &*new.upstream.name, "replaced");
         }
@@ -103,9 +107,9 @@ impl Throttle {
 
     /// The queues of new limits remember what those of the old were granted, whose logs they share: else nobody would say it again, if the store
     /// lost it.
-    fn remember(&self, before: &Registered, new: &Arc<Registered>) {
+    fn remember(&self, granted: Vec<Arc<Queue>>, new: &Arc<Registered>) {
         let now = Instant::now();
-        for queue in self.queues().remembering(before) {
+        for queue in granted {
             let logs = new.charges.logs_of(queue.scopes());
             if logs.iter().map(Log::name).eq(queue.logs.iter().map(Log::name))
                 && let Ok(next) = self.queue_of(new, queue.scopes(), now)

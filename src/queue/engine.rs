@@ -227,8 +227,8 @@ impl Engine {
                 return;
             }
             Event::MadeRoom => self.look_for_room(now),
-            Event::MadeRoomBeside(within) => {
-                self.look_beside(within, now);
+            Event::MadeRoomBeside(look) => {
+                self.look_beside(look, now);
                 effects.extend(self.ask_at.filter(|_| !self.under_way && self.has_work()).map(Effect::Wake));
                 return;
             }

@@ -1,7 +1,6 @@
 //! What happens to a queue, and what is to be done about it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -41,8 +40,8 @@ pub(super) enum Event {
     Settled(Correction),
     /// A call that was charged by limits of before has made room.
     MadeRoom,
-    /// So has a call of another queue of this process: it is looked for within so long.
-    MadeRoomBeside(Duration),
+    /// So has a call of another queue of this process: it is looked for then.
+    MadeRoomBeside(Instant),
     /// What counted was forgotten by hand.
     Reset,
     /// Nobody sends before then.

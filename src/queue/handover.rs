@@ -1,5 +1,6 @@
 //! From the limits of an upstream to those that take their place: what was booked by the former goes back first.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -16,6 +17,9 @@ const LONGEST: Duration = Duration::from_millis(250);
 /// How often each queue looks whether the store knows, for so many that have to tell it.
 const LOOK: Duration = Duration::from_millis(1);
 const OF: usize = 64;
+
+/// How many successors there are at least before those that are gone are looked for.
+const FEW: usize = 16;
 
 /// So soon the store mostly knows what a call has given back.
 const KNOWN: Duration = Duration::from_millis(25);
@@ -81,13 +85,23 @@ impl Handover {
 
 /// The queues to which the callers of a closed one went.
 #[derive(Debug, Default)]
-pub(super) struct Successors(Mutex<Vec<Weak<Queue>>>);
+pub(super) struct Successors(Mutex<Known>);
+
+/// By their addresses, which are no others' as long as these are here.
+#[derive(Debug, Default)]
+struct Known {
+    queues: HashMap<usize, Weak<Queue>>,
+    sweep_at: usize,
+}
 
 impl Successors {
     pub(super) fn add(&self, queue: &Arc<Queue>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|known| known.strong_count() > 0 && known.as_ptr() != Arc::as_ptr(queue));
-        all.push(Arc::downgrade(queue));
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.queues.len() >= known.sweep_at {
+            known.queues.retain(|_, queue| queue.strong_count() > 0);
+            known.sweep_at = (2 * known.queues.len()).max(FEW);
+        }
+        known.queues.insert(Arc::as_ptr(queue).addr(), Arc::downgrade(queue));
     }
 
     /// The queue hands back what was charged in these logs: whoever remembers it in its place forgets it.
@@ -118,7 +132,7 @@ impl Successors {
     }
 
     fn all(&self) -> Vec<Arc<Queue>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).queues.values().filter_map(Weak::upgrade).collect()
     }
 
     /// A call of the closed queue has made room: who waits asks before long.

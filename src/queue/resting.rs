@@ -15,9 +15,9 @@ use crate::ledger::Log;
 /// Who rests no longer looks soon enough.
 const LONG: Duration = Duration::from_secs(2);
 
-/// Within so long they look, but all together no more often than one in the time that each adds.
-const LOOK: Duration = Duration::from_secs(1);
+/// All together they look no more often than this, and each so soon at most: else it rests for as long as it would.
 const LOOK_OF_EACH: Duration = Duration::from_millis(10);
+const LATEST: Duration = Duration::from_secs(30);
 
 /// How many there are at least before those that are gone are looked for.
 const FEW: usize = 64;
@@ -25,66 +25,86 @@ const FEW: usize = 64;
 /// Those of one shard of an upstream.
 #[derive(Debug, Default)]
 pub(crate) struct Resting {
-    queues: Mutex<List>,
-    /// How often room was made.
+    list: Mutex<List>,
+    /// How often room was made; written with the lock of the list.
     rooms: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct List {
-    all: Vec<Weak<Queue>>,
+    queues: Vec<Weak<Queue>>,
     sweep_at: usize,
+    /// When the last of those looks that were told to.
+    last_look: Option<Instant>,
+}
+
+impl List {
+    /// When the next is to look, after all that were told before.
+    fn next_look(&mut self, now: Instant) -> Option<Instant> {
+        let at = self.last_look.map_or(now, |last| last.max(now)) + LOOK_OF_EACH;
+        let is_soon = at <= now + LATEST;
+        self.last_look = if is_soon { Some(at) } else { self.last_look };
+        is_soon.then_some(at)
+    }
 }
 
 impl Resting {
-    pub(super) fn add(&self, queue: &Arc<Queue>) {
+    /// A queue rests that knows of room that was made so often. Where it was made again meanwhile, it looks.
+    pub(super) fn add(&self, queue: &Arc<Queue>, rooms: u64) {
         let mut list = self.lock();
-        if list.all.len() >= list.sweep_at {
-            list.all.retain(|queue| queue.strong_count() > 0);
-            list.sweep_at = (2 * list.all.len()).max(FEW);
+        if list.queues.len() >= list.sweep_at {
+            list.queues.retain(|queue| queue.strong_count() > 0);
+            list.sweep_at = (2 * list.queues.len()).max(FEW);
         }
-        list.all.push(Arc::downgrade(queue));
+        if self.rooms() == rooms {
+            list.queues.push(Arc::downgrade(queue));
+            return;
+        }
+        let look = list.next_look(Instant::now());
+        drop(list);
+        self.tell(queue, look);
     }
 
     /// The store knows of room that a call of this queue has made: whoever rests beside it looks before long.
-    pub(super) fn look_beside(&self, queue: &Arc<Queue>) {
-        self.rooms.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn look_beside(&self, queue: &Arc<Queue>, now: Instant) {
         // Those that are gone by now are dropped without the lock.
         let (mut beside, mut others) = (Vec::new(), Vec::new());
         let mut list = self.lock();
-        list.all.retain(|resting| {
-            let Some(resting) = resting.upgrade() else { return false };
-            let is_beside = resting.takes_of_logs_of(queue) && !Arc::ptr_eq(&resting, queue);
-            if is_beside { &mut beside } else { &mut others }.push(resting);
-            !is_beside
-        });
+        self.rooms.fetch_add(1, Ordering::Relaxed);
+        let resting = std::mem::take(&mut list.queues);
+        for resting in resting.iter().filter_map(Weak::upgrade) {
+            if resting.takes_of_logs_of(queue) && !Arc::ptr_eq(&resting, queue) {
+                beside.push((resting, list.next_look(now)));
+            } else {
+                list.queues.push(Arc::downgrade(&resting));
+                others.push(resting);
+            }
+        }
         drop(list);
-        let within = within(beside.len());
-        for resting in beside {
-            resting.happen(|state| {
-                state.is_resting = false;
-                Some(Event::MadeRoomBeside(within))
-            });
+        for (resting, look) in beside {
+            self.tell(&resting, look);
         }
     }
 
+    fn tell(&self, queue: &Arc<Queue>, look: Option<Instant>) {
+        queue.happen(|state| {
+            state.is_resting = false;
+            // The answer to what it has asked knows nothing of that.
+            if !state.engine.under_way {
+                state.rooms = self.rooms();
+            }
+            look.map(Event::MadeRoomBeside)
+        });
+    }
+
     /// How often room was made so far.
-    pub(super) fn rooms(&self) -> u64 {
+    fn rooms(&self) -> u64 {
         self.rooms.load(Ordering::Relaxed)
     }
 
-    fn within(&self) -> Duration {
-        within(self.lock().all.len())
-    }
-
     fn lock(&self) -> MutexGuard<'_, List> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Within how long so many queues look.
-fn within(queues: usize) -> Duration {
-    LOOK.max(LOOK_OF_EACH.saturating_mul(u32::try_from(queues).unwrap_or(u32::MAX)))
 }
 
 impl Queue {
@@ -99,17 +119,11 @@ impl State {
         if !queue.has_others_beside() {
             return;
         }
-        let resting = &queue.shard.resting;
         if out.send.is_some() {
-            self.rooms = resting.rooms();
+            self.rooms = queue.shard.resting.rooms();
         } else if !self.is_resting && self.engine.rests_for_long(now) {
-            if std::mem::replace(&mut self.rooms, resting.rooms()) == self.rooms {
-                self.is_resting = true;
-                out.beside.rests = true;
-            } else {
-                self.engine.look_beside(resting.within(), now);
-                out.wake = out.wake.into_iter().chain(self.engine.ask_at).min();
-            }
+            self.is_resting = true;
+            out.beside.rests_since = Some(self.rooms);
         }
     }
 }
@@ -121,13 +135,12 @@ impl Engine {
         rests && self.ask_at.is_some_and(|at| at > now + LONG)
     }
 
-    /// A call of another queue has made room, and the store knows: this one asks within so long.
-    pub(super) fn look_beside(&mut self, within: Duration, now: Instant) {
+    /// A call of another queue has made room, and the store knows: this one asks then.
+    pub(super) fn look_beside(&mut self, look: Instant, now: Instant) {
         if !self.looks_for_unused(now) {
             self.leave_nobody_out();
             self.next_slot = None;
-            let look = within.mul_f64(0.1 + 0.9 * self.random.f64());
-            self.ask_at = self.ask_at.map(|at| at.min(now + look));
+            self.ask_at = self.ask_at.map(|at| at.min(look));
         }
     }
 }

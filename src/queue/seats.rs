@@ -94,7 +94,9 @@ impl Seats {
         let has_enough = left > 0 || grant.seats.is_some_and(|told| told.again.is_zero());
         self.unused = has_enough && grant.answered(asked) < asked;
         self.linger = if self.unused { LINGER.mul_f64(1.0 + random) } else { LINGER };
-        (self.brought, self.unsure_until, self.used_again) = (0, None, false);
+        // One that was doubted meanwhile says nothing of whose they are by now.
+        self.unsure_until = self.unsure_until.filter(|_| self.stated_at.is_none());
+        (self.brought, self.used_again) = (0, false);
         self.used += callers;
         self.set_free(self.free + left, now);
         self.leased_at = self.stated_at.take();
@@ -140,7 +142,8 @@ impl Seats {
         if self.has_any() {
             self.unsure_until = Some(now + self.rules.lease);
         }
-        self.leased_at = None;
+        // An answer on its way may be of before.
+        (self.leased_at, self.stated_at) = (None, None);
         self.set_free(0, now);
     }
 

@@ -20,7 +20,7 @@ const LATEST: Duration = Duration::from_millis(250);
 /// up to two milliseconds, but where each answer takes long more come up meanwhile.
 const SOME: usize = 32;
 const PART_OF_MANY: usize = 8;
-const MOST: usize = 1_000;
+const MOST: usize = 128;
 
 /// Of how many starts one message gives back units, where so many are left.
 pub(super) fn most_of(left: usize) -> usize {

@@ -60,7 +60,6 @@ pub(super) struct Outbox {
 
 /// What other queues of the process are to know.
 #[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub(super) struct Beside {
     /// It is closed, and remembers what it was granted.
     closed_remembers: bool,
@@ -68,8 +67,8 @@ pub(super) struct Beside {
     closed_has_given_back: bool,
     /// The store knows of room that it made.
     has_made_room: bool,
-    /// It rests for long, where others may make room for it.
-    pub(super) rests: bool,
+    /// It rests for long, where others may make room for it: how often they had, as far as it knows.
+    pub(super) rests_since: Option<u64>,
 }
 
 /// What is known of data that the store has lost, or may lose.
@@ -123,10 +122,10 @@ impl Outbox {
             queue.successors.look();
         }
         if beside.has_made_room && queue.has_others_beside() {
-            queue.shard.resting.look_beside(queue);
+            queue.shard.resting.look_beside(queue, now);
         }
-        if beside.rests {
-            queue.shard.resting.add(queue);
+        if let Some(rooms) = beside.rests_since {
+            queue.shard.resting.add(queue, rooms);
         }
     }
 }
@@ -141,6 +140,11 @@ impl State {
     /// Takes in what has happened.
     pub(super) fn handle(&mut self, event: Event, now: Instant, queue: &Queue, out: &mut Outbox) {
         self.catch_up(queue, now, out);
+        // Of before the machine was suspended it is too old for the next caller.
+        let event = match event {
+            Event::Returned(slot) | Event::Missed(slot) if !self.is_awake_since(queue) => Event::Distrusted(slot),
+            event => event,
+        };
         if matches!(event, Event::Answered(_) | Event::TimeUp(_)) {
             self.note_lateness(now);
         }
@@ -178,6 +182,10 @@ impl State {
             outlook: queue.shard.time.outlook(queue.stale_after(), now),
         };
         self.catch_up(queue, now, out);
+        if !self.engine.under_way {
+            // What is booked from now on is none of before.
+            self.follow_clocks(queue, now, out);
+        }
         self.note_lateness(now);
         (out.wake, out.idle) = (None, false);
         self.act(queue, now, out, |engine, effects| engine.turn(now, header, effects));

@@ -55,7 +55,7 @@ struct Map {
     queues: HashMap<Key, Entry, ScopeHasher>,
     /// How many queues it takes to look for idle ones again: twice as many as were left the last time.
     sweep_at: usize,
-    /// More queues than scopes, since it was looked for idle ones.
+    /// How many queues more than scopes there are.
     more: usize,
     closed: bool,
 }
@@ -91,6 +91,11 @@ impl Entry {
             return Some(&self.queue);
         }
         self.more.as_ref()?.queues.get(&(edition, scopes.clone()))
+    }
+
+    /// How many there are beside the first.
+    fn more(&self) -> usize {
+        self.more.as_ref().map_or(0, |more| more.queues.len())
     }
 
     /// Those of former editions.
@@ -167,8 +172,9 @@ impl Queues {
             let pause = pauses.max_by_key(|(until, _)| *until);
             let queue = Arc::new(new()?);
             entry.former(edition).for_each(|before| queue.take_over(before, now));
+            let more = entry.more();
             entry.add(&queue, scopes, (may_remember, now), &mut gone);
-            map.more += 1;
+            map.more = (map.more + entry.more()).saturating_sub(more);
             drop(guard);
             if let Some((until, reason)) = pause {
                 queue.pause(until - now, reason, now);
@@ -363,6 +369,7 @@ impl Map {
     }
 
     fn sweep(&mut self, now: Instant, gone: &mut Gone) {
+        self.more = self.queues.values().map(Entry::more).sum();
         let may_remember = self.may_remember();
         self.more = self.queues.values_mut().map(|entry| entry.sweep((may_remember, now), gone)).sum();
         let is_over = |entry: &Entry| {
