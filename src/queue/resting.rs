@@ -15,7 +15,9 @@ use crate::ledger::Log;
 /// Who rests no longer looks soon enough.
 const LONG: Duration = Duration::from_secs(2);
 
-/// All together they look no more often than this, and each so soon at most: else it rests for as long as it would.
+/// Each looks no sooner after it asked last, and all together no more often than one in the time that each adds; so late it rests for as long as it
+/// would.
+const LOOK: Duration = Duration::from_secs(1);
 const LOOK_OF_EACH: Duration = Duration::from_millis(10);
 const LATEST: Duration = Duration::from_secs(30);
 
@@ -60,13 +62,12 @@ impl Resting {
             list.queues.push(Arc::downgrade(queue));
             return;
         }
-        let look = list.next_look(Instant::now());
         drop(list);
-        self.tell(queue, look);
+        self.tell(queue);
     }
 
     /// The store knows of room that a call of this queue has made: whoever rests beside it looks before long.
-    pub(super) fn look_beside(&self, queue: &Arc<Queue>, now: Instant) {
+    pub(super) fn look_beside(&self, queue: &Arc<Queue>) {
         // Those that are gone by now are dropped without the lock.
         let (mut beside, mut others) = (Vec::new(), Vec::new());
         let mut list = self.lock();
@@ -74,26 +75,41 @@ impl Resting {
         let resting = std::mem::take(&mut list.queues);
         for resting in resting.iter().filter_map(Weak::upgrade) {
             if resting.takes_of_logs_of(queue) && !Arc::ptr_eq(&resting, queue) {
-                beside.push((resting, list.next_look(now)));
+                beside.push(resting);
             } else {
                 list.queues.push(Arc::downgrade(&resting));
                 others.push(resting);
             }
         }
         drop(list);
-        for (resting, look) in beside {
-            self.tell(&resting, look);
+        for resting in beside {
+            self.tell(&resting);
         }
     }
 
-    fn tell(&self, queue: &Arc<Queue>, look: Option<Instant>) {
+    /// Has a queue look that was taken from the list, or stood never in it; not one that rests no more.
+    fn tell(&self, queue: &Arc<Queue>) {
         queue.happen(|state| {
-            state.is_resting = false;
+            let now = Instant::now();
             // The answer to what it has asked knows nothing of that.
             if !state.engine.under_way {
-                state.rooms = self.rooms();
+                state.rest.rooms = self.rooms();
             }
-            look.map(Event::MadeRoomBeside)
+            state.rest.is_listed = false;
+            if !state.engine.rests_for_long(now) {
+                return None;
+            }
+            let mut list = self.lock();
+            let look = list.next_look(now);
+            if look.is_none() {
+                // It may look for what is made later.
+                list.queues.push(Arc::downgrade(queue));
+                state.rest.is_listed = true;
+            }
+            drop(list);
+            let soonest = state.rest.asked_at.map_or(now, |asked| asked + LOOK);
+            state.rest.looks_at = look.map(|look| look.max(soonest));
+            state.rest.looks_at.map(Event::MadeRoomBeside)
         });
     }
 
@@ -113,6 +129,18 @@ impl Queue {
     }
 }
 
+/// What a queue that rests knows of others beside it.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// Stands in the list.
+    is_listed: bool,
+    /// How often room had been made when it asked last, and when that was.
+    rooms: u64,
+    asked_at: Option<Instant>,
+    /// It is to look then.
+    looks_at: Option<Instant>,
+}
+
 impl State {
     /// Has it looked after while it rests for long, where others of the process may make room for it, or have since it asked.
     pub(super) fn note_rest(&mut self, queue: &Queue, now: Instant, out: &mut Outbox) {
@@ -120,10 +148,14 @@ impl State {
             return;
         }
         if out.send.is_some() {
-            self.rooms = queue.shard.resting.rooms();
-        } else if !self.is_resting && self.engine.rests_for_long(now) {
-            self.is_resting = true;
-            out.beside.rests_since = Some(self.rooms);
+            let is_listed = self.rest.is_listed;
+            self.rest = Rest { is_listed, rooms: queue.shard.resting.rooms(), asked_at: Some(now), looks_at: None };
+            return;
+        }
+        let is_to_look = self.rest.looks_at.is_some_and(|look| self.engine.ask_at.is_some_and(|at| at <= look));
+        if !self.rest.is_listed && !is_to_look && self.engine.rests_for_long(now) {
+            self.rest.is_listed = true;
+            out.beside.rests_since = Some(self.rest.rooms);
         }
     }
 }
@@ -139,7 +171,7 @@ impl Engine {
     pub(super) fn look_beside(&mut self, look: Instant, now: Instant) {
         if !self.looks_for_unused(now) {
             self.leave_nobody_out();
-            self.next_slot = None;
+            self.next_slot = self.next_slot.map(|at| at.min(look));
             self.ask_at = self.ask_at.map(|at| at.min(look));
         }
     }

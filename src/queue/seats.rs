@@ -139,7 +139,7 @@ impl Seats {
 
     /// Nobody knows for how long they are its own: those that no call uses are let go of, and the store is told.
     pub(super) fn doubt(&mut self, now: Instant) {
-        if self.has_any() {
+        if self.has_any() || self.stated_at.is_some() {
             self.unsure_until = Some(now + self.rules.lease);
         }
         // An answer on its way may be of before.

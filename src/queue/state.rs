@@ -15,6 +15,8 @@ use super::events::{Effect, Effects, Event};
 use super::in_flight::{Header, Message};
 use super::places::Places;
 use super::resend::{LATE, PATIENCE};
+use super::resting::Rest;
+use super::waiters::Slot;
 use super::wants::Wants;
 use crate::ledger::Stamp;
 use crate::store::WithoutStore;
@@ -23,12 +25,10 @@ pub(super) struct State {
     pub(super) engine: Engine,
     pub(super) places: Places,
     pub(super) duty: Duty,
-    /// Stands among those that rest for long.
-    pub(super) is_resting: bool,
-    /// How often others had made room when it asked last.
-    pub(super) rooms: u64,
-    /// How often the machine was suspended, as far as the engine knows.
+    pub(super) rest: Rest,
+    /// How often the machine was suspended, as far as the engine knows, and when that was noticed last.
     suspensions: u32,
+    suspended_at: Option<Instant>,
     /// Room for effects, while somebody drives.
     effects: Effects,
 }
@@ -122,7 +122,7 @@ impl Outbox {
             queue.successors.look();
         }
         if beside.has_made_room && queue.has_others_beside() {
-            queue.shard.resting.look_beside(queue, now);
+            queue.shard.resting.look_beside(queue);
         }
         if let Some(rooms) = beside.rests_since {
             queue.shard.resting.add(queue, rooms);
@@ -134,7 +134,8 @@ impl State {
     /// Of an engine that begins when the machine was suspended so often.
     pub(super) fn new(engine: Engine, suspensions: u32) -> Self {
         let (places, duty) = (Places::default(), Duty::default());
-        Self { engine, places, duty, is_resting: false, rooms: 0, suspensions, effects: Effects::new() }
+        let (rest, effects) = (Rest::default(), Effects::new());
+        Self { engine, places, duty, rest, suspensions, suspended_at: None, effects }
     }
 
     /// Takes in what has happened.
@@ -142,7 +143,7 @@ impl State {
         self.catch_up(queue, now, out);
         // Of before the machine was suspended it is too old for the next caller.
         let event = match event {
-            Event::Returned(slot) | Event::Missed(slot) if !self.is_awake_since(queue) => Event::Distrusted(slot),
+            Event::Returned(slot) | Event::Missed(slot) if self.is_of_before(&slot, queue) => Event::Distrusted(slot),
             event => event,
         };
         if matches!(event, Event::Answered(_) | Event::TimeUp(_)) {
@@ -277,9 +278,14 @@ impl State {
 
     fn follow_clocks(&mut self, queue: &Queue, now: Instant, out: &mut Outbox) {
         if !self.is_awake_since(queue) {
-            self.suspensions = queue.shard.time.suspensions();
+            (self.suspensions, self.suspended_at) = (queue.shard.time.suspensions(), Some(now));
             self.act(queue, now, out, |engine, effects| engine.handle(Event::Suspended, now, effects));
         }
+    }
+
+    /// Whether a slot started before the machine was suspended.
+    fn is_of_before(&self, slot: &Slot, queue: &Queue) -> bool {
+        self.suspended_at.is_some_and(|at| slot.start <= at) || !self.is_awake_since(queue)
     }
 
     /// Whether the machine was not suspended since the engine heard of that last. The clock of a store in memory stands still then as well.

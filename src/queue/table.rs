@@ -123,6 +123,18 @@ impl Entry {
         }
     }
 
+    /// Where the first is closed, and nobody's any more, another takes its place.
+    fn let_closed_go(&mut self, gone: &mut Gone) {
+        if !(self.queue.is_closed() && is_idle(&self.queue)) {
+            return;
+        }
+        let Some(more) = &mut self.more else { return };
+        let next = more.queues.iter().find(|(_, queue)| !queue.is_closed()).map(|(key, _)| key.clone());
+        if let Some(next) = next.and_then(|key| more.queues.remove(&key)) {
+            gone.push(std::mem::replace(&mut self.queue, next));
+        }
+    }
+
     /// Lets those go, beside the first, that nobody needs, and has called lately. Says how many are left.
     fn sweep(&mut self, (may_remember, now): (bool, Instant), gone: &mut Gone) -> usize {
         let Some(more) = &mut self.more else { return 0 };
@@ -232,6 +244,7 @@ impl Queues {
             let mut map = lock(part);
             let of_it = |key: &Key, entry: &Entry| key.0 == index && entry.all().all(is_idle);
             let gone: Vec<_> = map.queues.extract_if(|key, entry| of_it(key, entry)).collect();
+            map.more = map.more.saturating_sub(gone.iter().map(|(_, entry)| entry.more()).sum());
             let as_many_more = 2 * map.queues.len();
             map.queues.shrink_to(as_many_more);
             drop(map);
@@ -369,6 +382,7 @@ impl Map {
     }
 
     fn sweep(&mut self, now: Instant, gone: &mut Gone) {
+        self.queues.values_mut().for_each(|entry| entry.let_closed_go(gone));
         self.more = self.queues.values().map(Entry::more).sum();
         let may_remember = self.may_remember();
         self.more = self.queues.values_mut().map(|entry| entry.sweep((may_remember, now), gone)).sum();

@@ -78,6 +78,25 @@ async fn many_who_rest_look_one_after_another_and_no_more_often_for_each_call_th
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_rests_beside_a_call_that_makes_room_all_the_time_looks_each_second() {
+    let of_each = Limit::per_minute(1_000).each(Scope::header("x-merchant"));
+    let store = Counting::default();
+    let throttle = store.process(|up| up.limit(Limit::per_minute(1_000)).limit(of_each));
+    let permit = throttle.acquire("up").scope("a").cost(1_000).await.unwrap();
+    let waiting = waits(&throttle, "b", 1_000);
+    sleep(4 * SECOND).await;
+    let before = store.asks();
+    for used in (500..1_000).rev() {
+        permit.settle("calls", used);
+        sleep(SECOND / 50).await;
+    }
+    // Those of the settlements ask for nobody.
+    let asks = store.asks() - before;
+    assert!((8..=15).contains(&asks), "{asks} asks in 10 s");
+    waiting.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waits_by_a_rate_that_was_lowered_by_hand_goes_on_when_it_is_lowered_no_more() {
     let store = Counting::default();
     let [throttle, other] = [(); 2].map(|()| store.limited(Limit::per_minute(100)));
