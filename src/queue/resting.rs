@@ -44,9 +44,16 @@ impl List {
     /// When the next is to look, after all that were told before.
     fn next_look(&mut self, now: Instant) -> Option<Instant> {
         let at = self.last_look.map_or(now, |last| last.max(now)) + LOOK_OF_EACH;
-        let is_soon = at <= now + LATEST;
-        self.last_look = if is_soon { Some(at) } else { self.last_look };
-        is_soon.then_some(at)
+        if at > now + LATEST {
+            return None;
+        }
+        self.last_look = Some(at);
+        Some(at)
+    }
+
+    /// Whether so many are to look that others hardly get a turn.
+    fn is_full(&self, now: Instant) -> bool {
+        self.last_look.is_some_and(|last| last > now + LATEST / 2)
     }
 }
 
@@ -72,6 +79,9 @@ impl Resting {
         let (mut beside, mut others) = (Vec::new(), Vec::new());
         let mut list = self.lock();
         self.rooms.fetch_add(1, Ordering::Relaxed);
+        if list.is_full(Instant::now()) {
+            return;
+        }
         let resting = std::mem::take(&mut list.queues);
         for resting in resting.iter().filter_map(Weak::upgrade) {
             if resting.takes_of_logs_of(queue) && !Arc::ptr_eq(&resting, queue) {
@@ -149,7 +159,9 @@ impl State {
         }
         if out.send.is_some() {
             let is_listed = self.rest.is_listed;
-            self.rest = Rest { is_listed, rooms: queue.shard.resting.rooms(), asked_at: Some(now), looks_at: None };
+            // What is sent again is answered as it was then.
+            let rooms = if self.engine.sends_again() { self.rest.rooms } else { queue.shard.resting.rooms() };
+            self.rest = Rest { is_listed, rooms, asked_at: Some(now), looks_at: None };
             return;
         }
         let is_to_look = self.rest.looks_at.is_some_and(|look| self.engine.ask_at.is_some_and(|at| at <= look));
