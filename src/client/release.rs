@@ -21,8 +21,8 @@ impl Throttle {
     /// [`slow_down`](Self::slow_down) lowered, in every process that shares the store.
     ///
     /// Returns when the store knows. Who waits in another process goes on within two seconds after a pause, and by a lowered rate within
-    /// thirty, where its slot was further away. Refusals of calls that started
-    /// before the release are ignored, even if they are answered later; what [`report`](Throttle::report) is given counts as of now.
+    /// thirty, where its slot was further away. Refusals of calls that started before the release are ignored, even if they are answered
+    /// later; what [`report`](Throttle::report) is given counts as of now.
     ///
     /// ```
     /// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {

@@ -14,8 +14,8 @@ use super::crowd::Member;
 use super::driver::Driver;
 use super::duty::{ByHand, Duty};
 use super::events::Event;
+use super::outbox::Outbox;
 use super::places::Outcome;
-use super::state::Outbox;
 use super::waiters::{Slot, Waiter};
 use crate::error::Error;
 

@@ -15,8 +15,8 @@ use super::bounds::{Exchange, MOST_EXCHANGES};
 use super::duty::ByHand;
 use super::events::Event;
 use super::in_flight::{Answered, Message, Reply, ask_for_time};
+use super::outbox::Outbox;
 use super::places::Outcome;
-use super::state::Outbox;
 
 /// A message that was taken over from another runtime is sent again after so long: well before its callers are refused.
 const SENT_AGAIN: Duration = Duration::from_millis(500);
@@ -331,8 +331,6 @@ fn polled_in(there: &Handle, message: InFlight) -> InFlight {
 fn send(queue: Arc<Queue>, message: Arc<Message>) -> InFlight {
     Box::pin(async move {
         let (store, settings, time) = (&*queue.process.store, queue.settings(), &queue.shard.time);
-        // An answer to what is sent from now on is none of before the machine was suspended.
-        time.suspensions();
         for _ in 0..MOST_EXCHANGES {
             if !time.is_vague(settings.fine()) {
                 break;

@@ -354,23 +354,6 @@ impl Engine {
         (self.ask_at, self.next_slot, self.put_off, self.aside) = (None, None, None, None);
     }
 
-    /// Gives every slot back, and lets go of every seat that no call uses: others may have had them meanwhile.
-    fn was_suspended(&mut self, now: Instant) {
-        tracing::debug!(upstream = &*self.settings.upstream, "machine was suspended, asking again");
-        let slots = self.waiters.take_slots();
-        self.put_back(slots, now);
-        if let Some(seats) = &mut self.seats {
-            seats.doubt(now);
-        }
-        self.put_off = None;
-        self.ask_anew();
-    }
-
-    /// Whether slots that were waited for, or seats, are to be used now: they have to be as old as they seem.
-    pub(super) fn relies_on_clock(&self, now: Instant) -> bool {
-        self.seats.is_some() || self.waiters.first_start().is_some_and(|at| at <= now)
-    }
-
     /// Gives a slot to the next in queue, or puts it with those that nobody here wants.
     fn give(&mut self, slot: Slot, now: Instant) {
         if slot.sender != self.sender || slot.is_unbooked() {

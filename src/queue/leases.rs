@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use super::Queue;
+use super::listed::Listed;
 use super::resend::PATIENCE;
 use super::seats::{SeatRules, Seats};
 use super::shift::{Runtimes, StandsBy};
@@ -19,7 +20,7 @@ const STUCK: u32 = 6;
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     /// Queues that hold seats.
-    queues: Mutex<Vec<Weak<Queue>>>,
+    queues: Mutex<Listed>,
     /// In each of these a task looks.
     runtimes: Arc<Runtimes>,
 }
@@ -30,7 +31,9 @@ impl Leases {
         let Ok(runtime) = Handle::try_current() else { return };
         let Some(is_known) = queue.lease_mark.set(Some(runtime.id())) else { return };
         let mut queues = self.lock();
-        queues.extend((!is_known).then(|| Arc::downgrade(queue)));
+        if !is_known {
+            queues.push(queue);
+        }
         let stands_by = self.runtimes.stands_by(runtime.id());
         drop(queues);
         if stands_by.is_some() {
@@ -45,15 +48,9 @@ impl Leases {
 
     /// The queues that hold seats. Where there is none nobody looks any more.
     fn holding(&self, stands_by: &mut Option<StandsBy>) -> Vec<Arc<Queue>> {
-        // Those that are gone by now are dropped without the lock.
-        let (mut holding, mut others) = (Vec::new(), Vec::new());
         let mut queues = self.lock();
-        queues.retain(|queue| {
-            let Some(queue) = queue.upgrade() else { return false };
-            let holds = queue.lease_mark.kept_by(|| queue.holds_seats().then_some(())).is_some();
-            if holds { &mut holding } else { &mut others }.push(queue);
-            holds
-        });
+        let holds = |queue: &Arc<Queue>| queue.lease_mark.kept_by(|| queue.holds_seats().then_some(())).is_some();
+        let [holding, _others] = queues.sort(holds);
         if holding.is_empty() {
             *stands_by = None;
         }
@@ -61,7 +58,7 @@ impl Leases {
         holding
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Queue>>> {
+    fn lock(&self) -> MutexGuard<'_, Listed> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

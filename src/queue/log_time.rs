@@ -17,7 +17,7 @@ pub(crate) struct LogTime {
     bounds: Mutex<Bounds>,
     /// The newest that any reply told; the least number where none has.
     known: AtomicI64,
-    clocks: Mutex<Noticed>,
+    noticed: Mutex<Noticed>,
 }
 
 /// What was noticed of the machine's own clocks.
@@ -50,7 +50,7 @@ impl LogTime {
 
     /// Of a process whose own time counts from `epoch`.
     pub(crate) fn since(epoch: Instant) -> Self {
-        Self { bounds: Mutex::new(Bounds::since(epoch)), known: AtomicI64::new(i64::MIN), clocks: Mutex::default() }
+        Self { bounds: Mutex::new(Bounds::since(epoch)), known: AtomicI64::new(i64::MIN), noticed: Mutex::default() }
     }
 
     /// Takes note of an exchange with the store, and says where the stamps of its reply lie. `None`: the store's clock has leapt, and
@@ -71,7 +71,7 @@ impl LogTime {
 
     /// Looks at the machine's clocks. Where it was suspended nothing is known of the store's any more: seen from here it has leapt.
     fn look(&self) -> MutexGuard<'_, Noticed> {
-        let mut noticed = self.clocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
         let suspended = noticed.clocks.look();
         if suspended > Suspended::No {
             noticed.times = noticed.times.wrapping_add(1);
@@ -124,7 +124,7 @@ impl LogTime {
     /// As if the machine had been suspended just now, for so long.
     #[cfg(test)]
     pub(crate) fn pretend_to_be_suspended(&self, slept: Duration) {
-        self.clocks.lock().unwrap_or_else(PoisonError::into_inner).clocks.pretend_to_be_suspended(slept);
+        self.noticed.lock().unwrap_or_else(PoisonError::into_inner).clocks.pretend_to_be_suspended(slept);
     }
 
     fn bounds(&self) -> MutexGuard<'_, Bounds> {

@@ -11,11 +11,9 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::Queue;
+use super::listed::Listed;
 use super::shift::{OnShift, Shift};
 use crate::ledger::Stamp;
-
-/// How many queues there are at least before those are looked for that are gone.
-const FEW: usize = 64;
 
 /// The queues of one shard of an upstream that have been granted what counts for long.
 #[derive(Debug, Default)]
@@ -29,9 +27,7 @@ pub(crate) struct Memories {
 
 #[derive(Debug, Default)]
 struct Known {
-    queues: Vec<Weak<Queue>>,
-    /// So many there are when they are looked through again.
-    sweep_at: usize,
+    queues: Listed,
     /// When the last loss was seen of which any queue was told, and of which all were that have asked.
     told: Stamp,
     asked: Stamp,
@@ -61,12 +57,7 @@ impl Memories {
     }
 
     fn enter(&self, queue: &Arc<Queue>) {
-        let mut known = self.lock();
-        if known.queues.len() >= known.sweep_at {
-            known.queues.retain(|queue| queue.strong_count() > 0);
-            known.sweep_at = (2 * known.queues.len()).max(FEW);
-        }
-        known.queues.push(Arc::downgrade(queue));
+        self.lock().queues.push(queue);
     }
 
     /// The store has told a queue that it has lost data, as was seen then: all ask whether it was theirs, and say again what they were granted.
@@ -86,23 +77,19 @@ impl Memories {
 
     /// The queues that remember what counts. Where there is none nobody watches any more.
     fn remembering(&self, shift: &mut OnShift, now: Instant) -> Vec<Remembering> {
-        // Those that are gone by now are dropped without the lock.
-        let (mut remembering, mut others) = (Vec::new(), Vec::new());
         let mut known = self.lock();
-        known.queues.retain(|queue| {
-            let Some(queue) = queue.upgrade() else { return false };
+        let mut times = Vec::new();
+        let [remembering, _others] = known.queues.sort(|queue| {
             let asks = queue.mark.kept_by(|| queue.asks_by(now));
-            match asks {
-                Some((granted_at, by)) => remembering.push(Remembering { queue, granted_at, by }),
-                None => others.push(queue),
-            }
+            times.extend(asks);
             asks.is_some()
         });
         if remembering.is_empty() {
             shift.end();
         }
         drop(known);
-        remembering
+        let with_times = remembering.into_iter().zip(times);
+        with_times.map(|(queue, (granted_at, by))| Remembering { queue, granted_at, by }).collect()
     }
 
     /// Where not all have asked that are to, and whoever has them ask stands still, another does.
@@ -117,7 +104,7 @@ impl Memories {
             shift.end();
             return None;
         }
-        Some((known.told, known.queues.clone()))
+        Some((known.told, known.queues.to_vec()))
     }
 
     /// Whether another loss was seen since.

@@ -1,7 +1,7 @@
 //! Queues that rest for long beside others of their process which take of the same logs: where a call of one makes room, the others look.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,20 +9,17 @@ use tokio::time::Instant;
 use super::Queue;
 use super::engine::Engine;
 use super::events::Event;
-use super::state::{Outbox, State};
+use super::listed::Listed;
+use super::outbox::Outbox;
+use super::settling::{LOOK, LOOK_OF_EACH};
+use super::state::State;
 use crate::ledger::Log;
 
 /// Who rests no longer looks soon enough.
 const LONG: Duration = Duration::from_secs(2);
 
-/// Each looks no sooner after it asked last, and all together no more often than one in the time that each adds; so late it rests for as long as it
-/// would.
-const LOOK: Duration = Duration::from_secs(1);
-const LOOK_OF_EACH: Duration = Duration::from_millis(10);
+/// Whoever gets no turn to look before this rests for as long as it would.
 const LATEST: Duration = Duration::from_secs(30);
-
-/// How many there are at least before those that are gone are looked for.
-const FEW: usize = 64;
 
 /// Those of one shard of an upstream.
 #[derive(Debug, Default)]
@@ -34,8 +31,7 @@ pub(crate) struct Resting {
 
 #[derive(Debug, Default)]
 struct List {
-    queues: Vec<Weak<Queue>>,
-    sweep_at: usize,
+    queues: Listed,
     /// When the last of those looks that were told to.
     last_look: Option<Instant>,
 }
@@ -61,12 +57,8 @@ impl Resting {
     /// A queue rests that knows of room that was made so often. Where it was made again meanwhile, it looks.
     pub(super) fn add(&self, queue: &Arc<Queue>, rooms: u64) {
         let mut list = self.lock();
-        if list.queues.len() >= list.sweep_at {
-            list.queues.retain(|queue| queue.strong_count() > 0);
-            list.sweep_at = (2 * list.queues.len()).max(FEW);
-        }
         if self.rooms() == rooms {
-            list.queues.push(Arc::downgrade(queue));
+            list.queues.push(queue);
             return;
         }
         drop(list);
@@ -75,29 +67,20 @@ impl Resting {
 
     /// The store knows of room that a call of this queue has made: whoever rests beside it looks before long.
     pub(super) fn look_beside(&self, queue: &Arc<Queue>) {
-        // Those that are gone by now are dropped without the lock.
-        let (mut beside, mut others) = (Vec::new(), Vec::new());
         let mut list = self.lock();
         self.rooms.fetch_add(1, Ordering::Relaxed);
         if list.is_full(Instant::now()) {
             return;
         }
-        let resting = std::mem::take(&mut list.queues);
-        for resting in resting.iter().filter_map(Weak::upgrade) {
-            if resting.takes_of_logs_of(queue) && !Arc::ptr_eq(&resting, queue) {
-                beside.push(resting);
-            } else {
-                list.queues.push(Arc::downgrade(&resting));
-                others.push(resting);
-            }
-        }
+        let is_beside = |resting: &Arc<Queue>| resting.takes_of_logs_of(queue) && !Arc::ptr_eq(resting, queue);
+        let [_others, beside] = list.queues.sort(|resting| !is_beside(resting));
         drop(list);
         for resting in beside {
             self.tell(&resting);
         }
     }
 
-    /// Has a queue look that was taken from the list, or stood never in it; not one that rests no more.
+    /// Has a queue look that was taken from the list, or never stood in it; not one that rests no more.
     fn tell(&self, queue: &Arc<Queue>) {
         queue.happen(|state| {
             let now = Instant::now();
@@ -113,7 +96,7 @@ impl Resting {
             let look = list.next_look(now);
             if look.is_none() {
                 // It may look for what is made later.
-                list.queues.push(Arc::downgrade(queue));
+                list.queues.push(queue);
                 state.rest.is_listed = true;
             }
             drop(list);

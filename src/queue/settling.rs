@@ -29,8 +29,8 @@ pub(super) fn most_of(left: usize) -> usize {
 
 /// Where units come back before their time a queue that waits looks for what calls of other processes did not use: so often, but all
 /// queues together no more often than one looks in the time that each adds.
-const LOOK: Duration = Duration::from_secs(1);
-const LOOK_OF_EACH: Duration = Duration::from_millis(10);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK_OF_EACH: Duration = Duration::from_millis(10);
 
 /// What a log counts, and how.
 #[derive(Debug)]

@@ -1,24 +1,19 @@
 //! Everything that changes about a queue, under one lock: its engine, the callers that wait, and who drives.
 
-use std::sync::Arc;
-use std::task::Waker;
-
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::Queue;
-use super::borrowed::{Back, Borrowed};
+use super::borrowed::Borrowed;
 use super::driver::Driver;
 use super::duty::{ByHand, Duty};
 use super::engine::Engine;
 use super::events::{Effect, Effects, Event};
-use super::in_flight::{Header, Message};
+use super::in_flight::Header;
+use super::outbox::Outbox;
 use super::places::Places;
 use super::resend::{LATE, PATIENCE};
 use super::resting::Rest;
-use super::waiters::Slot;
-use super::wants::Wants;
-use crate::ledger::Stamp;
 use crate::store::WithoutStore;
 
 pub(super) struct State {
@@ -27,107 +22,10 @@ pub(super) struct State {
     pub(super) duty: Duty,
     pub(super) rest: Rest,
     /// How often the machine was suspended, as far as the engine knows, and when that was noticed last.
-    suspensions: u32,
-    suspended_at: Option<Instant>,
+    pub(super) suspensions: u32,
+    pub(super) suspended_at: Option<Instant>,
     /// Room for effects, while somebody drives.
     effects: Effects,
-}
-
-/// What is left to do once the lock is free.
-#[derive(Default)]
-pub(super) struct Outbox {
-    /// Whom to wake.
-    wakers: Vec<Waker>,
-    /// Whoever is awake anyhow.
-    awake: Option<u64>,
-    /// Places in the lines for seats that nobody needs any more.
-    left: Wants,
-    /// How many that were borrowed go back.
-    seats_back: Back,
-    /// What to send.
-    pub(super) send: Option<Arc<Message>>,
-    /// When the driver looks again.
-    pub(super) wake: Option<Instant>,
-    /// There is nothing left to do: nobody drives any more.
-    pub(super) idle: bool,
-    /// Somebody is to look now and then whether the pause still holds.
-    looks: bool,
-    losses: Losses,
-    pub(super) beside: Beside,
-    /// A driver whose duty has ended.
-    former: Option<Driver>,
-}
-
-/// What other queues of the process are to know.
-#[derive(Default)]
-pub(super) struct Beside {
-    /// It is closed, and remembers what it was granted.
-    closed_remembers: bool,
-    /// It is closed, and the store knows of slots that it gave back.
-    closed_has_given_back: bool,
-    /// The store knows of room that it made.
-    has_made_room: bool,
-    /// It rests for long, where others may make room for it: how often they had, as far as it knows.
-    pub(super) rests_since: Option<u64>,
-}
-
-/// What is known of data that the store has lost, or may lose.
-#[derive(Default)]
-struct Losses {
-    /// It has lost some.
-    seen: bool,
-    /// It has told this queue of one that was seen then.
-    told: Option<Stamp>,
-    /// The queue would say again what it was granted.
-    remembers: bool,
-}
-
-impl Outbox {
-    /// Of a caller that is awake.
-    pub(super) fn of(awake: u64) -> Self {
-        Self { awake: Some(awake), ..Self::default() }
-    }
-
-    /// Whoever drives, in this runtime, sees to it that what was granted can be said again.
-    pub(super) const fn leave_memory_to_driver(&mut self) {
-        self.losses.remembers = false;
-    }
-
-    /// Wakes whoever has been told something, and sees to it that somebody looks.
-    pub(super) fn wake_all(&mut self, queue: &Arc<Queue>, now: Instant) {
-        self.wakers.drain(..).for_each(Waker::wake);
-        (self.former, self.left) = (None, Wants::default());
-        queue.give_back_seats(std::mem::take(&mut self.seats_back));
-        if std::mem::take(&mut self.looks) && !queue.is_local() {
-            queue.shard.looks.add(queue);
-        }
-        let losses = std::mem::take(&mut self.losses);
-        if losses.seen {
-            queue.shard.looks.lost_data(now);
-        }
-        if (losses.seen || losses.told.is_some()) && !queue.is_local() {
-            queue.registered().attendance.lost_data(now);
-        }
-        if let Some(loss) = losses.told {
-            queue.shard.memories.lost_data(loss);
-        }
-        if losses.remembers && !queue.is_local() {
-            queue.shard.memories.add(queue, now);
-        }
-        let beside = std::mem::take(&mut self.beside);
-        if beside.closed_remembers {
-            queue.successors.take_over(queue, now);
-        }
-        if beside.closed_has_given_back {
-            queue.successors.look();
-        }
-        if beside.has_made_room && queue.has_others_beside() {
-            queue.shard.resting.look_beside(queue);
-        }
-        if let Some(rooms) = beside.rests_since {
-            queue.shard.resting.add(queue, rooms);
-        }
-    }
 }
 
 impl State {
@@ -276,25 +174,14 @@ impl State {
         }
     }
 
-    fn follow_clocks(&mut self, queue: &Queue, now: Instant, out: &mut Outbox) {
-        if !self.is_awake_since(queue) {
-            (self.suspensions, self.suspended_at) = (queue.shard.time.suspensions(), Some(now));
-            self.act(queue, now, out, |engine, effects| engine.handle(Event::Suspended, now, effects));
-        }
-    }
-
-    /// Whether a slot started before the machine was suspended.
-    fn is_of_before(&self, slot: &Slot, queue: &Queue) -> bool {
-        self.suspended_at.is_some_and(|at| slot.start <= at) || !self.is_awake_since(queue)
-    }
-
-    /// Whether the machine was not suspended since the engine heard of that last. The clock of a store in memory stands still then as well.
-    pub(super) fn is_awake_since(&self, queue: &Queue) -> bool {
-        queue.process.memory().is_some() || queue.shard.time.suspensions() == self.suspensions
-    }
-
     /// Has the engine act, and carries out what follows.
-    fn act(&mut self, queue: &Queue, now: Instant, out: &mut Outbox, act: impl FnOnce(&mut Engine, &mut Effects)) {
+    pub(super) fn act(
+        &mut self,
+        queue: &Queue,
+        now: Instant,
+        out: &mut Outbox,
+        act: impl FnOnce(&mut Engine, &mut Effects),
+    ) {
         let mut effects = std::mem::take(&mut self.effects);
         act(&mut self.engine, &mut effects);
         let mut renamed = false;

@@ -1,7 +1,16 @@
 //! Whether the machine was suspended: its monotonic clock, by which timers go, stood still then, and slots that wait for their start
 //! are later than they seem.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use super::Queue;
+use super::engine::Engine;
+use super::events::Event;
+use super::outbox::Outbox;
+use super::state::State;
+use super::waiters::Slot;
 
 /// Clocks that differ by so much more than before have not gone on together.
 const APART: Duration = Duration::from_millis(100);
@@ -19,7 +28,7 @@ pub(super) enum Suspended {
 /// What the machine's clocks showed when they were last seen to differ.
 #[derive(Debug)]
 pub(super) struct Clocks {
-    ran: Instant,
+    ran: std::time::Instant,
     day: SystemTime,
     /// Since the machine booted.
     uptime: Option<Duration>,
@@ -27,7 +36,7 @@ pub(super) struct Clocks {
 
 impl Default for Clocks {
     fn default() -> Self {
-        Self { ran: Instant::now(), day: SystemTime::now(), uptime: uptime() }
+        Self { ran: std::time::Instant::now(), day: SystemTime::now(), uptime: uptime() }
     }
 }
 
@@ -62,6 +71,45 @@ impl Clocks {
     }
 }
 
+impl State {
+    /// Has the engine know of it where the machine was suspended.
+    pub(super) fn follow_clocks(&mut self, queue: &Queue, now: Instant, out: &mut Outbox) {
+        if !self.is_awake_since(queue) {
+            (self.suspensions, self.suspended_at) = (queue.shard.time.suspensions(), Some(now));
+            self.act(queue, now, out, |engine, effects| engine.handle(Event::Suspended, now, effects));
+        }
+    }
+
+    /// Whether a slot started before the machine was suspended.
+    pub(super) fn is_of_before(&self, slot: &Slot, queue: &Queue) -> bool {
+        self.suspended_at.is_some_and(|at| slot.start <= at) || !self.is_awake_since(queue)
+    }
+
+    /// Whether the machine was not suspended since the engine heard of that last. The clock of a store in memory stands still then as well.
+    pub(super) fn is_awake_since(&self, queue: &Queue) -> bool {
+        queue.process.memory().is_some() || queue.shard.time.suspensions() == self.suspensions
+    }
+}
+
+impl Engine {
+    /// Gives every slot back, and lets go of every seat that no call uses: others may have had them meanwhile.
+    pub(super) fn was_suspended(&mut self, now: Instant) {
+        tracing::debug!(upstream = &*self.settings.upstream, "machine was suspended, asking again");
+        let slots = self.waiters.take_slots();
+        self.put_back(slots, now);
+        if let Some(seats) = &mut self.seats {
+            seats.doubt(now);
+        }
+        self.put_off = None;
+        self.ask_anew();
+    }
+
+    /// Whether slots that were waited for, or seats, are to be used now: they have to be as old as they seem.
+    pub(super) fn relies_on_clock(&self, now: Instant) -> bool {
+        self.seats.is_some() || self.waiters.first_start().is_some_and(|at| at <= now)
+    }
+}
+
 /// How long ago the machine booted.
 fn uptime() -> Option<Duration> {
     let words = std::fs::read_to_string("/proc/uptime").ok()?;
@@ -82,7 +130,6 @@ mod tests {
     use crate::config::upstream::Upstream;
     use crate::error::Error;
     use crate::ledger::Message;
-    use crate::queue::Queue;
     use crate::queue::process::Process;
     use crate::queue::waiters::{Waiter, Wish};
     use crate::store::{Applying, MemoryStore, Store};
@@ -109,7 +156,7 @@ mod tests {
             let up = Registered::new(0, Upstream::new("up").limit(Limit::per_second(1))).unwrap();
             let queue = Arc::new(Queue::new(&process, &up, &Scopes::only(None), [].into()).unwrap());
             let slot = |ticket| {
-                let (queue, joined) = (Arc::clone(&queue), tokio::time::Instant::now());
+                let (queue, joined) = (Arc::clone(&queue), Instant::now());
                 let (costs, priority) = (Costs::of(&[1].into()), Priority::Normal);
                 async move { queue.slot(&Waiter { ticket, costs, joined, wish: Wish::Soon, priority }, joined).await }
             };

@@ -1,5 +1,7 @@
 //! The queues of one process, one for each home in use.
 
+mod entry;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,6 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
+use self::entry::{Entry, Gone, SEVERAL, is_idle, is_needed};
 use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
 use crate::error::Error;
@@ -26,9 +29,6 @@ const FEW: usize = 128;
 
 /// Where a part has more, idle ones are forgotten that would say again what they were granted, if the store lost it: each takes some KiB.
 const MANY: usize = 1_024;
-
-/// How many queues one scope has at least before idle ones are looked for, and in how many of them it is looked for a pause.
-const SEVERAL: usize = 64;
 
 /// How many parts the queues are in, so that threads seldom wait for each other.
 const PARTS: usize = 16;
@@ -58,101 +58,6 @@ struct Map {
     /// How many queues more than scopes there are.
     more: usize,
     closed: bool,
-}
-
-/// The queues of one scope. Mostly there is one; several where their callers are also charged in logs of other scopes.
-#[derive(Debug)]
-struct Entry {
-    queue: Arc<Queue>,
-    more: Option<Box<More>>,
-}
-
-/// Those of one scope beside the first, by edition and all their scopes. Behind a pointer, as there are as many entries as scopes.
-#[derive(Debug)]
-struct More {
-    queues: HashMap<(u64, Scopes), Arc<Queue>, ScopeHasher>,
-    sweep_at: usize,
-    /// The newest edition, and whether there are any of former ones.
-    newest: u64,
-    has_former: bool,
-}
-
-/// Queues that were forgotten, to be dropped without the lock: what closures of the program hold may do anything when it goes.
-type Gone = Vec<Arc<Queue>>;
-
-impl Entry {
-    fn all(&self) -> impl Iterator<Item = &Arc<Queue>> {
-        std::iter::once(&self.queue).chain(self.more.iter().flat_map(|more| more.queues.values()))
-    }
-
-    #[inline]
-    fn of(&self, edition: u64, scopes: &Scopes) -> Option<&Arc<Queue>> {
-        if self.queue.is_of(edition, scopes) {
-            return Some(&self.queue);
-        }
-        self.more.as_ref()?.queues.get(&(edition, scopes.clone()))
-    }
-
-    /// How many there are beside the first.
-    fn more(&self) -> usize {
-        self.more.as_ref().map_or(0, |more| more.queues.len())
-    }
-
-    /// Those of former editions.
-    fn former(&self, edition: u64) -> impl Iterator<Item = &Arc<Queue>> {
-        let more = self.more.iter().filter(move |more| more.has_former || more.newest < edition);
-        let all = std::iter::once(&self.queue).chain(more.flat_map(|more| more.queues.values()));
-        all.filter(move |queue| queue.edition() < edition)
-    }
-
-    /// Takes a queue in. Where there are many, or those of former limits, those go that nobody needs.
-    fn add(&mut self, queue: &Arc<Queue>, scopes: &Scopes, (may_remember, now): (bool, Instant), gone: &mut Gone) {
-        let edition = queue.edition();
-        if let Some(more) = &mut self.more
-            && (more.newest < edition || more.queues.len() >= more.sweep_at)
-        {
-            more.newest = more.newest.max(edition);
-            self.sweep((may_remember, now), gone);
-        }
-        if self.queue.is_closed() && is_idle(&self.queue) {
-            gone.push(std::mem::replace(&mut self.queue, Arc::clone(queue)));
-        } else {
-            let more = self.more.get_or_insert_default();
-            more.newest = more.newest.max(edition);
-            gone.extend(more.queues.insert((edition, scopes.clone()), Arc::clone(queue)));
-        }
-    }
-
-    /// Where the first is closed, and nobody's any more, another takes its place.
-    fn let_closed_go(&mut self, gone: &mut Gone) {
-        if !(self.queue.is_closed() && is_idle(&self.queue)) {
-            return;
-        }
-        let Some(more) = &mut self.more else { return };
-        let next = more.queues.iter().find(|(_, queue)| !queue.is_closed()).map(|(key, _)| key.clone());
-        if let Some(next) = next.and_then(|key| more.queues.remove(&key)) {
-            gone.push(std::mem::replace(&mut self.queue, next));
-        }
-    }
-
-    /// Lets those go, beside the first, that nobody needs, and has called lately. Says how many are left.
-    fn sweep(&mut self, (may_remember, now): (bool, Instant), gone: &mut Gone) -> usize {
-        let Some(more) = &mut self.more else { return 0 };
-        let is_called = |queue: &Arc<Queue>| queue.was_called_again() && !queue.is_closed();
-        let is_over = |queue: &Arc<Queue>| !is_called(queue) && !is_needed(queue, may_remember, now);
-        gone.extend(more.queues.extract_if(|_, queue| is_over(queue)).map(|(_, queue)| queue));
-        let left = more.queues.len();
-        more.queues.shrink_to(left * 2);
-        more.sweep_at = (left * 2).max(SEVERAL);
-        more.has_former = more.queues.keys().any(|(edition, _)| *edition < more.newest);
-        left
-    }
-}
-
-impl Default for More {
-    fn default() -> Self {
-        Self { queues: HashMap::default(), sweep_at: SEVERAL, newest: 0, has_former: false }
-    }
 }
 
 impl Queues {
@@ -197,7 +102,7 @@ impl Queues {
             map.sweep(now, &mut gone);
         }
         let queue = Arc::new(new()?);
-        map.queues.insert(key, Entry { queue: Arc::clone(&queue), more: None });
+        map.queues.insert(key, Entry::new(Arc::clone(&queue)));
         Ok(queue)
     }
 
@@ -395,16 +300,6 @@ impl Map {
         self.queues.shrink_to(self.queues.len() * 2);
         self.sweep_at = (self.queues.len() * 2).max(FEW);
     }
-}
-
-/// Whether a queue is needed by somebody, or would be where the store cannot answer; or where it loses its data, if that is to matter.
-fn is_needed(queue: &Arc<Queue>, may_remember: bool, now: Instant) -> bool {
-    !is_idle(queue) || queue.bars_without_store(now) || (may_remember && queue.asks_by(now).is_some())
-}
-
-/// Whether nobody needs a queue: whoever holds it may be about to use it.
-fn is_idle(queue: &Arc<Queue>) -> bool {
-    Arc::strong_count(queue) == 1 && queue.is_idle()
 }
 
 fn lock(part: &Mutex<Map>) -> MutexGuard<'_, Map> {

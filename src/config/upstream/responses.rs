@@ -45,8 +45,8 @@ impl Upstream {
     ///
     /// 10 s after an overload (a 503 and its like), and after a refusal for too many calls in flight. After refusals for a quota three windows,
     /// ten minutes at most, where several calls were refused at once, whatever is said here; else none, or, where the upstream is
-    /// [learned from](Self::learn_from_responses) and told of a quota as well, the longest window, 10 s at most. After what is no matter of pace, such as a lock or a ban, calls come at full
-    /// rate whatever is said here.
+    /// [learned from](Self::learn_from_responses) and told of a quota as well, the longest window, 10 s at most.
+    /// After what is no matter of pace, such as a lock or a ban, calls come at full rate whatever is said here.
     ///
     /// ```
     /// # use outgate::Upstream;
