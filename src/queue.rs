@@ -19,6 +19,7 @@ mod events;
 mod forecast;
 pub(crate) mod glance;
 pub(crate) mod handover;
+mod head_start;
 mod in_flight;
 pub(crate) mod leases;
 mod listed;

@@ -19,6 +19,7 @@ use super::aside::Aside;
 use super::borrowed::Borrowed;
 use super::cold::Untold;
 use super::events::{Effect, Effects, Event, tell};
+use super::head_start::HeadStart;
 use super::in_flight::{Header, Message};
 use super::memory::Memory;
 use super::put_off::{Newcomers, PutOff};
@@ -121,6 +122,8 @@ pub(super) struct Engine {
     /// The last ask was to claim its turn.
     pub(super) insists: bool,
     pub(super) newcomers: Newcomers,
+    /// How much sooner than the next slot starts it wakes.
+    pub(super) head_start: HeadStart,
 }
 
 impl Engine {
@@ -172,6 +175,7 @@ impl Engine {
             aside: None,
             insists: false,
             newcomers: Newcomers::default(),
+            head_start: HeadStart::default(),
         }
     }
 
@@ -196,7 +200,10 @@ impl Engine {
                 effects.extend(self.has_work().then_some(Effect::Wake(now)));
                 return;
             }
-            Event::Missed(slot) => self.give(slot, now),
+            Event::Missed(slot) => {
+                self.head_start.missed(slot.start, now);
+                self.give(slot, now);
+            }
             Event::LostSeats(lost) => {
                 if let Some(seats) = &mut self.seats {
                     seats.lose(lost);
@@ -273,7 +280,8 @@ impl Engine {
             effects.push(Effect::Idle);
             return;
         }
-        let wakes = [self.next_expiry(now), later, self.waiters.first_start(), self.waiters.ages_at(), self.warn_at()];
+        let starts_at = self.waiters.first_start().map(|start| self.head_start.wakes_at(start, now));
+        let wakes = [self.next_expiry(now), later, starts_at, self.waiters.ages_at(), self.warn_at()];
         let wake = wakes.into_iter().flatten().min();
         effects.extend(wake.map(Effect::Wake));
     }
@@ -435,9 +443,11 @@ impl Engine {
         while let Some(mut slot) = self.waiters.pop_started(now) {
             if slot.is_stale(now, self.settings.stale_after) {
                 tracing::debug!(upstream = &*self.settings.upstream, "slot stale, asking again");
+                self.head_start.missed(slot.start, now);
                 self.put_back([slot], now);
                 self.ask_at = None;
             } else if let Some(waiter) = self.waiters.pop_owner(&slot, now) {
+                self.head_start.met(slot.start);
                 slot.waited_for = self.waited_for.since(waiter.joined);
                 effects.push(Effect::Tell(waiter.ticket, Ok(slot)));
             } else {

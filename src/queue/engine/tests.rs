@@ -1,6 +1,7 @@
 //! Stories of a queue whose limit is one call a second: at what time, what happens, and what is to be done about it.
 
 mod aside;
+mod late;
 
 use std::time::Duration;
 

@@ -1,0 +1,70 @@
+//! A machine that wakes whoever has slept for a while later than a slot may be used.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::config::priority::Priority;
+use crate::queue::engine::scene::{Process, World, costs, reply};
+use crate::queue::events::{Effect, Event};
+use crate::queue::waiters::{Waiter, Wish};
+
+const QUOTA: u32 = 10;
+const SPAN: Duration = Duration::from_millis(110);
+/// Slots are late after 24 ms here.
+const LATE: Duration = Duration::from_millis(30);
+/// Who has slept for less is woken on time.
+const DOZE: Duration = Duration::from_millis(50);
+
+/// How many calls start in each span, where others come in their place at once; and how many turns that took.
+fn starts_in_each_span(spans: u32) -> (Vec<u32>, u32) {
+    let mut world = World::new();
+    let mut process = Process::new(&world, 7, QUOTA, SPAN);
+    let (end, mut starts) = (world.at(0) + SPAN * spans, BTreeMap::new());
+    let joined = |ticket, now: Instant| {
+        let (costs, wish, priority) = (costs(1), Wish::Soon, Priority::Normal);
+        Event::Joined(Waiter { ticket, costs, joined: now, wish, priority })
+    };
+    let (begin, mut tickets, mut turns) = (world.now, 0.., 0);
+    for ticket in tickets.by_ref().take(QUOTA as usize * 3) {
+        process.handle(joined(ticket, begin), begin);
+    }
+    while world.now < end {
+        let now = world.now;
+        turns += 1;
+        let (mut effects, mut wake) = (process.turn(now), None);
+        while !effects.is_empty() {
+            let mut next = Vec::new();
+            for effect in effects {
+                match effect {
+                    Effect::Send(message) => {
+                        let answered = process.read(reply(&world, &message), now, now);
+                        next.extend(process.handle(Event::Answered(answered), now));
+                        next.extend(process.turn(now));
+                    }
+                    Effect::Tell(_, Ok(_)) => {
+                        *starts.entry((now - begin).as_micros() / SPAN.as_micros()).or_default() += 1;
+                        next.extend(
+                            tickets.next().into_iter().flat_map(|ticket| process.handle(joined(ticket, now), now)),
+                        );
+                    }
+                    Effect::Wake(at) => wake = Some(wake.map_or(at, |wake: Instant| wake.min(at))),
+                    _ => {}
+                }
+            }
+            effects = next.into_iter().collect();
+        }
+        let at = wake.unwrap_or(now).max(now);
+        world.pass_to(if at - now > DOZE { at + LATE } else { at });
+    }
+    ((0..u128::from(spans)).map(|span| starts.get(&span).copied().unwrap_or(0)).collect(), turns)
+}
+
+#[test]
+fn slots_that_a_machine_wakes_too_late_for_are_missed_once_and_not_for_ever() {
+    let (starts, turns) = starts_in_each_span(100);
+    let started: u32 = starts.iter().sum();
+    assert!(started >= 97 * QUOTA, "{starts:?}");
+    assert!(turns <= 100 * 6, "it looks {turns} times");
+}
