@@ -267,7 +267,9 @@ impl Engine {
             seats.pass(now);
         }
         self.age(now);
-        self.hand_out(now, effects);
+        if let Some(start) = self.hand_out(now, effects) {
+            self.head_start.missed(start, now);
+        }
         self.seat_callers(now, effects);
         self.expire(now, effects);
         self.note_wait(now);
@@ -438,12 +440,13 @@ impl Engine {
         self.closed && has_told && self.waiters.is_empty() && self.seats.as_ref().is_none_or(Seats::is_told)
     }
 
-    /// Tells every caller whose slot has started. A slot that is stale by now is asked for again.
-    pub(super) fn hand_out(&mut self, now: Instant, effects: &mut Effects) {
+    /// Tells every caller whose slot has started. A slot that is stale by now is asked for again; says when the first of those started.
+    pub(super) fn hand_out(&mut self, now: Instant, effects: &mut Effects) -> Option<Instant> {
+        let mut missed = None;
         while let Some(mut slot) = self.waiters.pop_started(now) {
             if slot.is_stale(now, self.settings.stale_after) {
                 tracing::debug!(upstream = &*self.settings.upstream, "slot stale, asking again");
-                self.head_start.missed(slot.start, now);
+                missed = missed.or(Some(slot.start));
                 self.put_back([slot], now);
                 self.ask_at = None;
             } else if let Some(waiter) = self.waiters.pop_owner(&slot, now) {
@@ -454,5 +457,6 @@ impl Engine {
                 self.put_back([slot], now);
             }
         }
+        missed
     }
 }

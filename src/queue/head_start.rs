@@ -10,10 +10,9 @@ use tokio::time::Instant;
 
 /// Who was later than this stood still, and need not the next time.
 const MOST: Duration = Duration::from_millis(50);
-/// Left for a sleep that is short, at most.
-const NAP: Duration = Duration::from_millis(5);
-/// Each slot that is used in time after an early wake takes this part of it back: to miss one now and then, and so learn whether all of it is still
-/// needed, costs little beside 256 that are not missed.
+/// By so much it wakes too early, if the machine is as late again.
+const MARGIN: Duration = Duration::from_millis(5);
+/// Each slot that is used in time takes this part of it back, so that a machine which is late no more costs no wakes.
 const PART: u32 = 256;
 /// Timers are no finer.
 const LEAST: Duration = Duration::from_millis(1);
@@ -22,22 +21,30 @@ const LEAST: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeadStart {
     by: Duration,
-    /// The slot that it was used for last.
-    used_for: Option<Instant>,
+    plan: Option<Plan>,
+}
+
+/// For which slot an early wake was planned last, and how early.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    start: Instant,
+    by: Duration,
 }
 
 impl HeadStart {
-    /// A slot was stale that started then.
+    /// A slot was stale that started then. Where the wake for it was early already, it was later than that by as much again.
     pub(super) fn missed(&mut self, start: Instant, now: Instant) {
         let late = now.saturating_duration_since(start);
-        if late <= MOST {
-            self.by = self.by.max(late + late.min(NAP));
+        if late > MOST {
+            return;
         }
+        let planned = self.plan.filter(|plan| plan.start <= start).map_or(Duration::ZERO, |plan| plan.by);
+        self.by = self.by.max((planned + late).min(MOST) + MARGIN);
     }
 
     /// A slot was used in time that started then.
     pub(super) fn met(&mut self, start: Instant) {
-        if self.used_for.take_if(|used_for| *used_for == start).is_none() {
+        if self.plan.take_if(|plan| plan.start == start).is_none() {
             return;
         }
         self.by -= self.by / PART;
@@ -46,13 +53,21 @@ impl HeadStart {
         }
     }
 
-    /// When to wake for a slot that starts then.
+    /// When to wake for a slot that starts then: where it is awake early, after half of what is left, as whoever sleeps for long is woken late again.
     pub(super) fn wakes_at(&mut self, start: Instant, now: Instant) -> Instant {
-        let Some(sooner) = start.checked_sub(self.by).filter(|sooner| *sooner < start && now + LEAST <= *sooner) else {
-            return start;
-        };
-        self.used_for = Some(start);
-        sooner
+        let mut by = self.by;
+        while by >= LEAST {
+            match start.checked_sub(by) {
+                Some(sooner) if now + LEAST <= sooner => {
+                    if self.plan.is_none_or(|plan| plan.start != start) {
+                        self.plan = Some(Plan { start, by });
+                    }
+                    return sooner;
+                }
+                _ => by /= 2,
+            }
+        }
+        start
     }
 }
 
@@ -64,18 +79,32 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    /// How long after `now` it wakes for slots that start so many milliseconds later.
+    fn wakes_after<const N: usize>(head_start: &mut HeadStart, now: Instant, starts: [u64; N]) -> [Duration; N] {
+        starts.map(|start| head_start.wakes_at(now + ms(start), now) - now)
+    }
+
     #[test]
-    fn who_missed_a_slot_wakes_sooner_for_the_next() {
+    fn who_missed_a_slot_wakes_sooner_for_the_next_and_then_after_half_of_what_is_left() {
         let (now, mut head_start) = (Instant::now(), HeadStart::default());
-        let wakes_after = |head_start: &mut HeadStart, start| head_start.wakes_at(now + ms(start), now) - now;
-        assert_eq!(wakes_after(&mut head_start, 100), ms(100));
-        head_start.missed(now, now + ms(4));
-        assert_eq!([100, 9, 8, 1].map(|start| wakes_after(&mut head_start, start)), [92, 1, 8, 1].map(ms));
-        head_start.missed(now, now + ms(20));
+        assert_eq!(wakes_after(&mut head_start, now, [100]), [100].map(ms));
         head_start.missed(now, now + ms(3));
-        assert_eq!(wakes_after(&mut head_start, 100), ms(75));
+        assert_eq!(wakes_after(&mut head_start, now, [100, 9, 8, 4, 2, 1]), [92, 1, 4, 2, 1, 1].map(ms));
         head_start.missed(now, now + ms(51));
-        assert_eq!(wakes_after(&mut head_start, 100), ms(75), "nobody stands still each time");
+        assert_eq!(wakes_after(&mut head_start, now, [100]), [92].map(ms), "nobody stands still each time");
+    }
+
+    #[test]
+    fn who_missed_a_slot_in_spite_of_an_early_wake_was_late_by_that_as_well() {
+        let (now, mut head_start) = (Instant::now(), HeadStart::default());
+        head_start.missed(now, now + ms(5));
+        for (misses, by) in [(1, 21), (3, 32), (1, 43), (1, 54), (1, 55), (1, 55)] {
+            let start = now + ms(100);
+            wakes_after(&mut head_start, now, [100, 100]);
+            (0..misses).for_each(|_| head_start.missed(start, start + ms(6)));
+            assert_eq!(head_start.by, ms(by));
+            head_start.plan = None;
+        }
     }
 
     #[test]

@@ -81,6 +81,12 @@ impl Process {
         Self::of(world, sender, Settings { promote_low_after: Some(Duration::from_millis(300)), ..settings })
     }
 
+    /// The same, with slots that are late after so long.
+    pub(super) fn hasty(world: &World, quota: u32, span: Duration, stale_after: Duration) -> Self {
+        let term = Term::new(quota, i64::try_from(span.as_micros()).unwrap());
+        Self::of(world, 7, Settings { stale_after, ..settings(Log::new("calls", [term]), None) })
+    }
+
     fn of(world: &World, sender: u64, settings: Settings) -> Self {
         let engine = Engine::new(Arc::new(settings), sender, Rng::with_seed(sender));
         Self { engine, time: LogTime::since(world.epoch), numbers: 0 }

@@ -12,15 +12,14 @@ use crate::queue::waiters::{Waiter, Wish};
 
 const QUOTA: u32 = 10;
 const SPAN: Duration = Duration::from_millis(110);
-/// Slots are late after 24 ms here.
-const LATE: Duration = Duration::from_millis(30);
+const STALE_AFTER: Duration = Duration::from_millis(5);
 /// Who has slept for less is woken on time.
-const DOZE: Duration = Duration::from_millis(50);
+const DOZE: Duration = Duration::from_millis(30);
 
-/// How many calls start in each span, where others come in their place at once; and how many turns that took.
-fn starts_in_each_span(spans: u32) -> (Vec<u32>, u32) {
+/// How many calls start in each span, where others come in their place at once, and whoever slept is so late; and how many turns that took.
+fn starts_in_each_span(spans: u32, late: impl Fn(Duration) -> Duration) -> (Vec<u32>, u32) {
     let mut world = World::new();
-    let mut process = Process::new(&world, 7, QUOTA, SPAN);
+    let mut process = Process::hasty(&world, QUOTA, SPAN, STALE_AFTER);
     let (end, mut starts) = (world.at(0) + SPAN * spans, BTreeMap::new());
     let joined = |ticket, now: Instant| {
         let (costs, wish, priority) = (costs(1), Wish::Soon, Priority::Normal);
@@ -56,15 +55,25 @@ fn starts_in_each_span(spans: u32) -> (Vec<u32>, u32) {
             effects = next.into_iter().collect();
         }
         let at = wake.unwrap_or(now).max(now);
-        world.pass_to(if at - now > DOZE { at + LATE } else { at });
+        world.pass_to(if at - now > DOZE { at + late(now - begin) } else { at });
     }
     ((0..u128::from(spans)).map(|span| starts.get(&span).copied().unwrap_or(0)).collect(), turns)
 }
 
 #[test]
-fn slots_that_a_machine_wakes_too_late_for_are_missed_once_and_not_for_ever() {
-    let (starts, turns) = starts_in_each_span(100);
-    let started: u32 = starts.iter().sum();
-    assert!(started >= 97 * QUOTA, "{starts:?}");
-    assert!(turns <= 100 * 6, "it looks {turns} times");
+fn slots_that_a_machine_wakes_too_late_for_are_missed_now_and_then_and_not_for_ever() {
+    type Late = fn(Duration) -> Duration;
+    let cases: [(&str, Late); 5] = [
+        ("6 ms", |_| Duration::from_millis(6)),
+        ("20 ms", |_| Duration::from_millis(20)),
+        ("45 ms", |_| Duration::from_millis(45)),
+        ("later and later", |at| at / 1_200),
+        ("now and then", |at| Duration::from_millis(if at.as_secs() % 4 < 2 { 12 } else { 0 })),
+    ];
+    for (name, late) in cases {
+        let (starts, turns) = starts_in_each_span(500, late);
+        let started: u32 = starts.iter().sum();
+        assert!(started >= 500 * QUOTA * 98 / 100, "{name}: {started} {starts:?}");
+        assert!(turns <= 500 * 5, "{name}: it looks {turns} times");
+    }
 }
