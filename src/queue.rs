@@ -29,6 +29,7 @@ pub(crate) mod looks;
 mod mark;
 pub(crate) mod memories;
 mod memory;
+mod misses;
 pub(crate) mod news;
 mod outbox;
 pub(crate) mod pacing;

@@ -22,6 +22,7 @@ use super::events::{Effect, Effects, Event, tell};
 use super::head_start::HeadStart;
 use super::in_flight::{Header, Message};
 use super::memory::Memory;
+use super::misses::Misses;
 use super::put_off::{Newcomers, PutOff};
 use super::resend::Resend;
 use super::seats::Seats;
@@ -124,6 +125,7 @@ pub(super) struct Engine {
     pub(super) newcomers: Newcomers,
     /// How much sooner than the next slot starts it wakes.
     pub(super) head_start: HeadStart,
+    pub(super) misses: Misses,
 }
 
 impl Engine {
@@ -176,6 +178,7 @@ impl Engine {
             insists: false,
             newcomers: Newcomers::default(),
             head_start: HeadStart::default(),
+            misses: Misses::default(),
         }
     }
 
@@ -202,6 +205,7 @@ impl Engine {
             }
             Event::Missed(slot) => {
                 self.head_start.missed(slot.start, now);
+                self.note_miss(true, now);
                 self.give(slot, now);
             }
             Event::LostSeats(lost) => {
@@ -447,10 +451,12 @@ impl Engine {
             if slot.is_stale(now, self.settings.stale_after) {
                 tracing::debug!(upstream = &*self.settings.upstream, "slot stale, asking again");
                 missed = missed.or(Some(slot.start));
+                self.note_miss(false, now);
                 self.put_back([slot], now);
                 self.ask_at = None;
             } else if let Some(waiter) = self.waiters.pop_owner(&slot, now) {
                 self.head_start.met(slot.start);
+                self.misses.told();
                 slot.waited_for = self.waited_for.since(waiter.joined);
                 effects.push(Effect::Tell(waiter.ticket, Ok(slot)));
             } else {
