@@ -4,6 +4,7 @@
 //! Where that is more than a slot may be late, as with windows of 100 ms, each slot would be stale, for ever. So a queue that missed a
 //! slot wakes sooner for the next, and sleeps again for the rest: what has just run is woken on time.
 
+use std::iter::successors;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -55,19 +56,13 @@ impl HeadStart {
 
     /// When to wake for a slot that starts then: where it is awake early, after half of what is left, as whoever sleeps for long is woken late again.
     pub(super) fn wakes_at(&mut self, start: Instant, now: Instant) -> Instant {
-        let mut by = self.by;
-        while by >= LEAST {
-            match start.checked_sub(by) {
-                Some(sooner) if now + LEAST <= sooner => {
-                    if self.plan.is_none_or(|plan| plan.start != start) {
-                        self.plan = Some(Plan { start, by });
-                    }
-                    return sooner;
-                }
-                _ => by /= 2,
-            }
+        let naps = successors(Some(self.by), |by| Some(*by / 2)).take_while(|by| *by >= LEAST);
+        let mut sooner = naps.filter_map(|by| Some((by, start.checked_sub(by)?)));
+        let Some((by, sooner)) = sooner.find(|(_, sooner)| now + LEAST <= *sooner) else { return start };
+        if self.plan.is_none_or(|plan| plan.start != start) {
+            self.plan = Some(Plan { start, by });
         }
-        start
+        sooner
     }
 }
 

@@ -17,7 +17,7 @@ const FEWEST: u32 = 20;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Misses {
     since: Option<Instant>,
-    used: u32,
+    slots: u32,
     missed: u32,
     said_at: Option<Instant>,
 }
@@ -25,25 +25,26 @@ pub(super) struct Misses {
 impl Misses {
     /// Somebody was told that a slot has started.
     pub(super) const fn told(&mut self) {
-        self.used = self.used.saturating_add(1);
+        self.slots = self.slots.saturating_add(1);
     }
 
-    /// One was missed, after somebody was told of it or before. Says how many of how many were, if that is to be said.
+    /// One was missed, after somebody was told of it or before. Says how many of how many were until now, if that is to be said.
     fn missed(&mut self, was_told: bool, now: Instant) -> Option<(u32, u32)> {
-        self.used = self.used.saturating_sub(u32::from(was_told));
-        let since = *self.since.get_or_insert(now);
-        let counted_for = now.saturating_duration_since(since);
-        let of = self.used.saturating_add(self.missed);
-        let is_many = (SPAN..2 * SPAN).contains(&counted_for) && self.missed >= FEWEST && self.missed >= of / 3;
-        let said = is_many.then_some((self.missed, of));
-        if counted_for >= SPAN {
-            (self.since, self.used, self.missed) = (Some(now), 0, 0);
-        }
-        self.missed = self.missed.saturating_add(1);
-        let said = said.filter(|_| self.said_at.is_none_or(|at| now.saturating_duration_since(at) >= SAID_AGAIN));
-        if said.is_some() {
+        let counted_for = now.saturating_duration_since(*self.since.get_or_insert(now));
+        let is_many = self.missed >= FEWEST && self.missed >= self.slots / 3;
+        let is_said = is_many
+            && (SPAN..2 * SPAN).contains(&counted_for)
+            && self.said_at.is_none_or(|at| now.saturating_duration_since(at) >= SAID_AGAIN);
+        // Some were told before the others were counted.
+        let said = is_said.then_some((self.missed, self.slots.max(self.missed)));
+        if is_said {
             self.said_at = Some(now);
         }
+        if counted_for >= SPAN {
+            (self.since, self.slots, self.missed) = (Some(now), 0, 0);
+        }
+        self.slots = self.slots.saturating_add(u32::from(!was_told));
+        self.missed = self.missed.saturating_add(1);
         said
     }
 }
@@ -52,12 +53,12 @@ impl Engine {
     /// A slot was stale before it was used, after somebody was told of it or before.
     pub(super) fn note_miss(&mut self, was_told: bool, now: Instant) {
         if let Some((missed, of)) = self.misses.missed(was_told, now) {
-            let (upstream, guard) = (&*self.settings.upstream, self.settings.stale_after * 2);
             tracing::warn!(
-                upstream,
+                upstream = &*self.settings.upstream,
+                scope = self.settings.key.1.map(tracing::field::display),
                 missed,
                 of,
-                ?guard,
+                may_be_late = ?self.settings.stale_after,
                 "this process is woken later than the guard allows, and misses slots: a longer guard wastes fewer"
             );
         }
