@@ -183,10 +183,11 @@ if now ~= time then
   save(upstream, now)
 end
 
--- Whether a state holds what lapsed long ago: the mark of a release keeps it from expiring.
+-- Whether a state holds what lapsed long ago: the mark of a release or of a reset keeps it from expiring, and so does a correction.
 local function is_stale(state)
   local since = now - 1000 * LEAP
-  if not state.releases then return false end
+  local releases, is_marked = state.releases, state.loss and (state.loss[3] or 0) > 0
+  if not releases and state.correction == 0 and not is_marked then return false end
   for i = 6, #state.cold, 6 do
     if state.cold[i] <= since then return true end
   end
@@ -207,7 +208,7 @@ local function is_stale(state)
   end
   return (state.rate and lapse_of.rate(state.rate) <= since) or (state.slow and state.slow[2] <= since)
     or (state.loss and lapse_of.loss(state.loss) <= since)
-    or (state.reach and state.reach[2] <= since) or (#state.releases > 2 and state.releases[4] + RECENT <= since)
+    or (state.reach and state.reach[2] <= since) or (releases and #releases > 2 and releases[4] + RECENT <= since)
 end
 
 -- The factor on the quotas of a rate now: it stays for a while, and then rises, slowly first.

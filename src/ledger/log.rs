@@ -9,7 +9,7 @@ use super::life::Life;
 use super::rule::{Entries, earliest};
 use super::{Stamp, Term};
 
-/// Entries a log may hold beyond twice its longest quota before it is trimmed, so that trimming is rare and cheap.
+/// Entries a log may hold beyond three times its longest quota before it is trimmed, so that trimming is rare and cheap.
 pub(crate) const TRIM_SLACK: usize = 64;
 
 /// Newer entries that a slot may have and still be handed back.
@@ -163,9 +163,10 @@ impl SlidingLog {
         self.starts.drain(from..end);
     }
 
-    /// Whether it is well over twice `quota`, its longest, entries long.
+    /// Whether it is well over three times `quota`, its longest, entries long: trimmed it keeps up to two and a half of a busy one, as
+    /// entries are kept for up to half longer than they count.
     pub(super) fn is_long(&self, quota: u32) -> bool {
-        self.starts.len() > 2 * quota as usize + TRIM_SLACK
+        self.starts.len() > 3 * quota as usize + TRIM_SLACK
     }
 
     /// Forgets the entries that nobody counts any more, once the log is [long](Self::is_long).

@@ -175,11 +175,11 @@ async fn a_log_that_is_trimmed_goes_on_telling_of_its_loss() {
     three.evict("e:v1:{up}:state");
     // As many entries as a log has before it is trimmed.
     let (mut last, mut number) = (0, 0);
-    for callers in [10, 10, 10, 10, 10, 10, 10, 10, 4] {
+    for callers in [10, 10, 10, 10, 10, 10, 10, 10, 10, 4] {
         (last, number) = (last + 20 * SECOND + 1, number + 1);
         three.told(last, (4, number), of_ten(callers)).await;
     }
-    assert_eq!(three.log().len(), 84);
+    assert_eq!(three.log().len(), 94);
     three.evict("e:v1:{up}:replay:4:");
     let seen = last + SECOND;
     let mut asks = of_ten(1);
