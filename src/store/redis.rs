@@ -68,7 +68,7 @@ use crate::store::clock::ManualClock;
 /// # Default
 ///
 /// * prefix: `outgate`; every key begins with it
-/// * response timeout: 1 s; a connection must be made within 2 s
+/// * response timeout: 1 s; a connection must be made within 4 s
 ///
 /// # Permissions
 ///

@@ -191,6 +191,7 @@ mod with_a_feature {
         let error = RedisStore::connect(&encrypted.url("localhost")).await.err().ok_or("connected")?;
         let words = error.to_string();
         assert!(words.contains("certificate") && !words.contains("secret"), "{words}");
+        assert_eq!(error.kind(), StoreErrorKind::Refused, "it stays so: {words}");
         Ok(())
     }
 

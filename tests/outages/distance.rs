@@ -71,6 +71,18 @@ async fn a_redis_80_ms_away_serves_everybody_and_keeps_the_limit() -> Outcome {
 }
 
 #[tokio::test]
+async fn a_redis_is_connected_to_whose_answers_come_in_time_however_many_a_connection_takes() -> Outcome {
+    let scene = Scene::with(&["--requirepass", "secret"])?;
+    scene.proxy.set(Mode::Delay(Duration::from_millis(700)));
+    let store = RedisStore::open(&format!("redis://:secret@{}/2", scene.proxy.addr()))?;
+    let throttle = throttle(store, plenty())?;
+    drop(throttle.acquire("up").await?);
+    scene.redis("CLIENT KILL TYPE normal")?;
+    drop(throttle.acquire("up").await?);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_delay_that_varies_within_the_guard_loses_nobody_and_no_slot() -> Outcome {
     let scene = Scene::new()?;
     let throttle = scene.throttle(plenty().guard(Duration::from_secs(1)))?;

@@ -1,12 +1,17 @@
 //! A server that takes no connection says why in one line, before it is asked anything, and hangs up.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use outgate::RedisStore;
 use outgate::store::StoreErrorKind;
+use outgate::testing::RedisServer;
+use outgate::{RedisStore, Scope, Throttle, Upstream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::faults_that_last::{Failure, refused};
 use crate::scene::{Outcome, Scene, plenty, throttle};
@@ -105,5 +110,55 @@ async fn a_server_that_hangs_up_without_a_word_is_out_of_reach() -> Outcome {
     scene.proxy.set(outgate::testing::Mode::Refuse);
     let error = RedisStore::connect(&scene.proxy.url()).await.err().ok_or("connected")?;
     assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
+    Ok(())
+}
+
+/// Passes on what comes before a call, and hangs up on every call. Says how many connections were made so far.
+async fn hangs_up_on_calls(server: SocketAddr) -> Result<(SocketAddr, Arc<AtomicU32>, JoinSet<()>), Failure> {
+    let (listener, made) = (TcpListener::bind("127.0.0.1:0").await?, Arc::new(AtomicU32::new(0)));
+    let (addr, counted, mut serving) = (listener.local_addr()?, Arc::clone(&made), JoinSet::new());
+    serving.spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move {
+                let Ok(server) = TcpStream::connect(server).await else { return };
+                let ((mut from, mut back), (mut answers, mut on)) = (client.into_split(), server.into_split());
+                let answering = tokio::spawn(async move { tokio::io::copy(&mut answers, &mut back).await });
+                let mut piece = vec![0; 1 << 16];
+                while let Ok(length @ 1..) = from.read(&mut piece).await {
+                    let is_call = piece[..length].windows(7).any(|word| word == b"EVALSHA");
+                    if is_call || on.write_all(&piece[..length]).await.is_err() {
+                        break;
+                    }
+                }
+                answering.abort();
+            });
+        }
+    });
+    Ok((addr, made, serving))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_up_on_every_call_is_not_stormed_however_many_wait_for_it() -> Outcome {
+    let redis = RedisServer::start()?;
+    let (addr, made, _serving) = hangs_up_on_calls(redis.addr()).await?;
+    let up = Upstream::new("up").scope_by(Scope::header("x-merchant")).limit(plenty());
+    let throttle = Throttle::builder().store(RedisStore::open(&format!("redis://{addr}"))?).upstream(up).build()?;
+    let (began, mut callers) = (Instant::now(), JoinSet::new());
+    let end = began + Duration::from_secs(1);
+    for merchant in 0..50_u32 {
+        let throttle = throttle.clone();
+        callers.spawn(async move {
+            while Instant::now() < end {
+                let call = throttle.acquire("up").scope(merchant.to_string()).max_wait(Duration::from_millis(100));
+                assert!(call.await.is_err());
+            }
+        });
+    }
+    callers.join_all().await;
+    let most = began.elapsed().as_millis() / 50 + 2;
+    let made = made.load(Ordering::Relaxed);
+    println!("{made} connections, {most} at most");
+    assert!(made > 1 && u128::from(made) <= most, "{made} connections, {most} at most");
     Ok(())
 }

@@ -127,12 +127,14 @@ impl RedisStoreBuilder {
 
     /// For how long an answer is awaited.
     ///
-    /// A message without an answer is sent once more, where it may be. So it fails at the latest
+    /// A new connection is made within four timeouts, or 2 s if that is more: it takes several answers, one after another. A host that says
+    /// nothing at all is given up after two timeouts, or 2 s. A message without an answer is sent once more, where it may be. So it fails at the
+    /// latest
     ///
-    /// * on one server after two timeouts and 2 s, in which a new connection is made; where there was none before, 2 s later. Each time that the server
+    /// * on one server after two timeouts and the time for a connection; where there was none before, that time later. Each time that the server
     ///   has forgotten the script takes up to one timeout more.
-    /// * in a Cluster after two timeouts and 4 s.
-    /// * behind Sentinels after one timeout and 2 s. Of that it waits for replicas for a quarter of the timeout at a time.
+    /// * in a Cluster after two timeouts and the time for two connections.
+    /// * behind Sentinels after one timeout and the time for a connection. Of that it waits for replicas for a quarter of the timeout at a time.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self

@@ -1,6 +1,7 @@
 //! What a server's error means, and how it is told.
 
-use std::fmt;
+use std::sync::Arc;
+use std::{fmt, io};
 
 use redis::{ErrorKind, RedisError};
 
@@ -93,6 +94,15 @@ impl Fault {
     }
 }
 
+/// What is found out as a connection is made: who is not trusted, or speaks another protocol, stays so.
+pub(super) fn of_connecting(error: &RedisError) -> Fault {
+    let io =
+        std::error::Error::source(error).and_then(|of| of.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>());
+    let io = io.and_then(|of| of.downcast_ref::<io::Error>());
+    // So a handshake fails that encrypts.
+    if io.is_some_and(|io| io.kind() == io::ErrorKind::InvalidData) { Fault::Lasting } else { Fault::of(error) }
+}
+
 /// An error in the server's own words, and nothing behind it.
 pub(super) struct Said(pub(super) RedisError);
 
@@ -131,8 +141,6 @@ pub(super) fn without_script(detail: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use redis::ServerErrorKind;
 
     use super::*;

@@ -25,7 +25,7 @@ pub(super) use self::redirected::Missed;
 #[cfg(feature = "redis-sentinel")]
 pub(super) use self::witnessed::Witnessed;
 use super::call::Call;
-use super::fault::{Fault, Said, is_demoted, serves_nobody};
+use super::fault::{Fault, Said, is_demoted, of_connecting, serves_nobody};
 use super::health::Health;
 use super::one_at_a_time::OneAtATime;
 use super::script::Script;
@@ -34,6 +34,8 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::ledger::{Refused, Reply};
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// A new connection takes so many answers of the server, one after another: to encrypt, to log in, to greet, and to load what calls need.
+const ANSWERS: u32 = 4;
 /// What could not be connected to so lately is not connected to again: queues of one process that wait for a server are many, and so are
 /// the processes.
 const FRESH: Duration = Duration::from_millis(50);
@@ -95,7 +97,7 @@ impl Link {
             prefix: prefix.into(),
             response_timeout,
             current: Mutex::default(),
-            connecting: OneAtATime::within(2 * CONNECT_TIMEOUT),
+            connecting: OneAtATime::within(2 * connects_within(response_timeout)),
             answered: AtomicU64::new(0),
             health: Health::default(),
         }
@@ -167,7 +169,7 @@ impl Link {
     /// What is read of an answer, unless it is one to something else.
     fn read<T>(&self, generation: u64, read: impl FnOnce() -> Result<T, StoreError>) -> Result<T, Failure> {
         read().map_err(|error| {
-            if self.disconnect(generation) {
+            if self.disconnect(generation, &error) {
                 self.health.is_down(&error);
             }
             Failure { error, heals_by_connecting: true, passes: true }
@@ -204,7 +206,7 @@ impl Link {
             }
             current.attempts
         };
-        let made = timeout(CONNECT_TIMEOUT, self.connect()).await;
+        let made = timeout(connects_within(self.response_timeout), self.connect()).await;
         {
             // Where this one took too long, another may have taken its place.
             let current = self.current();
@@ -257,7 +259,7 @@ impl Link {
     }
 
     fn not_connected(&self, error: RedisError) -> StoreError {
-        let (fault, code) = (Fault::of(&error), error.code().unwrap_or_default().to_owned());
+        let (fault, code) = (of_connecting(&error), error.code().unwrap_or_default().to_owned());
         let error = not_reached(&self.cannot_be_connected_to(), error);
         if fault == Fault::Lasting {
             self.health.complain(&code, "", &error);
@@ -270,14 +272,14 @@ impl Link {
     /// What passes by itself, or with the connection.
     fn failed(&self, error: RedisError, generation: u64) -> Failure {
         let lost = Fault::of(&error) == Fault::Lost;
-        if lost {
-            self.disconnect(generation);
-        }
         let heals_by_connecting = lost || (is_demoted(&error) && self.leave(generation));
         // As idle ones are: the next one tells whether the server is down.
-        let was_closed = error.is_connection_dropped() && self.answered.load(Ordering::Relaxed) >= generation;
+        let was_closed = error.is_connection_dropped() && self.has_answered(generation);
         let error =
             if lost { unreachable("the store did not answer").caused_by(Said(error)) } else { unavailable(error) };
+        if lost {
+            self.disconnect(generation, &error);
+        }
         if !was_closed {
             self.health.is_down(&error);
         }
@@ -285,10 +287,18 @@ impl Link {
     }
 
     /// After a reply that was swallowed or doubled the next ones may answer the wrong calls: never uses this connection again. Says
-    /// whether it was in use.
-    fn disconnect(&self, generation: u64) -> bool {
+    /// whether it was in use. Where it has answered nothing yet, the next is of no more use: not at once.
+    fn disconnect(&self, generation: u64, why: &StoreError) -> bool {
         let mut current = self.current();
-        current.generation == generation && current.connection.take().is_some()
+        let was_in_use = current.generation == generation && current.connection.take().is_some();
+        if was_in_use && !self.has_answered(generation) {
+            current.failure = Some((why.clone(), Instant::now()));
+        }
+        was_in_use
+    }
+
+    fn has_answered(&self, generation: u64) -> bool {
+        self.answered.load(Ordering::Relaxed) >= generation
     }
 
     /// Gives up the connection to a server that was demoted or promoted, unless that was done just before. Says whether another one is to
@@ -314,6 +324,11 @@ impl Link {
     fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// In which a new connection is made where each answer comes within so long: a network that is slow is none that is down.
+pub(super) fn connects_within(response_timeout: Duration) -> Duration {
+    CONNECT_TIMEOUT.max(ANSWERS * response_timeout)
 }
 
 /// Runs a script by its hash, or by its body where the server has forgotten it.
@@ -344,7 +359,7 @@ pub(super) fn unavailable(error: RedisError) -> StoreError {
 
 /// Why a server cannot be reached, in words and its own.
 pub(super) fn not_reached(words: &str, error: RedisError) -> StoreError {
-    match Fault::of(&error) {
+    match of_connecting(&error) {
         Fault::Lost => unreachable(words).caused_by(Said(error)),
         Fault::Passing => unavailable(error),
         Fault::Lasting => refusal(words, error),

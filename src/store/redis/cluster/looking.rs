@@ -11,7 +11,7 @@ use super::slots::ranges;
 use super::{Cluster, SILENCE};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::address::Address;
-use crate::store::redis::link::{CONNECT_TIMEOUT, connect, in_runtime, not_reached, or_why_not, unreachable};
+use crate::store::redis::link::{connect, connects_within, in_runtime, not_reached, or_why_not, unreachable};
 
 impl Cluster {
     /// Looks up who has which slots, unless somebody has just done that.
@@ -22,7 +22,7 @@ impl Cluster {
         if let Some(outcome) = self.nodes().outcome(looks, Instant::now()) {
             return outcome;
         }
-        let said = timeout(CONNECT_TIMEOUT + self.response_timeout, self.first_to_say()).await;
+        let said = timeout(connects_within(self.response_timeout) + self.response_timeout, self.first_to_say()).await;
         let said = said.unwrap_or_else(|_| Err(unreachable("the Cluster cannot be reached: no node answers")));
         let outcome = self.nodes().looked(said, Instant::now(), |address| self.made(address));
         self.found(outcome.as_ref());

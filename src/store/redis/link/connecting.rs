@@ -60,7 +60,7 @@ impl Link {
         load.cmd("INFO").cmd("SCRIPT").arg("LOAD").arg(&script::book().body).ignore_errors();
         // A new connection takes several round trips for so much, and a call takes one.
         let mut patient = connection.clone();
-        patient.set_response_timeout(CONNECT_TIMEOUT);
+        patient.set_response_timeout(CONNECT_TIMEOUT.max(self.response_timeout));
         let loaded: Result<Vec<Result<Value, RedisError>>, RedisError> = load.query_async(&mut patient).await;
         match loaded {
             Err(error) if error.is_io_error() => Err(error),
@@ -90,7 +90,7 @@ pub(in crate::store::redis) async fn connect(
     response_timeout: Duration,
 ) -> Result<MultiplexedConnection, RedisError> {
     let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_TIMEOUT))
+        .set_connection_timeout(Some(CONNECT_TIMEOUT.max(2 * response_timeout)))
         .set_response_timeout(Some(response_timeout))
         .set_pipeline_buffer_size(1_024);
     tls::choose_provider();
@@ -116,7 +116,7 @@ async fn said_instead(client: &Client) -> Option<RedisError> {
     let info = client.get_connection_info();
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     let client = Client::open(info.clone().set_redis_settings(settings)).ok()?;
-    let error = connect(&client, CONNECT_TIMEOUT).await.err()?;
+    let error = connect(&client, CONNECT_TIMEOUT / 2).await.err()?;
     // What a server says of that command itself is not why it has hung up.
     takes_no_connection(&error).then_some(error)
 }

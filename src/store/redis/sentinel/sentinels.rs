@@ -96,10 +96,14 @@ impl Sentinel {
         // While it is used nobody keeps it: who is not heard in time is asked over another one.
         let kept = self.kept().take();
         let asked = async {
-            let mut connection = match kept {
-                Some(connection) => connection,
-                None => connect(&self.client, PATIENCE).await?,
-            };
+            if let Some(mut connection) = kept {
+                match Self::said(&mut connection, name).await {
+                    // While nobody asked it was closed, as idle ones are.
+                    Err(error) if error.is_connection_dropped() => {}
+                    said => return Ok((connection, said?)),
+                }
+            }
+            let mut connection = connect(&self.client, PATIENCE).await?;
             let said = Self::said(&mut connection, name).await?;
             Ok((connection, said))
         };
