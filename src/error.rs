@@ -42,7 +42,8 @@ pub enum Error {
     Throttled {
         /// The upstream whose limit is exhausted.
         upstream: Arc<str>,
-        /// When this very call could have gone, counted from now: each caller is told its own time.
+        /// When this very call could have gone, counted from now: each caller is told its own time. Where calls in flight hold all seats of a
+        /// limit, nobody knows that: when to ask again.
         retry_after: Duration,
         /// The pause that lasts, where one does: nobody sends before its end, and then callers go one after another.
         paused: Option<PauseLeft>,
@@ -89,11 +90,13 @@ pub enum Error {
     /// Come back later, or go elsewhere: connects to the host failed in a row, and no call got a response within the time the caller
     /// would wait. Only where the throttle sees what came back: from the [middleware](crate::Middleware), and the layer of feature
     /// `tower` that is told which errors say so.
-    #[error("{upstream}: cannot be connected to, and the next call goes to see in {:?}", whole_ms(.retry_after))]
+    #[error("{upstream}: {host} cannot be connected to, and the next call goes to see in {:?}", whole_ms(.retry_after))]
     #[non_exhaustive]
     Unreachable {
         /// The upstream that the call belongs to.
         upstream: Arc<str>,
+        /// The host, with its port where that is not the one of the scheme.
+        host: Arc<str>,
         /// How long until a call tries again.
         retry_after: Duration,
     },
@@ -123,22 +126,26 @@ pub enum Error {
         limit: Box<Limit>,
     },
     /// Fix the call: no limit of the upstream counts this unit.
-    #[error("{upstream}: no limit counts {unit:?}")]
+    #[error("{upstream}: no limit counts {unit:?}, only {}", known.join(", "))]
     #[non_exhaustive]
     UnknownUnit {
         /// The upstream asked for.
         upstream: Arc<str>,
         /// The unit that the call says its cost in.
         unit: Arc<str>,
+        /// The units that limits count.
+        known: Box<[Arc<str>]>,
     },
     /// Fix the call: the upstream has no scope of this name.
-    #[error("{upstream}: no limit has a scope named {scope:?}")]
+    #[error("{upstream}: no limit has a scope named {scope:?}, only {}", known.join(", "))]
     #[non_exhaustive]
     UnknownScope {
         /// The upstream asked for.
         upstream: Arc<str>,
         /// The name that the call says a value of.
         scope: Arc<str>,
+        /// The names of the scopes that limits have.
+        known: Box<[Arc<str>]>,
     },
     /// Fix the call: no upstream of this name is registered.
     #[error("no upstream named {name:?} is registered")]
@@ -252,8 +259,9 @@ fn never(cost: u32, unit: &str, most: u32, limit: &Limit) -> String {
         return format!("{words}, or have such calls belong to another upstream");
     }
     let (quota, window) = (limit.quota(), limit.window());
+    let why = if most < quota { ", by its burst or guard, or as the rest is reserved for high priority" } else { "" };
     format!(
-        "a call that takes {cost} {unit} can never go: a limit of {quota} in {window:?} admits at most {most} at once"
+        "a call that takes {cost} {unit} can never go: a limit of {quota} in {window:?} admits at most {most} at once{why}"
     )
 }
 

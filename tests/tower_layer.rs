@@ -159,6 +159,18 @@ async fn a_request_without_a_host_is_the_named_upstreams_and_one_of_nobody_passe
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_for_a_tunnel_or_about_no_path_is_the_upstreams_of_its_host() -> Outcome {
+    let connect = Request::connect("api.example.com:443").body(())?;
+    let about_all = Request::options("*").header("host", "api.example.com:8443").body(())?;
+    for request in [connect, about_all] {
+        let throttle = throttle(Limit::per_hour(1))?;
+        throttle.layer().layer(service_fn(serves)).oneshot(request).await?;
+        assert_eq!(throttle.usage("up").await?.limits[0].used, 1);
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refusal_in_the_trailers_of_a_grpc_call_pauses_everybody() -> Outcome {
     let throttle = throttle(Limit::per_second(100))?;
     let client = throttle.layer().layer(service_fn(exhausted));

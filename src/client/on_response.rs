@@ -75,6 +75,27 @@ impl Throttle {
         self.report_at(&registered, &Call::new().scope(scope), feedback).await
     }
 
+    /// What a response says that came just now, read by the upstream's [`Dialect`](crate::feedback::Dialect): to [`report`](Self::report) what a program
+    /// knows better than its headers say, such as whom it is about.
+    ///
+    /// ```
+    /// # async fn shown(throttle: outgate::Throttle, response: reqwest::Response) -> Result<(), Box<dyn std::error::Error>> {
+    /// let feedback = throttle.read("gateway", response.status(), response.headers())?;
+    /// if feedback.is_limited() && response.text().await?.contains("platform") {
+    ///     throttle.report("gateway", &feedback).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownUpstream`].
+    pub fn read(&self, upstream: &str, status: StatusCode, headers: &HeaderMap) -> Result<Feedback, Error> {
+        let registered = self.registered(upstream)?;
+        Ok(Feedback::read_as(&registered.upstream.dialect, status, headers, SystemTime::now()))
+    }
+
     async fn report_at(&self, registered: &Registered, call: &Call, feedback: &Feedback) -> Result<(), Error> {
         let upstream = &registered.upstream.name;
         let unavailable = |source| Error::StoreUnavailable { upstream: Arc::clone(upstream), source };

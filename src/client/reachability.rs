@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use self::row::{Look, Row};
 use crate::client::route::Route;
 use crate::client::url::Target;
+use crate::config::plan::Registered;
 use crate::counts::GivesUp;
 use crate::error::Error;
 
@@ -70,7 +71,7 @@ impl Reachability {
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`], when its time is up; [`Error::OutsideRuntime`].
+    /// [`Error::Unreachable`], when its time is up; [`Error::TooManyWaiting`]; what says that it can never go; [`Error::OutsideRuntime`].
     pub(crate) async fn visit<'a>(
         &'a self,
         target: &'a Target<'a>,
@@ -84,6 +85,10 @@ impl Reachability {
             return Ok(visit(Look::default(), now));
         }
         Handle::try_current().map_err(|_| route.told(Error::OutsideRuntime))?;
+        // It waits as others do, and what can never go does not.
+        let Registered { crowd, upstream, .. } = &*route.registered;
+        let member = route.charges().and_then(|_| crowd.admit(false, &upstream.name));
+        let _member = member.map_err(|error| route.told(error))?;
         let waits = GivesUp::of(&route.registered.counts);
         let until = route.deadline().unwrap_or(now + PATIENCE);
         // Boxed, as every call would have room for it.
@@ -92,7 +97,7 @@ impl Reachability {
         match looks {
             Ok(look) => Ok(visit(look, Instant::now())),
             Err(_) if route.deadline().is_none() && !route.now_or_never => Ok(visit(Look::default(), Instant::now())),
-            Err(_) => Err(found.unreachable(route)),
+            Err(_) => Err(found.unreachable(target, route)),
         }
     }
 
@@ -185,9 +190,9 @@ impl Host {
         }
     }
 
-    fn unreachable(&self, route: &Route) -> Error {
-        let upstream = Arc::clone(&route.registered.upstream.name);
-        let error = Error::Unreachable { upstream, retry_after: self.row().next_look(Instant::now()) };
+    fn unreachable(&self, target: &Target<'_>, route: &Route) -> Error {
+        let (upstream, host) = (Arc::clone(&route.registered.upstream.name), target.shown());
+        let error = Error::Unreachable { upstream, host, retry_after: self.row().next_look(Instant::now()) };
         tracing::debug!(upstream = &*route.registered.upstream.name, %error, "refused");
         route.told(error)
     }
@@ -219,7 +224,8 @@ impl Visit<'_> {
         self.look = Look::default();
         let host = self.reachability.enter(self.target, now);
         if host.is_some_and(|host| host.row().fail(now, fastrand::f64())) {
-            tracing::warn!(upstream, "cannot be connected to: one call at a time goes to see");
+            let host = &*self.target.shown();
+            tracing::warn!(upstream, host, "cannot be connected to: one call at a time goes to see");
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use reqwest::Url;
 
-use crate::config::host::name;
+use crate::config::host;
 use crate::error::Error;
 
 /// So many hosts are named in warnings: a crawler meets millions.
@@ -60,7 +60,7 @@ impl Strangers {
                 self.warn(url);
                 Ok(())
             }
-            Unmatched::Refuse => Err(Error::Unmatched { host: host(url) }),
+            Unmatched::Refuse => Err(Error::Unmatched { host: host::with_port(url) }),
         }
     }
 
@@ -68,7 +68,7 @@ impl Strangers {
         if self.is_full.load(Ordering::Relaxed) {
             return;
         }
-        let hash = self.hasher.hash_one((name(url), url.port()));
+        let hash = self.hasher.hash_one((host::name(url), url.port()));
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         if named.contains(&hash) {
             return;
@@ -76,17 +76,14 @@ impl Strangers {
         if named.len() < MOST_NAMED {
             named.insert(hash);
             drop(named);
-            tracing::warn!(host = &*host(url), "belongs to no upstream by its host, path and method: not throttled");
+            tracing::warn!(
+                host = &*host::with_port(url),
+                "belongs to no upstream by its host, path and method: not throttled"
+            );
         } else if !self.is_full.swap(true, Ordering::Relaxed) {
             *named = HashSet::new();
             drop(named);
             tracing::warn!("more hosts belong to no upstream, and are not named");
         }
     }
-}
-
-/// The host, and its port where that is not the one of the scheme: nothing else of a URL, which may hold secrets.
-fn host(url: &Url) -> Arc<str> {
-    let name = name(url).unwrap_or_default();
-    url.port().map_or_else(|| name.into(), |port| format!("{name}:{port}").into())
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use reqwest::Url;
 
+use crate::config::host;
+
 /// The host that stands in the URL of a response which was not made from a call: by a cache, a mock.
 const NO_HOST: &str = "no.url.provided.local";
 
@@ -32,6 +34,12 @@ impl<'a> Target<'a> {
     /// The host and port that it connects to, or the upstream where nobody knows.
     pub(crate) fn server(&self) -> impl Hash + '_ {
         (host_and_port(&self.0), &self.1)
+    }
+
+    /// The same for errors and traces.
+    pub(crate) fn shown(&self) -> Arc<str> {
+        let upstream = self.1.as_ref().filter(|_| !self.0.has_host());
+        upstream.map_or_else(|| host::with_port(&self.0), Arc::clone)
     }
 
     /// Whether an error may be about this server. One of a client that a middleware further in calls another server by, as for a token, has

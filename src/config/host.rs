@@ -1,6 +1,7 @@
 //! Patterns of hosts, in the form that the hosts of URLs have.
 
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 use reqwest::Url;
 
@@ -44,6 +45,12 @@ impl HostPattern {
 /// The host of a URL as patterns have it: without a last dot.
 pub(crate) fn name(url: &Url) -> Option<&str> {
     url.host_str().map(|host| host.strip_suffix('.').unwrap_or(host))
+}
+
+/// The host of a URL, and its port where that is not the one of the scheme: nothing else of it, which may hold secrets.
+pub(crate) fn with_port(url: &Url) -> Arc<str> {
+    let name = name(url).unwrap_or_default();
+    url.port().map_or_else(|| name.into(), |port| format!("{name}:{port}").into())
 }
 
 /// The domains that a host lies below, the shortest first.

@@ -33,10 +33,7 @@ enum Begins {
 impl Queue {
     /// Takes a caller in, or the shadow of one.
     pub(crate) fn enter(&self) -> Result<Member, Error> {
-        self.crowd.enter(self.is_observed()).ok_or_else(|| {
-            let upstream = Arc::clone(self.upstream());
-            Error::TooManyWaiting { upstream, max_waiting: self.crowd.most() }
-        })
+        self.crowd.admit(self.is_observed(), self.upstream())
     }
 
     /// Waits from `now` on for a slot that starts, and says when that is.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::time::Instant;
 
 use crate::counts::Counts;
+use crate::error::Error;
 use crate::ledger::Reason;
 
 /// The callers of one process that wait for an upstream, whatever their scope.
@@ -122,7 +123,17 @@ impl Crowd {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// Takes in a caller, or a shadow, unless too many of them are here already.
+    /// Takes in a caller, or a shadow, of an upstream.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyWaiting`].
+    pub(crate) fn admit(self: &Arc<Self>, is_shadow: bool, upstream: &Arc<str>) -> Result<Member, Error> {
+        let refused = || Error::TooManyWaiting { upstream: Arc::clone(upstream), max_waiting: self.most() };
+        self.enter(is_shadow).ok_or_else(refused)
+    }
+
+    /// The same, unless too many of them are here already.
     pub(super) fn enter(self: &Arc<Self>, is_shadow: bool) -> Option<Member> {
         let before = self.like(is_shadow).fetch_add(1, Ordering::Relaxed);
         if !is_shadow {

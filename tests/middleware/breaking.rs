@@ -241,6 +241,27 @@ async fn a_probe_that_gets_no_response_leaves_its_place_to_the_next_caller() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_probe_that_hangs_shuts_nobody_out_for_longer_than_one_that_fails() {
+    let (canned, throttle) = (Canned::new(Answer::Status(401)), breaking(|up| up));
+    let client = canned.behind(&throttle);
+    for _ in 0..3 {
+        assert_eq!(call(&client).await, Ok(401));
+    }
+    advance(seconds(1)).await;
+    canned.answers(Answer::Never);
+    let hangs = tokio::spawn({
+        let client = client.clone();
+        async move { call(&client).await }
+    });
+    canned.one_more_call().await;
+    canned.answers(Answer::Status(200));
+    assert_eq!(call(&client).await, Err(seconds(2)));
+    advance(seconds(2)).await;
+    assert_eq!([call(&client).await, call(&client).await], [Ok(200), Ok(200)]);
+    hangs.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_waits_in_line_when_it_opens_is_refused_there_and_costs_no_slot() {
     let canned = Canned::new(Answer::Status(401));
     let minute = Limit::new(3, seconds(60)).guard(seconds(1));

@@ -302,3 +302,33 @@ async fn nor_does_it_show_that_a_host_is_up() {
     let error = client.get(upstream.url()).send().await.unwrap_err();
     assert!(matches!(Error::find(&error), Some(Error::Unreachable { .. })), "{error:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_more_callers_than_may_wait_do_so_for_a_host_and_what_can_never_go_does_not() {
+    let upstream = Fault::RefuseConnection.start().unwrap();
+    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100)).max_waiting(4);
+    let throttle = Throttle::builder().upstream(up.max_wait(Duration::from_secs(60))).build().unwrap();
+    let client = ClientBuilder::new(plain()).with(throttle.middleware()).build();
+    let call = |call: Call| client.get(upstream.url()).with_extension(call).send();
+    for _ in 0..3 {
+        assert!(call(Call::new()).await.unwrap_err().is_connect());
+    }
+    let mut waiting = JoinSet::new();
+    (0..9).for_each(|_| drop(waiting.spawn(call(Call::new()))));
+    let never = call(Call::new().cost(101)).await.unwrap_err();
+    assert!(matches!(Error::find(&never), Some(Error::CostExceedsQuota { .. })), "{never}");
+    let mut refused = 0;
+    while let Ok(Some(outcome)) = timeout(Duration::from_millis(1), waiting.join_next()).await {
+        let error = outcome.unwrap().unwrap_err();
+        assert!(matches!(Error::find(&error), Some(Error::TooManyWaiting { max_waiting: 4, .. })), "{error}");
+        refused += 1;
+    }
+    assert_eq!((refused, throttle.snapshot().upstreams[0].callers), (5, 4));
+    let error = call(Call::new().max_wait(Duration::ZERO)).await.unwrap_err();
+    assert!(matches!(Error::find(&error), Some(Error::TooManyWaiting { .. })), "{error}");
+    waiting.abort_all();
+    while waiting.join_next().await.is_some() {}
+    let error = call(Call::new().max_wait(Duration::ZERO)).await.unwrap_err().to_string();
+    let host = upstream.url().trim_start_matches("http://").trim_end_matches('/').to_owned();
+    assert!(error.contains(&format!("up: {host} cannot be connected to")), "{error}");
+}

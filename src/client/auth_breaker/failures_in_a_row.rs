@@ -27,17 +27,19 @@ pub(super) struct Row {
     pub(super) length: u32,
     /// How many times in a row it opened; zero while it is closed.
     opened: usize,
-    /// While it is open, when a probe is let through; before, when the last of them came.
+    /// While it is open, when a probe is let through, whether the last has come back or not; before, when the last of them came.
     until: Instant,
     /// The pause after that, should the probe fail.
     next_pause: Duration,
     probe: Weak<()>,
+    /// A probe was let through since the breaker opened last.
+    has_probed: bool,
 }
 
 impl Row {
     /// An empty row.
     pub(super) const fn new(now: Instant) -> Self {
-        Self { length: 0, opened: 0, until: now, next_pause: Duration::ZERO, probe: Weak::new() }
+        Self { length: 0, opened: 0, until: now, next_pause: Duration::ZERO, probe: Weak::new(), has_probed: false }
     }
 
     /// The pass for one call, or how long until one is let through to see. A probe that asks again stays one.
@@ -45,14 +47,13 @@ impl Row {
         if !self.is_open() || self.is_probe(&pass) {
             return Ok(pass);
         }
-        if now < self.until {
+        if now < self.until && (!self.has_probed || self.probe.strong_count() > 0) {
             return Err(self.until - now);
         }
-        if self.probe.strong_count() > 0 {
-            return Err(self.next_pause);
-        }
         let probe = Arc::new(());
-        self.probe = Arc::downgrade(&probe);
+        (self.probe, self.has_probed) = (Arc::downgrade(&probe), true);
+        // One that hangs, or waits for long, shuts nobody out for longer than one that fails.
+        self.until = now + self.next_pause;
         Ok(Pass(Some(probe)))
     }
 
@@ -78,7 +79,7 @@ impl Row {
         self.until = now + pause(self.opened);
         self.opened += 1;
         self.next_pause = pause(self.opened);
-        self.probe = Weak::new();
+        (self.probe, self.has_probed) = (Weak::new(), false);
         true
     }
 
@@ -93,7 +94,7 @@ impl Row {
 
     /// Whether it is too long ago to matter.
     pub(super) fn is_forgotten(&self, now: Instant) -> bool {
-        self.probe.strong_count() == 0 && now.saturating_duration_since(self.until) > MEMORY
+        now.saturating_duration_since(self.until) > MEMORY
     }
 
     fn is_probe(&self, pass: &Pass) -> bool {
@@ -170,8 +171,13 @@ mod tests {
         let mut scene = Scene::open();
         let probe = scene.admit(10);
         assert!(is_probe(&probe));
-        assert_eq!([10, 15].map(|second| scene.admit(second).unwrap_err()), [20, 20], "the pause if it fails");
-        assert!(is_probe(&scene.again(probe.unwrap(), 15)), "when it asks again after its wait");
+        assert_eq!([10, 15].map(|second| scene.admit(second).unwrap_err()), [20, 15], "the pause if it fails");
+        let probe = scene.again(probe.unwrap(), 15);
+        assert!(is_probe(&probe), "when it asks again after its wait");
+        let next = scene.admit(30);
+        assert!(is_probe(&next), "where the first hangs");
+        assert!(!scene.add(&probe.unwrap(), 31), "that one is a probe no more");
+        assert!(scene.add(&next.unwrap(), 32));
     }
 
     #[test]
@@ -200,7 +206,7 @@ mod tests {
         assert_eq!(scene.admit(5).unwrap_err(), 5);
         let probe = scene.admit(10).unwrap();
         assert!(!scene.add(&Pass::default(), 11), "nor does it take the probe's place");
-        assert_eq!((scene.row.length, scene.admit(11).unwrap_err()), (3, 20));
+        assert_eq!((scene.row.length, scene.admit(11).unwrap_err()), (3, 19));
         assert!(scene.add(&probe, 12));
         let old = probe;
         assert_eq!(scene.again(old, 13).unwrap_err(), 19, "a pass is a probe once");
@@ -223,9 +229,11 @@ mod tests {
         assert_eq!([3_700, 3_701].map(|second| forgotten(&closed, second)), [false, true]);
         let mut open = Scene::open();
         assert_eq!([3_610, 3_611].map(|second| forgotten(&open, second)), [false, true]);
-        let probe = open.admit(3_610).unwrap();
-        assert!(!forgotten(&open, 9_000), "a probe that waits for its slot is not");
-        drop(probe);
-        assert!(forgotten(&open, 9_000));
+        let _probe = open.admit(3_610).unwrap();
+        assert_eq!(
+            [7_230, 7_231].map(|second| forgotten(&open, second)),
+            [false, true],
+            "an hour after the next may go"
+        );
     }
 }
