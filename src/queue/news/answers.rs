@@ -24,8 +24,11 @@ impl News {
                 entry.unanswered = Some(Unanswered { what, renamed: true, ..unanswered });
             }
             (What::Pausing(mut pausing), Err(error)) => {
-                tracing::warn!(upstream, %error, "the pause is not known to the others yet");
-                tell(pausing.take_tickets(), &Err(error.clone()), effects);
+                if !unanswered.resend.has_failed() {
+                    tracing::warn!(upstream, %error, "the pause is not known to the others yet");
+                }
+                // Who waits for what is said next will not know in time either.
+                tell(pausing.take_tickets().chain(entry.take_tickets()), &Err(error.clone()), effects);
                 unanswered.resend.failed(error, now, self.random.u64(..));
                 // Whether it is over, and is told for what it says of the limits alone, its turn decides.
                 entry.unanswered = Some(Unanswered { what: What::Pausing(pausing), renamed: false, ..unanswered });

@@ -133,7 +133,7 @@ impl Pausing {
     /// What is left of it.
     pub(super) fn rest(&self, now: Instant) -> Pause {
         let waits = self.ends.iter().map(|end| end.saturating_duration_since(now)).collect();
-        // One that says no start is of now.
+        // One that says no start is of when it was said.
         let started = self.pause.started.filter(|_| self.undated.is_none());
         Pause { waits, started, ..self.pause.clone() }
     }
@@ -254,6 +254,7 @@ impl Reporting {
 /// Of two reports that of the later call, or the only one that says anything. One that says no start is of now.
 fn newer(one: Reported, other: Reported) -> Reported {
     let is_later = match (one.report.started, other.report.started) {
+        (None, None) => one.said > other.said,
         (_, None) => false,
         (None, _) => true,
         (Some(one), Some(other)) => one > other,

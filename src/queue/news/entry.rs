@@ -112,6 +112,13 @@ impl Entry {
         unanswered.into_iter().chain(&self.pausing).any(|pausing| !pausing.is_over(now))
     }
 
+    /// Who waits until the store knows what is said behind the message.
+    pub(super) fn take_tickets(&mut self) -> Vec<u64> {
+        let pausing = self.pausing.iter_mut().flat_map(Pausing::take_tickets);
+        let reporting = self.reporting.iter_mut().flat_map(|reporting| std::mem::take(&mut reporting.tickets));
+        pausing.chain(reporting).collect()
+    }
+
     /// What is left of the pause behind the message, and why.
     pub(super) fn behind(&self, now: Instant) -> Option<(Duration, Reason)> {
         let pausing = self.pausing.as_ref()?;

@@ -201,6 +201,23 @@ fn a_storm_of_refusals_is_one_message() {
 }
 
 #[test]
+fn who_waits_behind_a_message_that_the_store_does_not_take_is_told_so_too_and_the_rest_is_told_all_the_same() {
+    let mut desk = Desk::new();
+    desk.said(Some(of_a_call(pause(60))), Some(report(None, Some(3))));
+    desk.sent();
+    desk.said(Some(of_a_call(pause(90))), Some(report(None, Some(2))));
+    desk.now += SECOND;
+    desk.said(None, Some(report(None, Some(1))));
+    desk.answer(Err(StoreError::late()));
+    assert_eq!(desk.outcomes, (1..=3).map(|ticket| (ticket, false)).collect());
+    desk.now += SECOND;
+    assert_eq!(desk.sent_pause().waits, [58 * SECOND]);
+    desk.paused(58 * SECOND, true);
+    desk.looked(0);
+    assert_eq!(desk.sent_report(), report(None, Some(1)));
+}
+
+#[test]
 fn pauses_behind_one_are_told_as_the_longest_and_gravest() {
     let mut desk = Desk::new();
     desk.said(Some(pause(1)), None);
