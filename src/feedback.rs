@@ -30,8 +30,9 @@ impl<B> From<&http::Response<B>> for Feedback {
     }
 }
 
-/// What a response says that came just now, by the rules that suit almost every upstream: [`Feedback::read`]. After a redirect to another
-/// host it says nothing of the upstream that was called.
+/// What a response says that came just now, by the rules that suit almost every upstream: [`Feedback::read`]. Where the upstream has a
+/// [`Dialect`], [`Throttle::read`](crate::Throttle::read) reads by that. After a redirect to another host it says nothing of the upstream
+/// that was called.
 impl From<&reqwest::Response> for Feedback {
     fn from(response: &reqwest::Response) -> Self {
         Self::read(response.status(), response.headers(), SystemTime::now())

@@ -64,7 +64,8 @@ impl Call {
 
     /// Shares the quota with every call of this value: a token, a merchant. Hashed at once.
     ///
-    /// It is the value of the upstream's [`scope_by`](crate::Upstream::scope_by), else of the last scope that a limit [names](crate::Limit::each).
+    /// It is the value of the upstream's [`scope_by`](crate::Upstream::scope_by), else of the last scope that a limit [names](crate::Limit::each), where
+    /// those on calls in flight come after all others.
     /// The same as a request's value: a bearer token given here shares the log of requests that carry it.
     /// Of an upstream that names no scope, each value has the whole quota to itself.
     #[must_use]

@@ -265,14 +265,18 @@ impl Charges {
         let name = || Arc::clone(&upstream.name);
         let is_scope = |name: &str| self.scopes.iter().any(|sharers| **sharers.scope.name() == *name);
         if let Some(scope) = call.scope_names().find(|name| !is_scope(name)) {
-            return Err(Error::UnknownScope { upstream: name(), scope: shown(scope) });
+            let known = self.scopes.iter().map(|sharers| Arc::clone(sharers.scope.name())).collect();
+            return Err(Error::UnknownScope { upstream: name(), scope: shown(scope), known });
         }
         if call.costs_one() {
             return Ok(self.one(call.priority).clone());
         }
         let is_known = |unit: &str| unit == CALLS || self.places.iter().any(|place| *place.unit == *unit);
         if let Some(unit) = call.units().find(|unit| !is_known(unit)) {
-            return Err(Error::UnknownUnit { upstream: name(), unit: shown(unit) });
+            let mut known: Vec<_> = self.places.iter().map(|place| Arc::clone(&place.unit)).collect();
+            known.sort_unstable();
+            known.dedup();
+            return Err(Error::UnknownUnit { upstream: name(), unit: shown(unit), known: known.into() });
         }
         let in_entries = |(place, log): (&Place, &Log)| {
             let units = if place.counts(call.priority) { call.cost_in(&place.unit) } else { 0 };

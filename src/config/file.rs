@@ -149,7 +149,8 @@ impl FromText for Duration {
 }
 
 impl FromText for Scope {
-    const WHAT: &'static str = "\"upstream\", \"bearer_token\", \"host\", \"header NAME\" or \"query NAME\"";
+    const WHAT: &'static str =
+        "\"upstream\", \"bearer_token\", \"host\", \"header NAME\", \"query NAME\" or \"given NAME\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
         let none = || format!("is no scope: {}", Self::WHAT);
@@ -161,6 +162,7 @@ impl FromText for Scope {
             ("host", "") => Ok(Self::host()),
             ("header", name) => name.parse::<HeaderName>().map(Self::header).map_err(|_| none()),
             ("query", name) if !name.is_empty() => Ok(Self::query(name)),
+            ("given", name) if !name.is_empty() => Ok(Self::given(name)),
             _ => Err(none()),
         }
     }

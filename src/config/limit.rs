@@ -268,7 +268,9 @@ impl Limit {
     }
 
     /// Counts these units, such as tokens or points: [`Call::cost_of`](crate::Call::cost_of) says how many a call costs, and
-    /// [`Upstream::cost_by`](crate::Upstream::cost_by) where the call does not; else it is 1. Calls that cost 0 of a unit do not queue
+    /// [`Upstream::cost_by`](crate::Upstream::cost_by) or [`Upstream::estimate`](crate::Upstream::estimate) where the call does not; else it is 1.
+    /// A name has 1 to 32 letters, digits or `_`. What responses report is [learned](crate::Upstream::learn_from_responses) for `calls`, `tokens`, `points` and
+    /// `bytes`. Calls that cost 0 of a unit do not queue
     /// behind calls that take it; and they have a share of their own in what processes share.
     ///
     /// Above a quota of 20,000 an entry of the log stands for several units, and a cost is rounded up to whole entries. A call that costs a

@@ -16,7 +16,8 @@ use crate::ledger::ScopeId;
 /// Requests without the value share one log of their own.
 ///
 /// A scope has a name, by which [`Call::scope_of`](crate::Call::scope_of) and [`Acquire::scope_of`](crate::Acquire::scope_of) say
-/// its value: `bearer_token`, `host`, `upstream`, that of the header or parameter, or the one given by [`named`](Self::named). Two
+/// its value: `bearer_token`, `host`, `upstream`, that of the header or parameter, or the one given by [`given`](Self::given) or
+/// [`named`](Self::named). Two
 /// scopes of one name are one.
 ///
 /// # Default
@@ -34,6 +35,7 @@ use crate::ledger::ScopeId;
 ///     .limit(Limit::per_second(2).each(Scope::header("x-merchant")))
 ///     .limit(Limit::per_minute(90).each(Scope::query("account")))
 ///     .limit(Limit::per_second(90).each(Scope::host()))
+///     .limit(Limit::per_second(30).each(Scope::given("model"))) // as calls say
 ///     .limit(Limit::per_hour(9_000).each(by_region.named("region")));
 /// # let _ = upstream;
 /// ```
@@ -53,6 +55,7 @@ enum Kind {
     Header(HeaderName),
     Query(Arc<str>),
     By(Arc<Value>),
+    Given,
     /// What was to be a header's name.
     Wrong,
 }
@@ -99,6 +102,25 @@ impl Scope {
         Self::new(Kind::Query(Arc::clone(&name)), name)
     }
 
+    /// One log for each value that calls give themselves, by [`Call::scope_of`](crate::Call::scope_of), as nothing of a request says it: a merchant, the
+    /// model that a body names.
+    ///
+    /// ```
+    /// # async fn shown() -> Result<(), Box<dyn std::error::Error>> {
+    /// use outgate::{Limit, Scope, Throttle, Upstream};
+    ///
+    /// let gateway = Upstream::new("gateway").limit(Limit::per_second(10).each(Scope::given("merchant")));
+    /// let throttle = Throttle::builder().upstream(gateway).build()?;
+    /// let permit = throttle.acquire("gateway").scope_of("merchant", "m-17").await?;
+    /// # drop(permit);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn given(name: impl Into<Arc<str>>) -> Self {
+        Self::new(Kind::Given, name)
+    }
+
     /// One log for each result of a closure. Give it a [name](Self::named) where an upstream has several such scopes.
     #[must_use]
     pub fn by(value: impl Fn(&RequestHead<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
@@ -125,6 +147,7 @@ impl Scope {
             Kind::Host => ("host", "host".to_owned()),
             Kind::Header(name) => (name.as_str(), format!("header {name}")),
             Kind::Query(name) => (&**name, format!("query {name}")),
+            Kind::Given => (&*self.name, format!("given {}", self.name)),
             Kind::By(_) | Kind::Wrong => return None,
         };
         (is_word && *self.name == *own).then_some(text)
@@ -155,9 +178,10 @@ impl Scope {
     }
 
     /// What is wrong with it.
-    pub(crate) const fn fault(&self) -> Option<&'static str> {
+    pub(crate) fn fault(&self) -> Option<&'static str> {
         match self.kind {
             Kind::Wrong => Some("Scope::header was given a text that can be no header's name"),
+            Kind::Given if self.name.is_empty() => Some("Scope::given was given no name"),
             _ => None,
         }
     }
@@ -175,7 +199,7 @@ impl Scope {
     /// The hash of a request's value.
     pub(crate) fn of(&self, request: &RequestHead<'_>) -> Option<ScopeId> {
         match &self.kind {
-            Kind::Upstream | Kind::Wrong => None,
+            Kind::Upstream | Kind::Given | Kind::Wrong => None,
             Kind::BearerToken => {
                 let value = request.headers().get(AUTHORIZATION)?.as_bytes();
                 let (scheme, token) = value.split_at_checked(7)?;
@@ -227,6 +251,7 @@ mod tests {
         assert_eq!(Scope::header("X-Merchant").of(&(&merchant).into()), Some(ScopeId::of(b"m1")));
         assert_eq!(&**Scope::header("X-Merchant").name(), "x-merchant");
         assert!(Scope::header("no header").fault().is_some() && Scope::header("x").fault().is_none());
+        assert!(Scope::given("").fault().is_some() && Scope::given("x").fault().is_none());
     }
 
     #[test]
@@ -250,6 +275,7 @@ mod tests {
             (Scope::query("other"), &plain, None),
             (header.clone(), &plain, None),
             (header, &request("http://h/", &[("x-merchant", "m1")]), digest("m1")),
+            (Scope::given("x-merchant"), &request("http://h/", &[("x-merchant", "m1")]), None),
             (Scope::by(|request| request.url().host_str().map(str::to_owned)), &plain, digest("h")),
         ];
         for (scope, request, expected) in cases {

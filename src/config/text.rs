@@ -57,13 +57,13 @@ const MEANT: [(&str, bool); 7] = [
 const NOTHING: &str = "nothing that may be said of a limit: a unit, burst, spread, guard, each, counted_at_end, lease or until \
                        headers";
 /// What `each` is followed by.
-const SCOPES: [&str; 5] = ["upstream", "host", "bearer_token", "header", "query"];
+const SCOPES: [&str; 6] = ["upstream", "host", "bearer_token", "header", "query", "given"];
 
 /// A limit as text: how many in what window, of what, and then what else is said of it.
 ///
 /// * how many: `100/s`, `bucket 40 at 2/s` or `25 in flight`
 /// * of what: `tokens`, or `of tokens`; calls, where nothing is said. What looks like another of these words is a unit only after `of`
-/// * for whom: `each` and `host`, `bearer_token`, `upstream`, `header NAME` or `query NAME`
+/// * for whom: `each` and `host`, `bearer_token`, `upstream`, `header NAME`, `query NAME` or `given NAME`
 /// * and `burst 20`, `spread`, `guard 2s`, `counted_at_end`; of calls in flight `lease 30s` and `until headers`
 ///
 /// Scopes by a closure or of another name, and when a limit [resets](Limit::resets) by the calendar, cannot be said.
@@ -178,9 +178,10 @@ fn scope(words: &mut Words<'_>, each: Word<'_>) -> Result<Scope, ConfigError> {
             name.text.parse::<HeaderName>().map(Scope::header).map_err(|_| name.is("no name of a header"))
         }
         "query" => Ok(Scope::query(name()?.text)),
+        "given" => Ok(Scope::given(name()?.text)),
         _ => Err(kind.is(
-            "no scope that text can say: host, bearer_token, upstream, header NAME or query NAME; one by a closure or of \
-             another name is given by .each()",
+            "no scope that text can say: host, bearer_token, upstream, header NAME, query NAME or given NAME; one by a \
+             closure or of another name is given by .each()",
         )),
     }
 }
@@ -194,7 +195,7 @@ fn is_plain(unit: &str) -> bool {
 /// What is meant by a word that stands where a unit may, but is nearly another word, or lacks one before it.
 fn meant(word: &str) -> Option<String> {
     if SCOPES.contains(&word) {
-        let name = if matches!(word, "header" | "query") { " NAME" } else { "" };
+        let name = if matches!(word, "header" | "query" | "given") { " NAME" } else { "" };
         return Some(format!("each {word}{name}"));
     }
     MEANT.iter().find_map(|&(keyword, has_value)| {

@@ -203,7 +203,7 @@ impl Upstream {
     /// Who shares the limits that do not [say so](Limit::each) themselves.
     ///
     /// A refusal is taken to be about this scope, unless the response says that it is about the whole upstream; where nothing is
-    /// given here, about the last scope that a limit names. What Stripe and Discord call `global`, which is about all calls of an account, is taken to
+    /// given here, about the last scope that a limit names, those on calls in flight after all others. What Stripe and Discord call `global`, which is about all calls of an account, is taken to
     /// be about this scope where it is by the token, or the only one and by a header; else about the whole upstream. Where this scope is the
     /// host, of an upstream that names no [host](Self::host), a refusal is about that host in any case. A scope that no limit of the upstream is
     /// shared by, as each names another, is an error.

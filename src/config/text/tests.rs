@@ -7,7 +7,8 @@ use crate::config::reset::Reset;
 fn scope() -> impl Strategy<Value = Scope> {
     let header = "[a-z][a-z0-9-]{0,8}".prop_map(|name| Scope::header(&*name));
     let all = [Scope::host(), Scope::bearer_token(), Scope::upstream()];
-    prop_oneof![proptest::sample::select(all.to_vec()), header, "[^ \\s]{1,8}".prop_map(Scope::query)]
+    let [query, given] = [Scope::query, Scope::given].map(|scope| "[^ \\s]{1,8}".prop_map(scope));
+    prop_oneof![proptest::sample::select(all.to_vec()), header, query, given]
 }
 
 fn unit() -> impl Strategy<Value = String> {
@@ -89,6 +90,7 @@ fn limits_are_shown_in_the_largest_units() {
             "25 in flight",
             "25 in flight each header x-merchant lease 30s until headers",
             "10/s each query key burst 2",
+            "10/s each given merchant",
             "9/min tokens counted_at_end",
         ],
     );
@@ -156,6 +158,7 @@ fn a_word_that_something_else_is_meant_by_is_no_unit_unless_of_says_so() {
         ("upstream", "each upstream"),
         ("header", "each header NAME"),
         ("query", "each query NAME"),
+        ("given", "each given NAME"),
         ("burst20", "burst 20"),
         ("guard2s", "guard 2s"),
         ("lease30s", "lease 30s"),
