@@ -48,6 +48,18 @@ impl Engine {
         Ok(())
     }
 
+    /// Who came while it was asked for others, and cannot wait for the turns of those in other processes, does not rest for them.
+    pub(super) fn ask_for_hasty(&mut self, now: Instant) {
+        let Some(until) = self.rest_until.filter(|_| self.ask_at == self.rest_until && self.waiters.has_hurried())
+        else {
+            return;
+        };
+        let cannot_wait = |waiter: &&Waiter| waiter.deadline(now).is_some_and(|deadline| deadline <= until);
+        if let Some(waiter) = self.waiters.unslotted(now).find(cannot_wait) {
+            self.ask_at = self.rest_of(waiter, now);
+        }
+    }
+
     /// Until when a caller rests for others, where nobody waits before it: as long as its queue does, or at least until a slot is near. Who
     /// cannot wait for so long does not.
     fn rest_of(&self, waiter: &Waiter, now: Instant) -> Option<Instant> {

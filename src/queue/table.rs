@@ -214,8 +214,9 @@ impl Queues {
         if crowd.is_empty() {
             return self.any(upstream).into_iter().collect();
         }
-        // Whoever waits holds the queue.
-        self.all(|key, queue| key.0 == upstream && Arc::strong_count(queue) > 1)
+        // Whoever waits holds the queue, but for those that wait for a host.
+        let waiting = self.all(|key, queue| key.0 == upstream && Arc::strong_count(queue) > 1);
+        if waiting.is_empty() { self.any(upstream).into_iter().collect() } else { waiting }
     }
 
     /// The pauses of a scope, or of an upstream and all its scopes, are over: whoever waits asks again. `crowd` are that upstream's

@@ -375,6 +375,25 @@ fn a_queue_that_rests_says_something_every_thirty_seconds_and_every_five_where_i
     assert_eq!(story.happen("35000: turn"), "ask 1, wake 40000");
 }
 
+#[test]
+fn who_comes_while_a_message_is_under_way_and_cannot_wait_for_the_turns_of_others_is_asked_for_next() {
+    let mut story = Story::new(Duration::from_secs(1));
+    for what in ["0: join 1", "turn", "answer", "join 2", "turn", "answer"] {
+        story.happen(what);
+    }
+    story.begin_anew(8, Duration::from_secs(1));
+    for (what, expected) in [
+        ("1000: join 3", "wake 1000"),
+        ("turn", "ask 3, wake 6000"),
+        ("try 4", ""),
+        ("hurry 5 1200", ""),
+        ("answer", "tell 3 1000"),
+        ("turn", "ask 4 5"),
+    ] {
+        assert_eq!(story.happen(what), expected, "{what}");
+    }
+}
+
 /// A call has gone at 0 with the only slot, and its permit is held.
 const GONE: [(&str, &str); 4] =
     [("0: join 1", "wake 0"), ("turn", "ask 1, wake 5000"), ("answer", "tell 1 0"), ("turn", "idle")];

@@ -181,8 +181,7 @@ impl Engine {
     }
 
     fn granted(&mut self, grant: &Grant, message: &Message, ask: &Ask, view: &View, effects: &mut Effects) {
-        let (sender, tickets) = (message.sender(), &message.tickets);
-        let View { placing, outlook, now } = *view;
+        let (sender, tickets, View { placing, outlook, now }) = (message.sender(), &message.tickets, *view);
         let from_now = |stamp| placing.place(stamp).saturating_duration_since(now);
         if let Some((log, term)) =
             grant.other_term.as_deref().and_then(|(place, term)| Some((ask.logs.get(*place)?, *term)))
@@ -283,6 +282,7 @@ impl Engine {
             (self.ask_at, self.next_slot) = (None, None);
         } else if !waits {
             self.take_back_aside();
+            self.ask_for_hasty(now);
         }
         // Who came meanwhile with a higher priority, or takes less.
         self.ask_for_who_goes_before(now);

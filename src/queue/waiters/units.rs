@@ -5,13 +5,12 @@ use std::collections::VecDeque;
 /// Tickets that are summed up together.
 const BLOCK: u64 = 256;
 
-/// Units by blocks of tickets, so that a sum over a long waiters is short.
+/// Units by blocks of tickets, so that a sum over many waiters is short.
 #[derive(Debug, Default)]
 pub(super) struct Units {
     total: u64,
-    /// The first block, of those from the first to the last that want any.
-    first: u64,
-    blocks: VecDeque<u64>,
+    /// Blocks that want any, ascending. Tickets are of the whole upstream: of one queue they may lie far apart.
+    blocks: VecDeque<(u64, u64)>,
 }
 
 impl Units {
@@ -23,44 +22,62 @@ impl Units {
     /// A caller came.
     pub(super) fn add(&mut self, ticket: u64, units: u64) {
         let block = ticket / BLOCK;
-        if self.blocks.is_empty() {
-            self.first = block;
-        }
-        while block < self.first {
-            self.first -= 1;
-            self.blocks.push_front(0);
-        }
-        let at = self.place(block);
-        if at >= self.blocks.len() {
-            self.blocks.resize(at + 1, 0);
-        }
         self.total += units;
-        self.blocks[at] += units;
+        match self.blocks.back_mut() {
+            Some((last, of_last)) if *last == block => *of_last += units,
+            Some((last, _)) if *last > block => match self.place(block) {
+                Ok(at) => self.blocks[at].1 += units,
+                Err(at) => self.blocks.insert(at, (block, units)),
+            },
+            _ => self.blocks.push_back((block, units)),
+        }
     }
 
     /// A caller went that came before.
     pub(super) fn take(&mut self, ticket: u64, units: u64) {
-        let at = self.place(ticket / BLOCK);
-        let Some(of_block) = self.blocks.get_mut(at) else { return };
+        let Ok(at) = self.place(ticket / BLOCK) else { return };
         self.total = self.total.saturating_sub(units);
+        let of_block = &mut self.blocks[at].1;
         *of_block = of_block.saturating_sub(units);
-        while self.blocks.front() == Some(&0) {
-            self.blocks.pop_front();
-            self.first += 1;
-        }
-        while self.blocks.back() == Some(&0) {
-            self.blocks.pop_back();
+        if *of_block == 0 {
+            self.blocks.remove(at);
         }
     }
 
     /// The first ticket of this one's block, and the units of all blocks before it.
     pub(super) fn of_blocks_before(&self, ticket: u64) -> (u64, u64) {
         let block = ticket / BLOCK;
-        let before = self.place(block).min(self.blocks.len());
-        (block * BLOCK, self.blocks.range(..before).sum())
+        let before = self.place(block).unwrap_or_else(|at| at);
+        (block * BLOCK, self.blocks.range(..before).map(|(_, units)| units).sum())
     }
 
-    fn place(&self, block: u64) -> usize {
-        usize::try_from(block.saturating_sub(self.first)).unwrap_or(usize::MAX)
+    fn place(&self, block: u64) -> Result<usize, usize> {
+        self.blocks.binary_search_by_key(&block, |(block, _)| *block)
+    }
+
+    /// Blocks that it has room for.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.blocks.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_come_seldom_to_a_queue_of_a_busy_upstream_take_no_room_for_the_tickets_of_others() {
+        let mut units = Units::default();
+        let tickets: Vec<u64> = (0..50).map(|caller| caller * 1_000_000).collect();
+        for &ticket in &tickets {
+            units.add(ticket, 2);
+        }
+        assert_eq!((units.total(), units.of_blocks_before(30_000_000).1), (100, 60));
+        assert!(units.room() <= 64, "{}", units.room());
+        for ticket in tickets {
+            units.take(ticket, 2);
+        }
+        assert_eq!((units.total(), units.of_blocks_before(u64::MAX).1, units.blocks.len()), (0, 0, 0));
     }
 }
