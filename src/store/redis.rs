@@ -233,7 +233,7 @@ impl RedisStore {
         message.check()?;
         let call = Call::new(message, self.wire());
         let answer = match self.reach.call(call).await {
-            Err(failure) if failure.heals_by_connecting && call.may_repeat() => self.reach.call(call).await,
+            Err(failure) if failure.heals_by_connecting && call.may_repeat() => self.reach.call(call.again()).await,
             answer => answer,
         };
         answer.map_err(|failure| failure.error)

@@ -247,3 +247,13 @@ async fn a_node_of_a_cluster_fails_at_connect_unless_it_has_all_slots() -> Outco
     assert_eq!(recorder.news()[before..], ["WARN store refuses"]);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_connection_that_was_idle_since_the_store_was_built_is_made_anew_at_once_where_it_was_closed() -> Outcome {
+    let server = RedisServer::start()?;
+    let throttle = throttle(RedisStore::connect(&server.url()).await?, plenty())?;
+    sleep(Duration::from_millis(60)).await;
+    server.command(&["CLIENT", "KILL", "TYPE", "normal"])?;
+    drop(throttle.try_acquire("up").await?);
+    Ok(())
+}

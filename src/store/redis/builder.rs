@@ -133,8 +133,8 @@ impl RedisStoreBuilder {
     ///
     /// * on one server after two timeouts and the time for a connection; where there was none before, that time later. Each time that the server
     ///   has forgotten the script takes up to one timeout more.
-    /// * in a Cluster after two timeouts and the time for two connections.
-    /// * behind Sentinels after one timeout and the time for a connection. Of that it waits for replicas for a quarter of the timeout at a time.
+    /// * in a Cluster after one timeout and twice the time for a connection.
+    /// * behind Sentinels after half a timeout and the time for a connection. Of that it waits for replicas for a quarter of the timeout at a time.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self

@@ -17,11 +17,12 @@ pub(super) struct Call<'a> {
     wire: Wire<'a>,
     /// When it was made.
     made: (Instant, Written),
+    is_again: bool,
 }
 
 impl<'a> Call<'a> {
     pub(super) fn new(message: &'a Message, wire: Wire<'a>) -> Self {
-        Self { message, wire, made: (Instant::now(), Written::now()) }
+        Self { message, wire, made: (Instant::now(), Written::now()), is_again: false }
     }
 
     #[cfg(feature = "redis-cluster")]
@@ -46,6 +47,16 @@ impl<'a> Call<'a> {
     /// Fails where it is the answer to something else.
     pub(super) fn read(&self, answer: &Value) -> Result<Reply, StoreError> {
         wire::reply(self.message, answer)
+    }
+
+    /// The same once more.
+    pub(super) fn again(self) -> Self {
+        Self { is_again: true, ..self }
+    }
+
+    /// Whether it is made once more, and it took so long to connect for it that it may not be any more.
+    pub(super) fn is_too_late(&self) -> bool {
+        self.is_again && !self.may_repeat()
     }
 
     /// Whether it may be made once more where it is unknown what came of it: a message acts once however often it comes, for as long as it
@@ -75,6 +86,8 @@ mod tests {
         };
         assert!(call.may_repeat() && made(20 * second, 20 * second));
         assert!(!made(100 * second, 100 * second), "the process stood still");
+        let old = Call { made: (since.checked_sub(100 * second).unwrap(), written), ..call };
+        assert!(old.again().is_too_late() && !old.is_too_late() && !call.again().is_too_late());
         assert!(!made(second, 100 * second), "the machine did");
         assert!(!made(100 * second, second), "the clock was set");
         let ahead = Call { made: (since, written.later_by(100 * second)), ..call };

@@ -26,7 +26,7 @@ use super::address::Address;
 use super::call::Call;
 use super::format;
 use super::health::Health;
-use super::link::{Failure, Missed, connects_within, in_runtime, tuned, unreachable};
+use super::link::{Failure, Missed, in_runtime, reached_within, served_within, tuned, unreachable};
 use super::one_at_a_time::OneAtATime;
 use super::trial;
 use crate::error::{StoreError, StoreErrorKind};
@@ -72,7 +72,7 @@ impl Cluster {
             claim_at: Mutex::default(),
             nodes: Mutex::default(),
             health: Health::default(),
-            looking: OneAtATime::within(2 * connects_within(response_timeout) + response_timeout),
+            looking: OneAtATime::within(2 * reached_within(response_timeout) + response_timeout),
         }
     }
 
@@ -80,14 +80,12 @@ impl Cluster {
     /// from a node that it did not act.
     pub(super) async fn call(self: &Arc<Self>, call: Call<'_>) -> Result<Reply, Failure> {
         in_runtime()?;
-        timeout(connects_within(self.response_timeout) + self.response_timeout, self.answer(call)).await.unwrap_or_else(
-            |_| {
-                self.nodes().doubt();
-                let error = StoreError::late();
-                self.found(Err(&error));
-                Err(error.into())
-            },
-        )
+        timeout(served_within(self.response_timeout), self.answer(call)).await.unwrap_or_else(|_| {
+            self.nodes().doubt();
+            let error = StoreError::late();
+            self.found(Err(&error));
+            Err(error.into())
+        })
     }
 
     async fn answer(self: &Arc<Self>, call: Call<'_>) -> Result<Reply, Failure> {
@@ -99,8 +97,7 @@ impl Cluster {
                 Some(at) if at <= now => {
                     *lock(&self.claim_at) = Some(now + CLAIM_AGAIN);
                     // It did not answer before, and holds up nobody again. Where the format is another's, the next call is told.
-                    let (cluster, patience) =
-                        (Arc::clone(self), connects_within(self.response_timeout) + self.response_timeout);
+                    let (cluster, patience) = (Arc::clone(self), served_within(self.response_timeout));
                     tokio::spawn(async move {
                         if cluster.claim(patience).await.is_err() {
                             *lock(&cluster.claim_at) = None;

@@ -1,7 +1,6 @@
 //! What a server's error means, and how it is told.
 
-use std::sync::Arc;
-use std::{fmt, io};
+use std::fmt;
 
 use redis::{ErrorKind, RedisError};
 
@@ -94,13 +93,28 @@ impl Fault {
     }
 }
 
-/// What is found out as a connection is made: who is not trusted, or speaks another protocol, stays so.
+/// What is found out as a connection is made: a server whose certificate is not trusted stays so.
 pub(super) fn of_connecting(error: &RedisError) -> Fault {
-    let io =
-        std::error::Error::source(error).and_then(|of| of.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>());
-    let io = io.and_then(|of| of.downcast_ref::<io::Error>());
-    // So a handshake fails that encrypts.
-    if io.is_some_and(|io| io.kind() == io::ErrorKind::InvalidData) { Fault::Lasting } else { Fault::of(error) }
+    if is_not_trusted(error) { Fault::Lasting } else { Fault::of(error) }
+}
+
+#[cfg(feature = "redis-rustls")]
+fn is_not_trusted(error: &RedisError) -> bool {
+    use std::error::Error;
+    use std::io;
+    use std::sync::Arc;
+
+    // The client keeps it so, behind its own error.
+    let of_client = error.source().and_then(|of| of.downcast_ref::<Arc<dyn Error + Send + Sync>>());
+    let io = of_client.and_then(|of| of.downcast_ref::<io::Error>());
+    let tls = io.and_then(io::Error::get_ref).and_then(|of| of.downcast_ref::<rustls::Error>());
+    matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
+}
+
+/// Other clients say so themselves.
+#[cfg(not(feature = "redis-rustls"))]
+const fn is_not_trusted(_: &RedisError) -> bool {
+    false
 }
 
 /// An error in the server's own words, and nothing behind it.
@@ -141,6 +155,8 @@ pub(super) fn without_script(detail: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use redis::ServerErrorKind;
 
     use super::*;

@@ -36,6 +36,8 @@ use crate::ledger::{Refused, Reply};
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// A new connection takes so many answers of the server, one after another: to encrypt, to log in, to greet, and to load what calls need.
 const ANSWERS: u32 = 4;
+/// Whoever connects has come to an end by so much later, where it is polled.
+const GRACE: Duration = Duration::from_millis(500);
 /// What could not be connected to so lately is not connected to again: queues of one process that wait for a server are many, and so are
 /// the processes.
 const FRESH: Duration = Duration::from_millis(50);
@@ -62,6 +64,8 @@ pub(super) struct Link {
 #[derive(Default)]
 struct Current {
     connection: Option<MultiplexedConnection>,
+    /// When the last one was made.
+    made: Option<Instant>,
     /// Attempts to connect that have ended.
     attempts: u64,
     /// What the last of them came to where it failed, and when.
@@ -97,7 +101,7 @@ impl Link {
             prefix: prefix.into(),
             response_timeout,
             current: Mutex::default(),
-            connecting: OneAtATime::within(2 * connects_within(response_timeout)),
+            connecting: OneAtATime::within(connects_within(response_timeout) + GRACE),
             answered: AtomicU64::new(0),
             health: Health::default(),
         }
@@ -105,7 +109,7 @@ impl Link {
 
     /// Calls a script.
     pub(super) async fn call(&self, call: Call<'_>) -> Result<Reply, Failure> {
-        let (mut connection, generation) = self.connection().await.map_err(Failure::from)?;
+        let (mut connection, generation) = self.connection_for(call).await?;
         let answer = run(&mut connection, call.script(), &|cmd| call.write(cmd)).await;
         self.judged(answer, connection, generation, call).await
     }
@@ -190,6 +194,12 @@ impl Link {
         Box::pin(self.new_connection(attempts)).await
     }
 
+    /// The same for a call, where it is not too late for that by then.
+    async fn connection_for(&self, call: Call<'_>) -> Result<(MultiplexedConnection, u64), Failure> {
+        let connection = self.connection().await?;
+        if call.is_too_late() { Err(StoreError::late().into()) } else { Ok(connection) }
+    }
+
     /// A new one, unless another call has made one since there were so many attempts.
     async fn new_connection(&self, attempts: u64) -> Result<(MultiplexedConnection, u64), StoreError> {
         let _connecting = self.connecting.turn().await;
@@ -229,6 +239,7 @@ impl Link {
         match made {
             Ok(Made { connection, took_no_writes }) => {
                 (current.failure, current.took_no_writes) = (None, took_no_writes);
+                current.made = Some(Instant::now());
                 current.connection = Some(connection.clone());
                 Ok((connection, current.generation))
             }
@@ -287,11 +298,11 @@ impl Link {
     }
 
     /// After a reply that was swallowed or doubled the next ones may answer the wrong calls: never uses this connection again. Says
-    /// whether it was in use. Where it has answered nothing yet, the next is of no more use: not at once.
+    /// whether it was in use. Where it was made just now, and has answered nothing, the next one is of no more use: not at once.
     fn disconnect(&self, generation: u64, why: &StoreError) -> bool {
         let mut current = self.current();
         let was_in_use = current.generation == generation && current.connection.take().is_some();
-        if was_in_use && !self.has_answered(generation) {
+        if was_in_use && !self.has_answered(generation) && current.made.is_some_and(|at| at.elapsed() < FRESH) {
             current.failure = Some((why.clone(), Instant::now()));
         }
         was_in_use
@@ -329,6 +340,17 @@ impl Link {
 /// In which a new connection is made where each answer comes within so long: a network that is slow is none that is down.
 pub(super) fn connects_within(response_timeout: Duration) -> Duration {
     CONNECT_TIMEOUT.max(ANSWERS * response_timeout)
+}
+
+/// In which a server is found to talk to: it has to be reached, and may have to be asked to log in.
+pub(super) fn reached_within(response_timeout: Duration) -> Duration {
+    CONNECT_TIMEOUT.max(2 * response_timeout)
+}
+
+/// In which a call is answered for which a server had to be looked for, or connected to.
+#[cfg(any(feature = "redis-cluster", feature = "redis-sentinel"))]
+pub(super) fn served_within(response_timeout: Duration) -> Duration {
+    connects_within(response_timeout) + response_timeout / 2
 }
 
 /// Runs a script by its hash, or by its body where the server has forgotten it.

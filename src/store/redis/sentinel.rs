@@ -33,7 +33,7 @@ use self::primary::{Missed, Primary};
 use self::sentinels::Sentinels;
 use super::call::Call;
 use super::health::Health;
-use super::link::{CONNECT_TIMEOUT, Failure, connects_within, in_runtime, tuned, unreachable};
+use super::link::{CONNECT_TIMEOUT, Failure, in_runtime, reached_within, served_within, tuned, unreachable};
 use super::one_at_a_time::OneAtATime;
 use super::trial;
 use crate::error::StoreError;
@@ -77,7 +77,7 @@ impl Sentinel {
             prefix: prefix.into(),
             response_timeout,
             known: Mutex::default(),
-            looking: OneAtATime::within(2 * connects_within(response_timeout) + response_timeout),
+            looking: OneAtATime::within(2 * reached_within(response_timeout) + response_timeout),
             alarm: watch::Sender::new(()),
             listener: Mutex::default(),
             health: Health::default(),
@@ -91,7 +91,7 @@ impl Sentinel {
         self.listen();
         let mut failure = None;
         let answer = self.answer(call, &mut failure);
-        let answer = timeout(connects_within(self.response_timeout) + self.response_timeout, answer).await;
+        let answer = timeout(served_within(self.response_timeout), answer).await;
         answer.unwrap_or_else(|_| {
             let error = failure.unwrap_or_else(StoreError::late);
             self.known().doubt(&error, Instant::now());

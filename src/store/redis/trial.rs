@@ -21,7 +21,7 @@ use crate::ledger::Term;
 use crate::ledger::{Ask, Body, Log, Message, MessageId, Pause, Presence, Renewal, Report, Run, ScopeId, Slots};
 
 /// Fills a log so far that it is trimmed for whoever counts a few entries: more than the slack of a log.
-const MANY: u32 = 72;
+const MANY: u32 = 80;
 /// Everything that is left behind expires a little later.
 const SECOND: i64 = 1_000_000;
 const MILLISECOND: i64 = 1_000;

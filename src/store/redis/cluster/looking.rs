@@ -11,7 +11,7 @@ use super::slots::ranges;
 use super::{Cluster, SILENCE};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::address::Address;
-use crate::store::redis::link::{connect, connects_within, in_runtime, not_reached, or_why_not, unreachable};
+use crate::store::redis::link::{connect, in_runtime, not_reached, or_why_not, reached_within, unreachable};
 
 impl Cluster {
     /// Looks up who has which slots, unless somebody has just done that.
@@ -22,7 +22,7 @@ impl Cluster {
         if let Some(outcome) = self.nodes().outcome(looks, Instant::now()) {
             return outcome;
         }
-        let said = timeout(connects_within(self.response_timeout) + self.response_timeout, self.first_to_say()).await;
+        let said = timeout(reached_within(self.response_timeout) + self.response_timeout, self.first_to_say()).await;
         let said = said.unwrap_or_else(|_| Err(unreachable("the Cluster cannot be reached: no node answers")));
         let outcome = self.nodes().looked(said, Instant::now(), |address| self.made(address));
         self.found(outcome.as_ref());
@@ -90,7 +90,7 @@ async fn ask_seed(seed: &Client, response_timeout: Duration) -> Result<View, Sto
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Address::new(host, *port),
         _ => return Err(unreachable("the Cluster cannot be reached by a socket of this machine")),
     };
-    let answer = or_why_not(seed, async {
+    let answer = or_why_not(seed, response_timeout, async {
         let mut connection = connect(seed, response_timeout).await?;
         who_has_what().query_async(&mut connection).await
     });

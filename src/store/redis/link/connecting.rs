@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ProtocolVersion, RedisError, Value};
 use tokio::runtime::Handle;
 
-use super::{CONNECT_TIMEOUT, Link};
+use super::{CONNECT_TIMEOUT, Link, reached_within};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::fault::takes_no_connection;
 use crate::store::redis::fault::{Fault, serves_nobody, with_code};
@@ -27,7 +27,7 @@ pub(super) struct Made {
 impl Link {
     /// A new connection, or that another release keeps another format here; or why there is none.
     pub(super) async fn connect(&self) -> Result<Result<Made, StoreError>, RedisError> {
-        or_why_not(&self.client, self.made()).await
+        or_why_not(&self.client, self.response_timeout, self.made()).await
     }
 
     async fn made(&self) -> Result<Result<Made, StoreError>, RedisError> {
@@ -90,7 +90,7 @@ pub(in crate::store::redis) async fn connect(
     response_timeout: Duration,
 ) -> Result<MultiplexedConnection, RedisError> {
     let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_TIMEOUT.max(2 * response_timeout)))
+        .set_connection_timeout(Some(reached_within(response_timeout)))
         .set_response_timeout(Some(response_timeout))
         .set_pipeline_buffer_size(1_024);
     tls::choose_provider();
@@ -101,22 +101,23 @@ pub(in crate::store::redis) async fn connect(
 /// anything, and the client drops what comes while nothing is in flight: so it is connected to once more, by a client that waits for that line.
 pub(in crate::store::redis) async fn or_why_not<T>(
     client: &Client,
+    response_timeout: Duration,
     made: impl Future<Output = Result<T, RedisError>>,
 ) -> Result<T, RedisError> {
     match made.await {
         Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
-            Err(said_instead(client).await.unwrap_or(error))
+            Err(said_instead(client, response_timeout).await.unwrap_or(error))
         }
         made => made,
     }
 }
 
 /// What a server says where the answer to `HELLO` should be, which the client waits for before a connection counts as made.
-async fn said_instead(client: &Client) -> Option<RedisError> {
+async fn said_instead(client: &Client, response_timeout: Duration) -> Option<RedisError> {
     let info = client.get_connection_info();
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     let client = Client::open(info.clone().set_redis_settings(settings)).ok()?;
-    let error = connect(&client, CONNECT_TIMEOUT / 2).await.err()?;
+    let error = connect(&client, response_timeout).await.err()?;
     // What a server says of that command itself is not why it has hung up.
     takes_no_connection(&error).then_some(error)
 }

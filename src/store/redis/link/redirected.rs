@@ -27,7 +27,7 @@ impl From<Failure> for Missed {
 impl Link {
     /// Calls a script on a node of a Cluster; one that does not have the slot yet serves it only if it is told so, by `asking`.
     pub(in crate::store::redis) async fn call_node(&self, call: Call<'_>, asking: bool) -> Result<Reply, Missed> {
-        let (mut connection, generation) = self.connection().await.map_err(Failure::from)?;
+        let (mut connection, generation) = self.connection_for(call).await?;
         let answer = if asking {
             run_asking(&mut connection, call).await
         } else {

@@ -31,7 +31,7 @@ impl Link {
         replicas: usize,
         patience: Duration,
     ) -> Result<Witnessed, Failure> {
-        let (mut connection, generation) = self.connection().await.map_err(Failure::from)?;
+        let (mut connection, generation) = self.connection_for(call).await?;
         let (script, encode) = (call.script(), |cmd: &mut Cmd| call.write(cmd));
         let mut said = said(&mut connection, script.by_hash(&encode), replicas, patience).await;
         if let Ok([Err(error), ..]) = &said

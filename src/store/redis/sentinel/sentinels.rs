@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::news::News;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::fault::{Fault, Said};
+use crate::store::redis::fault::{Fault, Said, of_connecting};
 use crate::store::redis::link::{connect, or_why_not, refusal, tuned, unreachable};
 use crate::store::redis::tls;
 
@@ -107,7 +107,7 @@ impl Sentinel {
             let said = Self::said(&mut connection, name).await?;
             Ok((connection, said))
         };
-        let (connection, said) = or_why_not(&self.client, asked).await.map_err(failed)?;
+        let (connection, said) = or_why_not(&self.client, PATIENCE, asked).await.map_err(failed)?;
         if let [Ok(Value::Nil), ..] = said.as_slice() {
             let words = format!("the Sentinels watch no primary of the name {name:?}");
             return Err(StoreError::new(StoreErrorKind::Refused, words));
@@ -137,7 +137,7 @@ impl Sentinel {
 }
 
 fn failed(error: RedisError) -> StoreError {
-    if Fault::of(&error) == Fault::Lasting {
+    if of_connecting(&error) == Fault::Lasting {
         return refusal("a Sentinel refuses to answer", error);
     }
     unreachable("a Sentinel does not answer").caused_by(Said(error))
