@@ -104,9 +104,13 @@ local function take_out(key, start, units, keep)
   if newer > MAX_DEPTH or stamp_of(call('LINDEX', key, format('%d', -newer - 1)), key) ~= start then return 0 end
   if units > 1 then units = min(units, newer_than(key, start - 1) - newer) end
   -- Asked for before: beside an older newest entry the expiry that stands would seem to be moved.
-  local kept = expire(key, stamp_of(call('LINDEX', key, '-1'), key), keep, 0)
+  local newest_before = stamp_of(call('LINDEX', key, '-1'), key)
+  local kept = expire(key, newest_before, keep, 0)
   local taken = call('LREM', key, format('%d', -units), format('%d', start))
   local newest = stamp_of(call('LINDEX', key, '-1'), key)
-  if newest and ticks then call('PEXPIREAT', key, format('%d', expiry_of(end_of_second(newest), halves_of(kept)))) end
+  -- A tail of the same second leaves it as it is.
+  if newest and ticks and end_of_second(newest) ~= end_of_second(newest_before) then
+    call('PEXPIREAT', key, format('%d', expiry_of(end_of_second(newest), halves_of(kept))))
+  end
   return taken, newer
 end

@@ -188,6 +188,9 @@ local function is_stale(state)
   local since = now - 1000 * LEAP
   local releases, is_marked = state.releases, state.loss and (state.loss[3] or 0) > 0
   if not releases and state.correction == 0 and not is_marked then return false end
+  for _, claim in ipairs(state.claims) do
+    if claim[3] <= since then return true end
+  end
   for i = 6, #state.cold, 6 do
     if state.cold[i] <= since then return true end
   end
