@@ -259,7 +259,11 @@ fn never(cost: u32, unit: &str, most: u32, limit: &Limit) -> String {
         return format!("{words}, or have such calls belong to another upstream");
     }
     let (quota, window) = (limit.quota(), limit.window());
-    let why = if most < quota { ", by its burst or guard, or as the rest is reserved for high priority" } else { "" };
+    let why = if most < quota {
+        ", by its burst or guard, in whole entries of its log, or as the rest is reserved for high priority"
+    } else {
+        ""
+    };
     format!(
         "a call that takes {cost} {unit} can never go: a limit of {quota} in {window:?} admits at most {most} at once{why}"
     )

@@ -42,7 +42,8 @@ impl Breaker {
     pub(crate) fn admit(&self, scope: Option<ScopeId>, pass: Pass, now: Instant) -> Result<Pass, Error> {
         let mut rows = self.lock();
         let Some(row) = rows.rows.get_mut(&scope).filter(|row| !row.is_forgotten(now)) else { return Ok(pass) };
-        row.admit(pass, now).map_err(|retry_after| Error::Unauthorized {
+        let pauses = || self.backoff.waits(fastrand::f64());
+        row.admit(pass, now, pauses).map_err(|retry_after| Error::Unauthorized {
             upstream: Arc::clone(&self.upstream),
             in_a_row: row.length,
             retry_after,

@@ -223,7 +223,7 @@ fn url_of<B>(request: &Request<B>) -> Result<Url, BoxError> {
     let named = || request.headers().get(http::header::HOST).and_then(|host| host.to_str().ok());
     // CONNECT names nothing but a host and a port, and OPTIONS may be about no path.
     let host = uri.authority().map(http::uri::Authority::as_str).or_else(named);
-    let path = uri.path_and_query().map(http::uri::PathAndQuery::as_str).filter(|path| path.starts_with('/'));
+    let path = uri.path_and_query().map(http::uri::PathAndQuery::as_str).filter(|path| *path != "*");
     Ok(format!("http://{}{}", host.unwrap_or(NO_HOST), path.unwrap_or("/")).parse()?)
 }
 

@@ -87,7 +87,8 @@ impl Reachability {
         Handle::try_current().map_err(|_| route.told(Error::OutsideRuntime))?;
         // It waits as others do, and what can never go does not.
         let Registered { crowd, upstream, .. } = &*route.registered;
-        let member = route.charges().and_then(|_| crowd.admit(false, &upstream.name));
+        route.charges().map_err(|error| route.told(error))?;
+        let member = (!route.now_or_never).then(|| crowd.admit(false, &upstream.name)).transpose();
         let _member = member.map_err(|error| route.told(error))?;
         let waits = GivesUp::of(&route.registered.counts);
         let until = route.deadline().unwrap_or(now + PATIENCE);

@@ -42,13 +42,23 @@ impl Row {
         Self { length: 0, opened: 0, until: now, next_pause: Duration::ZERO, probe: Weak::new(), has_probed: false }
     }
 
-    /// The pass for one call, or how long until one is let through to see. A probe that asks again stays one.
-    pub(super) fn admit(&mut self, pass: Pass, now: Instant) -> Result<Pass, Duration> {
+    /// The pass for one call, or how long until one is let through to see. A probe that asks again stays one. After one that hangs
+    /// the next of the pauses follows, as after one that fails.
+    pub(super) fn admit(
+        &mut self,
+        pass: Pass,
+        now: Instant,
+        pauses: impl FnOnce() -> Vec<Duration>,
+    ) -> Result<Pass, Duration> {
         if !self.is_open() || self.is_probe(&pass) {
             return Ok(pass);
         }
         if now < self.until && (!self.has_probed || self.probe.strong_count() > 0) {
             return Err(self.until - now);
+        }
+        if self.probe.strong_count() > 0 {
+            self.opened += 1;
+            self.next_pause = nth(&pauses(), self.opened);
         }
         let probe = Arc::new(());
         (self.probe, self.has_probed) = (Arc::downgrade(&probe), true);
@@ -75,10 +85,9 @@ impl Row {
             return false;
         }
         let pauses = pauses();
-        let pause = |at: usize| pauses.get(at).or(pauses.last()).copied().unwrap_or_default();
-        self.until = now + pause(self.opened);
+        self.until = now + nth(&pauses, self.opened);
         self.opened += 1;
-        self.next_pause = pause(self.opened);
+        self.next_pause = nth(&pauses, self.opened);
         (self.probe, self.has_probed) = (Weak::new(), false);
         true
     }
@@ -102,11 +111,20 @@ impl Row {
     }
 }
 
+/// One of the pauses; behind them it is the last.
+fn nth(pauses: &[Duration], at: usize) -> Duration {
+    pauses.get(at).or(pauses.last()).copied().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const LIMIT: u32 = 3;
+
+    fn pauses() -> Vec<Duration> {
+        [10, 20, 40].map(Duration::from_secs).to_vec()
+    }
 
     /// A row, and its time in seconds.
     struct Scene {
@@ -137,11 +155,10 @@ mod tests {
         }
 
         fn again(&mut self, pass: Pass, second: u64) -> Result<Pass, u64> {
-            self.row.admit(pass, self.at(second)).map_err(|wait| wait.as_secs())
+            self.row.admit(pass, self.at(second), pauses).map_err(|wait| wait.as_secs())
         }
 
         fn add(&mut self, pass: &Pass, second: u64) -> bool {
-            let pauses = || [10, 20, 40].map(Duration::from_secs).to_vec();
             self.row.add(pass, self.at(second), LIMIT, pauses)
         }
     }
@@ -176,6 +193,7 @@ mod tests {
         assert!(is_probe(&probe), "when it asks again after its wait");
         let next = scene.admit(30);
         assert!(is_probe(&next), "where the first hangs");
+        assert_eq!(scene.admit(30).unwrap_err(), 40, "and then less often");
         assert!(!scene.add(&probe.unwrap(), 31), "that one is a probe no more");
         assert!(scene.add(&next.unwrap(), 32));
     }
