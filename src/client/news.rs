@@ -29,6 +29,8 @@ pub(crate) struct Outgoing {
     state: Mutex<State>,
     /// Who waits to send something again, or a pause that may wait, looks whether it is due by now; who waits until the store knows, whether anybody tells it.
     hurry: Notify,
+    /// Who waits until all is told looks whether it is.
+    answered: Notify,
 }
 
 #[derive(Debug)]
@@ -56,7 +58,7 @@ impl Outgoing {
     pub(crate) fn new() -> Self {
         let (reporters, wakers) = (HashMap::new(), HashMap::new());
         let state = State { news: News::new(Rng::new()), tickets: 0, reporters, wakers };
-        Self { state: Mutex::new(state), hurry: Notify::new() }
+        Self { state: Mutex::new(state), hurry: Notify::new(), answered: Notify::new() }
     }
 
     /// Somebody waits until the store knows: with the ticket of that.
@@ -101,6 +103,24 @@ impl Throttle {
             }
         };
         timeout(PATIENCE, known).await.unwrap_or_else(|_| Err(StoreError::late()))
+    }
+
+    /// Waits until the store knows all that upstreams said, also what may wait. Outside of a runtime nobody waits.
+    pub(crate) async fn tell_all(&self) {
+        let outgoing = self.outgoing();
+        outgoing.lock().news.hurry();
+        outgoing.hurry.notify_waiters();
+        loop {
+            let answered = outgoing.answered.notified();
+            if outgoing.lock().news.is_told() || Handle::try_current().is_err() {
+                return;
+            }
+            select! {
+                () = answered => {}
+                () = sleep(ROUND) => {}
+            }
+            self.see_to(None);
+        }
     }
 
     /// Takes in what an upstream said, and says of whom the store has to be told.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 #[cfg(feature = "metrics")]
 use std::sync::OnceLock;
 
-use tokio::time::Instant;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
 
 use crate::client::acquire::Acquire;
 use crate::client::builder::ThrottleBuilder;
@@ -256,7 +257,8 @@ impl Throttle {
         Ok(Usage { observed, after_refusals, ..usage.with_seats(in_flight) })
     }
 
-    /// Ends: refuses whoever waits and whoever comes with [`Error::Closed`], and hands back what is booked.
+    /// Ends: refuses whoever waits and whoever comes with [`Error::Closed`], hands back what is booked, and tells the store what upstreams
+    /// said, as that they refuse calls.
     ///
     /// Returns when the store has been told, after 5 s at the latest; outside of a Tokio runtime it cannot be told. Permits
     /// already given stay valid.
@@ -275,6 +277,11 @@ impl Throttle {
     pub async fn close(&self) {
         let begun = Instant::now();
         self.0.queues.close().await;
+        if Handle::try_current().is_ok()
+            && timeout(CLOSE_PATIENCE.saturating_sub(begun.elapsed()), self.tell_all()).await.is_err()
+        {
+            tracing::warn!("closed without an answer from the store");
+        }
         let registry = self.0.upstreams.get();
         let all = registry.upstreams.iter().map(|registered| &registered.attendance);
         Attendance::leave(all, CLOSE_PATIENCE.saturating_sub(begun.elapsed())).await;

@@ -69,6 +69,9 @@ fn check_characters(text: &str) -> Result<(), &'static str> {
     if text.contains(['/', '\\', '?', '#']) {
         return Err("has a path or a query; write the host alone, and the path with path()");
     }
+    if text.contains(['{', '}']) {
+        return Err("is a template; write *.example.com for every host below it, or use matching()");
+    }
     // URLs drop tabs and ends of lines, which would hide a setting that was read badly.
     if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err("has a blank or a control character");

@@ -105,6 +105,7 @@ fn an_error_says_which_setting_is_wrong_as_far_as_it_may() {
     let cases = [
         (up().host("https://api.example.com/v1"), "the 1st host (\"api.example.com\") has a scheme"),
         (up().host("a.com").host("user:t0/ken@b.com"), "the 2nd host has an '@'"),
+        (up().host("{region}.example.com"), "is a template"),
         (up().host("*.127.0.0.1"), "the 1st host (\"*.127.0.0.1\") is an IP address"),
         (up().host("::1"), "the 1st host (\"::1\") is an IPv6 address"),
         (up().host("a.com:99999"), "the 1st host (\"a.com\") has a port"),

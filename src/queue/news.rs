@@ -199,6 +199,18 @@ impl News {
         Next::Send(Box::new(Message { id, body }))
     }
 
+    /// What may wait is told at once.
+    pub(crate) fn hurry(&mut self) {
+        for entry in self.entries.values_mut() {
+            entry.pause_at = None;
+        }
+    }
+
+    /// Whether nothing is left to be told.
+    pub(crate) fn is_told(&self) -> bool {
+        !self.entries.values().any(Entry::has_untold)
+    }
+
     /// Whether the store has yet to say whether it takes a pause of theirs.
     pub(crate) fn has_untold_pause(&self, whom: &Whom, now: Instant) -> bool {
         self.entries.get(whom).is_some_and(|entry| entry.has_untold_pause(now))

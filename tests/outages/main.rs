@@ -2,6 +2,7 @@
 
 mod bounds;
 mod cancelling;
+mod closing;
 mod connecting;
 mod demoted;
 mod distance;

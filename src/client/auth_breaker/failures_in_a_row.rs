@@ -8,9 +8,9 @@ use tokio::time::Instant;
 /// For how long a row is remembered, counted from its last response or from the end of its pause.
 const MEMORY: Duration = Duration::from_secs(3_600);
 
-/// The right to make one call; some are probes. Dropped without a response, a probe leaves its place to another.
+/// The right to make one call; some are probes, of the opening of this number. Dropped without a response, a probe leaves its place to another.
 #[derive(Debug, Default)]
-pub(crate) struct Pass(Option<Arc<()>>);
+pub(crate) struct Pass(Option<Arc<u32>>);
 
 impl Pass {
     /// Whether its call was let through to see.
@@ -31,7 +31,9 @@ pub(super) struct Row {
     until: Instant,
     /// The pause after that, should the probe fail.
     next_pause: Duration,
-    probe: Weak<()>,
+    probe: Weak<u32>,
+    /// How often it opened since the row began.
+    openings: u32,
     /// A probe was let through since the breaker opened last.
     has_probed: bool,
 }
@@ -39,7 +41,15 @@ pub(super) struct Row {
 impl Row {
     /// An empty row.
     pub(super) const fn new(now: Instant) -> Self {
-        Self { length: 0, opened: 0, until: now, next_pause: Duration::ZERO, probe: Weak::new(), has_probed: false }
+        Self {
+            length: 0,
+            opened: 0,
+            until: now,
+            next_pause: Duration::ZERO,
+            probe: Weak::new(),
+            openings: 0,
+            has_probed: false,
+        }
     }
 
     /// The pass for one call, or how long until one is let through to see. A probe that asks again stays one. After one that hangs
@@ -53,6 +63,11 @@ impl Row {
         if !self.is_open() || self.is_probe(&pass) {
             return Ok(pass);
         }
+        // It has waited for its slot for so long that another took its place: now it is its turn.
+        if let Some(probe) = pass.0.as_ref().filter(|probe| ***probe == self.openings) {
+            self.probe = Arc::downgrade(probe);
+            return Ok(pass);
+        }
         if now < self.until && (!self.has_probed || self.probe.strong_count() > 0) {
             return Err(self.until - now);
         }
@@ -60,7 +75,7 @@ impl Row {
             self.opened += 1;
             self.next_pause = nth(&pauses(), self.opened);
         }
-        let probe = Arc::new(());
+        let probe = Arc::new(self.openings);
         (self.probe, self.has_probed) = (Arc::downgrade(&probe), true);
         // One that hangs, or waits for long, shuts nobody out for longer than one that fails.
         self.until = now + self.next_pause;
@@ -89,6 +104,7 @@ impl Row {
         self.opened += 1;
         self.next_pause = nth(&pauses, self.opened);
         (self.probe, self.has_probed) = (Weak::new(), false);
+        self.openings = self.openings.wrapping_add(1);
         true
     }
 
@@ -194,8 +210,10 @@ mod tests {
         let next = scene.admit(30);
         assert!(is_probe(&next), "where the first hangs");
         assert_eq!(scene.admit(30).unwrap_err(), 40, "and then less often");
-        assert!(!scene.add(&probe.unwrap(), 31), "that one is a probe no more");
-        assert!(scene.add(&next.unwrap(), 32));
+        let late = scene.again(probe.unwrap(), 31);
+        assert!(is_probe(&late), "which had to wait, and goes now");
+        assert!(!scene.add(&next.unwrap(), 32), "in place of the other");
+        assert!(scene.add(&late.unwrap(), 33));
     }
 
     #[test]

@@ -94,7 +94,10 @@ impl Sender {
                     () = sleep_until(at) => {}
                     () = hurried => {}
                 },
-                Next::Idle => return true,
+                Next::Idle => {
+                    throttle.outgoing().answered.notify_waiters();
+                    return true;
+                }
             }
         }
     }

@@ -112,6 +112,11 @@ impl Entry {
         unanswered.into_iter().chain(&self.pausing).any(|pausing| !pausing.is_over(now))
     }
 
+    /// Whether anything is still to be said.
+    pub(super) const fn has_untold(&self) -> bool {
+        self.unanswered.is_some() || self.pausing.is_some() || self.reporting.is_some()
+    }
+
     /// Who waits until the store knows what is said behind the message.
     pub(super) fn take_tickets(&mut self) -> Vec<u64> {
         let pausing = self.pausing.iter_mut().flat_map(Pausing::take_tickets);
