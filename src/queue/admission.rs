@@ -55,8 +55,9 @@ impl Engine {
             return;
         };
         let cannot_wait = |waiter: &&Waiter| waiter.deadline(now).is_some_and(|deadline| deadline <= until);
-        if let Some(waiter) = self.waiters.unslotted(now).find(cannot_wait) {
-            self.ask_at = self.rest_of(waiter, now);
+        let rests = self.waiters.unslotted(now).filter(cannot_wait).map(|waiter| self.rest_of(waiter, now));
+        if let Some(shortest) = rests.min() {
+            self.ask_at = shortest;
         }
     }
 

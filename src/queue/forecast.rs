@@ -247,15 +247,11 @@ impl Engine {
         let joined = waiter.map_or(now, |waiter| waiter.joined);
         // One that came when its time was up already has not waited for any.
         let has_waited = waiter.is_none_or(Waiter::had_time);
-        // Where the store has answered meanwhile it is there, and far away.
         let waits_for_answer = |since: Instant| has_waited && 2 * now.saturating_duration_since(since) >= now - joined;
         match &self.resend {
             Some(resend)
                 if !resend.is_unheard(now)
-                    && (resend.has_failed()
-                        || (self.next_slot.is_none()
-                            && waits_for_answer(resend.since)
-                            && !self.memory.has_heard(joined))) =>
+                    && (resend.has_failed() || (self.next_slot.is_none() && waits_for_answer(resend.since))) =>
             {
                 self.unavailable(&resend.error(), now)
             }

@@ -385,8 +385,8 @@ fn who_comes_while_a_message_is_under_way_and_cannot_wait_for_the_turns_of_other
     for (what, expected) in [
         ("1000: join 3", "wake 1000"),
         ("turn", "ask 3, wake 6000"),
-        ("try 4", ""),
-        ("hurry 5 1200", ""),
+        ("hurry 4 1900", ""),
+        ("try 5", ""),
         ("answer", "tell 3 1000"),
         ("turn", "ask 4 5"),
     ] {

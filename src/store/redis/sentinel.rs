@@ -100,7 +100,7 @@ impl Sentinel {
         })
     }
 
-    async fn answer(&self, call: Call<'_>, failure: &mut Option<StoreError>) -> Result<Reply, Failure> {
+    async fn answer(&self, mut call: Call<'_>, failure: &mut Option<StoreError>) -> Result<Reply, Failure> {
         let mut alarm = self.alarm.subscribe();
         loop {
             alarm.mark_unchanged();
@@ -124,6 +124,7 @@ impl Sentinel {
                         if !call.may_repeat() {
                             return Err(error.into());
                         }
+                        call = call.again();
                         error
                     }
                 },
