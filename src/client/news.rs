@@ -110,6 +110,7 @@ impl Throttle {
         let outgoing = self.outgoing();
         outgoing.lock().news.hurry();
         outgoing.hurry.notify_waiters();
+        self.see_to(None);
         loop {
             let answered = outgoing.answered.notified();
             if outgoing.lock().news.is_told() || Handle::try_current().is_err() {

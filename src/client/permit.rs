@@ -77,6 +77,7 @@ enum Held {
 impl Permit {
     /// A permit for now, whatever the limits say.
     pub(crate) fn observed(queue: Arc<Queue>, shadow: Arc<Shadow>, pass: Pass) -> Self {
+        pass.goes();
         let charge = Mutex::default();
         let (queue, held) = (Given::by(queue), Held::Shadow(shadow));
         Self { queue, held, seat: None, charge, estimate: None, pass, waited: Duration::ZERO, late: Duration::ZERO }
@@ -85,6 +86,7 @@ impl Permit {
     /// A permit given at `now`.
     #[inline]
     pub(crate) fn new(queue: Arc<Queue>, slot: Slot, pass: Pass, waited: Duration, now: Instant) -> Self {
+        pass.goes();
         let (late, seat) = (slot.late(now), Seat::of(&queue));
         let (queue, held, charge) = (Given::by(queue), Held::Slot(slot), Mutex::default());
         Self { queue, held, seat, charge, estimate: None, pass, waited, late }
@@ -92,6 +94,7 @@ impl Permit {
 
     /// A permit without the store's word.
     pub(crate) fn without_store(queue: Arc<Queue>, pass: Pass, waited: Duration) -> Self {
+        pass.goes();
         let (queue, charge) = (Given::by(queue), Mutex::default());
         Self { queue, held: Held::Nothing, seat: None, charge, estimate: None, pass, waited, late: Duration::ZERO }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 #[cfg(feature = "metrics")]
 use std::sync::OnceLock;
 
+use tokio::join;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
@@ -260,6 +261,8 @@ impl Throttle {
     /// Ends: refuses whoever waits and whoever comes with [`Error::Closed`], hands back what is booked, and tells the store what upstreams
     /// said, as that they refuse calls.
     ///
+    /// What a response says that comes later is told in the background.
+    ///
     /// Returns when the store has been told, after 5 s at the latest; outside of a Tokio runtime it cannot be told. Permits
     /// already given stay valid.
     ///
@@ -277,14 +280,16 @@ impl Throttle {
     pub async fn close(&self) {
         let begun = Instant::now();
         self.0.queues.close().await;
-        if Handle::try_current().is_ok()
-            && timeout(CLOSE_PATIENCE.saturating_sub(begun.elapsed()), self.tell_all()).await.is_err()
-        {
-            tracing::warn!("closed without an answer from the store");
-        }
+        let left = CLOSE_PATIENCE.saturating_sub(begun.elapsed());
         let registry = self.0.upstreams.get();
         let all = registry.upstreams.iter().map(|registered| &registered.attendance);
-        Attendance::leave(all, CLOSE_PATIENCE.saturating_sub(begun.elapsed())).await;
+        let tells = async {
+            let is_late = Handle::try_current().is_ok() && timeout(left, self.tell_all()).await.is_err();
+            if is_late && !left.is_zero() {
+                tracing::warn!("closed without an answer from the store");
+            }
+        };
+        join!(tells, Attendance::leave(all, left));
     }
 
     /// Route: which upstream, scope and cost a request belongs to.

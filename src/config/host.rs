@@ -28,6 +28,9 @@ impl HostPattern {
         let url = Url::parse(&format!("http://{host}/"))
             .map_err(|_| "is no host: write api.example.com, *.example.com or [::1], with :port or without")?;
         let name = name(&url).ok_or("is empty")?;
+        if name.contains(['{', '}']) {
+            return Err("is a template; write *.example.com for every host below it, or use matching()");
+        }
         // What stands for a dot or a '*' in other scripts is one by now.
         if name.split('.').any(str::is_empty) {
             return Err("has an empty label; for every host below a domain, write *.example.com");
@@ -68,9 +71,6 @@ fn check_characters(text: &str) -> Result<(), &'static str> {
     }
     if text.contains(['/', '\\', '?', '#']) {
         return Err("has a path or a query; write the host alone, and the path with path()");
-    }
-    if text.contains(['{', '}']) {
-        return Err("is a template; write *.example.com for every host below it, or use matching()");
     }
     // URLs drop tabs and ends of lines, which would hide a setting that was read badly.
     if text.contains(|c: char| c.is_whitespace() || c.is_control()) {

@@ -117,6 +117,8 @@ pub(crate) struct News {
     /// When holders that are overdue are looked for again.
     looks_at: Option<Instant>,
     places: Places,
+    /// Nothing waits for what may come.
+    hurries: bool,
     /// Spreads the times at which messages are sent again.
     random: Rng,
 }
@@ -134,7 +136,7 @@ impl Event {
 impl News {
     pub(crate) fn new(random: Rng) -> Self {
         let (entries, known, places) = (HashMap::new(), Known::default(), Places::default());
-        Self { entries, known, errands: 0, sweep_at: 0, looks_at: None, places, random }
+        Self { entries, known, errands: 0, sweep_at: 0, looks_at: None, places, hurries: false, random }
     }
 
     /// Takes in what has happened.
@@ -165,6 +167,9 @@ impl News {
         let whom = &errand.whom;
         let entry = self.entries.get_mut(whom).filter(|entry| entry.is_told_by(errand));
         let Some(entry) = entry else { return Next::Idle };
+        if self.hurries {
+            entry.pause_at = None;
+        }
         let Some(unanswered) = entry.next(now) else {
             if let Some(at) = entry.pause_at {
                 return Next::Wait(at);
@@ -199,11 +204,9 @@ impl News {
         Next::Send(Box::new(Message { id, body }))
     }
 
-    /// What may wait is told at once.
-    pub(crate) fn hurry(&mut self) {
-        for entry in self.entries.values_mut() {
-            entry.pause_at = None;
-        }
+    /// From now on what may wait is told at once.
+    pub(crate) const fn hurry(&mut self) {
+        self.hurries = true;
     }
 
     /// Whether nothing is left to be told.

@@ -1,6 +1,6 @@
 //! A scope's responses in a row that were 401 or 403, and what follows. Pure: time is an argument.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,11 +8,22 @@ use tokio::time::Instant;
 /// For how long a row is remembered, counted from its last response or from the end of its pause.
 const MEMORY: Duration = Duration::from_secs(3_600);
 
-/// The right to make one call; some are probes, of the opening of this number. Dropped without a response, a probe leaves its place to another.
+/// The right to make one call; some are probes. Dropped without a response, a probe leaves its place to another.
 #[derive(Debug, Default)]
-pub(crate) struct Pass(Option<Arc<u32>>);
+pub(crate) struct Pass(Option<Arc<Probe>>);
+
+/// When a probe got its slot, and went.
+type Probe = OnceLock<Instant>;
 
 impl Pass {
+    /// Its call has its slot, and goes.
+    #[inline]
+    pub(crate) fn goes(&self) {
+        if let Some(probe) = &self.0 {
+            probe.get_or_init(Instant::now);
+        }
+    }
+
     /// Whether its call was let through to see.
     #[cfg(feature = "tower")]
     pub(crate) const fn is_probe(&self) -> bool {
@@ -27,33 +38,21 @@ pub(super) struct Row {
     pub(super) length: u32,
     /// How many times in a row it opened; zero while it is closed.
     opened: usize,
-    /// While it is open, when a probe is let through, whether the last has come back or not; before, when the last of them came.
+    /// While it is open, when a probe is let through; before, when the last of them came.
     until: Instant,
     /// The pause after that, should the probe fail.
     next_pause: Duration,
-    probe: Weak<u32>,
-    /// How often it opened since the row began.
-    openings: u32,
-    /// A probe was let through since the breaker opened last.
-    has_probed: bool,
+    probe: Weak<Probe>,
 }
 
 impl Row {
     /// An empty row.
     pub(super) const fn new(now: Instant) -> Self {
-        Self {
-            length: 0,
-            opened: 0,
-            until: now,
-            next_pause: Duration::ZERO,
-            probe: Weak::new(),
-            openings: 0,
-            has_probed: false,
-        }
+        Self { length: 0, opened: 0, until: now, next_pause: Duration::ZERO, probe: Weak::new() }
     }
 
-    /// The pass for one call, or how long until one is let through to see. A probe that asks again stays one. After one that hangs
-    /// the next of the pauses follows, as after one that fails.
+    /// The pass for one call, or how long until one is let through to see. A probe that asks again stays one. If one that has gone hangs, another
+    /// follows after the next of the pauses, as if it had failed.
     pub(super) fn admit(
         &mut self,
         pass: Pass,
@@ -63,22 +62,21 @@ impl Row {
         if !self.is_open() || self.is_probe(&pass) {
             return Ok(pass);
         }
-        // It has waited for its slot for so long that another took its place: now it is its turn.
-        if let Some(probe) = pass.0.as_ref().filter(|probe| ***probe == self.openings) {
-            self.probe = Arc::downgrade(probe);
-            return Ok(pass);
-        }
-        if now < self.until && (!self.has_probed || self.probe.strong_count() > 0) {
+        if now < self.until {
             return Err(self.until - now);
         }
-        if self.probe.strong_count() > 0 {
+        if let Some(probe) = self.probe.upgrade() {
+            // While it waits for its slot nobody else need go.
+            let Some(gone) = probe.get() else { return Err(self.next_pause) };
+            let next = *gone + self.next_pause;
+            if now < next {
+                return Err(next - now);
+            }
             self.opened += 1;
             self.next_pause = nth(&pauses(), self.opened);
         }
-        let probe = Arc::new(self.openings);
-        (self.probe, self.has_probed) = (Arc::downgrade(&probe), true);
-        // One that hangs, or waits for long, shuts nobody out for longer than one that fails.
-        self.until = now + self.next_pause;
+        let probe = Arc::default();
+        self.probe = Arc::downgrade(&probe);
         Ok(Pass(Some(probe)))
     }
 
@@ -103,8 +101,7 @@ impl Row {
         self.until = now + nth(&pauses, self.opened);
         self.opened += 1;
         self.next_pause = nth(&pauses, self.opened);
-        (self.probe, self.has_probed) = (Weak::new(), false);
-        self.openings = self.openings.wrapping_add(1);
+        self.probe = Weak::new();
         true
     }
 
@@ -119,7 +116,8 @@ impl Row {
 
     /// Whether it is too long ago to matter.
     pub(super) fn is_forgotten(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.until) > MEMORY
+        let waits = self.probe.upgrade().is_some_and(|probe| probe.get().is_none());
+        !waits && now.saturating_duration_since(self.until) > MEMORY
     }
 
     fn is_probe(&self, pass: &Pass) -> bool {
@@ -174,6 +172,13 @@ mod tests {
             self.row.admit(pass, self.at(second), pauses).map_err(|wait| wait.as_secs())
         }
 
+        /// A probe that goes then.
+        fn gone(&self, pass: Pass, second: u64) -> Arc<Probe> {
+            let probe = pass.0.unwrap();
+            probe.set(self.at(second)).unwrap();
+            probe
+        }
+
         fn add(&mut self, pass: &Pass, second: u64) -> bool {
             self.row.add(pass, self.at(second), LIMIT, pauses)
         }
@@ -204,16 +209,15 @@ mod tests {
         let mut scene = Scene::open();
         let probe = scene.admit(10);
         assert!(is_probe(&probe));
-        assert_eq!([10, 15].map(|second| scene.admit(second).unwrap_err()), [20, 15], "the pause if it fails");
-        let probe = scene.again(probe.unwrap(), 15);
-        assert!(is_probe(&probe), "when it asks again after its wait");
-        let next = scene.admit(30);
+        assert_eq!([10, 15].map(|second| scene.admit(second).unwrap_err()), [20, 20], "the pause if it fails");
+        let probe = scene.gone(probe.unwrap(), 15);
+        assert!(is_probe(&scene.again(Pass(Some(Arc::clone(&probe))), 15)), "when it asks again after its wait");
+        assert_eq!([15, 34].map(|second| scene.admit(second).unwrap_err()), [20, 1], "while it may come back");
+        let next = scene.admit(35);
         assert!(is_probe(&next), "where the first hangs");
-        assert_eq!(scene.admit(30).unwrap_err(), 40, "and then less often");
-        let late = scene.again(probe.unwrap(), 31);
-        assert!(is_probe(&late), "which had to wait, and goes now");
-        assert!(!scene.add(&next.unwrap(), 32), "in place of the other");
-        assert!(scene.add(&late.unwrap(), 33));
+        assert_eq!(scene.admit(36).unwrap_err(), 40, "and then less often");
+        assert!(!scene.add(&Pass(Some(probe)), 36), "that one is a probe no more");
+        assert!(scene.add(&next.unwrap(), 37));
     }
 
     #[test]
@@ -242,7 +246,7 @@ mod tests {
         assert_eq!(scene.admit(5).unwrap_err(), 5);
         let probe = scene.admit(10).unwrap();
         assert!(!scene.add(&Pass::default(), 11), "nor does it take the probe's place");
-        assert_eq!((scene.row.length, scene.admit(11).unwrap_err()), (3, 19));
+        assert_eq!((scene.row.length, scene.admit(11).unwrap_err()), (3, 20));
         assert!(scene.add(&probe, 12));
         let old = probe;
         assert_eq!(scene.again(old, 13).unwrap_err(), 19, "a pass is a probe once");
@@ -265,11 +269,9 @@ mod tests {
         assert_eq!([3_700, 3_701].map(|second| forgotten(&closed, second)), [false, true]);
         let mut open = Scene::open();
         assert_eq!([3_610, 3_611].map(|second| forgotten(&open, second)), [false, true]);
-        let _probe = open.admit(3_610).unwrap();
-        assert_eq!(
-            [7_230, 7_231].map(|second| forgotten(&open, second)),
-            [false, true],
-            "an hour after the next may go"
-        );
+        let probe = open.admit(3_610).unwrap();
+        assert!(!forgotten(&open, 9_000), "a probe that waits for its slot is not");
+        let _hangs = open.gone(probe, 9_000);
+        assert!(forgotten(&open, 9_000), "one that hangs is");
     }
 }

@@ -218,6 +218,20 @@ fn who_waits_behind_a_message_that_the_store_does_not_take_is_told_so_too_and_th
 }
 
 #[test]
+fn what_may_wait_is_told_at_once_where_nothing_is_to_wait_any_more() {
+    let mut desk = Desk::new();
+    desk.background(of_a_call(pause(10)));
+    desk.sent();
+    desk.background(of_a_call(pause(12)));
+    desk.news.hurry();
+    assert!(!desk.news.is_told());
+    desk.paused(10 * SECOND, true);
+    assert_eq!(desk.sent_pause().waits, [12 * SECOND]);
+    desk.paused(12 * SECOND, false);
+    assert!(desk.news.is_told() && desk.is_idle());
+}
+
+#[test]
 fn pauses_behind_one_are_told_as_the_longest_and_gravest() {
     let mut desk = Desk::new();
     desk.said(Some(pause(1)), None);
