@@ -114,10 +114,11 @@ impl Row {
         self.until.saturating_duration_since(now)
     }
 
-    /// Whether it is too long ago to matter.
+    /// Whether it is too long ago to matter. A probe that waits for its slot matters, and one that has gone for as long as it may come back.
     pub(super) fn is_forgotten(&self, now: Instant) -> bool {
-        let waits = self.probe.upgrade().is_some_and(|probe| probe.get().is_none());
-        !waits && now.saturating_duration_since(self.until) > MEMORY
+        let back_by = |probe: Arc<Probe>| probe.get().map(|gone| self.until.max(*gone + self.next_pause));
+        let last = self.probe.upgrade().map_or(Some(self.until), back_by);
+        last.is_some_and(|last| now.saturating_duration_since(last) > MEMORY)
     }
 
     fn is_probe(&self, pass: &Pass) -> bool {
@@ -272,6 +273,6 @@ mod tests {
         let probe = open.admit(3_610).unwrap();
         assert!(!forgotten(&open, 9_000), "a probe that waits for its slot is not");
         let _hangs = open.gone(probe, 9_000);
-        assert!(forgotten(&open, 9_000), "one that hangs is");
+        assert_eq!([12_620, 12_621].map(|second| forgotten(&open, second)), [false, true], "one that hangs is");
     }
 }
