@@ -212,7 +212,7 @@ for _, log in ipairs(logs) do
     -- A span that is longer meanwhile lets entries count for longer than they were entered for.
     expire(log.key, nth_newest(log, 1), ceil(log.retention / 1000), 0)
   end
-  if log.length and log.length > 3 * log.quota + TRIM_SLACK then long[#long + 1] = log end
+  if log.length and log.length > TRIM_QUOTAS * log.quota + TRIM_SLACK then long[#long + 1] = log end
 end
 
 local changed = granted > 0 or back > 0 or is_colder or has_debts or lost.again > 0 or lost.must_remember

@@ -118,7 +118,7 @@ elseif plain and start <= now + within and scopes == 1 and flags % 2048 == 0 and
   for i, log in ipairs(logs) do
     local quota, from = 0, log[3]
     for t = from + 2, from + 2 * a[from + 1], 2 do quota = max(quota, a[t]) end
-    plain = plain and (a[charges + i] == 0 or call('LLEN', log[1]) + count <= 3 * quota + TRIM_SLACK)
+    plain = plain and (a[charges + i] == 0 or call('LLEN', log[1]) + count <= TRIM_QUOTAS * quota + TRIM_SLACK)
   end
   if plain then
     local answers, from, start, text = {}, 1, first, format('%d', first)

@@ -181,5 +181,5 @@ for i = 1, plain and width or 0 do
   end
   logs[i] = { key, stamp, from, counts }
   -- What has to be trimmed is left to the rest of the script.
-  if plain and is_full and start == now then plain = call('LLEN', key) + units <= 3 * quota + TRIM_SLACK end
+  if plain and is_full and start == now then plain = call('LLEN', key) + units <= TRIM_QUOTAS * quota + TRIM_SLACK end
 end

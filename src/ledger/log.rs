@@ -9,8 +9,9 @@ use super::life::Life;
 use super::rule::{Entries, earliest};
 use super::{Stamp, Term};
 
-/// Entries a log may hold beyond three times its longest quota before it is trimmed, so that trimming is rare and cheap.
-pub(crate) const TRIM_SLACK: usize = 64;
+/// A log is trimmed that has more entries than so many of its longest quotas and some slack, so that trimming is rare and cheap.
+const TRIM_QUOTAS: usize = 3;
+const TRIM_SLACK: usize = 64;
 
 /// Newer entries that a slot may have and still be handed back.
 const MAX_DEPTH: usize = 20_000;
@@ -166,7 +167,7 @@ impl SlidingLog {
     /// Whether it is well over three times `quota`, its longest, entries long: trimmed it keeps up to two and a half of a busy one, as
     /// entries are kept for up to half longer than they count.
     pub(super) fn is_long(&self, quota: u32) -> bool {
-        self.starts.len() > 3 * quota as usize + TRIM_SLACK
+        self.starts.len() > TRIM_QUOTAS * quota as usize + TRIM_SLACK
     }
 
     /// Forgets the entries that nobody counts any more, once the log is [long](Self::is_long).

@@ -211,11 +211,9 @@ impl Queues {
         if !crowd.pause(until, reason, now) {
             return Vec::new();
         }
-        if crowd.is_empty() {
-            return self.any(upstream).into_iter().collect();
-        }
         // Whoever waits holds the queue, but for those that wait for a host.
-        let waiting = self.all(|key, queue| key.0 == upstream && Arc::strong_count(queue) > 1);
+        let is_held = |key: Key, queue: &Arc<Queue>| key.0 == upstream && Arc::strong_count(queue) > 1;
+        let waiting = if crowd.is_empty() { Vec::new() } else { self.all(is_held) };
         if waiting.is_empty() { self.any(upstream).into_iter().collect() } else { waiting }
     }
 

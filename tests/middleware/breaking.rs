@@ -7,6 +7,7 @@ use outgate::testing::{Shape, StrictUpstream};
 use outgate::{Backoff, Error, Limit, Scope, Throttle, Upstream};
 use reqwest::{Request, Response};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Next};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance};
 
 use crate::telling::Written;
@@ -125,6 +126,24 @@ async fn call_as(client: &ClientWithMiddleware, url: &str, token: &str) -> Resul
     }
 }
 
+/// A call in a task of its own, which has come to the upstream.
+async fn call_that_has_come(canned: &Canned, client: &ClientWithMiddleware) -> JoinHandle<Result<u16, Duration>> {
+    let task = tokio::spawn({
+        let client = client.clone();
+        async move { call(&client).await }
+    });
+    canned.one_more_call().await;
+    task
+}
+
+/// Three calls are refused, and the first pause is over.
+async fn opened_a_second_ago(client: &ClientWithMiddleware) {
+    for _ in 0..3 {
+        assert_eq!(call(client).await, Ok(401));
+    }
+    advance(seconds(1)).await;
+}
+
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -216,17 +235,10 @@ async fn after_each_pause_one_call_sees_whether_it_is_over() {
 async fn a_probe_that_gets_no_response_leaves_its_place_to_the_next_caller() {
     let (canned, throttle) = (Canned::new(Answer::Status(401)), breaking(|up| up));
     let client = canned.behind(&throttle);
-    for _ in 0..3 {
-        assert_eq!(call(&client).await, Ok(401));
-    }
-    advance(seconds(1)).await;
+    opened_a_second_ago(&client).await;
     canned.answers(Answer::Never);
     for _ in 0..2 {
-        let probe = tokio::spawn({
-            let client = client.clone();
-            async move { call(&client).await }
-        });
-        canned.one_more_call().await;
+        let probe = call_that_has_come(&canned, &client).await;
         assert_eq!(call(&client).await, Err(seconds(2)), "one at a time");
         probe.abort();
         assert!(probe.await.unwrap_err().is_cancelled());
@@ -244,16 +256,9 @@ async fn a_probe_that_gets_no_response_leaves_its_place_to_the_next_caller() {
 async fn a_probe_that_hangs_shuts_nobody_out_for_longer_than_one_that_fails() {
     let (canned, throttle) = (Canned::new(Answer::Status(401)), breaking(|up| up));
     let client = canned.behind(&throttle);
-    for _ in 0..3 {
-        assert_eq!(call(&client).await, Ok(401));
-    }
-    advance(seconds(1)).await;
+    opened_a_second_ago(&client).await;
     canned.answers(Answer::Never);
-    let hangs = tokio::spawn({
-        let client = client.clone();
-        async move { call(&client).await }
-    });
-    canned.one_more_call().await;
+    let hangs = call_that_has_come(&canned, &client).await;
     canned.answers(Answer::Status(200));
     assert_eq!(call(&client).await, Err(seconds(2)));
     advance(seconds(2)).await;

@@ -23,13 +23,9 @@ impl Units {
     pub(super) fn add(&mut self, ticket: u64, units: u64) {
         let block = ticket / BLOCK;
         self.total += units;
-        match self.blocks.back_mut() {
-            Some((last, of_last)) if *last == block => *of_last += units,
-            Some((last, _)) if *last > block => match self.place(block) {
-                Ok(at) => self.blocks[at].1 += units,
-                Err(at) => self.blocks.insert(at, (block, units)),
-            },
-            _ => self.blocks.push_back((block, units)),
+        match self.place(block) {
+            Ok(at) => self.blocks[at].1 += units,
+            Err(at) => self.blocks.insert(at, (block, units)),
         }
     }
 
