@@ -23,11 +23,16 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// Has this happen in a runtime of its own, whose only thread has something else to do afterwards.
+/// Has this happen in a runtime of its own, whose only thread has something else to do afterwards. Both show the same time: the clock of a machine is
+/// one, and a paused one begins anew in each runtime.
 pub(crate) fn elsewhere<F: Future<Output = ()>>(happens: impl FnOnce() -> F + Send + 'static) -> Runtime {
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let here = Instant::now();
     let stands_still = std::thread::spawn(move || {
-        runtime.block_on(happens());
+        runtime.block_on(async move {
+            advance(here.saturating_duration_since(Instant::now())).await;
+            happens().await;
+        });
         runtime
     });
     stands_still.join().unwrap()
