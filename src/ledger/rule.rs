@@ -136,6 +136,11 @@ impl Term {
         }
     }
 
+    /// Whether it resets by the calendar.
+    pub(crate) const fn is_calendar(self) -> bool {
+        matches!(self.shape, Shape::Calendar(_))
+    }
+
     /// Whether it is a bucket, into which units flow one by one.
     pub(crate) const fn is_bucket(self) -> bool {
         matches!(self.shape, Shape::Bucket(_))

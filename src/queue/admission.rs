@@ -37,7 +37,7 @@ impl Engine {
             let is_last = self.waiters.is_behind_all(waiter);
             let before = |waiter: &Waiter| self.waiters.units_before(waiter.priority, waiter.ticket);
             let ahead = if is_last { self.waiters.units_wanted() } else { before(waiter) };
-            self.check_time(deadline, ahead, now)?;
+            self.check_time(deadline, &ahead, now)?;
             // Who cannot wait for the others' turn does not rest for it.
             if self.ask_at == self.rest_until && self.rest_until.is_some_and(|until| deadline <= until) {
                 self.ask_at = self.rest_of(waiter, now);

@@ -13,7 +13,7 @@ use super::log_time::Outlook;
 use super::pacing::{LONGEST_TURN, LONGEST_TURN_OF_SEVERAL, Rest, late_at_most};
 use super::settings::Settings;
 use super::turns::first_turn;
-use super::waiters::Waiter;
+use super::waiters::{Units, Waiter};
 use crate::error::{AfterRefusals, Error};
 use crate::ledger::{Ask, Grant, PauseLeft, Slower, Term, micros};
 
@@ -24,12 +24,6 @@ impl Settings {
     /// The terms of the first log, whose units places in queue are counted in.
     fn terms(&self) -> impl Iterator<Item = &Term> {
         self.logs.iter().take(1).flat_map(|log| log.terms.iter())
-    }
-
-    /// The terms of all logs of that unit: each holds for every place.
-    fn terms_of_unit(&self) -> impl Iterator<Item = &Term> {
-        let unit = self.logs.first().map(|log| &log.unit);
-        self.logs.iter().filter(move |log| Some(&log.unit) == unit).flat_map(|log| log.terms.iter())
     }
 
     /// How far ahead slots are booked: further where every answer takes long, else slots would run out meanwhile.
@@ -234,7 +228,7 @@ impl Engine {
     }
 
     /// Whether a caller behind `ahead` units may still be served by its deadline, or when it could be.
-    pub(super) fn check_time(&self, deadline: Instant, ahead: u64, now: Instant) -> Result<(), Error> {
+    pub(super) fn check_time(&self, deadline: Instant, ahead: &Units, now: Instant) -> Result<(), Error> {
         let forecast = Forecast::new(&self.settings, self.next_slot, self.next_ask(), now);
         forecast.too_late(deadline, ahead).map_or(Ok(()), |retry_after| Err(self.throttled(retry_after, now)))
     }
@@ -242,7 +236,7 @@ impl Engine {
     /// Why a caller whose time is up has got nothing.
     pub(super) fn why_nothing(&self, ticket: u64, now: Instant) -> Error {
         let waiter = self.waiters.find(ticket);
-        let ahead = waiter.map_or(0, |waiter| self.waiters.units_before(waiter.priority, ticket));
+        let ahead = waiter.map(|waiter| self.waiters.units_before(waiter.priority, ticket)).unwrap_or_default();
         // It may have asked only just now, when others had had their turn.
         let joined = waiter.map_or(now, |waiter| waiter.joined);
         // One that came when its time was up already has not waited for any.
@@ -262,7 +256,7 @@ impl Engine {
                 // As long again as the answer has taken, where nothing else is known.
                 let took = self.resend.as_ref().filter(|_| self.next_slot.is_none());
                 let least = took.map_or(Duration::ZERO, |resend| now.saturating_duration_since(resend.since));
-                self.throttled(forecast.expected(ahead).max(least), now)
+                self.throttled(forecast.expected(&ahead).max(least), now)
             }
         }
     }
@@ -310,17 +304,40 @@ impl<'a> Forecast<'a> {
     }
 
     /// How long until a caller behind `ahead` units can be expected to go, where even its earliest start is after its deadline.
-    fn too_late(&self, deadline: Instant, ahead: u64) -> Option<Duration> {
-        let next_slot = self.next_slot?;
-        let behind = self.settings.terms_of_unit().map(|term| term.time_of_at_least(ahead)).max().unwrap_or_default();
-        let earliest = (next_slot + behind).max(self.ask_at.unwrap_or(self.now));
+    fn too_late(&self, deadline: Instant, ahead: &Units) -> Option<Duration> {
+        let earliest = (self.next_slot? + self.at_least(ahead)).max(self.ask_at.unwrap_or(self.now));
         (earliest > deadline).then(|| self.expected(ahead))
     }
 
     /// How long until a caller behind `ahead` units can be expected to go: each has its own time, at the rate of the limits.
-    fn expected(&self, ahead: u64) -> Duration {
-        let behind = self.settings.terms_of_unit().map(|term| term.time_behind(ahead)).max().unwrap_or_default();
+    fn expected(&self, ahead: &Units) -> Duration {
         let next = self.next_slot.unwrap_or(self.now).max(self.ask_at.unwrap_or(self.now));
-        next.saturating_duration_since(self.now) + behind
+        next.saturating_duration_since(self.now) + self.at_rate(ahead).max(self.at_least(ahead))
+    }
+
+    /// How long all logs need for so many units at least, from the next slot on.
+    fn at_least(&self, ahead: &Units) -> Duration {
+        let logs = self.settings.logs.iter().enumerate();
+        let times = logs.flat_map(|(at, log)| log.terms.iter().map(move |term| term.time_of_at_least(ahead.of(at))));
+        times.max().unwrap_or_default()
+    }
+
+    /// How long so many units take at the rate of each log of the first one's unit.
+    fn at_rate(&self, ahead: &Units) -> Duration {
+        let logs = &self.settings.logs;
+        let of_unit = logs.iter().enumerate().filter(|(_, log)| log.unit == logs[0].unit);
+        of_unit.map(|(at, log)| self.at_rate_of(&log.terms, ahead.of(at))).max().unwrap_or_default()
+    }
+
+    /// Which of a log's terms is used up is not known, and one of hours mostly has room: the fastest counts, but none whose span is over before the
+    /// next slot, which is waited for longer than it can hold anybody up.
+    fn at_rate_of(&self, terms: &[Term], ahead: u64) -> Duration {
+        let wait = self.next_slot.map_or(Duration::ZERO, |next| next.saturating_duration_since(self.now));
+        let may_be_used_up = |term: &&Term| Duration::from_micros(term.span.unsigned_abs()) >= wait;
+        let time = |term: &Term| term.time_behind(ahead);
+        let rolling = terms.iter().filter(|term| !term.is_calendar());
+        let fastest = rolling.clone().filter(may_be_used_up).map(time).min().or_else(|| rolling.map(time).max());
+        let resets = terms.iter().filter(|term| term.is_calendar()).map(time).max();
+        fastest.max(resets).unwrap_or_default()
     }
 }

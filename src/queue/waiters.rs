@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use self::matching::Matching;
 use self::part::Part;
+pub(crate) use self::units::Units;
 pub(crate) use self::waiter::{Slot, UNBOOKED, Waiter, Wish, of_first};
 use crate::config::priority::Priority;
 use crate::error::Error;
@@ -37,7 +38,7 @@ pub(crate) struct Waiters {
     large: usize,
     /// Each is some caller's.
     slots: VecDeque<Slot>,
-    slot_units: u64,
+    slot_units: Units,
 }
 
 impl Waiters {
@@ -120,36 +121,38 @@ impl Waiters {
         if is_aged { Priority::High } else { waiter.priority }
     }
 
-    /// Units of the first log that the callers without a slot want.
-    pub(crate) fn units_wanted(&self) -> u64 {
-        self.parts.iter().map(Part::units).sum::<u64>().saturating_sub(self.slot_units)
+    /// Units that the callers without a slot want.
+    pub(crate) fn units_wanted(&self) -> Units {
+        let all = self.parts.iter().map(Part::units).fold(Units::default(), Units::and);
+        all.without(&self.slot_units)
     }
 
-    /// Units of the first log that the callers without a slot want who come before a caller that has none.
-    pub(crate) fn units_before(&self, priority: Priority, ticket: u64) -> u64 {
-        self.all_units_before(priority, ticket).saturating_sub(self.slot_units)
+    /// Units that the callers without a slot want who come before a caller that has none.
+    pub(crate) fn units_before(&self, priority: Priority, ticket: u64) -> Units {
+        self.all_units_before(priority, ticket).without(&self.slot_units)
     }
 
-    fn all_units_before(&self, priority: Priority, ticket: u64) -> u64 {
+    fn all_units_before(&self, priority: Priority, ticket: u64) -> Units {
         let [high, normal, low] = &self.parts;
         let is_aged = priority == Priority::Low && ticket < self.aged_below;
-        let aged = if self.aged_below == 0 || low.is_empty() { 0 } else { low.units_before(self.aged_below) };
+        let is_before_aged = self.aged_below == 0 || low.is_empty();
+        let aged = || if is_before_aged { Units::default() } else { low.units_before(self.aged_below) };
         match priority {
             Priority::Low if is_aged => low.units_before(ticket),
-            Priority::High => aged + high.units_before(ticket),
-            Priority::Normal => aged + high.units() + normal.units_before(ticket),
-            Priority::Low => high.units() + normal.units() + low.units_before(ticket),
+            Priority::High => high.units_before(ticket).and(&aged()),
+            Priority::Normal => normal.units_before(ticket).and(high.units()).and(&aged()),
+            Priority::Low => low.units_before(ticket).and(high.units()).and(normal.units()),
         }
     }
 
     /// Whether one of the slots is that of a caller who comes.
     pub(crate) fn has_slot_for(&self, waiter: &Waiter) -> bool {
-        self.all_units_before(waiter.priority, waiter.ticket) < self.slot_units
+        self.all_units_before(waiter.priority, waiter.ticket).of(0) < self.slot_units.of(0)
     }
 
     /// When that starts, where all want the same.
     pub(crate) fn slot_for(&self, waiter: &Waiter) -> Option<Instant> {
-        let before = usize::try_from(self.all_units_before(waiter.priority, waiter.ticket)).ok()?;
+        let before = usize::try_from(self.all_units_before(waiter.priority, waiter.ticket).of(0)).ok()?;
         self.slots.get(before).filter(|slot| self.large == 0 && slot.costs == waiter.costs).map(|slot| slot.start)
     }
 
@@ -197,7 +200,7 @@ impl Waiters {
     /// Takes slots in, and gives back those that nobody here wants.
     pub(crate) fn give(&mut self, slots: impl IntoIterator<Item = Slot>, now: Instant) -> Vec<Slot> {
         for slot in slots {
-            self.slot_units += slot.units();
+            self.slot_units.add(&slot.costs);
             self.large += usize::from(slot.costs.is_large());
             let at = self.slots.iter().rposition(|other| other.start <= slot.start).map_or(0, |before| before + 1);
             self.slots.insert(at, slot);
@@ -260,7 +263,7 @@ impl Waiters {
 
     /// A slot was taken out.
     fn count_no_more(&mut self, slot: &Slot) {
-        self.slot_units -= slot.units();
+        self.slot_units.take(&slot.costs);
         self.large -= usize::from(slot.costs.is_large());
     }
 
@@ -295,21 +298,21 @@ impl Waiters {
     }
 
     /// Takes every caller out that is hopeless at its place, and says why: `hopeless` sees the caller without a slot, and the
-    /// units of the first log that those before it want.
+    /// units that those before it want.
     pub(crate) fn drop_hopeless(
         &mut self,
         now: Instant,
-        mut hopeless: impl FnMut(&Waiter, u64) -> Option<Error>,
+        mut hopeless: impl FnMut(&Waiter, &Units) -> Option<Error>,
     ) -> Vec<(u64, Error)> {
         if !self.has_unslotted() {
             return Vec::new();
         }
-        let mut ahead = 0;
+        let mut ahead = Units::default();
         let mut errors = Vec::new();
         for waiter in self.unslotted(now) {
-            match hopeless(waiter, ahead) {
+            match hopeless(waiter, &ahead) {
                 Some(error) => errors.push((waiter.ticket, error)),
-                None => ahead += waiter.units(),
+                None => ahead.add(&waiter.costs),
             }
         }
         for (ticket, _) in &errors {

@@ -1,5 +1,6 @@
 //! Refusals: at once, and each with its own time.
 
+use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use outgate::{Error, Limit, MemoryStore, Throttle, Upstream};
@@ -59,6 +60,44 @@ async fn behind_others_each_is_told_its_own_time() {
     assert!(told > Duration::from_secs(29) && told < Duration::from_secs(31), "{told:?}");
     assert_eq!(store.calls(), calls, "the queue knows that without asking");
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Behind so many calls of so many tokens that wait: what one is told that can wait for so long, and how long one takes that waits.
+async fn told_behind(calls: u32, tokens: u32, patience: Duration, limits: &[Limit]) -> (Option<Duration>, Duration) {
+    let throttle = Counting::default().process(|up| limits.iter().cloned().fold(up, Upstream::limit));
+    let call = || throttle.acquire("up").cost_of("tokens", tokens);
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..calls {
+        let call = call();
+        waiting.spawn(async move { call.await.map(drop).unwrap() });
+    }
+    sleep(Duration::from_millis(100)).await;
+    let begin = Instant::now();
+    let at_once = tokio::time::timeout(Duration::from_millis(1), call().max_wait(patience).into_future());
+    let told = at_once.await.ok().map(retry_after);
+    drop(call().await.unwrap());
+    (told, begin.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_told_counts_the_units_of_every_log() {
+    let limits = [Limit::per_minute(600), Limit::per_minute(60_000).of("tokens")];
+    for (patience, is_refused) in [(0, true), (120, true), (290, true), (310, false)] {
+        let (told, takes) = told_behind(200, 1_500, Duration::from_secs(patience), &limits).await;
+        assert_eq!(told.is_some(), is_refused, "{patience} s, told {told:?}, and it took {takes:?}");
+        assert!(told.is_none_or(|told| told.abs_diff(takes) < Duration::from_secs(3)), "{told:?}, {takes:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_room_for_the_day_holds_nobody_up() {
+    let tokens = |a_day| Limit::per_day(a_day).of("tokens");
+    for of_the_day in [vec![Limit::per_day(10_000), tokens(100_000_000)], vec![tokens(1_000_000)]] {
+        let limits = [vec![Limit::per_second(10)], of_the_day].concat();
+        let (told, takes) = told_behind(20, 100, Duration::from_millis(500), &limits).await;
+        let told = told.expect("refused at once");
+        assert!(told.abs_diff(takes) < Duration::from_secs(1), "told {told:?}, and it took {takes:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::units::Units;
+use super::units::{Units, Wanted};
 use super::waiter::Waiter;
 
 /// Places that are kept although nobody is in them any more.
@@ -14,7 +14,7 @@ pub(super) struct Part {
     /// Ascending by ticket. A caller that leaves from the middle leaves its place empty, until many are.
     places: VecDeque<(u64, Option<Waiter>)>,
     waiting: usize,
-    units: Units,
+    wanted: Wanted,
 }
 
 impl Part {
@@ -22,22 +22,23 @@ impl Part {
         self.waiting == 0
     }
 
-    /// Units of the first log that they want.
-    pub(super) const fn units(&self) -> u64 {
-        self.units.total()
+    /// Units that they want.
+    pub(super) const fn units(&self) -> &Units {
+        self.wanted.total()
     }
 
     /// The same of those who come before a ticket.
-    pub(super) fn units_before(&self, ticket: u64) -> u64 {
-        let (begin, sum) = self.units.of_blocks_before(ticket);
+    pub(super) fn units_before(&self, ticket: u64) -> Units {
+        let (begin, mut sum) = self.wanted.of_blocks_before(ticket);
         let rest = self.places.range(self.place_of(begin)..).take_while(|(other, _)| *other < ticket);
-        sum + rest.filter_map(|(_, waiter)| waiter.as_ref()).map(Waiter::units).sum::<u64>()
+        rest.filter_map(|(_, waiter)| waiter.as_ref()).for_each(|waiter| sum.add(&waiter.costs));
+        sum
     }
 
     /// Puts a caller in its place: at the end, unless it had a ticket before.
     pub(super) fn join(&mut self, waiter: Waiter) {
         self.waiting += 1;
-        self.units.add(waiter.ticket, waiter.units());
+        self.wanted.add(&waiter);
         let ticket = waiter.ticket;
         if self.is_behind_all(ticket) {
             self.places.push_back((ticket, Some(waiter)));
@@ -58,7 +59,7 @@ impl Part {
             self.places.get_mut(at)?.1.take()?
         };
         self.waiting -= 1;
-        self.units.take(waiter.ticket, waiter.units());
+        self.wanted.take(&waiter);
         Some(waiter)
     }
 

@@ -57,8 +57,8 @@ fn the_earliest_slot_is_the_earliest_callers_in_whatever_order_they_come() {
         assert!(waiters.give([slot(epoch, ms, 1)], epoch).is_empty());
     }
     assert_eq!(pairs(&waiters, epoch), [(0, Some(10)), (1, Some(20)), (2, Some(30)), (3, None)]);
-    let before = waiters.units_before(Priority::Normal, 3);
-    assert_eq!((waiters.has_unslotted(), waiters.units_wanted(), before), (true, 1, 0));
+    let before = waiters.units_before(Priority::Normal, 3).of(0);
+    assert_eq!((waiters.has_unslotted(), waiters.units_wanted().of(0), before), (true, 1, 0));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn the_hopeless_are_told_and_do_not_count_for_those_behind() {
     let mut waiters = waiters(&[1, 1, 1]);
     let mut seen = Vec::new();
     let gone = waiters.drop_hopeless(now, |waiter, ahead| {
-        seen.push(ahead);
+        seen.push(ahead.of(0));
         (waiter.ticket == 1).then_some(Error::Closed)
     });
     assert!(matches!(gone[..], [(1, Error::Closed)]), "{gone:?}");
@@ -145,8 +145,8 @@ fn what_a_million_callers_took_is_given_back_when_they_have_gone() {
     for ticket in (0..callers / 2).rev().chain(callers / 2..callers).filter(|ticket| *ticket != 7) {
         waiters.leave(ticket, now).unwrap();
     }
-    let before = waiters.units_before(Priority::Normal, callers);
-    assert_eq!((waiters.len(), waiters.units_wanted(), before), (1, 1, 1));
+    let before = waiters.units_before(Priority::Normal, callers).of(0);
+    assert_eq!((waiters.len(), waiters.units_wanted().of(0), before), (1, 1, 1));
     let room: usize = waiters.parts.iter().map(Part::room).sum();
     assert!(room < 1_000, "{room}");
 }
@@ -289,13 +289,13 @@ proptest! {
             let unslotted: Vec<_> = expected.iter().filter(|(_, slot)| slot.is_none()).map(|(ticket, _)| *ticket).collect();
             prop_assert_eq!(expected.len() - unslotted.len(), model.slots.len(), "no slot is nobody's");
             prop_assert_eq!((waiters.len(), waiters.has_unslotted()), (expected.len(), !unslotted.is_empty()));
-            let of = |ticket: &u64| model.waiters.iter().find(|waiter| waiter.ticket == *ticket).unwrap().units();
-            prop_assert_eq!(waiters.units_wanted(), unslotted.iter().map(of).sum::<u64>());
+            let of = |ticket: &u64| -> u64 { model.waiters.iter().find(|waiter| waiter.ticket == *ticket).unwrap().costs[0].into() };
+            prop_assert_eq!(waiters.units_wanted().of(0), unslotted.iter().map(of).sum::<u64>());
             let (mut before, taken) = (0, model.slots.iter().map(|(_, cost)| u64::from(*cost)).sum::<u64>());
             for waiter in model.in_order(now) {
                 prop_assert_eq!(waiters.find(waiter.ticket).map(|found| found.priority), Some(waiter.priority));
-                prop_assert_eq!(waiters.units_before(waiter.priority, waiter.ticket), u64::saturating_sub(before, taken));
-                before += waiter.units();
+                prop_assert_eq!(waiters.units_before(waiter.priority, waiter.ticket).of(0), u64::saturating_sub(before, taken));
+                before += u64::from(waiter.costs[0]);
             }
             let patient = |ticket: &&u64| model.waiters.iter().any(|of| of.ticket == **ticket && of.wish == Wish::Soon);
             let joined = |ticket| model.waiters.iter().find(|of| of.ticket == ticket).unwrap().joined;

@@ -96,11 +96,6 @@ impl Waiter {
             Wish::AtOnce { within } => now.checked_add(within).is_none_or(begins_with),
         }
     }
-
-    /// What it takes of the first log.
-    pub(crate) fn units(&self) -> u64 {
-        of_first(&self.costs)
-    }
 }
 
 impl Slot {
