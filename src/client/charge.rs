@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::client::estimate::Estimate;
 use crate::client::observing::Shadow;
+use crate::counts::Counts;
 use crate::queue::Queue;
 use crate::queue::settling::{Balance, Correction};
 use crate::queue::waiters::Slot;
@@ -46,6 +47,14 @@ impl Charge {
     /// The call used so many units.
     pub(crate) fn settle(&self, unit: &str, used: u64) {
         self.estimate.iter().for_each(|estimate| estimate.settled(unit, used));
+        if !matches!(*self.lock(), State::HandedBack) {
+            self.queue.counts().settled(unit, used);
+        }
+        self.correct(unit, used);
+    }
+
+    /// What is charged becomes what the call used.
+    pub(crate) fn correct(&self, unit: &str, used: u64) {
         let upstream = &**self.queue.upstream();
         let mut logs = self.queue.settling().logs_of(unit).peekable();
         if logs.peek().is_none() {
@@ -57,7 +66,6 @@ impl Charge {
             State::Settled(balances) => balances.clone(),
             State::HandedBack => return,
         };
-        self.queue.counts().settled(unit, used);
         let is_kept_for = self.queue.settling().is_kept_for(&self.slot.costs);
         let (mut back, mut debts) = (vec![0; balances.len()], vec![0; balances.len()]);
         for (at, counted) in logs.filter(|(_, log)| !is_kept_for || log.rest_of.is_none()) {
@@ -110,7 +118,7 @@ pub(crate) enum Settler {
     /// Of a call that went on at once, as its upstream is observed: its shadow is settled.
     Shadow(Arc<Shadow>),
     /// Of a call that nobody was asked for; with what it tells about others, where its upstream estimates.
-    Uncharged(Option<Arc<Estimate>>),
+    Uncharged(Option<Arc<Estimate>>, Counts),
 }
 
 impl Settler {
@@ -119,7 +127,10 @@ impl Settler {
         match self {
             Self::Charged(charge) => charge.settle(unit, used),
             Self::Shadow(shadow) => shadow.settle(unit, used),
-            Self::Uncharged(estimate) => estimate.iter().for_each(|estimate| estimate.settled(unit, used)),
+            Self::Uncharged(estimate, counts) => {
+                estimate.iter().for_each(|estimate| estimate.settled(unit, used));
+                counts.settled(unit, used);
+            }
         }
     }
 }
@@ -130,7 +141,7 @@ impl PartialEq for Settler {
         match (self, other) {
             (Self::Charged(one), Self::Charged(other)) => Arc::ptr_eq(one, other),
             (Self::Shadow(one), Self::Shadow(other)) => Arc::ptr_eq(one, other),
-            (Self::Uncharged(one), Self::Uncharged(other)) => {
+            (Self::Uncharged(one, _), Self::Uncharged(other, _)) => {
                 one.as_ref().map(Arc::as_ptr) == other.as_ref().map(Arc::as_ptr)
             }
             _ => false,

@@ -24,7 +24,8 @@ impl Throttle {
         let (now, registry) = (Instant::now(), self.upstreams().get());
         let upstreams = &registry.upstreams;
         let mut seen: Vec<(Duration, Vec<(Cause, Duration)>)> = vec![Default::default(); upstreams.len()];
-        for ((_, pauses), of) in seen.iter_mut().zip(upstreams) {
+        for ((oldest, pauses), of) in seen.iter_mut().zip(upstreams) {
+            *oldest = of.crowd.outside_since().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
             pauses.extend(of.crowd.paused(now).map(|(until, reason)| (reason.cause, until - now)));
         }
         let mut is_any = upstreams.iter().any(|of| of.crowd.waiting() > 0);

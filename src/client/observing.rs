@@ -13,6 +13,7 @@ use crate::client::charge::Charge;
 use crate::client::estimate::Estimate;
 use crate::client::route::Route;
 use crate::config::plan::Registered;
+use crate::counts::Counts;
 use crate::error::Error;
 use crate::queue::Queue;
 use crate::queue::pacing::late_at_most;
@@ -138,6 +139,7 @@ pub(crate) struct Shadow {
     since: Instant,
     /// Where its upstream estimates.
     estimate: Option<Arc<Estimate>>,
+    counts: Counts,
 }
 
 /// Where it is.
@@ -161,8 +163,9 @@ impl Default for Place {
 impl Shadow {
     /// Has a shadow take the place in queue of a call that has asked just now.
     pub(crate) fn of(queue: &Arc<Queue>, route: &Route, since: Instant) -> Arc<Self> {
-        let shadow = Arc::new(Self { place: Mutex::default(), since, estimate: route.estimate() });
         let registered = &route.registered;
+        let (estimate, counts) = (route.estimate(), registered.counts.clone());
+        let shadow = Arc::new(Self { place: Mutex::default(), since, estimate, counts });
         let undecided = Undecided::new(registered.observer.clone());
         if let Some(outcome) = at_hand(queue, route, since) {
             shadow.end(queue, registered, undecided, outcome.map(|slot| (Some(slot), Duration::ZERO)));
@@ -212,9 +215,10 @@ impl Shadow {
         self.estimate.iter().for_each(|estimate| estimate.settled(unit, used));
         match &mut *self.lock() {
             Place::Coming { settled, .. } => settled.push((unit.into(), used)),
-            Place::Here(charge) => charge.settle(unit, used),
-            Place::Unwanted => {}
+            Place::Here(charge) => charge.correct(unit, used),
+            Place::Unwanted => return,
         }
+        self.counts.settled(unit, used);
     }
 
     /// Its call was served. Where its slot is for looking whether a pause still holds, the call has done so.
@@ -252,7 +256,7 @@ impl Shadow {
             return;
         };
         for (unit, used) in settled {
-            charge.settle(unit, *used);
+            charge.correct(unit, *used);
         }
         if *served {
             self.tell_served(queue, charge.slot());

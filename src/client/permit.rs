@@ -278,7 +278,7 @@ impl Permit {
                 Settler::Charged(Arc::clone(charge.get_or_insert_with(|| Arc::new(new()))))
             }
             Held::Shadow(shadow) => Settler::Shadow(Arc::clone(shadow)),
-            Held::Nothing => Settler::Uncharged(self.estimate.clone()),
+            Held::Nothing => Settler::Uncharged(self.estimate.clone(), self.queue.counts().clone()),
         }
     }
 }

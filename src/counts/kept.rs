@@ -19,7 +19,7 @@ const REFUSED: &str = "refused";
 const HANDED_BACK: &str = "handed_back";
 const GIVEN_UP: &str = "given_up";
 /// Errors that calls to an upstream may get.
-const ERRORS: [ErrorKind; 11] = [
+const ERRORS: [ErrorKind; 12] = [
     ErrorKind::Throttled,
     ErrorKind::TooManyWaiting,
     ErrorKind::Barred,
@@ -29,6 +29,7 @@ const ERRORS: [ErrorKind; 11] = [
     ErrorKind::CostExceedsQuota,
     ErrorKind::UnknownUnit,
     ErrorKind::UnknownScope,
+    ErrorKind::UnknownUpstream,
     ErrorKind::OutsideRuntime,
     ErrorKind::Closed,
 ];

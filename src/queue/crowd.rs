@@ -1,7 +1,8 @@
 //! The callers of an upstream: how many wait, that they are not too many, and until when none of them sends.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
@@ -19,6 +20,8 @@ pub(crate) struct Crowd {
     counts: Counts,
     /// The next caller's.
     tickets: AtomicU64,
+    /// Since when those wait who are in no queue yet, as their host cannot be connected to: by their tickets.
+    outside: Mutex<BTreeMap<u64, Instant>>,
     pause: Mutex<Option<Pause>>,
     /// Whether there is a pause, so that mostly nobody takes the lock.
     is_paused: AtomicBool,
@@ -34,6 +37,7 @@ type Pause = (Instant, Reason);
 pub(crate) struct Member {
     crowd: Arc<Crowd>,
     is_shadow: bool,
+    is_outside: bool,
     /// Its place: before all who came later, in whichever queue it stands.
     pub(crate) ticket: u64,
 }
@@ -46,6 +50,7 @@ impl Crowd {
             most: AtomicUsize::new(most),
             counts,
             tickets: AtomicU64::new(1),
+            outside: Mutex::new(BTreeMap::new()),
             pause: Mutex::new(None),
             is_paused: AtomicBool::new(false),
             releases: AtomicU64::new(0),
@@ -140,8 +145,18 @@ impl Crowd {
             self.counts.came();
         }
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let member = Member { crowd: Arc::clone(self), is_shadow, ticket };
+        let member = Member { crowd: Arc::clone(self), is_shadow, is_outside: false, ticket };
         (before < self.most()).then_some(member)
+    }
+
+    /// Since when the one waits who has waited longest of those who are in no queue yet.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn outside_since(&self) -> Option<Instant> {
+        self.outside().first_key_value().map(|(_, since)| *since)
+    }
+
+    fn outside(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
+        self.outside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     const fn like(&self, is_shadow: bool) -> &AtomicUsize {
@@ -149,8 +164,20 @@ impl Crowd {
     }
 }
 
+impl Member {
+    /// It waits in no queue, since then.
+    pub(crate) fn outside_since(mut self, since: Instant) -> Self {
+        self.is_outside = true;
+        self.crowd.outside().insert(self.ticket, since);
+        self
+    }
+}
+
 impl Drop for Member {
     fn drop(&mut self) {
+        if self.is_outside {
+            self.crowd.outside().remove(&self.ticket);
+        }
         let before = self.crowd.like(self.is_shadow).fetch_sub(1, Ordering::Relaxed);
         if !self.is_shadow {
             self.crowd.counts.went(before == 1);

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use outgate::store::WithoutStore;
+use outgate::testing::Fault;
 use outgate::{Backoff, Call, Limit, Priority, Scope, Throttle, ThrottleBuilder, Upstream};
+use reqwest_middleware::ClientBuilder;
 use tokio::time::sleep;
 
 use crate::support::{Board, Distant, client};
@@ -262,6 +264,66 @@ async fn units_are_counted_as_they_are_estimated_and_settled() {
     assert_eq!(board.count("outgate_units_settled_total", &[("unit", "calls")]), 0);
     let units = board.series().into_iter().filter_map(|(_, _, labels)| labels.get("unit").cloned());
     assert!(units.into_iter().all(|unit| unit == "tokens" || unit == "calls"), "no other unit is a label");
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_are_settled_of_calls_that_no_slot_was_booked_for() {
+    let settled = |board: &Board| board.count("outgate_units_settled_total", &[("unit", "tokens")]);
+    let tokens = || up().limit(Limit::per_minute(1_000).of("tokens")).estimate("tokens", 100);
+    let store = Distant::default();
+    let (throttle, board) = Board::of(on(&store, tokens().without_store(WithoutStore::SendUnthrottled)));
+    store.silence(true);
+    let permit = throttle.acquire("up").await.unwrap();
+    assert!(permit.went_without_store());
+    permit.settle("tokens", 40);
+    permit.settle("nonsense", 7);
+    assert_eq!(settled(&board), 40);
+
+    let (throttle, board) = Board::of(on(&Distant::default(), tokens().observe()));
+    for _ in 0..6 {
+        let permit = throttle.acquire("up").max_wait(Duration::from_millis(10)).await.unwrap();
+        permit.settle("tokens", 40);
+    }
+    millis(100).await;
+    assert_eq!(settled(&board), 240);
+    assert_eq!(throttle.usage("up").await.unwrap().observed.map(|observed| observed.refused), Some(4));
+    throttle.acquire("up").await.unwrap().hand_back();
+    assert_eq!(settled(&board), 240);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_host_that_cannot_be_connected_to_shows_how_long() {
+    let upstream = Fault::RefuseConnection.start().unwrap();
+    let (throttle, board) =
+        Board::of(on(&Distant::default(), Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100))));
+    let client = ClientBuilder::new(reqwest::Client::new()).with(throttle.middleware()).build();
+    let get = || client.get(upstream.url()).with_extension(Call::new().max_wait(Duration::from_secs(3_600))).send();
+    for _ in 0..3 {
+        get().await.unwrap_err();
+    }
+    // One after another goes to see.
+    let waits: Vec<_> = (0..10).map(|_| tokio::spawn(get())).collect();
+    let oldest = || board.gauge("outgate_oldest_wait_seconds", &[]);
+    millis(3_500).await;
+    assert!((1.5..3.6).contains(&oldest()), "{} s", oldest());
+    for waits in waits {
+        waits.await.unwrap().unwrap_err();
+    }
+    millis(1_100).await;
+    assert_eq!(oldest(), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_whose_upstream_was_removed_are_counted() {
+    let (throttle, board) = Board::of(on(&Distant::default(), up()));
+    for _ in 0..2 {
+        drop(throttle.acquire("up").await.unwrap());
+    }
+    let waits = tokio::spawn(throttle.acquire("up").into_future());
+    millis(100).await;
+    throttle.remove("up").unwrap();
+    waits.await.unwrap().unwrap_err();
+    assert_eq!(board.outcomes(), [("sent".to_owned(), 2), ("unknown_upstream".to_owned(), 1)]);
 }
 
 #[tokio::test(start_paused = true)]
