@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outgate::ledger::{Body, Message, MessageId, Presence, Renewal, ScopeId, ScopePresence};
 use outgate::testing::RedisServer;
-use outgate::{Limit, RedisStore, Store as _, Throttle, Upstream};
+use outgate::{Limit, RedisStore, Reset, Store as _, Throttle, Upstream};
 
 use crate::{json, outgate, uses_github};
 
@@ -107,4 +107,57 @@ async fn a_terminal_obeys_nothing_that_processes_say() {
         let wrong = outgate(&server, &[&["pause", "shop", "5m"], args].concat()).await.wrong();
         assert!(wrong.contains("\u{fffd}[") && !wrong.contains(is_obeyed), "{wrong:?}");
     }
+}
+
+#[tokio::test]
+async fn processes_that_know_other_boundaries_describe_the_same() {
+    let server = RedisServer::start().unwrap();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let maps = Upstream::new("maps").limit(Limit::per_day(10_000).resets(Reset::daily("UTC")));
+    let throttle = Throttle::builder().store(store.clone()).upstream(maps).build().unwrap();
+    drop(throttle.acquire("maps").await.unwrap());
+    let text = throttle.processes("maps").await.unwrap().descriptions[0].2.to_string();
+    let terms = &json(&text)["logs"][0]["terms"][0];
+    let mut says = 1;
+    let mut there = async |described: u64, quota: i64, later: i64| {
+        let numbers = terms.as_array().unwrap().iter().map(|number| number.as_i64().unwrap()).enumerate();
+        let other: Vec<_> = numbers
+            .map(|(at, number)| match at {
+                0 => quota,
+                4.. => number + later,
+                _ => number,
+            })
+            .collect();
+        let text = text.replace(&terms.to_string(), &serde_json::json!(other).to_string());
+        let mut presence = Presence::default();
+        presence.described = described;
+        let renewal = Renewal::new("maps", presence, Duration::from_secs(60)).about(text);
+        let message = Message::new("maps", MessageId::new(described, "there", says), Body::Renew(renewal));
+        says += 1;
+        store.apply(&message).await.unwrap();
+    };
+    let otherwise =
+        async || json(&outgate(&server, &["status", "--json"]).await.well())[0]["described_otherwise"].clone();
+    there(7, 10_000, 1_000).await;
+    there(8, 10_000, -2_000).await;
+    assert_eq!(otherwise().await, 0);
+    there(9, 9_000, 0).await;
+    assert_eq!(otherwise().await, 1);
+}
+
+#[tokio::test]
+async fn where_none_can_be_read_programs_are_told_of_each() {
+    let server = RedisServer::start().unwrap();
+    for name in ["mail", "shop"] {
+        server.command(&["SET", &format!("outgate:v1:{{{name}}}:processes"), "1"]).unwrap();
+    }
+    let ended = outgate(&server, &["status", "--json"]).await;
+    let all = json(&ended.said);
+    assert_eq!((ended.code, &all[0]["upstream"], &all[1]["upstream"]), (Some(1), &"mail".into(), &"shop".into()));
+    assert!(all[0]["error"].is_string() && all[1]["error"].is_string(), "{all}");
+    assert!(
+        ended.wrong.contains("mail cannot be read") && ended.wrong.contains("shop cannot be read"),
+        "{}",
+        ended.wrong
+    );
 }

@@ -125,3 +125,40 @@ async fn a_token_has_one_scope_of_the_upstream_alone_and_one_of_all_that_share()
     let wrong = slow("files", &["--kind", "x-merchant"]).await.wrong();
     assert!(wrong.ends_with("there are: bearer_token, account/bearer_token\n"), "{wrong}");
 }
+
+/// While a release is rolled out some of its processes share its limits with others, or have other shards.
+#[tokio::test]
+async fn all_processes_are_told_wherever_they_keep_the_upstream() {
+    let server = RedisServer::start().unwrap();
+    let alone = || Upstream::new("mail").limit(Limit::per_hour(5));
+    let shared = |name| alone().shares(name, [Limit::per_hour(9)]);
+    let sharded = |shards| Upstream::new("mail").limit(Limit::per_hour(5).each(Scope::header("x-m"))).shards(shards);
+    for releases in [vec![shared("account"), alone(), shared("before")], vec![sharded(2), sharded(8), sharded(8)]] {
+        let mut processes = Vec::new();
+        for release in releases {
+            let process = throttle(&server, [release]).await;
+            drop(process.acquire("mail").await.unwrap());
+            process.processes("mail").await.unwrap();
+            processes.push(process);
+        }
+        let states = async || {
+            let mut states = Vec::new();
+            for process in &processes {
+                let usage = process.usage("mail").await.unwrap();
+                let used: u32 = usage.limits.iter().map(|limit| limit.used).sum();
+                states.push((usage.paused.is_some(), usage.rate, used > 0));
+            }
+            states
+        };
+        assert_eq!(states().await, [(false, 1.0, true); 3]);
+        outgate(&server, &["pause", "mail", "5m"]).await.well();
+        outgate(&server, &["slow", "mail", "50%", "5m"]).await.well();
+        assert_eq!(states().await, [(true, 0.5, true); 3]);
+        outgate(&server, &["release", "mail"]).await.well();
+        outgate(&server, &["reset", "mail", "--yes"]).await.well();
+        assert_eq!(states().await, [(false, 1.0, false); 3]);
+        for process in processes {
+            process.close().await;
+        }
+    }
+}

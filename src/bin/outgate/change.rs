@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outgate::ledger::{Body, Message, MessageId, Pause, ScopeId};
-use outgate::processes::{Description, Kind, ScopeInUse};
+use outgate::processes::{Kind, ScopeInUse};
 use outgate::{RedisStore, Store};
 
 use crate::Whom;
@@ -16,32 +16,34 @@ use crate::show::{line, name, rough};
 use crate::sure;
 
 type Said = Result<String, Box<dyn Error>>;
+/// An upstream, as often as it is there, and the scope that is meant.
+type Found = Vec<(Seen, Option<ScopeId>)>;
 
 /// Nobody sends for so long.
 pub(crate) async fn pause(store: &RedisStore, whom: &Whom, lasting: Duration) -> Said {
-    let (seen, scope) = found(store, whom).await?;
-    tell(store, seen.ledgers(scope), &Body::Pause { scope, pause: Pause::new(lasting) }).await?;
-    Ok(format!("{} is paused for {}\n", words(whom, scope), rough(lasting)))
+    let found = found(store, whom).await?;
+    tell_all(store, &found, |scope| Body::Pause { scope, pause: Pause::new(lasting) }).await?;
+    Ok(format!("{} is paused for {}\n", words(whom, &found), rough(lasting)))
 }
 
 /// So many millionths of the quotas are left.
 pub(crate) async fn slow(store: &RedisStore, whom: &Whom, factor: u32, lasting: Duration) -> Said {
-    let (seen, scope) = found(store, whom).await?;
-    tell(store, seen.ledgers(scope), &Body::SlowDown { scope, factor, lasting }).await?;
+    let found = found(store, whom).await?;
+    tell_all(store, &found, |scope| Body::SlowDown { scope, factor, lasting }).await?;
     let percent = f64::from(factor) / 10_000.0;
-    Ok(format!("{} is slowed down to {percent}% for {}\n", words(whom, scope), rough(lasting)))
+    Ok(format!("{} is slowed down to {percent}% for {}\n", words(whom, &found), rough(lasting)))
 }
 
 /// Pauses and lowered quotas are over.
 pub(crate) async fn release(store: &RedisStore, whom: &Whom) -> Said {
     let is_whole = whom.scope.is_none() && whom.value.is_none();
-    match seen::one(store, &whom.name).await {
+    match seen::those(store, &whom.name).await {
         Err(error) if is_whole && error.is::<Unused>() => release_unused(store, &whom.name, error).await,
         Err(error) => Err(error),
-        Ok(seen) => {
-            let scope = scope_of(&seen, whom)?;
-            tell(store, seen.ledgers(scope), &Body::Release { scope, served: None }).await?;
-            Ok(format!("{} is released\n", words(whom, scope)))
+        Ok(all) => {
+            let found = with_scopes(all, whom)?;
+            tell_all(store, &found, |scope| Body::Release { scope, served: None }).await?;
+            Ok(format!("{} is released\n", words(whom, &found)))
         }
     }
 }
@@ -61,50 +63,86 @@ async fn release_unused(store: &RedisStore, name: &str, unused: Box<dyn Error>) 
 
 /// What counted counts no more.
 pub(crate) async fn reset(store: &RedisStore, whom: &Whom, is_sure: bool) -> Said {
-    let (seen, scope) = found(store, whom).await?;
-    let description = seen.description.as_ref().ok_or("its processes do not describe their limits")?;
-    let words = words(whom, scope);
+    let found = found(store, whom).await?;
+    let words = words(whom, &found);
     if !is_sure {
-        let shared = if seen.found.ledger == seen.found.name { "" } else { ", also for those that share its limits" };
-        let limits = seen::limits_of(store, &seen, scope).await?;
-        let is_scoped = scope.is_none() && description.kinds.iter().any(|kind| !kind.is_everybody);
-        let whose = if is_scoped { ", also of callers without a value" } else { "" };
-        let what = format!("{words} forgets what counts{whose}{shared}, and as much as is allowed may start at once:");
-        let what = limits.iter().fold(what, |text, limit| text + "\n  " + &line(limit));
-        sure::ask(&whom.name, &what)?;
+        sure::ask(&whom.name, &what_is_forgotten(store, &words, &found).await?)?;
     }
-    // Of all releases that are there.
-    let described = seen.processes.descriptions.iter().filter_map(|(.., text)| Description::read(text));
-    let units: BTreeSet<_> = described.flat_map(|of| of.logs).map(|(_, log)| log.unit).collect();
-    let units: Arc<[_]> = units.into_iter().collect();
-    let without_value: BTreeSet<_> = description.kinds.iter().filter_map(Kind::without_value).collect();
-    let without_value = without_value.into_iter().filter(|_| scope.is_none()).map(Some);
-    for scope in std::iter::once(scope).chain(without_value) {
-        tell(store, seen.ledgers(scope), &Body::Reset { scope, units: Arc::clone(&units) }).await?;
+    for (seen, scope) in &found {
+        let described = seen.descriptions();
+        if described.is_empty() {
+            return Err("its processes do not describe their limits".into());
+        }
+        let units: BTreeSet<_> =
+            described.iter().flat_map(|of| &of.logs).map(|(_, log)| Arc::clone(&log.unit)).collect();
+        let units: Arc<[_]> = units.into_iter().collect();
+        let without_value: BTreeSet<_> =
+            described.iter().flat_map(|of| &of.kinds).filter_map(Kind::without_value).collect();
+        let without_value = without_value.into_iter().filter(|_| scope.is_none()).map(Some);
+        for scope in std::iter::once(*scope).chain(without_value) {
+            tell(store, seen.ledgers(scope), &Body::Reset { scope, units: Arc::clone(&units) }).await?;
+        }
     }
     Ok(format!("{words} is reset: what counted is forgotten\n"))
 }
 
-fn words(whom: &Whom, scope: Option<ScopeId>) -> String {
+/// What a reset forgets, in words.
+async fn what_is_forgotten(store: &RedisStore, words: &str, found: &Found) -> Said {
+    let is_shared = found.iter().any(|(seen, _)| seen.found.ledger != seen.found.name);
+    let shared = if is_shared { ", also for those that share its limits" } else { "" };
+    let has_scopes = |seen: &Seen| seen.description.iter().flat_map(|of| &of.kinds).any(|kind| !kind.is_everybody);
+    let is_scoped = found.iter().any(|(seen, scope)| scope.is_none() && has_scopes(seen));
+    let whose = if is_scoped { ", also of callers without a value" } else { "" };
+    let mut what = format!("{words} forgets what counts{whose}{shared}, and as much as is allowed may start at once:");
+    for (seen, scope) in found {
+        for limit in seen::limits_of(store, seen, *scope).await? {
+            what += "\n  ";
+            what += &line(&limit);
+        }
+    }
+    Ok(what)
+}
+
+fn words(whom: &Whom, found: &Found) -> String {
+    let scope = found.iter().find_map(|(_, scope)| *scope);
     scope.map_or_else(|| whom.name.clone(), |scope| format!("{} for the scope {scope}", whom.name))
 }
 
-/// The upstream and the scope that somebody names.
-async fn found(store: &RedisStore, whom: &Whom) -> Result<(Seen, Option<ScopeId>), Box<dyn Error>> {
-    let seen = seen::one(store, &whom.name).await.map_err(|error| match error.downcast::<Unused>() {
+/// The upstream, wherever it is kept, and the scope there that somebody names.
+async fn found(store: &RedisStore, whom: &Whom) -> Result<Found, Box<dyn Error>> {
+    let all = seen::those(store, &whom.name).await.map_err(|error| match error.downcast::<Unused>() {
         Ok(unused) => format!("{unused}; its limits, scopes and shards are known as soon as a process calls it").into(),
         Err(other) => other,
     })?;
-    let scope = scope_of(&seen, whom)?;
-    Ok((seen, scope))
+    with_scopes(all, whom)
 }
 
-fn scope_of(seen: &Seen, whom: &Whom) -> Result<Option<ScopeId>, Box<dyn Error>> {
-    Ok(match (&whom.scope, &whom.value) {
-        (Some(scope), _) => Some(by_name(seen, scope)?),
-        (None, Some(value)) => Some(by_value(seen, value, whom.kind.as_deref())?),
-        (None, None) => None,
-    })
+/// Those in which the scope is known; it is enough that one release knows it.
+fn with_scopes(all: Vec<Seen>, whom: &Whom) -> Result<Found, Box<dyn Error>> {
+    let value = whom.value.as_deref().map(value_of).transpose()?;
+    let (mut known, mut unknown) = (Vec::new(), None);
+    for seen in all {
+        let scope = match (&whom.scope, &value) {
+            (Some(scope), _) => by_name(&seen, scope).map(Some).map_err(Into::into),
+            (None, Some(value)) => by_value(&seen, value, whom.kind.as_deref()).map(Some),
+            (None, None) => Ok(None),
+        };
+        match scope {
+            Ok(scope) => known.push((seen, scope)),
+            Err(error) => unknown = unknown.or(Some(error)),
+        }
+    }
+    unknown.filter(|_| known.is_empty()).map_or(Ok(known), Err)
+}
+
+/// A value as it is said, or as it is read from the input.
+fn value_of(said: &str) -> Result<Vec<u8>, Box<dyn Error>> {
+    if said != "-" {
+        return Ok(said.as_bytes().to_vec());
+    }
+    let mut input = String::new();
+    std::io::stdin().read_to_string(&mut input)?;
+    Ok(input.trim().as_bytes().to_vec())
 }
 
 fn by_name(seen: &Seen, said: &str) -> Result<ScopeId, String> {
@@ -131,7 +169,7 @@ fn by_name(seen: &Seen, said: &str) -> Result<ScopeId, String> {
     }
 }
 
-fn by_value(seen: &Seen, value: &str, kind: Option<&str>) -> Result<ScopeId, Box<dyn Error>> {
+fn by_value(seen: &Seen, value: &[u8], kind: Option<&str>) -> Result<ScopeId, Box<dyn Error>> {
     let description = seen.description.as_ref().ok_or("its processes do not describe their scopes")?;
     let kinds: Vec<_> = description.kinds.iter().filter(|of| !of.is_everybody).collect();
     let names = kinds.iter().map(|of| &*of.name).collect::<Vec<_>>().join(", ");
@@ -144,12 +182,19 @@ fn by_value(seen: &Seen, value: &str, kind: Option<&str>) -> Result<ScopeId, Box
         let names = if names.is_empty() { "none".to_owned() } else { names };
         return Err(format!("say of which kind the value is, by --kind; there are: {names}").into());
     };
-    if value != "-" {
-        return Ok(of.scope_of(value.as_bytes()));
+    Ok(of.scope_of(value))
+}
+
+/// Tells the store the same of each.
+async fn tell_all(
+    store: &RedisStore,
+    found: &Found,
+    body: impl Fn(Option<ScopeId>) -> Body,
+) -> Result<(), Box<dyn Error>> {
+    for (seen, scope) in found {
+        tell(store, seen.ledgers(*scope), &body(*scope)).await?;
     }
-    let mut input = String::new();
-    std::io::stdin().read_to_string(&mut input)?;
-    Ok(of.scope_of(input.trim().as_bytes()))
+    Ok(())
 }
 
 /// Tells the store something that acts once: of the whole upstream every shard.

@@ -1,7 +1,9 @@
 //! What is to be seen of the upstreams of a store.
 
 mod calls;
+mod described;
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use outgate::store::{StoreError, StoreErrorKind, UpstreamFound};
 use outgate::{RedisStore, Store};
 
 use self::calls::calls_of;
+use self::described::as_most_do;
 
 /// What limits count that say nothing of it.
 const CALLS: &str = "calls";
@@ -71,13 +74,19 @@ impl Seen {
         self.processes.all.iter().map(|process| u64::from(process.presence.callers)).sum()
     }
 
-    /// Where the store keeps a scope; or all that is said of the whole upstream.
+    /// Where the store keeps a scope; or all that is said of the whole upstream. Of all releases that are there, which may have other shards.
     pub(crate) fn ledgers(&self, scope: Option<ScopeId>) -> Vec<Arc<str>> {
-        let shards = self.description.as_ref().map_or(&[][..], |description| &description.shards);
-        match scope {
-            None if !shards.is_empty() => shards.to_vec(),
-            _ => vec![ledger_of(&self.found, self.description.as_ref(), scope)],
-        }
+        let of = |description: &Description| match scope {
+            None if !description.shards.is_empty() => description.shards.clone(),
+            _ => vec![ledger_of(&self.found, Some(description), scope)],
+        };
+        let all: BTreeSet<_> = self.descriptions().iter().flat_map(of).collect();
+        if all.is_empty() { vec![Arc::clone(&self.found.ledger)] } else { all.into_iter().collect() }
+    }
+
+    /// How its processes describe it, of whatever release.
+    pub(crate) fn descriptions(&self) -> Vec<Description> {
+        self.processes.descriptions.iter().filter_map(|(.., text)| Description::read(text)).collect()
     }
 
     /// How long the one had waited who had waited longest, when its process said so last: by now it may have gone.
@@ -112,21 +121,16 @@ pub(crate) async fn all(
             Err(error) => all.push(Err(Unread { found, error })),
         }
     }
-    if all.iter().all(Result::is_err)
-        && let Some(Err(unread)) = all.pop()
-    {
-        return Err(unread.error.into());
-    }
     match name {
         Some(name) if all.is_empty() => Err(Unused(unused(name, &store.upstreams().await?)).into()),
         _ => Ok(all),
     }
 }
 
-/// An upstream that somebody names.
-pub(crate) async fn one(store: &RedisStore, name: &str) -> Result<Seen, Box<dyn Error>> {
-    // There is one at least.
-    Ok(all(store, Some(name), 0).await?.swap_remove(0).map_err(|unread| unread.error)?)
+/// An upstream that somebody names: one at least, and several where some of its processes share its limits with others and some do not, or
+/// under another name, as while a release is rolled out.
+pub(crate) async fn those(store: &RedisStore, name: &str) -> Result<Vec<Seen>, Box<dyn Error>> {
+    all(store, Some(name), 0).await?.into_iter().map(|row| Ok(row.map_err(|unread| unread.error)?)).collect()
 }
 
 /// No process uses an upstream that somebody names.
@@ -156,10 +160,7 @@ async fn of(store: &RedisStore, found: UpstreamFound, most: usize) -> Result<Opt
     if processes.all.is_empty() {
         return Ok(None);
     }
-    let users = |hash: u64| processes.all.iter().filter(|process| process.presence.described == hash).count();
-    let by = processes.descriptions.iter().max_by_key(|(hash, seen, _)| (users(*hash), *seen));
-    let others = by.map_or(0, |(hash, ..)| processes.all.len() - users(*hash));
-    let description = by.and_then(|(.., text)| Description::read(text));
+    let (description, others) = as_most_do(&processes);
     let scopes = ScopeInUse::of(&processes);
     // Nothing limits this log but what the whole upstream is told, and all that share limits with it.
     let own = description.as_ref().and_then(own_of);

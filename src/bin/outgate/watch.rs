@@ -45,7 +45,13 @@ pub(crate) async fn watch(store: &RedisStore, name: Option<&str>, scopes: usize)
     }
     // What is wrong from the beginning is said without a screen.
     let mut screen = Screen::default();
-    screen.take(Ok(seen::all(store, name, scopes).await?));
+    let first = seen::all(store, name, scopes).await?;
+    if first.iter().all(Result::is_err)
+        && let Some(unread) = show::unread(&first)
+    {
+        return Err(unread.into());
+    }
+    screen.take(Ok(first));
     let mut terminal = ratatui::try_init()?;
     let ended = loop {
         if let Err(error) = terminal.draw(|frame| screen.draw(frame)) {
