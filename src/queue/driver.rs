@@ -168,6 +168,8 @@ impl Driver {
             }
             tokio::select! {
                 biased;
+                // What another driver has sent by now is not polled any more: it would go out twice.
+                () = poll_fn(|_| self.queue.poll_replaced(self.number)) => {}
                 (reply, exchange) = answer(&mut self.in_flight) => {
                     (self.in_flight, self.taken_over) = (None, None);
                     self.receive(reply, exchange, &mut out);
@@ -269,6 +271,11 @@ impl Drop for Driver {
 }
 
 impl Queue {
+    /// Ready where another than this driver drives, or nobody.
+    fn poll_replaced(&self, driver: u64) -> Poll<()> {
+        if self.lock().duty.is_driven_by(driver) { Poll::Pending } else { Poll::Ready(()) }
+    }
+
     /// What its driver is to be told of its places in the lines for seats. The driver owns them while they are polled, as a line may have to ask the
     /// store.
     fn poll_places(self: &Arc<Self>, driver: u64, cx: &mut Context<'_>) -> Poll<Vec<Event>> {

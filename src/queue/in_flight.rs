@@ -18,7 +18,7 @@ use super::settings::Settings;
 use super::settling::{Corrections, most_of};
 use crate::error::StoreError;
 use crate::ledger::{self, Ask, Body, Grant, MAX_CALLERS, MAX_UNITS, MessageId, Run, Slots, Stamp};
-use crate::store::{Applied, Store};
+use crate::store::{Applied, Store, WithoutStore};
 
 /// A caller of one unit each of several logs mostly gets its turn like others. Put off so many times in a row, it claims its turn: whoever
 /// shares but one of the logs has taken each slot before. What is kept for it others cannot use.
@@ -137,12 +137,14 @@ impl Engine {
             if let Some(resend) = &mut self.resend {
                 resend.is_repeated = true;
             }
+            self.nobody_waited(now);
             again
         } else if let Some(retry_at) = self.resend.as_ref().and_then(Resend::retry_at).filter(|&at| at > now) {
             return Some(retry_at);
         } else {
             match self.write(now, header) {
                 Ok(message) => {
+                    self.nobody_waited(now);
                     self.resend.get_or_insert_with(|| Resend::new(now));
                     Arc::new(message)
                 }
@@ -153,6 +155,16 @@ impl Engine {
         self.under_way = true;
         effects.push(Effect::Send(message));
         None
+    }
+
+    /// Where nothing is known to have failed nobody has waited for what the store said until now. Where others may have sent by themselves for as
+    /// long as that it is taken for lost all the same.
+    fn nobody_waited(&mut self, now: Instant) {
+        if let Some(resend) = &mut self.resend
+            && self.settings.without_store != WithoutStore::ThrottleLocally
+        {
+            resend.was_lost(now);
+        }
     }
 
     /// Whether the message that was sent last had been sent before.

@@ -37,6 +37,8 @@ pub(super) struct Resend {
     pub(super) is_repeated: bool,
     /// Nobody had looked for an answer for too long until then. Once for each message: where all is late a silent store is lost all the same.
     unheard_until: Option<Instant>,
+    /// It has been sent anew as nobody waited for the answer any more. That counts once as well.
+    was_lost: bool,
 }
 
 /// The last answer that was none.
@@ -58,13 +60,22 @@ impl Resend {
             hurried: false,
             is_repeated: false,
             unheard_until: None,
+            was_lost: false,
         }
     }
 
     /// The same for the next message, to a store that is as silent as before.
     fn for_next(self, since: Instant) -> Self {
         let silent_since = self.silent_since();
-        Self { since, written: Written::now(), silent_since, is_repeated: false, unheard_until: None, ..self }
+        let (written, unheard_until) = (Written::now(), None);
+        Self { since, written, silent_since, is_repeated: false, unheard_until, was_lost: false, ..self }
+    }
+
+    /// Nobody waited for the answer any more, and it is sent anew: the store may have answered.
+    pub(super) fn was_lost(&mut self, now: Instant) {
+        if !self.has_failed() && !std::mem::replace(&mut self.was_lost, true) {
+            (self.silent_since, self.unheard_until) = (now, None);
+        }
     }
 
     /// Whether the store may have acted by the message so long ago that it has forgotten that: sent again, it would act twice.
@@ -142,7 +153,8 @@ impl Engine {
             let expired = |waiter: &Waiter| waiter.wish == Wish::Soon && expiry(waiter.joined, silent_since) <= now;
             tell(effects, self.waiters.drop_hopeless(now, |waiter, _| expired(waiter).then(|| error.clone())));
         }
-        if resend.has_failed() && resend.may_be_forgotten(now) {
+        // While it is under way it may be answered.
+        if (resend.has_failed() || !self.under_way) && resend.may_be_forgotten(now) {
             // Twice, a hand-back would take somebody else's slots, and an ask book more. A wasted slot breaks no limit.
             let unanswered = self.unanswered.take();
             self.previous = 0;

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep, timeout};
 
-use crate::support::Counting;
+use crate::support::{Counting, Way};
 
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -290,22 +290,52 @@ async fn a_message_that_is_on_its_way_there_is_sent_again() {
 
 #[test]
 fn nor_is_the_store_taken_for_lost_by_that_message() {
-    let policies = [WithoutStore::Refuse, WithoutStore::SendUnthrottled];
-    for (policy, after) in policies.into_iter().flat_map(|policy| (0..15).map(move |n| (policy, 100 * n))) {
+    let ways = [WithoutStore::Refuse, WithoutStore::SendUnthrottled].map(|policy| [(policy, false), (policy, true)]);
+    let after = |way| (0..15).map(|n| 100 * n).chain([5_000, 40_000, 400_000]).map(move |after| (way, after));
+    for ((policy, is_gone), after) in ways.into_iter().flatten().flat_map(after) {
         let throttle = Late::default().process_of(Limit::per_minute(5), policy);
         let first = throttle.clone();
         // Each time the clocks of both begin anew.
         let here = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        let runtime = elsewhere(async move || {
+        let runtime = elsewhere_and_gone(is_gone, async move || {
             drop(tokio::spawn(async move { first.acquire("up").await.map(drop) }));
             yield_now().await;
         });
         here.block_on(async {
             sleep(Duration::from_millis(after)).await;
             let permit = throttle.acquire("up").await;
-            assert!(permit.is_ok_and(|permit| !permit.went_without_store()), "{policy:?}, after {after} ms");
+            let asked = permit.as_ref().is_ok_and(|permit| !permit.went_without_store());
+            assert!(asked, "{policy:?}, gone {is_gone}, after {after} ms: {permit:?}");
         });
-        runtime.shutdown_background();
+        runtime.into_iter().for_each(Runtime::shutdown_background);
+    }
+}
+
+/// What goes back in a message is another's once it is sent again: the store has forgotten by then that it acted.
+#[tokio::test(start_paused = true)]
+async fn what_a_message_gave_back_there_is_given_back_once_however_late_that_is_known() {
+    for (is_gone, after) in [(false, 10), (true, 10), (false, 80), (true, 80)] {
+        let store = Counting::answering(|_| Way { delay: Duration::from_millis(50), ..Way::default() });
+        let throttle = store.limited(Limit::per_hour(5));
+        let first = throttle.clone();
+        let runtime = elsewhere_and_gone(is_gone, async move || {
+            // The last four are booked together.
+            let calls: Vec<_> = (0..5).map(|_| tokio::spawn(first.acquire("up").into_future())).collect();
+            for (nth, call) in calls.into_iter().enumerate() {
+                let permit = call.await.unwrap().unwrap();
+                if nth == 4 {
+                    permit.hand_back();
+                }
+            }
+            sleep(Duration::from_millis(10)).await;
+        });
+        sleep(secs(after)).await;
+        let mut further = 0;
+        for _ in 0..3 {
+            further += u32::from(throttle.try_acquire("up").await.is_ok());
+        }
+        assert_eq!(further, 1, "gone {is_gone}, after {after} s");
+        runtime.into_iter().for_each(Runtime::shutdown_background);
     }
 }
 
