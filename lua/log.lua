@@ -114,7 +114,7 @@ local function read_cold(log)
     for i = 1, #steps, 6 do
       if steps[i] == log.key and steps[i + 5] > now then
         log.has_cold = true
-        if steps[i + 1] == term.base then
+        if steps[i + 1] == term.base and not (term.bucket or term.calendar) then
           term.cold[#term.cold + 1] = { from = steps[i + 2] + term.base, units = steps[i + 4], lapse = steps[i + 5] }
         end
       end

@@ -128,7 +128,9 @@ impl Settler {
             Self::Charged(charge) => charge.settle(unit, used),
             Self::Shadow(shadow) => shadow.settle(unit, used),
             Self::Uncharged(estimate, counts) => {
-                estimate.iter().for_each(|estimate| estimate.settled(unit, used));
+                if let Some(estimate) = estimate {
+                    estimate.settled(unit, used);
+                }
                 counts.settled(unit, used);
             }
         }

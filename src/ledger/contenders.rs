@@ -1,7 +1,9 @@
 //! Which queues have callers that wait for a scope: counted by periods, so that who crashed is forgotten.
 
+use std::time::Duration;
+
 use super::pause::float;
-use super::{Log, MAX_SILENCE, Priority, Stamp, Term};
+use super::{Log, MAX_SILENCE, Priority, Stamp, Term, micros};
 
 /// Queues whose callers wait, by priority and each with its weight: those that asked in this period, and those of the one before that
 /// have not come back yet.
@@ -134,6 +136,11 @@ impl Pace {
         let turns = interval.saturating_mul(waiting.into());
         span.max(turns).max(horizon.saturating_mul(8)).min(MAX_SILENCE).saturating_add(horizon.saturating_mul(2))
     }
+}
+
+/// No period is shorter: whoever is counted until then is counted for so much longer. Others may book less far ahead than who asks.
+pub(super) fn shortest_period(horizon: Duration) -> i64 {
+    micros(horizon).saturating_mul(10).min(2_500_000)
 }
 
 /// The span of the term of the lowest rate, the shortest of such: what is granted comes back within it.

@@ -6,6 +6,7 @@
 mod tests;
 
 use super::again::SETTLING;
+use super::contenders::shortest_period;
 use super::life::Life;
 use super::release::MARK_MEMORY;
 use super::{Ask, LEAP, Ledger, Log, MAX_MEMORY, MessageId, ScopeId, Stamp};
@@ -256,6 +257,7 @@ impl Ledger {
     fn has_forgotten(&self, now: Stamp, scope: Option<ScopeId>, ask: &Ask) -> bool {
         let place = ask.scopes().position(|of| of == scope);
         let counted = place.and_then(|place| ask.counted.get(place)).copied().unwrap_or(Stamp::NEVER);
-        counted.plus(SHORT) > now && !self.scope(scope).is_some_and(|scope| scope.waiting().is_any(now))
+        counted.plus(shortest_period(ask.horizon)) > now
+            && !self.scope(scope).is_some_and(|scope| scope.waiting().is_any(now))
     }
 }

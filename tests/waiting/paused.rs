@@ -325,3 +325,18 @@ async fn a_pause_ends_quietly_when_answers_take_now_more_now_less() {
     drop(throttle.acquire("up").await.unwrap());
     assert!(store.calls() <= 5, "{} store calls", store.calls());
 }
+
+/// A log of a minute at an even pace: whoever waits for it is counted for seconds alone, and a pause is longer than that.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_pause_to_end_finds_no_loss_where_nothing_was_lost() {
+    let even = Limit::per_minute(60).burst(1).each(Scope::header("x-merchant"));
+    for lasting in [4, 6, 8, 11, 14, 30] {
+        let store = Counting::default();
+        let [one, other] = [(); 2].map(|()| store.process(|up| up.limit(Limit::per_second(10)).limit(even.clone())));
+        one.report("up", &Feedback::refused(Duration::from_secs(lasting))).await.unwrap();
+        let begin = Instant::now();
+        drop(other.acquire("up").scope("m-1").await.unwrap());
+        let late = begin.elapsed().saturating_sub(Duration::from_secs(lasting));
+        assert!(late < Duration::from_secs(1), "{late:?} after a pause of {lasting} s");
+    }
+}
