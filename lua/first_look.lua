@@ -83,7 +83,7 @@ for i = 2, plain and 1 + states or 1 do
     lives[scope], released = plain and parts[15], plain and i == 2 and parts[9] or released
     if paused and paused[5] > now then
       -- That of the whole upstream concerns each scope from another time on; and calls come slower after a pause.
-      pause, plain = paused, scopes == 1 and scope == 1 and paused[1] > now and not (i > 2 and released)
+      pause, plain = paused, scopes == 1 and scope == 1 and paused[1] > now and paused[6] <= now + MINUTE and not (i > 2 and released)
     end
   end
   if all then

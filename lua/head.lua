@@ -1,6 +1,6 @@
 -- In front of every script: what each of them reads first. Times are integer microseconds of log time.
 local call, format, sub, read = redis.call, string.format, string.sub, struct.unpack
-local SECOND, PIECE, MAX_MEMORY, MAX_SILENCE, MAX_DEPTH = 1000000, 1000, 60000000, 30000000, 20000
+local SECOND, MINUTE, PIECE, MAX_MEMORY, MAX_SILENCE, MAX_DEPTH = 1000000, 60000000, 1000, 60000000, 30000000, 20000
 -- A log is trimmed that has more entries than so many quotas and some slack.
 local TRIM_QUOTAS, TRIM_SLACK = 3, 64
 -- In µs: how far ahead a slot is booked that others are to have rather. Or as long as the answer takes, where that is more.

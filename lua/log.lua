@@ -23,9 +23,8 @@ end
 local function rates_of(state)
   local rates = {}
   local function add(of, since)
-    if of.rate and lapse_of.rate(of.rate) > now and of.rate[11] >= since then
-      rates[#rates + 1] = { of.rate[2], factor_of(of.rate), lapse_of.rate(of.rate) }
-    end
+    local rate = rate_since(of, since)
+    if rate and lapse_of.rate(rate) > now then rates[#rates + 1] = { rate[2], factor_of(rate), lapse_of.rate(rate) } end
     if of.slow and of.slow[2] > now and of.slow[3] >= since then rates[#rates + 1] = { math.huge, of.slow[1] } end
   end
   add(state, released_above(state))

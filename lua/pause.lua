@@ -32,7 +32,7 @@ local state = has_scope and read_state(call('GET', KEYS[3]), KEYS[3]) or upstrea
 local released, own = released_above(state), state.releases or { 0, 0 }
 -- What refused a call from before a release says nothing any more.
 if started and started < max(released, own[1], own[2]) then return reply(struct.pack('<i8i8i8', now, 0, FULL)) end
-local pause = state.pause and state.pause[5] > now and state.pause[6] >= released and state.pause
+local pause = pause_of(state)
 
 -- Decide. A refusal while a pause lasts, or of a call from before its end, belongs to the same incident; another is the next in a row,
 -- where its call started within a minute, or twice as long as the wait, or what bars us came before: between others calls were served.
@@ -49,7 +49,7 @@ if has_log and follows and pause[4] <= REFUSAL and (started or now) >= pause[1] 
 end
 local rate
 if has_log and calls > 0 then
-  local before, slower = state.rate and state.rate[11] >= released and state.rate, 0
+  local before, slower = rate_since(state, released) or false, 0
   rate, slower = rate_after(before, started or now, same, calls, units, KEYS[#KEYS], 13)
   recovery = max(recovery, slower)
 end

@@ -18,7 +18,7 @@ local pause, since = state.pause, now - 1000 * LEAP
 
 -- Decide.
 if served ~= 0 then
-  local first_look = pause and pause[5] > now and pause[6] >= released_above(state) and pause[6] + pause[9]
+  local first_look = pause_of(state) and pause[6] + pause[9]
   if not first_look or pause[8] <= first_look or served < first_look then return reply('') end
 end
 

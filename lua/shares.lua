@@ -162,7 +162,7 @@ end
 local function not_looked(states, start)
   local function of(state)
     local pause = state.pause
-    if pause and pause[5] > now and pause[10] == start then
+    if pause and pause[5] > now and pause[6] <= now + MINUTE and pause[10] == start then
       pause[1], pause[10] = max(start, now), 0
       save(state, now)
     end
@@ -184,7 +184,7 @@ local function look_at_pauses(states, charges, start)
   if not looks then return false end
   local function look(state)
     local pause = state.pause
-    if pause and pause[5] > now and (state == upstream or pause[6] >= released_above(state)) and is_looked_at(pause) then
+    if pause_of(state) and is_looked_at(pause) then
       pause[1], pause[10], state.looked = min(start + max(pause[9], 1), pause[8]), start, true
     end
   end

@@ -13,6 +13,9 @@ use super::rate::{FULL, Rate, Refusal};
 use super::release::{Releases, Slow};
 use super::{LEAP, Log, Pause, Paused, Report, ScopeId, SlidingLog, Stamp, Term, micros};
 
+/// What began so much later than now was told while the clock had leapt ahead, which was taken back since: it means nothing.
+const AHEAD: i64 = 60_000_000;
+
 /// Where an upstream imposed nothing.
 static NOTHING: Constraints = Constraints {
     pause: None,
@@ -62,7 +65,7 @@ impl Constraints {
     pub(super) fn kept(&self, now: Stamp) -> Self {
         let since = now.plus(-LEAP);
         Self {
-            pause: self.pausing(since),
+            pause: self.pause.filter(|pause| pause.forgotten > since),
             cold: self.cold.at(since),
             outside: self.outside.at(since),
             rate: self.rate.filter(|rate| rate.lapse() > since),
@@ -122,7 +125,12 @@ impl Constraints {
 
     /// The pause, while it means anything.
     pub(super) fn pausing(&self, now: Stamp) -> Option<Pausing> {
-        self.pause.filter(|pause| pause.forgotten > now)
+        self.pause.filter(|pause| pause.forgotten > now && pause.began <= now.plus(AHEAD))
+    }
+
+    /// The rate that refusals have left since then.
+    pub(super) fn rate_since(&self, now: Stamp, since: Stamp) -> Option<Rate> {
+        self.rate.filter(|rate| rate.began() >= since && rate.began() <= now.plus(AHEAD))
     }
 
     /// What is in force for a scope that this was imposed on, and `all` on its upstream.
@@ -146,7 +154,7 @@ impl Constraints {
         let is_same = Pausing::is_same(before, now, pause.started);
         let started = pause.started.unwrap_or(now);
         let learned = pause.evidence().and_then(|evidence| {
-            let rate = self.rate.filter(|rate| rate.began() >= released);
+            let rate = self.rate_since(now, released);
             Rate::after(rate, now, Refusal { started, is_same, evidence }, entries)
         });
         let seen = before.zip(entries).zip(pause.log_of_calls());

@@ -41,7 +41,7 @@ impl<'a> InForce<'a> {
         // What is void since the whole upstream was released.
         let released = scope.map_or(Stamp::NEVER, |_| all.releases.by_hand());
         let slow_of = |of: &Constraints, since: Stamp| of.slow.filter(|slow| slow.until > now && slow.began >= since);
-        let rate_of = |of: &Constraints, since| of.rate.filter(|rate| rate.lapse() > now && rate.began() >= since);
+        let rate_of = |of: &Constraints, since| of.rate_since(now, since).filter(|rate| rate.lapse() > now);
         let others = scope.map(|_| all);
         let slow = [slow_of(own, released), others.and_then(|all| slow_of(all, Stamp::NEVER))];
         Self {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use outgate::feedback::Feedback;
 use outgate::ledger::{Message, Stamp};
 use outgate::store::Applying;
 use outgate::testing::ManualClock;
@@ -136,4 +137,28 @@ async fn after_such_a_step_who_wants_to_go_at_once_does() {
     drop(throttle.try_acquire("up").await.unwrap());
     store.step.store(-3 * 3_600_000_000, Ordering::Relaxed);
     drop(throttle.try_acquire("up").await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_was_told_while_the_clock_had_leapt_is_none_when_that_is_taken_back() {
+    for step in [3_600_000_000, 20_000_000] {
+        let store = Stepping::new();
+        let [one, other] = [(); 2].map(|()| store.process(Limit::per_second(10)));
+        for throttle in [&one, &other] {
+            drop(throttle.acquire("up").await.unwrap());
+        }
+        store.step.store(step, Ordering::Relaxed);
+        one.report("up", &Feedback::refused(Duration::from_secs(2))).await.unwrap();
+        for throttle in [&one, &other] {
+            let asked = Instant::now();
+            drop(throttle.acquire("up").await.unwrap());
+            let most = Duration::from_secs(if step > 60_000_000 { 3 } else { 23 });
+            assert!(asked.elapsed() < most, "{step}: {:?}", asked.elapsed());
+        }
+        // Nor is another mistaken for the second in a row.
+        sleep(Duration::from_secs(30)).await;
+        one.report("up", &Feedback::refused(Duration::from_secs(2))).await.unwrap();
+        let left = other.usage("up").await.unwrap().paused.unwrap().left;
+        assert!(left <= Duration::from_secs(3), "{step}: {left:?}");
+    }
 }
