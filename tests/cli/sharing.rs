@@ -131,9 +131,9 @@ async fn a_token_has_one_scope_of_the_upstream_alone_and_one_of_all_that_share()
 async fn all_processes_are_told_wherever_they_keep_the_upstream() {
     let server = RedisServer::start().unwrap();
     let alone = || Upstream::new("mail").limit(Limit::per_hour(5));
-    let shared = |name| alone().shares(name, [Limit::per_hour(9)]);
+    let under = |name| alone().shares(name, [Limit::per_hour(9)]);
     let sharded = |shards| Upstream::new("mail").limit(Limit::per_hour(5).each(Scope::header("x-m"))).shards(shards);
-    for releases in [vec![shared("account"), alone(), shared("before")], vec![sharded(2), sharded(8), sharded(8)]] {
+    for releases in [vec![under("account"), alone(), under("before")], vec![sharded(2), sharded(8), sharded(8)]] {
         let mut processes = Vec::new();
         for release in releases {
             let process = throttle(&server, [release]).await;

@@ -1,6 +1,7 @@
 //! The command `outgate`: what the processes of a cluster use of their upstreams' quotas, who waits, and pauses by hand.
 
 mod change;
+mod meant;
 mod seen;
 mod show;
 mod sure;

@@ -128,9 +128,19 @@ pub(crate) async fn all(
 }
 
 /// An upstream that somebody names: one at least, and several where some of its processes share its limits with others and some do not, or
-/// under another name, as while a release is rolled out.
-pub(crate) async fn those(store: &RedisStore, name: &str) -> Result<Vec<Seen>, Box<dyn Error>> {
-    all(store, Some(name), 0).await?.into_iter().map(|row| Ok(row.map_err(|unread| unread.error)?)).collect()
+/// under another name, as while a release is rolled out. And why some of it cannot be read.
+pub(crate) async fn those(store: &RedisStore, name: &str) -> Result<(Vec<Seen>, Option<StoreError>), Box<dyn Error>> {
+    let (mut seen, mut unread) = (Vec::new(), None);
+    for row in all(store, Some(name), 0).await? {
+        match row {
+            Ok(row) => seen.push(row),
+            Err(row) => unread = unread.or(Some(row.error)),
+        }
+    }
+    match unread {
+        Some(error) if seen.is_empty() => Err(error.into()),
+        unread => Ok((seen, unread)),
+    }
 }
 
 /// No process uses an upstream that somebody names.
