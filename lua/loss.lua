@@ -102,10 +102,10 @@ function lost.note(states, at)
       local told_of = a[9 + log.scope]
       local is_older = a[at + 1 + i] > 0 and at_life and newest > (known and known[3] or 0) and newest < state.lives[at_life + 1]
       local is_missing = newest > 0 and newest + counts > now and (newest > there or is_older)
-      -- Of an empty log it is known that it must be there; or its sender was counted among those who wait for it, for one more of the
-      -- shortest periods that there are, and nobody is.
+      -- Of an empty log it is known that it must be there; or its sender was counted among those who wait for it, must be so still, and
+      -- nobody is.
       local waits_any = state.contenders and lapse_of.contenders(state.contenders) > now
-      local has_waited = told_of + min(10 * a[5], 2500000) > now
+      local has_waited = told_of + min(least_period(log), 10 * SECOND) > now
       local is_gone = at_life or is_long and not known and has_waited and not waits_any
       -- Of a short one whoever was granted something of it knows that for longer than it counts. What others may have sent in an outage,
       -- is named by a time of after all answers.

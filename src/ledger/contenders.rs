@@ -138,9 +138,11 @@ impl Pace {
     }
 }
 
-/// No period is shorter: whoever is counted until then is counted for so much longer. Others may book less far ahead than who asks.
-pub(super) fn shortest_period(horizon: Duration) -> i64 {
-    micros(horizon).saturating_mul(10).min(2_500_000)
+/// How much longer than it was told whoever waits for such a log is counted at least. Others may book less far ahead than who asks, though mostly no
+/// less than by default.
+pub(super) fn least_period(log: &Log, horizon: Duration) -> i64 {
+    let horizon = micros(horizon).min(250_000);
+    Pace { span: slowest(&log.terms), interval: 0, horizon }.period(0)
 }
 
 /// The span of the term of the lowest rate, the shortest of such: what is granted comes back within it.

@@ -6,7 +6,7 @@
 mod tests;
 
 use super::again::SETTLING;
-use super::contenders::shortest_period;
+use super::contenders::least_period;
 use super::life::Life;
 use super::release::MARK_MEMORY;
 use super::{Ask, LEAP, Ledger, Log, MAX_MEMORY, MessageId, ScopeId, Stamp};
@@ -179,7 +179,7 @@ impl Ledger {
                 of(&remembered.apart).is_none() && life.is_known(now) && newest > forgotten && newest < life.since;
             let is_missing = newest > Stamp::NEVER && newest.plus(counts) > now && (newest > there || is_older);
             // Of an empty log it is known that it must be there; or its sender was counted among those who wait for it, and there are none.
-            let has_waited = || known.is_none() && self.has_forgotten(now, log.scope, ask);
+            let has_waited = || known.is_none() && self.has_forgotten(now, log, ask);
             // Of a short one whoever was granted something of it knows that for longer than it counts. What others may have sent in an outage
             // is named by a time of after all answers.
             let is_due = newest > forgotten && newest.plus(counts) <= now && newest.plus(counts + BEYOND) > now;
@@ -253,11 +253,12 @@ impl Ledger {
         log.retention() > SHORT || entries().is_some_and(|entries| entries.life().is_known(now))
     }
 
-    /// Whether the sender of an ask was counted among those who wait for a scope lately, and nobody is known to wait.
-    fn has_forgotten(&self, now: Stamp, scope: Option<ScopeId>, ask: &Ask) -> bool {
+    /// Whether the sender of an ask was counted among those who wait for the scope of a log until lately, and nobody is known to wait.
+    fn has_forgotten(&self, now: Stamp, log: &Log, ask: &Ask) -> bool {
+        let scope = log.scope;
         let place = ask.scopes().position(|of| of == scope);
         let counted = place.and_then(|place| ask.counted.get(place)).copied().unwrap_or(Stamp::NEVER);
-        counted.plus(shortest_period(ask.horizon)) > now
+        counted.plus(least_period(log, ask.horizon).min(SHORT)) > now
             && !self.scope(scope).is_some_and(|scope| scope.waiting().is_any(now))
     }
 }

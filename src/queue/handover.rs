@@ -1,8 +1,8 @@
 //! From the limits of an upstream to those that take their place: what was booked by the former goes back first.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -96,7 +96,7 @@ struct Known {
 
 impl Successors {
     pub(super) fn add(&self, queue: &Arc<Queue>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.lock();
         if known.queues.len() >= known.sweep_at {
             known.queues.retain(|_, queue| queue.strong_count() > 0);
             known.sweep_at = (2 * known.queues.len()).max(FEW);
@@ -109,19 +109,14 @@ impl Successors {
         if slots.is_empty() {
             return;
         }
-        // Each once, however many it succeeded.
-        let (mut all, mut looked_at) = (self.all(), 0);
-        while let Some(queue) = all.get(looked_at) {
-            for next in queue.successors.all() {
-                if !all.iter().any(|known| Arc::ptr_eq(known, &next)) {
-                    all.push(next);
-                }
-            }
-            looked_at += 1;
-        }
-        for queue in all {
+        for queue in self.reached() {
             queue.forget(slots, logs);
         }
+    }
+
+    /// Whether there is any.
+    pub(super) fn is_any(&self) -> bool {
+        self.lock().queues.values().any(|queue| queue.strong_count() > 0)
     }
 
     /// The closed queue was granted something all the same: it is remembered in its place.
@@ -131,17 +126,31 @@ impl Successors {
         }
     }
 
-    fn all(&self) -> Vec<Arc<Queue>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).queues.values().filter_map(Weak::upgrade).collect()
-    }
-
     /// A call of the closed queue has made room: who waits asks before long.
     pub(super) fn look(&self) {
-        for queue in self.all() {
+        for queue in self.reached() {
             queue.happen(|_| Some(Event::MadeRoom));
-            // Its limits may have been replaced as well.
-            queue.successors.look();
         }
+    }
+
+    /// They and their own successors, as limits may have been replaced again: each once, however many it succeeded.
+    fn reached(&self) -> Vec<Arc<Queue>> {
+        let (mut reached, mut known, mut looked_at) = (self.all(), HashSet::new(), 0);
+        known.extend(reached.iter().map(|queue| Arc::as_ptr(queue).addr()));
+        while let Some(queue) = reached.get(looked_at) {
+            let next = queue.successors.all().into_iter();
+            reached.extend(next.filter(|queue| known.insert(Arc::as_ptr(queue).addr())));
+            looked_at += 1;
+        }
+        reached
+    }
+
+    fn all(&self) -> Vec<Arc<Queue>> {
+        self.lock().queues.values().filter_map(Weak::upgrade).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -144,7 +144,6 @@ impl Engine {
         } else {
             match self.write(now, header) {
                 Ok(message) => {
-                    self.nobody_waited(now);
                     self.resend.get_or_insert_with(|| Resend::new(now));
                     Arc::new(message)
                 }
@@ -157,8 +156,8 @@ impl Engine {
         None
     }
 
-    /// Where nothing is known to have failed nobody has waited for what the store said until now. Where others may have sent by themselves for as
-    /// long as that it is taken for lost all the same.
+    /// A message that has not failed, and is sent again, is one whose answer nobody waited for. Where others may have sent by themselves meanwhile,
+    /// the store is taken for lost all the same.
     fn nobody_waited(&mut self, now: Instant) {
         if let Some(resend) = &mut self.resend
             && self.settings.without_store != WithoutStore::ThrottleLocally

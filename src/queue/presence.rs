@@ -152,7 +152,7 @@ impl Attendance {
         match outcome {
             Ok(Some((processes, _))) => told.count(processes, now),
             // As far as any message of the upstream tells.
-            Err(ref error) if error.serves_nobody() && !queue.shard.contact.has_answered_since(now) => {
+            Err(ref error) if error.serves_nobody() && !queue.registered().home().contact.has_answered_since(now) => {
                 told.lose(Instant::now());
             }
             _ => {}

@@ -16,7 +16,11 @@ impl Queue {
     pub(crate) fn take_over(self: &Arc<Self>, before: &Arc<Self>, now: Instant) {
         let forgets = before.known().map(|state| state.engine.memory.is_empty());
         let Some(forgets) = forgets.filter(|_| self.ledger() == before.ledger()) else { return };
-        // What it hands back later, or is granted late, is told to this one, too.
+        // What it hands back later, or is granted late, is told to this one, too. Of those who have a log in common with it, one is enough: there
+        // may be as many as merchants, of each edition.
+        if forgets && !self.is_of_scopes(self.edition(), before.scopes()) && before.successors.is_any() {
+            return;
+        }
         before.succeeded_by(self);
         if forgets {
             return;

@@ -158,7 +158,8 @@ impl Engine {
             // Twice, a hand-back would take somebody else's slots, and an ask book more. A wasted slot breaks no limit.
             let unanswered = self.unanswered.take();
             self.previous = 0;
-            let resend = self.resend.take();
+            // Where nothing is known to have failed, nothing is known of the store.
+            let failed = self.resend.take().filter(Resend::has_failed);
             if let Some(seats) = &mut self.seats {
                 seats.give_up(now);
             }
@@ -171,9 +172,9 @@ impl Engine {
                 self.is_in_doubt = false;
                 // What calls used since then was in no message yet: it is told by one of its own, for as long.
                 self.forget_what_goes_back();
-                self.resend = resend.filter(|_| self.corrections.is_some()).map(|resend| resend.for_next(now));
+                self.resend = failed.filter(|_| self.corrections.is_some()).map(|resend| resend.for_next(now));
             } else {
-                self.resend = resend.map(|resend| resend.for_next(now));
+                self.resend = failed.map(|resend| resend.for_next(now));
                 if let Some(message) = unanswered {
                     self.owe_again(&message, now);
                 }

@@ -267,7 +267,7 @@ fn a_pause_of_a_leap_that_is_taken_back_holds_nobody_up_and_is_no_other_when_it_
         let name = format!("leap {at}");
         let mut desk = Desk::new(&server, &name, Some(EPOCH));
         (desk.horizon, desk.looks_first) = (SECOND, looks_first);
-        let mut asks = |desk: &mut Desk<'_>, latest: i64| {
+        let asks = |desk: &mut Desk<'_>, latest: i64| {
             desk.latest = latest;
             granted(&desk.book(
                 &logs[..1 + usize::from(scope.is_some())],

@@ -206,3 +206,27 @@ fn what_is_changed_together_may_be_made_by_another_change() {
     });
     is_done.recv_timeout(Duration::from_secs(10)).expect("it does not wait for itself");
 }
+
+/// As where limits follow a configuration, while calls last for minutes: each keeps the queue in which it was booked, and that knows all that took
+/// its place.
+#[tokio::test(start_paused = true)]
+async fn a_call_of_long_ago_ends_at_once_however_often_limits_have_changed() {
+    let store = Counting::default();
+    let limited = |quota| Upstream::new("up").limit(Limit::per_minute(quota).of("tokens"));
+    let throttle = store.process(|_| limited(1_000));
+    let mut calls = Vec::new();
+    for edition in 1..64 {
+        calls.push(throttle.acquire("up").cost_of("tokens", 10).await.unwrap());
+        throttle.update(limited(1_000 + edition)).unwrap();
+    }
+    let waits = tokio::spawn(throttle.acquire("up").cost_of("tokens", 500).into_future());
+    sleep(Duration::from_secs(1)).await;
+    calls.pop().unwrap().hand_back();
+    for call in calls {
+        call.settle("tokens", 1);
+    }
+    sleep(Duration::from_secs(1)).await;
+    drop(waits.await.unwrap().unwrap());
+    let used = throttle.usage("up").await.unwrap().limits[0].used;
+    assert_eq!(used, 62 + 500);
+}

@@ -90,6 +90,17 @@ async fn what_is_told_counts_the_units_of_every_log() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_minute_that_is_nearly_full_counts_beside_a_second() {
+    let tokens = Limit::per_day(100_000_000).of("tokens");
+    let limits = [Limit::per_second(10), Limit::per_minute(100), tokens];
+    for (calls, least) in [(100, 50), (70, 30), (30, 2)] {
+        let (told, takes) = told_behind(calls, 1, Duration::from_millis(1_500), &limits).await;
+        let told = told.expect("refused at once");
+        assert!(told >= Duration::from_secs(least), "behind {calls}: told {told:?}, and it took {takes:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_has_room_for_the_day_holds_nobody_up() {
     let tokens = |a_day| Limit::per_day(a_day).of("tokens");
     for of_the_day in [vec![Limit::per_day(10_000), tokens(100_000_000)], vec![tokens(1_000_000)]] {

@@ -311,6 +311,27 @@ fn nor_is_the_store_taken_for_lost_by_that_message() {
     }
 }
 
+/// Nor is it where nothing is asked at all, as all seats are used.
+#[tokio::test(start_paused = true)]
+async fn nor_is_it_by_one_that_is_forgotten() {
+    for policy in [WithoutStore::Wait, WithoutStore::Refuse, WithoutStore::SendUnthrottled] {
+        let store = Counting::answering(|_| Way { delay: Duration::from_millis(50), ..Way::default() });
+        let each = Limit::per_hour(100).each(Scope::header("x-m"));
+        let limited = |up: Upstream| up.limit(each.clone()).limit(Limit::in_flight(1)).without_store(policy);
+        let throttle = store.process(limited);
+        let first = throttle.clone();
+        let runtime = elsewhere_and_gone(true, async move || {
+            first.acquire("up").scope("0").await.unwrap().hand_back();
+            sleep(Duration::from_millis(10)).await;
+        });
+        assert!(runtime.is_none());
+        let _held = throttle.acquire("up").scope("1").await.unwrap();
+        sleep(secs(40)).await;
+        let waits = timeout(secs(60), throttle.acquire("up").scope("0").into_future()).await;
+        assert!(waits.is_err(), "{policy:?}: {waits:?}");
+    }
+}
+
 /// What goes back in a message is another's once it is sent again: the store has forgotten by then that it acted.
 #[tokio::test(start_paused = true)]
 async fn what_a_message_gave_back_there_is_given_back_once_however_late_that_is_known() {

@@ -54,21 +54,17 @@ impl<'a> Call<'a> {
         Self { is_again: true, ..self }
     }
 
-    /// Whether it took so long to connect for it that whoever makes it may have been taken for gone, and another has made it; or it is made once
-    /// more, and may not be any more.
+    /// Whether it took too long to connect for it. Whoever makes it may have been taken for gone by then, and another has made it. Nor is it made once
+    /// more where it may not be any more.
     pub(super) fn is_too_late(&self) -> bool {
-        self.is_old() || self.is_again && !self.may_repeat()
+        self.made.0.elapsed() >= REPEATED_WITHIN || self.is_again && !self.may_repeat()
     }
 
     /// Whether it may be made once more where it is unknown what came of it: a message acts once however often it comes, for as long as it
     /// is remembered; but what one says of the latest time holds for now, and not for a second try.
     pub(super) fn may_repeat(&self) -> bool {
-        !self.is_old() && self.message.latest.is_none()
-    }
-
-    fn is_old(&self) -> bool {
         let (since, written) = self.made;
-        since.elapsed() >= REPEATED_WITHIN || written.is_old()
+        since.elapsed() < REPEATED_WITHIN && !written.is_old() && self.message.latest.is_none()
     }
 }
 
@@ -93,6 +89,9 @@ mod tests {
         assert!(!made(100 * second, 100 * second), "the process stood still");
         let old = Call { made: (since.checked_sub(100 * second).unwrap(), written), ..call };
         assert!(old.is_too_late() && old.again().is_too_late() && !call.is_too_late() && !call.again().is_too_late());
+        // The clock of the day may have been set since.
+        let set = Call { made: (since, written.earlier_by(100 * second)), ..call };
+        assert!(!set.is_too_late() && set.again().is_too_late());
         assert!(!made(second, 100 * second), "the machine did");
         assert!(!made(100 * second, second), "the clock was set");
         let ahead = Call { made: (since, written.later_by(100 * second)), ..call };
