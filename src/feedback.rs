@@ -62,6 +62,7 @@ use http::{HeaderMap, StatusCode};
 pub use self::dialect::Dialect;
 pub use self::quota::Quota;
 pub use self::reach::Reach;
+pub(crate) use self::reader::is_from_cache;
 pub use self::refill::Refill;
 pub use self::refusal::Refusal;
 pub use self::time_unit::TimeUnit;

@@ -87,13 +87,16 @@ impl ReqwestMiddleware for Middleware {
                 let again = if route.may_retry() { request.try_clone().map(Box::new) } else { None };
                 let target =
                     again.as_ref().map_or_else(|| Target::kept(request.url()), |again| Target::of(again.url()));
-                let visit = self.throttle.reachability().visit(&target, &route, now).await.map_err(throttled)?;
+                let visit = self.throttle.reachability().visit(&target, &route, now).await;
+                let visit = visit.inspect_err(|_| route.is_not_sent()).map_err(throttled)?;
                 let anew = |registered| {
                     let mut route = Route::of_request(registered, &(&request).into(), extensions.get::<Call>());
                     route.give_up_after(request.timeout());
                     route
                 };
-                let permit = self.throttle.permit(&mut route, visit.since, anew).await.map_err(throttled)?;
+                let permit = self.throttle.permit(&mut route, visit.since, anew).await;
+                let permit = permit.inspect_err(|_| route.is_not_sent()).map_err(throttled)?;
+                route.is_sent();
                 let in_flight = route.depart(&permit, request.url(), visit.since + permit.waited());
                 let outcome = next.clone().run(request, extensions).await;
                 drop(in_flight);

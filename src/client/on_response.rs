@@ -20,7 +20,7 @@ use crate::config::call::Call;
 use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
 use crate::error::Error;
-use crate::feedback::{Feedback, GRPC_STATUS, Quota, Refusal};
+use crate::feedback::{Feedback, GRPC_STATUS, Quota, Refusal, is_from_cache};
 use crate::ledger::{Evidence, Log, Pause, QuotaReport, Report, Stamp};
 use crate::queue::news::{Said, Whom};
 use crate::queue::reports::{is_for_part, reports, told_by};
@@ -133,6 +133,10 @@ impl Throttle {
         hear_clock(registered, permit, answer.headers);
         let (dialect, status) = (&registered.upstream.dialect, answer.status);
         let may_refuse = Feedback::may_refuse(status, answer.headers);
+        if is_from_cache(status, answer.headers) {
+            // The upstream has not seen it: that says neither that it serves nor that it lets us in.
+            return false;
+        }
         if !may_refuse && !registered.upstream.learns && registered.breaker.is_none() {
             permit.tell_served();
             return false;

@@ -29,6 +29,12 @@ impl Budget {
         let _ = self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
+    /// A retry that was taken out is not made.
+    pub(crate) fn put_back(&self) {
+        let add = |credit: u32| Some((credit + RETRY).min(SAVED));
+        let _ = self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
     /// Whether a retry may be made; it is taken out.
     pub(crate) fn take(&self) -> bool {
         let take = |credit: u32| credit.checked_sub(RETRY);

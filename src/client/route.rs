@@ -140,10 +140,21 @@ impl Route {
         let may = self.may_retry() && latest.is_ok_and(|latest| self.retries < retries_of(&latest));
         let taken = may && self.registered.budget.take();
         self.retries += u32::from(taken);
-        if taken {
+        taken
+    }
+
+    /// Its call is sent, perhaps again.
+    pub(crate) fn is_sent(&self) {
+        if self.retries > 0 {
             self.registered.counts.retried();
         }
-        taken
+    }
+
+    /// Its call is not sent: where it was to be sent again, another's may be.
+    pub(crate) fn is_not_sent(&self) {
+        if self.retries > 0 {
+            self.registered.budget.put_back();
+        }
     }
 
     /// The pass for its call, unless the upstream's breaker is open.

@@ -38,8 +38,7 @@ impl<'a> Target<'a> {
 
     /// The same for errors and traces.
     pub(crate) fn shown(&self) -> Arc<str> {
-        let upstream = self.1.as_ref().filter(|_| !self.0.has_host());
-        upstream.map_or_else(|| host::with_port(&self.0), Arc::clone)
+        self.1.as_ref().map_or_else(|| host::with_port(&self.0), Arc::clone)
     }
 
     /// Whether an error may be about this server. One of a client that a middleware further in calls another server by, as for a token, has

@@ -57,7 +57,9 @@ impl Parts {
             self.offset.get_or_insert(seconds);
             return Some(());
         }
-        if word.contains(':') && !word.contains('-') && !word.contains('+') {
+        // A zone may follow at once, as Python prints it.
+        let time = word.find(['+', '-']).map_or(word, |zone| &word[..zone]);
+        if time.contains(':') {
             return self.take_time(word);
         }
         if word.as_bytes().get(4) == Some(&b'-') {
@@ -220,6 +222,8 @@ mod tests {
             ("2024-05-05T18:02Z", 1_714_932_120),
             ("2024-05-05T18:02:00-05:30", 1_714_951_920),
             ("2024-05-05 18:02:00", 1_714_932_120),
+            ("2024-05-05 18:02:00+00:00", 1_714_932_120),
+            ("2024-05-05 18:02:00-05:30", 1_714_951_920),
             ("2024-05-05 18:02:00 +0000 UTC", 1_714_932_120),
             ("2024-02-29T00:00:00Z", 1_709_164_800),
             ("0001-01-01T00:00:00Z", -62_135_596_800),

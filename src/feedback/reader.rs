@@ -38,7 +38,7 @@ pub(super) fn read(dialect: &Dialect, status: StatusCode, headers: &HeaderMap, r
 }
 
 /// An answer from a cache tells how things stood when it was stored.
-fn is_from_cache(status: StatusCode, headers: &HeaderMap) -> bool {
+pub(crate) fn is_from_cache(status: StatusCode, headers: &HeaderMap) -> bool {
     let age = || headers.get(AGE).and_then(text_of).and_then(Number::parse);
     status.is_success() && age().is_some_and(|age| age.floor() > 0)
 }

@@ -43,7 +43,7 @@ impl Reset {
             TimeUnit::Seconds => Self::after(number.seconds()),
             TimeUnit::Millis => Self::after(number.millis()),
             TimeUnit::EpochSeconds => Self::at(Moment::since_epoch(number.seconds()), now),
-            TimeUnit::EpochMillis => Self::at(Moment::since_epoch(number.millis()), now),
+            TimeUnit::EpochMillis => Self::at(Moment::since_epoch(number.millis() / parts_of_millis(number)), now),
         }
     }
 
@@ -69,6 +69,15 @@ impl Reset {
     }
 }
 
+/// Micro- and nanoseconds since 1970 are so many times as many: read as milliseconds they would be thousands of years away.
+const fn parts_of_millis(number: Number) -> u32 {
+    match number.floor() {
+        1_000_000_000_000_000_000.. => 1_000_000,
+        1_000_000_000_000_000.. => 1_000,
+        _ => 1,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +97,8 @@ mod tests {
             ("1700000053", 53_000),
             ("1700000053.5", 53_500),
             ("1700000053250", 53_250),
+            ("1700000053250000", 53_250),
+            ("1700000053250000000", 53_250),
             ("1600000000", 0),
             ("6m0s", 360_000),
             ("00:00:05", 5_000),

@@ -37,7 +37,9 @@ impl Signs {
     /// The wait that was asked for outright.
     pub(super) fn told_wait(&self) -> Option<Duration> {
         // A gRPC server that refused for another reason asks one call to wait, and not all.
-        self.retry_after_millis.or(self.retry_after).or(self.grpc.pushback.filter(|_| self.grpc.is_refused()))
+        // Of two the one that asks for anything.
+        let millis = self.retry_after_millis.filter(|wait| !wait.is_zero() || self.retry_after.is_none());
+        millis.or(self.retry_after).or(self.grpc.pushback.filter(|_| self.grpc.is_refused()))
     }
 
     /// Whether they ask to wait, however badly. To wait for nothing asks for nothing: some say it in every response.

@@ -112,10 +112,11 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_outright_beats_every_reset() {
-        let cases: [(Lines, Option<u128>); 13] = [
+        let cases: [(Lines, Option<u128>); 14] = [
             (&[("retry-after", "20")], Some(20_000)),
             (&[("retry-after", "20"), ("retry-after-ms", "19500")], Some(19_500)),
             (&[("retry-after", "20"), ("retry-after-ms", "-1")], Some(20_000)),
+            (&[("retry-after", "20"), ("retry-after-ms", "0")], Some(20_000)),
             (&[("x-ms-retry-after-ms", "10")], Some(10)),
             (&[("retry-after", "60"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "300")], Some(60_000)),
             (&[("retry-after", "-1"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "300")], Some(300_000)),

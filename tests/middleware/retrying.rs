@@ -142,6 +142,28 @@ async fn a_call_refused_after_its_longest_wait_is_told_when_it_could_have_gone()
     }
 }
 
+/// Each pause is longer than they would wait: nothing is sent again, and none of the retries that a process has is used up.
+#[tokio::test(start_paused = true)]
+async fn retries_that_are_not_sent_are_left_to_others() {
+    let up = Upstream::new("up")
+        .host("127.0.0.1")
+        .limit(Limit::per_second(100))
+        .retry_refused(1)
+        .max_pause(Duration::from_secs(6));
+    let throttle = Throttle::builder().store(Counting::default()).upstream(up).build().unwrap();
+    let refusing = Refusing { after: Duration::from_millis(100) };
+    let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(refusing).build();
+    let call = || client.get("http://127.0.0.1/").with_extension(Call::new().max_wait(Duration::from_secs(1))).send();
+    for _ in 0..10 {
+        let calls: Vec<_> = (0..3).map(|_| tokio::spawn(call())).collect();
+        for call in calls {
+            let error = call.await.unwrap().unwrap_err();
+            assert!(matches!(Error::find(&error), Some(Error::Throttled { .. })), "{error:?}");
+        }
+        throttle.release("up").await.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_refused_after_its_longest_wait_beside_one_that_waits_for_the_limit_is_told_the_end_of_the_pause() {
     let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(1)).retry_refused(1);
