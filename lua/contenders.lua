@@ -13,14 +13,14 @@ end
 -- How long a period is of those whose turn comes after so long: nobody is silent for as long.
 local function period_of(turn) return min(max(turn, 8 * a[5]), MAX_SILENCE) + 2 * a[5] end
 
--- How much longer than it was told whoever waits for a log is counted at least. Others may book less far ahead than who asks, though mostly
--- no less than by default.
+-- How much longer than it was told whoever waits for a log is counted at least, by what is left of its quotas. Others may book less far
+-- ahead than who asks, though mostly no less than by default.
 local function least_period(log)
   local quota, span, ahead
   for t = 1, log.own do
     local of = log.terms[t]
-    local slower = of.full * (span or of.base) - (quota or of.full) * of.base
-    if slower < 0 or slower == 0 and of.base <= (span or of.base) then quota, span = of.full, of.base end
+    local slower = of.quota * (span or of.span) - (quota or of.quota) * of.span
+    if slower < 0 or slower == 0 and of.span <= (span or of.span) then quota, span = of.quota, of.span end
   end
   ahead = min(a[5], 250000)
   return min(max(span or 0, 8 * ahead), MAX_SILENCE) + 2 * ahead

@@ -138,11 +138,11 @@ impl Pace {
     }
 }
 
-/// How much longer than it was told whoever waits for such a log is counted at least. Others may book less far ahead than who asks, though mostly no
-/// less than by default.
-pub(super) fn least_period(log: &Log, horizon: Duration) -> i64 {
+/// How much longer than it was told whoever waits for a log is counted at least, of whose terms so much is `left`. Others may book less far ahead than
+/// who asks, though mostly no less than by default.
+pub(super) fn least_period(left: &[Term], horizon: Duration) -> i64 {
     let horizon = micros(horizon).min(250_000);
-    Pace { span: slowest(&log.terms), interval: 0, horizon }.period(0)
+    Pace { span: slowest(left), interval: 0, horizon }.period(0)
 }
 
 /// The span of the term of the lowest rate, the shortest of such: what is granted comes back within it.

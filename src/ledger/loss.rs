@@ -9,7 +9,7 @@ use super::again::SETTLING;
 use super::contenders::least_period;
 use super::life::Life;
 use super::release::MARK_MEMORY;
-use super::{Ask, LEAP, Ledger, Log, MAX_MEMORY, MessageId, ScopeId, Stamp};
+use super::{Ask, LEAP, Ledger, Log, MAX_MEMORY, MessageId, ScopeId, Stamp, Term};
 
 /// No longer window is waited for: what counts for longer is entered again by those who remember it.
 pub(crate) const SHORT: i64 = 10_000_000;
@@ -258,7 +258,8 @@ impl Ledger {
         let scope = log.scope;
         let place = ask.scopes().position(|of| of == scope);
         let counted = place.and_then(|place| ask.counted.get(place)).copied().unwrap_or(Stamp::NEVER);
-        counted.plus(least_period(log, ask.horizon).min(SHORT)) > now
+        let left: Vec<Term> = self.in_force(now, scope).terms(log).collect();
+        counted.plus(least_period(&left, ask.horizon).min(SHORT)) > now
             && !self.scope(scope).is_some_and(|scope| scope.waiting().is_any(now))
     }
 }

@@ -330,14 +330,15 @@ impl<'a> Forecast<'a> {
     }
 
     /// Which of a log's terms is used up is not known. The fastest counts, but none whose span is over before the next slot: nobody waits for that
-    /// one. Of the others those count of whose quota the units ahead are half: one of hours mostly has room for a few.
+    /// one. Of the others those of a minute or so count of whose quota the units ahead are half: one of hours mostly has room.
     fn at_rate_of(&self, terms: &[Term], ahead: u64) -> Duration {
         let wait = self.next_slot.map_or(Duration::ZERO, |next| next.saturating_duration_since(self.now));
         let may_be_used_up = |term: &&Term| Duration::from_micros(term.span.unsigned_abs()) >= wait;
         let time = |term: &Term| term.time_behind(ahead);
         let rolling = terms.iter().filter(|term| !term.is_calendar());
         let fastest = rolling.clone().filter(may_be_used_up).map(time).min().or_else(|| rolling.map(time).max());
-        let is_nearly_full = |term: &&Term| term.is_calendar() || u64::from(term.quota) <= 2 * ahead;
+        let is_short = |term: &Term| term.span <= 2 * 60 * 1_000_000;
+        let is_nearly_full = |term: &&Term| term.is_calendar() || is_short(term) && u64::from(term.quota) <= 2 * ahead;
         let full = terms.iter().filter(is_nearly_full).map(time).max();
         fastest.max(full).unwrap_or_default()
     }

@@ -267,13 +267,14 @@ fn a_pause_of_a_leap_that_is_taken_back_holds_nobody_up_and_is_no_other_when_it_
         let name = format!("leap {at}");
         let mut desk = Desk::new(&server, &name, Some(EPOCH));
         (desk.horizon, desk.looks_first) = (SECOND, looks_first);
-        let asks = |desk: &mut Desk<'_>, latest: i64| {
-            desk.latest = latest;
-            granted(&desk.book(
-                &logs[..1 + usize::from(scope.is_some())],
-                &[(1, None, &[1, 1][..1 + usize::from(scope.is_some())])],
-            ))
-        };
+        let asks =
+            |desk: &mut Desk<'_>, latest: i64| {
+                desk.latest = latest;
+                granted(&desk.book(
+                    &logs[..=usize::from(scope.is_some())],
+                    &[(1, None, &[1, 1][..=usize::from(scope.is_some())])],
+                ))
+            };
         assert_eq!(asks(&mut desk, 0), 1);
         desk.now = Some(EPOCH + HOUR);
         assert_eq!(desk.pause(scope, 100 * SECOND)[1], 100 * SECOND);

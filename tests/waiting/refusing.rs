@@ -109,6 +109,15 @@ async fn what_has_room_for_the_day_holds_nobody_up() {
         let told = told.expect("refused at once");
         assert!(told.abs_diff(takes) < Duration::from_secs(1), "told {told:?}, and it took {takes:?}");
     }
+    // Half of a day's tokens, five minutes of them.
+    let limits = [Limit::per_second(10), Limit::per_minute(100_000).of("tokens"), tokens(1_000_000)];
+    let (told, takes) = told_behind(10, 50_000, Duration::from_millis(500), &limits).await;
+    let told = told.expect("refused at once");
+    assert!(told.abs_diff(takes) < Duration::from_secs(10), "told {told:?}, and it took {takes:?}");
+    let limits = [Limit::per_second(10), Limit::per_day(60), tokens(100_000_000)];
+    let (told, takes) = told_behind(40, 1, Duration::from_millis(500), &limits).await;
+    let told = told.expect("refused at once");
+    assert!(told.abs_diff(takes) < Duration::from_secs(2), "told {told:?}, and it took {takes:?}");
 }
 
 #[tokio::test(start_paused = true)]

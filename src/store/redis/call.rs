@@ -57,7 +57,10 @@ impl<'a> Call<'a> {
     /// Whether it took too long to connect for it. Whoever makes it may have been taken for gone by then, and another has made it. Nor is it made once
     /// more where it may not be any more.
     pub(super) fn is_too_late(&self) -> bool {
-        self.made.0.elapsed() >= REPEATED_WITHIN || self.is_again && !self.may_repeat()
+        let (since, written) = self.made;
+        // What it says of the latest time is as old as it is by a clock that goes on while the machine stands still.
+        let is_outdated = self.message.latest.is_some() && written.is_old();
+        since.elapsed() >= REPEATED_WITHIN || is_outdated || self.is_again && !self.may_repeat()
     }
 
     /// Whether it may be made once more where it is unknown what came of it: a message acts once however often it comes, for as long as it
