@@ -332,6 +332,64 @@ async fn nor_is_it_by_one_that_is_forgotten() {
     }
 }
 
+/// A store whose first message hangs for ever, and is polled so often.
+#[derive(Clone, Debug, Default)]
+struct Hanging {
+    store: MemoryStore,
+    came: Arc<AtomicU64>,
+    polls: Arc<AtomicU64>,
+}
+
+impl Store for Hanging {
+    fn apply<'a>(&'a self, message: &'a Message) -> Applying<'a> {
+        Applying::pending(async move {
+            if matches!(message.body, Body::Ask(_)) && self.came.fetch_add(1, Ordering::SeqCst) == 0 {
+                return poll_fn(|_| {
+                    self.polls.fetch_add(1, Ordering::SeqCst);
+                    Poll::Pending
+                })
+                .await;
+            }
+            sleep(Duration::from_millis(1)).await;
+            self.store.apply(message).await
+        })
+    }
+}
+
+/// A store that connects late would send it only then.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_another_driver_has_sent_since_is_not_polled_there_any_more() {
+    let store = Hanging::default();
+    let up = Upstream::new("up").limit(Limit::per_minute(5));
+    let throttle = Throttle::builder().store(store.clone()).upstream(up).build().unwrap();
+    let first = throttle.clone();
+    let runtime = elsewhere(async move || {
+        // The second has a task drive on.
+        for _ in 0..2 {
+            let call = first.acquire("up").into_future();
+            drop(tokio::spawn(async move { call.await.map(drop) }));
+            yield_now().await;
+        }
+        for _ in 0..5 {
+            yield_now().await;
+        }
+    });
+    drop(throttle.acquire("up").await.unwrap());
+    let polls = store.polls.load(Ordering::SeqCst);
+    assert!(polls > 0);
+    let goes_on = std::thread::spawn(move || {
+        runtime.block_on(async {
+            for _ in 0..10 {
+                yield_now().await;
+            }
+        });
+        runtime
+    });
+    let runtime = goes_on.join().unwrap();
+    assert_eq!(store.polls.load(Ordering::SeqCst), polls);
+    runtime.shutdown_background();
+}
+
 /// What goes back in a message is another's once it is sent again: the store has forgotten by then that it acted.
 #[tokio::test(start_paused = true)]
 async fn what_a_message_gave_back_there_is_given_back_once_however_late_that_is_known() {
