@@ -201,7 +201,7 @@ for _, state in ipairs(states) do most = max(most, rivals_of(state, told)) end
 
 -- Write.
 local all, long = granted == total and total > 0 and #answers == 3 and answers[1] == 1 and answers[2] == now, {}
-if a[1] > 0 and runs[1] then named_terms.name(logs, runs, period_of(retention), not all) end
+if a[1] > 0 and runs[1] then named_terms.name(logs, runs, period_of(retention, a[5]), not all) end
 for _, log in ipairs(logs) do
   if log.count > 0 and log.terms[1] then
     for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term), term.left.interval) end
@@ -228,7 +228,7 @@ do
       -- Who was just served is probably back before long: what is left then is not all for those who are quicker.
       local all = state.contenders
       if not all then
-        local period = period_of(state.pace or 0)
+        local period = period_of(state.pace or 0, a[5])
         all = { now + period, 0, period, 0, 0, 0, 0, 0, 0 }
       end
       local counted = state.counted_at

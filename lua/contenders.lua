@@ -10,21 +10,12 @@ local function counted_at(all, told)
   end
 end
 
--- How long a period is of those whose turn comes after so long: nobody is silent for as long.
-local function period_of(turn) return min(max(turn, 8 * a[5]), MAX_SILENCE) + 2 * a[5] end
+-- How long a period is of those whose turn comes after so long, and who book so far ahead: nobody is silent for as long.
+local function period_of(turn, horizon) return min(max(turn, 8 * horizon), MAX_SILENCE) + 2 * horizon end
 
 -- How much longer than it was told whoever waits for a log is counted at least, by what is left of its quotas. Others may book less far
 -- ahead than who asks, though mostly no less than by default.
-local function least_period(log)
-  local quota, span, ahead
-  for t = 1, log.own do
-    local of = log.terms[t]
-    local slower = of.quota * (span or of.span) - (quota or of.quota) * of.span
-    if slower < 0 or slower == 0 and of.span <= (span or of.span) then quota, span = of.quota, of.span end
-  end
-  ahead = min(a[5], 250000)
-  return min(max(span or 0, 8 * ahead), MAX_SILENCE) + 2 * ahead
-end
+local function least_period(log) return period_of(log.own_pace or 0, min(a[5], 250000)) end
 
 -- Those who wait, in a new period where theirs has ended; false where nobody does. What is granted comes back within `span`; where units
 -- come one by one, one in each `interval`.
@@ -33,7 +24,7 @@ local function waiting_now(contenders, span, interval)
   -- One that has not begun is of a leap of the clock that was taken back.
   if all and (all[1] <= now or all[1] - all[3] > now) then
     local over = all[1] + all[3] <= now or all[1] > now
-    local length = period_of(max(span, over and 0 or (all[4] + all[5] + all[6]) * interval))
+    local length = period_of(max(span, over and 0 or (all[4] + all[5] + all[6]) * interval), a[5])
     all = { now + length, over and 0 or all[1], length, 0, 0, 0, 0, 0, 0 }
     for at = 4, over and 0 or 6 do all[at + 3] = contenders[at] end
   end

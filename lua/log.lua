@@ -155,6 +155,7 @@ local function open_log(key, state, at, names)
   local rates, from = rates_of(state), at + 1
   log.buckets, log.at, log.own = {}, at, a[at]
   for _ = 1, log.own do from = add_term(log, a, from, rates, names) end
+  log.own_pace = log.pace
   log.named = named_terms.beside(log, at)
   for _, of in ipairs(names and log.named or {}) do add_term(log, of[1], of[2], rates) end
   for i = 1, #state.outside, TOLD do

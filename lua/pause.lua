@@ -49,7 +49,7 @@ if has_log and follows and pause[4] <= REFUSAL and (started or now) >= pause[1] 
 end
 local rate
 if has_log and calls > 0 then
-  local before, slower = rate_since(state, released) or false, 0
+  local before, slower = rate_since(state, released), 0
   rate, slower = rate_after(before, started or now, same, calls, units, KEYS[#KEYS], 13)
   recovery = max(recovery, slower)
 end

@@ -259,21 +259,21 @@ local function released_above(state)
   return state ~= upstream and upstream.releases and upstream.releases[1] or 0
 end
 
--- The rate of a scope that refusals have left since then: the same of it.
+-- The pause of a scope, while it means anything: not one that began long after now, by a leap of the clock that was taken back.
+local function pause_of(state)
+  local pause = state.pause
+  return pause and pause[5] > now and pause[6] <= now + MINUTE and pause[6] >= released_above(state) and pause or nil
+end
+
+-- The same of a rate that refusals have left since then.
 local function rate_since(state, since)
   local rate = state.rate
   return rate and rate[11] >= since and rate[11] <= now + MINUTE and rate
 end
 
--- The pause of a scope, while it means anything: not one that began long after now, by a leap of the clock that was taken back.
-local function pause_of(state)
-  local pause = state.pause
-  return pause and pause[5] > now and pause[6] <= now + MINUTE and pause[6] >= released_above(state) and pause or false
-end
-
 -- The pauses that are in force for a scope.
 local function pauses_of(state)
-  local pauses, of_all = { pause_of(state) or nil }, state ~= upstream and pause_of(upstream)
+  local pauses, of_all = { pause_of(state) }, state ~= upstream and pause_of(upstream)
   if of_all then pauses[#pauses + 1] = staggered(of_all, state.key) end
   return pauses
 end

@@ -25,13 +25,16 @@ impl Budget {
 
     /// A call was made.
     pub(crate) fn pay_in(&self) {
-        let add = |credit: u32| (credit < SAVED).then(|| credit.saturating_add(self.share).min(SAVED));
-        let _ = self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        self.save(self.share);
     }
 
     /// A retry that was taken out is not made.
     pub(crate) fn put_back(&self) {
-        let add = |credit: u32| Some((credit + RETRY).min(SAVED));
+        self.save(RETRY);
+    }
+
+    fn save(&self, thousandths: u32) {
+        let add = |credit: u32| (credit < SAVED).then(|| credit.saturating_add(thousandths).min(SAVED));
         let _ = self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 

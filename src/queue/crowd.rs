@@ -166,7 +166,7 @@ impl Crowd {
 
 impl Member {
     /// It waits in no queue, since then.
-    pub(crate) fn outside_since(mut self, since: Instant) -> Self {
+    pub(crate) fn waits_outside(mut self, since: Instant) -> Self {
         self.is_outside = true;
         self.crowd.outside().insert(self.ticket, since);
         self

@@ -8,7 +8,6 @@ const HOUR: i64 = 3_600 * SECOND;
 
 /// By so many milliseconds longer than it counts a key is kept, in case that the clock leaps ahead.
 const LEAP: i64 = 11_000;
-const EPOCH: i64 = 1_795_170_949 * SECOND;
 
 /// For how long entries of a log are kept, in milliseconds, by the end of its expiry: so many halves of doublings of 8 ms.
 fn kept(desk: &mut Desk<'_>, log: &str) -> i64 {
@@ -43,7 +42,7 @@ const fn forgotten(now: i64, counts: i64) -> i64 {
     ((now + counts + LEAP * 1_000) / SECOND + 1) * SECOND
 }
 
-fn granted(answer: &[i64]) -> i64 {
+pub(crate) fn granted(answer: &[i64]) -> i64 {
     answer[2..].chunks(3).filter(|answer| answer[0] == 1).map(|answer| answer[2]).sum()
 }
 
@@ -256,35 +255,6 @@ fn what_another_counts_is_kept_when_a_leap_of_most_of_it_is_taken_back() {
         (desk.latest, desk.looks_first) = (before + SECOND, looks_first);
         assert_eq!(granted(&desk.book(&[("calls", &[(5, 1_000)])], &[(1, None, &[1])])), 1);
         assert_eq!(kept(&mut desk, "log:calls"), coded(HOUR / 1_000));
-    }
-}
-
-#[test]
-fn a_pause_of_a_leap_that_is_taken_back_holds_nobody_up_and_is_no_other_when_it_would_have_begun() {
-    let server = must(RedisServer::start());
-    let logs: [Log<'_>; 2] = [("calls", &[(5, SECOND)]), ("m/calls", &[(5, SECOND)])];
-    for (at, scope, looks_first) in [(0, None, true), (1, None, false), (2, Some("m"), true), (3, Some("m"), false)] {
-        let name = format!("leap {at}");
-        let mut desk = Desk::new(&server, &name, Some(EPOCH));
-        (desk.horizon, desk.looks_first) = (SECOND, looks_first);
-        let asks =
-            |desk: &mut Desk<'_>, latest: i64| {
-                desk.latest = latest;
-                granted(&desk.book(
-                    &logs[..=usize::from(scope.is_some())],
-                    &[(1, None, &[1, 1][..=usize::from(scope.is_some())])],
-                ))
-            };
-        assert_eq!(asks(&mut desk, 0), 1);
-        desk.now = Some(EPOCH + HOUR);
-        assert_eq!(desk.pause(scope, 100 * SECOND)[1], 100 * SECOND);
-        assert_eq!(asks(&mut desk, 0), 0, "so far nobody knows better");
-        assert_eq!(asks(&mut desk, EPOCH + SECOND), 1, "the clock had leapt");
-        // The next, half an hour later, is none in a row with it.
-        desk.now = Some(EPOCH + HOUR + HOUR / 2);
-        desk.known = 0;
-        assert_eq!(desk.pause(scope, 10 * SECOND)[1], 10 * SECOND);
-        assert_eq!(asks(&mut desk, 0), 0, "a pause that has begun holds");
     }
 }
 

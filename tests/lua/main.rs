@@ -9,6 +9,7 @@ mod garbage;
 mod histories;
 mod kept;
 mod keyspace;
+mod leaping;
 mod presence;
 mod replies;
 mod seats;

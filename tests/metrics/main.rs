@@ -7,3 +7,4 @@ mod counted;
 mod documented;
 mod looking;
 mod support;
+mod units;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use outgate::testing::{Shape, StrictUpstream};
-use outgate::{Backoff, Error, Feedback, Limit, Scope, Throttle, Upstream};
+use outgate::{Backoff, Error, Limit, Scope, Throttle, Upstream};
 use reqwest::{Request, Response};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Next};
 use tokio::task::JoinHandle;
@@ -15,7 +15,7 @@ use crate::{client, plain, used};
 
 /// What the upstream answers.
 #[derive(Clone, Copy)]
-enum Answer {
+pub(crate) enum Answer {
     Status(u16),
     /// An answer that a cache gives for the upstream.
     Cached(u16),
@@ -28,18 +28,18 @@ enum Answer {
 
 /// An upstream within this process, so that time can be paused: it answers as it is told to, and counts.
 #[derive(Clone)]
-struct Canned(Arc<Mutex<(Answer, u32)>>);
+pub(crate) struct Canned(Arc<Mutex<(Answer, u32)>>);
 
 impl Canned {
-    fn new(answer: Answer) -> Self {
+    pub(crate) fn new(answer: Answer) -> Self {
         Self(Arc::new(Mutex::new((answer, 0))))
     }
 
-    fn answers(&self, answer: Answer) {
+    pub(crate) fn answers(&self, answer: Answer) {
         self.0.lock().unwrap().0 = answer;
     }
 
-    fn calls(&self) -> u32 {
+    pub(crate) fn calls(&self) -> u32 {
         self.0.lock().unwrap().1
     }
 
@@ -60,7 +60,7 @@ impl Canned {
         ClientBuilder::new(plain()).with(throttle.middleware()).with(Slow).with(self.clone()).build()
     }
 
-    fn behind(&self, throttle: &Throttle) -> ClientWithMiddleware {
+    pub(crate) fn behind(&self, throttle: &Throttle) -> ClientWithMiddleware {
         ClientBuilder::new(plain()).with(throttle.middleware()).with(self.clone()).build()
     }
 }
@@ -108,14 +108,14 @@ impl reqwest_middleware::Middleware for Slow {
 }
 
 /// Breaks after three in a row, for 1 s, 2 s, 4 s and so on.
-fn breaking(more: impl FnOnce(Upstream) -> Upstream) -> Throttle {
+pub(crate) fn breaking(more: impl FnOnce(Upstream) -> Upstream) -> Throttle {
     let up = Upstream::new("loopback").host("127.0.0.1").limit(Limit::per_hour(1_000));
     let up = up.break_after_unauthorized(3).backoff(Backoff::new().jitter(0.0)).recovery(Duration::ZERO);
     Throttle::builder().upstream(more(up)).build().unwrap()
 }
 
 /// The status, or in how long the next call is let through.
-async fn call(client: &ClientWithMiddleware) -> Result<u16, Duration> {
+pub(crate) async fn call(client: &ClientWithMiddleware) -> Result<u16, Duration> {
     call_as(client, "http://127.0.0.1/", "s3cret").await
 }
 
@@ -149,44 +149,6 @@ async fn opened_a_second_ago(client: &ClientWithMiddleware) {
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_answer_of_a_cache_says_nothing_of_the_upstream() {
-    let canned = Canned::new(Answer::Status(401));
-    let client = canned.behind(&breaking(|up| up));
-    for _ in 0..3 {
-        assert_eq!(call(&client).await, Ok(401));
-    }
-    advance(Duration::from_secs(1)).await;
-    canned.answers(Answer::Cached(200));
-    assert_eq!(call(&client).await, Ok(200), "it goes to see");
-    canned.answers(Answer::Status(401));
-    let calls = canned.calls();
-    for _ in 0..5 {
-        let _ = call(&client).await;
-    }
-    assert!(canned.calls() <= calls + 1, "{} calls more", canned.calls() - calls);
-    canned.answers(Answer::Status(200));
-    advance(Duration::from_secs(10)).await;
-    assert_eq!((call(&client).await, call(&client).await), (Ok(200), Ok(200)));
-}
-
-/// So does a ban that was longer than a pause may last, and which one call tests.
-#[tokio::test(start_paused = true)]
-async fn nor_does_it_end_a_pause() {
-    let canned = Canned::new(Answer::Cached(200));
-    let up =
-        Upstream::new("loopback").host("127.0.0.1").limit(Limit::per_hour(1_000)).max_pause(Duration::from_secs(60));
-    let throttle = Throttle::builder().upstream(up).build().unwrap();
-    let client = canned.behind(&throttle);
-    throttle.report("loopback", &Feedback::refused(Duration::from_secs(600))).await.unwrap();
-    advance(Duration::from_secs(61)).await;
-    assert_eq!(call(&client).await, Ok(200), "it goes to see");
-    assert!(throttle.usage("loopback").await.unwrap().paused.is_some());
-    canned.answers(Answer::Status(200));
-    assert_eq!(call(&client).await, Ok(200), "and so does the next");
-    assert!(throttle.usage("loopback").await.unwrap().paused.is_none());
 }
 
 #[tokio::test]

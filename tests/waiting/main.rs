@@ -23,6 +23,7 @@ mod learning;
 mod leases;
 mod losing;
 mod losing_early;
+mod lost_messages;
 mod making_room;
 mod names;
 mod observing;

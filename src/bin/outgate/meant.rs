@@ -75,7 +75,7 @@ pub(crate) async fn found(store: &RedisStore, whom: &Whom) -> Result<Meant, Box<
     Ok(Meant { all: known, unread, words })
 }
 
-/// The same, where no process may have used the upstream lately.
+/// The same of an upstream that has to be in use.
 pub(crate) async fn found_in_use(store: &RedisStore, whom: &Whom) -> Result<Meant, Box<dyn Error>> {
     found(store, whom).await.map_err(|error| match error.downcast::<Unused>() {
         Ok(unused) => format!("{unused}; its limits, scopes and shards are known as soon as a process calls it").into(),
