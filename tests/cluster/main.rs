@@ -20,6 +20,7 @@ mod settings;
 mod shapes;
 mod table;
 mod together;
+mod travel;
 mod watch;
 mod worker;
 

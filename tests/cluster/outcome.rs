@@ -8,11 +8,13 @@ use outgate::testing::{Arrival, oracle};
 
 use crate::cluster::{Plan, micros};
 use crate::settings::Results;
+use crate::travel::Zero;
 
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) plan: Plan,
     pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) zero: Zero,
     /// Of the workers that lived.
     pub(crate) results: Vec<Results>,
     pub(crate) store_calls: Option<usize>,
@@ -50,11 +52,12 @@ impl Outcome {
         ratio(spans.iter().sum(), quota * spans.len())
     }
 
-    /// At how many arrivals a window began that held more than its limit allows.
-    pub(crate) fn overfull(&self, limit: &Limit) -> usize {
+    /// Each window that held more than its limit allows: the calls in it, up to the first beyond the quota.
+    pub(crate) fn overfull(&self, limit: &Limit) -> impl Iterator<Item = &[Arrival]> {
         let quota = usize::try_from(limit.quota()).unwrap_or(usize::MAX);
-        let (stamps, window) = (self.stamps(), micros(limit.window()));
-        stamps.iter().zip(stamps.iter().skip(quota)).filter(|(first, beyond)| *beyond - *first < window).count()
+        let window = micros(limit.window());
+        let spans = |calls: &&[Arrival]| calls.last().zip(calls.first()).map(|(last, first)| last.at - first.at);
+        self.arrivals.windows(quota + 1).filter(move |calls| spans(calls).is_some_and(|span| span < window))
     }
 
     pub(crate) fn refused(&self) -> usize {

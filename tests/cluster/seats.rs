@@ -53,10 +53,9 @@ fn eight_processes_share_the_seats_and_three_of_them_are_killed() -> Outcome {
         cluster.begin()?;
         let settled = cluster.run_until(ms(2_000));
         let all_alive = cluster.run_until(ms(7_000));
-        let mut last_moments = Vec::new();
+        let mut deaths = Vec::new();
         for number in [7, 6, 5] {
-            last_moments.push((format!("worker-{number}"), cluster.run_until(ms(0))));
-            cluster.kill_one()?;
+            deaths.push((format!("worker-{number}"), cluster.kill_one()?));
         }
         let killed = cluster.run_until(ms(0));
         let end = cluster.run_until(ms(7_000) + LEASE + ms(6_000));
@@ -64,22 +63,19 @@ fn eight_processes_share_the_seats_and_three_of_them_are_killed() -> Outcome {
 
         // Callers that are ended leave their seats at once, while the upstream still answers: no call after that counts.
         let arrivals: Vec<_> = outcome.between(0, end).cloned().collect();
-        let dead =
-            |of: &Arrival| last_moments.iter().find(|(name, _)| of.caller.as_ref() == Some(name)).map(|(_, at)| *at);
+        let death = |of: &Arrival| deaths.iter().find(|(name, _)| of.caller.as_ref() == Some(name)).map(|(_, at)| *at);
         let everybody = |_: &Arrival| true;
         let (most, together) = in_flight(&arrivals, settled, all_alive, everybody);
-        // What the dead had in flight in their last moment is theirs until the lease ends.
-        let is_in_flight = |of: &Arrival, at: i64| of.at <= at && of.left.is_none_or(|left| left > at);
-        let is_held = |of: &Arrival| dead(of).is_some_and(|last| is_in_flight(of, last));
+        // What the dead had in flight when they died is theirs until the lease ends, and so is what arrived from them since.
+        let is_unanswered = |of: &Arrival, at: i64| of.left.is_none_or(|left| left > at);
+        let is_held = |of: &Arrival| of.at <= killed && death(of).is_some_and(|died| is_unanswered(of, died));
         let held = arrivals.iter().filter(|of| is_held(of)).count();
         // A seat that no call had when the last was killed may be a dead process's, too: its call was on the way.
-        let has_seat = |of: &Arrival, at: i64| is_in_flight(of, at) || is_held(of) && of.at <= at;
-        let taken = |at: i64| arrivals.iter().filter(|of| has_seat(of, at)).count();
-        let last_moment = last_moments.iter().map(|(_, at)| *at).max().unwrap_or(killed);
-        let coming = (SEATS as usize).saturating_sub(taken(last_moment));
+        let has_seat = |of: &&Arrival| is_held(of) || of.at <= killed && is_unanswered(of, killed);
+        let coming = (SEATS as usize).saturating_sub(arrivals.iter().filter(has_seat).count());
         let free = (SEATS as usize).saturating_sub(held + coming);
         let (_, meanwhile) =
-            in_flight(&arrivals, killed + 500_000, killed + micros(LEASE) / 2, |of| dead(of).is_none());
+            in_flight(&arrivals, killed + 500_000, killed + micros(LEASE) / 2, |of| death(of).is_none());
         let (_, afterwards) = in_flight(&arrivals, killed + micros(LEASE) + 1_000_000, end, everybody);
         let shares = outcome.shares_between(settled, all_alive);
         let calls = outcome.store_calls_per_call().unwrap_or_default();

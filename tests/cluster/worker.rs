@@ -3,16 +3,20 @@
 use std::error::Error;
 use std::io::{self, BufRead as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
+use http::Extensions;
 use outgate::store::StoreError;
 use outgate::{Call, Limit, Passage, RedisStore, Throttle, Upstream};
-use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
+use reqwest::{Request, Response};
+use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::settings::{Demand, Results, Settings};
+use crate::travel;
 
 /// Precedes what a worker says, so that it is told from what the test harness prints.
 pub(crate) const READY: &str = "worker is ready";
@@ -31,7 +35,7 @@ pub(crate) fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
 async fn call_until_told(settings: Settings) -> Result<Results, Box<dyn Error>> {
     let throttle = throttle(&settings).await?;
     let http = reqwest::Client::builder().no_proxy().build()?;
-    let client = ClientBuilder::new(http).with(throttle.middleware()).build();
+    let client = ClientBuilder::new(http).with(throttle.middleware()).with(SaysWhen).build();
     let caller = Caller { client, settings: Arc::new(settings), results: Arc::default() };
     let (tell_begin, begun) = oneshot::channel();
     let (tell_end, ended) = oneshot::channel();
@@ -87,6 +91,22 @@ async fn connected(url: &str) -> Result<RedisStore, StoreError> {
             Err(_) if attempts < 10 => {}
             outcome => return outcome,
         }
+    }
+}
+
+/// Stands behind the throttle: writes down in the request when it was let go.
+struct SaysWhen;
+
+#[async_trait]
+impl Middleware for SaysWhen {
+    async fn handle(
+        &self,
+        mut request: Request,
+        extensions: &mut Extensions,
+        next: Next<'_>,
+    ) -> reqwest_middleware::Result<Response> {
+        request.url_mut().set_query(Some(&travel::departure(SystemTime::now())));
+        next.run(request, extensions).await
     }
 }
 
