@@ -14,11 +14,14 @@ use tokio::time::timeout;
 
 use crate::scene::Outcome;
 
-/// What is answered to each step of a search: go on at 7.
-const AGAIN: &[u8] = b"*2\r\n$1\r\n7\r\n*0\r\n";
+/// What is answered to the step of a search: go on at that cursor.
+fn go_on_at(cursor: u8) -> Vec<u8> {
+    format!("*2\r\n$1\r\n{cursor}\r\n*0\r\n").into_bytes()
+}
 
-/// Passes on everything but the steps of a search.
-async fn serve(mut client: TcpStream, redis: SocketAddr) -> io::Result<()> {
+/// Passes on everything but the steps of a search, which go in so large a circle.
+async fn serve(mut client: TcpStream, redis: SocketAddr, circle: u8) -> io::Result<()> {
+    let mut steps = (1..=circle).cycle();
     let mut redis = TcpStream::connect(redis).await?;
     let (mut asked, mut answered) = (vec![0; 65_536], vec![0; 65_536]);
     loop {
@@ -29,7 +32,7 @@ async fn serve(mut client: TcpStream, redis: SocketAddr) -> io::Result<()> {
                     return Ok(());
                 }
                 if words.windows(8).any(|part| part == b"\r\nSCAN\r\n") {
-                    client.write_all(AGAIN).await?;
+                    client.write_all(&go_on_at(steps.next().unwrap_or(0))).await?;
                 } else {
                     redis.write_all(words).await?;
                 }
@@ -41,6 +44,15 @@ async fn serve(mut client: TcpStream, redis: SocketAddr) -> io::Result<()> {
 
 #[tokio::test]
 async fn a_search_that_is_sent_back_to_where_it_is_ends() -> Outcome {
+    a_search_that_goes_in_a_circle_ends(1).await
+}
+
+#[tokio::test]
+async fn a_search_that_is_sent_back_to_where_it_was_ends() -> Outcome {
+    a_search_that_goes_in_a_circle_ends(3).await
+}
+
+async fn a_search_that_goes_in_a_circle_ends(circle: u8) -> Outcome {
     let redis = RedisServer::start()?;
     let (listener, target) = (TcpListener::bind("127.0.0.1:0").await?, redis.addr());
     let url = format!("redis://{}", listener.local_addr()?);
@@ -48,7 +60,7 @@ async fn a_search_that_is_sent_back_to_where_it_is_ends() -> Outcome {
     serving.spawn(async move {
         let mut connections = JoinSet::new();
         while let Ok((client, _)) = listener.accept().await {
-            connections.spawn(serve(client, target));
+            connections.spawn(serve(client, target, circle));
         }
     });
     let store = RedisStore::connect(&url).await?;

@@ -167,3 +167,28 @@ async fn another_format_is_found_when_the_node_that_keeps_it_answers_again() -> 
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn a_process_that_connects_anew_is_refused_by_another_format_whatever_node_has_its_upstream() -> Outcome {
+    let cluster = RedisCluster::start(3, 0)?;
+    let (formats, name) = apart(&cluster)?;
+    let throttle = throttle(&cluster, &name)?;
+    for _ in 0..3 {
+        drop(throttle.acquire(&name).await?);
+    }
+    cluster.nodes()[formats].command(&["SET", "outgate:v1:{~format}", "3 0.3.0"])?;
+    let owner = cluster.primary(cluster.slot_of(&format!("outgate:v1:{{{name}}}:state"))?)?.ok_or("nobody has it")?;
+    // Its connection to the other node stays.
+    cluster.nodes()[owner].command(&["CLIENT", "KILL", "TYPE", "normal"])?;
+    let since = Instant::now();
+    let error = loop {
+        match throttle.acquire(&name).max_wait(Duration::from_millis(500)).await {
+            Ok(permit) => drop(permit),
+            Err(error) => break error.to_string(),
+        }
+        assert!(since.elapsed() < Duration::from_secs(20), "it is asked beside the calls");
+        sleep(Duration::from_millis(20)).await;
+    };
+    assert!(error.contains("format 3 of Outgate 0.3.0"), "{error}");
+    Ok(())
+}

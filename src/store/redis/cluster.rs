@@ -6,13 +6,14 @@
 //! A process knows the log time of each upstream by itself, so of one node. Where keys move to a node whose clock differs, that is a
 //! step of the clock as any other: what log time is ahead of the clock lies in the upstream's state, and moves with it.
 
+mod claiming;
 mod looking;
 mod nodes;
 pub(super) mod redirect;
 mod slots;
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +25,6 @@ use self::redirect::Redirect;
 use self::slots::slot_of;
 use super::address::Address;
 use super::call::Call;
-use super::format;
 use super::health::Health;
 use super::link::{Failure, Missed, in_runtime, reached_within, served_within, tuned, unreachable};
 use super::one_at_a_time::OneAtATime;
@@ -42,16 +42,13 @@ const ON_ITS_WAY: Duration = Duration::from_millis(500);
 /// After how long without an answer it is looked whether another node has the slot by now, and how often.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// How often the node is asked that knows in which format all is kept, while it does not say.
-const CLAIM_AGAIN: Duration = Duration::from_secs(5);
-
 /// A Cluster, for all clones of a store.
 pub(super) struct Cluster {
     seeds: Vec<Client>,
     prefix: Box<str>,
     response_timeout: Duration,
-    /// No other release keeps another format under the prefix.
-    is_ours: AtomicBool,
+    /// Nobody has said since the last connection was made that no other release keeps another format under the prefix.
+    is_to_claim: Arc<AtomicBool>,
     /// When the node that knows is asked again: `None` until it has left somebody without an answer.
     claim_at: Mutex<Option<Instant>>,
     nodes: Mutex<Nodes>,
@@ -68,7 +65,7 @@ impl Cluster {
             seeds: seeds.into_iter().map(tuned).collect(),
             prefix: prefix.into(),
             response_timeout,
-            is_ours: AtomicBool::new(false),
+            is_to_claim: Arc::new(AtomicBool::new(true)),
             claim_at: Mutex::default(),
             nodes: Mutex::default(),
             health: Health::default(),
@@ -90,23 +87,7 @@ impl Cluster {
 
     async fn answer(self: &Arc<Self>, call: Call<'_>) -> Result<Reply, Failure> {
         let until = Instant::now() + ON_ITS_WAY;
-        if !self.is_ours.load(Ordering::Relaxed) {
-            let (claim_at, now) = (*lock(&self.claim_at), Instant::now());
-            match claim_at {
-                None => self.claim(SILENCE).await?,
-                Some(at) if at <= now => {
-                    *lock(&self.claim_at) = Some(now + CLAIM_AGAIN);
-                    // It did not answer before, and holds up nobody again. Where the format is another's, the next call is told.
-                    let (cluster, patience) = (Arc::clone(self), served_within(self.response_timeout));
-                    tokio::spawn(async move {
-                        if cluster.claim(patience).await.is_err() {
-                            *lock(&cluster.claim_at) = None;
-                        }
-                    });
-                }
-                Some(_) => {}
-            }
-        }
+        self.refuse_another_format().await?;
         self.reply(call, until).await
     }
 
@@ -154,24 +135,6 @@ impl Cluster {
         let error = StoreError::new(StoreErrorKind::Refused, words);
         node.link.health.complain("moving", "", &error);
         Err(error.into())
-    }
-
-    /// Fails where another release keeps another format. While the node that knows does not say, calls go on.
-    async fn claim(&self, patience: Duration) -> Result<(), StoreError> {
-        let Ok(node) = self.owner(slot_of(format::NAME)).await else { return Ok(()) };
-        let claim = format::claim(&self.prefix);
-        match timeout(patience, node.link.ask(&claim, |kept| Some(kept.clone()))).await {
-            Ok(Ok(kept)) => format::judge(&self.prefix, &kept)?,
-            // Found as it was connected to. What a server says is the cause of another error.
-            Ok(Err(error)) if error.kind() == StoreErrorKind::Refused && !error.has_cause() => return Err(error),
-            _ => {
-                self.nodes().doubt_for(&node.address, Instant::now());
-                *lock(&self.claim_at) = Some(Instant::now() + CLAIM_AGAIN);
-                return Ok(());
-            }
-        }
-        self.is_ours.store(true, Ordering::Relaxed);
-        Ok(())
     }
 
     /// The answer to a call, unless another node has the slot before it comes.
@@ -249,7 +212,8 @@ impl Cluster {
     fn made(&self, address: &Address) -> Result<Node, StoreError> {
         let refused = || StoreError::new(StoreErrorKind::Refused, "no node of the Cluster is known");
         let client = address.client(self.seeds.first().ok_or_else(refused)?)?;
-        Ok(Node::new(address.clone(), client, &self.prefix, self.response_timeout))
+        let node = Node::new(address.clone(), client, &self.prefix, self.response_timeout);
+        Ok(node.telling_of_formats(Arc::clone(&self.is_to_claim)))
     }
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {

@@ -9,6 +9,8 @@ mod redirected;
 mod witnessed;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(feature = "redis-cluster")]
+use std::sync::{Arc, atomic::AtomicBool};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -58,6 +60,9 @@ pub(super) struct Link {
     connecting: OneAtATime,
     /// The newest connection by which anything was answered but what its role is.
     answered: AtomicU64,
+    /// Where it is said that a node was connected to which does not know in which format all is kept.
+    #[cfg(feature = "redis-cluster")]
+    format_elsewhere: Option<Arc<AtomicBool>>,
     pub(super) health: Health,
 }
 
@@ -103,6 +108,8 @@ impl Link {
             current: Mutex::default(),
             connecting: OneAtATime::within(connects_within(response_timeout) + GRACE),
             answered: AtomicU64::new(0),
+            #[cfg(feature = "redis-cluster")]
+            format_elsewhere: None,
             health: Health::default(),
         }
     }

@@ -1,6 +1,6 @@
 //! Which upstreams processes use, by the names of the keys in which they say so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use redis::Value;
@@ -142,14 +142,14 @@ enum Wanted {
 }
 
 async fn scan(link: &Link, pattern: &str, take: &mut impl FnMut(&str)) -> Result<(), StoreError> {
-    let mut cursor = "0".to_owned();
+    let (mut cursor, mut seen) = ("0".to_owned(), HashSet::new());
     loop {
         let mut step = redis::cmd("SCAN");
         step.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(AT_ONCE);
         let read = |answer: &Value| redis::from_redis_value_ref::<(String, Vec<String>)>(answer).ok();
         let (next, keys) = link.ask(&step, read).await?;
-        if next == cursor && next != "0" {
-            // A server that sends back to where the search is would never end it.
+        if next != "0" && !seen.insert(next.clone()) {
+            // A server that sends back to where the search was would never end it.
             return Err(StoreError::senseless());
         }
         for key in &keys {

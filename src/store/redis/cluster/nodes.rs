@@ -1,6 +1,6 @@
 //! What is known of the nodes of a Cluster.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 use std::time::Duration;
 
 use redis::Client;
@@ -28,6 +28,11 @@ impl Node {
     pub(super) fn new(address: Address, client: Client, prefix: &str, response_timeout: Duration) -> Self {
         let link = Link::to_node(client, prefix, response_timeout, &address.to_string());
         Self { address, link }
+    }
+
+    /// The same, which says there whenever it was connected to and does not know in which format all is kept.
+    pub(super) fn telling_of_formats(self, is_to_claim: Arc<AtomicBool>) -> Self {
+        Self { link: self.link.telling_of_formats(is_to_claim), ..self }
     }
 }
 

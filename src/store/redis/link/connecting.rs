@@ -1,8 +1,11 @@
 //! How a connection is made.
 
+#[cfg(feature = "redis-cluster")]
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{AsyncConnectionConfig, Client, ProtocolVersion, RedisError, Value};
 use tokio::runtime::Handle;
 
@@ -17,6 +20,12 @@ use crate::store::redis::{format, script, tls};
 /// over a minute, and one that came again after that would act twice. By itself a kernel goes on for a quarter of an hour.
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
 const DELIVERED_WITHIN: Duration = Duration::from_secs(30);
+
+/// A connection by which nothing came for so long is looked at, and again so long after. What lies between drops one that rests without a
+/// word to either end, and its next call would find the store silent.
+const IDLE: Duration = Duration::from_secs(15);
+#[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+const PROBE_AGAIN: Duration = Duration::from_secs(5);
 
 /// A connection that was made, and whether its server took no writes, so that it may not know which format is kept.
 pub(super) struct Made {
@@ -52,7 +61,13 @@ impl Link {
             // The format is looked at once: not before the server can say it.
             Some(Err(error)) if serves_nobody(&error) => return Err(error),
             // Whatever else is refused does not change when it takes writes, as that another node of a Cluster has the key.
-            Some(Err(error)) => Fault::of(&error) == Fault::Passing,
+            Some(Err(error)) => {
+                #[cfg(feature = "redis-cluster")]
+                if let (Some("MOVED"), Some(is_elsewhere)) = (error.code(), &self.format_elsewhere) {
+                    is_elsewhere.store(true, Ordering::Relaxed);
+                }
+                Fault::of(&error) == Fault::Passing
+            }
             None => false,
         };
         let mut load = redis::pipe();
@@ -139,6 +154,12 @@ pub(in crate::store::redis) fn tuned(client: Client) -> Client {
     if tcp.user_timeout().is_none() {
         tcp = tcp.set_user_timeout(DELIVERED_WITHIN);
     }
+    if tcp.keepalive().is_none() {
+        let alive = TcpKeepalive::new().with_time(IDLE);
+        #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+        let alive = alive.with_interval(PROBE_AGAIN);
+        tcp = tcp.set_keepalive(alive);
+    }
     if redis.lib_name().is_none() {
         redis = redis.set_skip_set_lib_name();
     }
@@ -163,10 +184,14 @@ mod tests {
         use redis::io::tcp::TcpSettings;
         use redis::{IntoConnectionInfo as _, RedisConnectionInfo};
 
-        let tcp = TcpSettings::default().set_user_timeout(Duration::from_secs(7));
+        let own = TcpKeepalive::new().with_time(Duration::from_secs(99));
+        let tcp = TcpSettings::default().set_user_timeout(Duration::from_secs(7)).set_keepalive(own.clone());
         let named = RedisConnectionInfo::default().set_lib_name("billing", "1");
         let plain = tuned(Client::open("redis://127.0.0.1").unwrap());
-        assert_eq!(plain.get_connection_info().tcp_settings().user_timeout(), Some(DELIVERED_WITHIN));
+        let tcp_of_plain = plain.get_connection_info().tcp_settings();
+        assert_eq!(tcp_of_plain.user_timeout(), Some(DELIVERED_WITHIN));
+        let probed = TcpKeepalive::new().with_time(IDLE).with_interval(PROBE_AGAIN);
+        assert_eq!(format!("{:?}", tcp_of_plain.keepalive()), format!("{:?}", Some(&probed)));
         for (redis, skips) in [(RedisConnectionInfo::default(), true), (named, false)] {
             let info = "redis://127.0.0.1".into_connection_info().unwrap();
             let client = Client::open(info.set_tcp_settings(tcp.clone()).set_redis_settings(redis)).unwrap();
@@ -174,6 +199,7 @@ mod tests {
             let (tcp, redis) =
                 (tuned.get_connection_info().tcp_settings(), tuned.get_connection_info().redis_settings());
             assert!(tcp.nodelay() && tcp.user_timeout() == Some(Duration::from_secs(7)));
+            assert_eq!(format!("{:?}", tcp.keepalive()), format!("{:?}", Some(&own)));
             assert_eq!(redis.skip_set_lib_name(), skips);
         }
     }

@@ -1,5 +1,7 @@
 //! A server that is one of several.
 
+#[cfg(feature = "redis-cluster")]
+use std::sync::{Arc, atomic::AtomicBool};
 use std::time::Duration;
 
 use redis::Client;
@@ -16,6 +18,12 @@ impl Link {
         node: &str,
     ) -> Self {
         Self { health: Health::of_node(node), ..Self::new(client, prefix, response_timeout) }
+    }
+
+    /// The same, which says there whenever it was connected to and does not know in which format all is kept: another node does.
+    #[cfg(feature = "redis-cluster")]
+    pub(in crate::store::redis) fn telling_of_formats(self, is_elsewhere: Arc<AtomicBool>) -> Self {
+        Self { format_elsewhere: Some(is_elsewhere), ..self }
     }
 
     /// Whether there is a connection to it, for all that is known.
