@@ -204,7 +204,7 @@ local all, long = granted == total and total > 0 and #answers == 3 and answers[1
 if a[1] > 0 and runs[1] then named_terms.name(logs, runs, period_of(retention, a[5]), not all) end
 for _, log in ipairs(logs) do
   if log.count > 0 and log.terms[1] then
-    for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term), term.left.interval) end
+    for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term)) end
     log.length = push_runs(log.key, log.added, log.upto, log.runs)
     local keep = expire(log.key, log.added[log.runs], ceil(log.retention / 1000), log.count)
     log.kept = max(log.retention, ticks and keep * 1000 or 0)

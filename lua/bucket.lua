@@ -17,6 +17,15 @@ local function filled(level, start, units, interval)
   return { at = max(level.at, start), left = min(left + units * interval, MOST), counted = counted, since = level.since }
 end
 
+-- The same, where a rate leaves less of their bucket: to drain they take no longer than all that it holds, as the rate may be over sooner.
+local function filled_slowly(level, start, units, bucket, interval)
+  local given = filled(level, start, units, bucket.interval)
+  if interval == bucket.interval then return given end
+  given.left = min(filled(level, start, units, interval).left, max(given.left, bucket.depth))
+  given.since = given.at
+  return given
+end
+
 -- A level with the newest `count` entries of a log.
 local function filled_with(level, key, count, interval)
   while count > 0 do
@@ -79,7 +88,7 @@ local function level_of(log, term)
   while term.filled < log.runs do
     local run = term.filled + 1
     local units = log.upto[run] - (log.upto[run - 1] or 0)
-    levels[run], term.filled = filled(levels[run - 1], log.added[run], units, term.left.interval), run
+    levels[run], term.filled = filled_slowly(levels[run - 1], log.added[run], units, bucket, term.left.interval), run
   end
   return levels[log.runs]
 end
@@ -89,18 +98,23 @@ local function with_room(level, bucket, units)
   return level.at + ceil((level.left - max(bucket.depth - units * bucket.interval, 0)) / 1000)
 end
 
+-- The earliest start of some units by the bucket of a term. None takes longer to drain than all that it holds, but they may come further
+-- apart.
+local function by_bucket(log, term, newest, start, units)
+  if newest and term.left.interval > term.bucket.depth then start = max(start, newest + term.span) end
+  return max(start, with_room(level_of(log, term), term.left, units))
+end
+
 -- Units that are in a bucket, the one that drains included.
 local function units_in(level, bucket)
   return min(ceil(max(level.left - 1000 * (now - level.at), 0) / bucket.interval), 4294967295)
 end
 
--- Keeps a level. Of a rate that is lowered each unit took longer than it takes otherwise.
-local function keep_level(log, bucket, level, interval)
+local function keep_level(log, bucket, level)
   local levels = log.state.levels
   local i = place_of_level(log, bucket.interval) or #levels + 1
   levels[i], levels[i + 1], levels[i + 2] = log.key, bucket.interval, max(levels[i + 2] or 0, bucket.depth)
-  local since = interval and interval ~= bucket.interval and level.at or level.since
-  levels[i + 3], levels[i + 4], levels[i + 5], levels[i + 6] = level.at, level.left, level.counted, since
+  levels[i + 3], levels[i + 4], levels[i + 5], levels[i + 6] = level.at, level.left, level.counted, level.since
   log.state.is_news = true
 end
 

@@ -18,8 +18,8 @@ local function read_states(scopes, has_widest)
   return states, next_key
 end
 
--- What refusals and hands left of the quotas of a scope: for each rate the longest span that it is for, the factor, and when one that
--- refusals left is over.
+-- What refusals and hands left of the quotas of a scope: for each rate the longest span that it is for (of the same window with another
+-- guard, too, or another capacity), the factor, and when one that refusals left is over.
 local function rates_of(state)
   local rates = {}
   local function add(of, since)
@@ -77,7 +77,7 @@ do
       calendar, from = read_calendar(list, from + 1, log.state, log.key, base, names)
     end
     for _, rate in ipairs(rates) do
-      if base <= rate[1] then factor = min(factor, rate[2]) end
+      if base <= rate[1] + floor(rate[1] / 2) then factor = min(factor, rate[2]) end
     end
     if bucket then
       left = lowered_bucket(bucket, factor)
@@ -279,7 +279,7 @@ local function earliest_once(log, start, units)
     elseif entry and entry + term.span > start then
       start = entry + term.span
     end
-    if term.bucket then start = max(start, with_room(level_of(log, term), term.left, units)) end
+    if term.bucket then start = by_bucket(log, term, newest, start, units) end
   end
   for p = 1, #log.pauses do start = max(start, after_pause(log.pauses[p], newest, log.interval, units)) end
   for t = 1, log.has_outside and #terms or 0 do

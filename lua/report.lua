@@ -59,13 +59,16 @@ while a[at] do
     -- What a later call was told stays; and nothing is entered until others are known to use a part of the quota.
     local is_news = units > 0
     if known then is_news = known[3] <= began end
+    local is_same = known and known[3] == began and math.abs(lapse - known[8]) <= floor(span / 2)
+    if known and known[3] == began and not is_same and lapse < known[8] then is_news = false end
+    outside = max(outside, units)
     if is_news then
-      local most, since = max(units, known and known[6] or 0), known and known[7] or now
-      local slides = reset >= window and 1 or 0
-      all[place or #all + 1] = { log_key, span, began, min(remaining, quota), units, most, since, lapse, slides }
+      local left, most, since = min(remaining, quota), max(units, known and known[6] or 0), known and known[7] or now
+      -- Of calls that started together the one that was counted last was told least, whichever is answered last.
+      if is_same then left, units, lapse = min(left, known[4]), max(units, known[5]), max(lapse, known[8]) end
+      all[place or #all + 1] = { log_key, span, began, left, units, most, since, lapse, reset >= window and 1 or 0 }
       entered = true
     end
-    outside = max(outside, units)
   end
 end
 

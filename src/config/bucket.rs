@@ -61,13 +61,15 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The term that a bucket stands for: the guard is taken out of its capacity. Where less than a unit is left so, it is a window in
-/// which one unit may start.
-pub(super) fn term(capacity: u32, refill: u32, per: Duration, guard: Duration) -> Term {
+/// The term that a bucket stands for where each entry is so many units: the guard is taken out of its capacity. Where less than an entry
+/// is left so, it is a window in which one may start.
+pub(super) fn term(capacity: u32, refill: u32, per: Duration, guard: Duration, entry: u32) -> Term {
     let nanos = |nanos: u128| i64::try_from(nanos).unwrap_or(i64::MAX / 4);
-    let interval = nanos(per.as_nanos().div_ceil(u128::from(refill.max(1)))).max(1);
+    let entry = u128::from(entry.max(1));
+    let per_entry = (per.as_nanos().saturating_mul(entry)).div_ceil(u128::from(refill.max(1))).max(1);
+    let interval = nanos(per_entry);
     let guard_nanos = nanos(guard.min(MAX_GUARD).as_nanos());
-    let depth = interval.saturating_mul(i64::from(capacity)).saturating_sub(guard_nanos);
+    let depth = nanos(per_entry.saturating_mul(capacity.into()) / entry).saturating_sub(guard_nanos);
     let cold = (time_to_fill(capacity, refill, per) / 4).min(MOST_COLD);
     if depth < interval {
         let span = micros(Duration::from_nanos(interval.unsigned_abs())).saturating_add(micros(guard));
@@ -101,6 +103,15 @@ mod tests {
         assert_eq!(broken.shape, Term::bucket(Bucket::new(142_857_143, 7 * 142_857_143)).shape, "rounded up");
         let fast = only(Limit::bucket(1_000_000, 700_000, SECOND).guard(Duration::ZERO));
         assert_eq!(fast.as_bucket().unwrap().interval, 1_429);
+    }
+
+    #[test]
+    fn of_a_bucket_whose_entries_are_many_units_an_entry_is_rounded_and_not_each_unit() {
+        let bytes = Limit::bucket(100_000_000, 400_000_000, SECOND).of("bytes");
+        // 2.5 ns for each.
+        let entry = bytes.window_term_in_entries_of(8_192);
+        assert_eq!(entry.as_bucket().unwrap(), Bucket::new(20_480, 237_500_000));
+        assert_eq!(entry.quota, 11_596);
     }
 
     #[test]

@@ -390,9 +390,12 @@ fn draft(
 ) -> Result<(usize, usize), ConfigError> {
     let quantum = place.quantum;
     let in_entries = |(place, term): (usize, Term)| {
-        let whole = term.in_entries_of(quantum);
         // Only the first counts what the upstream does: a burst keeps its pace.
-        if place == 0 { whole } else { whole.at_the_pace_of(term, quantum) }
+        if place == 0 {
+            limit.window_term_in_entries_of(quantum)
+        } else {
+            term.in_entries_of(quantum).at_the_pace_of(term, quantum)
+        }
     };
     let terms = limit.terms(&upstream.name)?.into_iter().enumerate().map(in_entries).collect::<Vec<_>>();
     if terms.iter().any(|term| term.quota == 0) {

@@ -106,6 +106,14 @@ impl Reset {
         }
     }
 
+    /// How much longer a window may last, with daylight saving time and what happens twice: not one of an hour of UTC.
+    pub(super) const fn longer_by(self) -> Duration {
+        match self.every {
+            Every::Hour => Duration::ZERO,
+            Every::Day | Every::Week(_) | Every::Month(_) => Duration::from_secs(4 * 3_600),
+        }
+    }
+
     /// Another number for each, but for chance: of microseconds, less than a second. The same in every process.
     pub(super) fn mark(self) -> i64 {
         let (kind, day) = match self.every {

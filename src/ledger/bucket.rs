@@ -123,6 +123,17 @@ impl Level {
         Self { at: self.at.max(start), nanos: nanos.saturating_add(added).min(MOST), counted, ..self }
     }
 
+    /// The level after units that start then, where a rate leaves less of their bucket: to drain they take no longer than all that it
+    /// holds, as the rate may be over sooner.
+    pub(crate) fn entered_slowly(self, start: Stamp, units: usize, bucket: Bucket, interval: i64) -> Self {
+        let given = self.entered(start, units, bucket.interval);
+        if interval == bucket.interval {
+            return given;
+        }
+        let slow = self.entered(start, units, interval).nanos.min(given.nanos.max(bucket.depth));
+        Self { nanos: slow, ..given }.unexplained()
+    }
+
     /// The level after units that the log does not hold, each of which takes so long to drain.
     pub(super) fn owing(self, units: usize, interval: i64) -> Self {
         let added = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(interval);

@@ -197,21 +197,17 @@ impl SlidingLog {
             self.enter(start, units, retention);
         }
         for (bucket, interval, level) in buckets {
-            let filled = |level: Level, &(start, units): &(Stamp, usize)| level.entered(start, units, interval);
-            let level = starts.iter().fold(level, filled);
-            // Of a rate that is lowered each took longer than it takes otherwise.
-            let level = if interval == bucket.interval { level } else { level.unexplained() };
-            self.levels.get_or_insert_default().set(bucket, level);
+            let filled =
+                |level: Level, &(start, units): &(Stamp, usize)| level.entered_slowly(start, units, bucket, interval);
+            self.levels.get_or_insert_default().set(bucket, starts.iter().fold(level, filled));
         }
     }
 
     /// Fills the buckets among these terms with units that calls used beyond their charges, and that the log does not hold.
-    pub(super) fn owe(&mut self, terms: &[Term], left: &[Term], units: u32) {
-        let buckets = terms.iter().zip(left).filter_map(|(given, left)| given.as_bucket().zip(left.as_bucket()));
-        let owing =
-            |(bucket, left): (Bucket, Bucket)| (bucket, self.level(bucket).owing(units as usize, left.interval));
+    pub(super) fn owe(&mut self, terms: &[Term], units: u32) {
+        let owing = |bucket: Bucket| (bucket, self.level(bucket).owing(units as usize, bucket.interval));
         // Two that drain as fast have one level.
-        let owing: Vec<_> = buckets.map(owing).collect();
+        let owing: Vec<_> = terms.iter().filter_map(Term::as_bucket).map(owing).collect();
         for (bucket, level) in owing {
             self.levels.get_or_insert_default().set(bucket, level);
         }

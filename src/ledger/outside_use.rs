@@ -83,14 +83,24 @@ impl OutsideUse {
     /// Enters what a response said of a term. What a later call was told stays; where nobody is known to use a part of the
     /// quota, nothing is entered until somebody does.
     pub(super) fn enter(&mut self, now: Stamp, log: &Arc<str>, term: Term, saying: Saying) -> bool {
-        let Saying { started, left, units, lapse, slides } = saying;
+        let Saying { started, left, mut units, mut lapse, slides } = saying;
         let place = self.0.iter().position(|other| *other.log == **log && other.span == term.span);
         let known = place.map(|place| &self.0[place]).filter(|other| other.forgotten() > now);
         if known.map_or(units == 0, |other| other.started > started) {
             return false;
         }
         let (since, most) = known.map_or((now, units), |other| (other.since, units.max(other.most)));
-        let left = left.min(term.quota);
+        let mut left = left.min(term.quota);
+        // Of calls that started together the one that was counted last was told least, whichever is answered last.
+        if let Some(same) = known.filter(|other| other.started == started) {
+            let is_same_window = lapse.as_micros().abs_diff(same.lapse.as_micros()) <= term.span.unsigned_abs() / 2;
+            if !is_same_window && lapse < same.lapse {
+                return false;
+            }
+            if is_same_window {
+                (left, units, lapse) = (left.min(same.left), units.max(same.units), lapse.max(same.lapse));
+            }
+        }
         let other =
             OutsideTerm { log: Arc::clone(log), span: term.span, started, left, units, most, since, lapse, slides };
         match place {
@@ -219,13 +229,17 @@ mod tests {
 
     #[test]
     fn the_response_to_the_later_call_counts() {
-        let cases: [(&[Response], Known); 6] = [
+        let cases: [(&[Response], Known); 9] = [
             (&[(5, 90, 0, 900)], None),
             (&[(5, 90, 4, 900)], Some((5, 90, 4))),
             (&[(5, 90, 4, 900), (6, 95, 2, 900)], Some((6, 95, 2))),
             (&[(5, 90, 4, 900), (6, 99, 0, 900)], Some((6, 99, 0))),
             (&[(5, 90, 4, 900), (4, 20, 70, 900)], Some((5, 90, 4))),
             (&[(5, 90, 4, 900), (1_900, 50, 0, 2_500)], None),
+            // Of calls that started together that which was counted last was told least, but for what came back by a reset between.
+            (&[(5, 20, 30, 900), (5, 50, 0, 900)], Some((5, 20, 30))),
+            (&[(5, 20, 30, 300), (5, 99, 0, 900)], Some((5, 99, 0))),
+            (&[(5, 99, 4, 900), (5, 20, 30, 300)], Some((5, 99, 4))),
         ];
         for (responses, expected) in cases {
             let (outside, log) = after(responses, false);

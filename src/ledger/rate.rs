@@ -110,7 +110,9 @@ impl Rate {
 
     /// The factor on a term's quota now.
     pub(super) fn factor_of(&self, term: Term, now: Stamp) -> i64 {
-        if term.span <= self.span { self.factor(now) } else { FULL }
+        // Of the same window with another guard, too, or another capacity.
+        let longest = self.span.saturating_add(self.span / 2);
+        if term.span <= longest { self.factor(now) } else { FULL }
     }
 
     /// Whether a window refused nobody before, as more were served since then than it had room for, by far: `sent` units count in it by
@@ -297,6 +299,14 @@ mod tests {
         let later = first.lapse().as_micros();
         let (late, _) = after(Some(first), later, false, 1, &sent(21, later - SECOND / 2));
         assert_eq!(late.factor, FULL, "long after it, it is alone again");
+    }
+
+    #[test]
+    fn it_is_for_the_same_window_with_another_guard_and_for_shorter_ones() {
+        let (rate, _) = after(None, SECOND, false, 20, &sent(40, SECOND / 2));
+        let of = |span: i64| rate.factor_of(Term::new(40, span), at(2 * SECOND));
+        assert_eq!([100_000, 1_050_000, 1_100_000, 1_575_000].map(of), [500_000; 4]);
+        assert_eq!([1_575_001, 10 * SECOND].map(of), [FULL; 2]);
     }
 
     #[test]

@@ -68,9 +68,9 @@ impl<'a> Page<'a> {
         if !self.added.push(start, units) {
             return;
         }
-        for Filling { interval, levels, .. } in &mut self.fillings {
+        for Filling { bucket, interval, levels } in &mut self.fillings {
             let level = levels.last().copied().unwrap_or(Level::EMPTY);
-            levels.push(level.entered(start, units as usize, *interval));
+            levels.push(level.entered_slowly(start, units as usize, *bucket, *interval));
         }
     }
 

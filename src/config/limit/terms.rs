@@ -12,18 +12,25 @@ use crate::ledger::{Stamp, Term, micros};
 /// above that: its guard is long enough, and nothing is remembered for so long.
 const MOST_COLD: Duration = Duration::from_millis(250);
 const LONGEST_COLD_WINDOW: Duration = Duration::from_secs(10);
-/// A calendar window may be so much longer, with daylight saving time, and what happens twice.
-const LONGER_AT_MOST: Duration = Duration::from_secs(4 * 3_600);
 
 impl Limit {
     /// The first of its terms: the quota in any window and guard.
     pub(crate) fn window_term(&self) -> Term {
+        self.window_term_in_entries_of(1)
+    }
+
+    /// The same where an entry stands for so many units.
+    pub(crate) fn window_term_in_entries_of(&self, units: u32) -> Term {
         if let Some((refill, per)) = self.refill {
-            return bucket::term(self.quota, refill, per, self.guard_or_default());
+            return bucket::term(self.quota, refill, per, self.guard_or_default(), units);
         }
+        self.sliding_or_calendar().in_entries_of(units)
+    }
+
+    fn sliding_or_calendar(&self) -> Term {
         if let Some(reset) = self.resets {
             let guard = micros(self.guard_or_default());
-            let span = micros(self.window).saturating_add(micros(LONGER_AT_MOST)).saturating_add(2 * guard);
+            let span = micros(self.window).saturating_add(micros(reset.longer_by())).saturating_add(2 * guard);
             // By its span a term is known: two that reset at other times are not one.
             let span = span.saturating_add(reset.mark());
             return Term::calendar(self.quota, span, reset.calendar(Stamp::from_micros(0), guard));

@@ -1,4 +1,5 @@
-use crate::ledger::rule::Entries as _;
+use crate::ledger::rate::lowered;
+use crate::ledger::rule::{Entries as _, earliest};
 use crate::ledger::{Bucket, SlidingLog, Stamp, Term};
 
 const SECOND: i64 = 1_000_000;
@@ -141,4 +142,35 @@ fn a_bucket_that_is_lowered_is_never_faster() {
             );
         }
     }
+}
+
+/// A log of this bucket, after one unit at 0 while so little is left of its rate.
+fn slowed(given: Bucket, factor: i64, units: u32) -> (SlidingLog, Term) {
+    let term = Term::bucket(given);
+    let left = lowered(term, factor);
+    let mut log = SlidingLog::new();
+    log.fill(&[term], &[left], &[(at(0), units as usize)], left.span);
+    (log, left)
+}
+
+/// When one unit may start, in milliseconds, where that is left of it.
+fn next(log: &SlidingLog, given: Bucket, left: Term) -> i64 {
+    let start = earliest(at(0), at(0), std::iter::once((Term::bucket(given), left)), 1, log);
+    start.as_micros() / 1_000
+}
+
+#[test]
+fn what_started_at_a_low_rate_holds_up_nobody_for_longer_than_the_bucket_takes_to_drain_once_that_is_over() {
+    // 39 units, two in each second.
+    let bucket = Bucket::new(500_000_000, 19_950_000_000);
+    let (log, left) = slowed(bucket, 1_000, 1);
+    assert_eq!(next(&log, bucket, left), 500_000, "a thousandth of it: one each 500 s");
+    assert_eq!(next(&log, bucket, Term::bucket(bucket)), 500, "a unit less than it holds");
+    let (log, left) = slowed(bucket, 100_000, 1);
+    assert_eq!(next(&log, bucket, left), 0, "a tenth: three at once, one each 5 s");
+    let (log, left) = slowed(bucket, 100_000, 3);
+    assert_eq!((next(&log, bucket, left), next(&log, bucket, Term::bucket(bucket))), (50, 0));
+    let (log, left) = slowed(bucket, 100_000, 30);
+    assert_eq!(next(&log, bucket, left), 5_000, "more than it holds now fill it");
+    assert_eq!(next(&log, bucket, Term::bucket(bucket)), 500);
 }

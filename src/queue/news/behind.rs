@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::known::KnownPause;
 use super::{Effect, Whom};
-use crate::ledger::{Cause, Log, Pause, Reason, Report, Stamp, micros};
+use crate::ledger::{Cause, Log, Pause, QuotaReport, Reason, Report, Stamp, micros};
 use crate::queue::resend::MEMORY;
 
 /// A longer wait is too long for the clock.
@@ -251,8 +251,12 @@ impl Reporting {
     }
 }
 
-/// Of two reports that of the later call, or the only one that says anything. One that says no start is of now.
+/// Of two reports that of the later call, or the only one that says anything. One that says no start is of now. Of calls that started
+/// together the one that was counted last was told least, whichever is answered last.
 fn newer(one: Reported, other: Reported) -> Reported {
+    if one.report.started.is_some() && one.report.started == other.report.started {
+        return if is_stricter(&one.report, &other.report) { one } else { other };
+    }
     let is_later = match (one.report.started, other.report.started) {
         (None, None) => one.said > other.said,
         (_, None) => false,
@@ -264,11 +268,23 @@ fn newer(one: Reported, other: Reported) -> Reported {
     if keeps_one { one } else { other }
 }
 
+/// Whether fewer units are left by a report than by another of as many quotas, of the same windows.
+fn is_stricter(one: &Report, other: &Report) -> bool {
+    let pairs = || one.quotas.iter().zip(&other.quotas);
+    let is_same = |(one, other): (&QuotaReport, &QuotaReport)| {
+        one.term == other.term && one.reset.abs_diff(other.reset) <= one.window / 2
+    };
+    if one.quotas.len() != other.quotas.len() || !pairs().all(is_same) {
+        return one.quotas.len() > other.quotas.len();
+    }
+    let left = pairs().find(|(one, other)| one.remaining != other.remaining);
+    left.is_some_and(|(one, other)| one.remaining < other.remaining)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::limit::Limit;
-    use crate::ledger::QuotaReport;
 
     fn report((at, left): (Option<i64>, Option<u32>)) -> Reported {
         let second = Duration::from_secs(1);
@@ -285,6 +301,8 @@ mod tests {
             ((Some(1), Some(8)), (Some(2), Some(7)), Some(7)),
             ((Some(2), Some(8)), (Some(1), Some(7)), Some(8)),
             ((Some(1), Some(8)), (Some(1), Some(7)), Some(7)),
+            ((Some(1), Some(7)), (Some(1), Some(8)), Some(7)),
+            ((Some(1), Some(7)), (Some(1), None), Some(7)),
             ((Some(9), Some(8)), (None, Some(7)), Some(7)),
             ((None, Some(8)), (Some(9), Some(7)), Some(8)),
             ((None, Some(8)), (None, Some(7)), Some(7)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Subject;
 use super::desk::{Desk, at, granted, log};
 use super::law::Law;
-use crate::ledger::{Answer, Body, Cause, Evidence, Log, Pause, Reply, Run, ScopeId, Stamp, Term, Verdict};
+use crate::ledger::{Answer, Body, Bucket, Cause, Evidence, Log, Pause, Reply, Run, ScopeId, Stamp, Term, Verdict};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -192,4 +192,24 @@ pub async fn law_16(subject: &dyn Subject) {
     release(&mut desk, None, None).await;
     let grant = desk.book(1, Run::new(10, [1])).await;
     law.equal(&grant.answers, &vec![granted(4, at(20_000_000))], "after a release the rest of ten");
+    a_bucket_recovers_once_its_rate_is_over(law, subject).await;
+}
+
+async fn a_bucket_recovers_once_its_rate_is_over(law: Law, subject: &dyn Subject) {
+    // Four units, one in half a second.
+    let bucket = Term::bucket(Bucket::new(500_000_000, 2_000_000_000));
+    subject.clock().set(at(0));
+    let mut desk = Desk::new(law, subject.store(), [Log::new("calls", [bucket])]);
+    desk.horizon = Duration::ZERO;
+    let slow = desk.message(7, "hand", Body::SlowDown { scope: None, factor: 1_000, lasting: 100 * SECOND });
+    desk.apply(&slow).await;
+    let grant = desk.book(1, Run::new(2, [1])).await;
+    law.equal(&grant.answers, &vec![granted(1, at(0))], "one of four");
+    law.equal(&grant.next, &at(500_000_000), "and the next after a thousand times half a second");
+    let owing = desk.asking(1, Vec::new(), |ask| ask.debts = vec![1]);
+    desk.send(&owing).await;
+    release(&mut desk, None, None).await;
+    let grant = desk.book(1, Run::new(4, [1])).await;
+    law.equal(&grant.answers, &vec![], "the unit took all that the bucket holds, and a debt takes what it takes");
+    law.equal(&grant.next, &at(1_000_000), "which is nothing of the rate");
 }
