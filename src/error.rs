@@ -229,8 +229,9 @@ struct Pausing<'a>(&'a Option<PauseLeft>);
 
 impl fmt::Display for Pausing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(PauseLeft { left, cause, status, .. }) = self.0 else { return Ok(()) };
-        write!(f, "; nobody sends for {:?}, because of {}{}", whole_ms(left), cause.words(), Response(status))
+        let Some(pause) = self.0 else { return Ok(()) };
+        let (left, why, by) = (whole_ms(&pause.left), pause.reason().words(), Response(&pause.status));
+        write!(f, "; nobody sends for {left:?}, because of {why}{by}")
     }
 }
 
@@ -298,7 +299,7 @@ mod tests {
                      60s instead of 100, for about 2s"
                 ),
             ),
-            (throttled(paused(0)), format!("{away}; nobody sends for 2s, because of a refusal")),
+            (throttled(paused(0)), format!("{away}; nobody sends for 2s, because of a pause by hand, or by a program")),
             (barred(Some(403)), "up: nobody sends for 1s, because of a ban (a response of status 403)".to_owned()),
             (barred(None), "up: nobody sends for 1s, because of a ban".to_owned()),
         ];

@@ -1,5 +1,6 @@
 //! The client that all calls go through.
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,10 +68,11 @@ fn plain(own: Option<&Sites>) -> reqwest::Result<reqwest::Client> {
 
 /// Each host has limits of its own, whoever it is, and all together have one.
 async fn throttle(args: &Args, starts: &[Url]) -> Result<Throttle, Box<dyn Error>> {
-    let mut upstream = Upstream::new("crawled");
-    for start in starts {
-        upstream = upstream.host(start.host_str().unwrap_or_default());
-    }
+    // Not by `host`: what one site refuses says nothing of the others.
+    let hosts: HashSet<String> = starts.iter().filter_map(Url::host_str).map(str::to_owned).collect();
+    let is_wanted = move |host: &str| hosts.contains(host);
+    let mut upstream =
+        Upstream::new("crawled").matching(move |request| request.url().host_str().is_some_and(&is_wanted));
     for limit in args.limits_of_each() {
         upstream = upstream.limit(limit.each(Scope::host()));
     }

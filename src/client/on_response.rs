@@ -58,7 +58,7 @@ impl Throttle {
         self.report_at(&registered, &Call::new(), feedback).await
     }
 
-    /// The same for the calls of one scope value: a token, a merchant.
+    /// The same for the calls of one scope value: a token, a merchant, as for [`Call::scope`](crate::Call::scope).
     ///
     /// ```
     /// # async fn shown(throttle: outgate::Throttle, response: reqwest::Response) -> Result<(), Box<dyn std::error::Error>> {

@@ -39,7 +39,9 @@ impl Throttle {
         self.release_of(&*self.registered(upstream)?, None).await
     }
 
-    /// The same for one scope value alone: a token, a merchant. A pause of the whole upstream stays.
+    /// The same for one scope value alone: a token, a merchant. A pause of the whole upstream stays. The value is as for
+    /// [`Call::scope`](crate::Call::scope): that of the upstream's [`scope_by`](crate::Upstream::scope_by), else of the last scope that a limit
+    /// [names](crate::Limit::each). Of an upstream that names no scope, or for a value that nobody uses, nothing happens.
     ///
     /// # Errors
     ///
@@ -49,8 +51,8 @@ impl Throttle {
         self.release_of(&registered, registered.scope_of(scope.as_ref())).await
     }
 
-    /// Lowers every quota of an upstream by a factor for a while, in every process that shares the store: of 100 calls a
-    /// second, `slow_down("up", 0.5, …)` leaves 50. A thousandth is left of them at least, for 31 days at most. A second call replaces the first; [`release`](Self::release)
+    /// Lowers every quota of an upstream by a factor for a while, in every process that shares the store, but not how many calls may be
+    /// [in flight](crate::Limit::in_flight): of 100 calls a second, `slow_down("up", 0.5, …)` leaves 50. A thousandth is left of them at least, for 31 days at most. A second call replaces the first; [`release`](Self::release)
     /// ends it.
     ///
     /// Returns when the store knows; slots that are booked already, up to a horizon ahead, stay.
@@ -72,7 +74,7 @@ impl Throttle {
         self.slow_down_of(&*self.registered(upstream)?, None, factor, lasting).await
     }
 
-    /// The same for one scope value alone.
+    /// The same for one scope value alone, which is as for [`release_in`](Self::release_in).
     ///
     /// # Errors
     ///
@@ -128,7 +130,7 @@ impl Throttle {
         Ok(())
     }
 
-    /// The same for one scope value alone: a token, a merchant. What it shares with others stays.
+    /// The same for one scope value alone: a token, a merchant, as for [`release_in`](Self::release_in). What it shares with others stays.
     ///
     /// ```
     /// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {

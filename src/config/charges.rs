@@ -271,7 +271,10 @@ impl Charges {
         if call.costs_one() {
             return Ok(self.one(call.priority).clone());
         }
-        let is_known = |unit: &str| unit == CALLS || self.places.iter().any(|place| *place.unit == *unit);
+        // Each call is one, also where none is counted.
+        let is_known = |unit: &str| {
+            self.places.iter().any(|place| *place.unit == *unit) || unit == CALLS && call.cost_in(CALLS) <= 1
+        };
         if let Some(unit) = call.units().find(|unit| !is_known(unit)) {
             let mut known: Vec<_> = self.places.iter().map(|place| Arc::clone(&place.unit)).collect();
             known.sort_unstable();

@@ -41,7 +41,7 @@ pub(crate) const MAX_GUARD: Duration = Duration::from_secs(86_400);
 ///   a window under 50 ms, which needs one that is given
 ///
 /// A limit is checked when the throttle is built, not here: quotas run from 1 to 1,000,000 calls, or 100,000,000 of another unit,
-/// windows from 1 ms to 366 days.
+/// windows from 1 ms to 366 days; a [bucket](Self::bucket) fills within 60 days at most.
 ///
 /// ```
 /// use outgate::{Limit, Scope};
@@ -99,7 +99,7 @@ impl Limit {
     /// call a token bucket or a leaky bucket.
     ///
     /// `capacity` units may be spent at once, and from then on one after another at the rate of the refill. Its
-    /// [window](Self::window) is the time in which it fills.
+    /// [window](Self::window) is the time in which it fills: 60 days at most.
     ///
     /// The [guard](Self::guard) is taken out of the capacity, not of the rate: it costs as many units at once as flow in during
     /// the guard, rounded up. Where less than one unit is left so, one unit starts in each time of a unit and guard. So a bucket of
@@ -245,8 +245,8 @@ impl Limit {
     /// [settled](crate::Permit::settle), its charge is taken out of the log, and what it used is entered anew at that time.
     ///
     /// Until then the charge counts from the start of the call on, for a window. So nothing is reserved any more for a call that lasts
-    /// longer than the window. A call that is never settled counts from its start. Where several limits of an upstream count the same
-    /// unit for the same callers, it is enough if one says so.
+    /// longer than the window. A call that is never settled counts from its start. It goes for the unit: where several limits of an
+    /// upstream count the same one, it is enough if one says so.
     ///
     /// ```
     /// use outgate::Limit;

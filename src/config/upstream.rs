@@ -213,8 +213,8 @@ impl Upstream {
         self
     }
 
-    /// What a scope's value is called in a [snapshot](crate::snapshot), where every other shows as a hash: of the scope that few share, a
-    /// name like an upstream's. May be said of several values; only their hashes are kept. Of one upstream the command `outgate`, and
+    /// What a scope's value is called in a [snapshot](crate::snapshot), where every other shows as a hash: a name like an upstream's. The value
+    /// is that of [`scope_by`](Self::scope_by), else of the last scope that a limit [names](crate::Limit::each). May be said of several values; only their hashes are kept. Of one upstream the command `outgate`, and
     /// whoever else looks [from outside](crate::processes::Description), knows 100 names at most: of more those whose hashes come first.
     ///
     /// ```

@@ -148,6 +148,14 @@ pub struct Reason {
 }
 
 impl Reason {
+    /// What it is called in errors and traces. A refusal without a response is what a program reports, or somebody says by hand.
+    pub(crate) const fn words(self) -> &'static str {
+        match (self.cause, self.status) {
+            (Cause::Refusal, None) => "a pause by hand, or by a program",
+            (cause, _) => cause.words(),
+        }
+    }
+
     /// A cause, by a response of this status; zero where there was none.
     #[must_use]
     pub const fn new(cause: Cause, status: u16) -> Self {
@@ -178,6 +186,10 @@ impl PauseLeft {
     #[must_use]
     pub const fn new(left: Duration, Reason { cause, status }: Reason) -> Self {
         Self { left, cause, status }
+    }
+
+    pub(crate) const fn reason(self) -> Reason {
+        Reason { cause: self.cause, status: self.status }
     }
 }
 

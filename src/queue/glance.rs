@@ -60,7 +60,7 @@ impl WaitsFor {
 #[non_exhaustive]
 pub struct QueueSnapshot {
     /// Whose: the hash of a token, a merchant. `None` where all callers of the upstream share its limits. Of calls that are charged in
-    /// logs of several scopes, the scope that few share.
+    /// logs of several scopes, that of [`scope_by`](crate::Upstream::scope_by), else of the last that a limit names.
     pub scope: Option<ScopeId>,
     /// What the program [calls](crate::Upstream::name_scope) this scope.
     pub scope_name: Option<Arc<str>>,

@@ -39,7 +39,7 @@ impl Engine {
         }
         let (until, reason) =
             before.map_or((until, reason), |(paused, before)| (paused.max(until), before.or_graver(reason)));
-        let (upstream, cause) = (&*self.settings.upstream, reason.cause.words());
+        let (upstream, cause) = (&*self.settings.upstream, reason.words());
         tracing::debug!(upstream, pause = ?until - now, cause, "paused");
         // One that holds on after a call has looked is the same.
         let is_same = self.paused.is_some_and(|(until, _)| until + self.settings.horizon > now);

@@ -57,7 +57,7 @@ impl Engine {
             waited = ?now.saturating_duration_since(first),
             waits_for,
             pause = paused.map(|paused| tracing::field::debug(paused.left)),
-            cause = paused.map(|paused| paused.cause.words()),
+            cause = paused.map(|paused| paused.reason().words()),
             "calls wait for long"
         );
     }

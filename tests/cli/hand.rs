@@ -219,6 +219,16 @@ async fn one_scope_is_slowed_down_by_its_name_its_hash_or_its_value() {
 }
 
 #[tokio::test]
+async fn what_only_limits_calls_in_flight_cannot_be_slowed_down() {
+    let server = RedisServer::start().unwrap();
+    let throttle = process(&server, Upstream::new("seats").limit(Limit::in_flight(5))).await;
+    drop(throttle.acquire("seats").await.unwrap());
+    throttle.processes("seats").await.unwrap();
+    let wrong = outgate(&server, &["slow", "seats", "50%", "10m"]).await.wrong();
+    assert!(wrong.starts_with("outgate: seats only limits how many calls are in flight"), "{wrong}");
+}
+
+#[tokio::test]
 async fn a_scope_that_nobody_uses_is_known_by_the_name_that_the_program_gives_it() {
     let server = RedisServer::start().unwrap();
     let throttle = process(&server, github().name_scope("idle", "other-bot").name_scope("spare", "other-bot")).await;

@@ -116,6 +116,14 @@ async fn what_can_never_go_says_which_limit_stands_against_it() {
     assert_eq!(error(0, 0).await.1, 0, "a call takes something");
     let unknown = async { throttle.acquire("up").cost_of("token", 5).await.map(drop) };
     assert!(matches!(unknown.await, Err(Error::UnknownUnit { unit, .. }) if &*unit == "token"));
+    let tokens = Throttle::builder().upstream(Upstream::new("model").limit(Limit::per_minute(90).of("tokens")));
+    let tokens = tokens.build().unwrap();
+    let meant_tokens = tokens.acquire("model").cost(40).await;
+    assert!(
+        matches!(meant_tokens, Err(Error::UnknownUnit { unit, known, .. }) if &*unit == "calls" && known.len() == 1)
+    );
+    drop(tokens.acquire("model").cost(1).cost_of("tokens", 40).await.unwrap());
+    assert_eq!(tokens.usage("model").await.unwrap().limits[0].used, 40);
     let unknown = async { throttle.acquire("up").scope_of("x-merchant", "m").await.map(drop) };
     assert!(matches!(unknown.await, Err(Error::UnknownScope { scope, .. }) if &*scope == "x-merchant"));
 }

@@ -27,6 +27,13 @@ pub(crate) async fn pause(store: &RedisStore, whom: &Whom, lasting: Duration) ->
 /// So many millionths of the quotas are left.
 pub(crate) async fn slow(store: &RedisStore, whom: &Whom, factor: u32, lasting: Duration) -> Said {
     let meant = meant::found_in_use(store, whom).await?;
+    let has_quotas = |seen: &Seen| {
+        seen.description.as_ref().is_none_or(|known| known.logs.iter().any(|(_, log)| !log.terms.is_empty()))
+    };
+    if !meant.all.iter().any(|(seen, _)| has_quotas(seen)) {
+        let why = "only limits how many calls are in flight, which nothing lowers: nothing is changed";
+        return Err(format!("{} {why}", meant.words).into());
+    }
     tell_all(store, &meant, |scope| Body::SlowDown { scope, factor, lasting }).await?;
     let percent = f64::from(factor) / 10_000.0;
     said(&meant, &format!("is slowed down to {percent}% for {}", rough(lasting)))

@@ -102,7 +102,7 @@ enum Command {
 struct Whom {
     /// The upstream
     name: String,
-    /// One scope alone: the name that the program gives it, or the first digits of its hash
+    /// One scope alone: the name that the program gives it, or the first four digits of its hash, or more
     #[arg(long, conflicts_with = "value")]
     scope: Option<String>,
     /// One scope alone, by its value: a merchant; of a token say --value -, and it is read from the input

@@ -108,8 +108,9 @@ fn by_name(seen: &Seen, said: &str) -> Result<ScopeId, Unfound> {
         [] => {
             let names: Vec<_> = seen.scopes.iter().take(8).map(name).collect();
             let used = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            let why =
-                format!("no scope {said:?} is in use; in use: {used}; any other is named by --value or its whole hash");
+            let why = format!(
+                "no scope {said:?} is in use; in use: {used}; one in use is named by four digits of its hash or more, any other by --value or its whole hash"
+            );
             Err(Unfound::unknown(why))
         }
         _ => Err(Unfound::unclear(several(said))),

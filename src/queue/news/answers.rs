@@ -53,7 +53,7 @@ impl News {
                 let (wait, reason) = (paused.wait(), pausing.reason());
                 if !whom.is_echo {
                     let lowered = (paused.rate < 1_000_000).then(|| f64::from(paused.rate) / 1e6);
-                    let (scope, cause) = (whom.key().1.map(tracing::field::display), reason.cause.words());
+                    let (scope, cause) = (whom.key().1.map(tracing::field::display), reason.words());
                     let status = reason.status;
                     tracing::warn!(upstream, scope, status, ?wait, cause, rate = lowered, "refused, nobody sends");
                 }
