@@ -18,15 +18,18 @@ local settle_slots = a[7] % 8 >= 4 and function(logs, states, first, count, debt
   end
 
   -- At the tail of each log, beyond the quota if need be: later calls wait for it. With as many of one stamp as the largest quota allows
-  -- everybody waits for a whole span by every window, and more make nobody wait longer; the level of a bucket takes the rest as well,
-  -- whatever a rate leaves: a debt is what was used, and outlasts the rate.
+  -- everybody waits for a whole span by every window, and more make nobody wait longer; the level of a bucket takes the rest as well.
   for i, log in ipairs(logs) do
     local units = min(a[debts + i - 1], log.quota)
     local newest = units > 0 and stamp_of(call('LINDEX', log.key, '-1'), log.key)
     local tail, levels = max(now, newest or now), {}
     for b, term in ipairs(units > 0 and log.buckets or {}) do
-      local level, rest = filled(level_of(log, term), tail, units, term.bucket.interval), a[debts + i - 1] - units
-      if rest > 0 then level.left, level.since = min(level.left + rest * term.bucket.interval, MOST), level.at end
+      local level, rest = filled(level_of(log, term), tail, units, term.bucket.interval, term.left.interval), a[debts + i - 1] - units
+      if rest > 0 then
+        level.left, level.slowed = min(level.left + rest * term.bucket.interval, MOST), min(level.slowed + rest * term.left.interval, MOST)
+        if term.left.interval == term.bucket.interval then level.slowed = level.left end
+        level.since = level.at
+      end
       levels[b] = level
     end
     log.length = push_runs(log.key, { tail }, { units }, 1)

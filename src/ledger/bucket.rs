@@ -61,6 +61,8 @@ pub(crate) struct Level {
     at: Stamp,
     /// So many nanoseconds after that it is empty.
     nanos: i64,
+    /// The same where each unit takes as long to drain as the rate left it that was in force as it came: this counts while a rate is lowered.
+    slowed: i64,
     /// How many entries of the log that start then are in it.
     counted: usize,
     /// What the log does not explain came into it at this start or before.
@@ -70,11 +72,11 @@ pub(crate) struct Level {
 impl Level {
     /// An empty bucket.
     pub(crate) const EMPTY: Self =
-        Self { at: Stamp::NEVER, nanos: 0, counted: 0, unexplained: Stamp::from_micros(i64::MIN) };
+        Self { at: Stamp::NEVER, nanos: 0, slowed: 0, counted: 0, unexplained: Stamp::from_micros(i64::MIN) };
 
     /// A full bucket, whose newest unit started then.
     pub(super) const fn full(at: Stamp, bucket: Bucket) -> Self {
-        Self { at, nanos: bucket.depth, counted: 1, unexplained: at }
+        Self { at, nanos: bucket.depth, slowed: bucket.depth, counted: 1, unexplained: at }
     }
 
     /// The start of the newest unit that is in it.
@@ -103,41 +105,57 @@ impl Level {
 
     /// Nanoseconds until it is empty.
     fn left(self, now: Stamp) -> i64 {
-        self.nanos.saturating_sub(nanos_between(self.at, now)).max(0)
+        drained(self.nanos, self.at, now)
     }
 
-    /// Units that are in it, the one that drains included.
-    pub(crate) fn units(self, now: Stamp, interval: i64) -> u32 {
-        u32::try_from((self.left(now) + interval - 1) / interval).unwrap_or(u32::MAX)
+    /// The same level, and its units since, as of then: where that is later, some have drained.
+    fn since(self, start: Stamp) -> Self {
+        if start <= self.at {
+            return self;
+        }
+        let [nanos, slowed] = [self.nanos, self.slowed].map(|nanos| drained(nanos, self.at, start));
+        Self { at: start, nanos, slowed, counted: 0, ..self }
+    }
+
+    /// How high it counts where that is left of its bucket.
+    const fn counting_in(self, bucket: Bucket, left: Bucket) -> i64 {
+        if left.interval == bucket.interval { self.nanos } else { self.slowed }
+    }
+
+    /// Units that are in it, the one that drains included, where that is left of its bucket.
+    pub(crate) fn units(self, now: Stamp, bucket: Bucket, left: Bucket) -> u32 {
+        let nanos = drained(self.counting_in(bucket, left), self.at, now);
+        u32::try_from((nanos + left.interval - 1) / left.interval).unwrap_or(u32::MAX)
     }
 
     /// The level after units that start then, each of which takes so long to drain.
     pub(crate) fn entered(self, start: Stamp, units: usize, interval: i64) -> Self {
-        let added = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(interval);
-        let nanos = if start > self.at { self.left(start) } else { self.nanos };
-        let counted = match start.cmp(&self.at) {
-            std::cmp::Ordering::Greater => units,
-            std::cmp::Ordering::Equal => self.counted + units,
-            std::cmp::Ordering::Less => self.counted,
-        };
-        Self { at: self.at.max(start), nanos: nanos.saturating_add(added).min(MOST), counted, ..self }
+        self.entered_at(start, units, interval, interval)
     }
 
-    /// The level after units that start then, where a rate leaves less of their bucket: to drain they take no longer than all that it
-    /// holds, as the rate may be over sooner.
-    pub(crate) fn entered_slowly(self, start: Stamp, units: usize, bucket: Bucket, interval: i64) -> Self {
-        let given = self.entered(start, units, bucket.interval);
-        if interval == bucket.interval {
-            return given;
-        }
-        let slow = self.entered(start, units, interval).nanos.min(given.nanos.max(bucket.depth));
-        Self { nanos: slow, ..given }.unexplained()
+    /// The same, where so much is left of its bucket. At the full rate nothing is left of lower ones.
+    pub(crate) fn filled(self, start: Stamp, units: usize, bucket: Bucket, left: Bucket) -> Self {
+        self.entered_at(start, units, bucket.interval, left.interval).by(bucket, left)
     }
 
-    /// The level after units that the log does not hold, each of which takes so long to drain.
-    pub(super) fn owing(self, units: usize, interval: i64) -> Self {
-        let added = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(interval);
-        Self { nanos: self.nanos.saturating_add(added).min(MOST), ..self }.unexplained()
+    fn entered_at(self, start: Stamp, units: usize, interval: i64, slower: i64) -> Self {
+        let (since, counted) = (self.since(start), if start < self.at { 0 } else { units });
+        Self { counted: since.counted + counted, ..since }.higher(units, interval, slower)
+    }
+
+    fn higher(self, units: usize, interval: i64, slower: i64) -> Self {
+        let units = i64::try_from(units).unwrap_or(i64::MAX);
+        let higher = |nanos: i64, interval: i64| nanos.saturating_add(units.saturating_mul(interval)).min(MOST);
+        Self { nanos: higher(self.nanos, interval), slowed: higher(self.slowed, slower), ..self }
+    }
+
+    const fn by(self, bucket: Bucket, left: Bucket) -> Self {
+        if left.interval == bucket.interval { Self { slowed: self.nanos, ..self } } else { self }
+    }
+
+    /// The level after units that the log does not hold, where so much is left of its bucket.
+    pub(super) fn owing(self, units: usize, bucket: Bucket, left: Bucket) -> Self {
+        self.higher(units, bucket.interval, left.interval).by(bucket, left).unexplained()
     }
 
     /// The level after so many units were taken out that started then, where the units since are as many as `newer` says by
@@ -149,7 +167,7 @@ impl Level {
         let taken = i64::try_from(out).unwrap_or(i64::MAX).saturating_mul(interval);
         let counted = if start == self.at { self.counted.saturating_sub(units) } else { self.counted };
         let nanos = self.nanos.saturating_sub(taken).max(newer.left(self.at)).max(0);
-        let left = Self { nanos, counted, ..self };
+        let left = Self { nanos, slowed: self.slowed.saturating_sub(taken).max(nanos), counted, ..self };
         // Before its newest unit it may have been emptier than that.
         if nanos == 0 { left.unexplained() } else { left }
     }
@@ -158,33 +176,35 @@ impl Level {
     pub(super) fn arriving(self, late: Stamp, units: usize, interval: i64) -> Self {
         let units = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(interval).min(MOST);
         let nanos = nanos_between(self.at, late).saturating_add(units).min(MOST);
-        if nanos > self.nanos { Self { nanos, ..self }.unexplained() } else { self }
+        if nanos > self.nanos { Self { nanos, slowed: self.slowed.max(nanos), ..self }.unexplained() } else { self }
     }
 
     /// A level of which the upstream says that it was at least so high then.
     pub(super) const fn told(at: Stamp, nanos: i64) -> Self {
-        Self { at, nanos: if nanos > 0 { nanos } else { 0 }, ..Self::EMPTY }
+        let nanos = if nanos > 0 { nanos } else { 0 };
+        Self { at, nanos, slowed: nanos, ..Self::EMPTY }
     }
 
     /// The level raised to another, and by how many units, rounded up.
     pub(super) fn raised_to(self, other: Self, interval: i64) -> (Self, u32) {
         let at = self.at.max(other.at);
-        let ours = if at > self.at { Self { at, nanos: self.left(at), counted: 0, ..self } } else { self };
+        let ours = self.since(at);
         let more = (other.left(at) - ours.nanos).max(0);
-        let units = more.saturating_add(interval - 1) / interval;
-        (Self { nanos: ours.nanos + more, ..ours }.unexplained(), u32::try_from(units).unwrap_or(u32::MAX))
+        let (nanos, units) = (ours.nanos + more, more.saturating_add(interval - 1) / interval);
+        let raised = Self { nanos, slowed: ours.slowed.max(nanos), ..ours };
+        (raised.unexplained(), u32::try_from(units).unwrap_or(u32::MAX))
     }
 
-    /// The earliest start, not before `start`, for some units. More than it holds start when it is empty.
-    pub(crate) fn earliest(self, start: Stamp, bucket: Bucket, units: usize) -> Stamp {
-        let wanted = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(bucket.interval);
-        let room = bucket.depth.saturating_sub(wanted).max(0);
-        start.max(self.at.plus(micros(self.nanos - room)))
+    /// The earliest start, not before `start`, for some units, where that is left of its bucket. More than it holds start when it is empty.
+    pub(crate) fn earliest(self, start: Stamp, bucket: Bucket, left: Bucket, units: usize) -> Stamp {
+        let wanted = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(left.interval);
+        let room = left.depth.saturating_sub(wanted).max(0);
+        start.max(self.at.plus(micros(self.counting_in(bucket, left) - room)))
     }
 
     /// When it is empty whatever was in it before.
     pub(super) const fn lapse(self, depth: i64) -> Stamp {
-        self.at.plus(micros(self.nanos.saturating_add(depth)))
+        self.at.plus(micros(self.slowed.saturating_add(depth)))
     }
 }
 
@@ -230,6 +250,11 @@ impl Levels {
 /// Microseconds, rounded up.
 const fn micros(nanos: i64) -> i64 {
     nanos.saturating_add(999).div_euclid(1_000)
+}
+
+/// What is left of so many nanoseconds from then on.
+fn drained(nanos: i64, from: Stamp, now: Stamp) -> i64 {
+    nanos.saturating_sub(nanos_between(from, now)).max(0)
 }
 
 /// From one stamp to another, which may lie before it.

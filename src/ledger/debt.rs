@@ -17,14 +17,13 @@ impl Ledger {
     pub(super) fn enter_debts(&mut self, now: Stamp, ask: &Ask) {
         for (log, &debt) in ask.logs.iter().zip(&ask.debts).filter(|(log, debt)| log.entered_of(**debt) > 0) {
             let in_force = self.in_force(now, log.scope);
-            let retention = in_force.retention(log);
+            let (retention, left): (_, Vec<_>) = (in_force.retention(log), in_force.terms(log).collect());
             let entries = self.scope_mut(log.scope).logs.entry(&log.unit);
             let tail = entries.nth_newest(1).map_or(now, |newest| newest.max(now));
             let entered = log.entered_of(debt);
-            // Whatever a rate leaves: a debt is what was used, and outlasts the rate.
-            entries.fill(&log.terms, &log.terms, &[(tail, entered as usize)], retention);
+            entries.fill(&log.terms, &left, &[(tail, entered as usize)], retention);
             if debt > entered {
-                entries.owe(&log.terms, debt - entered);
+                entries.owe(&log.terms, &left, debt - entered);
             }
         }
     }

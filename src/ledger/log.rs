@@ -190,24 +190,24 @@ impl SlidingLog {
         if terms.iter().all(|term| term.as_bucket().is_none()) {
             return starts.iter().for_each(|&(start, units)| self.enter(start, units, retention));
         }
-        let bucket_of = |(given, left): (&Term, &Term)| Some((given.as_bucket()?, left.as_bucket()?.interval));
-        let buckets = terms.iter().zip(left).filter_map(bucket_of);
-        let buckets: Vec<_> = buckets.map(|(bucket, interval)| (bucket, interval, self.level(bucket))).collect();
+        let buckets = terms.iter().zip(left).filter_map(|(given, left)| given.as_bucket().zip(left.as_bucket()));
+        let buckets: Vec<_> = buckets.map(|(bucket, left)| (bucket, left, self.level(bucket))).collect();
         for &(start, units) in starts {
             self.enter(start, units, retention);
         }
-        for (bucket, interval, level) in buckets {
-            let filled =
-                |level: Level, &(start, units): &(Stamp, usize)| level.entered_slowly(start, units, bucket, interval);
+        for (bucket, left, level) in buckets {
+            let filled = |level: Level, &(start, units): &(Stamp, usize)| level.filled(start, units, bucket, left);
             self.levels.get_or_insert_default().set(bucket, starts.iter().fold(level, filled));
         }
     }
 
-    /// Fills the buckets among these terms with units that calls used beyond their charges, and that the log does not hold.
-    pub(super) fn owe(&mut self, terms: &[Term], units: u32) {
-        let owing = |bucket: Bucket| (bucket, self.level(bucket).owing(units as usize, bucket.interval));
+    /// Fills the buckets among these terms, of which `left` is what rates leave, with units that calls used beyond their charges, and that the
+    /// log does not hold.
+    pub(super) fn owe(&mut self, terms: &[Term], left: &[Term], units: u32) {
+        let buckets = terms.iter().zip(left).filter_map(|(given, left)| given.as_bucket().zip(left.as_bucket()));
+        let owing = |(bucket, left): (Bucket, Bucket)| (bucket, self.level(bucket).owing(units as usize, bucket, left));
         // Two that drain as fast have one level.
-        let owing: Vec<_> = terms.iter().filter_map(Term::as_bucket).map(owing).collect();
+        let owing: Vec<_> = buckets.map(owing).collect();
         for (bucket, level) in owing {
             self.levels.get_or_insert_default().set(bucket, level);
         }

@@ -189,10 +189,7 @@ pub(crate) fn earliest(
     let newest = entries.nth_newest(1).unwrap_or(floor);
     terms.fold(floor.max(newest), |start, (given, left)| {
         if let (Some(bucket), Some(lowered)) = (given.as_bucket(), left.as_bucket()) {
-            // Nothing takes longer to drain than all that it holds, but units may come further apart.
-            let last = entries.nth_newest(1).filter(|_| lowered.interval > bucket.depth);
-            let start = last.map_or(start, |last| start.max(last.plus(left.span)));
-            return entries.level(bucket).earliest(start, lowered, units);
+            return entries.level(bucket).earliest(start, bucket, lowered, units);
         }
         // What is more than a lowered quota starts when nothing else counts.
         let n = (left.quota as usize + 1).saturating_sub(units).max(1);

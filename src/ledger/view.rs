@@ -34,8 +34,8 @@ struct Page<'a> {
 #[derive(Debug)]
 struct Filling {
     bucket: Bucket,
-    /// How long a unit takes to drain, as far as rates leave it.
-    interval: i64,
+    /// What rates leave of it.
+    left: Bucket,
     levels: Vec<Level>,
 }
 
@@ -56,9 +56,9 @@ impl Entries for Page<'_> {
 impl<'a> Page<'a> {
     fn new(log: &'a Log, scope: usize, in_force: &'a InForce<'a>, entries: Option<&'a SlidingLog>) -> Self {
         let filling = |term: &Term| {
-            let (bucket, interval) = (term.as_bucket()?, in_force.term(log, *term).as_bucket()?.interval);
+            let (bucket, left) = (term.as_bucket()?, in_force.term(log, *term).as_bucket()?);
             let level = entries.map_or(Level::EMPTY, |entries| entries.level(bucket));
-            Some(Filling { bucket, interval, levels: vec![level] })
+            Some(Filling { bucket, left, levels: vec![level] })
         };
         let fillings = log.terms.iter().filter_map(filling).collect();
         Self { log, scope, in_force, entries, added: Added::default(), fillings }
@@ -68,9 +68,9 @@ impl<'a> Page<'a> {
         if !self.added.push(start, units) {
             return;
         }
-        for Filling { bucket, interval, levels } in &mut self.fillings {
+        for Filling { bucket, left, levels } in &mut self.fillings {
             let level = levels.last().copied().unwrap_or(Level::EMPTY);
-            levels.push(level.entered_slowly(start, units as usize, *bucket, *interval));
+            levels.push(level.filled(start, units as usize, *bucket, *left));
         }
     }
 

@@ -17,7 +17,7 @@ async fn a_release_connects_where_its_own_format_is_kept_and_leaves_its_name_the
     for _ in 0..2 {
         used(RedisStore::connect(&server.url()).await?).await?;
         let kept = told(&server, &["GET", KEY])?;
-        assert_eq!(kept.text(), Some(&*format!("2 {}", env!("CARGO_PKG_VERSION"))));
+        assert_eq!(kept.text(), Some(&*format!("3 {}", env!("CARGO_PKG_VERSION"))));
         let expires = told(&server, &["PTTL", KEY])?.int();
         assert!(expires.is_some_and(|millis| millis > 365 * 86_400_000), "{expires:?}");
     }
@@ -27,14 +27,14 @@ async fn a_release_connects_where_its_own_format_is_kept_and_leaves_its_name_the
 #[tokio::test]
 async fn a_release_of_another_format_is_refused_by_name_and_changes_nothing() -> Outcome {
     let server = RedisServer::start()?;
-    told(&server, &["SET", KEY, "3 0.3.0"])?;
+    told(&server, &["SET", KEY, "4 0.4.0"])?;
     let Err(error) = RedisStore::connect(&server.url()).await else { panic!("it connected") };
     assert_eq!(error.kind(), StoreErrorKind::Refused);
-    let own = format!("this is Outgate {}, which keeps format 2", env!("CARGO_PKG_VERSION"));
-    for words in ["format 3 of Outgate 0.3.0", &own, "\"outgate\"", KEY] {
+    let own = format!("this is Outgate {}, which keeps format 3", env!("CARGO_PKG_VERSION"));
+    for words in ["format 4 of Outgate 0.4.0", &own, "\"outgate\"", KEY] {
         assert!(error.to_string().contains(words), "{error}");
     }
-    assert_eq!(told(&server, &["GET", KEY])?.text(), Some("3 0.3.0"));
+    assert_eq!(told(&server, &["GET", KEY])?.text(), Some("4 0.4.0"));
     // Under a prefix of its own it may.
     used(RedisStore::builder(&server.url()).prefix("newer").connect().await?).await?;
     Ok(())
@@ -52,14 +52,14 @@ async fn refused(store: &RedisStore, upstream: &str) -> Result<String, Failure> 
 #[tokio::test]
 async fn a_store_that_connects_when_it_is_needed_is_refused_by_name_too_and_changes_nothing() -> Outcome {
     let server = RedisServer::start()?;
-    told(&server, &["SET", KEY, "3 0.3.0"])?;
+    told(&server, &["SET", KEY, "4 0.4.0"])?;
     let words = refused(&RedisStore::open(&server.url())?, "up").await?;
-    assert!(words.contains("format 3 of Outgate 0.3.0"), "{words}");
+    assert!(words.contains("format 4 of Outgate 0.4.0"), "{words}");
     assert_eq!(told(&server, &["KEYS", "*"])?, Reply::Array(vec![Reply::Bulk(KEY.into())]));
     // Once that is gone it may.
     told(&server, &["DEL", KEY])?;
     used(RedisStore::open(&server.url())?).await?;
-    assert_eq!(told(&server, &["GET", KEY])?.text(), Some(&*format!("2 {}", env!("CARGO_PKG_VERSION"))));
+    assert_eq!(told(&server, &["GET", KEY])?.text(), Some(&*format!("3 {}", env!("CARGO_PKG_VERSION"))));
     Ok(())
 }
 
@@ -70,11 +70,11 @@ async fn a_process_that_runs_is_refused_when_the_server_comes_back_with_another_
     used(store.clone()).await?;
     // As long as it runs the newer release cannot come in: it finds the old format, as above. But this one is empty.
     server.restart()?;
-    told(&server, &["SET", KEY, "3 0.3.0"])?;
+    told(&server, &["SET", KEY, "4 0.4.0"])?;
     // The first call finds that its connection is gone.
     let _ = refused(&store, "up").await;
     let words = refused(&store, "up").await?;
-    assert!(words.contains("format 3 of Outgate 0.3.0"), "{words}");
+    assert!(words.contains("format 4 of Outgate 0.4.0"), "{words}");
     assert_eq!(told(&server, &["KEYS", "*"])?, Reply::Array(vec![Reply::Bulk(KEY.into())]));
     Ok(())
 }
@@ -83,7 +83,7 @@ async fn a_process_that_runs_is_refused_when_the_server_comes_back_with_another_
 #[tokio::test]
 async fn a_process_that_connects_while_the_server_serves_nobody_is_refused_once_it_does() -> Outcome {
     let server = RedisServer::start()?;
-    told(&server, &["SET", KEY, "3 0.3.0"])?;
+    told(&server, &["SET", KEY, "4 0.4.0"])?;
     told(&server, &["CONFIG", "SET", "busy-reply-threshold", "1"])?;
     let mut busy = server.client()?;
     let script = std::thread::spawn(move || drop(busy.command(&["EVAL", "while true do end", "0"])));
@@ -101,7 +101,7 @@ async fn a_process_that_connects_while_the_server_serves_nobody_is_refused_once_
             break error.to_string();
         }
     };
-    assert!(words.contains("format 3 of Outgate 0.3.0"), "{words}");
+    assert!(words.contains("format 4 of Outgate 0.4.0"), "{words}");
     assert_eq!(told(&server, &["KEYS", "*"])?, Reply::Array(vec![Reply::Bulk(KEY.into())]));
     Ok(())
 }
@@ -111,12 +111,12 @@ async fn a_process_that_connects_while_the_server_serves_nobody_is_refused_once_
 async fn whatever_node_of_a_cluster_has_the_upstream_the_format_is_looked_at() -> Outcome {
     let cluster = RedisCluster::start(3, 0)?;
     let owner = cluster.primary(cluster.slot_of(KEY)?)?.ok_or("nobody has it")?;
-    told(&cluster.nodes()[owner], &["SET", KEY, "3 0.3.0"])?;
+    told(&cluster.nodes()[owner], &["SET", KEY, "4 0.4.0"])?;
     for name in ["a", "b", "c", "d"] {
         let store = RedisStore::cluster(cluster.urls()).open()?;
         for _ in 0..2 {
             let words = refused(&store, name).await?;
-            assert!(words.contains("format 3 of Outgate 0.3.0"), "{words}");
+            assert!(words.contains("format 4 of Outgate 0.4.0"), "{words}");
         }
     }
     Ok(())

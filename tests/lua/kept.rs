@@ -12,8 +12,8 @@ use outgate::{RedisStore, Store};
 
 use crate::{NOW, SECOND, must, texts};
 
-/// Written by the first release of format 2.
-const KEPT: &str = include_str!("../data/format_2.txt");
+/// Written by the first release of format 3.
+const KEPT: &str = include_str!("../data/format_3.txt");
 
 /// Everything of a prefix, a line for each key.
 fn kept(client: &mut RespClient) -> String {

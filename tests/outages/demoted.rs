@@ -112,7 +112,7 @@ async fn a_replica_that_is_promoted_and_taken_by_a_release_of_another_format_is_
     let throttle = scene.throttle(brief())?;
     unavailable(throttle.acquire("up").max_wait(HASTY).await);
     scene.redis("REPLICAOF NO ONE")?;
-    scene.redis.command(&["SET", FORMAT, "3 0.9.0"])?;
+    scene.redis.command(&["SET", FORMAT, "4 0.9.0"])?;
     let deadline = Instant::now() + PATIENCE;
     let why = loop {
         assert!(Instant::now() < deadline, "it is used");
@@ -121,7 +121,7 @@ async fn a_replica_that_is_promoted_and_taken_by_a_release_of_another_format_is_
         }
         sleep(HASTY).await;
     };
-    assert!(why.contains("format 3 of Outgate 0.9.0"), "{why}");
+    assert!(why.contains("format 4 of Outgate 0.9.0"), "{why}");
     Ok(())
 }
 

@@ -147,7 +147,7 @@ async fn another_format_is_found_when_the_node_that_keeps_it_answers_again() -> 
     let cluster = RedisCluster::start(3, 0)?;
     let (silent, name) = apart(&cluster)?;
     let throttle = throttle(&cluster, &name)?;
-    cluster.nodes()[silent].command(&["SET", "outgate:v1:{~format}", "3 0.3.0"])?;
+    cluster.nodes()[silent].command(&["SET", "outgate:v1:{~format}", "4 0.4.0"])?;
     cluster.nodes()[silent].pause()?;
     drop(throttle.acquire(&name).await?);
     cluster.nodes()[silent].resume()?;
@@ -160,10 +160,10 @@ async fn another_format_is_found_when_the_node_that_keeps_it_answers_again() -> 
         assert!(since.elapsed() < Duration::from_secs(20), "it is asked again every 5 s");
         sleep(Duration::from_millis(50)).await;
     };
-    assert!(error.contains("format 3 of Outgate 0.3.0"), "{error}");
+    assert!(error.contains("format 4 of Outgate 0.4.0"), "{error}");
     for _ in 0..5 {
         let refused = throttle.acquire(&name).max_wait(Duration::from_millis(500)).await;
-        assert!(refused.is_err_and(|error| error.to_string().contains("format 3 of Outgate 0.3.0")));
+        assert!(refused.is_err_and(|error| error.to_string().contains("format 4 of Outgate 0.4.0")));
     }
     Ok(())
 }
@@ -176,7 +176,7 @@ async fn a_process_that_connects_anew_is_refused_by_another_format_whatever_node
     for _ in 0..3 {
         drop(throttle.acquire(&name).await?);
     }
-    cluster.nodes()[formats].command(&["SET", "outgate:v1:{~format}", "3 0.3.0"])?;
+    cluster.nodes()[formats].command(&["SET", "outgate:v1:{~format}", "4 0.4.0"])?;
     let owner = cluster.primary(cluster.slot_of(&format!("outgate:v1:{{{name}}}:state"))?)?.ok_or("nobody has it")?;
     // Its connection to the other node stays.
     cluster.nodes()[owner].command(&["CLIENT", "KILL", "TYPE", "normal"])?;
@@ -189,6 +189,6 @@ async fn a_process_that_connects_anew_is_refused_by_another_format_whatever_node
         assert!(since.elapsed() < Duration::from_secs(20), "it is asked beside the calls");
         sleep(Duration::from_millis(20)).await;
     };
-    assert!(error.contains("format 3 of Outgate 0.3.0"), "{error}");
+    assert!(error.contains("format 4 of Outgate 0.4.0"), "{error}");
     Ok(())
 }

@@ -86,7 +86,7 @@ fn a_slot_handed_back_leaves_room_as_far_as_the_log_proves() {
     log.hand_back(at(20 * SECOND), 10);
     assert_eq!(start(&log, 20, 10), 20);
     log.hand_back(at(20 * SECOND), 10);
-    assert_eq!(log.level(ten()).units(at(20 * SECOND), ten().interval), 0, "handed back twice changes nothing");
+    assert_eq!(log.level(ten()).units(at(20 * SECOND), ten(), ten()), 0, "handed back twice changes nothing");
 }
 
 #[test]
@@ -104,8 +104,9 @@ fn a_lowered_bucket_drains_more_slowly_and_holds_less() {
     assert_eq!(left[0].quota, 2);
     let mut log = SlidingLog::new();
     log.fill(&given, &left, &[(at(0), 2)], 10 * SECOND);
-    assert_eq!(log.level(ten()).earliest(at(0), left[0].as_bucket().unwrap(), 1), at(2 * SECOND));
-    assert_eq!(log.level(ten()).units(at(0), 4_000 * SECOND), 2);
+    let slow = left[0].as_bucket().unwrap();
+    assert_eq!(log.level(ten()).earliest(at(0), ten(), slow, 1), at(2 * SECOND));
+    assert_eq!(log.level(ten()).units(at(0), ten(), slow), 2);
 }
 
 #[test]
@@ -160,17 +161,39 @@ fn next(log: &SlidingLog, given: Bucket, left: Term) -> i64 {
 }
 
 #[test]
-fn what_started_at_a_low_rate_holds_up_nobody_for_longer_than_the_bucket_takes_to_drain_once_that_is_over() {
+fn what_started_at_a_low_rate_takes_as_long_to_drain_as_at_the_full_one_once_the_rate_is_over() {
     // 39 units, two in each second.
     let bucket = Bucket::new(500_000_000, 19_950_000_000);
+    let full = Term::bucket(bucket);
     let (log, left) = slowed(bucket, 1_000, 1);
-    assert_eq!(next(&log, bucket, left), 500_000, "a thousandth of it: one each 500 s");
-    assert_eq!(next(&log, bucket, Term::bucket(bucket)), 500, "a unit less than it holds");
+    assert_eq!(
+        (next(&log, bucket, left), next(&log, bucket, full)),
+        (500_000, 0),
+        "a thousandth of it: one each 500 s"
+    );
     let (log, left) = slowed(bucket, 100_000, 1);
     assert_eq!(next(&log, bucket, left), 0, "a tenth: three at once, one each 5 s");
     let (log, left) = slowed(bucket, 100_000, 3);
-    assert_eq!((next(&log, bucket, left), next(&log, bucket, Term::bucket(bucket))), (50, 0));
-    let (log, left) = slowed(bucket, 100_000, 30);
-    assert_eq!(next(&log, bucket, left), 5_000, "more than it holds now fill it");
-    assert_eq!(next(&log, bucket, Term::bucket(bucket)), 500);
+    assert_eq!((next(&log, bucket, left), next(&log, bucket, full)), (50, 0));
+    let (log, left) = slowed(bucket, 100_000, 39);
+    assert_eq!(next(&log, bucket, left), 5_000 * 39 - 14_950, "more than it holds drain as slowly");
+    assert_eq!(next(&log, bucket, full), 50);
+}
+
+#[test]
+fn after_a_unit_at_the_full_rate_nothing_is_left_of_a_lower_one() {
+    let bucket = Bucket::new(500_000_000, 19_950_000_000);
+    let (mut log, left) = slowed(bucket, 100_000, 39);
+    let full = Term::bucket(bucket);
+    log.fill(&[full], &[full], &[(at(50_000), 1)], left.span);
+    assert_eq!(next(&log, bucket, left), 5_050, "as high as the full rate says");
+}
+
+#[test]
+fn what_is_handed_back_of_a_slowed_bucket_leaves_room_by_the_full_rate() {
+    let bucket = Bucket::new(500_000_000, 19_950_000_000);
+    let (mut log, left) = slowed(bucket, 100_000, 39);
+    log.hand_back(at(0), 39);
+    assert_eq!(next(&log, bucket, Term::bucket(bucket)), 0);
+    assert_eq!(next(&log, bucket, left), 4_500 * 39 - 14_950, "by a lower one less: at what rate it came is not known");
 }

@@ -8,7 +8,7 @@ use redis::{Cmd, Value, cmd};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// To be raised with each change after which an older release would misread what is kept, or a newer one what is there.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// By which it is found among the upstreams of a prefix: none has a tilde in its name.
 pub(super) const NAME: &str = "~format";
 /// It is kept for a year after somebody connected.
@@ -69,18 +69,18 @@ mod tests {
 
     #[test]
     fn a_format_is_shared_by_its_releases_alone() {
-        for shared in ["2 0.1.0", "2 0.9.12", "2 ?"] {
+        for shared in ["3 0.1.0", "3 0.9.12", "3 ?"] {
             assert!(judge_kept("mine", shared.as_bytes()).is_ok(), "{shared}");
         }
         for (kept, named) in [
-            ("1 0.1.0", "format 1 of Outgate 0.1.0,"),
-            ("3 s3cret!", "format 3 of Outgate …,"),
+            ("2 0.1.0", "format 2 of Outgate 0.1.0,"),
+            ("4 s3cret!", "format 4 of Outgate …,"),
             ("", "something that is no format,"),
             ("0 0.1.0", "something that is no format,"),
             ("s3cret", "something that is no format,"),
         ] {
             let words = judge_kept("mine", kept.as_bytes()).unwrap_err().to_string();
-            assert!(words.contains(named) && words.contains("keeps format 2") && !words.contains("s3cret"), "{words}");
+            assert!(words.contains(named) && words.contains("keeps format 3") && !words.contains("s3cret"), "{words}");
         }
     }
 }

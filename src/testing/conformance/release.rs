@@ -206,10 +206,12 @@ async fn a_bucket_recovers_once_its_rate_is_over(law: Law, subject: &dyn Subject
     let grant = desk.book(1, Run::new(2, [1])).await;
     law.equal(&grant.answers, &vec![granted(1, at(0))], "one of four");
     law.equal(&grant.next, &at(500_000_000), "and the next after a thousand times half a second");
-    let owing = desk.asking(1, Vec::new(), |ask| ask.debts = vec![1]);
-    desk.send(&owing).await;
+    let owing = desk.asking(1, Vec::new(), |ask| ask.debts = vec![6]);
+    law.equal(&desk.send(&owing).await.answers, &vec![], "a debt of six");
+    let grant = desk.book(1, Run::new(1, [1])).await;
+    law.equal(&grant.next, &at(3_500_000_000), "takes six times as long by the same rate");
     release(&mut desk, None, None).await;
     let grant = desk.book(1, Run::new(4, [1])).await;
-    law.equal(&grant.answers, &vec![], "the unit took all that the bucket holds, and a debt takes what it takes");
-    law.equal(&grant.next, &at(1_000_000), "which is nothing of the rate");
+    law.equal(&grant.answers, &vec![], "seven units are in it");
+    law.equal(&grant.next, &at(2_000_000), "of which four drain in two seconds, as if there had been no rate");
 }
