@@ -62,6 +62,7 @@ use crate::ledger::{Message, Reply};
 ///     window, in logs that count for 10 s at most, or for a minute where they alone are missing; a log that nobody remembers costs no wait.
 /// 21. What counted in the logs that a reset names is not counted any more, nor what was learned of them; all else stays, and nobody takes it for lost.
 ///     Nothing else has a log forgotten.
+/// 22. Messages that come at once act one after another, by whatever handle they come.
 ///
 /// ```
 /// use outgate::ledger::{Ledger, Message, Stamp};

@@ -100,6 +100,7 @@ laws! {
     law_19 a_process_is_told_of_until_it_lapses
     law_20 nobody_starts_until_all_that_may_be_missing_counts_no_more
     law_21 what_a_reset_names_counts_no_more_and_is_not_lost
+    law_22 messages_that_come_at_once_act_one_after_another
     check_all all_laws_hold_one_after_another_on_the_same_store
 }
 

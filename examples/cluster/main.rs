@@ -59,5 +59,5 @@ async fn run(args: Args) -> Result<ExitCode, Box<dyn Error>> {
         let _ = write!(io::stdout(), "\nWith a limiter in each process:\n{report}");
         std::fs::write(file, chart::svg(&unshared, &arrivals, args.processes, args.seconds))?;
     }
-    Ok(ExitCode::from(u8::from(report.broke_its_promise())))
+    Ok(ExitCode::from(if report.broke_its_promise() { 1 } else { 2 * u8::from(report.failed()) }))
 }

@@ -53,6 +53,11 @@ impl Report {
         self.refused > 0 && self.shared
     }
 
+    /// No call was made, or some failed for another reason: that shows nothing.
+    pub(crate) fn failed(&self) -> bool {
+        self.admitted.iter().sum::<u32>() == 0 || self.tallies.iter().any(|tally| tally.failed > 0)
+    }
+
     fn processes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total: u32 = self.admitted.iter().sum();
         let share = |admitted| 100.0 * f64::from(admitted) / f64::from(total.max(1));

@@ -14,7 +14,7 @@
 //! which is a call of its own and counted as one. A page that fails is not tried again. It does not read `robots.txt`:
 //! crawl what is yours.
 //!
-//! The exit code is 0, 1 when the site answered 429 although the crawler was throttled, and 2 when it could not start.
+//! The exit code is 0, 1 when the site answered 429 although the crawler was throttled, and 2 when it could not start, or called nothing.
 
 mod args;
 mod client;
@@ -62,7 +62,7 @@ async fn crawl() -> ExitCode {
         Ok(report) => {
             // Whoever closed our output does not want the table.
             let _ = write!(io::stdout(), "{report}");
-            ExitCode::from(u8::from(report.broke_its_promise()))
+            ExitCode::from(if report.broke_its_promise() { 1 } else { 2 * u8::from(report.failed()) })
         }
         Err(error) => failure(&*error),
     }

@@ -45,6 +45,11 @@ impl Report {
         self.refused > 0 && !self.limits.is_empty()
     }
 
+    /// Nothing was called: that shows nothing.
+    pub(crate) const fn failed(&self) -> bool {
+        self.calls == 0
+    }
+
     /// The most frequent reasons first.
     fn error_rows(&self) -> Vec<Row> {
         let mut errors: Vec<_> = self.tally.errors.iter().collect();

@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
         Ok(report) => {
             // Whoever closed our output does not want the table.
             let _ = write!(io::stdout(), "{report}");
-            ExitCode::from(u8::from(report.broke_its_promise()))
+            ExitCode::from(if report.broke_its_promise() { 1 } else { 2 * u8::from(report.failed()) })
         }
         Err(error) => {
             eprintln!("language_model: {}", explain(&*error));

@@ -51,6 +51,11 @@ impl Report {
         self.columns.iter().any(|column| column.manner.promises() && column.refused > 0)
     }
 
+    /// In some manner no call was answered: that shows nothing.
+    pub(crate) fn failed(&self) -> bool {
+        self.columns.iter().any(|column| column.calls == 0)
+    }
+
     fn row(&self, f: &mut fmt::Formatter<'_>, what: &str, value: impl Fn(&Column) -> String) -> fmt::Result {
         write!(f, "{what:<20}")?;
         for column in &self.columns {

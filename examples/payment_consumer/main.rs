@@ -58,5 +58,5 @@ async fn run(args: Args) -> Result<ExitCode, Box<dyn Error>> {
     let report = run::run(&args).await?;
     // Whoever closed our output does not want the table.
     let _ = write!(io::stdout(), "{report}");
-    Ok(ExitCode::from(u8::from(report.broke_its_promise())))
+    Ok(ExitCode::from(if report.broke_its_promise() { 1 } else { 2 * u8::from(report.failed()) }))
 }

@@ -14,6 +14,7 @@
 //! # let _ = check;
 //! ```
 
+mod at_once;
 mod bounds;
 mod desk;
 mod law;
@@ -35,6 +36,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::at_once::law_22;
 pub use self::bounds::{law_7, law_8, law_10};
 pub use self::loss::law_20;
 pub use self::order::{law_2, law_3};
@@ -56,6 +58,11 @@ use crate::store::clock::ManualClock;
 pub trait Subject: Sync {
     /// The store, on [`clock`](Self::clock).
     fn store(&self) -> &dyn Store;
+
+    /// Another handle of [`store`](Self::store), as another process has it: on the same data and the same clock. By default it is the same one.
+    fn another(&self) -> &dyn Store {
+        self.store()
+    }
 
     /// The clock of [`store`](Self::store). The checks move it, mostly forwards.
     fn clock(&self) -> &ManualClock;
@@ -93,4 +100,5 @@ pub async fn check_all(subject: &dyn Subject) {
     law_19(subject).await;
     law_20(subject).await;
     law_21(subject).await;
+    law_22(subject).await;
 }

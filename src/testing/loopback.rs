@@ -4,7 +4,7 @@ use std::{
     future::Future,
     io,
     net::{Ipv4Addr, SocketAddr},
-    sync::mpsc,
+    sync::{Mutex, PoisonError, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -15,12 +15,17 @@ use tokio::{
     sync::oneshot,
 };
 
-/// Serves until dropped; then the port is closed, every connection is cut, and the thread is gone.
+/// A thread that somebody's closure keeps busy is left to itself after so long.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Serves until dropped; then the port is closed, every connection is cut, and the thread is gone, unless a closure blocks it.
 #[derive(Debug)]
 pub(super) struct Loopback {
     addr: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    /// Closed when the thread ends.
+    ended: Mutex<mpsc::Receiver<()>>,
 }
 
 impl Loopback {
@@ -50,9 +55,14 @@ impl Loopback {
             }
         };
         // The runtime ends with the thread, and its connections with it.
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(serve))?;
+        let (ends, ended) = mpsc::channel::<()>();
+        let serve = move || {
+            let _ends = ends;
+            runtime.block_on(serve);
+        };
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(serve)?;
         let addr = is_bound.recv().map_err(io::Error::other)??;
-        Ok(Self { addr, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { addr, stop: Some(stop), thread: Some(thread), ended: Mutex::new(ended) })
     }
 
     pub(super) fn addr(&self) -> SocketAddr {
@@ -63,7 +73,9 @@ impl Loopback {
 impl Drop for Loopback {
     fn drop(&mut self) {
         drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
+        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner).recv_timeout(PATIENCE);
+        let is_over = ended != Err(mpsc::RecvTimeoutError::Timeout);
+        if let Some(thread) = self.thread.take().filter(|_| is_over) {
             // A panic over there was printed when it happened.
             let _ = thread.join();
         }

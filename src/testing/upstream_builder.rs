@@ -125,7 +125,8 @@ impl StrictUpstreamBuilder {
         self
     }
 
-    /// What admitted calls get. A handler that panics breaks the connection.
+    /// What admitted calls get. A handler that panics breaks the connection. It runs on the server's only thread: while it blocks, nobody is
+    /// answered, and one that blocks for ever leaves the thread behind when the upstream is dropped.
     pub fn handler(mut self, handler: impl Fn(&Request<()>) -> Response<Bytes> + Send + Sync + 'static) -> Self {
         self.conduct.handler = Some(Arc::new(handler));
         self

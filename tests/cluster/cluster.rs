@@ -12,7 +12,6 @@ use crate::fleet::Worker;
 use crate::ms;
 use crate::outcome::Outcome;
 use crate::settings::{Demand, Manner, Settings};
-use crate::travel::Zero;
 use crate::worker::COST;
 
 /// Who calls whom.
@@ -46,7 +45,6 @@ pub(crate) struct Cluster {
     plan: Plan,
     workers: Vec<Worker>,
     upstream: StrictUpstream,
-    zero: Zero,
     /// Through which the first workers reach Redis, each through its own.
     proxies: Vec<FlakyProxy>,
     redis: Option<RedisServer>,
@@ -84,7 +82,6 @@ impl Cluster {
                 .response_delay(plan.manner.call.mul_f64(0.5)..plan.manner.call.mul_f64(1.5));
         }
         let upstream = upstream.start()?;
-        let zero = Zero::of(&upstream);
         let redis = if plan.place == Place::Redis { Some(RedisServer::start()?) } else { None };
         let proxies = modes.iter().map(|&mode| proxy(redis.as_ref(), mode)).collect::<Result<Vec<_>, _>>()?;
         let worker = |(number, &demand): (usize, &Demand)| {
@@ -95,7 +92,7 @@ impl Cluster {
         let workers = plan.demands.iter().enumerate().map(worker).collect::<Result<Vec<_>, _>>()?;
         workers.iter().try_for_each(Worker::ready)?;
         let store_calls_before = script_calls(redis.as_ref())?;
-        Ok(Self { plan, workers, upstream, zero, proxies, redis, store_calls_before })
+        Ok(Self { plan, workers, upstream, proxies, redis, store_calls_before })
     }
 
     /// Has every worker call.
@@ -172,7 +169,7 @@ impl Cluster {
         let results = self.workers.into_iter().map(Worker::results).collect::<Result<Vec<_>, _>>()?;
         let store_calls = script_calls(self.redis.as_ref())? - self.store_calls_before;
         let store_calls = self.redis.is_some().then_some(store_calls);
-        Ok(Outcome { plan: self.plan, arrivals: self.upstream.arrivals(), zero: self.zero, results, store_calls })
+        Ok(Outcome { plan: self.plan, arrivals: self.upstream.arrivals(), results, store_calls })
     }
 }
 

@@ -8,13 +8,12 @@ use outgate::testing::{Arrival, oracle};
 
 use crate::cluster::{Plan, micros};
 use crate::settings::Results;
-use crate::travel::Zero;
+use crate::travel;
 
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) plan: Plan,
     pub(crate) arrivals: Vec<Arrival>,
-    pub(crate) zero: Zero,
     /// Of the workers that lived.
     pub(crate) results: Vec<Results>,
     pub(crate) store_calls: Option<usize>,
@@ -52,12 +51,14 @@ impl Outcome {
         ratio(spans.iter().sum(), quota * spans.len())
     }
 
-    /// Each window that held more than its limit allows: the calls in it, up to the first beyond the quota.
-    pub(crate) fn overfull(&self, limit: &Limit) -> impl Iterator<Item = &[Arrival]> {
+    /// At how many calls a window began in which more left than their limit allows: how long they were on their way no throttle can help.
+    pub(crate) fn overfull(&self, limit: &Limit) -> usize {
         let quota = usize::try_from(limit.quota()).unwrap_or(usize::MAX);
+        let mut left: Vec<_> = self.arrivals.iter().filter_map(travel::left_at).collect();
+        assert_eq!(left.len(), self.arrivals.len(), "each call says when it left");
+        left.sort_unstable();
         let window = micros(limit.window());
-        let spans = |calls: &&[Arrival]| calls.last().zip(calls.first()).map(|(last, first)| last.at - first.at);
-        self.arrivals.windows(quota + 1).filter(move |calls| spans(calls).is_some_and(|span| span < window))
+        left.iter().zip(left.iter().skip(quota)).filter(|(first, beyond)| *beyond - *first < window).count()
     }
 
     pub(crate) fn refused(&self) -> usize {

@@ -13,6 +13,8 @@ pub(super) struct Redis<S> {
     servers: S,
     clock: ManualClock,
     store: RedisStore,
+    /// The same by a connection of its own.
+    another: RedisStore,
     running: RedisStore,
 }
 
@@ -31,16 +33,18 @@ impl Redis<RedisServer> {
     pub(super) async fn new() -> Self {
         let server = must(RedisServer::start());
         let store = must(RedisStore::connect(&server.url()).await);
+        let another = must(RedisStore::connect(&server.url()).await);
         let running = must(RedisStore::builder(&server.url()).prefix("running").connect().await);
-        Self::of(server, store, running)
+        Self::of(server, [store, another], running)
     }
 }
 
 impl<S> Redis<S> {
-    /// With a store whose clock stands still, and one under the prefix `running`.
-    pub(super) fn of(servers: S, store: RedisStore, running: RedisStore) -> Self {
+    /// With two handles of a store whose clock stands still, and one under the prefix `running`.
+    pub(super) fn of(servers: S, stores: [RedisStore; 2], running: RedisStore) -> Self {
         let clock = ManualClock::new(Stamp::from_micros(0));
-        Self { servers, store: store.with_clock(clock.clone()), clock, running }
+        let [store, another] = stores.map(|store| store.with_clock(clock.clone()));
+        Self { servers, clock, store, another, running }
     }
 }
 
@@ -48,6 +52,10 @@ impl<S> Redis<S> {
 impl<S: Servers> Subject for Redis<S> {
     fn store(&self) -> &dyn Store {
         &self.store
+    }
+
+    fn another(&self) -> &dyn Store {
+        &self.another
     }
 
     fn clock(&self) -> &ManualClock {

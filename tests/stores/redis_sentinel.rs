@@ -17,6 +17,7 @@ impl Redis<RedisSentinel> {
         let redis = must(RedisSentinel::start(1));
         let builder = || RedisStore::sentinel(RedisSentinel::NAME, redis.urls());
         let (store, running) = (must(builder().connect().await), must(builder().prefix("running").connect().await));
-        Self::of(redis, store, running)
+        let another = must(builder().connect().await);
+        Self::of(redis, [store, another], running)
     }
 }

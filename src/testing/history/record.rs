@@ -50,7 +50,7 @@ impl Record {
         }
     }
 
-    /// The laws that were broken: in a calm history 1, 12, 13, 14 and 17 are looked after, else 13 and 14.
+    /// The laws that were broken: in a calm history 1, 12, 13, 14 and 18 are looked after, else 13 and 14.
     #[must_use]
     pub fn breaches(&self) -> &[Breach] {
         &self.breaches
