@@ -126,7 +126,7 @@ pub enum Error {
         limit: Box<Limit>,
     },
     /// Fix the call: no limit of the upstream counts this unit.
-    #[error("{upstream}: no limit counts {unit:?}, only {}", known.join(", "))]
+    #[error("{upstream}: no limit counts {unit:?}, only {}", units(.known))]
     #[non_exhaustive]
     UnknownUnit {
         /// The upstream asked for.
@@ -216,6 +216,11 @@ impl Error {
         }
         None
     }
+}
+
+/// What limits count; where there is none of these, there are limits on calls in flight.
+fn units(known: &[Arc<str>]) -> String {
+    if known.is_empty() { "calls in flight".to_owned() } else { known.join(", ") }
 }
 
 /// A time as a text shows it: rounded up to whole milliseconds.

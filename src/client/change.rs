@@ -169,6 +169,9 @@ impl Throttle {
         drop(self.queues().retire(&removed));
         self.queues().forget(&removed);
         removed.counts.gone();
+        // Callers who leave now tell those with which the upstream was registered first.
+        #[cfg(feature = "metrics")]
+        removed.crowd.counts().gone();
         removed.counts.replaced_by(&Counts::default());
         tracing::info!(upstream, "removed");
         Ok(())

@@ -41,7 +41,7 @@ impl Throttle {
 
     /// The same for one scope value alone: a token, a merchant. A pause of the whole upstream stays. The value is as for
     /// [`Call::scope`](crate::Call::scope): that of the upstream's [`scope_by`](crate::Upstream::scope_by), else of the last scope that a limit
-    /// [names](crate::Limit::each). Of an upstream that names no scope, or for a value that nobody uses, nothing happens.
+    /// [names](crate::Limit::each). For a value that nobody uses nothing happens.
     ///
     /// # Errors
     ///

@@ -19,13 +19,17 @@ impl Seat {
     pub(crate) fn of(queue: &Arc<Queue>) -> Option<Self> {
         queue.has_seats().then(|| {
             queue.keeps_leases();
+            queue.sits_down();
             Self(Some(Arc::clone(queue)))
         })
     }
 
     /// It goes back with its slot.
     pub(crate) fn go_with_slot(mut self) {
-        self.0.take().iter().for_each(Queue::keeps_leases);
+        if let Some(queue) = self.0.take() {
+            queue.stands_up();
+            queue.keeps_leases();
+        }
     }
 
     /// A response that keeps the seat until its body has ended, or is dropped.
@@ -50,6 +54,7 @@ fn named(mut parts: http::response::Parts, url: Url, body: reqwest::Body) -> Res
 impl Drop for Seat {
     fn drop(&mut self) {
         if let Some(queue) = self.0.take() {
+            queue.stands_up();
             queue.leave_seat();
             queue.keeps_leases();
         }

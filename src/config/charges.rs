@@ -271,12 +271,13 @@ impl Charges {
         if call.costs_one() {
             return Ok(self.one(call.priority).clone());
         }
+        // A log without terms is there for its scope alone.
+        let counted = || self.places.iter().zip(self.logs.iter()).filter(|(_, log)| !log.terms.is_empty());
         // Each call is one, also where none is counted.
-        let is_known = |unit: &str| {
-            self.places.iter().any(|place| *place.unit == *unit) || unit == CALLS && call.cost_in(CALLS) <= 1
-        };
+        let is_known =
+            |unit: &str| counted().any(|(place, _)| *place.unit == *unit) || unit == CALLS && call.cost_in(CALLS) <= 1;
         if let Some(unit) = call.units().find(|unit| !is_known(unit)) {
-            let mut known: Vec<_> = self.places.iter().map(|place| Arc::clone(&place.unit)).collect();
+            let mut known: Vec<_> = counted().map(|(place, _)| Arc::clone(&place.unit)).collect();
             known.sort_unstable();
             known.dedup();
             return Err(Error::UnknownUnit { upstream: name(), unit: shown(unit), known: known.into() });

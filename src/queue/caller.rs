@@ -238,15 +238,16 @@ impl Caller<'_> {
 impl Drop for Caller<'_> {
     fn drop(&mut self) {
         if self.waits {
-            // Who is in a line is counted in the queue for which it stands there, and who throttles by itself where it does so.
-            if !self.queue.is_observed() {
-                self.queue.settings().counts.gave_up();
-            }
             self.queue.happen(|state| match state.places.leave(self.ticket) {
                 Some(Ok(slot)) => Some(Event::Returned(slot)),
                 Some(Err(_)) => None,
                 None => Some(Event::Left(self.ticket)),
             });
+            // Who is in a line is counted in the queue for which it stands there, and who throttles by itself where it does so. Last: what a
+            // program counts with may panic.
+            if !self.queue.is_observed() {
+                self.queue.settings().counts.gave_up();
+            }
         }
     }
 }

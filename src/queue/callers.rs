@@ -47,6 +47,8 @@ pub(crate) struct Queue {
     pub(super) shard: Arc<Shard>,
     /// Permits that are given, and not dropped yet.
     pub(super) permits: AtomicUsize,
+    /// Seats that its calls have, their bodies' among them.
+    pub(super) seated: AtomicUsize,
     /// Used since the store was told last who uses the upstream.
     pub(super) is_used: AtomicBool,
     /// Stands among those of which the store is told.
@@ -128,6 +130,7 @@ impl Queue {
             local: Mutex::default(),
             shared: None,
             permits: AtomicUsize::new(0),
+            seated: AtomicUsize::new(0),
             is_used: AtomicBool::new(false),
             is_listed: AtomicBool::new(false),
             again: AtomicBool::new(false),
@@ -302,7 +305,8 @@ impl Queue {
 
     /// Callers that wait for a slot to be booked or to start.
     pub(crate) fn waiting(&self) -> usize {
-        self.known().filter(|_| !self.is_observed()).map_or(0, |state| state.engine.waiters.len())
+        let local = self.local().map_or(0, |local| local.waiting());
+        local + self.known().filter(|_| !self.is_observed()).map_or(0, |state| state.engine.waiters.len())
     }
 
     /// Waits until nothing is left to do.

@@ -140,13 +140,20 @@ impl Crowd {
 
     /// The same, unless too many of them are here already.
     pub(super) fn enter(self: &Arc<Self>, is_shadow: bool) -> Option<Member> {
-        let before = self.like(is_shadow).fetch_add(1, Ordering::Relaxed);
+        // First: what a program counts with may panic.
         if !is_shadow {
             self.counts.came();
         }
+        let before = self.like(is_shadow).fetch_add(1, Ordering::Relaxed);
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let member = Member { crowd: Arc::clone(self), is_shadow, is_outside: false, ticket };
         (before < self.most()).then_some(member)
+    }
+
+    /// A caller of this place waits in no queue, since then, for as long as that is kept.
+    pub(super) fn waits_outside(&self, ticket: u64, since: Instant) -> impl Drop + '_ {
+        self.outside().insert(ticket, since);
+        Outside(self, ticket)
     }
 
     /// Since when the one waits who has waited longest of those who are in no queue yet.
@@ -170,6 +177,15 @@ impl Member {
         self.is_outside = true;
         self.crowd.outside().insert(self.ticket, since);
         self
+    }
+}
+
+/// Somebody who waits in no queue.
+struct Outside<'a>(&'a Crowd, u64);
+
+impl Drop for Outside<'_> {
+    fn drop(&mut self) {
+        self.0.outside().remove(&self.1);
     }
 }
 

@@ -101,6 +101,16 @@ impl Queue {
         self.permits.load(Ordering::Relaxed)
     }
 
+    /// A call has a seat.
+    pub(crate) fn sits_down(&self) {
+        self.seated.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It has none any more.
+    pub(crate) fn stands_up(&self) {
+        self.seated.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// It is used. Says whether it is to be listed among those that are [attended](Self::attended).
     pub(super) fn note_use(&self) -> bool {
         if !self.is_used.load(Ordering::Relaxed) {
@@ -128,11 +138,21 @@ impl Queue {
         let Some(state) = self.known().filter(|_| !self.is_observed()) else { return (0, Duration::ZERO, is_used) };
         let waiters = &state.engine.waiters;
         let oldest = waiters.first_joined().map(|joined| now.saturating_duration_since(joined));
-        (u32::try_from(waiters.len()).unwrap_or(u32::MAX), oldest.unwrap_or_default(), is_used)
+        let seen = (u32::try_from(waiters.len()).unwrap_or(u32::MAX), oldest.unwrap_or_default(), is_used);
+        drop(state);
+        let Some((more, longest, _)) = self.local().map(|local| local.attended(now)) else { return seen };
+        (seen.0.saturating_add(more), seen.1.max(longest), seen.2)
+    }
+
+    /// Calls in flight: where their number is limited, until their bodies have ended.
+    fn in_flight(&self) -> usize {
+        if self.has_seats() { self.seated.load(Ordering::Relaxed) } else { self.permits() }
     }
 
     /// What is to be seen of it; nothing where nobody waits, no call is in flight and nothing is paused.
     pub(crate) fn glance(&self, now: Instant) -> Option<QueueSnapshot> {
+        // By itself, and before this one is looked at.
+        let local = self.local().and_then(|local| local.glance(now));
         let of_crowd = self.crowd.paused(now);
         let state = self.known();
         let engine = state.as_ref().map(|state| &state.engine);
@@ -155,10 +175,26 @@ impl Queue {
             next: next.max(paused.filter(|_| waits_for.is_some()).map(|paused| paused.left)),
             waits_for,
             paused,
-            in_flight: engine.and_then(Engine::seats_in_flight).unwrap_or_else(|| self.permits()),
+            in_flight: engine.and_then(Engine::seats_in_flight).unwrap_or_else(|| self.in_flight()),
         };
+        let seen = if let Some(local) = local { seen.and_local(&local) } else { seen };
         let has_any = seen.callers > 0 || seen.in_flight > 0 || seen.paused.is_some();
         has_any.then_some(seen)
+    }
+}
+
+impl QueueSnapshot {
+    /// With what is to be seen of the queue in which callers of this process stand by themselves while the store cannot answer.
+    fn and_local(self, local: &Self) -> Self {
+        Self {
+            callers: self.callers + local.callers,
+            oldest: self.oldest.max(local.oldest),
+            next: if self.callers > 0 { self.next } else { local.next },
+            waits_for: self.waits_for.or(local.waits_for),
+            paused: self.paused.or(local.paused),
+            in_flight: self.in_flight + local.in_flight,
+            ..self
+        }
     }
 }
 

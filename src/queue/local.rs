@@ -93,7 +93,9 @@ impl Queue {
                 self.happen(|_| Some(Event::Knocked));
                 let look_at = now + LOOK;
                 let look_at = if opens_at > now { look_at.min(opens_at) } else { look_at };
+                let outside = self.crowd.waits_outside(waiter.ticket, waiter.joined);
                 sleep_until(look_at.min(gives_up)).await;
+                drop(outside);
                 now = Instant::now();
                 continue;
             };

@@ -114,6 +114,31 @@ async fn who_waits_while_the_store_comes_back_has_one_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_throttles_by_itself_is_seen_while_it_waits() {
+    let store = Distant::default();
+    let up =
+        Upstream::new("up").limit(Limit::new(1, Duration::from_secs(2))).without_store(WithoutStore::ThrottleLocally);
+    let (throttle, board) = Board::of(on(&store, up));
+    for _ in 0..3 {
+        drop(throttle.acquire("up").await.unwrap());
+        millis(1_000).await;
+    }
+    store.silence(true);
+    let waits: Vec<_> = (0..30).map(|_| tokio::spawn(throttle.acquire("up").into_future())).collect();
+    millis(4_100).await;
+    let oldest = board.gauge("outgate_oldest_wait_seconds", &[]);
+    assert!(oldest >= 3.0, "before its queue opens: {oldest}");
+    millis(60_000).await;
+    let oldest = board.gauge("outgate_oldest_wait_seconds", &[]);
+    assert!(oldest >= 63.0, "and in it: {oldest}");
+    let seen = throttle.snapshot();
+    let queue = &seen.upstreams[0].queues[0];
+    let waiting = waits.iter().filter(|of| !of.is_finished()).count();
+    assert_eq!((seen.upstreams[0].callers, queue.callers), (waiting, waiting));
+    assert!(queue.callers > 0 && queue.waits_for == Some(outgate::snapshot::WaitsFor::Limit), "{queue:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waits_shows_until_nobody_does_and_how_long_in_the_end() {
     let (throttle, board) = Board::of(on(&Distant::default(), up()));
     let calls: Vec<_> =
@@ -199,8 +224,11 @@ fn nothing_that_is_over_is_shown_where_the_runtime_is_polled_no_more() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_shown_of_an_upstream_that_is_gone() {
     let refusal = [("cause", "refusal")];
-    for is_removed in [true, false] {
+    for (is_removed, is_updated) in [(true, false), (true, true), (false, false)] {
         let (throttle, board) = Board::of(on(&Distant::default(), up()));
+        if is_updated {
+            board.over(|| throttle.update(up())).unwrap();
+        }
         let client = client(&throttle);
         client.get("http://up.example/429/30").send().await.unwrap();
         let waits = tokio::spawn(throttle.acquire("up").into_future());
@@ -213,7 +241,7 @@ async fn nothing_is_shown_of_an_upstream_that_is_gone() {
             drop((throttle, client));
         }
         millis(1_100).await;
-        assert_eq!(board.gauge("outgate_pause_seconds", &refusal), 0.0);
+        assert_eq!(board.gauge("outgate_pause_seconds", &refusal), 0.0, "{is_removed} {is_updated}");
         assert_eq!(board.gauge("outgate_oldest_wait_seconds", &[]), 0.0);
     }
 }

@@ -268,14 +268,15 @@ fn newer(one: Reported, other: Reported) -> Reported {
     if keeps_one { one } else { other }
 }
 
-/// Whether fewer units are left by a report than by another of as many quotas, of the same windows.
+/// Whether fewer units are left by a report than by another of as many quotas; or more, after a reset between them.
 fn is_stricter(one: &Report, other: &Report) -> bool {
     let pairs = || one.quotas.iter().zip(&other.quotas);
-    let is_same = |(one, other): (&QuotaReport, &QuotaReport)| {
-        one.term == other.term && one.reset.abs_diff(other.reset) <= one.window / 2
-    };
-    if one.quotas.len() != other.quotas.len() || !pairs().all(is_same) {
+    if one.quotas.len() != other.quotas.len() || pairs().any(|(one, other)| one.term != other.term) {
         return one.quotas.len() > other.quotas.len();
+    }
+    let is_reset = |(one, other): &(&QuotaReport, &QuotaReport)| one.reset.abs_diff(other.reset) > one.window / 2;
+    if let Some((one, other)) = pairs().find(is_reset) {
+        return one.reset > other.reset;
     }
     let left = pairs().find(|(one, other)| one.remaining != other.remaining);
     left.is_some_and(|(one, other)| one.remaining < other.remaining)
@@ -287,11 +288,24 @@ mod tests {
     use crate::config::limit::Limit;
 
     fn report((at, left): (Option<i64>, Option<u32>)) -> Reported {
+        resetting(at, left, Duration::from_secs(1))
+    }
+
+    fn resetting(at: Option<i64>, left: Option<u32>, reset: Duration) -> Reported {
         let second = Duration::from_secs(1);
-        let report = |left| QuotaReport::new(Limit::per_second(9).window_term(), second, left, second);
+        let report = |left| QuotaReport::new(Limit::per_second(9).window_term(), second, left, reset);
         let reports = left.map(report).into_iter().collect();
         let report = Report { started: at.map(Stamp::from_micros), quotas: reports, ..Report::default() };
         Reported { log: Log::new("calls", []), report, said: Instant::now() }
+    }
+
+    #[test]
+    fn of_calls_that_started_together_that_which_was_counted_after_a_reset_counts() {
+        let before = || resetting(Some(1), Some(2), Duration::from_millis(10));
+        let after = || resetting(Some(1), Some(8), Duration::from_secs(1));
+        for newer in [newer(before(), after()), newer(after(), before())] {
+            assert_eq!(newer.report.quotas[0].remaining, 8);
+        }
     }
 
     #[test]

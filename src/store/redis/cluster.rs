@@ -51,6 +51,8 @@ pub(super) struct Cluster {
     is_to_claim: Arc<AtomicBool>,
     /// When the node that knows is asked again: `None` until it has left somebody without an answer.
     claim_at: Mutex<Option<Instant>>,
+    /// That another release keeps another format, where the node that knows said so last.
+    other_format: Mutex<Option<StoreError>>,
     nodes: Mutex<Nodes>,
     /// Whether any node is known. Of those that are known their links tell.
     health: Health,
@@ -67,6 +69,7 @@ impl Cluster {
             response_timeout,
             is_to_claim: Arc::new(AtomicBool::new(true)),
             claim_at: Mutex::default(),
+            other_format: Mutex::default(),
             nodes: Mutex::default(),
             health: Health::default(),
             looking: OneAtATime::within(2 * reached_within(response_timeout) + response_timeout),

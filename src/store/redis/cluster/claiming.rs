@@ -28,13 +28,14 @@ impl Cluster {
             if let Ok(claimed) = timeout(SILENCE, self.claiming()).await {
                 return claimed.unwrap_or(Ok(()));
             }
-            // It is asked still: where the format is another's, the next call is told.
+            // It is asked still.
             *lock(&self.claim_at) = Some(now + CLAIM_AGAIN);
         } else if claim_at.is_some_and(|at| at <= now) {
             *lock(&self.claim_at) = Some(now + CLAIM_AGAIN);
             drop(self.claiming());
         }
-        Ok(())
+        // As it was found last, until it is found otherwise.
+        lock(&self.other_format).clone().map_or(Ok(()), Err)
     }
 
     /// Asks the node that knows, whoever waits for it.
@@ -42,7 +43,8 @@ impl Cluster {
         let cluster = Arc::clone(self);
         tokio::spawn(async move {
             let claimed = cluster.claim(served_within(cluster.response_timeout)).await;
-            if claimed.is_err() {
+            if let Err(error) = &claimed {
+                *lock(&cluster.other_format) = Some(error.clone());
                 *lock(&cluster.claim_at) = None;
             }
             claimed
@@ -55,6 +57,7 @@ impl Cluster {
         let again = match timeout(patience, node.link.ask(&claim, |kept| Some(kept.clone()))).await {
             Ok(Ok(kept)) => {
                 format::judge(&self.prefix, &kept)?;
+                *lock(&self.other_format) = None;
                 self.is_to_claim.store(false, Ordering::Relaxed);
                 Duration::ZERO
             }
