@@ -9,7 +9,7 @@ use http::{Extensions, Method};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Bytes;
 use outgate::testing::Fault;
-use outgate::{Limit, Passage, Throttle, Upstream};
+use outgate::{Limit, Passage, Scope, Throttle, Upstream};
 use reqwest::{Request, Response};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -70,6 +70,28 @@ async fn a_call_has_its_seat_until_its_body_has_ended() {
     let go = timeout(SOON, calls.recv()).await.expect("the seat is free").unwrap();
     go.send(true).unwrap();
     assert_eq!(second.await.unwrap().text().await.unwrap(), "hello");
+}
+
+/// Also where another limit is shared by other callers than the seats.
+#[tokio::test]
+async fn a_call_whose_body_is_not_read_yet_is_seen_in_flight() {
+    let (url, mut calls) = server().await;
+    for others in [None, Some(Limit::per_hour(9).each(Scope::header("x-merchant")))] {
+        let up = Upstream::new("up").host("127.0.0.1").limit(Limit::in_flight(2));
+        let up = if let Some(limit) = others { up.limit(limit) } else { up };
+        let throttle = Throttle::builder().upstream(up).build().unwrap();
+        let client = client(&throttle);
+        let in_flight = || {
+            let queues = &throttle.snapshot().upstreams[0].queues;
+            queues.iter().map(|queue| queue.in_flight).collect::<Vec<_>>()
+        };
+        let response = call(&client, &url).await.unwrap();
+        let go = calls.recv().await.unwrap();
+        assert_eq!(in_flight(), [1]);
+        go.send(true).unwrap();
+        response.bytes().await.unwrap();
+        assert!(in_flight().is_empty());
+    }
 }
 
 #[tokio::test]

@@ -115,22 +115,6 @@ async fn callers_wait_for_a_seat_and_seats_in_use_are_calls_in_flight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn seats_in_use_are_calls_in_flight_where_other_scopes_share_them() {
-    let up = Upstream::new("up").limit(Limit::in_flight(2));
-    let up = up.limit(Limit::per_second(10).each(Scope::header("x-merchant")));
-    let throttle = throttle(&Counting::default(), up);
-    let seen = || queues(&throttle).iter().map(|queue| (queue.in_flight, queue.callers)).collect::<Vec<_>>();
-    let first = throttle.acquire("up").scope("m-1").await.unwrap();
-    let _second = throttle.acquire("up").scope("m-2").await.unwrap();
-    let mut waiting = JoinSet::new();
-    callers(&throttle, &mut waiting, Some("m-1"), 1).await;
-    assert_eq!(seen(), [(1, 1), (1, 0)]);
-    drop(first);
-    sleep(Duration::from_millis(100)).await;
-    assert_eq!(seen(), [(1, 0)], "the caller had the seat, and has left it");
-}
-
-#[tokio::test(start_paused = true)]
 async fn queues_that_nobody_uses_are_left_out_and_the_oldest_waiter_comes_first() {
     let mut up = Upstream::new("up").scope_by(Scope::header("x-merchant")).limit(Limit::per_hour(1));
     let oldest = ["seventh", "third", "last"];
