@@ -1,15 +1,27 @@
 -- Buckets: units drain out of them one after another. How full one is, its level, is kept beside its log: the start of its newest unit,
--- the nanoseconds after that until it is empty; the same where each unit takes as long to drain as the rate left it that was in force as it
--- came, which counts while a rate is lowered; how many entries of the log that start then are in it; and until which start something came
+-- the nanoseconds after that until it is empty; the same where each unit takes as long to drain as a lowered rate leaves it, and how long
+-- that is, or 0; how many entries of the log that start then are in it; and until which start something came
 -- into it that the log does not explain. A state keeps before each: its log, interval and depth of the bucket, in ns. Joined behind
 -- list.lua.
 
 -- No level is counted any higher than MOST. A slot with more newer ones leaves no room behind when it is handed back.
 local MOST, DEEP = 9e15, 1000
 
--- A level after some units that start then, each of which takes so long to drain, and `slower` by what a rate leaves of its bucket. At the
--- full rate nothing is left of lower ones.
-local function filled(level, start, units, interval, slower)
+-- How high a level is where that is left of its bucket. The same units take longer where less is left; but those that came at the full rate
+-- make nobody wait for longer than they take at that.
+local function height(level, left)
+  if level.by == 0 then return max(level.left, level.slowed) end
+  return max(min(ceil(level.slowed * (left.interval / level.by)), MOST), level.left)
+end
+
+-- A level read where so much is left of its bucket.
+local function read_by(level, bucket, left)
+  local by = left.interval == bucket.interval and 0 or left.interval
+  return { at = level.at, left = level.left, slowed = height(level, left), by = by, counted = level.counted, since = level.since }
+end
+
+-- A level after some units that start then, each of which takes so long to drain.
+local function filled(level, start, units, interval)
   local left, slowed, counted = level.left, level.slowed, level.counted
   if start > level.at then
     local drained = 1000 * (start - level.at)
@@ -17,9 +29,8 @@ local function filled(level, start, units, interval, slower)
   elseif start == level.at then
     counted = counted + units
   end
-  left, slowed = min(left + units * interval, MOST), min(slowed + units * (slower or interval), MOST)
-  if slower == interval then slowed = left end
-  return { at = max(level.at, start), left = left, slowed = slowed, counted = counted, since = level.since }
+  left, slowed = min(left + units * interval, MOST), min(slowed + units * (level.by == 0 and interval or level.by), MOST)
+  return { at = max(level.at, start), left = left, slowed = slowed, by = level.by, counted = counted, since = level.since }
 end
 
 -- A level with the newest `count` entries of a log.
@@ -48,17 +59,18 @@ end
 -- The level of a bucket that nothing is known of but the log: it was full, as far back as that matters.
 local function presumed(key, bucket)
   local length = call('LLEN', key) - (mark_of(call('LINDEX', key, '0')) and 1 or 0)
-  if length == 0 then return { at = 0, left = 0, slowed = 0, counted = 0, since = 0 } end
+  if length == 0 then return { at = 0, left = 0, slowed = 0, by = 0, counted = 0, since = 0 } end
   local count = min(length, 2 * floor(bucket.depth / bucket.interval))
   local oldest = stamp_of(call('LINDEX', key, format('%d', -count)), key)
-  local level = { at = oldest, left = bucket.depth, slowed = bucket.depth, counted = 1, since = oldest }
+  local level = { at = oldest, left = bucket.depth, slowed = 0, by = 0, counted = 1, since = oldest }
   level = filled_with(level, key, count - 1, bucket.interval)
   level.counted = newer_than(key, level.at - 1)
   return level
 end
 
 local function read_level(levels, i)
-  return { at = levels[i + 3], left = levels[i + 4], slowed = levels[i + 5], counted = levels[i + 6], since = levels[i + 7] }
+  local at, left, slowed, by, counted, since = unpack(levels, i + 3, i + 8)
+  return { at = at, left = left, slowed = slowed, by = by, counted = counted, since = since }
 end
 
 -- Where a level lies in a state; nil where nothing is known of it.
@@ -85,22 +97,20 @@ local function level_of(log, term)
   while term.filled < log.runs do
     local run = term.filled + 1
     local units = log.upto[run] - (log.upto[run - 1] or 0)
-    levels[run], term.filled = filled(levels[run - 1], log.added[run], units, bucket.interval, term.left.interval), run
+    levels[run] = filled(read_by(levels[run - 1], bucket, term.left), log.added[run], units, bucket.interval)
+    term.filled = run
   end
   return levels[log.runs]
 end
 
--- How high a level counts where that is left of its bucket.
-local function counting_in(level, bucket, left) return left.interval == bucket.interval and level.left or level.slowed end
-
 -- The earliest start of some units by a level, where that is left of its bucket. More than it holds start when it is empty.
-local function with_room(level, bucket, left, units)
-  return level.at + ceil((counting_in(level, bucket, left) - max(left.depth - units * left.interval, 0)) / 1000)
+local function with_room(level, left, units)
+  return level.at + ceil((height(level, left) - max(left.depth - units * left.interval, 0)) / 1000)
 end
 
 -- Units that are in a bucket, the one that drains included, where that is left of it.
-local function units_in(level, bucket, left)
-  local nanos = max(counting_in(level, bucket, left) - 1000 * (now - level.at), 0)
+local function units_in(level, left)
+  local nanos = max(height(level, left) - 1000 * (now - level.at), 0)
   return min(ceil(nanos / left.interval), 4294967295)
 end
 
@@ -109,7 +119,7 @@ local function keep_level(log, bucket, level)
   local i = place_of_level(log, bucket.interval) or #levels + 1
   levels[i], levels[i + 1], levels[i + 2] = log.key, bucket.interval, max(levels[i + 2] or 0, bucket.depth)
   levels[i + 3], levels[i + 4], levels[i + 5] = level.at, level.left, level.slowed
-  levels[i + 6], levels[i + 7] = level.counted, level.since
+  levels[i + 6], levels[i + 7], levels[i + 8] = level.by, level.counted, level.since
   log.state.is_news = true
 end
 
@@ -135,12 +145,12 @@ local function hand_back(log, start, units)
   local taken, newer = take_out(log.key, start, units, ceil(log.retention / 1000))
   for _, of in ipairs(taken > 0 and newer <= DEEP and known or {}) do
     local level, interval = of.level, of.bucket.interval
-    local since = filled_with({ at = 0, left = 0, slowed = 0, counted = 0 }, log.key, newer, interval)
+    local since = filled_with({ at = 0, left = 0, slowed = 0, by = 0, counted = 0 }, log.key, newer, interval)
     local from = start > level.at and 0 or taken
     -- It may have drained before what is left in it came, of which the log says nothing.
     local out = start > level.since and from or 0
     level.left = max(level.left - out * interval, since.left - 1000 * (level.at - since.at), 0)
-    level.slowed = max(level.slowed - out * interval, level.left)
+    level.slowed = max(level.slowed - out * (level.by == 0 and interval or level.by), 0)
     -- Before its newest unit it may have been emptier than that.
     if level.left == 0 then level.since = level.at end
     if start == level.at then level.counted = max(level.counted - from, 0) end
@@ -153,17 +163,16 @@ end
 local function fill_others(log, bucket, fills, remaining, started, counted)
   local interval = bucket.interval
   local level = level_of(log, { bucket = bucket })
-  local theirs = { at = started, left = max(fills - (remaining + 1) * interval, 0), slowed = 0, counted = 0 }
+  local theirs = { at = started, left = max(fills - (remaining + 1) * interval, 0), slowed = 0, by = 0, counted = 0 }
   theirs = filled_with(theirs, log.key, newer_than(log.key, counted), interval)
   local at = max(level.at, theirs.at)
   if at > level.at then
     local drained = 1000 * (at - level.at)
-    level = { at = at, left = max(level.left - drained, 0), slowed = max(level.slowed - drained, 0), counted = 0 }
+    level = { at = at, left = max(level.left - drained, 0), slowed = max(level.slowed - drained, 0), by = level.by, counted = 0 }
   end
   local more = max(theirs.left - 1000 * (at - theirs.at), 0) - level.left
   if more <= 0 then return 0 end
   level.left, level.since = level.left + more, at
-  level.slowed = max(level.slowed, level.left)
   keep_level(log, bucket, level)
   return ceil(more / interval)
 end
@@ -175,7 +184,7 @@ local function arrive(log, term, first, late)
   local left = max(level.left, min(1000 * (late - level.at) + min(units * term.bucket.interval, MOST), MOST))
   term.levels = nil
   if units == 0 or left == level.left then return false end
-  level.left, level.slowed, level.since = left, max(level.slowed, left), level.at
+  level.left, level.since = left, level.at
   keep_level(log, term.bucket, level)
   return true
 end

@@ -24,10 +24,12 @@ local settle_slots = a[7] % 8 >= 4 and function(logs, states, first, count, debt
     local newest = units > 0 and stamp_of(call('LINDEX', log.key, '-1'), log.key)
     local tail, levels = max(now, newest or now), {}
     for b, term in ipairs(units > 0 and log.buckets or {}) do
-      local level, rest = filled(level_of(log, term), tail, units, term.bucket.interval, term.left.interval), a[debts + i - 1] - units
+      local bucket, left = term.bucket, term.left
+      local level = filled(read_by(level_of(log, term), bucket, left), tail, units, bucket.interval)
+      local rest = a[debts + i - 1] - units
       if rest > 0 then
-        level.left, level.slowed = min(level.left + rest * term.bucket.interval, MOST), min(level.slowed + rest * term.left.interval, MOST)
-        if term.left.interval == term.bucket.interval then level.slowed = level.left end
+        level = read_by(level, bucket, left)
+        level.left, level.slowed = min(level.left + rest * bucket.interval, MOST), min(level.slowed + rest * left.interval, MOST)
         level.since = level.at
       end
       levels[b] = level

@@ -57,8 +57,8 @@ function readable.state(record)
     if type(outside[i]) ~= 'string' or not are_numbers(outside, i + 1, i + 8) then return false end
   end
   local rate, slow, releases, levels = parts[7], parts[8], parts[9], parts[10]
-  for i = 1, type(levels) == 'table' and #levels or 0, 8 do
-    if type(levels[i]) ~= 'string' or not are_numbers(levels, i + 1, i + 7) then return false end
+  for i = 1, type(levels) == 'table' and #levels or 0, 9 do
+    if type(levels[i]) ~= 'string' or not are_numbers(levels, i + 1, i + 8) then return false end
   end
   for i = 1, #parts[11], 5 do
     if type(parts[11][i]) ~= 'string' or not are_numbers(parts[11], i + 1, i + 4) then return false end

@@ -279,7 +279,7 @@ local function earliest_once(log, start, units)
     elseif entry and entry + term.span > start then
       start = entry + term.span
     end
-    if term.bucket then start = max(start, with_room(level_of(log, term), term.bucket, term.left, units)) end
+    if term.bucket then start = max(start, with_room(level_of(log, term), term.left, units)) end
   end
   for p = 1, #log.pauses do start = max(start, after_pause(log.pauses[p], newest, log.interval, units)) end
   for t = 1, log.has_outside and #terms or 0 do

@@ -33,7 +33,7 @@ local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 local RESUMED, FAR, MARK_MEMORY, SERVED_MEMORY, RECENT = 10, 1e15, 2764800000000, 3600000000, 5000000
 -- Factors of a rate are millionths; it rises in so many steps. Parts of what is told of a term that others use, of a level, of a boundary,
 -- and of a life.
-local FULL, RISE, TOLD, LEVEL, BOUNDARY, LIFE = 1000000, 1000, 9, 8, 5, 4
+local FULL, RISE, TOLD, LEVEL, BOUNDARY, LIFE = 1000000, 1000, 9, 9, 5, 4
 
 -- The end, in ms, of the second of the server's clock in which a stamp lies: keys expire by whole seconds, so that mostly there is
 -- nothing to change.
@@ -91,7 +91,7 @@ function lapse_of.rate(rate) return rate[3] + rate[4] + floor(rate[4] / 4) * 3 e
 function lapse_of.contenders(all) return all[1] + (max(unpack(all, 4, 6)) > 0 and all[3] or 0) end
 
 -- When a bucket is empty whatever was in it before.
-function lapse_of.level(levels, i) return levels[i + 3] + ceil((levels[i + 5] + levels[i + 2]) / 1000) end
+function lapse_of.level(levels, i) return levels[i + 3] + ceil((max(levels[i + 4], levels[i + 5]) + levels[i + 2]) / 1000) end
 
 -- When a loss of data matters no more: no sender says then of what was before it that the store must remember it.
 function lapse_of.loss(loss)

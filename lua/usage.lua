@@ -34,7 +34,7 @@ for i = next_key, last_log do
     }
     local told = term.outside
     local outside, since = told and told.lapse > now and told.units or 0, told and max(now - told.since, 0) or -1
-    local used = term.bucket and units_in(level_of(alone, term), term.bucket, term.left)
+    local used = term.bucket and units_in(level_of(alone, term), term.left)
       or term.calendar and newer_than(log.key, max(since_boundary(term.calendar) - 1, now - term.span))
       or newer_than(log.key, now - term.span) + taken_by_cold(term, now)
     body = body .. struct.pack('<i8i8i8i8i8', term.quota, used, outside, earliest(alone, now, 1) - now, since)

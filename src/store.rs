@@ -41,8 +41,9 @@ use crate::ledger::{Message, Reply};
 /// 7. A pause delays every later slot and no earlier one; so does outside use, for two spans at most.
 /// 8. Scopes and upstreams do not affect each other but through common logs.
 /// 9. Once nothing was said of an upstream for its longest span, and some seconds more, nothing of it is stored, but a pause or a
-///    rate that still lasts, what others use, for a span more, which processes there were, for three minutes, and the mark of a release or of a
-///    reset, for 32 days, or as long as the longest window where that is longer.
+///    rate that still lasts, what came into a bucket at a lower rate until it has drained at that, what others use, for a span more,
+///    which processes there were, for three minutes, and the mark of a release or of a reset, for 32 days, or as long as the longest
+///    window where that is longer.
 /// 10. The answer does not depend on the caller's clock.
 /// 11. The same message sent twice acts once, whatever it says, and two senders of one name are told so.
 /// 12. Charges on several logs: all or none, with one common start.

@@ -137,8 +137,8 @@ impl Permit {
     }
 
     /// The seat, to outlive the permit.
-    pub(crate) const fn take_seat(&mut self) -> Option<Seat> {
-        self.seat.take()
+    pub(crate) fn take_seat(&mut self) -> Option<Seat> {
+        self.seat.take().map(Seat::outliving)
     }
 
     /// Ends the permit of a call that was served: the upstream answered, and refused nothing.

@@ -11,7 +11,11 @@ use reqwest::{Response, ResponseBuilderExt as _, Url};
 use crate::queue::Queue;
 
 /// A seat of a call. Dropped, it is the next caller's.
-pub(crate) struct Seat(Option<Arc<Queue>>);
+pub(crate) struct Seat {
+    queue: Option<Arc<Queue>>,
+    /// Its call has no permit any more.
+    outlives: bool,
+}
 
 impl Seat {
     /// The seat that came with a slot, where the queue has seats.
@@ -19,17 +23,20 @@ impl Seat {
     pub(crate) fn of(queue: &Arc<Queue>) -> Option<Self> {
         queue.has_seats().then(|| {
             queue.keeps_leases();
-            queue.sits_down();
-            Self(Some(Arc::clone(queue)))
+            Self { queue: Some(Arc::clone(queue)), outlives: false }
         })
+    }
+
+    /// It outlives its permit.
+    pub(crate) fn outliving(mut self) -> Self {
+        self.queue.iter().for_each(|queue| queue.body_begins());
+        self.outlives = true;
+        self
     }
 
     /// It goes back with its slot.
     pub(crate) fn go_with_slot(mut self) {
-        if let Some(queue) = self.0.take() {
-            queue.stands_up();
-            queue.keeps_leases();
-        }
+        self.queue.take().iter().for_each(Queue::keeps_leases);
     }
 
     /// A response that keeps the seat until its body has ended, or is dropped.
@@ -53,8 +60,10 @@ fn named(mut parts: http::response::Parts, url: Url, body: reqwest::Body) -> Res
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if let Some(queue) = self.0.take() {
-            queue.stands_up();
+        if let Some(queue) = self.queue.take() {
+            if self.outlives {
+                queue.body_ended();
+            }
             queue.leave_seat();
             queue.keeps_leases();
         }

@@ -61,8 +61,10 @@ pub(crate) struct Level {
     at: Stamp,
     /// So many nanoseconds after that it is empty.
     nanos: i64,
-    /// The same where each unit takes as long to drain as the rate left it that was in force as it came: this counts while a rate is lowered.
+    /// The same where each unit takes as long to drain as a lowered rate leaves it.
     slowed: i64,
+    /// How long that is; zero where no rate was lowered.
+    by: i64,
     /// How many entries of the log that start then are in it.
     counted: usize,
     /// What the log does not explain came into it at this start or before.
@@ -72,11 +74,11 @@ pub(crate) struct Level {
 impl Level {
     /// An empty bucket.
     pub(crate) const EMPTY: Self =
-        Self { at: Stamp::NEVER, nanos: 0, slowed: 0, counted: 0, unexplained: Stamp::from_micros(i64::MIN) };
+        Self { at: Stamp::NEVER, nanos: 0, slowed: 0, by: 0, counted: 0, unexplained: Stamp::from_micros(i64::MIN) };
 
     /// A full bucket, whose newest unit started then.
     pub(super) const fn full(at: Stamp, bucket: Bucket) -> Self {
-        Self { at, nanos: bucket.depth, slowed: bucket.depth, counted: 1, unexplained: at }
+        Self { at, nanos: bucket.depth, slowed: 0, by: 0, counted: 1, unexplained: at }
     }
 
     /// The start of the newest unit that is in it.
@@ -117,45 +119,54 @@ impl Level {
         Self { at: start, nanos, slowed, counted: 0, ..self }
     }
 
-    /// How high it counts where that is left of its bucket.
-    const fn counting_in(self, bucket: Bucket, left: Bucket) -> i64 {
-        if left.interval == bucket.interval { self.nanos } else { self.slowed }
+    /// How high it is where that is left of its bucket. The same units take longer where less is left; but those that came at the full rate
+    /// make nobody wait for longer than they take at that.
+    ///
+    /// The arithmetic is that of Lua, operation by operation, whose numbers are floats.
+    fn height(self, left: Bucket) -> i64 {
+        if self.by == 0 {
+            return self.nanos.max(self.slowed);
+        }
+        let slowed = whole((float(self.slowed) * (float(left.interval) / float(self.by))).ceil());
+        slowed.min(MOST).max(self.nanos)
     }
 
     /// Units that are in it, the one that drains included, where that is left of its bucket.
-    pub(crate) fn units(self, now: Stamp, bucket: Bucket, left: Bucket) -> u32 {
-        let nanos = drained(self.counting_in(bucket, left), self.at, now);
+    pub(crate) fn units(self, now: Stamp, left: Bucket) -> u32 {
+        let nanos = drained(self.height(left), self.at, now);
         u32::try_from((nanos + left.interval - 1) / left.interval).unwrap_or(u32::MAX)
     }
 
     /// The level after units that start then, each of which takes so long to drain.
     pub(crate) fn entered(self, start: Stamp, units: usize, interval: i64) -> Self {
-        self.entered_at(start, units, interval, interval)
+        let by = if self.by == 0 { interval } else { self.by };
+        self.with(start, units).higher(units, interval, by)
     }
 
-    /// The same, where so much is left of its bucket. At the full rate nothing is left of lower ones.
+    /// The same, where so much is left of its bucket.
     pub(crate) fn filled(self, start: Stamp, units: usize, bucket: Bucket, left: Bucket) -> Self {
-        self.entered_at(start, units, bucket.interval, left.interval).by(bucket, left)
+        self.read_by(bucket, left).with(start, units).higher(units, bucket.interval, left.interval)
     }
 
-    fn entered_at(self, start: Stamp, units: usize, interval: i64, slower: i64) -> Self {
+    /// The level after units that the log does not hold, where so much is left of its bucket.
+    pub(super) fn owing(self, units: usize, bucket: Bucket, left: Bucket) -> Self {
+        self.read_by(bucket, left).higher(units, bucket.interval, left.interval).unexplained()
+    }
+
+    fn read_by(self, bucket: Bucket, left: Bucket) -> Self {
+        let by = if left.interval == bucket.interval { 0 } else { left.interval };
+        Self { slowed: self.height(left), by, ..self }
+    }
+
+    fn with(self, start: Stamp, units: usize) -> Self {
         let (since, counted) = (self.since(start), if start < self.at { 0 } else { units });
-        Self { counted: since.counted + counted, ..since }.higher(units, interval, slower)
+        Self { counted: since.counted + counted, ..since }
     }
 
     fn higher(self, units: usize, interval: i64, slower: i64) -> Self {
         let units = i64::try_from(units).unwrap_or(i64::MAX);
         let higher = |nanos: i64, interval: i64| nanos.saturating_add(units.saturating_mul(interval)).min(MOST);
         Self { nanos: higher(self.nanos, interval), slowed: higher(self.slowed, slower), ..self }
-    }
-
-    const fn by(self, bucket: Bucket, left: Bucket) -> Self {
-        if left.interval == bucket.interval { Self { slowed: self.nanos, ..self } } else { self }
-    }
-
-    /// The level after units that the log does not hold, where so much is left of its bucket.
-    pub(super) fn owing(self, units: usize, bucket: Bucket, left: Bucket) -> Self {
-        self.higher(units, bucket.interval, left.interval).by(bucket, left).unexplained()
     }
 
     /// The level after so many units were taken out that started then, where the units since are as many as `newer` says by
@@ -167,7 +178,9 @@ impl Level {
         let taken = i64::try_from(out).unwrap_or(i64::MAX).saturating_mul(interval);
         let counted = if start == self.at { self.counted.saturating_sub(units) } else { self.counted };
         let nanos = self.nanos.saturating_sub(taken).max(newer.left(self.at)).max(0);
-        let left = Self { nanos, slowed: self.slowed.saturating_sub(taken).max(nanos), counted, ..self };
+        let by = if self.by == 0 { interval } else { self.by };
+        let slowed = self.slowed.saturating_sub(i64::try_from(out).unwrap_or(i64::MAX).saturating_mul(by)).max(0);
+        let left = Self { nanos, slowed, counted, ..self };
         // Before its newest unit it may have been emptier than that.
         if nanos == 0 { left.unexplained() } else { left }
     }
@@ -176,13 +189,12 @@ impl Level {
     pub(super) fn arriving(self, late: Stamp, units: usize, interval: i64) -> Self {
         let units = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(interval).min(MOST);
         let nanos = nanos_between(self.at, late).saturating_add(units).min(MOST);
-        if nanos > self.nanos { Self { nanos, slowed: self.slowed.max(nanos), ..self }.unexplained() } else { self }
+        if nanos > self.nanos { Self { nanos, ..self }.unexplained() } else { self }
     }
 
     /// A level of which the upstream says that it was at least so high then.
     pub(super) const fn told(at: Stamp, nanos: i64) -> Self {
-        let nanos = if nanos > 0 { nanos } else { 0 };
-        Self { at, nanos, slowed: nanos, ..Self::EMPTY }
+        Self { at, nanos: if nanos > 0 { nanos } else { 0 }, ..Self::EMPTY }
     }
 
     /// The level raised to another, and by how many units, rounded up.
@@ -190,21 +202,20 @@ impl Level {
         let at = self.at.max(other.at);
         let ours = self.since(at);
         let more = (other.left(at) - ours.nanos).max(0);
-        let (nanos, units) = (ours.nanos + more, more.saturating_add(interval - 1) / interval);
-        let raised = Self { nanos, slowed: ours.slowed.max(nanos), ..ours };
-        (raised.unexplained(), u32::try_from(units).unwrap_or(u32::MAX))
+        let units = more.saturating_add(interval - 1) / interval;
+        (Self { nanos: ours.nanos + more, ..ours }.unexplained(), u32::try_from(units).unwrap_or(u32::MAX))
     }
 
     /// The earliest start, not before `start`, for some units, where that is left of its bucket. More than it holds start when it is empty.
-    pub(crate) fn earliest(self, start: Stamp, bucket: Bucket, left: Bucket, units: usize) -> Stamp {
+    pub(crate) fn earliest(self, start: Stamp, left: Bucket, units: usize) -> Stamp {
         let wanted = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(left.interval);
         let room = left.depth.saturating_sub(wanted).max(0);
-        start.max(self.at.plus(micros(self.counting_in(bucket, left) - room)))
+        start.max(self.at.plus(micros(self.height(left) - room)))
     }
 
     /// When it is empty whatever was in it before.
-    pub(super) const fn lapse(self, depth: i64) -> Stamp {
-        self.at.plus(micros(self.slowed.saturating_add(depth)))
+    pub(super) fn lapse(self, depth: i64) -> Stamp {
+        self.at.plus(micros(self.slowed.max(self.nanos).saturating_add(depth)))
     }
 }
 

@@ -122,7 +122,7 @@ impl Ledger {
                     _ => entries.used(now, left.span) as u64 + in_force.cold(log, *term),
                 };
                 let filled = term.as_bucket().zip(left.as_bucket());
-                let filled = filled.map(|(bucket, left)| entries.level(bucket).units(now, bucket, left));
+                let filled = filled.map(|(bucket, left)| entries.level(bucket).units(now, left));
                 TermUsage {
                     quota: left.quota,
                     used: filled.unwrap_or_else(|| u32::try_from(counted()).unwrap_or(u32::MAX)),

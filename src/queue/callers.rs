@@ -47,8 +47,8 @@ pub(crate) struct Queue {
     pub(super) shard: Arc<Shard>,
     /// Permits that are given, and not dropped yet.
     pub(super) permits: AtomicUsize,
-    /// Seats that its calls have, their bodies' among them.
-    pub(super) seated: AtomicUsize,
+    /// Calls that have a seat, and no permit any more: their bodies have not ended.
+    pub(super) bodies: AtomicUsize,
     /// Used since the store was told last who uses the upstream.
     pub(super) is_used: AtomicBool,
     /// Stands among those of which the store is told.
@@ -130,7 +130,7 @@ impl Queue {
             local: Mutex::default(),
             shared: None,
             permits: AtomicUsize::new(0),
-            seated: AtomicUsize::new(0),
+            bodies: AtomicUsize::new(0),
             is_used: AtomicBool::new(false),
             is_listed: AtomicBool::new(false),
             again: AtomicBool::new(false),

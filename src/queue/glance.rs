@@ -101,14 +101,14 @@ impl Queue {
         self.permits.load(Ordering::Relaxed)
     }
 
-    /// A call has a seat.
-    pub(crate) fn sits_down(&self) {
-        self.seated.fetch_add(1, Ordering::Relaxed);
+    /// A call keeps its seat beyond its permit.
+    pub(crate) fn body_begins(&self) {
+        self.bodies.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It has none any more.
-    pub(crate) fn stands_up(&self) {
-        self.seated.fetch_sub(1, Ordering::Relaxed);
+    /// It keeps it no more.
+    pub(crate) fn body_ended(&self) {
+        self.bodies.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// It is used. Says whether it is to be listed among those that are [attended](Self::attended).
@@ -146,7 +146,7 @@ impl Queue {
 
     /// Calls in flight: where their number is limited, until their bodies have ended.
     fn in_flight(&self) -> usize {
-        if self.has_seats() { self.seated.load(Ordering::Relaxed) } else { self.permits() }
+        self.permits() + self.bodies.load(Ordering::Relaxed)
     }
 
     /// What is to be seen of it; nothing where nobody waits, no call is in flight and nothing is paused.

@@ -289,7 +289,7 @@ fn a_state_is_inspected_to_its_last_part() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "parts", Some(NOW));
     let key = desk.key("state");
-    let good = "{ { { 'whose', 1, 2, { log = 3 }, 2, 1 } }, { 1, 2 }, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0 }, { 'cold', 1, 2, 3, 4, 5 }, { 'log', 1, 2, 3, 4, 5, 6, 7, 8 }, 0, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 }, { 7, 8, 9 }, { 5, 6, 'scope', 7 }, { 'bucket', 1, 2, 3, 4, 5, 6, 7 }, { 'midnight', 1, 2, 3, 4 }, { 12, 13 }, false, string.rep('x', 72), struct.pack('<dddHc0', 1, 2, 3, 3, 'log') }";
+    let good = "{ { { 'whose', 1, 2, { log = 3 }, 2, 1 } }, { 1, 2 }, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0 }, { 'cold', 1, 2, 3, 4, 5 }, { 'log', 1, 2, 3, 4, 5, 6, 7, 8 }, 0, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 }, { 7, 8, 9 }, { 5, 6, 'scope', 7 }, { 'bucket', 1, 2, 3, 4, 5, 6, 7, 8 }, { 'midnight', 1, 2, 3, 4 }, { 12, 13 }, false, string.rep('x', 72), struct.pack('<dddHc0', 1, 2, 3, 3, 'log') }";
     let spoilt = [
         ("72)", "71)"),
         ("string.rep('x', 72)", "7"),
@@ -318,7 +318,7 @@ fn a_state_is_inspected_to_its_last_part() {
         ("'log', 1, 2, 3", "7, 1, 2, 3"),
         ("'bucket', 1, 2", "7, 1, 2"),
         ("'bucket', 1, 2", "'bucket', 1, 'mine'"),
-        ("{ 'bucket', 1, 2, 3, 4, 5, 6, 7 }", "false"),
+        ("{ 'bucket', 1, 2, 3, 4, 5, 6, 7, 8 }", "false"),
         ("'midnight', 1", "7, 1"),
         ("'midnight', 1, 2", "'midnight', 1, 'mine'"),
         ("{ 'midnight', 1, 2, 3, 4 }", "false"),

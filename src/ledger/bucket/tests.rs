@@ -86,7 +86,7 @@ fn a_slot_handed_back_leaves_room_as_far_as_the_log_proves() {
     log.hand_back(at(20 * SECOND), 10);
     assert_eq!(start(&log, 20, 10), 20);
     log.hand_back(at(20 * SECOND), 10);
-    assert_eq!(log.level(ten()).units(at(20 * SECOND), ten(), ten()), 0, "handed back twice changes nothing");
+    assert_eq!(log.level(ten()).units(at(20 * SECOND), ten()), 0, "handed back twice changes nothing");
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn a_lowered_bucket_drains_more_slowly_and_holds_less() {
     let mut log = SlidingLog::new();
     log.fill(&given, &left, &[(at(0), 2)], 10 * SECOND);
     let slow = left[0].as_bucket().unwrap();
-    assert_eq!(log.level(ten()).earliest(at(0), ten(), slow, 1), at(2 * SECOND));
-    assert_eq!(log.level(ten()).units(at(0), ten(), slow), 2);
+    assert_eq!(log.level(ten()).earliest(at(0), slow, 1), at(2 * SECOND));
+    assert_eq!(log.level(ten()).units(at(0), slow), 2);
 }
 
 #[test]
@@ -181,19 +181,50 @@ fn what_started_at_a_low_rate_takes_as_long_to_drain_as_at_the_full_one_once_the
 }
 
 #[test]
-fn after_a_unit_at_the_full_rate_nothing_is_left_of_a_lower_one() {
+fn the_same_units_take_as_long_as_the_rate_leaves_them_now() {
+    let bucket = Bucket::new(500_000_000, 19_950_000_000);
+    let (log, _) = slowed(bucket, 100_000, 39);
+    let wait = |factor| next(&log, bucket, lowered(Term::bucket(bucket), factor));
+    assert_eq!([100_000, 500_000, 900_000, 1_000_000].map(wait), [180_050, 20_050, 2_272, 50]);
+    // What came at the full rate takes no longer than it would.
+    let (log, _) = slowed(bucket, 1_000_000, 39);
+    let wait = |factor| next(&log, bucket, lowered(Term::bucket(bucket), factor));
+    assert_eq!([100_000, 500_000, 900_000, 1_000_000].map(wait), [4_550, 550, 105, 50]);
+}
+
+#[test]
+fn at_the_end_of_a_rate_no_more_are_free_than_it_left() {
+    let bucket = Bucket::new(500_000_000, 19_950_000_000);
+    for (factor, free) in [(500_000, 19), (990_000, 0), (1_000_000, 0)] {
+        let (term, mut log) = (Term::bucket(bucket), SlidingLog::new());
+        let left = lowered(term, factor);
+        // Whoever waits goes as soon as the rate allows.
+        for _ in 0..200 {
+            let start = earliest(at(0), at(0), std::iter::once((term, left)), 1, &log);
+            log.fill(&[term], &[left], &[(start, 1)], 40 * SECOND);
+        }
+        let newest = log.nth_newest(1).unwrap();
+        let at_once = (1..40).take_while(|&units| log.earliest(newest, &[term], units) == newest).count();
+        assert_eq!(at_once, free, "{factor}");
+    }
+}
+
+#[test]
+fn after_a_unit_at_the_full_rate_a_lower_one_begins_as_high_as_that_is() {
     let bucket = Bucket::new(500_000_000, 19_950_000_000);
     let (mut log, left) = slowed(bucket, 100_000, 39);
     let full = Term::bucket(bucket);
     log.fill(&[full], &[full], &[(at(50_000), 1)], left.span);
-    assert_eq!(next(&log, bucket, left), 5_050, "as high as the full rate says");
+    assert_eq!(next(&log, bucket, left), 5_050);
 }
 
 #[test]
-fn what_is_handed_back_of_a_slowed_bucket_leaves_room_by_the_full_rate() {
+fn what_is_handed_back_of_a_slowed_bucket_leaves_room_by_every_rate() {
     let bucket = Bucket::new(500_000_000, 19_950_000_000);
     let (mut log, left) = slowed(bucket, 100_000, 39);
     log.hand_back(at(0), 39);
-    assert_eq!(next(&log, bucket, Term::bucket(bucket)), 0);
-    assert_eq!(next(&log, bucket, left), 4_500 * 39 - 14_950, "by a lower one less: at what rate it came is not known");
+    assert_eq!((next(&log, bucket, left), next(&log, bucket, Term::bucket(bucket))), (0, 0));
+    let (mut log, left) = slowed(bucket, 100_000, 39);
+    log.hand_back(at(0), 36);
+    assert_eq!(next(&log, bucket, left), 50, "as after three");
 }

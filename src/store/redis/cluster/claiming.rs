@@ -25,11 +25,11 @@ impl Cluster {
         }
         let (claim_at, now) = (*lock(&self.claim_at), Instant::now());
         if claim_at.is_none() {
-            if let Ok(claimed) = timeout(SILENCE, self.claiming()).await {
-                return claimed.unwrap_or(Ok(()));
+            match timeout(SILENCE, self.claiming()).await {
+                Ok(claimed) => claimed.unwrap_or(Ok(()))?,
+                // It is asked still.
+                Err(_) => *lock(&self.claim_at) = Some(now + CLAIM_AGAIN),
             }
-            // It is asked still.
-            *lock(&self.claim_at) = Some(now + CLAIM_AGAIN);
         } else if claim_at.is_some_and(|at| at <= now) {
             *lock(&self.claim_at) = Some(now + CLAIM_AGAIN);
             drop(self.claiming());
