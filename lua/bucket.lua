@@ -7,11 +7,19 @@
 -- No level is counted any higher than MOST. A slot with more newer ones leaves no room behind when it is handed back.
 local MOST, DEEP = 9e15, 1000
 
--- How high a level is where that is left of its bucket. The same units take longer where less is left; but those that came at the full rate
--- make nobody wait for longer than they take at that.
+-- A level as of then: where that is later, some of it has drained.
+local function drained(level, start)
+  if start <= level.at then return level end
+  local nanos = 1000 * (start - level.at)
+  local left, slowed = max(level.left - nanos, 0), max(level.slowed - nanos, 0)
+  return { at = start, left = left, slowed = slowed, by = level.by, counted = 0, since = level.since }
+end
+
+-- How high a level is where that is left of its bucket. The same units take longer where less is left; but a bucket that holds less is no
+-- more than full, and those that came at the full rate make nobody wait for longer than they take at that.
 local function height(level, left)
   if level.by == 0 then return max(level.left, level.slowed) end
-  return max(min(ceil(level.slowed * (left.interval / level.by)), MOST), level.left)
+  return max(min(ceil(level.slowed * (left.interval / level.by)), max(level.slowed, left.depth)), level.left)
 end
 
 -- A level read where so much is left of its bucket.
@@ -22,15 +30,10 @@ end
 
 -- A level after some units that start then, each of which takes so long to drain.
 local function filled(level, start, units, interval)
-  local left, slowed, counted = level.left, level.slowed, level.counted
-  if start > level.at then
-    local drained = 1000 * (start - level.at)
-    left, slowed, counted = max(left - drained, 0), max(slowed - drained, 0), units
-  elseif start == level.at then
-    counted = counted + units
-  end
-  left, slowed = min(left + units * interval, MOST), min(slowed + units * (level.by == 0 and interval or level.by), MOST)
-  return { at = max(level.at, start), left = left, slowed = slowed, by = level.by, counted = counted, since = level.since }
+  local before, by = drained(level, start), level.by == 0 and interval or level.by
+  local left, slowed = min(before.left + units * interval, MOST), min(before.slowed + units * by, MOST)
+  local counted = before.counted + (start < before.at and 0 or units)
+  return { at = before.at, left = left, slowed = slowed, by = level.by, counted = counted, since = level.since }
 end
 
 -- A level with the newest `count` entries of a log.
@@ -97,7 +100,7 @@ local function level_of(log, term)
   while term.filled < log.runs do
     local run = term.filled + 1
     local units = log.upto[run] - (log.upto[run - 1] or 0)
-    levels[run] = filled(read_by(levels[run - 1], bucket, term.left), log.added[run], units, bucket.interval)
+    levels[run] = filled(read_by(drained(levels[run - 1], log.added[run]), bucket, term.left), log.added[run], units, bucket.interval)
     term.filled = run
   end
   return levels[log.runs]
@@ -105,13 +108,14 @@ end
 
 -- The earliest start of some units by a level, where that is left of its bucket. More than it holds start when it is empty.
 local function with_room(level, left, units)
-  return level.at + ceil((height(level, left) - max(left.depth - units * left.interval, 0)) / 1000)
+  local of_now = drained(level, now)
+  return of_now.at + ceil((height(of_now, left) - max(left.depth - units * left.interval, 0)) / 1000)
 end
 
 -- Units that are in a bucket, the one that drains included, where that is left of it.
 local function units_in(level, left)
-  local nanos = max(height(level, left) - 1000 * (now - level.at), 0)
-  return min(ceil(nanos / left.interval), 4294967295)
+  local of_now = drained(level, now)
+  return min(ceil(max(height(of_now, left) - 1000 * (now - of_now.at), 0) / left.interval), 4294967295)
 end
 
 local function keep_level(log, bucket, level)
@@ -145,12 +149,13 @@ local function hand_back(log, start, units)
   local taken, newer = take_out(log.key, start, units, ceil(log.retention / 1000))
   for _, of in ipairs(taken > 0 and newer <= DEEP and known or {}) do
     local level, interval = of.level, of.bucket.interval
-    local since = filled_with({ at = 0, left = 0, slowed = 0, by = 0, counted = 0 }, log.key, newer, interval)
+    local since = filled_with({ at = 0, left = 0, slowed = 0, by = level.by, counted = 0 }, log.key, newer, interval)
     local from = start > level.at and 0 or taken
     -- It may have drained before what is left in it came, of which the log says nothing.
     local out = start > level.since and from or 0
     level.left = max(level.left - out * interval, since.left - 1000 * (level.at - since.at), 0)
-    level.slowed = max(level.slowed - out * (level.by == 0 and interval or level.by), 0)
+    local slower = level.by == 0 and interval or level.by
+    level.slowed = max(level.slowed - out * slower, since.slowed - 1000 * (level.at - since.at), 0)
     -- Before its newest unit it may have been emptier than that.
     if level.left == 0 then level.since = level.at end
     if start == level.at then level.counted = max(level.counted - from, 0) end
@@ -166,10 +171,7 @@ local function fill_others(log, bucket, fills, remaining, started, counted)
   local theirs = { at = started, left = max(fills - (remaining + 1) * interval, 0), slowed = 0, by = 0, counted = 0 }
   theirs = filled_with(theirs, log.key, newer_than(log.key, counted), interval)
   local at = max(level.at, theirs.at)
-  if at > level.at then
-    local drained = 1000 * (at - level.at)
-    level = { at = at, left = max(level.left - drained, 0), slowed = max(level.slowed - drained, 0), by = level.by, counted = 0 }
-  end
+  level = drained(level, at)
   local more = max(theirs.left - 1000 * (at - theirs.at), 0) - level.left
   if more <= 0 then return 0 end
   level.left, level.since = level.left + more, at

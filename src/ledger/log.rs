@@ -155,7 +155,7 @@ impl SlidingLog {
         if let Some(mut levels) = self.levels.take() {
             if from < end && self.starts.len() - end <= DEEP_IN_BUCKET {
                 levels.change(|bucket, level| {
-                    let newer = self.entered_since(Level::EMPTY, end, bucket.interval);
+                    let newer = self.entered_since(level.emptied(), end, bucket.interval);
                     self.caught_up(level, bucket.interval).taken_out(start, end - from, newer, bucket.interval)
                 });
             }

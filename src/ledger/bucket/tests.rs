@@ -105,7 +105,7 @@ fn a_lowered_bucket_drains_more_slowly_and_holds_less() {
     let mut log = SlidingLog::new();
     log.fill(&given, &left, &[(at(0), 2)], 10 * SECOND);
     let slow = left[0].as_bucket().unwrap();
-    assert_eq!(log.level(ten()).earliest(at(0), slow, 1), at(2 * SECOND));
+    assert_eq!(log.level(ten()).earliest(at(0), at(0), slow, 1), at(2 * SECOND));
     assert_eq!(log.level(ten()).units(at(0), slow), 2);
 }
 
@@ -156,7 +156,12 @@ fn slowed(given: Bucket, factor: i64, units: u32) -> (SlidingLog, Term) {
 
 /// When one unit may start, in milliseconds, where that is left of it.
 fn next(log: &SlidingLog, given: Bucket, left: Term) -> i64 {
-    let start = earliest(at(0), at(0), std::iter::once((Term::bucket(given), left)), 1, log);
+    next_at(log, given, left, 0)
+}
+
+fn next_at(log: &SlidingLog, given: Bucket, left: Term, now: i64) -> i64 {
+    let now = at(now);
+    let start = earliest(now, now, std::iter::once((Term::bucket(given), left)), 1, log);
     start.as_micros() / 1_000
 }
 
@@ -215,7 +220,7 @@ fn after_a_unit_at_the_full_rate_a_lower_one_begins_as_high_as_that_is() {
     let (mut log, left) = slowed(bucket, 100_000, 39);
     let full = Term::bucket(bucket);
     log.fill(&[full], &[full], &[(at(50_000), 1)], left.span);
-    assert_eq!(next(&log, bucket, left), 5_050);
+    assert_eq!(next(&log, bucket, left), 5_095, "of what was there 50 ms have drained by the lower rate");
 }
 
 #[test]
@@ -227,4 +232,36 @@ fn what_is_handed_back_of_a_slowed_bucket_leaves_room_by_every_rate() {
     let (mut log, left) = slowed(bucket, 100_000, 39);
     log.hand_back(at(0), 36);
     assert_eq!(next(&log, bucket, left), 50, "as after three");
+}
+
+#[test]
+fn what_has_drained_by_a_rate_does_not_come_back_by_a_lower_one() {
+    let bucket = Bucket::new(500_000_000, 19_950_000_000);
+    let by = |factor| lowered(Term::bucket(bucket), factor);
+    let (log, _) = slowed(bucket, 500_000, 19);
+    assert_eq!(next_at(&log, bucket, by(1_000), 30 * SECOND), 30_000, "empty since 19 s");
+    assert_eq!(next_at(&log, bucket, by(500_000), 18 * SECOND), 18_000);
+    // One of a second is left, which takes 500 s.
+    assert_eq!(next_at(&log, bucket, by(1_000), 18 * SECOND), 518_000);
+    assert_eq!(next_at(&log, bucket, by(900_000), 10 * SECOND), 10_000, "nine of a second are left");
+}
+
+#[test]
+fn a_bucket_that_holds_less_is_no_more_than_full() {
+    let bucket = Bucket::new(500_000_000, 19_950_000_000);
+    let (full, by) = (Term::bucket(bucket), |factor| lowered(Term::bucket(bucket), factor));
+    let (mut log, _) = slowed(bucket, 1_000_000, 38);
+    log.fill(&[full], &[by(900_000)], &[(at(0), 1)], 20 * SECOND);
+    assert_eq!(next(&log, bucket, by(100_000)), 5_000);
+    assert_eq!(next(&log, bucket, by(1_000)), 500_000);
+}
+
+#[test]
+fn what_is_handed_back_late_leaves_no_room_that_was_drained_already() {
+    let bucket = Bucket::new(500_000_000, 19_950_000_000);
+    let (mut log, left) = slowed(bucket, 100_000, 3);
+    let full = Term::bucket(bucket);
+    log.fill(&[full], &[left], &[(at(100 * SECOND), 3)], 200 * SECOND);
+    log.hand_back(at(0), 3);
+    assert_eq!(next_at(&log, bucket, left, 100 * SECOND), 100_050, "three of 5 s in 19.95");
 }
