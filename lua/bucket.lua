@@ -15,11 +15,10 @@ local function drained(level, start)
   return { at = start, left = left, slowed = slowed, by = level.by, counted = 0, since = level.since }
 end
 
--- How high a level is where that is left of its bucket. The same units take longer where less is left; but a bucket that holds less is no
--- more than full, and those that came at the full rate make nobody wait for longer than they take at that.
+-- How high a level is where that is left of its bucket: the same units take less where more is left than when they came, but never more.
 local function height(level, left)
-  if level.by == 0 then return max(level.left, level.slowed) end
-  return max(min(ceil(level.slowed * (left.interval / level.by)), max(level.slowed, left.depth)), level.left)
+  if left.interval >= level.by then return max(level.left, level.slowed) end
+  return max(ceil(level.slowed * (left.interval / level.by)), level.left)
 end
 
 -- A level read where so much is left of its bucket.
@@ -100,7 +99,7 @@ local function level_of(log, term)
   while term.filled < log.runs do
     local run = term.filled + 1
     local units = log.upto[run] - (log.upto[run - 1] or 0)
-    levels[run] = filled(read_by(drained(levels[run - 1], log.added[run]), bucket, term.left), log.added[run], units, bucket.interval)
+    levels[run] = filled(read_by(levels[run - 1], bucket, term.left), log.added[run], units, bucket.interval)
     term.filled = run
   end
   return levels[log.runs]
@@ -108,14 +107,12 @@ end
 
 -- The earliest start of some units by a level, where that is left of its bucket. More than it holds start when it is empty.
 local function with_room(level, left, units)
-  local of_now = drained(level, now)
-  return of_now.at + ceil((height(of_now, left) - max(left.depth - units * left.interval, 0)) / 1000)
+  return level.at + ceil((height(level, left) - max(left.depth - units * left.interval, 0)) / 1000)
 end
 
 -- Units that are in a bucket, the one that drains included, where that is left of it.
 local function units_in(level, left)
-  local of_now = drained(level, now)
-  return min(ceil(max(height(of_now, left) - 1000 * (now - of_now.at), 0) / left.interval), 4294967295)
+  return min(ceil(max(height(level, left) - 1000 * (now - level.at), 0) / left.interval), 4294967295)
 end
 
 local function keep_level(log, bucket, level)
@@ -155,7 +152,7 @@ local function hand_back(log, start, units)
     local out = start > level.since and from or 0
     level.left = max(level.left - out * interval, since.left - 1000 * (level.at - since.at), 0)
     local slower = level.by == 0 and interval or level.by
-    level.slowed = max(level.slowed - out * slower, since.slowed - 1000 * (level.at - since.at), 0)
+    level.slowed = max(level.slowed - out * slower, min(since.slowed - 1000 * (level.at - since.at), level.slowed), 0)
     -- Before its newest unit it may have been emptier than that.
     if level.left == 0 then level.since = level.at end
     if start == level.at then level.counted = max(level.counted - from, 0) end

@@ -25,7 +25,7 @@ local settle_slots = a[7] % 8 >= 4 and function(logs, states, first, count, debt
     local tail, levels = max(now, newest or now), {}
     for b, term in ipairs(units > 0 and log.buckets or {}) do
       local bucket, left = term.bucket, term.left
-      local level = filled(read_by(drained(level_of(log, term), tail), bucket, left), tail, units, bucket.interval)
+      local level = filled(read_by(level_of(log, term), bucket, left), tail, units, bucket.interval)
       local rest = a[debts + i - 1] - units
       if rest > 0 then
         level = read_by(level, bucket, left)

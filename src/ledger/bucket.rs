@@ -124,22 +124,19 @@ impl Level {
         Self { at: start, nanos, slowed, counted: 0, ..self }
     }
 
-    /// How high it is where that is left of its bucket. The same units take longer where less is left; but a bucket that holds less is no more
-    /// than full, and those that came at the full rate make nobody wait for longer than they take at that.
+    /// How high it is where that is left of its bucket: the same units take less where more is left than when they came, but never more.
     ///
     /// The arithmetic is that of Lua, operation by operation, whose numbers are floats.
     fn height(self, left: Bucket) -> i64 {
-        if self.by == 0 {
+        if left.interval >= self.by {
             return self.nanos.max(self.slowed);
         }
-        let scaled = whole((float(self.slowed) * (float(left.interval) / float(self.by))).ceil());
-        scaled.min(self.slowed.max(left.depth)).max(self.nanos)
+        whole((float(self.slowed) * (float(left.interval) / float(self.by))).ceil()).max(self.nanos)
     }
 
     /// Units that are in it, the one that drains included, where that is left of its bucket.
     pub(crate) fn units(self, now: Stamp, left: Bucket) -> u32 {
-        let level = self.since(now);
-        let nanos = drained(level.height(left), level.at, now);
+        let nanos = drained(self.height(left), self.at, now);
         u32::try_from((nanos + left.interval - 1) / left.interval).unwrap_or(u32::MAX)
     }
 
@@ -151,7 +148,7 @@ impl Level {
 
     /// The same, where so much is left of its bucket.
     pub(crate) fn filled(self, start: Stamp, units: usize, bucket: Bucket, left: Bucket) -> Self {
-        self.since(start).read_by(bucket, left).with(start, units).higher(units, bucket.interval, left.interval)
+        self.read_by(bucket, left).with(start, units).higher(units, bucket.interval, left.interval)
     }
 
     /// The level after units that the log does not hold, where so much is left of its bucket.
@@ -186,7 +183,7 @@ impl Level {
         let nanos = self.nanos.saturating_sub(taken).max(newer.left(self.at)).max(0);
         let by = if self.by == 0 { interval } else { self.by };
         let taken = i64::try_from(out).unwrap_or(i64::MAX).saturating_mul(by);
-        let slowed = self.slowed.saturating_sub(taken).max(drained(newer.slowed, newer.at, self.at));
+        let slowed = self.slowed.saturating_sub(taken).max(drained(newer.slowed, newer.at, self.at).min(self.slowed));
         let left = Self { nanos, slowed, counted, ..self };
         // Before its newest unit it may have been emptier than that.
         if nanos == 0 { left.unexplained() } else { left }
@@ -213,12 +210,11 @@ impl Level {
         (Self { nanos: ours.nanos + more, ..ours }.unexplained(), u32::try_from(units).unwrap_or(u32::MAX))
     }
 
-    /// The earliest start, not before `start`, for some units, where that is left of its bucket `now`. More than it holds start when it is
-    /// empty.
-    pub(crate) fn earliest(self, now: Stamp, start: Stamp, left: Bucket, units: usize) -> Stamp {
-        let (level, wanted) = (self.since(now), i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(left.interval));
+    /// The earliest start, not before `start`, for some units, where that is left of its bucket. More than it holds start when it is empty.
+    pub(crate) fn earliest(self, start: Stamp, left: Bucket, units: usize) -> Stamp {
+        let wanted = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(left.interval);
         let room = left.depth.saturating_sub(wanted).max(0);
-        start.max(level.at.plus(micros(level.height(left) - room)))
+        start.max(self.at.plus(micros(self.height(left) - room)))
     }
 
     /// When it is empty whatever was in it before.

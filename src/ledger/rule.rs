@@ -189,7 +189,7 @@ pub(crate) fn earliest(
     let newest = entries.nth_newest(1).unwrap_or(floor);
     terms.fold(floor.max(newest), |start, (given, left)| {
         if let (Some(bucket), Some(lowered)) = (given.as_bucket(), left.as_bucket()) {
-            return entries.level(bucket).earliest(now, start, lowered, units);
+            return entries.level(bucket).earliest(start, lowered, units);
         }
         // What is more than a lowered quota starts when nothing else counts.
         let n = (left.quota as usize + 1).saturating_sub(units).max(1);

@@ -105,7 +105,7 @@ fn a_lowered_bucket_drains_more_slowly_and_holds_less() {
     let mut log = SlidingLog::new();
     log.fill(&given, &left, &[(at(0), 2)], 10 * SECOND);
     let slow = left[0].as_bucket().unwrap();
-    assert_eq!(log.level(ten()).earliest(at(0), at(0), slow, 1), at(2 * SECOND));
+    assert_eq!(log.level(ten()).earliest(at(0), slow, 1), at(2 * SECOND));
     assert_eq!(log.level(ten()).units(at(0), slow), 2);
 }
 
@@ -220,7 +220,7 @@ fn after_a_unit_at_the_full_rate_a_lower_one_begins_as_high_as_that_is() {
     let (mut log, left) = slowed(bucket, 100_000, 39);
     let full = Term::bucket(bucket);
     log.fill(&[full], &[full], &[(at(50_000), 1)], left.span);
-    assert_eq!(next(&log, bucket, left), 5_095, "of what was there 50 ms have drained by the lower rate");
+    assert_eq!(next(&log, bucket, left), 5_050);
 }
 
 #[test]
@@ -241,19 +241,31 @@ fn what_has_drained_by_a_rate_does_not_come_back_by_a_lower_one() {
     let (log, _) = slowed(bucket, 500_000, 19);
     assert_eq!(next_at(&log, bucket, by(1_000), 30 * SECOND), 30_000, "empty since 19 s");
     assert_eq!(next_at(&log, bucket, by(500_000), 18 * SECOND), 18_000);
-    // One of a second is left, which takes 500 s.
-    assert_eq!(next_at(&log, bucket, by(1_000), 18 * SECOND), 518_000);
+    assert_eq!(next_at(&log, bucket, by(1_000), 18 * SECOND), 19_000, "a lower rate makes them take no longer");
     assert_eq!(next_at(&log, bucket, by(900_000), 10 * SECOND), 10_000, "nine of a second are left");
 }
 
 #[test]
-fn a_bucket_that_holds_less_is_no_more_than_full() {
+fn a_rate_that_falls_makes_what_came_before_take_no_longer() {
     let bucket = Bucket::new(500_000_000, 19_950_000_000);
     let (full, by) = (Term::bucket(bucket), |factor| lowered(Term::bucket(bucket), factor));
     let (mut log, _) = slowed(bucket, 1_000_000, 38);
     log.fill(&[full], &[by(900_000)], &[(at(0), 1)], 20 * SECOND);
-    assert_eq!(next(&log, bucket, by(100_000)), 5_000);
-    assert_eq!(next(&log, bucket, by(1_000)), 500_000);
+    assert_eq!([100_000, 1_000].map(|factor| next(&log, bucket, by(factor))), [4_605, 19_555]);
+    // Whoever is told a start goes then, however late that is looked at.
+    assert_eq!([1, 4].map(|now| next_at(&log, bucket, by(100_000), now * SECOND)), [4_605; 2]);
+}
+
+#[test]
+fn a_hand_back_makes_nobody_wait_for_longer() {
+    let bucket = Bucket::new(500_000_000, 19_950_000_000);
+    let (full, left) = (Term::bucket(bucket), lowered(Term::bucket(bucket), 15_625));
+    let mut log = SlidingLog::new();
+    log.fill(&[full], &[full], &[(at(0), 1), (at(SECOND), 30)], 40 * SECOND);
+    log.fill(&[full], &[left], &[(at(100 * SECOND), 1)], 400 * SECOND);
+    let before = next_at(&log, bucket, left, 100 * SECOND);
+    log.hand_back(at(0), 1);
+    assert_eq!((before, next_at(&log, bucket, left, 100 * SECOND)), (132_000, 132_000));
 }
 
 #[test]
