@@ -152,7 +152,8 @@ local function hand_back(log, start, units)
     local out = start > level.since and from or 0
     level.left = max(level.left - out * interval, since.left - 1000 * (level.at - since.at), 0)
     local slower = level.by == 0 and interval or level.by
-    level.slowed = max(level.slowed - out * slower, min(since.slowed - 1000 * (level.at - since.at), level.slowed), 0)
+    -- No promise hangs on this one: what it says of lower rates need not be proved.
+    level.slowed = max(level.slowed - from * slower, min(since.slowed - 1000 * (level.at - since.at), level.slowed), 0)
     -- Before its newest unit it may have been emptier than that.
     if level.left == 0 then level.since = level.at end
     if start == level.at then level.counted = max(level.counted - from, 0) end

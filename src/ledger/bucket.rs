@@ -182,7 +182,8 @@ impl Level {
         let counted = if start == self.at { self.counted.saturating_sub(units) } else { self.counted };
         let nanos = self.nanos.saturating_sub(taken).max(newer.left(self.at)).max(0);
         let by = if self.by == 0 { interval } else { self.by };
-        let taken = i64::try_from(out).unwrap_or(i64::MAX).saturating_mul(by);
+        // No promise hangs on this one: what it says of lower rates need not be proved.
+        let taken = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(by);
         let slowed = self.slowed.saturating_sub(taken).max(drained(newer.slowed, newer.at, self.at).min(self.slowed));
         let left = Self { nanos, slowed, counted, ..self };
         // Before its newest unit it may have been emptier than that.

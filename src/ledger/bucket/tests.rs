@@ -277,3 +277,30 @@ fn what_is_handed_back_late_leaves_no_room_that_was_drained_already() {
     log.hand_back(at(0), 3);
     assert_eq!(next_at(&log, bucket, left, 100 * SECOND), 100_050, "three of 5 s in 19.95");
 }
+
+#[test]
+fn whatever_is_handed_back_first_all_of_it_leaves_room_by_lower_rates() {
+    let bucket = Bucket::new(500_000_000, 20_000_000_000);
+    let (full, left) = (Term::bucket(bucket), lowered(Term::bucket(bucket), 900_000));
+    let heights = [false, true].map(|newest_first| {
+        let mut log = SlidingLog::new();
+        for _ in 0..500 {
+            let start = earliest(at(0), at(0), std::iter::once((full, left)), 1, &log);
+            log.fill(&[full], &[left], &[(start, 1)], 400 * SECOND);
+        }
+        let now = log.nth_newest(1).unwrap();
+        let mut starts = Vec::new();
+        for _ in 0..30 {
+            let start = earliest(now, now, std::iter::once((full, full)), 1, &log);
+            log.fill(&[full], &[full], &[(start, 1)], 400 * SECOND);
+            starts.push(start);
+        }
+        if newest_first {
+            starts.reverse();
+        }
+        starts.into_iter().for_each(|start| log.hand_back(start, 1));
+        let wait = |units| log.earliest(now, &[full], units).as_micros() - now.as_micros();
+        [wait(1), wait(10)].map(|micros| micros / SECOND)
+    });
+    assert!(heights.iter().all(|[one, ten]| *one <= 1 && *ten <= 6), "{heights:?}");
+}
