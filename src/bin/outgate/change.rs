@@ -27,12 +27,10 @@ pub(crate) async fn pause(store: &RedisStore, whom: &Whom, lasting: Duration) ->
 /// So many millionths of the quotas are left.
 pub(crate) async fn slow(store: &RedisStore, whom: &Whom, factor: u32, lasting: Duration) -> Said {
     let meant = meant::found_in_use(store, whom).await?;
-    let has_quotas = |(seen, scope): &(Seen, Option<ScopeId>)| {
-        let Some(known) = &seen.description else { return true };
-        let of_scope = |kind: usize| known.kinds.get(kind).is_some_and(|kind| !kind.is_everybody);
-        known.logs.iter().any(|(kind, log)| !log.terms.is_empty() && (scope.is_none() || of_scope(*kind)))
+    let has_quotas = |seen: &Seen| {
+        seen.description.as_ref().is_none_or(|known| known.logs.iter().any(|(_, log)| !log.terms.is_empty()))
     };
-    if !meant.all.iter().any(has_quotas) {
+    if !meant.all.iter().any(|(seen, _)| has_quotas(seen)) {
         let why = "only limits how many calls are in flight, which nothing lowers: nothing is changed";
         return Err(format!("{} {why}", meant.words).into());
     }
