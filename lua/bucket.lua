@@ -27,9 +27,12 @@ local function read_by(level, bucket, left)
   return { at = level.at, left = level.left, slowed = height(level, left), by = by, counted = level.counted, since = level.since }
 end
 
+-- How long each unit of a level takes by the rate that it was read by, which takes so long at the full one.
+local function slower_of_level(level, interval) return level.by == 0 and interval or level.by end
+
 -- A level after some units that start then, each of which takes so long to drain.
 local function filled(level, start, units, interval)
-  local before, by = drained(level, start), level.by == 0 and interval or level.by
+  local before, by = drained(level, start), slower_of_level(level, interval)
   local left, slowed = min(before.left + units * interval, MOST), min(before.slowed + units * by, MOST)
   local counted = before.counted + (start < before.at and 0 or units)
   return { at = before.at, left = left, slowed = slowed, by = level.by, counted = counted, since = level.since }
@@ -151,7 +154,7 @@ local function hand_back(log, start, units)
     -- It may have drained before what is left in it came, of which the log says nothing.
     local out = start > level.since and from or 0
     level.left = max(level.left - out * interval, since.left - 1000 * (level.at - since.at), 0)
-    local slower = level.by == 0 and interval or level.by
+    local slower = slower_of_level(level, interval)
     -- No promise hangs on this one: what it says of lower rates need not be proved.
     level.slowed = max(level.slowed - from * slower, min(since.slowed - 1000 * (level.at - since.at), level.slowed), 0)
     -- Before its newest unit it may have been emptier than that.

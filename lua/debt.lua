@@ -28,7 +28,6 @@ local settle_slots = a[7] % 8 >= 4 and function(logs, states, first, count, debt
       local level = filled(read_by(level_of(log, term), bucket, left), tail, units, bucket.interval)
       local rest = a[debts + i - 1] - units
       if rest > 0 then
-        level = read_by(level, bucket, left)
         level.left, level.slowed = min(level.left + rest * bucket.interval, MOST), min(level.slowed + rest * left.interval, MOST)
         level.since = level.at
       end

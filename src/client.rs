@@ -33,7 +33,7 @@ pub(crate) mod router;
 mod seat;
 pub mod snapshot;
 pub(crate) mod throttle;
-mod together;
+pub(crate) mod together;
 pub(crate) mod unlearned;
 pub(crate) mod unmatched;
 mod url;

@@ -40,10 +40,8 @@ impl Report {
         let longest = calls.iter().map(on_its_way).max().unwrap_or(0);
         let span = Duration::from_secs(1) + GUARD;
         // Where the machine stands still, as much is not used: a span from each call on that was late, but none twice.
-        let until = |at: &i64| *at + i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
-        let since_last = late.windows(2).map(|pair| (pair[1] - pair[0]).min(until(&0)));
-        let lost = since_last.chain(late.last().map(|_| until(&0))).sum::<i64>();
-        let lost = Duration::from_micros(lost.unsigned_abs());
+        let until_next = late.windows(2).map(|pair| Duration::from_micros(pair[0].abs_diff(pair[1])).min(span));
+        let lost = until_next.chain(late.last().map(|_| span)).sum::<Duration>();
         let first = calls.first().map_or(0, |call| call.at);
         let in_second = |second: u64| {
             let from = first + i64::try_from(second).unwrap_or(i64::MAX) * WINDOW;

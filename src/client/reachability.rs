@@ -90,7 +90,7 @@ impl Reachability {
         route.charges().map_err(|error| route.told(error))?;
         let member = (!route.now_or_never).then(|| crowd.admit(false, &upstream.name)).transpose();
         let member = member.map_err(|error| route.told(error))?;
-        let _member = member.map(|member| member.waits_outside(now));
+        let _outside = member.as_ref().map(|member| crowd.waits_outside(member.ticket, now));
         let waits = GivesUp::of(&route.registered.counts);
         let until = route.deadline().unwrap_or(now + PATIENCE);
         // Boxed, as every call would have room for it.

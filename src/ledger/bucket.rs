@@ -142,8 +142,7 @@ impl Level {
 
     /// The level after units that start then, each of which takes so long to drain.
     pub(crate) fn entered(self, start: Stamp, units: usize, interval: i64) -> Self {
-        let by = if self.by == 0 { interval } else { self.by };
-        self.with(start, units).higher(units, interval, by)
+        self.with(start, units).higher(units, interval, self.slower(interval))
     }
 
     /// The same, where so much is left of its bucket.
@@ -154,6 +153,11 @@ impl Level {
     /// The level after units that the log does not hold, where so much is left of its bucket.
     pub(super) fn owing(self, units: usize, bucket: Bucket, left: Bucket) -> Self {
         self.read_by(bucket, left).higher(units, bucket.interval, left.interval).unexplained()
+    }
+
+    /// How long each unit takes by the rate that it was read by, which takes so long at the full one.
+    const fn slower(self, interval: i64) -> i64 {
+        if self.by == 0 { interval } else { self.by }
     }
 
     fn read_by(self, bucket: Bucket, left: Bucket) -> Self {
@@ -181,9 +185,8 @@ impl Level {
         let taken = i64::try_from(out).unwrap_or(i64::MAX).saturating_mul(interval);
         let counted = if start == self.at { self.counted.saturating_sub(units) } else { self.counted };
         let nanos = self.nanos.saturating_sub(taken).max(newer.left(self.at)).max(0);
-        let by = if self.by == 0 { interval } else { self.by };
         // No promise hangs on this one: what it says of lower rates need not be proved.
-        let taken = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(by);
+        let taken = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(self.slower(interval));
         let slowed = self.slowed.saturating_sub(taken).max(drained(newer.slowed, newer.at, self.at).min(self.slowed));
         let left = Self { nanos, slowed, counted, ..self };
         // Before its newest unit it may have been emptier than that.

@@ -37,7 +37,6 @@ type Pause = (Instant, Reason);
 pub(crate) struct Member {
     crowd: Arc<Crowd>,
     is_shadow: bool,
-    is_outside: bool,
     /// Its place: before all who came later, in whichever queue it stands.
     pub(crate) ticket: u64,
 }
@@ -146,12 +145,12 @@ impl Crowd {
         }
         let before = self.like(is_shadow).fetch_add(1, Ordering::Relaxed);
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let member = Member { crowd: Arc::clone(self), is_shadow, is_outside: false, ticket };
+        let member = Member { crowd: Arc::clone(self), is_shadow, ticket };
         (before < self.most()).then_some(member)
     }
 
     /// A caller of this place waits in no queue, since then, for as long as that is kept.
-    pub(super) fn waits_outside(&self, ticket: u64, since: Instant) -> impl Drop + '_ {
+    pub(crate) fn waits_outside(&self, ticket: u64, since: Instant) -> impl Drop + '_ {
         self.outside().insert(ticket, since);
         Outside(self, ticket)
     }
@@ -171,15 +170,6 @@ impl Crowd {
     }
 }
 
-impl Member {
-    /// It waits in no queue, since then.
-    pub(crate) fn waits_outside(mut self, since: Instant) -> Self {
-        self.is_outside = true;
-        self.crowd.outside().insert(self.ticket, since);
-        self
-    }
-}
-
 /// Somebody who waits in no queue.
 struct Outside<'a>(&'a Crowd, u64);
 
@@ -191,9 +181,6 @@ impl Drop for Outside<'_> {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        if self.is_outside {
-            self.crowd.outside().remove(&self.ticket);
-        }
         let before = self.crowd.like(self.is_shadow).fetch_sub(1, Ordering::Relaxed);
         if !self.is_shadow {
             self.crowd.counts.went(before == 1);

@@ -142,6 +142,20 @@ async fn a_silent_node_that_keeps_in_which_format_all_is_kept_holds_up_the_first
     Ok(())
 }
 
+/// Calls until one is refused, for another's format.
+async fn refused_in_the_end(throttle: &Throttle, name: &str) {
+    let since = Instant::now();
+    let error = loop {
+        match throttle.acquire(name).max_wait(Duration::from_millis(500)).await {
+            Ok(permit) => drop(permit),
+            Err(error) => break error.to_string(),
+        }
+        assert!(since.elapsed() < Duration::from_secs(20), "it is asked again every 5 s, and beside the calls");
+        sleep(Duration::from_millis(20)).await;
+    };
+    assert!(error.contains("format 4 of Outgate 0.4.0"), "{error}");
+}
+
 #[tokio::test]
 async fn another_format_is_found_when_the_node_that_keeps_it_answers_again() -> Outcome {
     let cluster = RedisCluster::start(3, 0)?;
@@ -151,16 +165,7 @@ async fn another_format_is_found_when_the_node_that_keeps_it_answers_again() -> 
     cluster.nodes()[silent].pause()?;
     drop(throttle.acquire(&name).await?);
     cluster.nodes()[silent].resume()?;
-    let since = Instant::now();
-    let error = loop {
-        match throttle.acquire(&name).max_wait(Duration::from_millis(500)).await {
-            Ok(permit) => drop(permit),
-            Err(error) => break error.to_string(),
-        }
-        assert!(since.elapsed() < Duration::from_secs(20), "it is asked again every 5 s");
-        sleep(Duration::from_millis(50)).await;
-    };
-    assert!(error.contains("format 4 of Outgate 0.4.0"), "{error}");
+    refused_in_the_end(&throttle, &name).await;
     for _ in 0..5 {
         let refused = throttle.acquire(&name).max_wait(Duration::from_millis(500)).await;
         assert!(refused.is_err_and(|error| error.to_string().contains("format 4 of Outgate 0.4.0")));
@@ -180,15 +185,6 @@ async fn a_process_that_connects_anew_is_refused_by_another_format_whatever_node
     let owner = cluster.primary(cluster.slot_of(&format!("outgate:v1:{{{name}}}:state"))?)?.ok_or("nobody has it")?;
     // Its connection to the other node stays.
     cluster.nodes()[owner].command(&["CLIENT", "KILL", "TYPE", "normal"])?;
-    let since = Instant::now();
-    let error = loop {
-        match throttle.acquire(&name).max_wait(Duration::from_millis(500)).await {
-            Ok(permit) => drop(permit),
-            Err(error) => break error.to_string(),
-        }
-        assert!(since.elapsed() < Duration::from_secs(20), "it is asked beside the calls");
-        sleep(Duration::from_millis(20)).await;
-    };
-    assert!(error.contains("format 4 of Outgate 0.4.0"), "{error}");
+    refused_in_the_end(&throttle, &name).await;
     Ok(())
 }

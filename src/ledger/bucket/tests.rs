@@ -298,7 +298,9 @@ fn whatever_is_handed_back_first_all_of_it_leaves_room_by_lower_rates() {
         if newest_first {
             starts.reverse();
         }
-        starts.into_iter().for_each(|start| log.hand_back(start, 1));
+        for start in starts {
+            log.hand_back(start, 1);
+        }
         let wait = |units| log.earliest(now, &[full], units).as_micros() - now.as_micros();
         [wait(1), wait(10)].map(|micros| micros / SECOND)
     });

@@ -1,13 +1,12 @@
 //! The law of messages that come at once.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::task::Poll;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use super::Subject;
 use super::desk::{Desk, at, log};
 use super::law::Law;
+use crate::client::together::all;
 use crate::ledger::{Answer, Message, Run, Slots, Stamp};
 use crate::testing::history::plain;
 
@@ -43,28 +42,16 @@ pub async fn law_22(subject: &dyn Subject) {
 /// What all messages are answered, each sent twice, at once and by both handles in turn.
 async fn sent_at_once(law: Law, subject: &dyn Subject, messages: &[Message]) -> Vec<Vec<Answer>> {
     let handles = [subject.store(), subject.another()];
-    let send = |(place, message)| async move {
-        let handle: &dyn crate::Store = handles[place % 2];
-        let reply = law.answered(handle.apply(message).await);
-        law.some(plain(message, reply, Stamp::from_micros(0)).grant(), "an ask is answered by a grant").answers
-    };
     // A copy goes by the other handle.
-    let first = messages.iter().enumerate();
     let copies = messages.iter().enumerate().map(|(place, message)| (place + 1, message));
-    joined(first.chain(copies).map(send)).await
-}
-
-/// What comes of all of these, which go at once.
-async fn joined<T, F: Future<Output = T>>(parts: impl Iterator<Item = F>) -> Vec<T> {
-    let mut parts: Vec<(Pin<Box<F>>, Option<T>)> = parts.map(|part| (Box::pin(part), None)).collect();
-    poll_fn(|cx| {
-        for (part, outcome) in parts.iter_mut().filter(|(_, outcome)| outcome.is_none()) {
-            if let Poll::Ready(ready) = part.as_mut().poll(cx) {
-                *outcome = Some(ready);
-            }
-        }
-        if parts.iter().all(|(_, outcome)| outcome.is_some()) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    parts.into_iter().filter_map(|(_, outcome)| outcome).collect()
+    let sends = messages.iter().enumerate().chain(copies);
+    let mut answers = vec![Vec::new(); 2 * messages.len()];
+    let parts = sends.zip(&mut answers).map(|((place, message), answers)| async move {
+        let reply = law.answered(handles[place % 2].apply(message).await);
+        let grant = plain(message, reply, Stamp::from_micros(0)).grant();
+        *answers = law.some(grant, "an ask is answered by a grant").answers;
+        Ok::<(), Infallible>(())
+    });
+    let Ok(()) = all(parts).await;
+    answers
 }
