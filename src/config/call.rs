@@ -88,8 +88,8 @@ impl Call {
     }
 
     /// Counts as so many calls: 1 where nothing is said. One that is more than a limit allows at once is [`Error::CostExceedsQuota`](crate::Error::CostExceedsQuota),
-    /// as is a call that costs nothing of any unit. Where no limit counts calls, more than 1 is [`Error::UnknownUnit`](crate::Error::UnknownUnit): say
-    /// [`cost_of`](Self::cost_of) the unit.
+    /// as is a call that costs nothing of any unit. Where limits count other units alone, more than 1 is
+    /// [`Error::UnknownUnit`](crate::Error::UnknownUnit): say [`cost_of`](Self::cost_of) the unit.
     #[must_use]
     pub fn cost(self, calls: u32) -> Self {
         self.cost_of(CALLS, calls)

@@ -273,9 +273,9 @@ impl Charges {
         }
         // A log without terms is there for its scope alone.
         let counted = || self.places.iter().zip(self.logs.iter()).filter(|(_, log)| !log.terms.is_empty());
-        // Each call is one, also where none is counted.
-        let is_known =
-            |unit: &str| counted().any(|(place, _)| *place.unit == *unit) || unit == CALLS && call.cost_in(CALLS) <= 1;
+        // Each call is one, also where none is counted; and where nothing is, it may cost anything.
+        let is_any = |unit: &str| unit == CALLS && (call.cost_in(CALLS) <= 1 || counted().next().is_none());
+        let is_known = |unit: &str| is_any(unit) || counted().any(|(place, _)| *place.unit == *unit);
         if let Some(unit) = call.units().find(|unit| !is_known(unit)) {
             let mut known: Vec<_> = counted().map(|(place, _)| Arc::clone(&place.unit)).collect();
             known.sort_unstable();
