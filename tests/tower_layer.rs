@@ -287,11 +287,12 @@ async fn soon(throttle: &Throttle) -> Result<Permit, outgate::Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grpc_stream_that_looks_whether_a_pause_holds_says_so_when_it_ends() -> Outcome {
+async fn a_grpc_stream_that_looks_whether_a_pause_holds_says_so_by_its_first_message_and_when_it_ends() -> Outcome {
     for (grpc_status, is_over) in [("0", true), ("8", false)] {
         let (throttle, mut looks) = looking(move |status| stream(status, grpc_status)).await?;
-        looks.body_mut().frame().await.ok_or("a message")??;
         assert!(throttle.try_acquire("up").await.is_err(), "nobody knows yet");
+        looks.body_mut().frame().await.ok_or("a message")??;
+        drop(soon(&throttle).await?);
         looks.into_body().collect().await?;
         let goes = soon(&throttle).await;
         assert_eq!(goes.is_ok(), is_over, "{grpc_status}: {goes:?}");
@@ -314,25 +315,30 @@ async fn a_grpc_call_that_is_dropped_before_its_first_message_ends_no_pause() ->
     Ok(())
 }
 
-/// A message, and then the connection breaks.
-struct Breaks(bool);
+/// A message or none, and then the connection breaks.
+struct Breaks {
+    has_message: bool,
+}
 
 impl http_body::Body for Breaks {
     type Data = Bytes;
     type Error = std::io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let is_first = !std::mem::replace(&mut self.0, true);
+        let has_message = std::mem::take(&mut self.has_message);
         let broken = || std::io::Error::other("reset");
-        Poll::Ready(Some(if is_first { Ok(Frame::data(Bytes::from_static(b"message"))) } else { Err(broken()) }))
+        Poll::Ready(Some(if has_message { Ok(Frame::data(Bytes::from_static(b"message"))) } else { Err(broken()) }))
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grpc_call_whose_connection_breaks_ends_no_pause() -> Outcome {
-    let (throttle, looks) = looking(|status| stream(status, "0").map(|_| Breaks(false))).await?;
-    assert!(looks.into_body().collect().await.is_err());
-    assert!(soon(&throttle).await.is_err(), "nobody knows what its trailers would say");
+async fn a_grpc_call_whose_connection_breaks_before_its_first_message_ends_no_pause() -> Outcome {
+    for has_message in [false, true] {
+        let (throttle, looks) = looking(move |status| stream(status, "0").map(|_| Breaks { has_message })).await?;
+        assert!(looks.into_body().collect().await.is_err());
+        let goes = soon(&throttle).await;
+        assert_eq!(goes.is_ok(), has_message, "nobody knows what its trailers would say: {goes:?}");
+    }
     Ok(())
 }
 

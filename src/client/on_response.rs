@@ -238,8 +238,9 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let is_quota = feedback.refusal() == Some(Refusal::Quota);
     let logs = charges.logs_of(call.scopes);
     let unlearned = |quota: &Quota, why| registered.unlearned.tell(&upstream.name, quota, why);
-    let mut reported =
-        if upstream.learns { reports(&upstream.limits, charges, feedback, unlearned) } else { BTreeMap::new() };
+    // Who is not known is told of a quota of everybody who is not.
+    let learns = upstream.learns && !matches!(call.status, 401 | 407);
+    let mut reported = if learns { reports(&upstream.limits, charges, feedback, unlearned) } else { BTreeMap::new() };
     let has_reports = !reported.is_empty();
     // What is told is rounded, and comes from another moment or another counter than the refusal.
     let has_little = |quota: &QuotaReport| u64::from(quota.remaining) * LITTLE < u64::from(quota.term.quota);
@@ -249,7 +250,7 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
         (log.clone(), Report { started: call.started, late: registered.stale_after, quotas })
     };
     // What it says of the log that refusals are evidence of comes with the pause.
-    let first = charges.evidence().filter(|_| upstream.learns);
+    let first = charges.evidence().filter(|_| learns);
     let first = first.map(|log| report(log, reported.remove(&log).unwrap_or_default()));
     let pause = refusal::pause((upstream, charges), feedback, fastrand::f64()).map(|(of_all, pause)| {
         let paused = scope.filter(|_| !of_all);

@@ -3,9 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
-use http::header::DATE;
+use http::header::{AGE, DATE};
 
 use super::date;
+use super::number::Number;
 
 const SECOND: i128 = 1_000_000_000;
 
@@ -16,10 +17,13 @@ pub(super) struct Moment(i128);
 impl Moment {
     /// The instant from which a response counts its times: its `Date`, else when it was received.
     ///
-    /// An upstream writes absolute times by its own clock, so that only its own `Date` tells how far away they are.
+    /// An upstream writes absolute times by its own clock, so that only its own `Date` tells how far away they are, and where a cache kept the
+    /// response, its `Age`, how long ago that was.
     pub(super) fn of_response(headers: &HeaderMap, received_at: SystemTime) -> Self {
         let told = headers.get(DATE).and_then(|value| date::parse(value.to_str().ok()?.trim()));
-        told.unwrap_or_else(|| Self::of(received_at))
+        let age =
+            || headers.get(AGE).and_then(|age| Number::parse(age.to_str().ok()?.trim())).map_or(0, |age| age.floor());
+        told.map_or_else(|| Self::of(received_at), |told| Self(told.0.saturating_add(i128::from(age()) * SECOND)))
     }
 
     /// The instant of the system's calendar.
@@ -79,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_counts_from_its_date_and_else_from_its_receipt() {
+    fn a_response_counts_from_its_date_and_age_and_else_from_its_receipt() {
         let received_at = UNIX_EPOCH + Duration::from_secs(7);
         let cases = [
             (None, 7),
@@ -91,6 +95,15 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.extend(date.map(|date| (DATE, HeaderValue::from_static(date))));
             assert_eq!(Moment::of_response(&headers, received_at), Moment::at(seconds, 0), "{date:?}");
+            for (age, later) in [("55", 55), ("soon", 0), ("-5", 0)] {
+                let later = if seconds == 7 { 0 } else { later };
+                headers.insert(AGE, HeaderValue::from_static(age));
+                assert_eq!(
+                    Moment::of_response(&headers, received_at),
+                    Moment::at(seconds + later, 0),
+                    "{date:?} {age}"
+                );
+            }
         }
     }
 }

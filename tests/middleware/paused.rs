@@ -81,3 +81,27 @@ async fn after_the_longest_pause_a_call_that_is_served_ends_it_for_every_process
         drop(other.try_acquire("up").await.unwrap());
     }
 }
+
+/// Tells every caller of a quota that is spent, with this status.
+fn reports_a_spent_quota(status: u16) -> StrictUpstream {
+    let answer = move |_: &http::Request<()>| {
+        let response = http::Response::builder().status(status).header("x-ratelimit-limit", "20");
+        let response = response.header("x-ratelimit-remaining", "0").header("x-ratelimit-reset", "3000");
+        response.body(Bytes::new()).unwrap()
+    };
+    StrictUpstream::builder().handler(answer).start().unwrap()
+}
+
+#[tokio::test]
+async fn who_is_not_known_is_told_of_a_quota_of_everybody_who_is_not() {
+    for (status, is_ours) in [(200, true), (404, true), (401, false), (407, false)] {
+        let upstream = reports_a_spent_quota(status);
+        let limit = Limit::per_hour(100).each(outgate::Scope::bearer_token());
+        let up = Upstream::new("up").host("127.0.0.1").limit(limit).learn_from_responses();
+        let throttle = Throttle::builder().upstream(up).build().unwrap();
+        let response = client(&throttle).get(upstream.url()).bearer_auth("s3cret").send().await.unwrap();
+        assert_eq!(response.status().as_u16(), status);
+        let next = throttle.try_acquire("up").scope("s3cret").await;
+        assert_eq!(next.is_err(), is_ours, "{status}: {next:?}");
+    }
+}

@@ -51,7 +51,7 @@ impl<B: Body + Unpin> Body for ThrottledBody<B> {
         match &frame {
             Poll::Ready(Some(Ok(frame))) => match frame.trailers_ref() {
                 Some(trailers) => self.ending.read(trailers),
-                None => self.ending.has_message = true,
+                None => self.ending.take_message(),
             },
             Poll::Ready(Some(Err(_))) => self.ending.lose(),
             Poll::Ready(None) => self.ending.end(),
@@ -121,6 +121,14 @@ impl Ending {
         let (throttle, headers) = (throttle.clone(), headers.clone());
         let unread = Some(Unread { throttle, status, headers, is_judged });
         Self { permit: Some(permit), unread, has_message: false }
+    }
+
+    /// A message is no refusal: who looks whether a pause holds was served, though its stream may last for hours.
+    fn take_message(&mut self) {
+        if let (false, Some(permit), Some(_)) = (self.has_message, &self.permit, &self.unread) {
+            permit.tell_served();
+        }
+        self.has_message = true;
     }
 
     fn read(&mut self, trailers: &HeaderMap) {
