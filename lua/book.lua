@@ -13,8 +13,7 @@
 --         4 latest    what log time is now at the latest, or 0
 --         5 horizon   µs; 6 ahead: µs before which no start is of use, as the answer takes as long to arrive
 --         7 flags     1: put off; 2: tells cold calls; 4: debts; 8: wants seats; 2048: heard of a loss; 4096: an outage; 16 * (weight - 1)
---         8 scopes    count of the ask's scopes
---         9 widest    1: the first of them is the whole upstream
+--         8 scopes    count of the ask's scopes; 9 widest: 1: the first of them is the whole upstream
 --        10 counted   for each scope: the period that it was counted in, or 0; then for each log: place of its scope, count of terms,
 --           quota and span (µs) of each; behind a span below 0 of a bucket 1, how long a unit and how long all drain (ns), of a calendar 2,
 --           guard (µs) and four boundaries (each from, to); then what must be there, as loss.lua says; where it tells cold calls, first and
@@ -24,10 +23,11 @@
 -- ARGV[2] clock    in tests only
 -- Returns, where everybody starts now and there is nothing else to say, (now - known) * 4096 + number % 4096; else integers of 8 bytes:
 --         number, now, flags (1: all start at `next`; 2: remembered; 4: data was lost; 8: others name other terms; 16: told of a loss; 32:
---         slower; 64: corrected), next: when the first that waits may go; where not all start then: within (µs), end of a pause or 0, its
---         cause, status that began it, others that wait, for each scope: counted; where it wants seats, seats to keep, µs after which it
---         asks for more or 0; by flag 8 place of the log, quota and span of the strictest; by 16 what loss.lua tells; by 32 what usage.lua
---         tells; by 64 µs by which log time is ahead of the clock; then verdict (0 refused, 1 granted, 2 waits, 3 looks), start, callers
+--         slower; 64: corrected; 128: smaller), next: when the first that waits may go; where not all start then: within (µs), end of a
+--         pause or 0, its cause, status, others that wait, for each scope: counted; where it wants seats, seats to keep, µs after which it
+--         asks for more or 0; by flag 8 place of the log, quota and span of the strictest; by 16 what loss.lua tells; by 32 usage.lua; by
+--         64 µs by which log time is ahead of the clock; by 128 when one may go that takes less than the first, and how much
+--         the largest of those takes (millionths); then verdict (0 refused, 1 granted, 2 waits, 3 looks), start, callers
 -- Errors: OUTDATED a later message of this stream was seen; DUPLICATE another process has its name; GARBAGE a key makes no sense
 -- Cost: O(1) reads and one push where all start now, else O(callers)
 local MAX_CLAIMS = 8
@@ -110,6 +110,8 @@ local limit, limits, has_calendar = now + max(ahead + horizon, far), {}, false
 limit = lost.withholds and soonest - 1 or soonest + floor((limit - soonest) / slower_after_pause(states))
 limit, has_calendar = limit_of_calendars(logs, limit)
 local granted, next, first, is_foremost, is_near, waits_for, short, is_short, again = 0, now, nil, false, false, {}, 0, false, 0
+-- The earliest start of those behind the first that waits who wait as well, take less, and could start before it; how large the largest is.
+local next_smaller, largest = nil, 0
 do
   local shares, seated = {}, math.huge
   if wants_seats then
@@ -160,6 +162,11 @@ do
       local hopeless = deadline and (start > deadline or (withheld and deadline <= soonest))
       if first and (withheld or hopeless) then
         if withheld then too_large = size_of(charges) end
+        -- For whom its process has no share, as somebody wants more than there is, there is no time.
+        if withheld and start < next and (granted > 0 or not is_spent(shares, run.priority)) then
+          if not next_smaller then next_smaller, largest = start, size_of(charges) end
+          next_smaller = min(next_smaller, start)
+        end
         passed, rest = passed + rest, 0
       elseif hopeless then
         -- The rest of the run fares alike. Each is told its own time below.
@@ -273,12 +280,13 @@ do
   local slower = not all and stop == 0 and slower_of(states)
   local flags = (changed and 2 or 0) + lost.flag(states) + (named[1] and 8 or 0) + (slower and 32 or 0)
   local corrected, within = has_calendar and math.abs(correction) >= SECOND, is_near and slack or max(limits[told] - soonest, 0)
-  body = { flags + (corrected and 64 or 0), next, within, stop, max(cause, 0), status, most }
+  body = { flags + (corrected and 64 or 0) + (next_smaller and 128 or 0), next, within, stop, max(cause, 0), status, most }
   for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
   if wants_seats then body[8 + scopes], body[9 + scopes] = keep, is_short and again or 0 end
   for _, part in ipairs(lost.add_news(named)) do body[#body + 1] = part end
   for _, part in ipairs(slower or {}) do body[#body + 1] = part end
   body[#body + 1] = corrected and correction or nil
+  if next_smaller then body[#body + 1], body[#body + 2] = next_smaller, floor(largest * 1000000) end
   for i = 1, #answers do body[#body + 1] = answers[i] end
   if all and stop + most + counted == 0 and not (wants_seats or named[1] or corrected) then body = { 3, now } end
 end

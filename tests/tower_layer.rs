@@ -56,14 +56,14 @@ async fn exhausted(
     }
     trailers.insert("grpc-status", HeaderValue::from_static("8"));
     trailers.insert("grpc-retry-pushback-ms", HeaderValue::from_static("1500"));
-    let frames = [Ok(Frame::data(Bytes::from_static(b"message"))), Ok(Frame::trailers(trailers))];
+    let frames = vec![Ok(Frame::data(Bytes::from_static(b"message"))), Ok(Frame::trailers(trailers))];
     let mut response = Response::new(StreamBody::new(Frames(frames.into_iter())));
     response.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
     Ok(response)
 }
 
 /// Frames that are there already.
-struct Frames(std::array::IntoIter<Result<Frame<Bytes>, Infallible>, 2>);
+struct Frames(std::vec::IntoIter<Result<Frame<Bytes>, Infallible>>);
 
 impl futures_core::Stream for Frames {
     type Item = Result<Frame<Bytes>, Infallible>;
@@ -291,6 +291,8 @@ async fn a_grpc_stream_that_looks_whether_a_pause_holds_says_so_by_its_first_mes
     for (grpc_status, is_over) in [("0", true), ("8", false)] {
         let (throttle, mut looks) = looking(move |status| stream(status, grpc_status)).await?;
         assert!(throttle.try_acquire("up").await.is_err(), "nobody knows yet");
+        looks.body_mut().frame().await.ok_or("an empty frame")??;
+        assert!(throttle.try_acquire("up").await.is_err(), "that is no message");
         looks.body_mut().frame().await.ok_or("a message")??;
         drop(soon(&throttle).await?);
         looks.into_body().collect().await?;
@@ -305,8 +307,8 @@ async fn a_grpc_stream_that_looks_whether_a_pause_holds_says_so_by_its_first_mes
 async fn a_grpc_call_that_is_dropped_before_its_first_message_ends_no_pause() -> Outcome {
     for has_message in [false, true] {
         let (throttle, mut looks) = looking(|status| stream(status, "8")).await?;
-        if has_message {
-            looks.body_mut().frame().await.ok_or("a message")??;
+        for frame in if has_message { &["an empty frame", "a message"][..] } else { &["an empty frame"] } {
+            looks.body_mut().frame().await.ok_or(*frame)??;
         }
         drop(looks);
         let goes = soon(&throttle).await;
@@ -361,11 +363,12 @@ async fn a_grpc_call_whose_trailers_refuse_it_ends_no_row_of_a_breaker() -> Outc
     Ok(())
 }
 
-/// A message, and trailers that say what became of the call; of gRPC where it was served at first.
+/// An empty frame, a message, and trailers that say what became of the call; of gRPC where it was served at first.
 fn stream(status: StatusCode, grpc_status: &'static str) -> Response<StreamBody<Frames>> {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", HeaderValue::from_static(grpc_status));
-    let frames = [Ok(Frame::data(Bytes::from_static(b"message"))), Ok(Frame::trailers(trailers))];
+    let data = |data: &'static [u8]| Ok(Frame::data(Bytes::from_static(data)));
+    let frames = vec![data(b""), data(b"message"), Ok(Frame::trailers(trailers))];
     let mut response = Response::new(StreamBody::new(Frames(frames.into_iter())));
     *response.status_mut() = status;
     let (name, value) = if status.is_success() { ("content-type", "application/grpc") } else { ("retry-after", "600") };

@@ -21,8 +21,7 @@ impl Moment {
     /// response, its `Age`, how long ago that was.
     pub(super) fn of_response(headers: &HeaderMap, received_at: SystemTime) -> Self {
         let told = headers.get(DATE).and_then(|value| date::parse(value.to_str().ok()?.trim()));
-        let age =
-            || headers.get(AGE).and_then(|age| Number::parse(age.to_str().ok()?.trim())).map_or(0, |age| age.floor());
+        let age = || headers.get(AGE).and_then(|age| Number::parse(age.to_str().ok()?.trim())).map_or(0, Number::floor);
         told.map_or_else(|| Self::of(received_at), |told| Self(told.0.saturating_add(i128::from(age()) * SECOND)))
     }
 

@@ -223,7 +223,7 @@ impl Ledger {
         }
         let next =
             if decision.waiting.is_none() && decision.short.waiting > 0 { bounds.unseated_until() } else { next };
-        let grant = Grant::new(now, decision.answers, next).within(within);
+        let grant = Grant::new(now, decision.answers, next).before(decision.next_smaller).within(within);
         let seats = seated.map(|(seated, _)| seated);
         let is_settling = |&scope| self.scope(scope).is_some_and(|of| of.constraints().is_settling(now));
         let is_lost = is_closed || scopes.iter().any(is_settling);

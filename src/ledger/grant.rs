@@ -27,6 +27,9 @@ pub struct Grant {
     pub answers: Vec<Answer>,
     /// The earliest start of the first caller that waits; `now` or earlier when there is none.
     pub next: Stamp,
+    /// When the first could start of those that wait and take less than that one, where it is earlier; and how large the largest of them is:
+    /// the parts that it takes of all quotas, together, in millionths.
+    pub next_smaller: Option<(Stamp, u64)>,
     /// So long before `next` an ask may be granted, and no earlier. Mostly the horizon; less where the first caller that waits
     /// waits for a log that few share, and must not keep others from the logs that many share.
     pub within: Duration,
@@ -129,6 +132,7 @@ impl Grant {
             all_now: false,
             answers,
             next,
+            next_smaller: None,
             within,
             paused: None,
             slower: None,
@@ -141,6 +145,11 @@ impl Grant {
             loss: None,
             corrected: 0,
         }
+    }
+
+    /// Who takes less than the first caller that waits may go then: those up to so large.
+    pub(crate) fn before(self, next_smaller: Option<(Stamp, f64)>) -> Self {
+        Self { next_smaller: next_smaller.map(|(start, size)| (start, in_millionths(size))), ..self }
     }
 
     /// The first caller that waits is granted no earlier than so many microseconds before its start.
@@ -171,4 +180,10 @@ impl Grant {
     pub fn answered(&self, callers: u32) -> u32 {
         self.answers(callers).filter(|answer| answer.verdict != Verdict::Waits).map(|answer| answer.callers).sum()
     }
+}
+
+/// How large a call is, as a grant says it.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is no more than the count of logs")]
+pub(crate) fn in_millionths(size: f64) -> u64 {
+    (size * 1e6).floor() as u64
 }

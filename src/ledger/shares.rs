@@ -43,6 +43,8 @@ pub(super) struct Decision {
     pub(super) granted: u32,
     /// The first caller that waits.
     pub(super) waiting: Option<Turn>,
+    /// The earliest start of those behind it that wait as well, take less, and could start before it; and how large the largest of them is.
+    pub(super) next_smaller: Option<(Stamp, f64)>,
     /// Nobody before that one was granted.
     pub(super) is_foremost: bool,
     /// So many who claim come before that one.
@@ -141,6 +143,9 @@ impl Deciding<'_, '_> {
                 let is_hopeless = deadline.is_some_and(|by| start > by || (withheld && by <= self.bounds.soonest));
                 if self.decision.waiting.is_some() && (withheld || is_hopeless) {
                     too_large = if withheld { size } else { too_large };
+                    if withheld {
+                        self.pass_over(run, start, size);
+                    }
                     self.decision.passed += rest;
                     break;
                 }
@@ -161,6 +166,17 @@ impl Deciding<'_, '_> {
             }
         }
         refused
+    }
+
+    /// A caller so large that could start then waits behind the first that does. One for whom its process has no share, as somebody wants more
+    /// than there is, has no time.
+    fn pass_over(&mut self, run: &Run, start: Stamp, size: f64) {
+        let has_no_share = self.decision.granted == 0 && self.shares.are_spent(run.priority);
+        let first = self.decision.waiting.as_ref().map(|first| first.start);
+        if !has_no_share && first.is_some_and(|first| start < first) {
+            let (soonest, largest) = self.decision.next_smaller.unwrap_or((start, size));
+            self.decision.next_smaller = Some((soonest.min(start), largest));
+        }
     }
 
     /// The next callers, of a priority, come after those who claim and have it, or a higher one.

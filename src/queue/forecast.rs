@@ -11,6 +11,7 @@ use super::engine::Engine;
 use super::events::{Effects, tell};
 use super::log_time::Outlook;
 use super::pacing::{LONGEST_TURN, LONGEST_TURN_OF_SEVERAL, Rest, late_at_most};
+use super::put_off::PutOff;
 use super::settings::Settings;
 use super::turns::first_turn;
 use super::waiters::{Units, Waiter};
@@ -209,11 +210,13 @@ impl Engine {
         let (paused, slower) = (self.pause_left(now), self.after_refusals(now));
         let forecast = Forecast::new(&self.settings, self.next_slot, self.next_ask(), now);
         let (put_off, unjudged, mut asks_for_them) = (self.put_off.as_ref(), self.unjudged(now), false);
+        let pause_ends = self.lasting_pause(now).map(|(until, _)| until);
         let late = self.waiters.drop_hopeless(now, |waiter, ahead| {
-            if put_off.is_some_and(|put_off| put_off.asks_again_for(waiter, &self.settings, self.ask_at)) {
+            let deadline = waiter.deadline(now)?;
+            let asks_again = |put_off: &PutOff| put_off.asks_again_for(waiter, &self.settings, self.ask_at);
+            if pause_ends.is_none_or(|at| at <= deadline) && put_off.is_some_and(asks_again) {
                 return None;
             }
-            let deadline = waiter.deadline(now)?;
             let retry_after = forecast.too_late(deadline, ahead)?;
             // Who came meanwhile.
             let is_unjudged = self.newcomers.include(waiter)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The longest that a queue says nothing while it waits, so that the store knows it is still there.
-const MAX_SILENCE: Duration = Duration::from_secs(30);
+pub(super) const MAX_SILENCE: Duration = Duration::from_secs(30);
 /// The longest that a queue leaves slots that come one by one to others which wait: whoever waits says something more often. Of several units,
 /// or where slots are close together, they may be gone by then.
 pub(super) const LONGEST_TURN: Duration = Duration::from_secs(27);

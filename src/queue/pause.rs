@@ -27,15 +27,26 @@ impl Engine {
             && self.lasting_pause(now).is_some_and(|(until, _)| slot.start + self.settings.late_at_most() < until)
     }
 
-    /// Nobody sends before `until`: whoever has an earlier slot needs another, and who cannot be helped by waiting is told.
+    /// Nobody sends before `until`: who waits and cannot wait for that is told, unless an answer is under way that says more.
     pub(super) fn pause(&mut self, until: Instant, reason: Reason, now: Instant, effects: &mut Effects) {
+        let before = self.lasting_pause(now).map(|(until, _)| until + self.settings.horizon);
+        let is_news = self.begin_pause(until, reason, now, effects) && before < Some(until);
+        if let Some((until, _)) = self.lasting_pause(now).filter(|_| is_news && self.unanswered.is_none()) {
+            self.next_slot = self.next_slot.max(Some(until));
+            self.refuse_late(now, effects);
+        }
+    }
+
+    /// Nobody sends before `until`: whoever has an earlier slot needs another, and who cannot be helped by waiting is told. Says whether that is
+    /// news.
+    pub(super) fn begin_pause(&mut self, until: Instant, reason: Reason, now: Instant, effects: &mut Effects) -> bool {
         let before = self.lasting_pause(now);
         // Those who wait for seats alone are told by the queues that they wait for.
         if self.settings.logs.is_empty()
             || until <= now
             || before.is_some_and(|(paused, graver)| paused >= until && graver.cause >= reason.cause)
         {
-            return;
+            return false;
         }
         let (until, reason) =
             before.map_or((until, reason), |(paused, before)| (paused.max(until), before.or_graver(reason)));
@@ -58,6 +69,7 @@ impl Engine {
             let barred = self.waiters.drop_hopeless(now, |_, _| Some(barred.clone()));
             tell(effects, barred);
         }
+        true
     }
 
     /// The pause is over, or not what was known of it: whoever waits asks again.

@@ -5,8 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::engine::Engine;
+use super::pacing::MAX_SILENCE;
 use super::settings::Settings;
 use super::waiters::{Waiter, Wish};
+use crate::ledger::in_millionths;
 
 /// No sooner after an answer that let nobody go it is asked for callers who take less.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -26,6 +28,10 @@ pub(super) struct PutOff {
     least: f64,
     /// When somebody who takes less is asked for at the earliest.
     open_at: Instant,
+    /// When the store was asked.
+    at: Instant,
+    /// When the first of them who takes less than the first of all could go, where that is earlier; and how large the largest of those is.
+    next_smaller: Option<(Instant, u64)>,
 }
 
 /// Callers who have come since it was asked last.
@@ -77,7 +83,12 @@ impl PutOff {
         let least = sizes.fold(size, f64::min);
         let times = before.filter(|before| before.ticket == ticket).map_or(1, |before| before.times + 1);
         let open_at = if granted > 0 { now } else { now + AGAIN };
-        Some(Self { ticket, times, size, least, open_at })
+        Some(Self { ticket, times, size, least, open_at, at: now, next_smaller: None })
+    }
+
+    /// The first of them who takes less could go then, and none is larger than so much.
+    pub(super) fn next_smaller(self, next: Option<(Instant, u64)>) -> Self {
+        Self { next_smaller: next, ..self }
     }
 
     /// How many times in a row this caller was put off as the first.
@@ -85,10 +96,22 @@ impl PutOff {
         if ticket == self.ticket { self.times } else { 0 }
     }
 
-    /// Whether a caller takes less than the first, and is asked for again before its time is up.
+    /// Whether a caller takes less than the first, and is asked for again before its time is up. Where that is soon, for the sake of callers who
+    /// take no more than it does.
     pub(super) fn asks_again_for(&self, waiter: &Waiter, settings: &Settings, ask_at: Option<Instant>) -> bool {
         let Wish::By(deadline) = waiter.wish else { return false };
-        self.has_smaller() && ask_at.is_some_and(|at| at < deadline) && settings.size(&waiter.costs) < self.size
+        let is_in_time =
+            || self.goes_beside(waiter, settings, deadline).unwrap_or(true) || deadline > self.at + MAX_SILENCE;
+        self.has_smaller()
+            && ask_at.is_some_and(|at| at < deadline)
+            && settings.size(&waiter.costs) < self.size
+            && is_in_time()
+    }
+
+    /// Whether it is known that a caller goes before the first, in time; or nothing where nobody is known to.
+    fn goes_beside(&self, waiter: &Waiter, settings: &Settings, deadline: Instant) -> Option<bool> {
+        let (next, largest) = self.next_smaller?;
+        Some(next <= deadline && in_millionths(settings.size(&waiter.costs)) <= largest)
     }
 
     /// Whether some of them take less than the first.
@@ -121,6 +144,13 @@ impl Engine {
 
     /// Whether the last answer says nothing of a caller who comes, and the next will before its time is up.
     pub(super) fn is_asked_for(&mut self, waiter: &Waiter, deadline: Instant, now: Instant) -> bool {
+        let goes_beside = |put_off: &PutOff| put_off.goes_beside(waiter, &self.settings, deadline) == Some(true);
+        if self.ask_at.is_some_and(|at| at < deadline)
+            && self.lasting_pause(now).is_none_or(|(until, _)| until <= deadline)
+            && self.put_off.as_ref().is_some_and(goes_beside)
+        {
+            return true;
+        }
         let at = self.waiters.has_large().then(|| self.asked_for_at(self.settings.size(&waiter.costs), now)).flatten();
         let Some(at) = at.filter(|&at| at <= deadline) else { return false };
         if self.ask_at.is_some_and(|ask_at| ask_at > deadline) {

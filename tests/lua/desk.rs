@@ -18,6 +18,8 @@ pub(crate) type Slot<'a> = (i64, &'a [u32]);
 pub(crate) struct Said {
     pub(crate) remembered: bool,
     pub(crate) within: i64,
+    /// When one may go that takes less than the first that waits, from now, and how large the largest of those is.
+    pub(crate) smaller: Option<(i64, i64)>,
     /// The end of a pause, from now, and its cause.
     pub(crate) paused: (i64, i64, i64),
     pub(crate) others: i64,
@@ -166,8 +168,8 @@ impl<'a> Desk<'a> {
         } else {
             let integers = integers(reply);
             let [of, now, flags, next] = integers[..4] else { unreachable!() };
-            // That calls come slower takes three more.
-            let (flags, slower) = (flags % 32, if flags >= 32 { 3 } else { 0 });
+            // That calls come slower takes three more, and that smaller ones may be sooner two.
+            let (flags, slower, smaller) = (flags % 32, if flags / 32 % 2 == 1 { 3 } else { 0 }, flags >= 128);
             assert!(of == number && [0, 2, 3].contains(&flags), "{integers:?}");
             if flags & 1 == 1 {
                 assert_eq!(integers.len(), 4, "{integers:?}");
@@ -175,10 +177,11 @@ impl<'a> Desk<'a> {
             } else {
                 let [within, stop, cause, status, others] = integers[4..9] else { unreachable!() };
                 let (counted, answers) = integers[9..].split_at(scopes);
-                let answers = &answers[slower..];
+                let (smaller, answers) = answers[slower..].split_at(if smaller { 2 } else { 0 });
+                let smaller = if let [start, largest] = *smaller { Some((start - now, largest)) } else { None };
                 let paused = ((stop - now).max(0), cause, status);
                 let counted = counted.to_vec();
-                let said = Said { remembered: flags > 1, within, paused, others, counted };
+                let said = Said { remembered: flags > 1, within, smaller, paused, others, counted };
                 let each = answers.chunks(3).inspect(|answer| assert!((0..3).contains(&answer[0]) && answer[2] > 0));
                 let each = each.flat_map(|answer| [answer[0], answer[1] - now, answer[2]]);
                 ([now, (next - now).max(0)].into_iter().chain(each).collect(), said)

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use outgate::{Backoff, Feedback, Limit, MemoryStore, Throttle, Upstream};
+use outgate::{Backoff, Error, Feedback, Limit, MemoryStore, Throttle, Upstream};
 use tokio::time::advance;
+
+use crate::support::Counting;
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 86_400;
@@ -164,4 +166,28 @@ fn a_longest_pause_of_nothing_or_of_years_is_a_mistake() {
         let error = Throttle::builder().upstream(up).build().unwrap_err();
         assert_eq!((error.upstream(), error.field()), ("up", "max_pause"), "{max_pause:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_begins_refuses_who_waits_and_cannot_wait_for_its_end() {
+    let throttle = Counting::default().limited(Limit::per_minute(3));
+    drop(throttle.acquire("up").cost(3).await.unwrap());
+    let wait = |cost, most: u64| {
+        let call = throttle.acquire("up").cost(cost).max_wait(Duration::from_secs(most));
+        tokio::spawn(async move { call.await.map(drop) })
+    };
+    let (long, short) = (wait(3, 900), wait(1, 90));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    throttle.report("up", &Feedback::refused(Duration::from_secs(600))).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(short.is_finished() && !long.is_finished());
+    for short in [short, wait(1, 40)] {
+        match short.await.unwrap() {
+            Err(Error::Throttled { retry_after, paused: Some(_), .. }) => {
+                assert!(retry_after > Duration::from_secs(590), "{retry_after:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    long.await.unwrap().unwrap();
 }

@@ -425,3 +425,25 @@ async fn of_two_limits_the_lower_holds_for_all_and_both_processes_go_on() {
     assert!(gauge.share(25, SECOND) >= 0.95, "a limit that nobody calls by any more is none");
     old.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn where_seats_are_shared_a_slot_that_comes_back_is_found_within_half_a_minute() {
+    let merchants = |up: Upstream| {
+        up.limit(Limit::in_flight(5)).limit(Limit::per_hour(1).each(outgate::Scope::header("x-merchant")))
+    };
+    for resets in [false, true] {
+        let store = Counting::default();
+        let [one, other] = [(); 2].map(|()| store.process(merchants));
+        let permit = one.acquire("up").scope_of("x-merchant", "m").await.unwrap();
+        let waits = other.acquire("up").scope_of("x-merchant", "m");
+        let waits = tokio::spawn(async move { waits.await.map(drop) });
+        sleep(SECOND).await;
+        if resets {
+            one.reset_in("up", "m").await.unwrap();
+            drop(permit);
+        } else {
+            permit.hand_back();
+        }
+        timeout(40 * SECOND, waits).await.expect("the slot is free").unwrap().unwrap();
+    }
+}

@@ -3,7 +3,7 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
-use outgate::{Acquire, Error, Limit, Priority, Throttle, Upstream};
+use outgate::{Acquire, Error, Limit, Priority, Scope, Throttle, Upstream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -222,4 +222,55 @@ async fn small_calls_with_little_time_behind_more_than_one_ask_names_are_refused
     }
     assert!(store.calls() - before <= 3, "{} store calls", store.calls() - before);
     waiting.iter().for_each(JoinHandle::abort);
+}
+
+/// What callers say when they ask.
+type Manner = fn(Acquire) -> Acquire;
+
+/// A call of 60 of 100 tokens a minute has gone, one of 45 waits for a minute, and ten of 2 tokens come together, of which two a second may go;
+/// and another one later.
+async fn together_behind_a_large_one(
+    calls: Limit,
+    ask: Manner,
+) -> (Counting, Throttle, Vec<JoinHandle<Result<Duration, Error>>>) {
+    let store = Counting::default();
+    let throttle = store.process(|up| up.limit(calls).limit(Limit::per_minute(100).of("tokens")));
+    let call = |tokens| throttle.acquire("up").scope("m").cost_of("tokens", tokens);
+    drop(call(60).await.unwrap());
+    let large = call(45);
+    tokio::spawn(async move { large.await.map(drop) });
+    sleep(3 * SECOND).await;
+    let waits = |call: Acquire| tokio::spawn(async move { call.await.map(|permit| permit.waited()) });
+    let mut all: Vec<_> = (0..10).map(|_| waits(ask(call(2)))).collect();
+    sleep(SECOND / 2).await;
+    all.push(waits(ask(call(2))));
+    (store, throttle, all)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_another_limit_behind_a_large_call_goes_when_that_lets_it() {
+    let two_a_second = Limit::per_second(2);
+    let asks: [(Manner, &str); 2] =
+        [(|call| call, "those that have time"), (|call| call.max_wait(10 * SECOND), "those that have little")];
+    for limit in [two_a_second.clone(), two_a_second.each(Scope::header("x-merchant"))] {
+        for (ask, calls) in asks {
+            let (store, _, small) = together_behind_a_large_one(limit.clone(), ask).await;
+            let before = store.calls();
+            for small in small {
+                let waited = small.await.unwrap().unwrap_or_else(|refused| panic!("{calls}: {refused}"));
+                assert!(waited < 8 * SECOND, "{calls}: {waited:?}");
+            }
+            assert!(store.calls() - before <= 16, "{calls}: {} store calls", store.calls() - before);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_more_than_those_that_go_before_a_large_call_is_refused_at_once_where_it_has_little_time() {
+    let (_, throttle, small) = together_behind_a_large_one(Limit::per_second(2), |call| call).await;
+    let begin = Instant::now();
+    let call = throttle.acquire("up").scope("m").cost_of("tokens", 42).max_wait(10 * SECOND);
+    assert!(matches!(call.await, Err(Error::Throttled { .. })));
+    assert!(begin.elapsed() < SECOND, "{:?}", begin.elapsed());
+    small.iter().for_each(JoinHandle::abort);
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use bytes::Buf;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
@@ -51,7 +52,8 @@ impl<B: Body + Unpin> Body for ThrottledBody<B> {
         match &frame {
             Poll::Ready(Some(Ok(frame))) => match frame.trailers_ref() {
                 Some(trailers) => self.ending.read(trailers),
-                None => self.ending.take_message(),
+                None if frame.data_ref().is_some_and(Buf::has_remaining) => self.ending.take_message(),
+                None => {}
             },
             Poll::Ready(Some(Err(_))) => self.ending.lose(),
             Poll::Ready(None) => self.ending.end(),

@@ -15,6 +15,7 @@ use crate::queue::engine::Engine;
 use crate::queue::events::{Effect, Effects, tell};
 use crate::queue::glance::WaitsFor;
 use crate::queue::log_time::{LogTime, Outlook};
+use crate::queue::pacing::MAX_SILENCE;
 use crate::queue::put_off::PutOff;
 use crate::queue::resend::Resend;
 use crate::queue::settings::Settings;
@@ -225,7 +226,7 @@ impl Engine {
         self.note_turn((had.min(units), last), next, (ask, grant), &outlook);
         // Whoever looks whether a pause still holds has its slot by now.
         if let Some((until, reason)) = grant.paused {
-            self.pause(now + from_now(until), reason, now, effects);
+            self.begin_pause(now + from_now(until), reason, now, effects);
         }
         self.slower = grant.slower.as_deref().map(|slower| (now, *slower));
         if !refused.is_empty() {
@@ -243,7 +244,8 @@ impl Engine {
         self.on_record = waits || grant.counted.iter().any(|counted| *counted != Stamp::NEVER);
         self.put_off = tickets.get(before_waiting as usize).and_then(|&ticket| {
             let (before, granted) = (self.put_off.as_ref(), granted_to(ask, grant));
-            PutOff::new((ticket, before), put_off(ask, grant), granted, &self.settings, now)
+            let put_off = PutOff::new((ticket, before), put_off(ask, grant), granted, &self.settings, now)?;
+            Some(put_off.next_smaller(grant.next_smaller.map(|(next, size)| (now + from_now(next), size))))
         });
         (self.ask_at, self.next_slot, self.rest_until, self.near_at) = (None, None, None, None);
         if grant.contenders > 0 && units > 0 {
@@ -258,22 +260,10 @@ impl Engine {
             self.next_slot = Some(now);
         } else if waits && !were_elsewhere {
             let next = from_now(grant.next);
-            self.next_slot = Some(now + next);
-            // What others booked before they knew that the clock had leapt is handed back before long.
-            let leapt = self.leapt_at.is_some_and(|at| now < at + LEAP_MEMORY);
-            let next = if leapt { next.min(self.settings.horizon) } else { next };
-            let rest = self.rest(next, grant, &outlook, now);
-            let rest = self.rest_of_what_is_left(rest, last, &outlook, now);
-            // Much later than all counts that anybody booked: by a clock that had leapt, which goes back, or where a rate was lowered.
-            let counts = apart::runs_out_after(&self.settings.logs, self.settings.horizon).max(LEAST_BELIEVED);
-            let rest = if next > counts + FAR && grant.paused.is_none() { rest.min(counts) } else { rest };
-            let rest = self.rest_beside_unused(rest, grant, now);
-            // Until its slot is near a seat is of no use.
-            let near = next.saturating_sub(if ask.ahead > NEAR { ask.ahead } else { NEAR });
-            let rest = if self.borrowed.is_some() { rest.max(near) } else { rest };
-            // Who claims its turn is back before the claim lapses, a horizon after its slot.
-            let rest = if ask.insist { rest.min(next + self.settings.horizon / 2) } else { rest };
-            self.ask_at = Some(now + rest);
+            self.next_slot = self.lasting_pause(now).map(|(until, _)| until).max(Some(now + next));
+            // Who takes less than the first may go before it.
+            let soonest = grant.next_smaller.map_or(next, |(smaller, _)| next.min(from_now(smaller)));
+            self.ask_at = Some(now + self.rest_of_who_waits((next, soonest), last, (ask, grant), &outlook, now));
             self.refuse_late(now, effects);
             self.look_past_first(now);
         }
@@ -294,6 +284,33 @@ impl Engine {
         if pause_unknown {
             self.wait_out_pause(now, effects);
         }
+    }
+
+    /// How long this queue rests whose first caller was put off, and may go `next` from now at the earliest, and `soonest` one that takes less; of
+    /// those that were granted a start the last goes at `last`.
+    fn rest_of_who_waits(
+        &mut self,
+        (next, soonest): (Duration, Duration),
+        last: Option<Instant>,
+        (ask, grant): (&Ask, &Grant),
+        outlook: &Outlook,
+        now: Instant,
+    ) -> Duration {
+        // What others booked before they knew that the clock had leapt is handed back before long.
+        let leapt = self.leapt_at.is_some_and(|at| now < at + LEAP_MEMORY);
+        let next = if leapt { next.min(self.settings.horizon) } else { next };
+        let soonest = soonest.min(next);
+        let rest = self.rest(soonest, grant, outlook, now);
+        let rest = self.rest_of_what_is_left(rest, last, outlook, now);
+        // Until its slot is near a seat is of no use.
+        let near = soonest.saturating_sub(if ask.ahead > NEAR { ask.ahead } else { NEAR }).min(MAX_SILENCE);
+        let rest = if self.borrowed.is_some() { rest.max(near) } else { rest };
+        // Much later than all counts that anybody booked: by a clock that had leapt, which goes back, or where a rate was lowered.
+        let counts = apart::runs_out_after(&self.settings.logs, self.settings.horizon).max(LEAST_BELIEVED);
+        let rest = if next > counts + FAR && grant.paused.is_none() { rest.min(counts) } else { rest };
+        let rest = self.rest_beside_unused(rest, grant, now);
+        // Who claims its turn is back before the claim lapses, a horizon after its slot.
+        if ask.insist { rest.min(next + self.settings.horizon / 2) } else { rest }
     }
 
     /// Whether an ask named boundaries of another time, so that the next is worth it at once. A store whose clock goes to and fro is not asked so

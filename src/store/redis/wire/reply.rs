@@ -26,6 +26,8 @@ const TELLS_LOSS: i64 = 16;
 const SLOWER: i64 = 32;
 /// Log time is not what the store's clock shows, by which calendar windows begin.
 const CORRECTED: i64 = 64;
+/// Who takes less than the first that waits could start before it.
+const NEXT_SMALLER: i64 = 128;
 
 /// Reads the answer to a message. One that is another message's, after a lost reply, is none: what it says of the time would
 /// mislead for long.
@@ -98,6 +100,11 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
         _ => None,
     };
     let (corrected, answers) = answers.split_at_checked(usize::from(flags & CORRECTED != 0))?;
+    let (next_smaller, answers) = answers.split_at_checked(if flags & NEXT_SMALLER == 0 { 0 } else { 2 })?;
+    let next_smaller = match *next_smaller {
+        [start, size] => Some((Stamp::from_micros(start), u64::try_from(size).ok()?)),
+        _ => None,
+    };
     let answer = |part: &[i64]| match *part {
         [verdict, start, callers] => {
             let (callers, start) = (u32::try_from(callers).ok()?, Stamp::from_micros(start));
@@ -116,6 +123,7 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
     let answered = answers.iter().map(|answer| u64::from(answer.callers)).sum::<u64>();
     let (stop, reason) = (Stamp::from_micros(stop), Reason::new(cause_of(cause)?, u16::try_from(status).ok()?));
     let grant = Grant {
+        next_smaller,
         within: Duration::from_micros(u64::try_from(within).ok()?),
         paused: (stop > now).then_some((stop, reason)),
         slower,
