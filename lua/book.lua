@@ -26,8 +26,8 @@
 --         slower; 64: corrected; 128: smaller), next: when the first that waits may go; where not all start then: within (µs), end of a
 --         pause or 0, its cause, status, others that wait, for each scope: counted; where it wants seats, seats to keep, µs after which it
 --         asks for more or 0; by flag 8 place of the log, quota and span of the strictest; by 16 what loss.lua tells; by 32 usage.lua; by
---         64 µs by which log time is ahead of the clock; by 128 when one may go that takes less than the first, and how much
---         the largest of those takes (millionths); then verdict (0 refused, 1 granted, 2 waits, 3 looks), start, callers
+--         64 µs by which log time is ahead of the clock; by 128 when one may go that takes less than the first, and place of
+--         their first run; then verdict (0 refused, 1 granted, 2 waits, 3 looks), start, callers
 -- Errors: OUTDATED a later message of this stream was seen; DUPLICATE another process has its name; GARBAGE a key makes no sense
 -- Cost: O(1) reads and one push where all start now, else O(callers)
 local MAX_CLAIMS = 8
@@ -110,8 +110,8 @@ local limit, limits, has_calendar = now + max(ahead + horizon, far), {}, false
 limit = lost.withholds and soonest - 1 or soonest + floor((limit - soonest) / slower_after_pause(states))
 limit, has_calendar = limit_of_calendars(logs, limit)
 local granted, next, first, is_foremost, is_near, waits_for, short, is_short, again = 0, now, nil, false, false, {}, 0, false, 0
--- The earliest start of those behind the first that waits who wait as well, take less, and could start before it; how large the largest is.
-local next_smaller, largest = nil, 0
+-- Of those behind the first that waits who take less and could start before it: the earliest start, first run, whether any is near.
+local next_smaller, largest, is_smaller_near = nil, 0, false
 do
   local shares, seated = {}, math.huge
   if wants_seats then
@@ -136,7 +136,7 @@ do
 
   -- Callers that wait, and are not among the answers yet; how large the last was for whom too little was left.
   local passed, too_large, last = 0, math.huge, priority
-  for _, run in ipairs(runs) do
+  for r, run in ipairs(runs) do
     if run.priority ~= last then last, before = run.priority, turns_before(turns, run.priority) end
     local charges, deadline, rest = run.charges, run.max_wait and now + max(run.max_wait, ahead), run.callers
     if size_of(charges) >= too_large then passed, rest = passed + rest, 0 end
@@ -162,10 +162,10 @@ do
       local hopeless = deadline and (start > deadline or (withheld and deadline <= soonest))
       if first and (withheld or hopeless) then
         if withheld then too_large = size_of(charges) end
-        -- For whom its process has no share, as somebody wants more than there is, there is no time.
-        if withheld and start < next and (granted > 0 or not is_spent(shares, run.priority)) then
-          if not next_smaller then next_smaller, largest = start, size_of(charges) end
-          next_smaller = min(next_smaller, start)
+        -- While nobody starts it is not known when.
+        if withheld and start < next and limits[run.priority] >= soonest then
+          if not next_smaller then next_smaller, largest = start, r - 1 end
+          next_smaller, is_smaller_near = min(next_smaller, start), is_smaller_near or near
         end
         passed, rest = passed + rest, 0
       elseif hopeless then
@@ -279,14 +279,15 @@ do
   local named, counted = named_terms.strictest(logs), 0
   local slower = not all and stop == 0 and slower_of(states)
   local flags = (changed and 2 or 0) + lost.flag(states) + (named[1] and 8 or 0) + (slower and 32 or 0)
-  local corrected, within = has_calendar and math.abs(correction) >= SECOND, is_near and slack or max(limits[told] - soonest, 0)
+  local corrected, within = has_calendar and math.abs(correction) >= SECOND, max(limits[told] - soonest, 0)
+  if is_near or is_smaller_near then within = slack end
   body = { flags + (corrected and 64 or 0) + (next_smaller and 128 or 0), next, within, stop, max(cause, 0), status, most }
   for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
   if wants_seats then body[8 + scopes], body[9 + scopes] = keep, is_short and again or 0 end
   for _, part in ipairs(lost.add_news(named)) do body[#body + 1] = part end
   for _, part in ipairs(slower or {}) do body[#body + 1] = part end
   body[#body + 1] = corrected and correction or nil
-  if next_smaller then body[#body + 1], body[#body + 2] = next_smaller, floor(largest * 1000000) end
+  if next_smaller then body[#body + 1], body[#body + 2] = next_smaller, largest end
   for i = 1, #answers do body[#body + 1] = answers[i] end
   if all and stop + most + counted == 0 and not (wants_seats or named[1] or corrected) then body = { 3, now } end
 end

@@ -80,11 +80,12 @@ end
 -- is theirs. Half of it by its part of all weights, half as if it were so many processes, each with an equal part of what others left.
 --
 -- Another unit may be taken as long as, if all had as much, one more unit could start until then: together with all of them, or one after
--- another at the rate of the limits. And no less than its part of a quarter of the quota, where nobody of a higher priority waits.
-local function share_of(scope, priority, runs, weights, soonest, limit, is_highest)
-  local measure, wanted, first, last, size = nil, 0, nil, nil, 0
-  for _, run in ipairs(runs) do
-    if run.priority == priority then first, last = first or run, run end
+-- another at the rate of the limits. And no less than its part of a quarter of the quota, where nobody of a higher priority waits. Of the runs
+-- of the priority those from the first on that can start until the limit.
+local function share_of(scope, priority, runs, weights, soonest, limit, is_highest, from)
+  local measure, wanted, first, last, size, at = nil, 0, nil, nil, 0, nil
+  for r, run in ipairs(runs) do
+    if run.priority == priority and r >= (from or 1) then first, at, last = first or run, at or r, run end
   end
   for i, log in ipairs(first and logs or {}) do
     local units = log.scope == scope and first.charges[i] or 0
@@ -105,6 +106,11 @@ local function share_of(scope, priority, runs, weights, soonest, limit, is_highe
   local over = max(wanted - last.charges[measure], 0)
   if over == 0 or may_take(over) then return nil end
   local start, units = earliest_of(soonest, first.charges, scope), 0
+  for r = at + 1, start > limit and #runs or 0 do
+    if runs[r].priority == priority and earliest_of(soonest, runs[r].charges, scope) <= limit then
+      return share_of(scope, priority, runs, weights, soonest, limit, is_highest, r)
+    end
+  end
   if start <= limit then
     local least, in_a_quarter = at_rate(scope, first.charges, limit - start)
     if is_highest then least = max(least, in_a_quarter) end

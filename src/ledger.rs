@@ -72,7 +72,6 @@ pub use self::calendar::{Boundary, Calendar};
 pub use self::charge::Log;
 pub use self::cold::Cold;
 pub use self::evidence::Evidence;
-pub(crate) use self::grant::in_millionths;
 pub use self::grant::{Answer, Grant, Verdict};
 pub use self::log::SlidingLog;
 use self::log_time::LogTime;

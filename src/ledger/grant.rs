@@ -27,9 +27,9 @@ pub struct Grant {
     pub answers: Vec<Answer>,
     /// The earliest start of the first caller that waits; `now` or earlier when there is none.
     pub next: Stamp,
-    /// When the first could start of those that wait and take less than that one, where it is earlier; and how large the largest of them is:
-    /// the parts that it takes of all quotas, together, in millionths.
-    pub next_smaller: Option<(Stamp, u64)>,
+    /// When the first could start of those that wait and take less than that one, where it is earlier; and at which place in the ask the run of
+    /// the largest of them is.
+    pub next_smaller: Option<(Stamp, usize)>,
     /// So long before `next` an ask may be granted, and no earlier. Mostly the horizon; less where the first caller that waits
     /// waits for a log that few share, and must not keep others from the logs that many share.
     pub within: Duration,
@@ -147,9 +147,9 @@ impl Grant {
         }
     }
 
-    /// Who takes less than the first caller that waits may go then: those up to so large.
-    pub(crate) fn before(self, next_smaller: Option<(Stamp, f64)>) -> Self {
-        Self { next_smaller: next_smaller.map(|(start, size)| (start, in_millionths(size))), ..self }
+    /// Who takes less than the first caller that waits may go then.
+    pub(crate) fn before(self, next_smaller: Option<(Stamp, usize)>) -> Self {
+        Self { next_smaller, ..self }
     }
 
     /// The first caller that waits is granted no earlier than so many microseconds before its start.
@@ -180,10 +180,4 @@ impl Grant {
     pub fn answered(&self, callers: u32) -> u32 {
         self.answers(callers).filter(|answer| answer.verdict != Verdict::Waits).map(|answer| answer.callers).sum()
     }
-}
-
-/// How large a call is, as a grant says it.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is no more than the count of logs")]
-pub(crate) fn in_millionths(size: f64) -> u64 {
-    (size * 1e6).floor() as u64
 }

@@ -43,8 +43,11 @@ pub(super) struct Decision {
     pub(super) granted: u32,
     /// The first caller that waits.
     pub(super) waiting: Option<Turn>,
-    /// The earliest start of those behind it that wait as well, take less, and could start before it; and how large the largest of them is.
-    pub(super) next_smaller: Option<(Stamp, f64)>,
+    /// The earliest start of those behind it that wait as well, take less, and could start before it; and the place of their first run, which is
+    /// of the largest.
+    pub(super) next_smaller: Option<(Stamp, usize)>,
+    /// Whether one of those waits for a log that fewer callers share.
+    pub(super) is_smaller_near: bool,
     /// Nobody before that one was granted.
     pub(super) is_foremost: bool,
     /// So many who claim come before that one.
@@ -120,7 +123,7 @@ impl Deciding<'_, '_> {
     fn answer_all<'r>(&mut self, runs: &'r [Run]) -> Vec<(usize, &'r Run)> {
         let (mut refused, mut too_large) = (Vec::new(), f64::INFINITY);
         let mut last = runs.first().map(|run| run.priority);
-        for run in runs {
+        for (place, run) in runs.iter().enumerate() {
             if last.replace(run.priority) != Some(run.priority) {
                 self.come_after_turns_of(run.priority);
             }
@@ -139,12 +142,12 @@ impl Deciding<'_, '_> {
                     break;
                 }
                 let begins = self.start_of(run);
-                let Start { at: start, withheld, .. } = begins;
+                let Start { at: start, withheld, is_near, .. } = begins;
                 let is_hopeless = deadline.is_some_and(|by| start > by || (withheld && by <= self.bounds.soonest));
                 if self.decision.waiting.is_some() && (withheld || is_hopeless) {
                     too_large = if withheld { size } else { too_large };
                     if withheld {
-                        self.pass_over(run, start, size);
+                        self.pass_over(place, run.priority, start, is_near);
                     }
                     self.decision.passed += rest;
                     break;
@@ -168,14 +171,14 @@ impl Deciding<'_, '_> {
         refused
     }
 
-    /// A caller so large that could start then waits behind the first that does. One for whom its process has no share, as somebody wants more
-    /// than there is, has no time.
-    fn pass_over(&mut self, run: &Run, start: Stamp, size: f64) {
-        let has_no_share = self.decision.granted == 0 && self.shares.are_spent(run.priority);
+    /// A caller of the run at that place, which could start then, waits behind the first that does. While nobody starts it is not known when.
+    fn pass_over(&mut self, place: usize, priority: Priority, start: Stamp, is_near: bool) {
+        let is_known = self.bounds.limit(priority) >= self.bounds.soonest;
         let first = self.decision.waiting.as_ref().map(|first| first.start);
-        if !has_no_share && first.is_some_and(|first| start < first) {
-            let (soonest, largest) = self.decision.next_smaller.unwrap_or((start, size));
+        if is_known && first.is_some_and(|first| start < first) {
+            let (soonest, largest) = self.decision.next_smaller.unwrap_or((start, place));
             self.decision.next_smaller = Some((soonest.min(start), largest));
+            self.decision.is_smaller_near |= is_near;
         }
     }
 

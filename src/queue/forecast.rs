@@ -211,13 +211,23 @@ impl Engine {
         let forecast = Forecast::new(&self.settings, self.next_slot, self.next_ask(), now);
         let (put_off, unjudged, mut asks_for_them) = (self.put_off.as_ref(), self.unjudged(now), false);
         let pause_ends = self.lasting_pause(now).map(|(until, _)| until);
+        let mut beside = Units::default();
         let late = self.waiters.drop_hopeless(now, |waiter, ahead| {
-            let deadline = waiter.deadline(now)?;
+            let deadline = waiter.deadline(now);
+            // Who goes before the first comes behind those alone who do so, too.
+            let goes_beside = put_off.and_then(|put_off| put_off.goes_beside(waiter, &self.settings));
+            let goes_beside = goes_beside.map(|next| next + forecast.at_least(&beside));
+            let is_in_time = goes_beside.is_some_and(|at| deadline.is_none_or(|deadline| at <= deadline));
+            if is_in_time {
+                beside.add(&waiter.costs);
+            }
+            let deadline = deadline?;
             let asks_again = |put_off: &PutOff| put_off.asks_again_for(waiter, &self.settings, self.ask_at);
-            if pause_ends.is_none_or(|at| at <= deadline) && put_off.is_some_and(asks_again) {
+            if pause_ends.is_none_or(|at| at <= deadline) && (is_in_time || put_off.is_some_and(asks_again)) {
                 return None;
             }
             let retry_after = forecast.too_late(deadline, ahead)?;
+            let retry_after = goes_beside.map_or(retry_after, |at| retry_after.min(at.saturating_duration_since(now)));
             // Who came meanwhile.
             let is_unjudged = self.newcomers.include(waiter)
                 && unjudged.is_some_and(|of| of.at <= deadline && self.settings.size(&waiter.costs) < of.below);

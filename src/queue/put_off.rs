@@ -8,7 +8,6 @@ use super::engine::Engine;
 use super::pacing::MAX_SILENCE;
 use super::settings::Settings;
 use super::waiters::{Waiter, Wish};
-use crate::ledger::in_millionths;
 
 /// No sooner after an answer that let nobody go it is asked for callers who take less.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -31,7 +30,7 @@ pub(super) struct PutOff {
     /// When the store was asked.
     at: Instant,
     /// When the first of them who takes less than the first of all could go, where that is earlier; and how large the largest of those is.
-    next_smaller: Option<(Instant, u64)>,
+    next_smaller: Option<(Instant, f64)>,
 }
 
 /// Callers who have come since it was asked last.
@@ -87,7 +86,7 @@ impl PutOff {
     }
 
     /// The first of them who takes less could go then, and none is larger than so much.
-    pub(super) fn next_smaller(self, next: Option<(Instant, u64)>) -> Self {
+    pub(super) fn next_smaller(self, next: Option<(Instant, f64)>) -> Self {
         Self { next_smaller: next, ..self }
     }
 
@@ -96,22 +95,21 @@ impl PutOff {
         if ticket == self.ticket { self.times } else { 0 }
     }
 
-    /// Whether a caller takes less than the first, and is asked for again before its time is up. Where that is soon, for the sake of callers who
-    /// take no more than it does.
+    /// Whether a caller takes less than the first, and is asked for again before its time is up. Where that is soon it is so for the sake of those of
+    /// whom it is known when they go.
     pub(super) fn asks_again_for(&self, waiter: &Waiter, settings: &Settings, ask_at: Option<Instant>) -> bool {
         let Wish::By(deadline) = waiter.wish else { return false };
-        let is_in_time =
-            || self.goes_beside(waiter, settings, deadline).unwrap_or(true) || deadline > self.at + MAX_SILENCE;
-        self.has_smaller()
+        let is_soon = self.next_smaller.is_some() && deadline <= self.at + MAX_SILENCE;
+        !is_soon
+            && self.has_smaller()
             && ask_at.is_some_and(|at| at < deadline)
             && settings.size(&waiter.costs) < self.size
-            && is_in_time()
     }
 
-    /// Whether it is known that a caller goes before the first, in time; or nothing where nobody is known to.
-    fn goes_beside(&self, waiter: &Waiter, settings: &Settings, deadline: Instant) -> Option<bool> {
+    /// When the first could go of those who go before the first of all, where a caller is one of them.
+    pub(super) fn goes_beside(&self, waiter: &Waiter, settings: &Settings) -> Option<Instant> {
         let (next, largest) = self.next_smaller?;
-        Some(next <= deadline && in_millionths(settings.size(&waiter.costs)) <= largest)
+        (settings.size(&waiter.costs) <= largest).then_some(next)
     }
 
     /// Whether some of them take less than the first.
@@ -144,10 +142,11 @@ impl Engine {
 
     /// Whether the last answer says nothing of a caller who comes, and the next will before its time is up.
     pub(super) fn is_asked_for(&mut self, waiter: &Waiter, deadline: Instant, now: Instant) -> bool {
-        let goes_beside = |put_off: &PutOff| put_off.goes_beside(waiter, &self.settings, deadline) == Some(true);
-        if self.ask_at.is_some_and(|at| at < deadline)
+        // How many go before it the next answer shows.
+        let beside = self.put_off.as_ref().and_then(|put_off| put_off.goes_beside(waiter, &self.settings));
+        if beside.is_some_and(|at| at <= deadline)
+            && self.ask_at.is_some_and(|at| at < deadline)
             && self.lasting_pause(now).is_none_or(|(until, _)| until <= deadline)
-            && self.put_off.as_ref().is_some_and(goes_beside)
         {
             return true;
         }

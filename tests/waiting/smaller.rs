@@ -274,3 +274,53 @@ async fn who_takes_more_than_those_that_go_before_a_large_call_is_refused_at_onc
     assert!(begin.elapsed() < SECOND, "{:?}", begin.elapsed());
     small.iter().for_each(JoinHandle::abort);
 }
+
+#[tokio::test(start_paused = true)]
+async fn beside_another_process_small_calls_behind_a_large_one_have_their_share() {
+    let store = Counting::default();
+    let process = || store.process(|up| up.limit(Limit::per_second(20)).limit(Limit::per_minute(10_000).of("tokens")));
+    let (one, other) = (process(), process());
+    drop(one.acquire("up").cost_of("tokens", 6_000).await.unwrap());
+    let large = one.acquire("up").cost_of("tokens", 4_500);
+    tokio::spawn(async move { large.await.map(drop) });
+    sleep(SECOND).await;
+    let end = Instant::now() + 20 * SECOND;
+    let calling = |throttle: &Throttle| {
+        let mut tasks = JoinSet::new();
+        for _ in 0..20 {
+            let throttle = throttle.clone();
+            tasks.spawn(async move {
+                let mut calls = 0;
+                while Instant::now() < end {
+                    calls += u32::from(throttle.acquire("up").cost_of("tokens", 2).await.is_ok());
+                }
+                calls
+            });
+        }
+        tasks
+    };
+    let all = [&one, &other].map(calling);
+    let mut calls = Vec::new();
+    for tasks in all {
+        calls.push(tasks.join_all().await.into_iter().sum::<u32>());
+    }
+    assert!(calls[0] >= 80 && calls[0] + calls[1] >= 400, "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_small_calls_behind_a_large_one_those_are_refused_at_once_whose_turn_comes_too_late() {
+    let manner: Manner = |call| call;
+    let (_, throttle, small) = together_behind_a_large_one(Limit::per_second(2), manner).await;
+    small.iter().for_each(JoinHandle::abort);
+    sleep(SECOND).await;
+    let ask = || throttle.acquire("up").scope("m").cost_of("tokens", 1).max_wait(10 * SECOND);
+    let many: Vec<_> = (0..100).map(|_| tokio::spawn(ask().into_future())).collect();
+    sleep(2 * SECOND).await;
+    let left = many.iter().filter(|call| !call.is_finished()).count();
+    assert!(left <= 20, "{left} of 100 wait for two a second, for 10 s");
+    let mut went = 0;
+    for call in many {
+        went += u32::from(call.await.unwrap().is_ok());
+    }
+    assert!((16..=24).contains(&went), "{went}");
+}

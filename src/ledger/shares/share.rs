@@ -59,8 +59,20 @@ impl Share {
         bounds: &Bounds,
         (weights, is_highest): (Weights, bool),
     ) -> Option<Self> {
-        let of_priority = || runs.iter().filter(|run| run.priority == priority);
-        let (first, last) = (of_priority().next()?, of_priority().next_back()?);
+        Self::behind(0, view, (scope, priority), runs, bounds, (weights, is_highest))
+    }
+
+    /// The same without so many runs of this priority, none of which can start until the limit.
+    fn behind(
+        left_out: usize,
+        view: &View<'_>,
+        (scope, priority): (usize, Priority),
+        runs: &[Run],
+        bounds: &Bounds,
+        (weights, is_highest): (Weights, bool),
+    ) -> Option<Self> {
+        let of_priority = || runs.iter().filter(|run| run.priority == priority).skip(left_out);
+        let (first, last) = (of_priority().next()?, of_priority().last()?);
         let log = view.measure(scope, first)?;
         let (soonest, limit) = (bounds.soonest, bounds.limit(priority));
         let units_of = |run: &Run| u64::from(run.charges[log]);
@@ -73,6 +85,12 @@ impl Share {
             return None;
         }
         let start = view.earliest_in(scope, soonest, &first.charges);
+        let can_start = |run: &Run| view.earliest_in(scope, soonest, &run.charges) <= limit;
+        if start > limit
+            && let Some(further) = of_priority().position(can_start)
+        {
+            return Self::behind(left_out + further, view, (scope, priority), runs, bounds, (weights, is_highest));
+        }
         let at_rate = view.at_rate(scope, &first.charges, limit.since(start));
         let at_least = if is_highest { at_rate.max(view.in_a_quarter(scope, &first.charges)) } else { at_rate };
         let at_least = at_least.saturating_add(1).saturating_mul(units_of(first) * part).div_ceil(whole);

@@ -245,7 +245,9 @@ impl Engine {
         self.put_off = tickets.get(before_waiting as usize).and_then(|&ticket| {
             let (before, granted) = (self.put_off.as_ref(), granted_to(ask, grant));
             let put_off = PutOff::new((ticket, before), put_off(ask, grant), granted, &self.settings, now)?;
-            Some(put_off.next_smaller(grant.next_smaller.map(|(next, size)| (now + from_now(next), size))))
+            let largest = |place: usize| Some(self.settings.size(&ask.runs.get(place)?.charges));
+            let next = grant.next_smaller.and_then(|(next, place)| Some((now + from_now(next), largest(place)?)));
+            Some(put_off.next_smaller(next))
         });
         (self.ask_at, self.next_slot, self.rest_until, self.near_at) = (None, None, None, None);
         if grant.contenders > 0 && units > 0 {

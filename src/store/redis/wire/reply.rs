@@ -102,7 +102,10 @@ fn grant(ask: &Ask, now: Stamp, rest: &[i64]) -> Option<Grant> {
     let (corrected, answers) = answers.split_at_checked(usize::from(flags & CORRECTED != 0))?;
     let (next_smaller, answers) = answers.split_at_checked(if flags & NEXT_SMALLER == 0 { 0 } else { 2 })?;
     let next_smaller = match *next_smaller {
-        [start, size] => Some((Stamp::from_micros(start), u64::try_from(size).ok()?)),
+        [start, place] => {
+            let place = usize::try_from(place).ok().filter(|&place| place < ask.runs.len())?;
+            Some((Stamp::from_micros(start), place))
+        }
         _ => None,
     };
     let answer = |part: &[i64]| match *part {
