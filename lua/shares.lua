@@ -80,8 +80,8 @@ end
 -- is theirs. Half of it by its part of all weights, half as if it were so many processes, each with an equal part of what others left.
 --
 -- Another unit may be taken as long as, if all had as much, one more unit could start until then: together with all of them, or one after
--- another at the rate of the limits. And no less than its part of a quarter of the quota, where nobody of a higher priority waits. Of the runs
--- of the priority those from the first on that can start until the limit.
+-- another at the rate of the limits. And no less than its part of a quarter of the quota, where nobody of a higher priority waits. Of the
+-- priority's runs those from the first on that can start until the limit.
 local function share_of(scope, priority, runs, weights, soonest, limit, is_highest, from)
   local measure, wanted, first, last, size, at = nil, 0, nil, nil, 0, nil
   for r, run in ipairs(runs) do
