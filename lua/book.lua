@@ -164,8 +164,8 @@ do
         if withheld then too_large = size_of(charges) end
         -- While nobody starts it is not known when.
         if withheld and start < next and limits[run.priority] >= soonest then
-          if not next_smaller then next_smaller, largest = start, r - 1 end
-          next_smaller, is_smaller_near = min(next_smaller, start), is_smaller_near or near
+          if not next_smaller then largest = r - 1 end
+          if start < (next_smaller or next) then next_smaller, is_smaller_near = start, near end
         end
         passed, rest = passed + rest, 0
       elseif hopeless then
@@ -280,7 +280,7 @@ do
   local slower = not all and stop == 0 and slower_of(states)
   local flags = (changed and 2 or 0) + lost.flag(states) + (named[1] and 8 or 0) + (slower and 32 or 0)
   local corrected, within = has_calendar and math.abs(correction) >= SECOND, max(limits[told] - soonest, 0)
-  if is_near or is_smaller_near then within = slack end
+  if next_smaller and is_smaller_near or not next_smaller and is_near then within = slack end
   body = { flags + (corrected and 64 or 0) + (next_smaller and 128 or 0), next, within, stop, max(cause, 0), status, most }
   for scope = 1, scopes do body[7 + scope], counted = counts[scope], counted + counts[scope] end
   if wants_seats then body[8 + scopes], body[9 + scopes] = keep, is_short and again or 0 end

@@ -4,8 +4,9 @@
 -- into it that the log does not explain. A state keeps before each: its log, interval and depth of the bucket, in ns. Joined behind
 -- list.lua.
 
--- No level is counted any higher than MOST. A slot with more newer ones leaves no room behind when it is handed back.
-local MOST, DEEP = 9e15, 1000
+-- No level is counted any higher than MOST. A slot leaves no room behind, when it is handed back, that has more than DEEP newer entries, of
+-- which those that start together count as no more than TOGETHER. So many entries are read at a time that may start together.
+local MOST, DEEP, TOGETHER, READ = 9e15, 1000, 4, 16
 
 -- A level as of then: where that is later, some of it has drained.
 local function drained(level, start)
@@ -38,15 +39,30 @@ local function filled(level, start, units, interval)
   return { at = before.at, left = left, slowed = slowed, by = level.by, counted = counted, since = level.since }
 end
 
--- A level with the newest `count` entries of a log.
-local function filled_with(level, key, count, interval)
-  while count > 0 do
-    local last = max(count - PIECE, 0) + 1
-    local found = call('LRANGE', key, format('%d', -count), format('%d', -last))
-    for i = 1, #found do level = filled(level, stamp_of(found[i], key), 1, interval) end
-    count = last - 1
+-- A level with the newest `count` entries of a log; nil where those are too many for `deep`, if that is given. Calls of many units are long
+-- runs of equal entries, whose ends are looked for.
+local function filled_with(level, key, count, interval, deep)
+  local left, step = deep or math.huge, READ
+  while count > 0 and left >= 0 do
+    local found = call('LRANGE', key, format('%d', -count), format('%d', -max(count - step, 0) - 1))
+    local read, from = #found, 1
+    if found[read] == found[1] then
+      local start = stamp_of(found[1], key)
+      local newer = read == count and 0 or newer_than(key, start)
+      level, left, step = filled(level, start, count - newer, interval), left - min(count - newer, TOGETHER), READ
+      count = newer
+    else
+      for i = 2, read + 1 do
+        -- The last of them may go on.
+        if found[i] ~= found[from] and (i <= read or read == count) then
+          level, left = filled(level, stamp_of(found[from], key), i - from, interval), left - min(i - from, TOGETHER)
+          from = i
+        end
+      end
+      count, step = count - from + 1, min(2 * step, PIECE)
+    end
   end
-  return level
+  return left >= 0 and level or nil
 end
 
 -- What is known of a level, with the entries that came since.
@@ -147,9 +163,10 @@ local function hand_back(log, start, units)
   end
   for _, of in ipairs(known) do of.level = caught_up(of.level, log.key, of.bucket.interval) end
   local taken, newer = take_out(log.key, start, units, ceil(log.retention / 1000))
-  for _, of in ipairs(taken > 0 and newer <= DEEP and known or {}) do
+  for _, of in ipairs(taken > 0 and known or {}) do
     local level, interval = of.level, of.bucket.interval
-    local since = filled_with({ at = 0, left = 0, slowed = 0, by = level.by, counted = 0 }, log.key, newer, interval)
+    local since = filled_with({ at = 0, left = 0, slowed = 0, by = level.by, counted = 0 }, log.key, newer, interval, DEEP)
+    if not since then break end
     local from = start > level.at and 0 or taken
     -- It may have drained before what is left in it came, of which the log says nothing.
     local out = start > level.since and from or 0

@@ -75,6 +75,22 @@ local function at_rate(scope, charges, span)
   return most, in_a_quarter
 end
 
+-- How large a call is beside others: the parts that it takes of all quotas, together. So of two that differ in one unit alone one is
+-- smaller.
+local function size_of(charges)
+  local size = 0
+  for i, log in ipairs(logs) do size = size + charges[i] / log.least end
+  return size
+end
+
+-- Whether a call takes something of a scope's logs.
+local function takes_of(scope, charges)
+  for i, log in ipairs(logs) do
+    if log.scope == scope and charges[i] > 0 then return true end
+  end
+  return false
+end
+
 -- A share of what is free in a scope's logs until the limit, for callers of a priority, among those who wait and have it, or a higher one;
 -- `weights` are those of others. Counted in units of one log, of which callers of higher priority may have taken some. Nil where all
 -- is theirs. Half of it by its part of all weights, half as if it were so many processes, each with an equal part of what others left.
@@ -85,7 +101,7 @@ end
 local function share_of(scope, priority, runs, weights, soonest, limit, is_highest, from)
   local measure, wanted, first, last, size, at = nil, 0, nil, nil, 0, nil
   for r, run in ipairs(runs) do
-    if run.priority == priority and r >= (from or 1) then first, at, last = first or run, at or r, run end
+    if run.priority == priority and r >= (from or 1) and takes_of(scope, run.charges) then first, at, last = first or run, at or r, run end
   end
   for i, log in ipairs(first and logs or {}) do
     local units = log.scope == scope and first.charges[i] or 0
@@ -106,9 +122,15 @@ local function share_of(scope, priority, runs, weights, soonest, limit, is_highe
   local over = max(wanted - last.charges[measure], 0)
   if over == 0 or may_take(over) then return nil end
   local start, units = earliest_of(soonest, first.charges, scope), 0
+  -- Who wants as much as one that cannot start waits as well.
+  local least = size_of(first.charges)
   for r = at + 1, start > limit and #runs or 0 do
-    if runs[r].priority == priority and earliest_of(soonest, runs[r].charges, scope) <= limit then
-      return share_of(scope, priority, runs, weights, soonest, limit, is_highest, r)
+    local run = runs[r]
+    if run.priority == priority and takes_of(scope, run.charges) and size_of(run.charges) < least then
+      if earliest_of(soonest, run.charges, scope) <= limit then
+        return share_of(scope, priority, runs, weights, soonest, limit, is_highest, r)
+      end
+      least = size_of(run.charges)
     end
   end
   if start <= limit then
@@ -218,14 +240,6 @@ local function within_shares(shares, run, callers)
     if one > 0 then callers = min(callers, ceil((share.units - share.spent) / one)) end
   end
   return callers
-end
-
--- How large a call is beside others: the parts that it takes of all quotas, together. So of two that differ in one unit alone one is
--- smaller.
-local function size_of(charges)
-  local size = 0
-  for i, log in ipairs(logs) do size = size + charges[i] / log.least end
-  return size
 end
 
 -- What the callers are told: verdict, start and callers of each answer, equal neighbours together.

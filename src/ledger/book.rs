@@ -213,7 +213,7 @@ impl Ledger {
         changed |= seated.is_some_and(|(_, is_news)| is_news);
         let memory = if changed { memory_of(now, ask, retention, limit) } else { 0 };
         let within = bounds.limit(told).as_micros() - soonest.as_micros();
-        let within = if decision.is_near || decision.is_smaller_near { bounds.slack } else { within.max(0) };
+        let within = if decision.is_next_near() { bounds.slack } else { within.max(0) };
         self.name_terms(now, id, own, &overfull, Pace { span: retention, interval: 0, horizon }.period(0));
         let corrected = self.corrected(ask);
         let is_plain =

@@ -15,8 +15,9 @@ const TRIM_SLACK: usize = 64;
 
 /// Newer entries that a slot may have and still be handed back.
 const MAX_DEPTH: usize = 20_000;
-/// The same, and room comes back in a bucket.
+/// The same, and room comes back in a bucket, where those that start together count as no more than so many.
 const DEEP_IN_BUCKET: usize = 1_000;
+const TOGETHER: usize = 4;
 
 /// The start times of one upstream × scope × unit, one entry per unit, in ascending order.
 ///
@@ -153,7 +154,7 @@ impl SlidingLog {
         let begin = self.starts.partition_point(|&entry| entry < start);
         let from = begin.max(end.saturating_sub(cost as usize));
         if let Some(mut levels) = self.levels.take() {
-            if from < end && self.starts.len() - end <= DEEP_IN_BUCKET {
+            if from < end && self.is_near_in_bucket(end) {
                 levels.change(|bucket, level| {
                     let newer = self.entered_since(level.emptied(), end, bucket.interval);
                     self.caught_up(level, bucket.interval).taken_out(start, end - from, newer, bucket.interval)
@@ -249,7 +250,24 @@ impl SlidingLog {
 
     /// A level with the entries from some place on.
     fn entered_since(&self, level: Level, from: usize, interval: i64) -> Level {
-        self.starts.range(from..).fold(level, |level, &start| level.entered(start, 1, interval))
+        self.runs(from).fold(level, |level, (start, units)| level.entered(start, units, interval))
+    }
+
+    /// Whether so few entries lie behind a place that a slot before it leaves room in a bucket when it is handed back.
+    fn is_near_in_bucket(&self, from: usize) -> bool {
+        let deep = self.runs(from).try_fold(DEEP_IN_BUCKET, |left, (_, units)| left.checked_sub(units.min(TOGETHER)));
+        deep.is_some()
+    }
+
+    /// The starts of the entries from some place on, each with how many start then.
+    fn runs(&self, mut from: usize) -> impl Iterator<Item = (Stamp, usize)> {
+        std::iter::from_fn(move || {
+            let &start = self.starts.get(from)?;
+            // Mostly each has its own.
+            let alone = self.starts.get(from + 1).is_none_or(|&next| next > start);
+            let end = if alone { from + 1 } else { self.starts.partition_point(|&entry| entry <= start) };
+            Some((start, end - std::mem::replace(&mut from, end)))
+        })
     }
 
     /// Keeps the levels of which nothing was known but the log: to presume one reads twice as many entries as the bucket holds.

@@ -46,7 +46,7 @@ pub(super) struct Decision {
     /// The earliest start of those behind it that wait as well, take less, and could start before it; and the place of their first run, which is
     /// of the largest.
     pub(super) next_smaller: Option<(Stamp, usize)>,
-    /// Whether one of those waits for a log that fewer callers share.
+    /// Whether that one waits for a log that fewer callers share.
     pub(super) is_smaller_near: bool,
     /// Nobody before that one was granted.
     pub(super) is_foremost: bool,
@@ -63,6 +63,11 @@ pub(super) struct Decision {
 }
 
 impl Decision {
+    /// Whether the next that goes waits for a log that fewer callers share.
+    pub(super) const fn is_next_near(&self) -> bool {
+        if self.next_smaller.is_some() { self.is_smaller_near } else { self.is_near }
+    }
+
     /// Whether so many callers, who are all that asked, start now.
     pub(super) fn lets_all_start(&self, now: Stamp, callers: u32) -> bool {
         matches!(self.answers.as_slice(), [answer]
@@ -176,9 +181,11 @@ impl Deciding<'_, '_> {
         let is_known = self.bounds.limit(priority) >= self.bounds.soonest;
         let first = self.decision.waiting.as_ref().map(|first| first.start);
         if is_known && first.is_some_and(|first| start < first) {
-            let (soonest, largest) = self.decision.next_smaller.unwrap_or((start, place));
-            self.decision.next_smaller = Some((soonest.min(start), largest));
-            self.decision.is_smaller_near |= is_near;
+            let before = self.decision.next_smaller;
+            if before.is_none_or(|(soonest, _)| start < soonest) {
+                self.decision.next_smaller = Some((start, before.map_or(place, |(_, largest)| largest)));
+                self.decision.is_smaller_near = is_near;
+            }
         }
     }
 

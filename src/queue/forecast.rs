@@ -15,6 +15,7 @@ use super::put_off::PutOff;
 use super::settings::Settings;
 use super::turns::first_turn;
 use super::waiters::{Units, Waiter};
+use crate::config::costs::Costs;
 use crate::error::{AfterRefusals, Error};
 use crate::ledger::{Ask, Grant, PauseLeft, Slower, Term, micros};
 
@@ -211,15 +212,15 @@ impl Engine {
         let forecast = Forecast::new(&self.settings, self.next_slot, self.next_ask(), now);
         let (put_off, unjudged, mut asks_for_them) = (self.put_off.as_ref(), self.unjudged(now), false);
         let pause_ends = self.lasting_pause(now).map(|(until, _)| until);
-        let mut beside = Units::default();
+        let mut beside = Beside::default();
         let late = self.waiters.drop_hopeless(now, |waiter, ahead| {
             let deadline = waiter.deadline(now);
-            // Who goes before the first comes behind those alone who do so, too.
+            // Who goes before the first comes behind those alone who do so, too; and nobody goes before the next ask.
             let goes_beside = put_off.and_then(|put_off| put_off.goes_beside(waiter, &self.settings));
-            let goes_beside = goes_beside.map(|next| next + forecast.at_least(&beside));
+            let goes_beside = goes_beside.map(|next| forecast.beside(next, &beside, waiter));
             let is_in_time = goes_beside.is_some_and(|at| deadline.is_none_or(|deadline| at <= deadline));
             if is_in_time {
-                beside.add(&waiter.costs);
+                beside.add(self.settings.size(&waiter.costs), &waiter.costs);
             }
             let deadline = deadline?;
             let asks_again = |put_off: &PutOff| put_off.asks_again_for(waiter, &self.settings, self.ask_at);
@@ -303,6 +304,30 @@ fn throttled(
     Error::Throttled { upstream: Arc::clone(&settings.upstream), retry_after, paused, after_refusals }
 }
 
+/// So many sizes are told apart: what is of another counts for those alone who are larger.
+const SIZES: usize = 32;
+
+/// What those want who go before the first, by their size.
+#[derive(Debug, Default)]
+struct Beside(Vec<(f64, Units)>);
+
+impl Beside {
+    fn add(&mut self, size: f64, costs: &Costs) {
+        let at = self.0.partition_point(|(other, _)| *other < size);
+        if self.0.len() < SIZES && self.0.get(at).is_none_or(|(other, _)| *other > size) {
+            self.0.insert(at, (size, Units::default()));
+        }
+        if let Some((_, units)) = self.0.get_mut(at) {
+            units.add(costs);
+        }
+    }
+
+    fn no_larger_than(&self, size: f64) -> Units {
+        let smaller = self.0.iter().take_while(|(other, _)| *other <= size);
+        smaller.fold(Units::default(), |sum, (_, units)| sum.and(units))
+    }
+}
+
 /// When callers may go, as far as the last answer tells.
 struct Forecast<'a> {
     settings: &'a Settings,
@@ -320,6 +345,21 @@ impl<'a> Forecast<'a> {
     fn too_late(&self, deadline: Instant, ahead: &Units) -> Option<Duration> {
         let earliest = (self.next_slot? + self.at_least(ahead)).max(self.ask_at.unwrap_or(self.now));
         (earliest > deadline).then(|| self.expected(ahead))
+    }
+
+    /// When a caller could go at the earliest that goes before the first, as others do, of whom the first could go `next`. Who is larger may be left
+    /// behind, and who takes nothing of a log waits for nobody there.
+    fn beside(&self, next: Instant, beside: &Beside, waiter: &Waiter) -> Instant {
+        let ahead = beside.no_larger_than(self.settings.size(&waiter.costs));
+        let logs = self
+            .settings
+            .logs
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| waiter.costs.get(*at).is_some_and(|&units| units > 0));
+        let times = logs.flat_map(|(at, log)| log.terms.iter().map(move |term| (at, term)));
+        let least = times.map(|(at, term)| term.time_of_at_least(ahead.of(at))).max().unwrap_or_default();
+        (next + least).max(self.ask_at.unwrap_or(self.now))
     }
 
     /// How long until a caller behind `ahead` units can be expected to go: each has its own time, at the rate of the limits.

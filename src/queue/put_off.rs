@@ -109,7 +109,7 @@ impl PutOff {
     /// When the first could go of those who go before the first of all, where a caller is one of them.
     pub(super) fn goes_beside(&self, waiter: &Waiter, settings: &Settings) -> Option<Instant> {
         let (next, largest) = self.next_smaller?;
-        (settings.size(&waiter.costs) <= largest).then_some(next)
+        (waiter.ticket != self.ticket && settings.size(&waiter.costs) <= largest).then_some(next)
     }
 
     /// Whether some of them take less than the first.

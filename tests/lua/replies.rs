@@ -104,6 +104,10 @@ fn beside_other_processes_those_have_a_share_who_take_nothing_of_what_the_first_
     let answers = desk.book(&of_two_units, &[(1, None, &[1, 1]), (60, None, &[1, 0])]);
     assert_eq!(answers[1..], [3_599 * SECOND, 2, 3_599 * SECOND, 1, 1, 0, 25], "half of all calls");
     assert_eq!((desk.said.smaller, desk.said.others), (Some((0, 1)), 1), "the others have not had theirs yet");
+    desk.now = Some(NOW + 2 * SECOND);
+    let between = [(1, None, &[1, 1][..]), (1, None, &[0, 1]), (1, None, &[9, 1]), (60, None, &[1, 0])];
+    let answers = desk.book(&of_two_units, &between);
+    assert_eq!(answers[5..], [1, 0, 25], "nor is it the share of who takes no calls, or more than one that waits");
 }
 
 #[test]

@@ -128,6 +128,6 @@ async fn a_level_of_which_only_the_log_is_known_is_reckoned_once() {
         must(store.apply(&Message::new("up", MessageId::new(1, "s", number), ask)).await);
         reads.push(calls_of("lrange", &server));
     }
-    assert!(reads[1] - reads[0] >= 20, "{reads:?}");
+    assert!(reads[1] > reads[0], "{reads:?}");
     assert_eq!(reads[1..], [reads[1]; 3], "{reads:?}");
 }

@@ -324,3 +324,41 @@ async fn of_many_small_calls_behind_a_large_one_those_are_refused_at_once_whose_
     }
     assert!((16..=24).contains(&went), "{went}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_small_call_that_can_go_between_larger_ones_behind_a_large_one_is_not_refused() {
+    let throttle =
+        Counting::default().process(|up| up.limit(Limit::per_second(2)).limit(Limit::per_minute(100).of("tokens")));
+    let ask = |tokens| throttle.acquire("up").cost_of("tokens", tokens);
+    drop(ask(57).await.unwrap());
+    let large = tokio::spawn(ask(45).into_future());
+    sleep(2 * SECOND).await;
+    let tens: Vec<_> = (0..12).map(|_| tokio::spawn(ask(10).into_future())).collect();
+    let small = tokio::spawn(ask(1).max_wait(10 * SECOND).into_future());
+    let waited = small.await.unwrap().unwrap().waited();
+    assert!(waited < 4 * SECOND, "{waited:?}");
+    tens.iter().chain([&large]).for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn now_or_never_is_refused_at_once_behind_a_large_call_and_small_ones_that_wait_for_their_share() {
+    let store = Counting::default();
+    let process = || store.process(|up| up.limit(Limit::per_second(20)).limit(Limit::per_minute(10_000).of("tokens")));
+    let (one, other) = (process(), process());
+    let ask = |throttle: &Throttle, tokens| throttle.acquire("up").cost_of("tokens", tokens);
+    drop(ask(&one, 6_000).await.unwrap());
+    for _ in 0..20 {
+        let other = other.clone();
+        tokio::spawn(async move { while ask(&other, 2).await.is_ok() {} });
+    }
+    sleep(5 * SECOND).await;
+    let waiting = [4_500].into_iter().chain([2; 30]).map(|tokens| tokio::spawn(ask(&one, tokens).into_future()));
+    let waiting: Vec<_> = waiting.collect();
+    let begin = Instant::now();
+    let now_or_never = one.try_acquire("up").cost_of("tokens", 2).await;
+    assert!(now_or_never.is_err() && begin.elapsed() < SECOND / 20, "{now_or_never:?} after {:?}", begin.elapsed());
+    let soon = ask(&one, 2).max_wait(SECOND / 20).await;
+    assert!(soon.is_err() && begin.elapsed() < SECOND / 10, "{soon:?} after {:?}", begin.elapsed());
+    waiting.iter().for_each(JoinHandle::abort);
+    other.close().await;
+}

@@ -306,3 +306,22 @@ fn whatever_is_handed_back_first_all_of_it_leaves_room_by_lower_rates() {
     });
     assert!(heights.iter().all(|[one, ten]| *one <= 1 && *ten <= 6), "{heights:?}");
 }
+
+/// Tokens: a call takes many of them.
+#[test]
+fn what_a_call_of_many_units_did_not_use_leaves_room_however_many_units_are_newer() {
+    let bucket = Bucket::new(6_000_000, 60_000_000_000);
+    let terms = [Term::bucket(bucket)];
+    for (newer, is_near) in [(13, true), (333, true), (334, false)] {
+        let mut log = SlidingLog::new();
+        log.fill(&terms, &terms, &[(at(0), 1_500)], 60 * SECOND);
+        let units = if newer > 13 { 3 } else { 1_500 };
+        let starts: Vec<_> = (1..=newer).map(|call| (at(call), units)).collect();
+        log.fill(&terms, &terms, &starts, 60 * SECOND);
+        let all = 1_500 + u32::try_from(newer).unwrap() * u32::try_from(units).unwrap();
+        assert_eq!(log.level(bucket).units(at(newer), bucket), all);
+        log.hand_back(at(0), 1_200);
+        let left = if is_near { all - 1_200 } else { all };
+        assert_eq!(log.level(bucket).units(at(newer), bucket), left, "{newer} calls");
+    }
+}

@@ -71,7 +71,8 @@ impl Share {
         bounds: &Bounds,
         (weights, is_highest): (Weights, bool),
     ) -> Option<Self> {
-        let of_priority = || runs.iter().filter(|run| run.priority == priority).skip(left_out);
+        let takes_some = |run: &&Run| run.priority == priority && view.measure(scope, run).is_some();
+        let of_priority = || runs.iter().filter(takes_some).skip(left_out);
         let (first, last) = (of_priority().next()?, of_priority().last()?);
         let log = view.measure(scope, first)?;
         let (soonest, limit) = (bounds.soonest, bounds.limit(priority));
@@ -85,7 +86,14 @@ impl Share {
             return None;
         }
         let start = view.earliest_in(scope, soonest, &first.charges);
-        let can_start = |run: &Run| view.earliest_in(scope, soonest, &run.charges) <= limit;
+        // Who wants as much as one that cannot start waits as well.
+        let mut smallest = view.size(&first.charges);
+        let can_start = |run: &Run| {
+            let size = view.size(&run.charges);
+            let starts = size < smallest && view.earliest_in(scope, soonest, &run.charges) <= limit;
+            smallest = smallest.min(size);
+            starts
+        };
         if start > limit
             && let Some(further) = of_priority().position(can_start)
         {

@@ -25,6 +25,7 @@ pub async fn law_18(subject: &dyn Subject) {
     units_are_entered_anew(law, subject).await;
     a_large_debt_delays_for_a_span(law, subject).await;
     a_bucket_pays_off_all_of_a_large_debt(law, subject).await;
+    a_bucket_has_room_for_what_was_not_used(law, subject).await;
     a_debt_comes_once(law, subject).await;
 }
 
@@ -135,6 +136,27 @@ async fn a_bucket_pays_off_all_of_a_large_debt(law: Law, subject: &dyn Subject) 
             &format!("until all of {debt} is paid off"),
         );
     }
+}
+
+/// Calls of many units each, so that most slots have many newer ones.
+async fn a_bucket_has_room_for_what_was_not_used(law: Law, subject: &dyn Subject) {
+    let bucket = Term::bucket(Bucket::new(6_000_000, 60_000_000_000));
+    let mut desk = Desk::new(law, subject.store(), [Log::new("tokens", [bucket])]);
+    desk.horizon = Duration::ZERO;
+    let starts = [0, 1_000, 2_000, 3_000, 4_000, 5_000].map(at);
+    for start in starts {
+        subject.clock().set(start);
+        let told = desk.book(1, Run::new(1, [1_500])).await;
+        law.equal(&told.answers, &vec![granted(1, start)], "9,000 of 10,000");
+    }
+    for start in starts {
+        desk.hand_back(1, Slots::new(1, start, [1_400])).await;
+    }
+    subject.clock().set(at(6_000));
+    let told = desk.book(1, Run::new(1, [9_400])).await;
+    law.equal(&told.answers, &vec![granted(1, at(6_000))], "beside the 600 that were used");
+    let told = desk.book(1, Run::new(1, [2])).await;
+    law.equal(&told.answers, &vec![], "of which one has drained");
 }
 
 async fn a_debt_comes_once(law: Law, subject: &dyn Subject) {
