@@ -156,7 +156,7 @@ do
       local start = earliest_of(soonest, charges)
       local turn = delayed(turns, before, start, charges)
       start = max(start, turn or start)
-      local withheld = turn or is_spent(shares, run.priority)
+      local withheld = turn or is_spent(shares, run)
       local near = not withheld and waits_for_fewer(soonest, slack, start, charges)
       withheld = withheld or near or start > limits[run.priority]
       local hopeless = deadline and (start > deadline or (withheld and deadline <= soonest))
@@ -175,7 +175,7 @@ do
         rest = 0
       elseif withheld then
         for scope = 1, scopes do
-          waits_for[scope] = scopes == 1 or turn or is_spent(shares, run.priority, scope)
+          waits_for[scope] = scopes == 1 or turn or is_spent(shares, run, scope)
             or earliest_of(soonest, charges, scope) + slack >= start
         end
         first = { charges = charges, start = start_beside(turns, before, soonest, charges), priority = last, behind = {} }

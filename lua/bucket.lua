@@ -6,7 +6,7 @@
 
 -- No level is counted any higher than MOST. A slot leaves no room behind, when it is handed back, that has more than DEEP newer entries, of
 -- which those that start together count as no more than TOGETHER. So many entries are read at a time that may start together.
-local MOST, DEEP, TOGETHER, READ = 9e15, 1000, 4, 16
+local MOST, DEEP, TOGETHER, READ = 9e15, 1000, 16, 16
 
 -- A level as of then: where that is later, some of it has drained.
 local function drained(level, start)
@@ -48,7 +48,7 @@ local function filled_with(level, key, count, interval, deep)
     local read, from = #found, 1
     if found[read] == found[1] then
       local start = stamp_of(found[1], key)
-      local newer = read == count and 0 or newer_than(key, start)
+      local newer = read == count and 0 or min(newer_than(key, start), count - 1)
       level, left, step = filled(level, start, count - newer, interval), left - min(count - newer, TOGETHER), READ
       count = newer
     else

@@ -225,10 +225,11 @@ local function look_at_pauses(states, charges, start)
   return true
 end
 
--- Whether a share of callers of a priority is spent, in any scope or in one.
-local function is_spent(shares, priority, scope)
+-- Whether a share is spent of which a caller of a run would take some, in any scope or in one.
+local function is_spent(shares, run, scope)
   for _, share in ipairs(shares) do
-    if share.priority == priority and share.spent >= share.units and (not scope or share.scope == scope) then return true end
+    local counts = share.priority == run.priority and share.spent >= share.units and (not scope or share.scope == scope)
+    if counts and takes_of(share.scope, run.charges) then return true end
   end
   return false
 end

@@ -17,7 +17,7 @@ const TRIM_SLACK: usize = 64;
 const MAX_DEPTH: usize = 20_000;
 /// The same, and room comes back in a bucket, where those that start together count as no more than so many.
 const DEEP_IN_BUCKET: usize = 1_000;
-const TOGETHER: usize = 4;
+const TOGETHER: usize = 16;
 
 /// The start times of one upstream × scope × unit, one entry per unit, in ascending order.
 ///

@@ -201,7 +201,7 @@ impl Deciding<'_, '_> {
         let before = &self.turns[..self.before];
         let delayed = self.view.delayed(before, earliest, charges);
         let start = delayed.map_or(earliest, |turn| turn.max(earliest));
-        let is_kept = delayed.is_some() || self.shares.are_spent(run.priority);
+        let is_kept = delayed.is_some() || self.shares.are_spent(self.view, run);
         let is_near = !is_kept && self.view.waits_for_fewer(self.bounds, start, charges);
         let withheld = is_kept || is_near || start > self.bounds.limit(run.priority);
         Start { at: start, withheld, is_near, is_delayed: delayed.is_some() }
@@ -226,7 +226,7 @@ impl Deciding<'_, '_> {
         let Start { at: start, is_near, is_delayed, .. } = begins;
         let waits_for = |scope: usize| {
             let alone = self.view.earliest_in(scope, self.bounds.soonest, &run.charges);
-            let is_spent = || self.shares.is_spent(scope, run.priority);
+            let is_spent = || self.shares.is_spent(self.view, scope, run);
             is_delayed || is_spent() || alone.plus(self.bounds.slack) >= start
         };
         self.decision.waits_for = (0..self.view.scopes()).map(waits_for).collect();

@@ -217,8 +217,9 @@ impl Engine {
             let deadline = waiter.deadline(now);
             // Who goes before the first comes behind those alone who do so, too; and nobody goes before the next ask.
             let goes_beside = put_off.and_then(|put_off| put_off.goes_beside(waiter, &self.settings));
-            let goes_beside = goes_beside.map(|next| forecast.beside(next, &beside, waiter));
-            let is_in_time = goes_beside.is_some_and(|at| deadline.is_none_or(|deadline| at <= deadline));
+            let is_late = |at: Instant| deadline.is_some_and(|deadline| at > deadline);
+            let goes_beside = goes_beside.map(|next| deadline.map_or(next, |_| forecast.beside(next, &beside, waiter)));
+            let is_in_time = goes_beside.is_some_and(|at| !is_late(at));
             if is_in_time {
                 beside.add(self.settings.size(&waiter.costs), &waiter.costs);
             }

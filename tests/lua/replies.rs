@@ -111,6 +111,22 @@ fn beside_other_processes_those_have_a_share_who_take_nothing_of_what_the_first_
 }
 
 #[test]
+fn a_share_of_a_scope_in_which_nobody_can_start_holds_nobody_who_takes_nothing_of_it() {
+    let server = must(RedisServer::start());
+    let mut desk = Desk::new(&server, "of one", Some(NOW));
+    let of_one: [Log<'_>; 2] = [("calls", &[(50, SECOND)]), ("5f/tokens", &[(100, 60 * SECOND)])];
+    desk.book(&of_one, &[(1, None, &[1, 100])]);
+    desk.sender = 2;
+    desk.book(&of_one, &[(2, None, &[1, 30])]);
+    desk.sender = 1;
+    let (taking, others): (Run<'_>, Run<'_>) = ((2, None, &[1, 30]), (9, None, &[1, 0]));
+    let answers = desk.book(&of_one, &[taking, others]);
+    assert_eq!((&answers[2..], desk.said.others), (&[2, 60 * SECOND, 2, 1, 0, 9][..], 1), "behind those who wait");
+    let answers = desk.book(&of_one, &[others, taking]);
+    assert_eq!(answers[2..], [1, 0, 9], "and before them");
+}
+
+#[test]
 fn a_process_takes_an_equal_share_of_what_is_free() {
     let server = must(RedisServer::start());
     let mut desk = Desk::new(&server, "shares", Some(NOW));

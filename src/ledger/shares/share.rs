@@ -140,14 +140,15 @@ impl Shares {
         self.of_priority(priority).next().is_some()
     }
 
-    /// Whether a share of callers of a priority is spent, in any scope.
-    pub(super) fn are_spent(&self, priority: Priority) -> bool {
-        self.of_priority(priority).any(Share::is_spent)
+    /// Whether a share is spent of which a caller would take some, in any scope.
+    pub(super) fn are_spent(&self, view: &View<'_>, run: &Run) -> bool {
+        self.of_priority(run.priority).any(|share| share.is_spent() && view.measure(share.scope, run).is_some())
     }
 
     /// The same in one scope.
-    pub(super) fn is_spent(&self, scope: usize, priority: Priority) -> bool {
-        self.of_priority(priority).any(|share| share.scope == scope && share.is_spent())
+    pub(super) fn is_spent(&self, view: &View<'_>, scope: usize, run: &Run) -> bool {
+        let is_spent = |share: &Share| share.scope == scope && share.is_spent();
+        self.of_priority(run.priority).any(is_spent) && view.measure(scope, run).is_some()
     }
 
     pub(super) fn spend(&mut self, callers: u32, charges: &[u32]) {
