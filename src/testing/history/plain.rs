@@ -18,6 +18,7 @@ pub fn plain(message: &Message, reply: Reply, epoch: Stamp) -> Reply {
                 all_now: false,
                 answers: joined(grant.answers(callers).map(|answer| Answer { start: since(answer.start), ..answer })),
                 next: since(grant.next.max(grant.now)),
+                next_smaller: grant.next_smaller.map(|(next, place)| (since(next), place)),
                 now: since(grant.now),
                 paused: grant.paused.map(|(until, reason)| (since(until), reason)),
                 counted: grant.counted.iter().copied().map(since).collect(),
