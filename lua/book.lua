@@ -110,8 +110,8 @@ local limit, limits, has_calendar = now + max(ahead + horizon, far), {}, false
 limit = lost.withholds and soonest - 1 or soonest + floor((limit - soonest) / slower_after_pause(states))
 limit, has_calendar = limit_of_calendars(logs, limit)
 local granted, next, first, is_foremost, is_near, waits_for, short, is_short, again = 0, now, nil, false, false, {}, 0, false, 0
--- Of those behind the first that waits who take less and could start before it: the earliest start, first run, whether any is near.
-local next_smaller, largest, is_smaller_near = nil, 0, false
+-- Of those behind the first that waits who take less and could start before it: the earliest start, their first run, if that start is near.
+local next_smaller, largest, is_smaller_near = nil, nil, false
 do
   local shares, seated = {}, math.huge
   if wants_seats then
@@ -163,9 +163,8 @@ do
       if first and (withheld or hopeless) then
         if withheld then too_large = size_of(charges) end
         -- While nobody starts it is not known when.
-        if withheld and start < next and limits[run.priority] >= soonest then
-          if not next_smaller then largest = r - 1 end
-          if start < (next_smaller or next) then next_smaller, is_smaller_near = start, near end
+        if withheld and start < (next_smaller or next) and limits[run.priority] >= soonest then
+          next_smaller, largest, is_smaller_near = start, largest or r - 1, near
         end
         passed, rest = passed + rest, 0
       elseif hopeless then

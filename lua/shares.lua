@@ -123,14 +123,14 @@ local function share_of(scope, priority, runs, weights, soonest, limit, is_highe
   if over == 0 or may_take(over) then return nil end
   local start, units = earliest_of(soonest, first.charges, scope), 0
   -- Who wants as much as one that cannot start waits as well.
-  local least = size_of(first.charges)
+  local smallest = start > limit and size_of(first.charges)
   for r = at + 1, start > limit and #runs or 0 do
     local run = runs[r]
-    if run.priority == priority and takes_of(scope, run.charges) and size_of(run.charges) < least then
+    if run.priority == priority and takes_of(scope, run.charges) and size_of(run.charges) < smallest then
       if earliest_of(soonest, run.charges, scope) <= limit then
         return share_of(scope, priority, runs, weights, soonest, limit, is_highest, r)
       end
-      least = size_of(run.charges)
+      smallest = size_of(run.charges)
     end
   end
   if start <= limit then

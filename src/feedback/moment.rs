@@ -21,8 +21,8 @@ impl Moment {
     /// response, its `Age`, how long ago that was.
     pub(super) fn of_response(headers: &HeaderMap, received_at: SystemTime) -> Self {
         let told = headers.get(DATE).and_then(|value| date::parse(value.to_str().ok()?.trim()));
-        let age = || headers.get(AGE).and_then(|age| Number::parse(age.to_str().ok()?.trim())).map_or(0, Number::floor);
-        told.map_or_else(|| Self::of(received_at), |told| Self(told.0.saturating_add(i128::from(age()) * SECOND)))
+        let after = |told: Self| Self(told.0.saturating_add(i128::from(age(headers)) * SECOND));
+        told.map_or_else(|| Self::of(received_at), after)
     }
 
     /// The instant of the system's calendar.
@@ -56,6 +56,12 @@ impl Moment {
             |nanos: i128| Some(Duration::new(u64::try_from(nanos / SECOND).ok()?, u32::try_from(nanos % SECOND).ok()?));
         if self.0 < 0 { UNIX_EPOCH.checked_sub(since(-self.0)?) } else { UNIX_EPOCH.checked_add(since(self.0)?) }
     }
+}
+
+/// For how many seconds a cache has kept a response; 0 where it says nothing of that.
+pub(super) fn age(headers: &HeaderMap) -> u64 {
+    let text = headers.get(AGE).and_then(|age| std::str::from_utf8(age.as_bytes()).ok());
+    text.and_then(|text| Number::parse(text.trim())).map_or(0, Number::floor)
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use std::cell::OnceCell;
 use std::time::{Duration, SystemTime};
 
-use http::header::{AGE, HeaderName};
+use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::dialect::Dialect;
-use super::moment::Moment;
+use super::moment::{Moment, age};
 use super::name::{self, Field, Name};
 use super::number::Number;
 use super::quota::stricter;
@@ -39,8 +39,7 @@ pub(super) fn read(dialect: &Dialect, status: StatusCode, headers: &HeaderMap, r
 
 /// An answer from a cache tells how things stood when it was stored.
 pub(crate) fn is_from_cache(status: StatusCode, headers: &HeaderMap) -> bool {
-    let age = || headers.get(AGE).and_then(text_of).and_then(Number::parse);
-    status.is_success() && age().is_some_and(|age| age.floor() > 0)
+    status.is_success() && age(headers) > 0
 }
 
 /// What became of one line of a header.

@@ -179,13 +179,12 @@ impl Deciding<'_, '_> {
     /// A caller of the run at that place, which could start then, waits behind the first that does. While nobody starts it is not known when.
     fn pass_over(&mut self, place: usize, priority: Priority, start: Stamp, is_near: bool) {
         let is_known = self.bounds.limit(priority) >= self.bounds.soonest;
-        let first = self.decision.waiting.as_ref().map(|first| first.start);
-        if is_known && first.is_some_and(|first| start < first) {
-            let before = self.decision.next_smaller;
-            if before.is_none_or(|(soonest, _)| start < soonest) {
-                self.decision.next_smaller = Some((start, before.map_or(place, |(_, largest)| largest)));
-                self.decision.is_smaller_near = is_near;
-            }
+        let before = self.decision.next_smaller;
+        let first = || self.decision.waiting.as_ref().map(|first| first.start);
+        let soonest = before.map(|(soonest, _)| soonest).or_else(first);
+        if is_known && soonest.is_some_and(|soonest| start < soonest) {
+            self.decision.next_smaller = Some((start, before.map_or(place, |(_, largest)| largest)));
+            self.decision.is_smaller_near = is_near;
         }
     }
 

@@ -52,22 +52,12 @@ impl Share {
     /// Another unit may be taken as long as, if every process had as much for its weight, one more unit could start until then: together
     /// with all of them, or one after another at the rate of the limits. And no less than its part of a quarter of the quota, where nobody
     /// of a higher priority waits: else it asked for the last free units of a long window one by one.
+    ///
+    /// So many runs of the priority that take something of the scope are left out, as none of them can start until the limit.
     fn of(
         view: &View<'_>,
         (scope, priority): (usize, Priority),
-        runs: &[Run],
-        bounds: &Bounds,
-        (weights, is_highest): (Weights, bool),
-    ) -> Option<Self> {
-        Self::behind(0, view, (scope, priority), runs, bounds, (weights, is_highest))
-    }
-
-    /// The same without so many runs of this priority, none of which can start until the limit.
-    fn behind(
-        left_out: usize,
-        view: &View<'_>,
-        (scope, priority): (usize, Priority),
-        runs: &[Run],
+        (runs, left_out): (&[Run], usize),
         bounds: &Bounds,
         (weights, is_highest): (Weights, bool),
     ) -> Option<Self> {
@@ -86,18 +76,18 @@ impl Share {
             return None;
         }
         let start = view.earliest_in(scope, soonest, &first.charges);
-        // Who wants as much as one that cannot start waits as well.
-        let mut smallest = view.size(&first.charges);
-        let can_start = |run: &Run| {
-            let size = view.size(&run.charges);
-            let starts = size < smallest && view.earliest_in(scope, soonest, &run.charges) <= limit;
-            smallest = smallest.min(size);
-            starts
-        };
-        if start > limit
-            && let Some(further) = of_priority().position(can_start)
-        {
-            return Self::behind(left_out + further, view, (scope, priority), runs, bounds, (weights, is_highest));
+        if start > limit {
+            // Who wants as much as one that cannot start waits as well.
+            let mut smallest = view.size(&first.charges);
+            let can_start = |run: &Run| {
+                let size = view.size(&run.charges);
+                let starts = size < smallest && view.earliest_in(scope, soonest, &run.charges) <= limit;
+                smallest = smallest.min(size);
+                starts
+            };
+            if let Some(further) = of_priority().position(can_start) {
+                return Self::of(view, (scope, priority), (runs, left_out + further), bounds, (weights, is_highest));
+            }
         }
         let at_rate = view.at_rate(scope, &first.charges, limit.since(start));
         let at_least = if is_highest { at_rate.max(view.in_a_quarter(scope, &first.charges)) } else { at_rate };
@@ -130,7 +120,7 @@ impl Shares {
             let weights = Weights { own, others: others(of.0, of.1) };
             let higher = of.1.place().checked_sub(1).map(|place| Priority::ALL[place]);
             let is_highest = higher.is_none_or(|higher| others(of.0, higher) == 0);
-            if weights.others > 0 { Share::of(view, of, runs, bounds, (weights, is_highest)) } else { None }
+            if weights.others > 0 { Share::of(view, of, (runs, 0), bounds, (weights, is_highest)) } else { None }
         };
         Self(each.filter_map(share).collect())
     }
