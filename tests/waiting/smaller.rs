@@ -275,8 +275,8 @@ async fn who_takes_more_than_those_that_go_before_a_large_call_is_refused_at_onc
     small.iter().for_each(JoinHandle::abort);
 }
 
-#[tokio::test(start_paused = true)]
-async fn beside_another_process_small_calls_behind_a_large_one_have_their_share() {
+/// Small calls that one process makes in 20 s behind a large one, and those of another, of 20 a second.
+async fn beside_another_process() -> [u32; 2] {
     let store = Counting::default();
     let process = || store.process(|up| up.limit(Limit::per_second(20)).limit(Limit::per_minute(10_000).of("tokens")));
     let (one, other) = (process(), process());
@@ -300,11 +300,23 @@ async fn beside_another_process_small_calls_behind_a_large_one_have_their_share(
         tasks
     };
     let all = [&one, &other].map(calling);
-    let mut calls = Vec::new();
-    for tasks in all {
-        calls.push(tasks.join_all().await.into_iter().sum::<u32>());
+    let mut calls = [0; 2];
+    for (calls, tasks) in calls.iter_mut().zip(all) {
+        *calls = tasks.join_all().await.into_iter().sum();
     }
-    assert!(calls[0] >= 80 && calls[0] + calls[1] >= 400, "{calls:?}");
+    calls
+}
+
+/// Chance decides whose turn comes first: of many runs.
+#[tokio::test(start_paused = true)]
+async fn beside_another_process_small_calls_behind_a_large_one_have_their_share() {
+    let mut behind = 0;
+    for _ in 0..20 {
+        let calls = beside_another_process().await;
+        assert!(calls[0] + calls[1] >= 400, "{calls:?}");
+        behind += calls[0];
+    }
+    assert!(behind >= 20 * 100, "{behind}");
 }
 
 #[tokio::test(start_paused = true)]
