@@ -13,8 +13,8 @@ use crate::ledger::{Cause, Pause};
 const MAX_NAMED_PAUSE: Duration = Duration::from_secs(86_400);
 /// How long calls come slower after an overload; and beside others at most.
 const RECOVERY: Duration = Duration::from_secs(10);
-/// How long the first overload in a row is believed: one page that fails is no reason for a cluster to fall silent for long.
-const FIRST_OVERLOAD: Duration = Duration::from_secs(60);
+/// How long the first overload, or lock, in a row is believed: one page that fails is no reason for a cluster to fall silent for long.
+const FIRST_OF_ONE_PAGE: Duration = Duration::from_secs(60);
 
 /// The pause that a response asks for, and whether of the whole upstream; `None` when it was served.
 ///
@@ -41,12 +41,12 @@ pub(crate) fn pause(
     let asked = told.map(|wait| wait + feedback.margin());
     let told = asked.map(|wait| wait.min(longest(upstream, feedback, refusal)));
     let mut pause = Pause::new(Duration::ZERO);
-    if refusal != Refusal::Overload && asked > told {
+    if !about_one_page && asked > told {
         // What it asked for is longer than is believed at once: then one call looks whether it still holds.
         pause.told = asked.unwrap_or_default();
     }
     pause.waits = match told {
-        Some(wait) if refusal == Refusal::Overload => growing(wait),
+        Some(wait) if about_one_page => growing(wait),
         Some(wait) if !feedback.wait_stands_in() => vec![wait],
         _ => upstream.backoff.waits(random).into_iter().map(|wait| wait.max(told.unwrap_or_default())).collect(),
     };
@@ -111,6 +111,6 @@ fn end_of_spent(quota: &Quota) -> Option<Duration> {
 
 /// Waits that double from a minute up to the one that was told.
 fn growing(told: Duration) -> Vec<Duration> {
-    let doubled = successors(Some(FIRST_OVERLOAD), |wait| wait.checked_mul(2));
+    let doubled = successors(Some(FIRST_OF_ONE_PAGE), |wait| wait.checked_mul(2));
     doubled.take_while(|wait| *wait < told).chain([told]).collect()
 }

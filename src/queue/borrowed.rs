@@ -175,7 +175,8 @@ impl Engine {
         let may_ask = self.may_ask(now);
         let Some(borrowed) = &mut self.borrowed else { return Vec::new() };
         let has = (borrowed.free + borrowed.under_way) as usize;
-        let wanted = |waiter: &Waiter| (waiter.priority, matches!(waiter.wish, Wish::AtOnce { .. }));
+        // Who goes first here, as it has waited for long enough, does so there.
+        let wanted = |waiter: &Waiter| (self.waiters.rank(waiter), matches!(waiter.wish, Wish::AtOnce { .. }));
         let all = self.waiters.unslotted(now).take(has + MOST_WANTED);
         let all: Vec<Want> = if may_ask { all.map(wanted).collect() } else { Vec::new() };
         let excess = u32::try_from(has.saturating_sub(all.len())).unwrap_or(u32::MAX).min(borrowed.free);

@@ -171,7 +171,7 @@ impl Engine {
                 self.memory.tell_later();
                 self.is_in_doubt = false;
                 // What calls used since then was in no message yet: it is told by one of its own, for as long.
-                self.forget_what_goes_back();
+                self.leave_one_message();
                 self.resend = failed.filter(|_| self.corrections.is_some()).map(|resend| resend.for_next(now));
             } else {
                 self.resend = failed.map(|resend| resend.for_next(now));

@@ -240,6 +240,13 @@ impl Engine {
         }
     }
 
+    /// Of what goes back no more is told than one message can.
+    pub(super) fn leave_one_message(&mut self) {
+        if let Some(Corrections { back, .. }) = &mut self.corrections {
+            back.truncate(most_of(back.len()));
+        }
+    }
+
     /// Slots of before are nobody's any more: nothing of them goes back.
     pub(super) fn forget_what_goes_back(&mut self) {
         if let Some(corrections) = &mut self.corrections {

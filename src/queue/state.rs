@@ -245,6 +245,8 @@ impl State {
         if must {
             let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
             (self.duty.driven, self.duty.look_by, self.duty.runtime) = (true, Some(now), runtime);
+            // Who drove before and has not heard yet that it is over does not drive again.
+            self.duty.number += 1;
             // In a runtime that is kept, and polls nothing any more, nobody is.
             self.duty.be_patient(self.engine.under_way, self.engine.waiters.len());
         }
@@ -265,7 +267,6 @@ impl State {
     pub(super) fn abandon(&mut self, now: Instant, queue: &Queue, out: &mut Outbox) {
         self.note_lateness(now);
         (self.duty.driven, self.duty.look_by) = (false, None);
-        self.duty.number += 1;
         // Whoever drives next is to be nudged, and not a task that is polled no more.
         queue.nudge.notify_waiters();
         out.former = self.duty.put_by_hand(ByHand::Nobody);

@@ -49,7 +49,7 @@ async fn no_response_silences_an_upstream_for_longer_than_it_is_believed() {
     let ask = [("retry-after", &*month)];
     let ever = [("retry-after", "9223372036854775807")];
     let spent = |reset: &'static str| [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", reset)];
-    let cases: [(u16, Lines<'_>, u64); 26] = [
+    let cases: [(u16, Lines<'_>, u64); 27] = [
         (429, &[("retry-after", "20")], 20),
         (429, &[("retry-after", "3600")], HOUR),
         (429, &ask, HOUR),
@@ -61,7 +61,9 @@ async fn no_response_silences_an_upstream_for_longer_than_it_is_believed() {
         (503, &ask, 60),
         (500, &ask, 60),
         (529, &ask, 60),
-        (423, &ask, HOUR),
+        // Of one resource, as an overload is of one page.
+        (423, &ask, 60),
+        (423, &[("retry-after", "20")], 20),
         (430, &ask, DAY),
         (430, &[("retry-after", "7200")], 2 * HOUR),
         (418, &ask, DAY),

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use outgate::ledger::Message;
 use outgate::store::Applying;
 use outgate::testing::oracle::jain;
-use outgate::{Feedback, Limit, Scope, Store, Throttle, Upstream};
+use outgate::{Feedback, Limit, Priority, Scope, Store, Throttle, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -353,4 +353,27 @@ async fn who_wants_a_seat_now_or_never_waits_for_no_second_answer() {
             assert!(is_refused && after <= ms(12), "{after:?}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_first_as_it_waited_for_long_goes_first_in_the_line_for_seats_too() {
+    let each = Limit::new(1, 3 * SECOND).each(Scope::header("x-merchant"));
+    let up = |up: Upstream| up.limit(Limit::in_flight(1)).limit(each).promote_low_after(2 * SECOND);
+    let throttle = Counting::default().process(up);
+    let (mut others, end) = (JoinSet::new(), Instant::now() + 12 * SECOND);
+    for merchant in 1..60 {
+        let throttle = throttle.clone();
+        others.spawn(async move {
+            while Instant::now() < end {
+                let permit = acquire(&throttle, merchant).await;
+                sleep(ms(200)).await;
+                drop(permit);
+            }
+        });
+    }
+    let low = || throttle.acquire("up").scope_of("x-merchant", "0").priority(Priority::Low);
+    drop(low().await.unwrap());
+    let permit = low().await.unwrap();
+    let waited = permit.waited();
+    assert!((2 * SECOND..4 * SECOND).contains(&waited), "{waited:?}");
 }

@@ -250,6 +250,21 @@ async fn units_that_count_when_a_call_ends_are_entered_anew() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_no_message_told_of_a_silent_store_outlasts_the_one_that_is_given_up() {
+    let begin = Instant::now();
+    let is_silent = move || (2 * SECOND..45 * SECOND).contains(&begin.elapsed());
+    let store = Counting::answering(move |_| Way { lost: is_silent(), ..Way::default() });
+    let throttle = store.limited(Limit::per_hour(100).counted_at_end());
+    let permits = [take(&throttle, 40).await, take(&throttle, 40).await];
+    sleep(3 * SECOND).await;
+    permits[0].settle("calls", 40);
+    sleep(3 * SECOND).await;
+    permits[1].settle("calls", 10);
+    sleep(54 * SECOND).await;
+    assert_eq!(used(&throttle).await, 50, "each counts once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_long_call_used_is_not_taken_for_a_loss_of_data() {
     let throttle = Counting::default().limited(Limit::per_minute(100).counted_at_end());
     let permit = take(&throttle, 60).await;
