@@ -12,7 +12,7 @@
 --         3 known     the newest log time that the sender knows, or 0
 --         4 latest    what log time is now at the latest, or 0
 --         5 horizon   µs; 6 ahead: µs before which no start is of use, as the answer takes as long to arrive
---         7 flags     1: put off; 2: tells cold calls; 4: debts; 8: wants seats; 2048: heard of a loss; 4096: an outage; 16 * (weight - 1)
+--         7 flags     1: put off; 2: cold; 4: debts; 8: seats; 2048: heard of a loss; 4096: an outage; 8192: observes; 16 * (weight - 1)
 --         8 scopes    count of the ask's scopes; 9 widest: 1: the first of them is the whole upstream
 --        10 counted   for each scope: the period that it was counted in, or 0; then for each log: place of its scope, count of terms,
 --           quota and span (µs) of each; behind a span below 0 of a bucket 1, how long a unit and how long all drain (ns), of a calendar 2,
@@ -207,7 +207,7 @@ for _, state in ipairs(states) do most = max(most, rivals_of(state, told)) end
 
 -- Write.
 local all, long = granted == total and total > 0 and #answers == 3 and answers[1] == 1 and answers[2] == now, {}
-if a[1] > 0 and runs[1] then named_terms.name(logs, runs, period_of(retention, a[5]), not all) end
+if a[1] > 0 and runs[1] and a[7] < 8192 then named_terms.name(logs, runs, period_of(retention, a[5]), not all) end
 for _, log in ipairs(logs) do
   if log.count > 0 and log.terms[1] then
     for _, term in ipairs(log.buckets) do keep_level(log, term.bucket, level_of(log, term)) end

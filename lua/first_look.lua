@@ -7,7 +7,7 @@ local states, first_log, at = 1 + scopes - widest, 3 + scopes - widest, 10 + sco
 -- Log time, which is the server's clock but where that was corrected: the state of the whole upstream says so. And how much has passed
 -- since what the sender knows.
 local head, parts, is_read, correction = raw and sub(raw, 1, 16), nil, true, 0
-local plain = a[4] == 0 and a[6] == 0 and flags % 16 < 2 and flags < 4096
+local plain = a[4] == 0 and a[6] == 0 and flags % 16 < 2 and flags % 8192 < 4096
 if plain and raw and head ~= NOBODY and head ~= SOMEBODY then
   is_read, parts = pcall(cmsgpack.unpack, raw)
   is_read = is_read and type(parts) == 'table' and type(parts[6]) == 'number'
@@ -37,7 +37,7 @@ if plain then
   newest_known = at + 1
   plain, at = plain and a[at] <= survived, at + 2 + width
   -- Nor while others may not have heard of a loss.
-  if plain and flags >= 2048 then
+  if plain and flags % 4096 >= 2048 then
     heard, plain, at = a[at], a[at + 2] == 0 and a[at] == a[at + 1] and a[at] + 6 * SECOND <= now, at + 3
   end
   plain = plain and a[at] == 0 and #a == at + 2 + width

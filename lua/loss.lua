@@ -52,7 +52,7 @@ end
 -- has heard, count of steps that were granted before, of each: start, units by log. Says where that ends.
 function lost.note(states, at)
   local told, reach, memory, width = a[at + 1], a[5] + a[6], 0, #logs
-  local lost_at = a[7] >= 4096 and a[at + 2 + width]
+  local lost_at = a[7] % 8192 >= 4096 and a[at + 2 + width]
   local behind = at + 2 + width + (lost_at and 1 or 0)
   local again = floor(a[7] / 2048) % 2 == 1 and behind
   lost.newest_at = at + 1

@@ -131,7 +131,7 @@ do
     if is_news then state.named, state.is_news = kept, true end
   end
 
-  -- The same for each log that callers are charged in; `checks` whether any is overfull.
+  -- The same for each log that callers are charged in; `checks` whether any is overfull. Not for who only observes.
   function named_terms.name(logs, runs, length, checks)
     for i, log in ipairs(logs) do
       local charged = false

@@ -262,7 +262,8 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
         let log = log.filter(|&log| logs[log].scope == paused);
         let evidence = log.zip(call.charges).map(|(log, charged)| {
             let units = if is_evidence { charged.get(log).copied().unwrap_or(1) } else { 0 };
-            let of = Evidence::new(logs[log].clone(), units, charges.windows_of(upstream, log));
+            let since_reset = |term| home.calendars.since_reset(&logs[log], (log, term), call.started?);
+            let of = Evidence::new(logs[log].clone(), units, charges.windows_of(upstream, log, since_reset));
             Box::new(Evidence { calls: is_evidence.into(), ..of })
         });
         let recovery = refusal::recovery(upstream, feedback, has_reports);

@@ -357,10 +357,17 @@ impl Charges {
         self.places.iter().position(|place| place.scope == scope && is_of_calls(place))
     }
 
-    /// The limits of a log, as its terms have them.
-    pub(crate) fn windows_of(&self, upstream: &Upstream, log: usize) -> Vec<(Term, Duration)> {
+    /// The limits of a log, as its terms have them, and how long each has counted: no longer than since its last reset, where `since_reset`
+    /// knows that of a term.
+    pub(crate) fn windows_of(
+        &self,
+        upstream: &Upstream,
+        log: usize,
+        since_reset: impl Fn(usize) -> Option<Duration>,
+    ) -> Vec<(Term, Duration)> {
         let of_log = upstream.limits.iter().zip(&self.limits).filter(|(_, (of, _))| *of == log);
-        of_log.map(|(limit, &(log, term))| (self.logs[log].terms[term], limit.window())).collect()
+        let counts = |limit: &Limit, term| since_reset(term).map_or(limit.window(), |since| since.min(limit.window()));
+        of_log.map(|(limit, &(log, term))| (self.logs[log].terms[term], counts(limit, term))).collect()
     }
 
     /// Of each limit, in the order of the upstream's: its log, the first of its terms there, and how many units an entry stands

@@ -70,19 +70,24 @@ pub(crate) struct Registered {
     pub(crate) spans: Spans,
 }
 
-/// Each limit that is counted by a log, with the span of its term there.
+/// Each limit that refusals may be evidence of, with the span of its term.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spans(Arc<[(i64, Limit)]>);
 
 impl Spans {
     fn new(upstream: &Upstream, charges: &Charges) -> Self {
+        let logs = [charges.evidence(), charges.calls_of_all()];
         let span = |(log, term, _): (usize, usize, u32)| charges.logs()[log].terms[term].span;
-        Self(upstream.limits.iter().zip(charges.limits()).map(|(limit, at)| (span(at), limit.clone())).collect())
+        let all = upstream.limits.iter().zip(charges.limits());
+        let of_calls = all.filter(|(_, (log, ..))| logs.contains(&Some(*log)));
+        Self(of_calls.map(|(limit, at)| (span(at), limit.clone())).collect())
     }
 
     /// What callers are told of what refusals have left.
     pub(crate) fn after_refusals(&self, of: Slower) -> AfterRefusals {
-        let limit = self.0.iter().find(|(span, _)| *span == of.span).map(|(_, limit)| limit.clone());
+        let mut limits = self.0.iter().filter(|(span, _)| *span == of.span).map(|(_, limit)| limit);
+        // One of a scope, and one of all: which of them is meant is not said.
+        let limit = limits.next().filter(|first| limits.all(|other| other.quota() == first.quota())).cloned();
         AfterRefusals::new(limit, f64::from(of.rate) / 1e6, of.left)
     }
 }

@@ -20,7 +20,7 @@ use crate::config::limit::Limit;
 #[non_exhaustive]
 pub struct AfterRefusals {
     /// The limit that the refusals are taken to be about; those with shorter windows are lowered as well. `None` where no quota is lowered, and
-    /// calls only come one after another for a while; or where another process told of a limit that this one does not have.
+    /// calls only come one after another for a while; where another process told of a limit that this one does not have, or where two different limits of one window may be meant.
     pub limit: Option<Limit>,
     /// The factor that is left of its quota by now, until it rises: 1.0 is all of it.
     pub rate: f64,

@@ -95,6 +95,8 @@ pub struct Ask {
     pub seats: Option<Seats>,
     /// For how many its process counts where limits are shared: 1 to 100, the same in all of its asks.
     pub weight: u32,
+    /// Its callers go whatever is answered: their terms hold for nobody else.
+    pub observes: bool,
     /// What the store must hold: where it does not, data was lost, and nobody starts until all that may be missing has left its window. Windows
     /// longer than 10 s are not waited for, but for 6 s: who hears of the loss [re-reports](Self::again) what it was granted.
     pub remembered: Remembered,
@@ -118,6 +120,7 @@ impl Ask {
             counted: Vec::new(),
             seats: None,
             weight: 1,
+            observes: false,
             remembered: Remembered::default(),
             again: None,
         }

@@ -61,7 +61,7 @@ impl Calendar {
     }
 
     /// Units that started before this count no more at `now`, which is known of from the boundaries that are named.
-    pub(super) fn counts_from(&self, now: Stamp) -> Option<Stamp> {
+    pub(crate) fn counts_from(&self, now: Stamp) -> Option<Stamp> {
         let past = self.boundaries.iter().filter(|boundary| boundary.to.plus(self.guard) <= now);
         past.map(|boundary| boundary.from.plus(-self.guard)).max()
     }

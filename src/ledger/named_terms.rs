@@ -3,7 +3,7 @@
 //!
 //! Mostly all name the same, and nothing is kept. Whoever has to wait, and finds more units in a log than its own terms ever allow,
 //! names them here for a while. Whoever asks by others finds them then, obeys both, and names its own: so each goes on to name them as
-//! long as others ask, and no longer.
+//! long as others ask, and no longer. Who only observes names nothing.
 //!
 //! `lua/named_terms.lua` says the same in Redis.
 
@@ -197,7 +197,7 @@ impl Ledger {
 
     /// The sender of an ask names its terms of the logs that its callers are charged in, where it has to.
     pub(super) fn name_terms(&mut self, now: Stamp, id: &MessageId, ask: &Ask, overfull: &[bool], length: i64) {
-        if id.is_nobodys() {
+        if id.is_nobodys() || ask.observes {
             return;
         }
         for (place, log) in ask.logs.iter().enumerate().filter(|(_, log)| !log.terms.is_empty()) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::skew::Skew;
 use crate::config::reset::Reset;
@@ -51,6 +51,14 @@ impl Calendars {
         if !self.is_empty() {
             self.corrected.store(grant.corrected, Ordering::Relaxed);
         }
+    }
+
+    /// How long before a start a calendar window began to count, by the place of its log and its place there; `None` of any other term.
+    pub(crate) fn since_reset(&self, log: &Log, (at, term): (usize, usize), start: Stamp) -> Option<Duration> {
+        let placed = self.placed.iter().find(|placed| (placed.log, placed.term) == (at, term))?;
+        let (Shape::Calendar(calendar), now) = (log.terms.get(term)?.shape, self.clock(start)) else { return None };
+        let calendar = self.skew.widened(placed.reset.calendar(now, calendar.guard));
+        calendar.counts_from(now).map(|reset| now.since(reset))
     }
 
     /// What the store's clock shows at some log time.

@@ -318,8 +318,8 @@ impl Engine {
         let (unused, debts) = self.take_corrections();
         let cold = self.untold.take().map(Untold::into_cold);
         self.is_in_doubt = false;
-        let weight = self.settings.weight;
-        let mut ask = Ask { horizon, cold, debts, counted, seats, weight, ..ask };
+        let (weight, observes) = (self.settings.weight, self.settings.observes);
+        let mut ask = Ask { horizon, cold, debts, counted, seats, weight, observes, ..ask };
         ask.back.extend(unused);
         ask.back.iter().for_each(|slots| self.memory.handed_back(slots));
         ask.remembered = self.memory.remembered(&self.settings.logs, header.outlook.known, now);

@@ -42,12 +42,23 @@ pub(super) struct Memory {
     granted_by: VecDeque<(u64, u64)>,
     /// Starts from before those, where the logs count for long.
     older: VecDeque<Step>,
+    /// What was taken over of another queue, whose logs may count for less long.
+    inherited: Option<Inherited>,
     /// From this message on the store is known to have held each until the next, with all that was granted by it.
     held_from: u64,
     /// When the last loss was seen that is told of.
     heard: Stamp,
     /// A later one, for which it is to be said what was granted.
     untold: Option<Untold>,
+}
+
+/// Starts of another queue.
+#[derive(Debug)]
+struct Inherited {
+    /// The latest of them.
+    until: Stamp,
+    /// For how long each log counted there: no longer the store must hold them.
+    retention: Box<[i64]>,
 }
 
 /// Starts close to each other.
@@ -157,16 +168,19 @@ impl Memory {
     /// What an ask says of it: nothing of what counts no more by the log time that is known, or has not for a while.
     pub(super) fn remembered(&mut self, logs: &[Log], known: Option<Stamp>, now: Instant) -> Remembered {
         self.written = Some(now);
-        let (width, known) = (logs.len(), known.unwrap_or(Stamp::NEVER));
-        let is_over = |start: Stamp| start.plus(told_for(self.span)) <= known;
+        let (width, known, span) = (logs.len(), known.unwrap_or(Stamp::NEVER), self.span);
+        let is_over = |start: Stamp| start.plus(told_for(span)) <= known;
         self.older.retain(|step| !is_over(step.start));
         let over = self.starts.iter().take_while(|start| is_over(**start)).count();
         self.forget_first(over, width);
+        self.inherited.take_if(|inherited| is_over(inherited.until));
         let last = self.message.filter(|last| last.until > now);
         let (number, told) = last.map_or((0, Stamp::NEVER), |last| (last.number, last.told));
         let newest = |(place, log): (usize, &Log)| {
             let newest = (0..self.starts.len()).rev().find(|at| self.units[at * width + place] > 0);
-            let is_told = |start: &Stamp| start.plus(told_for(log.retention())) > known;
+            let inherited = |start: Stamp| self.inherited.as_ref().filter(|inherited| start <= inherited.until);
+            let retention = |start| inherited(start).map_or(log.retention(), |inherited| inherited.retention[place]);
+            let is_told = |start: &Stamp| start.plus(told_for(retention(*start))) > known;
             newest.map(|at| self.starts[at]).filter(is_told).unwrap_or(Stamp::NEVER)
         };
         let newest = if self.starts.is_empty() { Vec::new() } else { logs.iter().enumerate().map(newest).collect() };

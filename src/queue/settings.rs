@@ -46,6 +46,8 @@ pub(super) struct Settings {
     pub(super) counts: Counts,
     /// For how many the process counts where limits are shared.
     pub(super) weight: u32,
+    /// Its callers go whatever is answered.
+    pub(super) observes: bool,
 }
 
 impl Queue {
@@ -75,6 +77,7 @@ impl Queue {
             // Callers of a line are places of callers that are counted in their own queues, and those who throttle by themselves go from one to another.
             counts: if is_line || self.is_local() { Counts::default() } else { registered.counts.clone() },
             weight: process.weight,
+            observes: self.is_observed(),
         }
     }
 

@@ -317,7 +317,7 @@ impl History {
         let queue = &mut self.queues[at];
         ask.counted.clone_from(queue.echo(&mut self.rng));
         ask.seats = queue.seats(&mut self.rng);
-        ask.weight = queue.weight;
+        (ask.weight, ask.observes) = (queue.weight, queue.observes);
         ask.remembered = queue.remembers(&mut self.rng, &ask.logs, self.times.now());
         ask.again = queue.again(&mut self.rng, &ask.logs, self.times.now());
         if self.forgets {

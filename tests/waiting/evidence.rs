@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use http::{Extensions, HeaderMap, StatusCode, header};
 use outgate::ledger::Message;
 use outgate::store::{Applying, StoreError, StoreErrorKind, WithoutStore};
 use outgate::testing::{Judge, Shape};
-use outgate::{Limit, MemoryStore, Store, Throttle, Upstream};
+use outgate::{Limit, MemoryStore, Reset, Scope, Store, Throttle, Upstream};
 use reqwest::{Request, Response};
 use reqwest_middleware::{ClientBuilder, Middleware, Next};
 use tokio::task::JoinSet;
@@ -336,4 +336,47 @@ async fn who_is_told_to_come_later_hears_what_refusals_have_left() {
     assert_eq!(usage().await, None);
     let free = consumer.throttle.acquire("up").max_wait(secs(0.1)).await;
     assert!(free.is_ok(), "{free:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_not_blamed_on_what_a_calendar_window_had_before_its_reset() {
+    let hour = Limit::per_hour(300).resets(Reset::hourly());
+    let consumer = Consumer::new(Some(1), &[Limit::per_minute(60), hour]);
+    // From five seconds after a full hour on.
+    let since_hour = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64() % 3_600.0;
+    sleep(secs(3_605.0 - since_hour)).await;
+    let begin = Instant::now();
+    for _ in 0..300 {
+        consumer.is_served(1).await;
+        sleep(secs(11.5)).await;
+    }
+    sleep_until(begin + secs(3_605.0)).await;
+    consumer.is_served(40).await;
+    consumer.is_refused(20).await;
+    sleep(secs(1.5)).await;
+    let usage = consumer.throttle.usage("up").await.unwrap().after_refusals.unwrap().to_string();
+    assert!(usage.starts_with("after refusals 40 per 60s instead of 60,"), "{usage}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hears_what_refusals_have_left_hears_of_no_other_limit_with_the_same_window() {
+    let merchants = Limit::per_minute(10).each(Scope::header("x-merchant"));
+    let tokens = Limit::per_minute(200_000).of("tokens");
+    let cases = [
+        (vec![Limit::per_minute(100), merchants], "after refusals 60 % of the quota,"),
+        (vec![tokens, Limit::per_minute(10)], "after refusals 6 per 60s instead of 10,"),
+    ];
+    for (limits, expected) in cases {
+        let consumer = Consumer::new(Some(1), &limits);
+        let mut permits = Vec::new();
+        for _ in 0..10 {
+            permits.push(consumer.throttle.acquire("up").scope("m-17").await.unwrap());
+        }
+        for permit in &permits[6..] {
+            consumer.throttle.answered(permit, StatusCode::TOO_MANY_REQUESTS, &consumer.headers);
+        }
+        sleep(secs(1.5)).await;
+        let usage = consumer.throttle.usage_in("up", "m-17").await.unwrap().after_refusals.unwrap().to_string();
+        assert!(usage.starts_with(expected), "{usage}");
+    }
 }

@@ -258,3 +258,29 @@ async fn the_pause_of_shadows_ends_when_a_call_that_went_on_in_it_was_served() {
     sleep(60 * second).await;
     assert_eq!(left().await, None, "what was sent meanwhile does");
 }
+
+#[tokio::test(start_paused = true)]
+async fn limits_that_are_observed_hold_for_nobody_who_throttles() {
+    let store = Counting::default();
+    let canary = throttle(store.clone(), up().observe());
+    let fleet = store.limited(Limit::per_second(100));
+    let (begin, mut callers) = (Instant::now(), JoinSet::new());
+    for _ in 0..16 {
+        let fleet = fleet.clone();
+        callers.spawn(async move {
+            let mut calls = 0;
+            while begin.elapsed() < Duration::from_secs(10) {
+                drop(fleet.acquire("up").await.unwrap());
+                calls += 1;
+            }
+            calls
+        });
+    }
+    while begin.elapsed() < Duration::from_secs(10) {
+        drop(canary.acquire("up").await.unwrap());
+        sleep(Duration::from_millis(50)).await;
+    }
+    let calls: u32 = callers.join_all().await.into_iter().sum();
+    // The canary's calls are of the same quota.
+    assert!(calls >= 700, "{calls} calls in 10 s");
+}

@@ -157,3 +157,21 @@ async fn limits_may_be_replaced_again_and_again_while_others_call() {
     callers.shutdown().await;
     assert!(call(&throttle).await.is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_shorter_window_has_forgotten_is_not_missed_by_a_longer_one() {
+    let (second, hour) = (Limit::per_second(10), Limit::per_hour(1_000));
+    for (idle, between) in [(60, 0), (0, 60), (2, 58)] {
+        let store = Counting::default();
+        let throttle = store.process(|_| upstream(&second, 30));
+        drop(call(&throttle).await.unwrap());
+        sleep(secs(idle)).await;
+        throttle.update(upstream(&second, 30).limit(hour.clone())).unwrap();
+        sleep(secs(between)).await;
+        // As Redis does with a list that has expired.
+        store.lose_unused_logs(secs(12));
+        let begin = Instant::now();
+        drop(call(&throttle).await.unwrap());
+        assert!(begin.elapsed() < secs(1), "idle for {idle} s, then {between} s: {:?}", begin.elapsed());
+    }
+}

@@ -35,8 +35,8 @@ fn of_what_is_reserved_there_is_a_log_more_in_which_all_others_are_charged() {
     assert_eq!(charged(&up, &Call::new().cost(7)), [[7, 0], [7, 7], [7, 7]]);
     assert_eq!(**all.one(Priority::Normal), [1, 1], "of a normal call");
     assert_eq!(all.limits().collect::<Vec<_>>(), plain.limits().collect::<Vec<_>>(), "shown by their own logs");
-    assert_eq!(all.windows_of(&up, 0), plain.windows_of(&up, 0));
-    assert_eq!((all.evidence(), all.windows_of(&up, 1).len()), (Some(0), 0));
+    assert_eq!(all.windows_of(&up, 0, |_| None), plain.windows_of(&up, 0, |_| None));
+    assert_eq!((all.evidence(), all.windows_of(&up, 1, |_| None).len()), (Some(0), 0));
 
     let up = up.reserve(Priority::Normal, 50);
     assert_eq!(&*charges(&up).logs()[1].unit, "calls-below-normal", "what is said last holds");

@@ -141,6 +141,7 @@ fn settings(log: Log, seats: Option<SeatRules>) -> Settings {
         warn_after: None,
         counts: crate::counts::Counts::default(),
         weight: 1,
+        observes: false,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::{Memory, Step, enter};
-use crate::ledger::{Log, Slots};
+use super::{Inherited, Memory, Step, enter};
+use crate::ledger::{Log, Slots, Stamp};
 
 /// Of a start of which it is not known which message it was granted by.
 const LONG_AGO: (u64, u64) = (1, 1);
@@ -13,6 +13,8 @@ impl Memory {
     pub(in super::super) fn take_over(&mut self, before: &mut Self, theirs: &[Log], ours: &[Log]) {
         let places = places(theirs, ours);
         let (older, starts) = before.give_up(&places);
+        let until = older.iter().chain(&starts).map(|step| step.start).max();
+        self.inherited = until.map(|until| self.inherited(until, before, &places, (theirs, ours)));
         // Whoever has heard of no loss since says all again: rather twice than never.
         self.heard = if self.written.is_none() { before.heard } else { self.heard.min(before.heard) };
         self.untold = self.untold.or(before.untold);
@@ -35,6 +37,24 @@ impl Memory {
 
     pub(in super::super) fn is_empty(&self) -> bool {
         self.starts.is_empty() && self.older.is_empty()
+    }
+
+    /// For how long the store must hold what is taken over until then, and what was before: as long as each log counted wherever it was.
+    fn inherited(
+        &self,
+        until: Stamp,
+        before: &Self,
+        places: &[Option<usize>],
+        (theirs, ours): (&[Log], &[Log]),
+    ) -> Inherited {
+        let least = |of: &Self, at: usize| of.inherited.as_ref().map(|inherited| inherited.retention[at]);
+        let retention = |(at, place): (usize, &Option<usize>)| {
+            let there = place.map(|place| least(before, place).unwrap_or(i64::MAX).min(theirs[place].retention()));
+            let all = there.into_iter().chain(least(self, at));
+            all.fold(ours[at].retention(), i64::min)
+        };
+        let until = self.inherited.as_ref().map_or(until, |inherited| inherited.until.max(until));
+        Inherited { until, retention: places.iter().enumerate().map(retention).collect() }
     }
 
     /// All starts, with their units at these places of another queue's logs, where they have any there: older ones, and others.

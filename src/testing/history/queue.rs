@@ -20,6 +20,7 @@ pub(super) struct Queue {
     pub(super) logs: Arc<[Log]>,
     /// For how many it counts.
     pub(super) weight: u32,
+    pub(super) observes: bool,
     limits: Arc<[SeatLimit]>,
     /// Seats of each that it holds.
     held: u32,
@@ -62,6 +63,7 @@ impl Queue {
             stream: stream.into(),
             logs,
             weight: [1, 1, 2, 5][rng.usize(0..4)],
+            observes: world.two_releases && rng.u8(0..4) == 0,
             limits,
             held: 0,
             previous: 0,

@@ -41,7 +41,8 @@ impl Integers {
                 + 8 * u32::from(ask.seats.is_some())
                 + 16 * ask.weight.saturating_sub(1)
                 + 2_048 * u32::from(ask.again.is_some())
-                + 4_096 * u32::from(!ask.remembered.apart.is_empty()),
+                + 4_096 * u32::from(!ask.remembered.apart.is_empty())
+                + 8_192 * u32::from(ask.observes),
         );
         self.logs(&ask.logs, &ask.counted);
         self.push(ask.remembered.number).stamp(Some(ask.remembered.told));
