@@ -384,7 +384,8 @@ async fn an_upstream_that_cannot_be_connected_to_holds_up_no_other_whose_request
         .fold(Throttle::builder(), |all, name| all.upstream(Upstream::new(name).limit(Limit::per_second(9))))
         .build()?;
     let lost = service_fn(|_: Request<()>| async { Err::<Response<Full<Bytes>>, _>(std::io::Error::other("refused")) });
-    let of = |name: &str| throttle.layer().upstream(name).never_sent(|_| true);
+    let layer = throttle.layer().never_sent(|_| true);
+    let of = |name: &str| layer.clone().upstream(name);
     for _ in 0..4 {
         assert!(of("a").layer(lost).oneshot(get("/package.Service/Method")?).await.is_err());
     }
@@ -452,5 +453,21 @@ async fn each_attempt_of_a_retry_outside_asks_for_a_slot_of_its_own() -> Outcome
     }
     assert_eq!(calls.load(Ordering::Relaxed), 4);
     assert!(begun.elapsed() >= 2 * SECOND);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_without_a_host_is_nobodys_whatever_its_path_looks_like() -> Outcome {
+    let throttle = throttle(Limit::per_hour(1))?;
+    for path in ["/api.example.com/x", "//api.example.com/x", "/"] {
+        let request = Request::get(path).header("host", "").body(())?;
+        timeout(SECOND, throttle.layer().layer(service_fn(serves)).oneshot(request)).await??;
+    }
+    assert_eq!(throttle.usage("up").await?.limits[0].used, 0);
+    // Of whom it is, is known without its host.
+    let named = throttle.layer().upstream("up").layer(service_fn(serves));
+    let served = timeout(SECOND, named.oneshot(get("http://web.1/x")?)).await?;
+    assert_eq!(served?.status(), 200);
+    assert_eq!(throttle.usage("up").await?.limits[0].used, 1);
     Ok(())
 }

@@ -60,7 +60,11 @@ impl Breaker {
         now: Instant,
     ) {
         if refusal.is_some() || status.is_server_error() {
-            return; // Refused for a limit, or failed, a call is not judged by who makes it.
+            // Refused for a limit, or failed, a call is not judged by who makes it.
+            if let Some(row) = self.lock().rows.get_mut(&scope).filter(|_| refusal.is_none()) {
+                row.try_again(pass, now, || self.backoff.waits(fastrand::f64()));
+            }
+            return;
         }
         let upstream = &*self.upstream;
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use crate::ledger::ScopeHasher;
 const LATELY: Duration = Duration::from_secs(60);
 /// In how many parts that time passes.
 const PARTS: usize = 6;
-/// Hosts that are remembered for one upstream.
-const MAX_HOSTS: usize = 1_024;
+/// Hosts that are remembered for one upstream: some megabytes.
+const MAX_HOSTS: usize = 65_536;
 
 /// The calls in flight to one host, and how many there were at most in each part of the time lately.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,6 +66,8 @@ impl Host {
 pub(crate) struct Connections {
     /// By the hash of host and port.
     hosts: Mutex<HashMap<u64, Host, ScopeHasher>>,
+    /// The part of the time in which those were looked for last that have no connection.
+    swept_in: AtomicU64,
     hasher: ScopeHasher,
     epoch: Instant,
 }
@@ -79,7 +82,8 @@ pub(crate) struct InFlight<'a> {
 
 impl Connections {
     pub(crate) fn new() -> Self {
-        Self { hosts: Mutex::default(), hasher: ScopeHasher::default(), epoch: Instant::now() }
+        let (hosts, swept_in) = (Mutex::default(), AtomicU64::new(u64::MAX));
+        Self { hosts, swept_in, hasher: ScopeHasher::default(), epoch: Instant::now() }
     }
 
     /// A call goes out at `now`.
@@ -87,7 +91,8 @@ impl Connections {
     pub(crate) fn begin(&self, url: &Url, now: Instant) -> InFlight<'_> {
         let host = self.hasher.hash_one((url.host_str(), url.port_or_known_default()));
         let (part, mut hosts) = (self.part(now), self.lock());
-        if hosts.len() >= MAX_HOSTS && !hosts.contains_key(&host) {
+        let is_full = hosts.len() >= MAX_HOSTS && !hosts.contains_key(&host);
+        if is_full && self.swept_in.swap(part, Ordering::Relaxed) != part {
             hosts.retain(|_, host| !host.is_quiet(part));
         }
         // Among so many hosts a call to another mostly opens a connection.
@@ -161,12 +166,21 @@ mod tests {
         assert!(first.is_cold() && begin("https://a/").is_cold() && begin("http://b/").is_cold());
         drop(first);
         assert!(!begin("http://a:80/two").is_cold());
-        for host in 0..5_000 {
+        for host in 0..MAX_HOSTS + 1_000 {
             assert!(begin(&format!("http://{host}.example/")).is_cold());
         }
         assert_eq!(connections.lock().len(), MAX_HOSTS);
         tokio::time::advance(2 * LATELY).await;
         assert!(begin("http://another/").is_cold());
         assert_eq!(connections.lock().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_beside_thousands_of_others_is_remembered_too() {
+        let (connections, url) = (Connections::new(), |text: &str| text.parse::<Url>().unwrap());
+        let begin = |text: &str| connections.begin(&url(text), Instant::now());
+        let _in_flight: Vec<_> = (0..5_000).map(|host| begin(&format!("http://{host}.example/"))).collect();
+        assert!(begin("http://another/").is_cold());
+        assert!(!begin("http://another/").is_cold());
     }
 }

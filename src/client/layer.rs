@@ -18,6 +18,7 @@ use tower_service::Service;
 use self::body::Ending;
 pub use self::body::ThrottledBody;
 use crate::client::permit::Permit;
+use crate::client::reachability::Client;
 use crate::client::route::Route;
 use crate::client::throttle::Throttle;
 use crate::client::url::Target;
@@ -57,13 +58,15 @@ type NeverSent = dyn Fn(&(dyn StdError + 'static)) -> bool + Send + Sync;
 #[derive(Clone)]
 pub struct ThrottleLayer {
     throttle: Throttle,
+    client: Client,
     upstream: Option<Arc<str>>,
     never_sent: Option<Arc<NeverSent>>,
 }
 
 impl ThrottleLayer {
-    pub(crate) const fn new(throttle: Throttle) -> Self {
-        Self { throttle, upstream: None, never_sent: None }
+    pub(crate) fn new(throttle: Throttle) -> Self {
+        let client = throttle.reachability().client();
+        Self { throttle, client, upstream: None, never_sent: None }
     }
 
     /// Every request belongs to the upstream of this name, unless its [`Call`] names another: for clients of one service, whose requests
@@ -185,7 +188,9 @@ where
         let (layer, mut inner) = (self.layer.clone(), self.inner.clone());
         Box::pin(async move {
             poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Into::into)?;
-            let (call, url) = (layer.call(&request), url_of(&request)?);
+            let call = layer.call(&request);
+            let url = url_of(&request)
+                .or_else(|error| if call.upstream.is_some() { nowhere(&request) } else { Err(error) })?;
             let head = RequestHead::new(request.method(), &url, request.headers());
             let Some(mut route) = layer.throttle.route(&head, Some(&call))? else {
                 let response = inner.call(request).await.map_err(Into::into)?;
@@ -197,7 +202,7 @@ where
             } else {
                 Target::of(&url)
             };
-            let visit = layer.throttle.reachability().visit(&target, &route, route.since).await?;
+            let visit = layer.throttle.reachability().visit(layer.client, &target, &route, route.since).await?;
             let anew = |registered| Route::of_request(registered, &head, Some(&call));
             let permit = layer.throttle.permit(&mut route, visit.since, anew).await?;
             let in_flight = route.depart(&permit, &url, visit.since + permit.waited());
@@ -220,11 +225,22 @@ fn url_of<B>(request: &Request<B>) -> Result<Url, BoxError> {
     if uri.authority().is_some() && uri.scheme().is_some() {
         return Ok(uri.to_string().parse()?);
     }
-    let named = || request.headers().get(http::header::HOST).and_then(|host| host.to_str().ok());
+    let named = || {
+        request.headers().get(http::header::HOST).and_then(|host| host.to_str().ok()).filter(|host| !host.is_empty())
+    };
     // CONNECT names nothing but a host and a port, and OPTIONS may be about no path.
     let host = uri.authority().map(http::uri::Authority::as_str).or_else(named);
-    let path = uri.path_and_query().map(http::uri::PathAndQuery::as_str).filter(|path| *path != "*");
-    Ok(format!("http://{}{}", host.unwrap_or(NO_HOST), path.unwrap_or("/")).parse()?)
+    Ok(format!("http://{}{}", host.unwrap_or(NO_HOST), path_of(uri)).parse()?)
+}
+
+/// The same of a request whose host makes no URL, and of which is known whose it is.
+fn nowhere<B>(request: &Request<B>) -> Result<Url, BoxError> {
+    Ok(format!("http://{NO_HOST}{}", path_of(request.uri())).parse()?)
+}
+
+fn path_of(uri: &http::Uri) -> &str {
+    let path = uri.path_and_query().map(http::uri::PathAndQuery::as_str);
+    path.filter(|path| *path != "*").unwrap_or("/")
 }
 
 impl Throttle {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::client::answer::Answer;
 use crate::client::permit::Permit;
-use crate::client::reachability::Visit;
+use crate::client::reachability::{Client, Visit};
 use crate::client::route::Route;
 use crate::client::throttle::Throttle;
 use crate::client::url::Target;
@@ -29,8 +29,9 @@ use crate::error::Error;
 /// A response from another host or port than the request's, after a redirect, says nothing about the upstream; nor does one from a path of
 /// that host which surely belongs to another upstream. But where it was a success, the call was served.
 ///
-/// Where three connects in a row to a host and port fail, calls wait before they ask for a slot, and one at a time tries: after
-/// 50 ms, then each time after twice as long, up to a second or a little more. As soon as one gets a response, all go on. A call whose
+/// Where three connects in a row to a host and port fail, calls of this client wait before they ask for a slot, and one at a time tries: after
+/// 50 ms, then each time after twice as long, up to a second or a little more. As soon as one gets a response, all go on. A client of its own
+/// is whatever has a middleware of its own, as it may have another proxy or certificate; clones are the same. A call whose
 /// longest wait ends before that gets [`Error::Unreachable`]; one without any goes in its turn, after 5 s at the latest, and gets
 /// reqwest's own error if it fails. Where connects failed already in the last minute, this begins only a second after the last response.
 ///
@@ -55,11 +56,13 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 pub struct Middleware {
     throttle: Throttle,
+    client: Client,
 }
 
 impl Middleware {
-    pub(crate) const fn new(throttle: Throttle) -> Self {
-        Self { throttle }
+    pub(crate) fn new(throttle: Throttle) -> Self {
+        let client = throttle.reachability().client();
+        Self { throttle, client }
     }
 }
 
@@ -87,15 +90,15 @@ impl ReqwestMiddleware for Middleware {
                 let again = if route.may_retry() { request.try_clone().map(Box::new) } else { None };
                 let target =
                     again.as_ref().map_or_else(|| Target::kept(request.url()), |again| Target::of(again.url()));
-                let visit = self.throttle.reachability().visit(&target, &route, now).await;
-                let visit = visit.inspect_err(|_| route.is_not_sent()).map_err(throttled)?;
+                let visit = self.throttle.reachability().visit(self.client, &target, &route, now).await;
+                let visit = visit.map_err(throttled)?;
                 let anew = |registered| {
                     let mut route = Route::of_request(registered, &(&request).into(), extensions.get::<Call>());
                     route.give_up_after(request.timeout());
                     route
                 };
                 let permit = self.throttle.permit(&mut route, visit.since, anew).await;
-                let permit = permit.inspect_err(|_| route.is_not_sent()).map_err(throttled)?;
+                let permit = permit.map_err(throttled)?;
                 route.is_sent();
                 let in_flight = route.depart(&permit, request.url(), visit.since + permit.waited());
                 let outcome = next.clone().run(request, extensions).await;
@@ -147,8 +150,9 @@ impl Middleware {
                 let (is_ours, never_sent) = (target.is_failed_by(&error), never_sent(&error, target));
                 if is_ours && could_not_connect(&error) {
                     visit.failed(permit.upstream());
-                } else if is_ours && !never_sent && !error.is_middleware() && !error.is_timeout() {
-                    // A timeout may have come before the connection did.
+                } else if is_ours && !never_sent && error.url().is_some() && !error.is_builder() && !error.is_timeout()
+                {
+                    // One without a URL is of no call, and a timeout may have come before the connection did.
                     visit.connected();
                 }
                 if never_sent {

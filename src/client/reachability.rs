@@ -1,11 +1,11 @@
-//! Which hosts cannot be reached: after connects to one failed in a row, one call at a time goes to see, and the others wait.
+//! Which hosts cannot be reached by a client: after connects to one failed in a row, one call at a time goes to see, and the others wait.
 
 mod row;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::config::plan::Registered;
 use crate::counts::GivesUp;
 use crate::error::Error;
 
-/// How many hosts are told apart; of more, callers do not wait.
+/// How many hosts are told apart, of each client; of more, callers do not wait.
 const MOST_HOSTS: usize = 1_000;
 /// How often hosts are looked for that nobody has called for long.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -35,11 +35,16 @@ pub(crate) struct Reachability {
     hasher: RandomState,
     /// How many there are: mostly none, so that nobody takes the lock.
     failing: AtomicUsize,
+    clients: AtomicU64,
 }
+
+/// A client: another may reach a host by another proxy, or with another certificate.
+#[derive(Clone, Copy, Debug, Hash)]
+pub(crate) struct Client(u64);
 
 #[derive(Debug, Default)]
 struct Hosts {
-    /// By the hash of host and port.
+    /// By the hash of client, host and port.
     by_hash: HashMap<u64, Arc<Host>>,
     /// When hosts were last looked for that nobody has called for long.
     swept_at: Option<Instant>,
@@ -59,6 +64,7 @@ struct Host {
 #[must_use = "a visit that is dropped says nothing of the host"]
 pub(crate) struct Visit<'a> {
     reachability: &'a Reachability,
+    client: Client,
     target: &'a Target<'a>,
     look: Look,
     /// When it went on.
@@ -66,6 +72,11 @@ pub(crate) struct Visit<'a> {
 }
 
 impl Reachability {
+    /// One more client.
+    pub(crate) fn client(&self) -> Client {
+        Client(self.clients.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// Lets a call go that has waited since `now`; where its host cannot be reached it waits until a connect succeeds, or until it
     /// is its turn to go and see.
     ///
@@ -74,12 +85,13 @@ impl Reachability {
     /// [`Error::Unreachable`], when its time is up; [`Error::TooManyWaiting`]; what says that it can never go; [`Error::OutsideRuntime`].
     pub(crate) async fn visit<'a>(
         &'a self,
+        client: Client,
         target: &'a Target<'a>,
         route: &Route,
         now: Instant,
     ) -> Result<Visit<'a>, Error> {
-        let visit = |look, since| Visit { reachability: self, target, look, since };
-        let Some(found) = self.find(target, now) else { return Ok(visit(Look::default(), now)) };
+        let visit = |look, since| Visit { reachability: self, client, target, look, since };
+        let Some(found) = self.find(client, target, now) else { return Ok(visit(Look::default(), now)) };
         let is_observed = route.registered.observer.is_some();
         if is_observed || !found.row().is_down() {
             return Ok(visit(Look::default(), now));
@@ -109,7 +121,7 @@ impl Reachability {
     }
 
     #[inline]
-    fn find(&self, target: &Target<'_>, now: Instant) -> Option<Arc<Host>> {
+    fn find(&self, client: Client, target: &Target<'_>, now: Instant) -> Option<Arc<Host>> {
         if !self.any_fails() {
             return None;
         }
@@ -118,16 +130,16 @@ impl Reachability {
             hosts.sweep(now);
             self.failing.store(hosts.by_hash.len(), Ordering::Relaxed);
         }
-        hosts.by_hash.get(&self.key(target)).map(Arc::clone)
+        hosts.by_hash.get(&self.key(client, target)).map(Arc::clone)
     }
 
-    fn key(&self, target: &Target<'_>) -> u64 {
-        self.hasher.hash_one(target.server())
+    fn key(&self, client: Client, target: &Target<'_>) -> u64 {
+        self.hasher.hash_one((client, target.server()))
     }
 
     /// The host of a connect that failed, unless there are too many.
-    fn enter(&self, target: &Target<'_>, now: Instant) -> Option<Arc<Host>> {
-        let host = self.key(target);
+    fn enter(&self, client: Client, target: &Target<'_>, now: Instant) -> Option<Arc<Host>> {
+        let host = self.key(client, target);
         let mut hosts = self.lock();
         if hosts.by_hash.len() >= MOST_HOSTS && !hosts.by_hash.contains_key(&host) {
             hosts.make_room(now);
@@ -213,7 +225,7 @@ impl Visit<'_> {
         }
         let now = Instant::now();
         self.look = Look::default();
-        if let Some(host) = self.reachability.find(self.target, now)
+        if let Some(host) = self.reachability.find(self.client, self.target, now)
             && host.row().connect(now)
         {
             host.connected.notify_waiters();
@@ -224,7 +236,7 @@ impl Visit<'_> {
     pub(crate) fn failed(mut self, upstream: &str) {
         let now = Instant::now();
         self.look = Look::default();
-        let host = self.reachability.enter(self.target, now);
+        let host = self.reachability.enter(self.client, self.target, now);
         if host.is_some_and(|host| host.row().fail(now, fastrand::f64())) {
             let host = &*self.target.shown();
             tracing::warn!(upstream, host, "cannot be connected to: one call at a time goes to see");
@@ -239,7 +251,7 @@ impl Drop for Visit<'_> {
             return;
         }
         let now = Instant::now();
-        if let Some(host) = self.reachability.find(self.target, now)
+        if let Some(host) = self.reachability.find(self.client, self.target, now)
             && host.row().pass_on(self.look, now)
         {
             host.earlier.notify_one();
@@ -255,8 +267,14 @@ mod tests {
     async fn a_host_that_nobody_calls_any_more_is_forgotten_as_others_are_called() {
         let target = |url: &str| Target::kept(&url.parse().unwrap());
         let (reachability, gone, other) = (Reachability::default(), target("http://gone/"), target("http://other/"));
-        let visit =
-            |target| Visit { reachability: &reachability, target, look: Look::default(), since: Instant::now() };
+        let client = reachability.client();
+        let visit = |target| Visit {
+            reachability: &reachability,
+            client,
+            target,
+            look: Look::default(),
+            since: Instant::now(),
+        };
         visit(&gone).failed("up");
         let failing = || reachability.failing.load(Ordering::Relaxed);
         for _ in 0..3 {
@@ -274,9 +292,10 @@ mod tests {
         let (reachability, now) = (Reachability::default(), Instant::now());
         let targets = (0..=MOST_HOSTS).map(|nth| Target::kept(&format!("http://{nth}.example/").parse().unwrap()));
         let targets: Vec<_> = targets.collect();
-        let visit = |target| Visit { reachability: &reachability, target, look: Look::default(), since: now };
+        let client = reachability.client();
+        let visit = |target| Visit { reachability: &reachability, client, target, look: Look::default(), since: now };
         let fall = |target| (0..3).for_each(|_| visit(target).failed("up"));
-        let is_down = |target| reachability.find(target, now).is_some_and(|host| host.row().is_down());
+        let is_down = |target| reachability.find(client, target, now).is_some_and(|host| host.row().is_down());
         fall(&targets[0]);
         for answers in &targets[1..MOST_HOSTS] {
             visit(answers).failed("up");

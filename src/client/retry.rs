@@ -1,5 +1,6 @@
 //! Calls that the upstream refused to execute, made again: how often, and how many in all.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::feedback::Refusal;
@@ -28,20 +29,40 @@ impl Budget {
         self.save(self.share);
     }
 
-    /// A retry that was taken out is not made.
-    pub(crate) fn put_back(&self) {
-        self.save(RETRY);
-    }
-
     fn save(&self, thousandths: u32) {
         let add = |credit: u32| (credit < SAVED).then(|| credit.saturating_add(thousandths).min(SAVED));
         let _ = self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
     /// Whether a retry may be made; it is taken out.
-    pub(crate) fn take(&self) -> bool {
+    fn take(&self) -> bool {
         let take = |credit: u32| credit.checked_sub(RETRY);
         self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+}
+
+/// A retry that was taken out. Dropped before it is made, as its caller gives up, it is left to others.
+#[derive(Debug)]
+#[must_use = "a retry that is dropped is put back"]
+pub(crate) struct Retry(Option<Arc<Budget>>);
+
+impl Retry {
+    /// One, where a budget allows it.
+    pub(crate) fn of(budget: &Arc<Budget>) -> Option<Self> {
+        budget.take().then(|| Self(Some(Arc::clone(budget))))
+    }
+
+    /// Its call is sent.
+    pub(crate) fn make(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Retry {
+    fn drop(&mut self) {
+        if let Some(budget) = &self.0 {
+            budget.save(RETRY);
+        }
     }
 }
 

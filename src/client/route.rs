@@ -13,6 +13,7 @@ use crate::client::connections::InFlight;
 use crate::client::estimate::Estimate;
 use crate::client::estimated::Reserves;
 use crate::client::permit::Permit;
+use crate::client::retry::Retry;
 use crate::client::throttle::Throttle;
 use crate::config::call::Call;
 use crate::config::charges::{CALLS, Scopes};
@@ -50,6 +51,8 @@ pub(crate) struct Route {
     pub(crate) since: Instant,
     /// How often its call was made again.
     retries: u32,
+    /// That it is to be made again.
+    retry: Option<Retry>,
 }
 
 impl Route {
@@ -82,6 +85,7 @@ impl Route {
             is_head,
             since,
             retries: 0,
+            retry: None,
         }
     }
 
@@ -103,8 +107,8 @@ impl Route {
     }
 
     /// The route of a call that has waited by another: it has no more time, and no retry again.
-    pub(crate) fn instead_of(self, before: &Self) -> Self {
-        Self { since: before.since, retries: before.retries, ..self }
+    pub(crate) fn instead_of(self, before: &mut Self) -> Self {
+        Self { since: before.since, retries: before.retries, retry: before.retry.take(), ..self }
     }
 
     /// What its call, which gets its permit, reserves by estimates, and tells about others once it is settled.
@@ -138,22 +142,16 @@ impl Route {
     pub(crate) fn take_retry(&mut self, throttle: &Throttle) -> bool {
         let latest = throttle.latest(Arc::clone(&self.registered));
         let may = self.may_retry() && latest.is_ok_and(|latest| self.retries < retries_of(&latest));
-        let taken = may && self.registered.budget.take();
-        self.retries += u32::from(taken);
-        taken
+        self.retry = if may { Retry::of(&self.registered.budget) } else { None };
+        self.retries += u32::from(self.retry.is_some());
+        self.retry.is_some()
     }
 
     /// Its call is sent, perhaps again.
-    pub(crate) fn is_sent(&self) {
-        if self.retries > 0 {
+    pub(crate) fn is_sent(&mut self) {
+        if let Some(retry) = self.retry.take() {
+            retry.make();
             self.registered.counts.retried();
-        }
-    }
-
-    /// Its call is not sent: where it was to be sent again, another's may be.
-    pub(crate) fn is_not_sent(&self) {
-        if self.retries > 0 {
-            self.registered.budget.put_back();
         }
     }
 

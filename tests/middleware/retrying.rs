@@ -164,6 +164,42 @@ async fn retries_that_are_not_sent_are_left_to_others() {
     }
 }
 
+/// Who gives up while its call is to be sent again has used up none either.
+#[tokio::test(start_paused = true)]
+async fn retries_of_callers_that_give_up_are_left_to_others() {
+    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100)).retry_refused(1);
+    let throttle = Throttle::builder().store(Counting::default()).upstream(up).build().unwrap();
+    let begin = tokio::time::Instant::now();
+    let refuses = move |_: &Request| begin.elapsed() < Duration::from_secs(60);
+    let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(RefusingWhile(refuses)).build();
+    let call = || client.get("http://127.0.0.1/").send();
+    for _ in 0..12 {
+        assert!(tokio::time::timeout(Duration::from_millis(500), call()).await.is_err(), "it waits for the pause");
+        throttle.release("up").await.unwrap();
+    }
+    let sent_again = tokio::spawn(call());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(sent_again.await.unwrap().unwrap().status(), 200);
+}
+
+/// An upstream that refuses while this says so.
+struct RefusingWhile<F>(F);
+
+#[async_trait::async_trait]
+impl<F: Fn(&Request) -> bool + Send + Sync + 'static> Middleware for RefusingWhile<F> {
+    async fn handle(
+        &self,
+        request: Request,
+        _: &mut http::Extensions,
+        _: Next<'_>,
+    ) -> reqwest_middleware::Result<Response> {
+        let status = if (self.0)(&request) { 429 } else { 200 };
+        let response = http::Response::builder().url(request.url().clone()).status(status).header("retry-after", "1");
+        Ok(response.body("").unwrap().into())
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_refused_after_its_longest_wait_beside_one_that_waits_for_the_limit_is_told_the_end_of_the_pause() {
     let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(1)).retry_refused(1);

@@ -330,3 +330,51 @@ async fn no_more_callers_than_may_wait_do_so_for_a_host_and_what_can_never_go_do
     let host = upstream.url().trim_start_matches("http://").trim_end_matches('/').to_owned();
     assert!(error.contains(&format!("up: {host} cannot be connected to")), "{error}");
 }
+
+#[tokio::test]
+async fn a_client_that_cannot_connect_shuts_out_no_other() {
+    let upstream = StrictUpstream::builder().start().unwrap();
+    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(1_000)).max_wait(Duration::ZERO);
+    let throttle = Throttle::builder().upstream(up).build().unwrap();
+    let nobody = Fault::RefuseConnection.start().unwrap();
+    let behind = reqwest::Client::builder().proxy(reqwest::Proxy::all(nobody.url()).unwrap()).build().unwrap();
+    let behind = ClientBuilder::new(behind).with(throttle.middleware()).build();
+    for _ in 0..3 {
+        assert!(behind.get(upstream.url()).send().await.unwrap_err().is_connect());
+    }
+    let error = behind.clone().get(upstream.url()).send().await.unwrap_err();
+    assert!(matches!(Error::find(&error), Some(Error::Unreachable { .. })), "{error:?}");
+    let other = ClientBuilder::new(plain()).with(throttle.middleware()).build();
+    assert_eq!(other.get(upstream.url()).send().await.unwrap().status(), 200);
+}
+
+/// Asks for a token by a request that cannot be built.
+struct BadToken;
+
+#[async_trait]
+impl Middleware for BadToken {
+    async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
+        if request.url().path() == "/private" {
+            plain().get("http://127.0.0.1/").header("token", "two\nlines").send().await?;
+        }
+        next.run(request, extensions).await
+    }
+}
+
+#[tokio::test]
+async fn nor_does_a_request_that_another_could_not_build_show_that_a_host_is_up() {
+    let upstream = Fault::RefuseConnection.start().unwrap();
+    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100_000)).max_wait(Duration::ZERO);
+    let throttle = Throttle::builder().upstream(up).build().unwrap();
+    let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(BadToken).build();
+    for _ in 0..3 {
+        assert!(client.get(upstream.url()).send().await.unwrap_err().is_connect());
+    }
+    sleep(Duration::from_millis(80)).await;
+    let goes_to_see = client.get(format!("{}/private", upstream.url())).send().await;
+    assert!(goes_to_see.unwrap_err().is_builder());
+    // It is left to the next one to see.
+    assert!(client.get(upstream.url()).send().await.unwrap_err().is_connect());
+    let error = client.get(upstream.url()).send().await.unwrap_err();
+    assert!(matches!(Error::find(&error), Some(Error::Unreachable { .. })), "{error:?}");
+}

@@ -105,6 +105,14 @@ impl Row {
         true
     }
 
+    /// A response says nothing of who called: if it was that of the probe, the next one goes after the same pause.
+    pub(super) fn try_again(&mut self, pass: &Pass, now: Instant, pauses: impl FnOnce() -> Vec<Duration>) {
+        if self.is_open() && self.is_probe(pass) {
+            self.until = now + nth(&pauses(), self.opened - 1);
+            self.probe = Weak::new();
+        }
+    }
+
     pub(super) const fn is_open(&self) -> bool {
         self.opened > 0
     }
