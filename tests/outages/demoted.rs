@@ -106,6 +106,18 @@ async fn a_server_that_took_no_writes_as_it_was_connected_to_is_told_of_the_form
 }
 
 #[tokio::test]
+async fn a_server_that_has_lost_its_data_is_told_of_the_format_again() -> Outcome {
+    let scene = Scene::new()?;
+    let throttle = scene.throttle(brief())?;
+    drop(throttle.acquire("up").await?);
+    scene.redis("FLUSHALL")?;
+    drop(throttle.acquire("up").await?);
+    assert!(scene.redis(&format!("GET {FORMAT}"))?.text().is_some(), "no format");
+    assert_eq!(scene.proxy.connections(), 1);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_replica_that_is_promoted_and_taken_by_a_release_of_another_format_is_used_no_more() -> Outcome {
     let scene = Scene::new()?;
     scene.redis("REPLICAOF 127.0.0.1 1")?;

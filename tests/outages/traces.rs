@@ -107,6 +107,33 @@ async fn what_a_replica_answers_that_takes_no_writes_does_not_show_that_the_stor
     Ok(())
 }
 
+/// A message that changes nothing writes nothing.
+#[tokio::test]
+async fn nor_does_what_is_refused_there_without_a_word_written() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
+    let scene = Scene::new()?;
+    let store = RedisStore::connect(&scene.redis.url()).await?;
+    let ask = |log: &str, number, max_wait| {
+        let run = Run::new(1, [1]).max_wait(max_wait);
+        Message::new(
+            "up",
+            MessageId::new(7, "", number),
+            Ask::new([Log::new(log, [Term::new(1, 60_000_000)])], vec![run]),
+        )
+    };
+    for (log, number) in [("full", 1), ("empty", 2)] {
+        store.apply(&ask(log, number, Duration::ZERO)).await?;
+    }
+    scene.redis("REPLICAOF 127.0.0.1 1")?;
+    for number in [3, 5, 7] {
+        assert!(store.apply(&ask("other", number, Duration::ZERO)).await.is_err());
+        let refused = store.apply(&ask("full", number + 1, Duration::ZERO)).await?.grant().ok_or("no grant")?;
+        assert!(!refused.remembered && refused.answers(1).all(|answer| !answer.verdict.is_granted()));
+    }
+    assert_eq!(recorder.news(), ["WARN store down", "WARN store is a replica, which takes no writes"]);
+    Ok(())
+}
+
 #[tokio::test]
 async fn that_an_idle_connection_was_closed_is_no_news_where_the_next_one_serves() -> Outcome {
     let (recorder, _guard) = Recorder::on_this_thread();

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use outgate::store::StoreErrorKind;
 use outgate::testing::{RedisSentinel, RedisServer, Reply};
-use outgate::{Limit, RedisStore, Throttle, Upstream};
+use outgate::{Error, Limit, RedisStore, Throttle, Upstream};
 
 use crate::recorder::Recorder;
 use crate::{Failure, Outcome, until};
@@ -101,5 +102,24 @@ async fn where_a_primary_refuses_what_is_asked_of_one_upstream_no_sentinel_is_as
     let news = recorder.news();
     assert!(news.iter().any(|news| news.contains("store refuses")), "{news:?}");
     assert!(!news.iter().any(|news| news.contains("no Sentinel answers")), "{news:?}");
+    Ok(())
+}
+
+/// What writes nothing is answered there as well.
+#[tokio::test]
+async fn a_primary_that_was_made_a_replica_by_hand_refuses_nothing_and_is_looked_up_again() -> Outcome {
+    let (recorder, _guard) = Recorder::on_this_thread();
+    let redis = RedisSentinel::start(1)?;
+    let throttle = throttle(&redis, "redis://any").await?;
+    for sentinel in redis.sentinels() {
+        tell(sentinel, &["SENTINEL", "SET", RedisSentinel::NAME, "failover-timeout", "60000"])?;
+    }
+    tell(&redis.servers()[0], &["REPLICAOF", "127.0.0.1", &redis.servers()[1].port().to_string()])?;
+    let usage = throttle.usage("up").await.map(drop);
+    if let Err(Error::StoreUnavailable { source, .. }) = &usage {
+        assert_eq!(source.kind(), StoreErrorKind::Unreachable, "{source}");
+    }
+    let news = recorder.news();
+    assert!(!news.iter().any(|news| news.contains("store refuses")), "{usage:?}: {news:?}");
     Ok(())
 }

@@ -8,10 +8,8 @@ mod redirected;
 #[cfg(feature = "redis-sentinel")]
 mod witnessed;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-#[cfg(feature = "redis-cluster")]
-use std::sync::{Arc, atomic::AtomicBool};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -61,7 +59,6 @@ pub(super) struct Link {
     /// The newest connection by which anything was answered but what its role is.
     answered: AtomicU64,
     /// Where it is said that a node was connected to which does not know in which format all is kept.
-    #[cfg(feature = "redis-cluster")]
     format_elsewhere: Option<Arc<AtomicBool>>,
     pub(super) health: Health,
 }
@@ -108,7 +105,6 @@ impl Link {
             current: Mutex::default(),
             connecting: OneAtATime::within(connects_within(response_timeout) + GRACE),
             answered: AtomicU64::new(0),
-            #[cfg(feature = "redis-cluster")]
             format_elsewhere: None,
             health: Health::default(),
         }
@@ -156,9 +152,14 @@ impl Link {
         match answer {
             Ok(answer) => {
                 let reply = self.read(generation, || call.read(&answer))?;
-                self.is_up(generation, call.writes());
-                if call.writes() && self.current().took_no_writes {
+                let has_written = call.writes() && has_written(&reply);
+                self.is_up(generation, has_written);
+                if has_written && self.current().took_no_writes {
                     self.leave(generation);
+                }
+                if matches!(&reply, Reply::Grant(grant) if grant.lost) {
+                    // Maybe also in which format all is kept.
+                    Box::pin(self.claim_again(&mut connection)).await;
                 }
                 Ok(reply)
             }
@@ -342,6 +343,11 @@ impl Link {
     fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a server that takes no writes would have refused what this is the answer to: an ask that changes nothing writes nothing.
+const fn has_written(reply: &Reply) -> bool {
+    !matches!(reply, Reply::Grant(grant) if !grant.remembered)
 }
 
 /// In which a new connection is made where each answer comes within so long: a network that is slow is none that is down.

@@ -1,6 +1,5 @@
 //! How a connection is made.
 
-#[cfg(feature = "redis-cluster")]
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -62,10 +61,7 @@ impl Link {
             Some(Err(error)) if serves_nobody(&error) => return Err(error),
             // Whatever else is refused does not change when it takes writes, as that another node of a Cluster has the key.
             Some(Err(error)) => {
-                #[cfg(feature = "redis-cluster")]
-                if let (Some("MOVED"), Some(is_elsewhere)) = (error.code(), &self.format_elsewhere) {
-                    is_elsewhere.store(true, Ordering::Relaxed);
-                }
+                self.note_format_elsewhere(&error);
                 Fault::of(&error) == Fault::Passing
             }
             None => false,
@@ -84,6 +80,21 @@ impl Link {
                 self.doubt(answers.unwrap_or_default().into_iter().next());
                 Ok(Ok(Made { connection, took_no_writes }))
             }
+        }
+    }
+
+    /// Has it known again which format is kept. That another one is, is found as it is connected to.
+    pub(super) async fn claim_again(&self, connection: &mut MultiplexedConnection) {
+        let claimed: Result<Value, RedisError> = format::claim(&self.prefix).query_async(connection).await;
+        if let Err(error) = claimed {
+            self.note_format_elsewhere(&error);
+        }
+    }
+
+    /// Another node of a Cluster may know which format is kept.
+    fn note_format_elsewhere(&self, refusal: &RedisError) {
+        if let (Some("MOVED"), Some(is_elsewhere)) = (refusal.code(), &self.format_elsewhere) {
+            is_elsewhere.store(true, Ordering::Relaxed);
         }
     }
 
