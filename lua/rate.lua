@@ -42,17 +42,18 @@ local function rate_after(before, started, is_same, calls, units, log_key, at)
   -- Of the windows of up to ten minutes, and of longer ones that may have refused those before, too, the fullest is probably meant.
   local most, served, span, window, had = -1, nil, nil, nil, true
   for i = at + 1, at + 3 * a[at], 3 do
-    local quota, length = max(a[i], 1), a[i + 2]
+    -- One that was just reset has counted for less long than it is as a whole, about.
+    local quota, length, whole = max(a[i], 1), a[i + 2], max(a[i + 2], floor(a[i + 1] / 2))
     local sent = max(newer_than(log_key, latest - length) - newer_than(log_key, latest), 0)
     local full = floor(sent * FULL / quota)
     -- A log that holds the refused calls no more says nothing of what was served.
     if sent >= units then
       local room, is_known = false, active and active[2] == a[i + 1]
-      if active and length > LONG and (is_another or not is_known) then
+      if active and whole > LONG and (is_another or not is_known) then
         room = (incident and not is_known) or had_room(active, is_known, log_key, latest, length, quota, sent, units)
       end
       if (had and not room) or (had == room and full > most) then
-        most, served, span, window, had = full, floor((sent - units) * FULL / quota), a[i + 1], length, room
+        most, served, span, window, had = full, floor((sent - units) * FULL / quota), a[i + 1], whole, room
       end
     end
   end

@@ -60,8 +60,9 @@ impl Breaker {
         now: Instant,
     ) {
         if refusal.is_some() || status.is_server_error() {
-            // Refused for a limit, or failed, a call is not judged by who makes it.
-            if let Some(row) = self.lock().rows.get_mut(&scope).filter(|_| refusal.is_none()) {
+            // Refused for a limit, or failed, a call is not judged by who makes it. Where nobody need wait for that, the next probe does.
+            let has_failed = status.is_server_error() || matches!(refusal, Some(Refusal::Overload | Refusal::Lock));
+            if let Some(row) = self.lock().rows.get_mut(&scope).filter(|_| has_failed) {
                 row.try_again(pass, now, || self.backoff.waits(fastrand::f64()));
             }
             return;

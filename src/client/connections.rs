@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -64,12 +63,30 @@ impl Host {
 /// The calls in flight to the hosts of one upstream.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    /// By the hash of host and port.
-    hosts: Mutex<HashMap<u64, Host, ScopeHasher>>,
-    /// The part of the time in which those were looked for last that have no connection.
-    swept_in: AtomicU64,
+    hosts: Mutex<Hosts>,
     hasher: ScopeHasher,
     epoch: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Hosts {
+    /// By the hash of host and port.
+    by_hash: HashMap<u64, Host, ScopeHasher>,
+    /// The part of the time in which those were looked for last that have no connection: they are none in between.
+    swept_in: Option<u64>,
+}
+
+impl Hosts {
+    /// The host, if there is room for it.
+    fn host(&mut self, host: u64, part: u64) -> Option<&mut Host> {
+        let is_full = self.by_hash.len() >= MAX_HOSTS && !self.by_hash.contains_key(&host);
+        if is_full && self.swept_in < Some(part) {
+            self.by_hash.retain(|_, host| !host.is_quiet(part));
+            self.swept_in = Some(part);
+        }
+        let is_known = self.by_hash.len() < MAX_HOSTS || self.by_hash.contains_key(&host);
+        is_known.then(|| self.by_hash.entry(host).or_default())
+    }
 }
 
 /// A call in flight, until it is dropped.
@@ -82,22 +99,16 @@ pub(crate) struct InFlight<'a> {
 
 impl Connections {
     pub(crate) fn new() -> Self {
-        let (hosts, swept_in) = (Mutex::default(), AtomicU64::new(u64::MAX));
-        Self { hosts, swept_in, hasher: ScopeHasher::default(), epoch: Instant::now() }
+        Self { hosts: Mutex::default(), hasher: ScopeHasher::default(), epoch: Instant::now() }
     }
 
     /// A call goes out at `now`.
     #[inline]
     pub(crate) fn begin(&self, url: &Url, now: Instant) -> InFlight<'_> {
         let host = self.hasher.hash_one((url.host_str(), url.port_or_known_default()));
-        let (part, mut hosts) = (self.part(now), self.lock());
-        let is_full = hosts.len() >= MAX_HOSTS && !hosts.contains_key(&host);
-        if is_full && self.swept_in.swap(part, Ordering::Relaxed) != part {
-            hosts.retain(|_, host| !host.is_quiet(part));
-        }
+        let part = self.part(now);
         // Among so many hosts a call to another mostly opens a connection.
-        let is_known = hosts.len() < MAX_HOSTS || hosts.contains_key(&host);
-        let is_cold = !is_known || hosts.entry(host).or_default().begin(part);
+        let is_cold = self.lock().host(host, part).is_none_or(|host| host.begin(part));
         InFlight { connections: self, host, is_cold }
     }
 
@@ -105,7 +116,7 @@ impl Connections {
         now.saturating_duration_since(self.epoch).as_secs() / (LATELY.as_secs() / PARTS as u64)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Host, ScopeHasher>> {
+    fn lock(&self) -> MutexGuard<'_, Hosts> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -121,7 +132,7 @@ impl Drop for InFlight<'_> {
     #[inline]
     fn drop(&mut self) {
         let part = self.connections.part(Instant::now());
-        if let Some(host) = self.connections.lock().get_mut(&self.host) {
+        if let Some(host) = self.connections.lock().by_hash.get_mut(&self.host) {
             host.end(part);
         }
     }
@@ -169,10 +180,27 @@ mod tests {
         for host in 0..MAX_HOSTS + 1_000 {
             assert!(begin(&format!("http://{host}.example/")).is_cold());
         }
-        assert_eq!(connections.lock().len(), MAX_HOSTS);
+        assert_eq!(connections.lock().by_hash.len(), MAX_HOSTS);
         tokio::time::advance(2 * LATELY).await;
         assert!(begin("http://another/").is_cold());
-        assert_eq!(connections.lock().len(), 1);
+        assert_eq!(connections.lock().by_hash.len(), 1);
+    }
+
+    #[test]
+    fn where_no_room_is_left_it_is_looked_for_once_in_each_part_of_the_time() {
+        let mut hosts = Hosts::default();
+        for host in 0..MAX_HOSTS as u64 {
+            hosts.host(host, 0).unwrap().begin(0);
+            hosts.host(host, 0).unwrap().end(0);
+        }
+        assert!(hosts.host(u64::MAX, 6).is_none(), "all were called lately");
+        assert_eq!((hosts.by_hash.len(), hosts.swept_in), (MAX_HOSTS, Some(6)));
+        for part in [6, 5] {
+            assert!(hosts.host(u64::MAX, part).is_none());
+            assert_eq!(hosts.swept_in, Some(6));
+        }
+        assert!(hosts.host(u64::MAX, 7).is_some());
+        assert_eq!((hosts.by_hash.len(), hosts.swept_in), (1, Some(7)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -244,7 +244,8 @@ fn path_of(uri: &http::Uri) -> &str {
 }
 
 impl Throttle {
-    /// The layer that throttles every request of a tower client which belongs to one of the upstreams.
+    /// The layer that throttles every request of a tower client which belongs to one of the upstreams. Make one for each client, and clone
+    /// that: which hosts cannot be connected to is found out by each for itself.
     ///
     /// ```no_run
     /// # fn client(throttle: outgate::Throttle) {

@@ -21,7 +21,7 @@ use crate::config::plan::Registered;
 use crate::counts::GivesUp;
 use crate::error::Error;
 
-/// How many hosts are told apart, of each client; of more, callers do not wait.
+/// How many hosts are told apart, of all clients together; of more, callers do not wait.
 const MOST_HOSTS: usize = 1_000;
 /// How often hosts are looked for that nobody has called for long.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -164,11 +164,13 @@ impl Hosts {
         self.swept_at = Some(now);
     }
 
-    /// Forgets those, too, that answered the last time, where that is not enough.
+    /// Forgets those, too, that answered the last time, and then those for which nobody waits, where that is not enough.
     fn make_room(&mut self, now: Instant) {
         self.sweep(now);
-        if self.by_hash.len() >= MOST_HOSTS {
-            self.by_hash.retain(|_, host| host.row().fails());
+        for matters in [Row::fails, Row::is_down] {
+            if self.by_hash.len() >= MOST_HOSTS {
+                self.by_hash.retain(|_, host| matters(&host.row()));
+            }
         }
     }
 }
@@ -303,5 +305,20 @@ mod tests {
         }
         fall(&targets[MOST_HOSTS]);
         assert!(is_down(&targets[0]) && is_down(&targets[MOST_HOSTS]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hosts_that_failed_once_leave_room_for_one_that_is_down() {
+        let (reachability, now) = (Reachability::default(), Instant::now());
+        let [crawler, payments] = [reachability.client(), reachability.client()];
+        let targets = (0..=MOST_HOSTS).map(|nth| Target::kept(&format!("http://{nth}.example/").parse().unwrap()));
+        let targets: Vec<_> = targets.collect();
+        let visit =
+            |client, target| Visit { reachability: &reachability, client, target, look: Look::default(), since: now };
+        for target in &targets {
+            visit(crawler, target).failed("up");
+        }
+        (0..3).for_each(|_| visit(payments, &targets[0]).failed("up"));
+        assert!(reachability.find(payments, &targets[0], now).is_some_and(|host| host.row().is_down()));
     }
 }

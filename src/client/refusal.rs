@@ -13,7 +13,7 @@ use crate::ledger::{Cause, Pause};
 const MAX_NAMED_PAUSE: Duration = Duration::from_secs(86_400);
 /// How long calls come slower after an overload; and beside others at most.
 const RECOVERY: Duration = Duration::from_secs(10);
-/// How long the first overload, or lock, in a row is believed: one page that fails is no reason for a cluster to fall silent for long.
+/// How long the first overload in a row is believed, and each lock: one page that fails is no reason for a cluster to fall silent for long.
 const FIRST_OF_ONE_PAGE: Duration = Duration::from_secs(60);
 
 /// The pause that a response asks for, and whether of the whole upstream; `None` when it was served.
@@ -46,7 +46,9 @@ pub(crate) fn pause(
         pause.told = asked.unwrap_or_default();
     }
     pause.waits = match told {
-        Some(wait) if about_one_page => growing(wait),
+        // Overloads in a row are counted apart.
+        Some(wait) if refusal == Refusal::Overload => growing(wait),
+        Some(wait) if about_one_page => vec![wait.min(FIRST_OF_ONE_PAGE)],
         Some(wait) if !feedback.wait_stands_in() => vec![wait],
         _ => upstream.backoff.waits(random).into_iter().map(|wait| wait.max(told.unwrap_or_default())).collect(),
     };

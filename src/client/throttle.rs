@@ -105,7 +105,8 @@ impl Throttle {
         ThrottleBuilder::default()
     }
 
-    /// The middleware that throttles every request of a client which belongs to one of the upstreams.
+    /// The middleware that throttles every request of a client which belongs to one of the upstreams. Make one for each client, and clone that:
+    /// which hosts cannot be connected to is found out by each for itself.
     ///
     /// ```
     /// # async fn shown(throttle: outgate::Throttle) -> Result<(), Box<dyn std::error::Error>> {

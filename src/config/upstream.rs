@@ -366,7 +366,7 @@ impl Upstream {
     /// [`Usage::observed`](crate::Usage::observed); each that would have waited, or got an error, is a debug event.
     /// [`max_waiting`](Upstream::max_waiting) bounds the shadows. Nobody waits there, and so say metrics, traces,
     /// [snapshots](crate::Throttle::snapshot) and [processes](crate::Throttle::processes). Beside processes that throttle by other limits those
-    /// that are observed hold for nobody else; the calls count for all, as they are sent.
+    /// that are observed hold for nobody else: of the observed calls those count for all that would have gone by then.
     ///
     /// Permits are given at once; handing one back hands its shadow's slot back. Responses are read, and pauses are taken note of:
     /// shadows wait in them. The one that is to look whether a pause still holds does so by its call, if that went on in the pause and was

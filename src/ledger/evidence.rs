@@ -21,7 +21,7 @@ pub struct Evidence {
     pub calls: u32,
     /// Units that they were charged, all together.
     pub units: u32,
-    /// The windows that the upstream may count by: a term of the log for each, and how long the upstream counts a call.
+    /// The windows that the upstream may count by: a term of the log for each, and how long the upstream has counted a call by then.
     pub windows: Vec<(Term, Duration)>,
 }
 
@@ -35,16 +35,24 @@ impl Evidence {
     /// Whether a refusal told at `now` of a call that started then is of another row than the pause before: its call started as long after that as it
     /// had lasted, and at least a whole quota of the shortest window between, as far back as a log is sure to be kept.
     pub(super) fn ends_row(&self, before: Pausing, started: Stamp, now: Stamp, entries: &SlidingLog) -> bool {
-        let windows = self.windows.iter().map(|(term, window)| (term.quota, micros(*window)));
+        let windows = self.windows.iter().map(|&(term, window)| (term.quota, length(term, window)));
         let Some((quota, window)) = windows.min_by_key(|(_, window)| *window) else { return false };
         let since = before.until.max(now.plus(-(window + KEPT)));
         let served = entries.used_since(since).saturating_sub(entries.used_since(started));
         started >= before.until.plus(before.again) && served >= quota.max(FEW) as usize
     }
 
-    /// This and that of later refusals of the same log.
-    pub(crate) fn and(self, later: &Self) -> Self {
-        let (calls, units) = (self.calls.saturating_add(later.calls), self.units.saturating_add(later.units));
-        Self { calls, units, ..self }
+    /// This and that of later refusals of the same log: what counts for either has counted since a reset.
+    pub(crate) fn and(mut self, later: &Self) -> Self {
+        (self.calls, self.units) = (self.calls.saturating_add(later.calls), self.units.saturating_add(later.units));
+        for ((_, window), (_, later)) in self.windows.iter_mut().zip(&later.windows) {
+            *window = (*window).min(*later);
+        }
+        self
     }
+}
+
+/// How long a window is as a whole, about: one that was just reset has counted for less long.
+pub(super) fn length(term: Term, window: Duration) -> i64 {
+    micros(window).max(term.span / 2)
 }

@@ -2,6 +2,7 @@
 //!
 //! `lua/rate.lua` says the same in Redis.
 
+use super::evidence::length;
 use super::pause::{FAR, float, whole};
 use super::{Evidence, SlidingLog, Stamp, Term, micros};
 
@@ -165,10 +166,10 @@ impl Rate {
         // Of the windows of up to ten minutes, and of longer ones that may have refused those before, too, the fullest is probably meant.
         let mut meant: Option<Meant> = None;
         for &(term, window) in &evidence.windows {
-            let (window, quota) = (micros(window), i64::from(term.quota.max(1)));
+            let (whole, window, quota) = (length(term, window), micros(window), i64::from(term.quota.max(1)));
             let sent = entries.map_or(0, |entries| entries.used_between(latest, latest, window));
             let sent = i64::try_from(sent).unwrap_or(i64::MAX / FULL);
-            let had_room = active.filter(|_| window > LONG).is_some_and(|of| {
+            let had_room = active.filter(|_| whole > LONG).is_some_and(|of| {
                 let is_meant = of.span == term.span;
                 let had = |log| of.had_room(is_meant, log, (latest, window), quota, (sent, units));
                 (is_another || !is_meant) && ((incident.is_some() && !is_meant) || entries.is_some_and(had))
@@ -177,7 +178,7 @@ impl Rate {
                 full: sent * FULL / quota,
                 served: (sent - units) * FULL / quota,
                 span: term.span,
-                window,
+                window: whole,
                 had_room,
             };
             // A log that holds the refused calls no more says nothing of what was served.

@@ -243,7 +243,7 @@ impl Engine {
     /// Of what goes back no more is told than one message can.
     pub(super) fn leave_one_message(&mut self) {
         if let Some(Corrections { back, .. }) = &mut self.corrections {
-            back.truncate(most_of(back.len()));
+            back.truncate(SOME);
         }
     }
 

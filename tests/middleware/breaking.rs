@@ -257,17 +257,19 @@ async fn a_probe_that_gets_no_response_leaves_its_place_to_the_next_caller() {
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_fails_for_another_reason_is_followed_by_the_next_after_the_same_pause() {
-    let (canned, throttle) = (Canned::new(Answer::Status(401)), breaking(|up| up));
-    let client = canned.behind(&throttle);
-    opened_a_second_ago(&client).await;
-    canned.answers(Answer::Status(500));
-    for calls in 4..7 {
-        assert_eq!(call(&client).await, Ok(500));
-        assert_eq!((call(&client).await, canned.calls()), (Err(seconds(1)), calls));
-        advance(seconds(1)).await;
+    for status in [500, 503, 529, 423] {
+        let (canned, throttle) = (Canned::new(Answer::Status(401)), breaking(|up| up));
+        let client = canned.behind(&throttle);
+        opened_a_second_ago(&client).await;
+        canned.answers(Answer::Status(status));
+        for calls in 4..7 {
+            assert_eq!(call(&client).await, Ok(status));
+            assert_eq!((call(&client).await, canned.calls()), (Err(seconds(1)), calls), "{status}");
+            advance(seconds(1)).await;
+        }
+        canned.answers(Answer::Status(200));
+        assert_eq!([call(&client).await, call(&client).await], [Ok(200), Ok(200)]);
     }
-    canned.answers(Answer::Status(200));
-    assert_eq!([call(&client).await, call(&client).await], [Ok(200), Ok(200)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,6 +67,7 @@ struct Scene {
     store: Counting,
     switch: Switch,
     upstream: FaultyUpstream,
+    throttle: Throttle,
     client: ClientWithMiddleware,
 }
 
@@ -77,7 +78,7 @@ impl Scene {
         let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100_000));
         let throttle = Throttle::builder().store(store.clone()).upstream(up).build().unwrap();
         let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(switch.clone()).build();
-        Self { store, switch, upstream, client }
+        Self { store, switch, upstream, throttle, client }
     }
 
     async fn call(&self, call: Call) -> Result<Response> {
@@ -331,21 +332,22 @@ async fn no_more_callers_than_may_wait_do_so_for_a_host_and_what_can_never_go_do
     assert!(error.contains(&format!("up: {host} cannot be connected to")), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_client_that_cannot_connect_shuts_out_no_other() {
-    let upstream = StrictUpstream::builder().start().unwrap();
-    let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(1_000)).max_wait(Duration::ZERO);
-    let throttle = Throttle::builder().upstream(up).build().unwrap();
-    let nobody = Fault::RefuseConnection.start().unwrap();
-    let behind = reqwest::Client::builder().proxy(reqwest::Proxy::all(nobody.url()).unwrap()).build().unwrap();
-    let behind = ClientBuilder::new(behind).with(throttle.middleware()).build();
-    for _ in 0..3 {
-        assert!(behind.get(upstream.url()).send().await.unwrap_err().is_connect());
-    }
-    let error = behind.clone().get(upstream.url()).send().await.unwrap_err();
+    let scene = Scene::new(Duration::ZERO);
+    scene.fall().await;
+    let hurried = || Call::new().max_wait(Duration::ZERO);
+    let error = scene.call(hurried()).await.unwrap_err();
     assert!(matches!(Error::find(&error), Some(Error::Unreachable { .. })), "{error:?}");
-    let other = ClientBuilder::new(plain()).with(throttle.middleware()).build();
-    assert_eq!(other.get(upstream.url()).send().await.unwrap().status(), 200);
+    // As where the first goes by a proxy that is down.
+    let reaches = Switch { is_up: Arc::new(true.into()), ..Switch::default() };
+    let other = ClientBuilder::new(plain()).with(scene.throttle.middleware()).with(reaches).build();
+    for _ in 0..2 {
+        let served = other.get(scene.upstream.url()).with_extension(hurried()).send().await;
+        assert_eq!(served.unwrap().status(), 200);
+    }
+    let error = scene.call(hurried()).await.unwrap_err();
+    assert!(matches!(Error::find(&error), Some(Error::Unreachable { .. })), "nor does it show the way: {error:?}");
 }
 
 /// Asks for a token by a request that cannot be built.
@@ -361,7 +363,7 @@ impl Middleware for BadToken {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nor_does_a_request_that_another_could_not_build_show_that_a_host_is_up() {
     let upstream = Fault::RefuseConnection.start().unwrap();
     let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100_000)).max_wait(Duration::ZERO);

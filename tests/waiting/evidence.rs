@@ -338,13 +338,29 @@ async fn who_is_told_to_come_later_hears_what_refusals_have_left() {
     assert!(free.is_ok(), "{free:?}");
 }
 
+/// Waits until so many seconds after a full hour.
+async fn until_past_the_hour(after: f64) {
+    let since_hour = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64() % 3_600.0;
+    sleep(secs(3_600.0 + after - since_hour)).await;
+}
+
+/// Though it has counted for a few minutes.
+#[tokio::test(start_paused = true)]
+async fn a_calendar_window_that_refuses_soon_after_its_reset_is_lowered_for_about_as_long_as_it_is() {
+    let consumer = Consumer::new(Some(1), &[Limit::per_hour(300).resets(Reset::hourly())]);
+    until_past_the_hour(5.0).await;
+    consumer.is_served(150).await;
+    consumer.is_refused(4).await;
+    sleep(secs(1_200.0)).await;
+    let usage = consumer.throttle.usage("up").await.unwrap().after_refusals.unwrap().to_string();
+    assert!(usage.starts_with("after refusals 150 per 3600s instead of 300,"), "{usage}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_not_blamed_on_what_a_calendar_window_had_before_its_reset() {
     let hour = Limit::per_hour(300).resets(Reset::hourly());
     let consumer = Consumer::new(Some(1), &[Limit::per_minute(60), hour]);
-    // From five seconds after a full hour on.
-    let since_hour = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64() % 3_600.0;
-    sleep(secs(3_605.0 - since_hour)).await;
+    until_past_the_hour(5.0).await;
     let begin = Instant::now();
     for _ in 0..300 {
         consumer.is_served(1).await;

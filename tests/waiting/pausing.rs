@@ -108,6 +108,20 @@ async fn overloads_in_a_row_are_believed_for_twice_as_long_each_up_to_what_they_
     assert_eq!(after(&throttle, &overload).await, 60, "the row has ended");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_believed_for_a_minute_at_most_whatever_was_refused_before() {
+    let (refused, lock) = (response(429, &[]), response(423, &[("retry-after", "3600")]));
+    let throttle = throttle(|up| up);
+    for expected in [1, 2, 4, 8, 16] {
+        assert_eq!(after(&throttle, &refused).await, expected);
+        advance(Duration::from_secs(expected)).await;
+    }
+    for _ in 0..2 {
+        assert_eq!(after(&throttle, &lock).await, 60);
+        advance(Duration::from_secs(60)).await;
+    }
+}
+
 /// Where a response tells a window, or how fast units come back, but not when it serves again.
 #[tokio::test(start_paused = true)]
 async fn what_stands_in_for_a_wait_that_nobody_told_is_the_least_of_waits_that_grow() {

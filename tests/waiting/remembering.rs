@@ -175,3 +175,22 @@ async fn what_a_shorter_window_has_forgotten_is_not_missed_by_a_longer_one() {
         assert!(begin.elapsed() < secs(1), "idle for {idle} s, then {between} s: {:?}", begin.elapsed());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn nor_is_what_several_queues_with_shorter_windows_have_forgotten() {
+    let store = Counting::default();
+    let second = |unit| Limit::per_second(10).of(unit);
+    let throttle = store.process(|_| upstream(&second("reads"), 30).limit(second("writes")));
+    let call_of = async |reads, writes| {
+        let call = throttle.acquire("up").cost_of("reads", reads).cost_of("writes", writes);
+        drop(timeout(secs(60), call.into_future()).await.unwrap().unwrap());
+    };
+    call_of(1, 0).await;
+    call_of(0, 1).await;
+    sleep(secs(60)).await;
+    throttle.update(upstream(&second("reads"), 30).limit(Limit::per_hour(1_000).of("reads"))).unwrap();
+    store.lose_unused_logs(secs(12));
+    let begin = Instant::now();
+    drop(timeout(secs(60), throttle.acquire("up").cost_of("reads", 1).into_future()).await.unwrap().unwrap());
+    assert!(begin.elapsed() < secs(1), "{:?}", begin.elapsed());
+}

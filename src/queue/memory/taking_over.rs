@@ -14,7 +14,9 @@ impl Memory {
         let places = places(theirs, ours);
         let (older, starts) = before.give_up(&places);
         let until = older.iter().chain(&starts).map(|step| step.start).max();
-        self.inherited = until.map(|until| self.inherited(until, before, &places, (theirs, ours)));
+        if let Some(until) = until {
+            self.inherited = Some(self.inherited(until, before, &places, (theirs, ours)));
+        }
         // Whoever has heard of no loss since says all again: rather twice than never.
         self.heard = if self.written.is_none() { before.heard } else { self.heard.min(before.heard) };
         self.untold = self.untold.or(before.untold);

@@ -44,6 +44,8 @@ const FRESH: Duration = Duration::from_millis(50);
 /// A server that was demoted is connected to again at once, as its address may lead to another one by now, and then so often; one that
 /// was promoted no more often, as some calls that write are served where others are refused.
 const LEFT_AGAIN: Duration = Duration::from_millis(500);
+/// What answers say of lost data within so long is of one loss.
+const LOSS: Duration = Duration::from_secs(60);
 
 const REFUSED: &str = "the store refused the call";
 
@@ -78,6 +80,8 @@ struct Current {
     took_no_writes: bool,
     /// When a connection was last given up as its server was demoted, or promoted.
     left: Option<Instant>,
+    /// When the format was last claimed again, as data was lost.
+    claimed: Option<Instant>,
 }
 
 /// A call that failed, and whether the same call over a new connection may fare better.
@@ -157,8 +161,8 @@ impl Link {
                 if has_written && self.current().took_no_writes {
                     self.leave(generation);
                 }
-                if matches!(&reply, Reply::Grant(grant) if grant.lost) {
-                    // Maybe also in which format all is kept.
+                if matches!(&reply, Reply::Grant(grant) if grant.lost) && self.is_to_claim_again() {
+                    // Maybe it is also lost in which format all is kept.
                     Box::pin(self.claim_again(&mut connection)).await;
                 }
                 Ok(reply)
@@ -332,6 +336,16 @@ impl Link {
         }
         (current.left, current.connection) = (Some(Instant::now()), None);
         true
+    }
+
+    /// Whether this is the first call for a while that finds data lost: the next ones are told of the same loss.
+    fn is_to_claim_again(&self) -> bool {
+        let mut current = self.current();
+        let is_first = current.claimed.is_none_or(|at| at.elapsed() >= LOSS);
+        if is_first {
+            current.claimed = Some(Instant::now());
+        }
+        is_first
     }
 
     /// It has answered something that writes or does not.
