@@ -42,17 +42,15 @@ impl Evidence {
         started >= before.until.plus(before.again) && served >= quota.max(FEW) as usize
     }
 
-    /// This and that of later refusals of the same log: what counts for either has counted since a reset.
-    pub(crate) fn and(mut self, later: &Self) -> Self {
-        (self.calls, self.units) = (self.calls.saturating_add(later.calls), self.units.saturating_add(later.units));
-        for ((_, window), (_, later)) in self.windows.iter_mut().zip(&later.windows) {
-            *window = (*window).min(*later);
-        }
-        self
+    /// This, and that of refusals of the same log which started before.
+    pub(crate) fn and(self, earlier: &Self) -> Self {
+        let (calls, units) = (self.calls.saturating_add(earlier.calls), self.units.saturating_add(earlier.units));
+        Self { calls, units, ..self }
     }
 }
 
-/// How long a window is as a whole, about: one that was just reset has counted for less long.
+/// How long a window is as a whole, about: one that was just reset has counted for less long. The span of any other is no more than twice as
+/// long, unless its guard is longer than itself.
 pub(super) fn length(term: Term, window: Duration) -> i64 {
     micros(window).max(term.span / 2)
 }

@@ -42,8 +42,8 @@ pub(super) struct Memory {
     granted_by: VecDeque<(u64, u64)>,
     /// Starts from before those, where the logs count for long.
     older: VecDeque<Step>,
-    /// What was taken over of another queue, whose logs may count for less long.
-    inherited: Option<Inherited>,
+    /// What was taken over of queues whose logs counted for less long.
+    inherited: Vec<Inherited>,
     /// From this message on the store is known to have held each until the next, with all that was granted by it.
     held_from: u64,
     /// When the last loss was seen that is told of.
@@ -52,12 +52,12 @@ pub(super) struct Memory {
     untold: Option<Untold>,
 }
 
-/// Starts of another queue.
+/// Starts of queues whose logs counted for less long.
 #[derive(Debug)]
 struct Inherited {
     /// The latest of them.
     until: Stamp,
-    /// For how long each log counted there: no longer the store must hold them.
+    /// For how long each log counted there: no longer the store must hold what started by then.
     retention: Box<[i64]>,
 }
 
@@ -173,13 +173,15 @@ impl Memory {
         self.older.retain(|step| !is_over(step.start));
         let over = self.starts.iter().take_while(|start| is_over(**start)).count();
         self.forget_first(over, width);
-        self.inherited.take_if(|inherited| is_over(inherited.until));
+        self.inherited.retain(|inherited| !is_over(inherited.until));
         let last = self.message.filter(|last| last.until > now);
         let (number, told) = last.map_or((0, Stamp::NEVER), |last| (last.number, last.told));
         let newest = |(place, log): (usize, &Log)| {
             let newest = (0..self.starts.len()).rev().find(|at| self.units[at * width + place] > 0);
-            let inherited = |start: Stamp| self.inherited.as_ref().filter(|inherited| start <= inherited.until);
-            let retention = |start| inherited(start).map_or(log.retention(), |inherited| inherited.retention[place]);
+            let inherited = |start: Stamp| self.inherited.iter().filter(move |inherited| start <= inherited.until);
+            let retention = |start| {
+                inherited(start).fold(log.retention(), |least, inherited| least.min(inherited.retention[place]))
+            };
             let is_told = |start: &Stamp| start.plus(told_for(retention(*start))) > known;
             newest.map(|at| self.starts[at]).filter(is_told).unwrap_or(Stamp::NEVER)
         };

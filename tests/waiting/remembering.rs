@@ -194,3 +194,21 @@ async fn nor_is_what_several_queues_with_shorter_windows_have_forgotten() {
     drop(timeout(secs(60), throttle.acquire("up").cost_of("reads", 1).into_future()).await.unwrap().unwrap());
     assert!(begin.elapsed() < secs(1), "{:?}", begin.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_longer_window_holds_is_missed_whatever_a_shorter_one_had_before_it() {
+    let (second, hour) = (Limit::per_second(10), Limit::per_hour(20));
+    let store = Counting::default();
+    let throttle = store.process(|_| upstream(&second, 30));
+    drop(call(&throttle).await.unwrap());
+    throttle.update(upstream(&second, 30).limit(hour.clone())).unwrap();
+    sleep(secs(60)).await;
+    for _ in 0..20 {
+        drop(call(&throttle).await.unwrap());
+    }
+    sleep(secs(60)).await;
+    throttle.update(upstream(&second, 20).limit(hour)).unwrap();
+    store.lose_data();
+    let begin = Instant::now();
+    assert!(call(&throttle).await.is_none(), "after {:?}", begin.elapsed());
+}

@@ -15,7 +15,9 @@ impl Memory {
         let (older, starts) = before.give_up(&places);
         let until = older.iter().chain(&starts).map(|step| step.start).max();
         if let Some(until) = until {
-            self.inherited = Some(self.inherited(until, before, &places, (theirs, ours)));
+            before.inherited.iter().for_each(|of| self.inherit(of.until, &of.retention, &places, ours));
+            let retention: Box<[i64]> = theirs.iter().map(Log::retention).collect();
+            self.inherit(until, &retention, &places, ours);
         }
         // Whoever has heard of no loss since says all again: rather twice than never.
         self.heard = if self.written.is_none() { before.heard } else { self.heard.min(before.heard) };
@@ -41,22 +43,19 @@ impl Memory {
         self.starts.is_empty() && self.older.is_empty()
     }
 
-    /// For how long the store must hold what is taken over until then, and what was before: as long as each log counted wherever it was.
-    fn inherited(
-        &self,
-        until: Stamp,
-        before: &Self,
-        places: &[Option<usize>],
-        (theirs, ours): (&[Log], &[Log]),
-    ) -> Inherited {
-        let least = |of: &Self, at: usize| of.inherited.as_ref().map(|inherited| inherited.retention[at]);
-        let retention = |(at, place): (usize, &Option<usize>)| {
-            let there = place.map(|place| least(before, place).unwrap_or(i64::MAX).min(theirs[place].retention()));
-            let all = there.into_iter().chain(least(self, at));
-            all.fold(ours[at].retention(), i64::min)
+    /// Starts until then are taken over, of logs at these places that counted for so long.
+    fn inherit(&mut self, until: Stamp, retention: &[i64], places: &[Option<usize>], ours: &[Log]) {
+        let kept = |(place, log): (&Option<usize>, &Log)| {
+            place.map_or(log.retention(), |at| retention[at].min(log.retention()))
         };
-        let until = self.inherited.as_ref().map_or(until, |inherited| inherited.until.max(until));
-        Inherited { until, retention: places.iter().enumerate().map(retention).collect() }
+        let retention: Box<[i64]> = places.iter().zip(ours).map(kept).collect();
+        if retention.iter().zip(ours).all(|(kept, log)| *kept == log.retention()) {
+            return;
+        }
+        match self.inherited.iter_mut().find(|inherited| inherited.retention == retention) {
+            Some(same) => same.until = same.until.max(until),
+            None => self.inherited.push(Inherited { until, retention }),
+        }
     }
 
     /// All starts, with their units at these places of another queue's logs, where they have any there: older ones, and others.

@@ -108,6 +108,7 @@ impl Pausing {
         pause.told = pause.told.max(other.told);
         pause.status = if pause.status == 0 { other.status } else { pause.status };
         pause.evidence = match (pause.evidence.take(), other.evidence.clone()) {
+            (Some(one), Some(other)) if later.pause.started >= pause.started => Some(Box::new(other.and(&one))),
             (Some(one), Some(other)) => Some(Box::new(one.and(&other))),
             (one, other) => one.or(other),
         };

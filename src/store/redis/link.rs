@@ -44,8 +44,8 @@ const FRESH: Duration = Duration::from_millis(50);
 /// A server that was demoted is connected to again at once, as its address may lead to another one by now, and then so often; one that
 /// was promoted no more often, as some calls that write are served where others are refused.
 const LEFT_AGAIN: Duration = Duration::from_millis(500);
-/// What answers say of lost data within so long is of one loss.
-const LOSS: Duration = Duration::from_secs(60);
+/// While answers tell of a loss of data the format is claimed again so often.
+const CLAIM_AGAIN: Duration = Duration::from_secs(2);
 
 const REFUSED: &str = "the store refused the call";
 
@@ -338,10 +338,10 @@ impl Link {
         true
     }
 
-    /// Whether this is the first call for a while that finds data lost: the next ones are told of the same loss.
+    /// Whether this is the first call for a while that finds data lost.
     fn is_to_claim_again(&self) -> bool {
         let mut current = self.current();
-        let is_first = current.claimed.is_none_or(|at| at.elapsed() >= LOSS);
+        let is_first = current.claimed.is_none_or(|at| at.elapsed() >= CLAIM_AGAIN);
         if is_first {
             current.claimed = Some(Instant::now());
         }
