@@ -1,6 +1,7 @@
 //! What a queue remembers that the store must hold: where it does not, data was lost. What counts for long it says again then. Pure: time is
 //! an argument.
 
+mod kept;
 mod taking_over;
 #[cfg(test)]
 mod tests;
@@ -9,6 +10,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use self::kept::Kept;
 
 use crate::ledger::{self, Again, Log, MAX_MEMORY, Remembered, SHORT, Slots, Stamp};
 
@@ -40,25 +43,16 @@ pub(super) struct Memory {
     units: VecDeque<u32>,
     /// The first and the last message that each was granted by, where the logs count for long.
     granted_by: VecDeque<(u64, u64)>,
+    /// For how long the store must hold each of them.
+    kept: Kept,
     /// Starts from before those, where the logs count for long.
     older: VecDeque<Step>,
-    /// What was taken over of queues whose logs counted for less long.
-    inherited: Vec<Inherited>,
     /// From this message on the store is known to have held each until the next, with all that was granted by it.
     held_from: u64,
     /// When the last loss was seen that is told of.
     heard: Stamp,
     /// A later one, for which it is to be said what was granted.
     untold: Option<Untold>,
-}
-
-/// Starts of queues whose logs counted for less long.
-#[derive(Debug)]
-struct Inherited {
-    /// The latest of them.
-    until: Stamp,
-    /// For how long each log counted there: no longer the store must hold what started by then.
-    retention: Box<[i64]>,
 }
 
 /// Starts close to each other.
@@ -114,13 +108,22 @@ impl Memory {
     /// Callers were granted a start, each with these charges, by the message of this number.
     pub(super) fn granted(&mut self, start: Stamp, callers: u32, charges: &[u32], by: u64) {
         self.granted_at = self.written;
-        self.note(start, charges.iter().map(|units| units.saturating_mul(callers)), charges.len(), (by, by));
+        let units = charges.iter().map(|units| units.saturating_mul(callers));
+        self.note((start, (by, by)), units, charges.len(), None);
     }
 
-    /// Takes note of a start, and of its units in so many logs.
-    fn note(&mut self, start: Stamp, charges: impl Iterator<Item = u32>, width: usize, by: (u64, u64)) {
+    /// Takes note of a start, of the messages that it was granted by, and of its units in so many logs; and for how long the store must hold it,
+    /// where that is shorter than the logs count.
+    fn note(
+        &mut self,
+        (start, by): (Stamp, (u64, u64)),
+        charges: impl Iterator<Item = u32>,
+        width: usize,
+        kept: Option<Box<[i64]>>,
+    ) {
         let at = self.starts.iter().rposition(|known| *known <= start).map_or(0, |before| before + 1);
         if at == 0 || self.starts[at - 1] != start {
+            self.kept.insert(at, self.starts.len(), kept);
             self.starts.insert(at, start);
             for (place, units) in charges.enumerate() {
                 self.units.insert(at * width + place, units);
@@ -129,6 +132,7 @@ impl Memory {
                 self.granted_by.insert(at, by);
             }
         } else {
+            self.kept.join(at - 1, kept.as_deref());
             for (known, units) in self.units.range_mut((at - 1) * width..at * width).zip(charges) {
                 *known = known.saturating_add(units);
             }
@@ -162,6 +166,7 @@ impl Memory {
             self.starts.remove(at);
             self.units.drain(at * width..(at + 1) * width);
             self.granted_by.remove(at);
+            self.kept.remove(at);
         }
     }
 
@@ -173,17 +178,21 @@ impl Memory {
         self.older.retain(|step| !is_over(step.start));
         let over = self.starts.iter().take_while(|start| is_over(**start)).count();
         self.forget_first(over, width);
-        self.inherited.retain(|inherited| !is_over(inherited.until));
         let last = self.message.filter(|last| last.until > now);
         let (number, told) = last.map_or((0, Stamp::NEVER), |last| (last.number, last.told));
         let newest = |(place, log): (usize, &Log)| {
-            let newest = (0..self.starts.len()).rev().find(|at| self.units[at * width + place] > 0);
-            let inherited = |start: Stamp| self.inherited.iter().filter(move |inherited| start <= inherited.until);
-            let retention = |start| {
-                inherited(start).fold(log.retention(), |least, inherited| least.min(inherited.retention[place]))
-            };
-            let is_told = |start: &Stamp| start.plus(told_for(retention(*start))) > known;
-            newest.map(|at| self.starts[at]).filter(is_told).unwrap_or(Stamp::NEVER)
+            let held = (0..self.starts.len()).rev().filter(|at| self.units[at * width + place] > 0);
+            for at in held {
+                let (start, kept) = (self.starts[at], self.kept.of(at));
+                if start.plus(told_for(kept.map_or(log.retention(), |kept| kept[place]))) > known {
+                    return start;
+                }
+                if kept.is_none() {
+                    // What came before counts no longer.
+                    break;
+                }
+            }
+            Stamp::NEVER
         };
         let newest = if self.starts.is_empty() { Vec::new() } else { logs.iter().enumerate().map(newest).collect() };
         Remembered::new(number, told, newest)
@@ -315,6 +324,7 @@ impl Memory {
         self.starts.drain(..count);
         self.units.drain(..count * width);
         self.granted_by.drain(..count.min(self.granted_by.len()));
+        self.kept.forget_first(count);
     }
 }
 

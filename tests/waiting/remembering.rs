@@ -212,3 +212,19 @@ async fn what_a_longer_window_holds_is_missed_whatever_a_shorter_one_had_before_
     let begin = Instant::now();
     assert!(call(&throttle).await.is_none(), "after {:?}", begin.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn nor_is_it_forgotten_for_what_a_call_of_before_owes_later() {
+    let (second, hour) = (Limit::per_second(10), Limit::per_hour(30));
+    let store = Counting::default();
+    let throttle = store.process(|_| upstream(&second, 30));
+    let before = call(&throttle).await.unwrap();
+    throttle.update(upstream(&second, 30).limit(hour)).unwrap();
+    for _ in 0..29 {
+        drop(call(&throttle).await.unwrap());
+    }
+    before.settle("calls", 2);
+    sleep(secs(120)).await;
+    store.lose_data();
+    assert!(call(&throttle).await.is_none(), "the hour is used up");
+}

@@ -2,30 +2,29 @@
 
 use std::collections::VecDeque;
 
-use super::{Inherited, Memory, Step, enter};
-use crate::ledger::{Log, Slots, Stamp};
+use super::{Memory, Step, enter};
+use crate::ledger::{Log, Slots};
 
 /// Of a start of which it is not known which message it was granted by.
 const LONG_AGO: (u64, u64) = (1, 1);
+
+/// Starts that are given up, and for how long the store must hold them, where that is shorter than the logs counted.
+type Given = (Step, Option<Box<[i64]>>);
 
 impl Memory {
     /// Remembers what the queue did whose place this one takes, and which forgets it: of the logs that both are charged in, `theirs` and `ours`.
     pub(in super::super) fn take_over(&mut self, before: &mut Self, theirs: &[Log], ours: &[Log]) {
         let places = places(theirs, ours);
         let (older, starts) = before.give_up(&places);
-        let until = older.iter().chain(&starts).map(|step| step.start).max();
-        if let Some(until) = until {
-            before.inherited.iter().for_each(|of| self.inherit(of.until, &of.retention, &places, ours));
-            let retention: Box<[i64]> = theirs.iter().map(Log::retention).collect();
-            self.inherit(until, &retention, &places, ours);
-        }
         // Whoever has heard of no loss since says all again: rather twice than never.
         self.heard = if self.written.is_none() { before.heard } else { self.heard.min(before.heard) };
         self.untold = self.untold.or(before.untold);
         (self.written, self.granted_at) = (self.written.max(before.written), self.granted_at.max(before.granted_at));
         self.answer = self.answer.max(before.answer);
-        for step in starts {
-            self.note(step.start, step.units.iter().copied(), ours.len(), step.granted_by);
+        let counted: Box<[i64]> = theirs.iter().map(Log::retention).collect();
+        for (step, kept) in starts {
+            let kept = shorter(kept.as_ref().unwrap_or(&counted), &places, ours);
+            self.note((step.start, step.granted_by), step.units.iter().copied(), ours.len(), kept);
         }
         if self.counts_for_long() {
             self.take_in(older);
@@ -43,23 +42,9 @@ impl Memory {
         self.starts.is_empty() && self.older.is_empty()
     }
 
-    /// Starts until then are taken over, of logs at these places that counted for so long.
-    fn inherit(&mut self, until: Stamp, retention: &[i64], places: &[Option<usize>], ours: &[Log]) {
-        let kept = |(place, log): (&Option<usize>, &Log)| {
-            place.map_or(log.retention(), |at| retention[at].min(log.retention()))
-        };
-        let retention: Box<[i64]> = places.iter().zip(ours).map(kept).collect();
-        if retention.iter().zip(ours).all(|(kept, log)| *kept == log.retention()) {
-            return;
-        }
-        match self.inherited.iter_mut().find(|inherited| inherited.retention == retention) {
-            Some(same) => same.until = same.until.max(until),
-            None => self.inherited.push(Inherited { until, retention }),
-        }
-    }
-
-    /// All starts, with their units at these places of another queue's logs, where they have any there: older ones, and others.
-    fn give_up(&mut self, places: &[Option<usize>]) -> (Vec<Step>, Vec<Step>) {
+    /// All starts, with their units at these places of another queue's logs, where they have any there: older ones, and others, with how long
+    /// the store must hold them.
+    fn give_up(&mut self, places: &[Option<usize>]) -> (Vec<Step>, Vec<Given>) {
         let width = self.units.len().checked_div(self.starts.len()).unwrap_or(0);
         let give = |start, granted_by, units: &mut [u32]| {
             let of = |place: &Option<usize>| place.and_then(|at| units.get_mut(at)).map_or(0, std::mem::take);
@@ -71,7 +56,7 @@ impl Memory {
         let rows = self.units.make_contiguous().chunks_mut(width.max(1)).zip(&self.starts).enumerate();
         let starts = rows.filter_map(|(at, (units, start))| {
             let granted_by = self.granted_by.get(at).copied().unwrap_or(LONG_AGO);
-            give(*start, granted_by, units)
+            give(*start, granted_by, units).map(|step| (step, self.kept.of(at).map(Into::into)))
         });
         let given = (older, starts.collect());
         let is_any = self.older.iter().flat_map(|step| &step.units).chain(&self.units).any(|units| *units > 0);
@@ -97,4 +82,12 @@ impl Memory {
 fn places(theirs: &[Log], ours: &[Log]) -> Vec<Option<usize>> {
     let place = |ours: &Log| theirs.iter().position(|theirs| theirs.name() == ours.name());
     ours.iter().map(place).collect()
+}
+
+/// For how long the store must hold what it had to hold for so long, by our logs, where that is shorter than these count.
+fn shorter(kept: &[i64], places: &[Option<usize>], ours: &[Log]) -> Option<Box<[i64]>> {
+    let least =
+        |(place, log): (&Option<usize>, &Log)| place.map_or(log.retention(), |at| kept[at].min(log.retention()));
+    let least: Box<[i64]> = places.iter().zip(ours).map(least).collect();
+    least.iter().zip(ours).any(|(least, log)| *least < log.retention()).then_some(least)
 }

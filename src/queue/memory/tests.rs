@@ -162,3 +162,26 @@ fn what_was_granted_under_another_name_is_said_again_after_a_loss() {
     memory.hear(at(9), 3, 4);
     assert_eq!(again(&memory), [(1, 1), (2, 1)], "of its messages under that name none is known to be there");
 }
+
+#[test]
+fn what_is_taken_over_is_told_for_as_long_as_it_counted_and_hides_no_start_that_counts_for_longer() {
+    let seconds = [Log::new("calls", [Term::new(5, 20_000_000)])];
+    let hours = [Log::new("calls", [Term::new(5_000, HOUR)])];
+    let told = |memory: &mut Memory, known: i64| memory.remembered(&hours, Some(at(known)), Instant::now()).newest;
+    let (mut before, mut memory) = (Memory::of(&seconds), of_an_hour());
+    memory.granted(at(500), 1, &[1], 1);
+    before.granted(at(1_000), 1, &[1], 1);
+    memory.take_over(&mut before, &seconds, &hours);
+    assert_eq!(told(&mut memory, 20_000_000), [at(1_000)]);
+    assert_eq!(told(&mut memory, 20_001_000), [at(500)], "its own");
+    let mut next = of_an_hour();
+    next.take_over(&mut memory, &hours, &hours);
+    assert_eq!(told(&mut next, 20_001_000), [at(500)]);
+    next.handed_back(&Slots::new(1, at(500), [1]));
+    assert_eq!(told(&mut next, 20_000_000), [at(1_000)]);
+    assert_eq!(told(&mut next, 20_001_000), [Stamp::NEVER]);
+    // Another of its own starts then as well.
+    next.granted(at(1_000), 1, &[1], 2);
+    assert_eq!(told(&mut next, HOUR), [at(1_000)]);
+    assert_eq!(told(&mut next, HOUR + 1_000), []);
+}
