@@ -113,6 +113,9 @@ impl Registered {
         new.shards.iter_mut().zip(&before.shards).for_each(|(new, before)| Arc::make_mut(new).follow(before));
         if before.home().ledger == new.home().ledger {
             new.attendance = Arc::clone(&before.attendance);
+            if new.policy() == WithoutStore::ThrottleLocally && before.policy() != WithoutStore::ThrottleLocally {
+                new.attendance.hurry();
+            }
         }
         let estimates = |of: &Upstream| (of.estimates.clone(), of.estimates_per_thousand);
         if estimates(old) == estimates(now) {

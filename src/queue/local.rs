@@ -108,7 +108,8 @@ impl Queue {
                         () = sleep(LOOK) => {}
                     }
                     self.happen(|_| Some(Event::Knocked));
-                    if self.is_closed() || self.shard.contact.apart.since(Instant::now()) != Some(since) {
+                    let is_back = self.shard.contact.apart.since(Instant::now()) != Some(since);
+                    if is_back || self.is_closed() || self.part(since).is_some_and(|part| part != local.logs) {
                         break None;
                     }
                 }
@@ -123,18 +124,23 @@ impl Queue {
         }
     }
 
-    /// The queue by the part of this process, where that has room for such a call: the store must have counted it not long before.
+    /// The part of this process: the store must have counted it not long before. Where one shard alone is lost, it is counted still.
+    fn part(&self, lost_at: Instant) -> Option<Arc<[Log]>> {
+        part_of(&self.logs, self.registered().attendance.processes(lost_at)?)
+    }
+
+    /// The queue by the part of this process, where that has room for such a call.
     fn open_local(self: &Arc<Self>, costs: &[u32], lost_at: Instant) -> Option<Arc<Self>> {
-        let processes = self.registered().attendance.processes(lost_at)?;
         let own = self.shard.contact.apart.own(self.process.horizon)?;
-        let logs = part_of(&self.logs, processes)?;
+        let logs = self.part(lost_at)?;
         if logs.iter().zip(costs).any(|(log, &units)| units > log.largest_charge()) {
             return None;
         }
         let now = Instant::now();
         let mut open = self.lock_local();
-        // Whoever is left in that of an outage before leaves it.
-        if let Some(open) = open.upgrade().filter(|open| Arc::ptr_eq(&open.process, &own.process)) {
+        // Whoever is left in that of an outage before, or of another part, leaves it.
+        let is_same = |open: &Arc<Self>| Arc::ptr_eq(&open.process, &own.process) && open.logs == logs;
+        if let Some(open) = open.upgrade().filter(is_same) {
             return Some(open);
         }
         let local = Arc::new(self.beside_itself(own, logs)?);

@@ -141,10 +141,11 @@ impl Memory {
             }
         }
         if self.starts.len() > MOST {
-            if let (Some(start), Some(by)) = (self.starts.front(), self.granted_by.front()) {
-                enter(&mut self.older, *start, self.units.range(..width), *by, self.span);
+            let first = self.kept.first_to_go();
+            if let (Some(start), Some(by)) = (self.starts.get(first), self.granted_by.get(first)) {
+                enter(&mut self.older, *start, self.units.range(first * width..(first + 1) * width), *by, self.span);
             }
-            self.forget_first(1, width);
+            self.forget(first, width);
         }
     }
 
@@ -163,10 +164,7 @@ impl Memory {
             is_empty &= *known == 0;
         }
         if is_empty {
-            self.starts.remove(at);
-            self.units.drain(at * width..(at + 1) * width);
-            self.granted_by.remove(at);
-            self.kept.remove(at);
+            self.forget(at, width);
         }
     }
 
@@ -317,6 +315,13 @@ impl Memory {
             first < untold.told_by && !is_there && step.units.iter().any(|units| *units > 0)
         };
         self.older.iter().cloned().chain(newer).filter(is_lost)
+    }
+
+    fn forget(&mut self, at: usize, width: usize) {
+        self.starts.remove(at);
+        self.units.drain(at * width..(at + 1) * width);
+        self.granted_by.remove(at);
+        self.kept.remove(at);
     }
 
     /// Forgets so many of the starts, the first ones.

@@ -91,6 +91,11 @@ impl Attendance {
         }
     }
 
+    /// From now on it has to be known how many processes there are: the next call has the store told.
+    pub(crate) fn hurry(&self) {
+        self.due.store(i64::MIN, Ordering::Relaxed);
+    }
+
     /// Callers wait in a queue: the store is told now and then, as long as any do.
     pub(super) fn waited_in(self: &Arc<Self>, queue: &Arc<Queue>, now: Instant) {
         if queue.note_use() {

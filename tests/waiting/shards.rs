@@ -352,3 +352,53 @@ async fn seats_priorities_estimates_and_what_is_kept_hold_in_every_shard() {
         assert_eq!(went, [6, 2], "{scope}");
     }
 }
+
+/// Who comes while one shard is away is counted where processes are, and each goes by its part of all.
+#[tokio::test(start_paused = true)]
+async fn where_a_shard_is_away_parts_grow_smaller_as_processes_come() {
+    let (servers, begin) = (Servers::default(), Instant::now());
+    let process = || servers.process(|up| up.without_store(WithoutStore::ThrottleLocally));
+    let shard_of = async |throttle: &Throttle, scope: &str| {
+        servers.told("ask");
+        call(throttle, scope).await;
+        let state = servers.0.lock().unwrap();
+        state.told.iter().find(|(_, what)| *what == "ask").map(|(shard, _)| Arc::clone(shard)).unwrap()
+    };
+    let one = process();
+    let mut apart = None;
+    for scope in scopes() {
+        let shard = shard_of(&one, &scope).await;
+        if &*shard != "up" {
+            apart = Some((scope, shard));
+            break;
+        }
+    }
+    let (scope, shard) = apart.unwrap();
+    let starts = Starts::default();
+    let mut tasks = JoinSet::new();
+    let mut calls = |throttle: &Throttle| {
+        for _ in 0..4 {
+            let (throttle, scope, starts) = (throttle.clone(), scope.clone(), Arc::clone(&starts));
+            tasks.spawn(async move {
+                loop {
+                    if throttle.acquire("up").scope(&scope).await.map(drop).is_ok() {
+                        starts.lock().unwrap().push((scope.clone(), micros_since(begin)));
+                    } else {
+                        sleep(SECOND / 10).await;
+                    }
+                }
+            });
+        }
+    };
+    calls(&one);
+    sleep(5 * SECOND).await;
+    servers.0.lock().unwrap().down = Some(shard);
+    sleep(20 * SECOND).await;
+    let other = process();
+    calls(&other);
+    sleep(20 * SECOND).await;
+    let late = i64::try_from((35 * SECOND).as_micros()).unwrap();
+    let all: Vec<i64> = starts.lock().unwrap().iter().map(|(_, at)| *at).filter(|at| *at >= late).collect();
+    oracle::assert_never_more_than(10, 1_000_000, &all);
+    assert!(all.len() >= 80, "{} of 100", all.len());
+}

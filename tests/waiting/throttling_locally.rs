@@ -656,3 +656,26 @@ async fn calls_go_by_their_part_though_a_client_waits_long_for_an_answer() {
         assert_eq!(call(&throttle, Some(200 * MS)).await, ("goes by its part", 0), "{:?}", link.begin.elapsed());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_is_told_to_throttle_locally_soon_knows_how_many_processes_there_are() {
+    let outages = [outage(20_000, 60_000, Fault::Refused)].into();
+    let link = Link { inner: MemoryStore::new(), begin: Instant::now(), outages, late: Duration::ZERO };
+    let up = |policy| up().without_store(policy);
+    let throttle = link.throttle(WithoutStore::Wait, up(WithoutStore::Wait));
+    let called_at = |seconds: u32, half: u32| link.begin + seconds * SECOND + half * SECOND / 2;
+    for (seconds, half) in [(0, 0), (1, 1)] {
+        sleep_until(called_at(seconds, half)).await;
+        drop(throttle.acquire("up").await.unwrap());
+    }
+    sleep_until(called_at(2, 0)).await;
+    throttle.update(up(WithoutStore::ThrottleLocally)).unwrap();
+    for half in 5..40 {
+        sleep_until(called_at(0, half)).await;
+        drop(throttle.acquire("up").await.unwrap());
+    }
+    sleep_until(called_at(20, 0) + MS).await;
+    call(&throttle, Some(SECOND)).await;
+    sleep_until(called_at(30, 0)).await;
+    assert_eq!(call(&throttle, None).await, ("goes by its part", 0));
+}

@@ -28,7 +28,12 @@ impl Kept {
         }
     }
 
-    /// Something else starts then as well: it is to be held for as long as either.
+    /// The start that is forgotten first where there are too many: one that need not be held for long, else the earliest.
+    pub(super) fn first_to_go(&self) -> usize {
+        self.of.iter().position(|which| *which > 0).unwrap_or(0)
+    }
+
+    /// Something else starts then as well: where it is kept otherwise, both are for as long as the logs count, which is never too short.
     pub(super) fn join(&mut self, at: usize, retention: Option<&[i64]>) {
         if self.of(at) != retention
             && let Some(which) = self.of.get_mut(at)

@@ -185,3 +185,19 @@ fn what_is_taken_over_is_told_for_as_long_as_it_counted_and_hides_no_start_that_
     assert_eq!(told(&mut next, HOUR), [at(1_000)]);
     assert_eq!(told(&mut next, HOUR + 1_000), []);
 }
+
+#[test]
+fn what_is_taken_over_of_many_calls_leaves_room_for_what_counts_for_longer() {
+    let seconds = [Log::new("calls", [Term::new(5, 20_000_000)])];
+    let hours = [Log::new("calls", [Term::new(5_000, HOUR)])];
+    let mut memory = of_an_hour();
+    memory.granted(at(500), 1, &[1], 1);
+    for start in 0..512 {
+        let mut before = Memory::of(&seconds);
+        before.granted(at(1_000 + start), 1, &[1], 1);
+        memory.take_over(&mut before, &seconds, &hours);
+    }
+    assert_eq!(memory.starts.len(), MOST);
+    let newest = memory.remembered(&hours, Some(at(30_000_000)), Instant::now()).newest;
+    assert_eq!(newest, [at(500)]);
+}
