@@ -41,8 +41,7 @@ local follows = pause and (pause[4] > REFUSAL or (started or now) <= pause[8] + 
 if has_log and follows and pause[4] <= REFUSAL and (started or now) >= pause[1] + pause[9] then
   local quota, shortest = 0, math.huge
   for i = 14, 13 + 3 * a[13], 3 do
-    local whole = max(a[i + 2], floor(a[i + 1] / 2))
-    if whole < shortest then quota, shortest = a[i], whole end
+    if length_at(i) < shortest then quota, shortest = a[i], length_at(i) end
   end
   local since = max(pause[1], now - shortest - SURE)
   local served = newer_than(KEYS[#KEYS], since - 1) - newer_than(KEYS[#KEYS], (started or now) - 1)

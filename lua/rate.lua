@@ -9,6 +9,10 @@
 -- windows, for ten minutes at most.
 local WINDOWS, LONG, PART, SLOW_WINDOWS, LEAST = 20, 600000000, 16, 3, floor(FULL / 64)
 
+-- How long a window is as a whole, about, of which quota, span, and how long it has counted stand at `at`: one that was just reset has
+-- counted for less long.
+local function length_at(at) return max(a[at + 2], floor(a[at + 1] / 2)) end
+
 -- Whether a window refused nobody before, as more were served since then than it had room for, by far: `sent` units count in it now, of
 -- which `units` were refused. What is `known` of the window then is what was served.
 local function had_room(before, known, log_key, latest, length, quota, sent, units)
@@ -42,8 +46,7 @@ local function rate_after(before, started, is_same, calls, units, log_key, at)
   -- Of the windows of up to ten minutes, and of longer ones that may have refused those before, too, the fullest is probably meant.
   local most, served, span, window, had = -1, nil, nil, nil, true
   for i = at + 1, at + 3 * a[at], 3 do
-    -- One that was just reset has counted for less long than it is as a whole, about.
-    local quota, length, whole = max(a[i], 1), a[i + 2], max(a[i + 2], floor(a[i + 1] / 2))
+    local quota, length, whole = max(a[i], 1), a[i + 2], length_at(i)
     local sent = max(newer_than(log_key, latest - length) - newer_than(log_key, latest), 0)
     local full = floor(sent * FULL / quota)
     -- A log that holds the refused calls no more says nothing of what was served.

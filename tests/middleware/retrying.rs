@@ -10,6 +10,7 @@ use reqwest::{Request, Response, ResponseBuilderExt as _};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next};
 use reqwest_retry::RetryTransientMiddleware;
 use reqwest_retry::policies::ExponentialBackoff;
+use tokio::time::Instant;
 
 use crate::unreachable::Counting;
 use crate::{client, plain};
@@ -104,9 +105,16 @@ async fn retries_are_kept_to_a_share_of_the_calls() {
     assert_eq!(refusing.arrivals().len(), 12);
 }
 
-/// Refuses each call after a while, for 5 s.
+/// Refuses each call after a while, for 5 s; for so long.
 struct Refusing {
     after: Duration,
+    until: Option<Instant>,
+}
+
+impl Refusing {
+    const fn after(after: Duration) -> Self {
+        Self { after, until: None }
+    }
 }
 
 #[async_trait::async_trait]
@@ -118,8 +126,9 @@ impl Middleware for Refusing {
         _: Next<'_>,
     ) -> reqwest_middleware::Result<Response> {
         tokio::time::sleep(self.after).await;
-        let refusal = http::Response::builder().url(request.url().clone()).status(429).header("retry-after", "5");
-        Ok(refusal.body("").unwrap().into())
+        let status = if self.until.is_none_or(|until| Instant::now() < until) { 429 } else { 200 };
+        let response = http::Response::builder().url(request.url().clone()).status(status).header("retry-after", "5");
+        Ok(response.body("").unwrap().into())
     }
 }
 
@@ -128,7 +137,7 @@ async fn a_call_refused_after_its_longest_wait_is_told_when_it_could_have_gone()
     for others in [0, 3] {
         let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100)).retry_refused(1);
         let throttle = Throttle::builder().store(Counting::default()).upstream(up).build().unwrap();
-        let refusing = Refusing { after: Duration::from_millis(600) };
+        let refusing = Refusing::after(Duration::from_millis(600));
         let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(refusing).build();
         for _ in 0..others {
             tokio::spawn(client.get("http://127.0.0.1/").send());
@@ -151,7 +160,7 @@ async fn retries_that_are_not_sent_are_left_to_others() {
         .retry_refused(1)
         .max_pause(Duration::from_secs(6));
     let throttle = Throttle::builder().store(Counting::default()).upstream(up).build().unwrap();
-    let refusing = Refusing { after: Duration::from_millis(100) };
+    let refusing = Refusing::after(Duration::from_millis(100));
     let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(refusing).build();
     let call = || client.get("http://127.0.0.1/").with_extension(Call::new().max_wait(Duration::from_secs(1))).send();
     for _ in 0..10 {
@@ -169,9 +178,8 @@ async fn retries_that_are_not_sent_are_left_to_others() {
 async fn retries_of_callers_that_give_up_are_left_to_others() {
     let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(100)).retry_refused(1);
     let throttle = Throttle::builder().store(Counting::default()).upstream(up).build().unwrap();
-    let begin = tokio::time::Instant::now();
-    let refuses = move |_: &Request| begin.elapsed() < Duration::from_secs(60);
-    let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(RefusingWhile(refuses)).build();
+    let refusing = Refusing { after: Duration::ZERO, until: Some(Instant::now() + Duration::from_secs(60)) };
+    let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(refusing).build();
     let call = || client.get("http://127.0.0.1/").send();
     for _ in 0..20 {
         assert!(tokio::time::timeout(Duration::from_millis(500), call()).await.is_err(), "it waits for the pause");
@@ -183,28 +191,11 @@ async fn retries_of_callers_that_give_up_are_left_to_others() {
     assert_eq!(sent_again.await.unwrap().unwrap().status(), 200);
 }
 
-/// An upstream that refuses while this says so.
-struct RefusingWhile<F>(F);
-
-#[async_trait::async_trait]
-impl<F: Fn(&Request) -> bool + Send + Sync + 'static> Middleware for RefusingWhile<F> {
-    async fn handle(
-        &self,
-        request: Request,
-        _: &mut http::Extensions,
-        _: Next<'_>,
-    ) -> reqwest_middleware::Result<Response> {
-        let status = if (self.0)(&request) { 429 } else { 200 };
-        let response = http::Response::builder().url(request.url().clone()).status(status).header("retry-after", "1");
-        Ok(response.body("").unwrap().into())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_call_refused_after_its_longest_wait_beside_one_that_waits_for_the_limit_is_told_the_end_of_the_pause() {
     let up = Upstream::new("up").host("127.0.0.1").limit(Limit::per_second(1)).retry_refused(1);
     let throttle = Throttle::builder().store(Counting::default()).upstream(up).build().unwrap();
-    let refusing = Refusing { after: Duration::from_millis(600) };
+    let refusing = Refusing::after(Duration::from_millis(600));
     let client = ClientBuilder::new(plain()).with(throttle.middleware()).with(refusing).build();
     let call = client.get("http://127.0.0.1/").with_extension(Call::new().max_wait(Duration::from_millis(500)));
     let call = tokio::spawn(call.send());

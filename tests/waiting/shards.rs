@@ -365,15 +365,14 @@ async fn where_a_shard_is_away_parts_grow_smaller_as_processes_come() {
         state.told.iter().find(|(_, what)| *what == "ask").map(|(shard, _)| Arc::clone(shard)).unwrap()
     };
     let one = process();
-    let mut apart = None;
-    for scope in scopes() {
+    let mut scopes = scopes();
+    let (scope, shard) = loop {
+        let scope = scopes.next().unwrap();
         let shard = shard_of(&one, &scope).await;
         if &*shard != "up" {
-            apart = Some((scope, shard));
-            break;
+            break (scope, shard);
         }
-    }
-    let (scope, shard) = apart.unwrap();
+    };
     let starts = Starts::default();
     let mut tasks = JoinSet::new();
     let mut calls = |throttle: &Throttle| {

@@ -44,8 +44,6 @@ const FRESH: Duration = Duration::from_millis(50);
 /// A server that was demoted is connected to again at once, as its address may lead to another one by now, and then so often; one that
 /// was promoted no more often, as some calls that write are served where others are refused.
 const LEFT_AGAIN: Duration = Duration::from_millis(500);
-/// While answers tell of a loss of data the format is claimed again so often.
-const CLAIM_AGAIN: Duration = Duration::from_secs(2);
 
 const REFUSED: &str = "the store refused the call";
 
@@ -161,7 +159,7 @@ impl Link {
                 if has_written && self.current().took_no_writes {
                     self.leave(generation);
                 }
-                if matches!(&reply, Reply::Grant(grant) if grant.lost) && self.is_to_claim_again() {
+                if matches!(&reply, Reply::Grant(grant) if grant.lost) {
                     // Maybe it is also lost in which format all is kept.
                     Box::pin(self.claim_again(&mut connection)).await;
                 }
@@ -336,16 +334,6 @@ impl Link {
         }
         (current.left, current.connection) = (Some(Instant::now()), None);
         true
-    }
-
-    /// Whether this is the first call for a while that finds data lost.
-    fn is_to_claim_again(&self) -> bool {
-        let mut current = self.current();
-        let is_first = current.claimed.is_none_or(|at| at.elapsed() >= CLAIM_AGAIN);
-        if is_first {
-            current.claimed = Some(Instant::now());
-        }
-        is_first
     }
 
     /// It has answered something that writes or does not.

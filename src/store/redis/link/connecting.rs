@@ -7,6 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{AsyncConnectionConfig, Client, ProtocolVersion, RedisError, Value};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::{CONNECT_TIMEOUT, Link, reached_within};
 use crate::error::{StoreError, StoreErrorKind};
@@ -25,6 +26,9 @@ const DELIVERED_WITHIN: Duration = Duration::from_secs(30);
 const IDLE: Duration = Duration::from_secs(15);
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
 const PROBE_AGAIN: Duration = Duration::from_secs(5);
+
+/// While answers tell of a loss of data the format is claimed again so often.
+const CLAIM_AGAIN: Duration = Duration::from_secs(2);
 
 /// A connection that was made, and whether its server took no writes, so that it may not know which format is kept.
 pub(super) struct Made {
@@ -83,8 +87,15 @@ impl Link {
         }
     }
 
-    /// Has it known again which format is kept. That another one is, is found as it is connected to.
+    /// Has it known again which format is kept, once in a while. That another one is, is found as it is connected to.
     pub(super) async fn claim_again(&self, connection: &mut MultiplexedConnection) {
+        {
+            let mut current = self.current();
+            if current.claimed.is_some_and(|at| at.elapsed() < CLAIM_AGAIN) {
+                return;
+            }
+            current.claimed = Some(Instant::now());
+        }
         let claimed: Result<Value, RedisError> = format::claim(&self.prefix).query_async(connection).await;
         if let Err(error) = claimed {
             self.note_format_elsewhere(&error);
