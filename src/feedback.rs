@@ -144,7 +144,17 @@ impl Feedback {
     /// ```
     #[must_use]
     pub fn read_as(dialect: &Dialect, status: StatusCode, headers: &HeaderMap, received_at: SystemTime) -> Self {
-        reader::read(dialect, status, headers, received_at)
+        reader::read(dialect, status, headers, (received_at, Duration::ZERO))
+    }
+
+    /// The same, where the head was received so long before what is read now, as trailers are: its `Date` is as old.
+    pub(crate) fn read_later(
+        dialect: &Dialect,
+        status: StatusCode,
+        headers: &HeaderMap,
+        (received_at, age): (SystemTime, Duration),
+    ) -> Self {
+        reader::read(dialect, status, headers, (received_at, age))
     }
 
     /// Whether a response can be a refusal at all: by its status, or as a gRPC server's.

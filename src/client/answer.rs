@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, StatusCode};
 use reqwest::{Response, Url};
+use tokio::time::Instant;
 
 use crate::client::url::Target;
 
@@ -14,14 +15,24 @@ pub(crate) struct Answer<'a> {
     pub(crate) speaks: bool,
     /// Whether it comes from the very URL that was called, so that what it says of the call is true of the one that was made.
     pub(crate) is_direct: bool,
-    /// Whether the breaker has judged its head already.
+    /// What was read of its head already, where its trailers come later.
+    pub(crate) head: Option<&'a ReadHead>,
+}
+
+/// The head of a response whose trailers say later whether it is a refusal, as far as nothing waits for that.
+#[derive(Debug)]
+pub(crate) struct ReadHead {
+    /// What the call was settled by, for each closure that settles calls.
+    pub(crate) settled: Vec<Option<u64>>,
+    /// Whether the breaker has judged it.
     pub(crate) is_judged: bool,
+    pub(crate) at: Instant,
 }
 
 impl<'a> Answer<'a> {
     /// The answer of a client that follows no redirects.
     pub(crate) const fn direct(status: StatusCode, headers: &'a HeaderMap) -> Self {
-        Self { status, headers, speaks: true, is_direct: true, is_judged: false }
+        Self { status, headers, speaks: true, is_direct: true, head: None }
     }
 
     /// The answer to a call of this target; whether the way from one URL to another `leaves` its upstream, the throttle knows.
@@ -30,6 +41,6 @@ impl<'a> Answer<'a> {
         let url = response.url();
         let is_direct = target.is_answered_by(url);
         let speaks = is_direct || target.is_spoken_for_by(url, leaves);
-        Self { status: response.status(), headers: response.headers(), speaks, is_direct, is_judged: false }
+        Self { status: response.status(), headers: response.headers(), speaks, is_direct, head: None }
     }
 }

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::Instant;
 
-use crate::client::answer::Answer;
+use crate::client::answer::{Answer, ReadHead};
 use crate::client::clock::hear_clock;
 use crate::client::permit::Permit;
 use crate::client::refusal;
@@ -108,7 +108,7 @@ impl Throttle {
         if feedback.refusal().is_some() {
             registered.counts.refusal_reported();
         }
-        let answered = Answered { scopes: &scopes, charges: Some(&[]), started: None, status: 0 };
+        let answered = Answered { scopes: &scopes, charges: Some(&[]), started: None, status: 0, is_known: true };
         let said = said(registered, feedback, answered).into_iter();
         all(said.map(|said| self.take_note(said))).await.map_err(unavailable)
     }
@@ -129,8 +129,10 @@ impl Throttle {
             }
             return false;
         }
-        settle_by(registered, permit, answer);
-        hear_clock(registered, permit, answer.headers);
+        settle_by(permit, answer.status, answer.headers, answer.head.map_or(&[], |head| &head.settled));
+        if answer.head.is_none() {
+            hear_clock(registered, permit, answer.headers);
+        }
         let (dialect, status) = (&registered.upstream.dialect, answer.status);
         let may_refuse = Feedback::may_refuse(status, answer.headers);
         if is_from_cache(status, answer.headers) {
@@ -142,25 +144,28 @@ impl Throttle {
             return false;
         }
         let feedback = if registered.upstream.learns || may_refuse {
-            Feedback::read_as(dialect, status, answer.headers, SystemTime::now())
+            let age = answer.head.map_or(Duration::ZERO, |head| head.at.elapsed());
+            Feedback::read_later(dialect, status, answer.headers, (SystemTime::now(), age))
         } else {
             // What it says of the quota is nobody's business here.
             Feedback::default()
         };
         let refusal = feedback.refusal();
-        if !answer.is_judged {
-            judge(permit, status, refusal);
+        let meant = meant(status, answer.headers);
+        if !answer.head.is_some_and(|head| head.is_judged) {
+            judge(permit, meant, refusal);
         }
         if refusal.is_some() {
             permit.tell_refused();
-        } else if !may_refuse || shows_service(status) && !is_grpc_failure(answer.headers) {
+        } else if !may_refuse || shows_service(meant) {
             permit.tell_served();
         }
         if refusal.is_none() && !registered.upstream.learns {
             return false;
         }
         let (scopes, charges) = (permit.scopes(), permit.charges());
-        let answered = Answered { scopes, charges, started: permit.stamp(), status: status.as_u16() };
+        let is_known = !matches!(meant, StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED);
+        let answered = Answered { scopes, charges, started: permit.stamp(), status: status.as_u16(), is_known };
         for said in said(registered, &feedback, answered) {
             self.take_note_in_background(said);
         }
@@ -181,23 +186,49 @@ fn shows_service(status: StatusCode) -> bool {
     !status.is_server_error() && !may_shut_out.contains(&status)
 }
 
-/// Has the breaker, where there is one, take note of a response, or of the head of one that says later whether it is a refusal.
-pub(crate) fn judge(permit: &Permit, status: StatusCode, refusal: Option<Refusal>) {
+/// Has the breaker, where there is one, take note of a response, or of its head.
+fn judge(permit: &Permit, status: StatusCode, refusal: Option<Refusal>) {
     if let Some(breaker) = &permit.registered().breaker {
         breaker.judge(permit.scope(), permit.pass(), status, refusal, Instant::now());
     }
 }
 
-/// Whether a gRPC server says what a 500, 503 or 504 says: unknown, deadline exceeded, internal, unavailable, data loss.
-fn is_grpc_failure(headers: &HeaderMap) -> bool {
-    headers.get(&GRPC_STATUS).is_some_and(|status| matches!(status.as_bytes(), b"2" | b"4" | b"13" | b"14" | b"15"))
+/// The status of a response, or the one that HTTP has for what a gRPC server says beside a 200: that it failed, or whom it shuts out.
+fn meant(status: StatusCode, headers: &HeaderMap) -> StatusCode {
+    match headers.get(&GRPC_STATUS).filter(|_| status.is_success()).map(HeaderValue::as_bytes) {
+        // Canceled.
+        Some(b"1") => StatusCode::REQUEST_TIMEOUT,
+        // Invalid argument.
+        Some(b"3") => StatusCode::BAD_REQUEST,
+        // Permission denied.
+        Some(b"7") => StatusCode::FORBIDDEN,
+        // Unauthenticated.
+        Some(b"16") => StatusCode::UNAUTHORIZED,
+        // Unknown, deadline exceeded, internal, unavailable, data loss.
+        Some(b"2" | b"4" | b"13" | b"14" | b"15") => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => status,
+    }
 }
 
-/// Settles a call by what the head of its response says that it used.
-fn settle_by(registered: &Registered, permit: &Permit, answer: &Answer<'_>) {
+/// Takes note of the head of a response that says later whether it is a refusal. That of a breaker's probe is judged by its head: a stream may last
+/// for hours, and would shut all others out.
+pub(crate) fn read_head(permit: &Permit, status: StatusCode, headers: &HeaderMap) -> ReadHead {
+    let settled = settle_by(permit, status, headers, &[]);
+    hear_clock(permit.registered(), permit, headers);
+    let is_judged = permit.pass().is_probe();
+    if is_judged {
+        judge(permit, status, None);
+    }
+    ReadHead { settled, is_judged, at: Instant::now() }
+}
+
+/// Settles a call by what its response says that it used: by its head, and again by its trailers where they say something else.
+fn settle_by(permit: &Permit, status: StatusCode, headers: &HeaderMap, before: &[Option<u64>]) -> Vec<Option<u64>> {
+    let registered = permit.registered();
+    let mut settled = Vec::with_capacity(registered.upstream.settles.len());
     for by in &registered.upstream.settles {
         // A closure of the program's: where it panics, the response is still heard, which may be a refusal.
-        let used = catch_unwind(AssertUnwindSafe(|| by.used(answer.status, answer.headers)));
+        let used = catch_unwind(AssertUnwindSafe(|| by.used(status, headers)));
         let used = used.unwrap_or_else(|_| {
             tracing::warn!(
                 upstream = permit.upstream(),
@@ -206,20 +237,24 @@ fn settle_by(registered: &Registered, permit: &Permit, answer: &Answer<'_>) {
             );
             None
         });
-        if let Some(used) = used {
+        let is_news = before.get(settled.len()).copied().flatten() != used;
+        settled.push(used);
+        if let Some(used) = used.filter(|_| is_news) {
             permit.settle(&by.unit, used.min(registered.upstream.most_settled(&by.unit)));
         }
     }
+    settled
 }
 
 /// A call that was answered: whose logs it was charged in, and what, where they hold it; when it started, where that is known; and the
-/// response's status, or 0.
+/// response's status, or 0; and whether it knows who calls.
 #[derive(Clone, Copy)]
 struct Answered<'a> {
     scopes: &'a Scopes,
     charges: Option<&'a [u32]>,
     started: Option<Stamp>,
     status: u16,
+    is_known: bool,
 }
 
 /// What a response said: of the scope that few share, and of each further log that it reports of; where it pauses the whole upstream, to each
@@ -239,7 +274,7 @@ fn said(registered: &Registered, feedback: &Feedback, call: Answered<'_>) -> Vec
     let logs = charges.logs_of(call.scopes);
     let unlearned = |quota: &Quota, why| registered.unlearned.tell(&upstream.name, quota, why);
     // Who is not known is told of a quota of everybody who is not.
-    let learns = upstream.learns && !matches!(call.status, 401 | 407);
+    let learns = upstream.learns && call.is_known;
     let mut reported = if learns { reports(&upstream.limits, charges, feedback, unlearned) } else { BTreeMap::new() };
     let has_reports = !reported.is_empty();
     // What is told is rounded, and comes from another moment or another counter than the refusal.

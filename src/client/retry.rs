@@ -19,9 +19,10 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// A budget of so many retries for each thousand calls.
+    /// A budget of so many retries for each thousand calls: none at all where that is none.
     pub(crate) const fn new(share: u32) -> Self {
-        Self { credit: AtomicU32::new(SAVED), share }
+        let saved = if share == 0 { 0 } else { SAVED };
+        Self { credit: AtomicU32::new(saved), share }
     }
 
     /// A call was made.
@@ -84,6 +85,6 @@ mod tests {
         assert_eq!(taken(&budget), 5, "a tenth of 50 calls");
         (0..1_000).for_each(|_| budget.pay_in());
         assert_eq!(taken(&budget), 10, "no more are saved up");
-        assert_eq!(taken(&Budget::new(0)), 10);
+        assert_eq!(taken(&Budget::new(0)), 0, "none at all");
     }
 }

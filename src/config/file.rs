@@ -237,6 +237,9 @@ impl From<File> for Upstream {
         up.max_waiting = file.max_waiting.unwrap_or(up.max_waiting);
         up.retries = file.retry_refused.unwrap_or(up.retries);
         up.retry_share = file.retries_per_thousand.unwrap_or(up.retry_share);
+        if file.retries_per_thousand.is_some() && file.retry_refused.is_none() {
+            up.refuse("retries_per_thousand", "without retry_refused", "no call is sent again: say that as well");
+        }
         up.break_after = file.break_after_unauthorized;
         (up.learns, up.observes) = (file.learn_from_responses, file.observe);
         up
@@ -323,6 +326,11 @@ mod tests {
             ("limits = [\"1/s\"]\nshards = 12", (1, 1), "shards: a limit of the whole upstream counts all calls"),
             ("limits = [\"5_000/h\"]\nwithout_store = \"throttle_locally\"", (1, 1), "without_store: ThrottleLocally"),
             ("limits = [\"25 in flight\", \"10 in flight\"]", (1, 1), "limit.in_flight: is said twice"),
+            (
+                "limits = [\"1/s\"]\nretries_per_thousand = 50",
+                (1, 1),
+                "retries_per_thousand: without retry_refused no call is sent again",
+            ),
             ("limit = [\"1/s\"]", (3, 1), "unknown field `limit`, expected one of `name`, `hosts`"),
             ("", (1, 1), "missing field `limits`"),
         ];

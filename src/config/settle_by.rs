@@ -41,7 +41,8 @@ impl Upstream {
     /// The middleware does so for every response of the upstream's own host, whatever its status; see
     /// [`Permit::settle`](crate::Permit::settle). What stands in a body is settled by the response's
     /// [`Passage`](crate::Passage::settle). Of a [bucket](crate::Limit::bucket) no more is believed than fills it, and flows in within
-    /// [`max_pause`](Self::max_pause): no response silences an upstream for longer.
+    /// [`max_pause`](Self::max_pause): no response silences an upstream for longer. Of a gRPC response the trailers are read with the head when they
+    /// come, and settle the call again where they say something else.
     ///
     /// ```
     /// use outgate::{Limit, Upstream};

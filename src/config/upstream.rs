@@ -427,7 +427,7 @@ impl Upstream {
     }
 
     /// Keeps the first pattern that is wrong for the error, and nothing else of it: it may hold a secret.
-    fn refuse(&mut self, field: &'static str, which: &str, fault: &str) {
+    pub(super) fn refuse(&mut self, field: &'static str, which: &str, fault: &str) {
         self.wrong_pattern.get_or_insert_with(|| (field, format!("{which} {fault}")));
     }
 }

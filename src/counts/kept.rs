@@ -108,7 +108,8 @@ impl Counts {
             }
         }
         let quota = |(at, limit): (usize, &crate::Limit)| {
-            let of = || limit.to_string();
+            // One of its own may read the same.
+            let of = || if limit.is_common() { format!("{}/{limit}", upstream.ledger()) } else { limit.to_string() };
             charges.is_everybodys(at).then(|| Quota {
                 limit: of(),
                 used: metrics::gauge!("outgate_quota_used", "upstream" => name(), "limit" => of()),

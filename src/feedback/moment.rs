@@ -18,10 +18,11 @@ impl Moment {
     /// The instant from which a response counts its times: its `Date`, else when it was received.
     ///
     /// An upstream writes absolute times by its own clock, so that only its own `Date` tells how far away they are, and where a cache kept the
-    /// response, its `Age`, how long ago that was.
-    pub(super) fn of_response(headers: &HeaderMap, received_at: SystemTime) -> Self {
+    /// response, its `Age`, how long ago that was; its head was received so long before all of it was.
+    pub(super) fn of_response(headers: &HeaderMap, (received_at, since_head): (SystemTime, Duration)) -> Self {
         let told = headers.get(DATE).and_then(|value| date::parse(value.to_str().ok()?.trim()));
-        let after = |told: Self| Self(told.0.saturating_add(i128::from(age(headers)) * SECOND));
+        let later = i128::from(age(headers)) * SECOND + Self::since_epoch(since_head).0;
+        let after = |told: Self| Self(told.0.saturating_add(later));
         told.map_or_else(|| Self::of(received_at), after)
     }
 
@@ -99,15 +100,14 @@ mod tests {
         for (date, seconds) in cases {
             let mut headers = HeaderMap::new();
             headers.extend(date.map(|date| (DATE, HeaderValue::from_static(date))));
-            assert_eq!(Moment::of_response(&headers, received_at), Moment::at(seconds, 0), "{date:?}");
+            let of = |headers: &HeaderMap, since_head| Moment::of_response(headers, (received_at, since_head));
+            assert_eq!(of(&headers, Duration::ZERO), Moment::at(seconds, 0), "{date:?}");
+            let in_an_hour = if seconds == 7 { 7 } else { seconds + 3_600 };
+            assert_eq!(of(&headers, Duration::from_secs(3_600)), Moment::at(in_an_hour, 0), "{date:?}");
             for (age, later) in [("55", 55), ("soon", 0), ("-5", 0)] {
                 let later = if seconds == 7 { 0 } else { later };
                 headers.insert(AGE, HeaderValue::from_static(age));
-                assert_eq!(
-                    Moment::of_response(&headers, received_at),
-                    Moment::at(seconds + later, 0),
-                    "{date:?} {age}"
-                );
+                assert_eq!(of(&headers, Duration::ZERO), Moment::at(seconds + later, 0), "{date:?} {age}");
             }
         }
     }

@@ -26,9 +26,14 @@ const PUSHBACK: &str = "grpc-retry-pushback-ms";
 /// What a call cost.
 const COMPLEXITY: &str = "x-complexity";
 
-/// What `headers` say under `status`.
-pub(super) fn read(dialect: &Dialect, status: StatusCode, headers: &HeaderMap, received_at: SystemTime) -> Feedback {
-    let mut reader = Reader::new(*dialect, headers, received_at);
+/// What `headers` say under `status`: received then, and the first of them so long before.
+pub(super) fn read(
+    dialect: &Dialect,
+    status: StatusCode,
+    headers: &HeaderMap,
+    received: (SystemTime, Duration),
+) -> Feedback {
+    let mut reader = Reader::new(*dialect, headers, received);
     if !is_from_cache(status, headers) {
         for name in headers.keys() {
             reader.take(name);
@@ -58,7 +63,7 @@ pub(super) enum Outcome {
 pub(super) struct Reader<'a> {
     pub(super) dialect: Dialect,
     headers: &'a HeaderMap,
-    received_at: SystemTime,
+    received: (SystemTime, Duration),
     now: OnceCell<Moment>,
     pub(super) signs: Signs,
     pub(super) tally: Tally,
@@ -67,11 +72,11 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(dialect: Dialect, headers: &'a HeaderMap, received_at: SystemTime) -> Self {
+    fn new(dialect: Dialect, headers: &'a HeaderMap, received: (SystemTime, Duration)) -> Self {
         Self {
             dialect,
             headers,
-            received_at,
+            received,
             now: OnceCell::new(),
             signs: Signs::default(),
             tally: Tally::default(),
@@ -82,7 +87,7 @@ impl<'a> Reader<'a> {
 
     /// From when the response counts its times. Most name none.
     pub(super) fn now(&self) -> Moment {
-        *self.now.get_or_init(|| Moment::of_response(self.headers, self.received_at))
+        *self.now.get_or_init(|| Moment::of_response(self.headers, self.received))
     }
 
     fn finish(self, status: StatusCode) -> Feedback {
@@ -277,7 +282,7 @@ mod tests {
         for value in [&b"\xb2"[..], &b"\xff\xfe"[..]] {
             headers.append("retry-after", HeaderValue::from_bytes(value).unwrap());
         }
-        let feedback = super::read(&Dialect::GENERAL, StatusCode::FORBIDDEN, &headers, SystemTime::UNIX_EPOCH);
+        let feedback = Feedback::read_as(&Dialect::GENERAL, StatusCode::FORBIDDEN, &headers, SystemTime::UNIX_EPOCH);
         assert_eq!((feedback.wait(), feedback.invalid().len()), (None, 1));
         assert!(feedback.is_limited(), "it asked to wait, however badly");
     }

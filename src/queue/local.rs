@@ -85,7 +85,9 @@ impl Queue {
                 return if was_lost { Ok(None) } else { Err(error) };
             };
             was_lost = true;
-            let opens_at = since + apart::opens_after(&self.logs, self.process.horizon);
+            let heard_of = self.registered().attendance.heard_of(since);
+            let opens_at =
+                Some(since).max(heard_of).unwrap_or(since) + apart::opens_after(&self.logs, self.process.horizon);
             let Some(local) = self.open_local(&waiter.costs, since).filter(|_| opens_at <= now) else {
                 if gives_up <= now {
                     return Err(error);

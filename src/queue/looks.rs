@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use self::lost::LostPauses;
 use super::Queue;
 use super::shift::{OnShift, Shift, StandsBy};
-use crate::ledger::{Body, Looked, MessageId, Reason, ScopeHasher, ScopeId, Stamp, micros};
+use crate::ledger::{Body, Cause, Looked, MessageId, Reason, ScopeHasher, ScopeId, Stamp, micros};
 
 /// How often a process looks, where callers wait or come.
 const EVERY: Duration = Duration::from_secs(1);
@@ -77,6 +77,8 @@ struct Look {
     scopes: Arc<[ScopeId]>,
     /// `None` where nothing was known of the store's time yet.
     since: Option<Stamp>,
+    /// How many releases were known.
+    releases: u64,
     /// The store has lost data.
     is_after_loss: bool,
 }
@@ -189,7 +191,8 @@ impl Looks {
         let scopes = in_turn.filter_map(|paused| paused.queue.scope()).collect();
         let is_due = came || is_after_loss || state.looked_at.is_none_or(|at| at + IDLE <= now);
         state.looked_at = if is_due { Some(now) } else { state.looked_at };
-        Some((Look { asked: now, queues, scopes, since: state.since, is_after_loss }, is_due))
+        let releases = queues.first().map_or(0, |paused| paused.queue.crowd.releases());
+        Some((Look { asked: now, queues, scopes, since: state.since, releases, is_after_loss }, is_due))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -236,6 +239,7 @@ impl Look {
         let scopes = std::iter::once(None).chain(self.scopes.iter().copied().map(Some));
         let paused: HashMap<_, _> = scopes.zip(&looked.paused).collect();
         let all = released.contains(&None);
+        let is_newest = self.queues.first().is_some_and(|paused| paused.queue.crowd.releases() == self.releases);
         if let Some(Paused { queue, .. }) = self.queues.first().filter(|_| !released.is_empty()) {
             queue.crowd.note_release();
         }
@@ -280,6 +284,9 @@ impl Look {
                 }
             }
         }
+        if let Some((end, cause)) = looked.paused.first().copied().flatten().filter(|_| is_newest) {
+            self.pause_all(now + end.since(looked.now), cause, now);
+        }
         for Paused { queue, since, until, reason } in &self.queues {
             match fate(queue.scope(), *since, *until) {
                 Fate::Holds => {}
@@ -292,6 +299,15 @@ impl Look {
             }
         }
         lost
+    }
+
+    /// The whole upstream is paused until then, as the store knows: so are those who have not asked it, and may go without it later.
+    fn pause_all(&self, until: Instant, cause: Cause, now: Instant) {
+        let knows = |paused: &&Paused| paused.reason.cause == cause;
+        let reason = self.queues.iter().find(knows).map_or_else(|| Reason::new(cause, 0), |paused| paused.reason);
+        if let Some(Paused { queue, .. }) = self.queues.first() {
+            queue.crowd.pause(until, reason, now);
+        }
     }
 }
 

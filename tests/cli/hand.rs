@@ -215,7 +215,12 @@ async fn one_scope_is_slowed_down_by_its_name_its_hash_or_its_value() {
     run(&server.url(), &["release", "github", "--value", "-"], "s3cret\n").await.well();
     assert_eq!((rate("s3cret").await, rate("other").await), (1.0, 1.0));
     let wrong = outgate(&server, &["release", "github", "--scope", "nobody"]).await.wrong();
-    assert!(wrong.starts_with("outgate: no scope \"nobody\" is in use; in use: "), "{wrong}");
+    assert!(
+        wrong.starts_with(
+            "outgate: no scope \"nobody\" is among those that processes name, the last 64 each; there are: "
+        ),
+        "{wrong}"
+    );
 }
 
 #[tokio::test]
@@ -259,7 +264,8 @@ async fn what_counted_is_forgotten_by_hand_where_somebody_is_sure() {
     }
     assert_eq!((used("s3cret").await, used("other").await), (vec![3, 2], vec![3, 1]));
     let said = outgate(&server, &["reset", "github", "--yes"]).await.well();
-    assert_eq!(said, "github is reset: what counted is forgotten\n");
+    let kept = "each scope keeps what it counted: name it to reset it";
+    assert_eq!(said, format!("github is reset: what counted is forgotten; {kept}\n"));
     assert_eq!((used("s3cret").await, used("other").await), (vec![0, 2], vec![0, 1]));
     let said = outgate(&server, &["reset", "github", "--scope", "release-bot", "--yes"]).await.well();
     assert!(
@@ -290,7 +296,8 @@ async fn at_a_terminal_what_is_forgotten_is_shown_and_asked_for_twice() {
         assert_eq!(terminal.end().await, Some(code), "{}", terminal.screen().contents());
         let shown = terminal.screen().contents();
         assert!(
-            shown.starts_with("github forgets what counts, also of callers without a value, and as much as is allowed may start at once:\n  3/h "),
+            shown.starts_with("github forgets what counts, also of callers without a value, but not of any other scope, and as much as is allowed may")
+                && shown.contains("\n  3/h "),
             "{shown}"
         );
         assert!(
@@ -310,8 +317,49 @@ async fn limits_that_upstreams_share_are_reset_with_those_of_the_one_alone() {
     throttle.processes("files").await.unwrap();
     let used = async || throttle.usage("files").await.unwrap().limits.iter().map(|limit| limit.used).sum::<u32>();
     assert_eq!(used().await, 2);
-    outgate(&server, &["reset", "files", "--yes"]).await.well();
+    let reset = outgate(&server, &["reset", "files", "--yes"]).await.well();
+    assert_eq!(reset, "files is reset: what counted is forgotten, also for those that share its limits\n");
     assert_eq!(used().await, 0);
+    let paused = outgate(&server, &["pause", "files", "5m"]).await.well();
+    assert_eq!(paused, "files is paused for 5m, also for those that share its limits\n");
+}
+
+/// What is booked has not started.
+#[tokio::test]
+async fn calls_of_a_second_are_never_more_than_the_limit_allows() {
+    let server = RedisServer::start().unwrap();
+    let throttle = process(&server, Upstream::new("up").limit(Limit::per_second(10))).await;
+    drop(throttle.acquire("up").await.unwrap());
+    throttle.processes("up").await.unwrap();
+    let mut callers = JoinSet::new();
+    for _ in 0..40 {
+        let call = throttle.acquire("up");
+        callers.spawn(async move { drop(call.await) });
+    }
+    tokio::task::yield_now().await;
+    let mut most = 0;
+    while throttle.snapshot().upstream("up").unwrap().callers > 0 {
+        let seen = json(&outgate(&server, &["status", "--json"]).await.well());
+        most = most.max(seen[0]["calls_per_second"].as_u64().unwrap());
+        assert!(most <= 10, "{seen}");
+    }
+    assert!(most > 0);
+}
+
+#[tokio::test]
+async fn a_host_is_named_as_people_write_it_and_a_value_that_nobody_named_is_said() {
+    let server = RedisServer::start().unwrap();
+    let throttle = process(&server, Upstream::new("crawl").limit(Limit::per_hour(5).each(Scope::host()))).await;
+    drop(throttle.acquire("crawl").scope("example.com").await.unwrap());
+    throttle.processes("crawl").await.unwrap();
+    let said = outgate(&server, &["pause", "crawl", "5m", "--value", "Example.COM."]).await.well();
+    assert!(!said.contains("is not among"), "{said}");
+    assert!(throttle.usage_in("crawl", "example.com").await.unwrap().paused.is_some());
+    let said = outgate(&server, &["pause", "crawl", "5m", "--value", "example.org"]).await.well();
+    assert!(
+        said.contains(", which is not among those that processes name, the last 64 each, is paused for 5m"),
+        "{said}"
+    );
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! A Redis Cluster, and a primary that Sentinels name.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use outgate::testing::{RedisCluster, RedisSentinel};
@@ -118,4 +119,36 @@ async fn who_is_named_is_found_while_another_master_is_down() {
         let wrong = run(url, args, "").await.wrong();
         assert!(wrong.contains("cannot be connected to"), "{wrong}");
     }
+}
+
+/// Merchants lie on all masters, of which one is down.
+#[tokio::test]
+async fn of_an_upstream_with_shards_all_are_told_that_can_be_and_how_many_are_not_is_said() {
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let store = RedisStore::cluster(cluster.urls()).connect().await.unwrap();
+    let process = throttle(store.clone());
+    for merchant in 0..10 * MERCHANTS {
+        drop(process.acquire("shop").scope(merchant.to_string()).await.unwrap());
+    }
+    process.processes("shop").await.unwrap();
+    let shards = store.ledgers_of("shop").await.unwrap();
+    assert_eq!(shards.len(), 8);
+    let home = cluster.primary(cluster.slot_of("outgate:v1:{shop}").unwrap()).unwrap().unwrap();
+    let lost = (home + 1) % 3;
+    let lies_there = |shard: &&Arc<str>| {
+        let slot = cluster.slot_of(&format!("outgate:v1:{{{shard}}}")).unwrap();
+        cluster.primary(slot).unwrap() == Some(lost)
+    };
+    let away = shards.iter().filter(lies_there).count();
+    assert!(away > 0, "none of the shards lies there");
+    cluster.nodes()[lost].stop();
+    let url = &cluster.urls()[home];
+    let wrong = run(url, &["pause", "--cluster", "shop", "10m"], "").await.wrong();
+    assert!(wrong.contains(&format!("shop is paused for 10m, but for {away} of 8 parts: ")), "{wrong}");
+    let mut paused = 0;
+    for merchant in 0..MERCHANTS {
+        let usage = process.usage_in("shop", merchant.to_string()).await;
+        paused += usize::from(usage.is_ok_and(|usage| usage.paused.is_some()));
+    }
+    assert!(paused > 0, "those on masters that are there are paused");
 }

@@ -326,6 +326,19 @@ async fn quota_shows_what_usage_told_of_limits_that_everybody_shares() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_limit_that_upstreams_share_is_told_from_one_of_its_own_of_the_same_words() {
+    let files = || Upstream::new("files").limit(Limit::per_minute(50)).shares("account", [Limit::per_minute(50)]);
+    let mail = Upstream::new("mail").shares("account", [Limit::per_minute(50)]);
+    let (throttle, board) = Board::of(on(&Distant::default(), files()).upstream(mail));
+    for name in ["files", "mail", "mail"] {
+        drop(throttle.acquire(name).await.unwrap());
+    }
+    throttle.usage("files").await.unwrap();
+    let used = |limit| board.gauge("outgate_quota_used", &[("upstream", "files"), ("limit", limit)]);
+    assert_eq!((used("50/min"), used("account/50/min")), (1.0, 3.0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_quota_is_used_of_a_limit_that_is_gone() {
     let (minutely, hourly) = (Limit::per_minute(50), Limit::per_hour(500));
     let (throttle, board) = Board::of(on(&Distant::default(), up().limit(minutely.clone())));

@@ -409,6 +409,26 @@ async fn what_is_handed_back_goes_to_the_next_and_a_pause_holds() {
     assert!((6_999..7_200).contains(&since.elapsed().as_millis()), "{:?}", since.elapsed());
 }
 
+/// One scope asks, and is told; the others have not asked by then.
+#[tokio::test(start_paused = true)]
+async fn a_pause_of_the_whole_upstream_holds_without_the_store_in_scopes_that_have_not_asked() {
+    let link = Link::lost_until_ms(60_000, false);
+    let up = || up().scope_by(Scope::bearer_token());
+    let [throttle, other] =
+        [link.throttle(WithoutStore::ThrottleLocally, up()), link.throttle(WithoutStore::ThrottleLocally, up())];
+    for throttle in [&throttle, &other] {
+        drop(throttle.acquire("up").scope("asks").await.unwrap());
+    }
+    sleep(100 * MS).await;
+    other.report("up", &Feedback::refused(30 * SECOND)).await.unwrap();
+    let waits = throttle.acquire("up").scope("asks").max_wait(SECOND);
+    assert!(matches!(waits.await, Err(Error::Throttled { .. })));
+    sleep_until(link.begin + 10 * SECOND).await;
+    let goes = throttle.acquire("up").scope("has not asked").await.unwrap();
+    assert!(goes.went_without_store());
+    assert!(link.begin.elapsed() >= 30 * SECOND, "{:?}", link.begin.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_waits_by_a_part_goes_no_more_once_the_upstream_is_removed_or_changed() {
     for removes in [true, false] {

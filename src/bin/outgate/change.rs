@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use outgate::ledger::{Body, Message, MessageId, Pause, ScopeId};
 use outgate::processes::Kind;
+use outgate::store::StoreError;
 use outgate::{RedisStore, Store};
+use tokio::task::JoinSet;
 
 use crate::Whom;
 use crate::meant::{self, Meant};
-use crate::seen::{self, Seen, Unused};
+use crate::seen::{self, Known, Unused};
 use crate::show::{chain, line, rough};
 use crate::sure;
 
@@ -20,23 +22,23 @@ type Said = Result<String, Box<dyn Error>>;
 /// Nobody sends for so long.
 pub(crate) async fn pause(store: &RedisStore, whom: &Whom, lasting: Duration) -> Said {
     let meant = meant::found_in_use(store, whom).await?;
-    tell_all(store, &meant, |scope| Body::Pause { scope, pause: Pause::new(lasting) }).await?;
-    said(&meant, &format!("is paused for {}", rough(lasting)))
+    let told = tell_all(store, &meant, |scope| Body::Pause { scope, pause: Pause::new(lasting) }).await?;
+    said(&meant, &told, &format!("is paused for {}{}", rough(lasting), shared(&meant)))
 }
 
 /// So many millionths of the quotas are left.
 pub(crate) async fn slow(store: &RedisStore, whom: &Whom, factor: u32, lasting: Duration) -> Said {
     let meant = meant::found_in_use(store, whom).await?;
-    let has_quotas = |seen: &Seen| {
+    let has_quotas = |seen: &Known| {
         seen.description.as_ref().is_none_or(|known| known.logs.iter().any(|(_, log)| !log.terms.is_empty()))
     };
     if !meant.all.iter().any(|(seen, _)| has_quotas(seen)) {
         let why = "only limits how many calls are in flight, which nothing lowers: nothing is changed";
         return Err(format!("{} {why}", meant.words).into());
     }
-    tell_all(store, &meant, |scope| Body::SlowDown { scope, factor, lasting }).await?;
+    let told = tell_all(store, &meant, |scope| Body::SlowDown { scope, factor, lasting }).await?;
     let percent = f64::from(factor) / 10_000.0;
-    said(&meant, &format!("is slowed down to {percent}% for {}", rough(lasting)))
+    said(&meant, &told, &format!("is slowed down to {percent}% for {}{}", rough(lasting), shared(&meant)))
 }
 
 /// Pauses and lowered quotas are over.
@@ -46,8 +48,8 @@ pub(crate) async fn release(store: &RedisStore, whom: &Whom) -> Said {
         Err(error) if is_whole && error.is::<Unused>() => release_unused(store, &whom.name, error).await,
         Err(error) => Err(error),
         Ok(meant) => {
-            tell_all(store, &meant, |scope| Body::Release { scope, served: None }).await?;
-            said(&meant, "is released")
+            let told = tell_all(store, &meant, |scope| Body::Release { scope, served: None }).await?;
+            said(&meant, &told, &format!("is released{}", shared(&meant)))
         }
     }
 }
@@ -61,8 +63,8 @@ async fn release_unused(store: &RedisStore, name: &str, unused: Box<dyn Error>) 
         )
         .into());
     }
-    tell(store, ledgers, &Body::Release { scope: None, served: None }).await?;
-    Ok(format!("{name} is released, though no process has used it lately\n"))
+    let released = ledgers.into_iter().map(|ledger| (ledger, Body::Release { scope: None, served: None }));
+    tell(store, released).await?.said(format!("{name} is released, though no process has used it lately"), None)
 }
 
 /// What counted counts no more.
@@ -74,6 +76,7 @@ pub(crate) async fn reset(store: &RedisStore, whom: &Whom, is_sure: bool) -> Sai
     if !is_sure {
         sure::ask(&whom.name, &what_is_forgotten(store, &meant).await?)?;
     }
+    let mut resets = Vec::new();
     for (seen, scope) in &meant.all {
         // Of all releases that are there.
         let described = seen.descriptions();
@@ -83,20 +86,31 @@ pub(crate) async fn reset(store: &RedisStore, whom: &Whom, is_sure: bool) -> Sai
         let without_value: BTreeSet<_> = kinds.filter_map(Kind::without_value).collect();
         let without_value = without_value.into_iter().filter(|_| scope.is_none()).map(Some);
         for scope in std::iter::once(*scope).chain(without_value) {
-            tell(store, seen.ledgers(scope), &Body::Reset { scope, units: Arc::clone(&units) }).await?;
+            let reset = Body::Reset { scope, units: Arc::clone(&units) };
+            resets.extend(seen.ledgers(scope).into_iter().map(|ledger| (ledger, reset.clone())));
         }
     }
-    said(&meant, "is reset: what counted is forgotten")
+    let told = tell(store, resets).await?;
+    let scopes = if has_scopes(&meant) { "; each scope keeps what it counted: name it to reset it" } else { "" };
+    said(&meant, &told, &format!("is reset: what counted is forgotten{}{scopes}", shared(&meant)))
+}
+
+/// Whether an upstream is meant as a whole, and some of its limits hold in each scope.
+fn has_scopes(meant: &Meant) -> bool {
+    let is_scoped = |seen: &Known| seen.description.iter().flat_map(|of| &of.kinds).any(|kind| !kind.is_everybody);
+    meant.all.iter().any(|(seen, scope)| scope.is_none() && is_scoped(seen))
+}
+
+/// Whom else it concerns.
+fn shared(meant: &Meant) -> &'static str {
+    let is_shared = meant.all.iter().any(|(seen, scope)| scope.is_none() && seen.is_shared());
+    if is_shared { ", also for those that share its limits" } else { "" }
 }
 
 /// What a reset forgets, in words.
 async fn what_is_forgotten(store: &RedisStore, meant: &Meant) -> Said {
-    let is_shared = meant.all.iter().any(|(seen, _)| seen.found.ledger != seen.found.name);
-    let shared = if is_shared { ", also for those that share its limits" } else { "" };
-    let has_scopes = |seen: &Seen| seen.description.iter().flat_map(|of| &of.kinds).any(|kind| !kind.is_everybody);
-    let is_scoped = meant.all.iter().any(|(seen, scope)| scope.is_none() && has_scopes(seen));
-    let whose = if is_scoped { ", also of callers without a value" } else { "" };
-    let words = &meant.words;
+    let whose = if has_scopes(meant) { ", also of callers without a value, but not of any other scope" } else { "" };
+    let (words, shared) = (&meant.words, shared(meant));
     let mut what = format!("{words} forgets what counts{whose}{shared}, and as much as is allowed may start at once:");
     for (seen, scope) in &meant.all {
         for limit in seen::limits_of(store, seen, *scope).await? {
@@ -108,10 +122,8 @@ async fn what_is_forgotten(store: &RedisStore, meant: &Meant) -> Said {
 }
 
 /// What was done; an error where it was done to a part alone.
-fn said(meant: &Meant, what: &str) -> Said {
-    let words = &meant.words;
-    let Some(unread) = &meant.unread else { return Ok(format!("{words} {what}\n")) };
-    Err(format!("{words} {what}, but for a part that cannot be read: {}", chain(unread)).into())
+fn said(meant: &Meant, told: &Told, what: &str) -> Said {
+    told.said(format!("{} {what}", meant.words), meant.unread.as_ref())
 }
 
 /// Tells the store the same of each.
@@ -119,19 +131,52 @@ async fn tell_all(
     store: &RedisStore,
     meant: &Meant,
     body: impl Fn(Option<ScopeId>) -> Body,
-) -> Result<(), Box<dyn Error>> {
-    for (seen, scope) in &meant.all {
-        tell(store, seen.ledgers(*scope), &body(*scope)).await?;
-    }
-    Ok(())
+) -> Result<Told, Box<dyn Error>> {
+    let of = |(seen, scope): &(Known, Option<ScopeId>)| {
+        let body = body(*scope);
+        seen.ledgers(*scope).into_iter().map(move |ledger| (ledger, body.clone()))
+    };
+    tell(store, meant.all.iter().flat_map(of)).await
 }
 
-/// Tells the store something that acts once: of the whole upstream every shard.
-async fn tell(store: &RedisStore, ledgers: Vec<Arc<str>>, body: &Body) -> Result<(), Box<dyn Error>> {
-    let sender = getrandom::u64()?.max(1);
-    for ledger in ledgers {
-        let message = Message::new(ledger, MessageId::new(sender, "hand!", 1), body.clone());
-        store.apply(&message).await?;
+/// Tells the store what acts once: of a whole upstream every shard, all at once. One that cannot be told holds up no other.
+async fn tell(store: &RedisStore, all: impl IntoIterator<Item = (Arc<str>, Body)>) -> Result<Told, Box<dyn Error>> {
+    let mut telling = JoinSet::new();
+    for (ledger, body) in all {
+        let (store, sender) = (store.clone(), getrandom::u64()?.max(1));
+        let message = Message::new(ledger, MessageId::new(sender, "hand!", 1), body);
+        telling.spawn(async move { store.apply(&message).await });
     }
-    Ok(())
+    let mut told = Told { all: telling.len(), failed: 0, error: None };
+    while let Some(answer) = telling.join_next().await {
+        if let Err(error) = answer? {
+            told.failed += 1;
+            told.error = told.error.or(Some(error));
+        }
+    }
+    match told.error {
+        Some(error) if told.failed == told.all => Err(error.into()),
+        _ => Ok(told),
+    }
+}
+
+/// What came of telling the store.
+struct Told {
+    all: usize,
+    failed: usize,
+    /// Why one of those failed.
+    error: Option<StoreError>,
+}
+
+impl Told {
+    fn said(&self, done: String, unread: Option<&StoreError>) -> Said {
+        if let Some(error) = &self.error {
+            let (failed, all) = (self.failed, self.all);
+            return Err(format!("{done}, but for {failed} of {all} parts: {}; say it again", chain(error)).into());
+        }
+        match unread {
+            Some(unread) => Err(format!("{done}, but for a part that cannot be read: {}", chain(unread)).into()),
+            None => Ok(done + "\n"),
+        }
+    }
 }

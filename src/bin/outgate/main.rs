@@ -82,12 +82,13 @@ enum Command {
         #[arg(value_parser = span)]
         lasting: Duration,
     },
-    /// Ends pauses and lowered quotas, in all processes within 2 s
+    /// Ends pauses, in all processes within 2 s, and lowered quotas, within 30 s
     Release {
         #[command(flatten)]
         whom: Whom,
     },
-    /// Forgets what counts, so that as much as is allowed starts at once: where the upstream's own count began anew. Asks twice
+    /// Forgets what counts of all callers together, or of one scope, so that as much as is allowed starts at once: where the upstream's own count
+    /// began anew. Asks twice
     Reset {
         #[command(flatten)]
         whom: Whom,
@@ -182,13 +183,15 @@ async fn run(args: Args) -> Result<String, Box<dyn Error>> {
     let store = store.prefix(&args.prefix).open()?;
     match args.command {
         Command::Status { name, json, scopes } => {
-            let all = seen::all(&store, name.as_deref(), scopes).await?;
+            let found = seen::found(&store, name.as_deref()).await?;
+            let all = seen::all(&store, &found, name.as_deref(), scopes).await?;
             let text = if json { show::json(&all) } else { show::status(&all, &args.prefix) };
             shown(text, &all)
         }
         Command::Watch { name, scopes } => watch::watch(&store, name.as_deref(), scopes).await.map(|()| String::new()),
         Command::Limits => {
-            let all = seen::all(&store, None, 0).await?;
+            let found = seen::found(&store, None).await?;
+            let all = seen::all(&store, &found, None, 0).await?;
             shown(show::limits(&all, &args.prefix), &all)
         }
         Command::Pause { whom, lasting } => change::pause(&store, &whom, lasting).await,

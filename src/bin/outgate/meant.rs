@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::fmt::Write as _;
 use std::io::Read as _;
 
 use outgate::RedisStore;
@@ -10,18 +11,21 @@ use outgate::processes::{Kind, ScopeInUse};
 use outgate::store::StoreError;
 
 use crate::Whom;
-use crate::seen::{self, Seen, Unused};
+use crate::seen::{self, Known, Unused};
 use crate::show::name;
 
 /// An upstream, and the scope that is meant.
 pub(crate) struct Meant {
     /// As often as it is there, each time with the scope as it is called there.
-    pub(crate) all: Vec<(Seen, Option<ScopeId>)>,
+    pub(crate) all: Vec<(Known, Option<ScopeId>)>,
     /// Why some of it cannot be read.
     pub(crate) unread: Option<StoreError>,
     /// What it is called in what is said of it.
     pub(crate) words: String,
 }
+
+/// So many scopes each process names.
+const NAMED: usize = 64;
 
 /// Why no scope is found.
 struct Unfound {
@@ -71,7 +75,13 @@ pub(crate) async fn found(store: &RedisStore, whom: &Whom) -> Result<Meant, Box<
         return Err(why.into());
     }
     let scope = known.iter().find_map(|(_, scope)| *scope);
-    let words = scope.map_or_else(|| whom.name.clone(), |scope| format!("{} for the scope {scope}", whom.name));
+    let mut words = scope.map_or_else(|| whom.name.clone(), |scope| format!("{} for the scope {scope}", whom.name));
+    if scope
+        .is_some_and(|_| value.is_some() && known.iter().all(|(seen, scope)| scope.is_none_or(|of| !seen.names(of))))
+    {
+        // It may be in use all the same, or be spelt otherwise.
+        let _ = write!(words, ", which is not among those that processes name, the last {NAMED} each,");
+    }
     Ok(Meant { all: known, unread, words })
 }
 
@@ -94,7 +104,7 @@ fn value_of(said: &str) -> Result<Vec<u8>, Box<dyn Error>> {
 }
 
 /// By the name that the program gives it, or by its whole hash.
-fn by_name(seen: &Seen, said: &str) -> Result<ScopeId, Unfound> {
+fn by_name(seen: &Known, said: &str) -> Result<ScopeId, Unfound> {
     let is_named = |scope: &&ScopeInUse| scope.name.as_deref() == Some(said);
     let names = seen.description.iter().flat_map(|description| &description.names);
     let given = names.filter(|(_, name)| **name == *said).map(|(scope, _)| *scope);
@@ -109,7 +119,7 @@ fn by_name(seen: &Seen, said: &str) -> Result<ScopeId, Unfound> {
             let names: Vec<_> = seen.scopes.iter().take(8).map(name).collect();
             let used = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             let why = format!(
-                "no scope {said:?} is in use; in use: {used}; one in use is named by four digits of its hash or more, any other by --value or its whole hash"
+                "no scope {said:?} is among those that processes name, the last {NAMED} each; there are: {used}; one of them is named by four digits of its hash or more, any other by --value or its whole hash"
             );
             Err(Unfound::unknown(why))
         }
@@ -118,10 +128,10 @@ fn by_name(seen: &Seen, said: &str) -> Result<ScopeId, Unfound> {
 }
 
 /// By the first digits of its hash, of those that are in use.
-fn by_first_digits(seen: &Seen, said: &str) -> Result<Option<ScopeId>, Unfound> {
+fn by_first_digits(seen: &Known, said: &str) -> Result<Option<ScopeId>, Unfound> {
     let begins = |scope: &&ScopeInUse| said.len() >= 4 && scope.scope.to_string().starts_with(said);
-    let found: Vec<_> = seen.scopes.iter().filter(begins).map(|scope| scope.scope).collect();
-    match found[..] {
+    let found: BTreeSet<_> = seen.scopes.iter().filter(begins).map(|scope| scope.scope).collect();
+    match found.into_iter().collect::<Vec<_>>()[..] {
         [] => Ok(None),
         [scope] => Ok(Some(scope)),
         _ => Err(Unfound::unclear(several(said))),
@@ -133,7 +143,7 @@ fn several(said: &str) -> String {
 }
 
 /// By its value, of the only kind of scope that there is, or of this one.
-fn by_value(seen: &Seen, value: &[u8], kind: Option<&str>) -> Result<ScopeId, Unfound> {
+fn by_value(seen: &Known, value: &[u8], kind: Option<&str>) -> Result<ScopeId, Unfound> {
     let undescribed = || Unfound::unclear("its processes do not describe their scopes".to_owned());
     let description = seen.description.as_ref().ok_or_else(undescribed)?;
     let kinds: Vec<_> = description.kinds.iter().filter(|of| !of.is_everybody).collect();
@@ -144,6 +154,11 @@ fn by_value(seen: &Seen, value: &[u8], kind: Option<&str>) -> Result<ScopeId, Un
     // Where both fit, the upstream's own is meant.
     let (common, own): (Vec<_>, Vec<_>) = fitting.partition(|of| seen::common_name(found, of).is_some());
     match (if own.is_empty() { common } else { own })[..] {
+        // A client says a host in lower case, and without a dot at its end.
+        [of] if [Some(&*of.name), seen::common_name(found, of)].contains(&Some("host")) => {
+            let host = value.to_ascii_lowercase();
+            Ok(of.scope_of(host.strip_suffix(b".").unwrap_or(&host)))
+        }
         [of] => Ok(of.scope_of(value)),
         ref others => {
             let names = if names.is_empty() { "none".to_owned() } else { names };

@@ -2,34 +2,29 @@
 
 mod calls;
 mod described;
+mod known;
 
-use std::collections::BTreeSet;
 use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use outgate::ledger::{Body, Log, LogUsage, Message, MessageId, PauseUsage, Reply, ScopeId, SeatLimit, Slower, Term};
-use outgate::processes::{Counted, DescribedLimit, Description, Kind, Processes, ScopeInUse};
+use outgate::processes::{Counted, DescribedLimit, Description, ScopeInUse};
 use outgate::store::{StoreError, StoreErrorKind, UpstreamFound};
 use outgate::{RedisStore, Store};
 
 use self::calls::calls_of;
-use self::described::as_most_do;
+pub(crate) use self::known::{Known, Unused, common_name, those};
+use self::known::{ledger_of, own_of};
 
 /// What limits count that say nothing of it.
 const CALLS: &str = "calls";
 /// More than ever start within a second.
 const MANY: u32 = 1_000_000;
 
-/// An upstream.
+/// An upstream, and what is used of its limits.
 pub(crate) struct Seen {
-    pub(crate) found: UpstreamFound,
-    pub(crate) processes: Processes,
-    /// How its processes describe it; of several as most do.
-    pub(crate) description: Option<Description>,
-    /// How many of them describe it otherwise.
-    pub(crate) others: usize,
+    pub(crate) known: Known,
     /// The pause of the whole upstream, or of all that share limits with it.
     pub(crate) paused: Option<PauseUsage>,
     /// Millionths of the quotas of the whole upstream that are left.
@@ -37,9 +32,7 @@ pub(crate) struct Seen {
     /// That its calls come slower since refusals.
     pub(crate) slower: Option<Slower>,
     pub(crate) limits: Vec<LimitSeen>,
-    /// Scopes that are in use.
-    pub(crate) scopes: Vec<ScopeInUse>,
-    /// Calls that started within the last second, or are booked: of all scopes that are shown, where not all callers share a limit on calls.
+    /// Calls that started within the last second: of all scopes that are shown, where not all callers share a limit on calls.
     pub(crate) calls: u64,
 }
 
@@ -68,48 +61,21 @@ pub(crate) struct LimitSeen {
     pub(crate) slower: Option<Slower>,
 }
 
-impl Seen {
-    /// Callers that wait.
-    pub(crate) fn callers(&self) -> u64 {
-        self.processes.all.iter().map(|process| u64::from(process.presence.callers)).sum()
-    }
-
-    /// Where the store keeps a scope; or all that is said of the whole upstream. Of all releases that are there, which may have other shards.
-    pub(crate) fn ledgers(&self, scope: Option<ScopeId>) -> Vec<Arc<str>> {
-        let of = |description: &Description| match scope {
-            None if !description.shards.is_empty() => description.shards.clone(),
-            _ => vec![ledger_of(&self.found, Some(description), scope)],
-        };
-        let all: BTreeSet<_> = self.descriptions().iter().flat_map(of).collect();
-        if all.is_empty() { vec![Arc::clone(&self.found.ledger)] } else { all.into_iter().collect() }
-    }
-
-    /// How its processes describe it, of whatever release.
-    pub(crate) fn descriptions(&self) -> Vec<Description> {
-        self.processes.descriptions.iter().filter_map(|(.., text)| Description::read(text)).collect()
-    }
-
-    /// How long the one had waited who had waited longest, when its process said so last: by now it may have gone.
-    pub(crate) fn oldest(&self) -> Option<Duration> {
-        let waiting = self.processes.all.iter().filter(|process| process.presence.callers > 0);
-        waiting.map(|process| process.presence.oldest).max()
+/// Every upstream, or one, as it is found at first.
+pub(crate) async fn found(store: &RedisStore, name: Option<&str>) -> Result<Vec<UpstreamFound>, StoreError> {
+    match name {
+        Some(name) => store.upstreams_named(name).await,
+        None => store.upstreams().await,
     }
 }
 
-fn ledger_of(found: &UpstreamFound, description: Option<&Description>, scope: Option<ScopeId>) -> Arc<str> {
-    Arc::clone(description.and_then(|description| description.shard_of(scope)).unwrap_or(&found.ledger))
-}
-
-/// Every upstream, or one, with so many scopes of each kind. One that cannot be read hides no other.
+/// Every upstream that was found, or one, with so many scopes of each kind. One that cannot be read hides no other.
 pub(crate) async fn all(
     store: &RedisStore,
+    found: &[UpstreamFound],
     name: Option<&str>,
     scopes: usize,
 ) -> Result<Vec<Result<Seen, Unread>>, Box<dyn Error>> {
-    let found = match name {
-        Some(name) => store.upstreams_named(name).await?,
-        None => store.upstreams().await?,
-    };
     let mut all = Vec::new();
     for found in found {
         match of(store, found.clone(), scopes).await {
@@ -118,106 +84,54 @@ pub(crate) async fn all(
             Err(error) if matches!(error.kind(), StoreErrorKind::Unreachable | StoreErrorKind::Unavailable) => {
                 return Err(error.into());
             }
-            Err(error) => all.push(Err(Unread { found, error })),
+            Err(error) => all.push(Err(Unread { found: found.clone(), error })),
         }
     }
     match name {
-        Some(name) if all.is_empty() => Err(Unused(unused(name, &store.upstreams().await?)).into()),
+        Some(name) if all.is_empty() => Err(Unused::of(store, name).await?.into()),
         _ => Ok(all),
     }
 }
 
-/// An upstream that somebody names: one at least, and several where some of its processes share its limits with others and some do not, or
-/// under another name, as while a release is rolled out. And why some of it cannot be read.
-pub(crate) async fn those(store: &RedisStore, name: &str) -> Result<(Vec<Seen>, Option<StoreError>), Box<dyn Error>> {
-    let (mut seen, mut unread) = (Vec::new(), None);
-    for row in all(store, Some(name), 0).await? {
-        match row {
-            Ok(row) => seen.push(row),
-            Err(row) => unread = unread.or(Some(row.error)),
-        }
-    }
-    match unread {
-        Some(error) if seen.is_empty() => Err(error.into()),
-        unread => Ok((seen, unread)),
-    }
-}
-
-/// No process uses an upstream that somebody names.
-#[derive(Debug)]
-pub(crate) struct Unused(String);
-
-impl fmt::Display for Unused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for Unused {}
-
-fn unused(name: &str, found: &[UpstreamFound]) -> String {
-    // Keys outlive those who have left.
-    let names: Vec<_> = found.iter().map(|found| &*found.name).filter(|other| *other != name).collect();
-    let used = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    format!("no process has used an upstream {name:?} lately; in use: {used}")
-}
-
 /// One upstream; nothing where nobody uses it any more.
 async fn of(store: &RedisStore, found: UpstreamFound, most: usize) -> Result<Option<Seen>, StoreError> {
-    let body = Body::Processes { upstream: Arc::clone(&found.name) };
-    let reply = store.apply(&Message::new(Arc::clone(&found.ledger), MessageId::nobodys(), body)).await?;
-    let processes = reply.processes().ok_or_else(senseless)?;
-    if processes.all.is_empty() {
-        return Ok(None);
-    }
-    let (description, others) = as_most_do(&processes);
-    let scopes = ScopeInUse::of(&processes);
+    let Some(known) = Known::of(store, found).await? else { return Ok(None) };
     // Nothing limits this log but what the whole upstream is told, and all that share limits with it.
-    let own = description.as_ref().and_then(own_of);
-    let (whole, _) = usage(store, &found.ledger, vec![Log::new(CALLS, []).of(own)], Vec::new()).await?;
+    let own = known.description.as_ref().and_then(own_of);
+    let (whole, _) = usage(store, &known.found.ledger, vec![Log::new(CALLS, []).of(own)], Vec::new()).await?;
     let whole = whole.into_iter().next().ok_or_else(senseless)?;
     let (mut limits, mut calls) = (Vec::new(), 0);
-    if let Some(description) = &description {
-        calls = calls_of(store, &found, description, &scopes).await?;
+    if let Some(description) = &known.description {
+        calls = calls_of(store, &known, description).await?;
         for (kind, of) in description.kinds.iter().enumerate() {
             if of.is_everybody {
-                limits.extend(used(store, &found, description, kind, of.without_value(), None).await?);
+                limits.extend(used(store, &known.found, description, kind, of.without_value(), None).await?);
                 continue;
             }
-            for scope in scopes.iter().filter(|scope| scope.kind == of.name).take(most) {
-                let seen = used(store, &found, description, kind, Some(scope.scope), Some(scope)).await?;
+            for scope in known.scopes.iter().filter(|scope| scope.kind == of.name).take(most) {
+                let seen = used(store, &known.found, description, kind, Some(scope.scope), Some(scope)).await?;
                 limits.extend(seen);
             }
         }
     }
     let (paused, rate, slower) = (whole.paused, whole.rate, whole.slower);
-    Ok(Some(Seen { found, processes, description, others, paused, rate, slower, limits, scopes, calls }))
-}
-
-/// The scope of all callers of an upstream that shares limits with others.
-pub(crate) fn own_of(description: &Description) -> Option<ScopeId> {
-    description.kinds.iter().filter(|kind| kind.is_everybody).find_map(Kind::without_value)
-}
-
-/// The name of a kind that upstreams have in common as they share limits, without the name of these.
-pub(crate) fn common_name<'a>(found: &UpstreamFound, kind: &'a Kind) -> Option<&'a str> {
-    kind.name.strip_prefix(&*found.ledger)?.strip_prefix('/')
+    Ok(Some(Seen { known, paused, rate, slower, limits, calls }))
 }
 
 /// How much is used of the limits of one scope, or of those that all callers share.
 pub(crate) async fn limits_of(
     store: &RedisStore,
-    seen: &Seen,
+    upstream: &Known,
     scope: Option<ScopeId>,
 ) -> Result<Vec<LimitSeen>, StoreError> {
-    let Some(description) = &seen.description else { return Ok(Vec::new()) };
-    let known = seen.scopes.iter().find(|known| Some(known.scope) == scope);
+    let Some(description) = &upstream.description else { return Ok(Vec::new()) };
+    let known = upstream.scopes.iter().find(|known| Some(known.scope) == scope);
     let mut limits = Vec::new();
     for (kind, of) in description.kinds.iter().enumerate() {
         let is_meant = scope.is_none() == of.is_everybody && known.is_none_or(|known| known.kind == of.name);
         if is_meant {
             let scope = if of.is_everybody { of.without_value() } else { scope };
-            limits.extend(used(store, &seen.found, description, kind, scope, known).await?);
+            limits.extend(used(store, &upstream.found, description, kind, scope, known).await?);
         }
     }
     Ok(limits)

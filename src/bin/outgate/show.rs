@@ -29,8 +29,12 @@ pub(crate) fn status(all: &[Result<Seen, Unread>], prefix: &str) -> String {
         if let Some(slower) = slowed(upstream.rate, upstream.slower) {
             let _ = writeln!(text, "  {slower}");
         }
-        if upstream.others > 0 {
-            let _ = writeln!(text, "  {} describe it otherwise", count(upstream.others as u64, "process", "processes"));
+        if upstream.known.others > 0 {
+            let _ = writeln!(
+                text,
+                "  {} describe it otherwise",
+                count(upstream.known.others as u64, "process", "processes")
+            );
         }
         for limit in &upstream.limits {
             let _ = writeln!(text, "  {}", line(limit));
@@ -57,14 +61,14 @@ fn nobody(prefix: &str) -> String {
 
 /// Who uses an upstream, and who waits.
 pub(crate) fn headline(upstream: &Seen) -> String {
-    let mut text = format!("{}", upstream.found.name);
-    if let Some(shares) = shares(&upstream.found) {
+    let mut text = format!("{}", upstream.known.found.name);
+    if let Some(shares) = shares(&upstream.known.found) {
         let _ = write!(text, " (shares {shares})");
     }
-    let _ = write!(text, ": {}", count(upstream.processes.all.len() as u64, "process", "processes"));
-    match upstream.oldest() {
+    let _ = write!(text, ": {}", count(upstream.known.processes.all.len() as u64, "process", "processes"));
+    match upstream.known.oldest() {
         Some(oldest) => {
-            let waiting = count(upstream.callers(), "caller waits", "callers wait");
+            let waiting = count(upstream.known.callers(), "caller waits", "callers wait");
             let _ = write!(text, ", {waiting}, the first for {}", rough(oldest));
         }
         None => text.push_str(", nobody waits"),
@@ -103,9 +107,9 @@ pub(crate) fn line(limit: &LimitSeen) -> String {
 pub(crate) fn limits(all: &[Result<Seen, Unread>], prefix: &str) -> String {
     let mut text = String::new();
     for upstream in all.iter().flatten() {
-        let limits = upstream.description.iter().flat_map(|description| &description.limits);
+        let limits = upstream.known.description.iter().flat_map(|description| &description.limits);
         for limit in limits {
-            let _ = writeln!(text, "{}: {}", upstream.found.name, tame(&limit.text));
+            let _ = writeln!(text, "{}: {}", upstream.known.found.name, tame(&limit.text));
         }
     }
     if text.is_empty() && unread(all).is_none() { nobody(prefix) } else { text }
@@ -198,7 +202,7 @@ fn upstream(seen: &Seen) -> Value {
     let process = |process: &outgate::processes::ProcessSeen| {
         json!({
             "process": format!("{:016x}", process.sender),
-            "seen_ms": ms(seen.processes.now.since(process.seen)),
+            "seen_ms": ms(seen.known.processes.now.since(process.seen)),
             "weight": process.presence.weight,
             "callers": process.presence.callers,
             "oldest_ms": ms(process.presence.oldest),
@@ -222,17 +226,17 @@ fn upstream(seen: &Seen) -> Value {
         })
     };
     json!({
-        "upstream": *seen.found.name,
-        "shares": shares(&seen.found),
+        "upstream": *seen.known.found.name,
+        "shares": shares(&seen.known.found),
         "calls_per_second": seen.calls,
-        "callers": seen.callers(),
-        "oldest_ms": seen.oldest().map(ms),
+        "callers": seen.known.callers(),
+        "oldest_ms": seen.known.oldest().map(ms),
         "paused_ms": seen.paused.map_or(0, |paused| ms(paused.left)),
         "rate": f64::from(seen.rate) / 1e6,
         "slower_ms": seen.slower.map_or(0, |slower| ms(slower.left)),
-        "described_otherwise": seen.others,
-        "processes": seen.processes.all.iter().map(process).collect::<Vec<_>>(),
-        "scopes": seen.scopes.iter().map(scope).collect::<Vec<_>>(),
+        "described_otherwise": seen.known.others,
+        "processes": seen.known.processes.all.iter().map(process).collect::<Vec<_>>(),
+        "scopes": seen.known.scopes.iter().map(scope).collect::<Vec<_>>(),
         "limits": seen.limits.iter().map(limit).collect::<Vec<_>>(),
     })
 }

@@ -21,6 +21,8 @@ use crate::show;
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_secs(1);
+/// How often it finds out which upstreams there are.
+const FINDS_EVERY: Duration = Duration::from_secs(15);
 /// How often it listens to the terminal while it looks.
 const OFTEN: Duration = Duration::from_millis(50);
 /// For how many seconds calls are shown.
@@ -45,7 +47,8 @@ pub(crate) async fn watch(store: &RedisStore, name: Option<&str>, scopes: usize)
     }
     // What is wrong from the beginning is said without a screen.
     let mut screen = Screen::default();
-    let first = seen::all(store, name, scopes).await?;
+    let mut finds = Finds { found: seen::found(store, name).await?, at: Instant::now() };
+    let first = seen::all(store, &finds.found, name, scopes).await?;
     if first.iter().all(Result::is_err)
         && let Some(unread) = show::unread(&first)
     {
@@ -69,7 +72,7 @@ pub(crate) async fn watch(store: &RedisStore, name: Option<&str>, scopes: usize)
             }
             Ok(heard == Some(Heard::Leave))
         };
-        match unless_over(seen::all(store, name, scopes), is_over).await {
+        match unless_over(finds.all(store, name, scopes), is_over).await {
             Ok(Some(seen)) => screen.take(seen),
             Ok(None) => break Ok(()),
             Err(error) => break Err(error.into()),
@@ -77,6 +80,27 @@ pub(crate) async fn watch(store: &RedisStore, name: Option<&str>, scopes: usize)
     };
     ratatui::restore();
     ended
+}
+
+/// Which upstreams there are. To find that out takes a walk through all keys of the store, and nobody is there who was not seconds before: who
+/// begins is named by its first call at the earliest.
+struct Finds {
+    found: Vec<UpstreamFound>,
+    at: Instant,
+}
+
+impl Finds {
+    async fn all(
+        &mut self,
+        store: &RedisStore,
+        name: Option<&str>,
+        scopes: usize,
+    ) -> Result<Vec<Result<Seen, Unread>>, Box<dyn Error>> {
+        if self.at.elapsed() >= FINDS_EVERY || self.found.is_empty() {
+            (self.found, self.at) = (seen::found(store, name).await?, Instant::now());
+        }
+        seen::all(store, &self.found, name, scopes).await
+    }
 }
 
 /// What comes of a look, unless somebody wants to leave meanwhile.
@@ -128,7 +152,7 @@ impl Screen {
             Ok(all) => {
                 self.calls.retain(|name, _| all.iter().any(|row| *found(row).name == **name));
                 for seen in all.iter().flatten() {
-                    let calls = self.calls.entry(seen.found.name.to_string()).or_default();
+                    let calls = self.calls.entry(seen.known.found.name.to_string()).or_default();
                     calls.push_back(seen.calls);
                     while calls.len() > SHOWN {
                         calls.pop_front();
@@ -166,7 +190,7 @@ impl Screen {
     fn shown(&self, lines: u16) -> Vec<&Result<Seen, Unread>> {
         let mut rows: Vec<_> = self.all.iter().collect();
         if rows.iter().map(|row| usize::from(height(row))).sum::<usize>() > usize::from(lines) {
-            rows.sort_by_key(|row| row.as_ref().is_ok_and(|seen| seen.paused.is_none() && seen.callers() == 0));
+            rows.sort_by_key(|row| row.as_ref().is_ok_and(|seen| seen.paused.is_none() && seen.known.callers() == 0));
         }
         let mut left = lines;
         rows.retain(|row| {
@@ -200,7 +224,7 @@ impl Screen {
         }
         let [label, line] = Layout::horizontal([Constraint::Length(18), Constraint::Min(0)]).areas(row());
         frame.render_widget(Paragraph::new(format!("{} calls/s", seen.calls)), label);
-        let calls = self.calls.get(&*seen.found.name).into_iter().flatten().rev().take(usize::from(line.width));
+        let calls = self.calls.get(&*seen.known.found.name).into_iter().flatten().rev().take(usize::from(line.width));
         let mut calls: Vec<u64> = calls.copied().collect();
         calls.reverse();
         frame.render_widget(Sparkline::default().data(&calls).style(Style::new().fg(Color::Cyan)), line);
@@ -211,7 +235,7 @@ impl Screen {
 }
 
 fn found(row: &Result<Seen, Unread>) -> &UpstreamFound {
-    row.as_ref().map_or_else(|unread| &unread.found, |seen| &seen.found)
+    row.as_ref().map_or_else(|unread| &unread.found, |seen| &seen.known.found)
 }
 
 /// Lines that an upstream takes.

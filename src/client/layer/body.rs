@@ -9,8 +9,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::client::answer::Answer;
-use crate::client::on_response::judge;
+use crate::client::answer::{Answer, ReadHead};
+use crate::client::on_response::read_head;
 use crate::client::permit::Permit;
 use crate::client::throttle::Throttle;
 
@@ -84,12 +84,12 @@ pub(super) struct Ending {
     has_message: bool,
 }
 
-/// The head of a response. That of a breaker's probe is judged already: a stream may last for hours, and would shut all others out.
+/// The head of a response. What it says that the call used counts at once, as the stream may last for hours, or break.
 struct Unread {
     throttle: Throttle,
     status: StatusCode,
     headers: HeaderMap,
-    is_judged: bool,
+    head: ReadHead,
 }
 
 impl Ending {
@@ -116,12 +116,9 @@ impl Ending {
             throttle.answered(&permit, status, headers);
             return Self { permit: Some(permit), unread: None, has_message: false };
         }
-        let is_judged = permit.pass().is_probe();
-        if is_judged {
-            judge(&permit, status, None);
-        }
+        let head = read_head(&permit, status, headers);
         let (throttle, headers) = (throttle.clone(), headers.clone());
-        let unread = Some(Unread { throttle, status, headers, is_judged });
+        let unread = Some(Unread { throttle, status, headers, head });
         Self { permit: Some(permit), unread, has_message: false }
     }
 
@@ -134,11 +131,10 @@ impl Ending {
     }
 
     fn read(&mut self, trailers: &HeaderMap) {
-        if let (Some(permit), Some(Unread { throttle, status, mut headers, is_judged })) =
-            (&self.permit, self.unread.take())
+        if let (Some(permit), Some(Unread { throttle, status, mut headers, head })) = (&self.permit, self.unread.take())
         {
             headers.extend(trailers.clone());
-            throttle.learn_from(permit, &Answer { is_judged, ..Answer::direct(status, &headers) });
+            throttle.learn_from(permit, &Answer { head: Some(&head), ..Answer::direct(status, &headers) });
         }
     }
 }

@@ -11,14 +11,15 @@ use crate::queue::news::Errand;
 /// The place of a message among those that are under way, or the wish for one.
 pub(super) struct Place<'a> {
     outgoing: &'a Outgoing,
+    errand: &'a Errand,
     claim: u64,
 }
 
 impl<'a> Place<'a> {
     /// Waits for one. Whoever gets a free one is woken; those that were kept where nothing is polled are found by who comes round.
-    pub(super) async fn taken(outgoing: &'a Outgoing, errand: &Errand) -> Self {
+    pub(super) async fn taken(outgoing: &'a Outgoing, errand: &'a Errand) -> Self {
         let claim = outgoing.lock().news.claim_place(errand);
-        let place = Self { outgoing, claim };
+        let place = Self { outgoing, errand, claim };
         poll_fn(|cx| {
             let mut state = outgoing.lock();
             let has_place = state.news.has_place(claim, errand, Instant::now());
@@ -39,7 +40,7 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         let waker = {
             let mut state = self.outgoing.lock();
-            state.news.free_place(self.claim);
+            state.news.free_place(self.claim, self.errand);
             state.wakers.remove(&self.claim)
         };
         drop(waker);

@@ -14,7 +14,7 @@ use crate::queue::news::{Errand, Event, Next, ROUND};
 
 impl Throttle {
     /// What to do next about an errand, and the place of its message among those that are under way.
-    async fn next_about(&self, errand: &Errand) -> (Next, Option<Place<'_>>) {
+    async fn next_about<'a>(&'a self, errand: &'a Errand) -> (Next, Option<Place<'a>>) {
         let turn = || {
             let id = || self.process().next_message(errand.whom.stream());
             self.outgoing().lock().news.turn(errand, Instant::now(), id)

@@ -102,7 +102,8 @@ impl Upstream {
         self
     }
 
-    /// How many retries there may be for each thousand calls of a process; ten may be saved up.
+    /// How many retries there may be for each thousand calls of a process: 100 by default. A process begins with ten, and saves up as many; by 0 there
+    /// are none at all.
     #[must_use]
     pub const fn retries_per_thousand(mut self, share: u32) -> Self {
         self.retry_share = share;
@@ -149,8 +150,8 @@ impl Upstream {
     /// Refuses a scope's calls with [`Error::Unauthorized`](crate::Error::Unauthorized), at the cost of no slot, once its
     /// last `in_a_row` responses were 401 or 403: some upstreams ban an address that goes on. After a pause one call is let
     /// through to see. If it gets 401 or 403 as well, the next pause is longer, as those of [`backoff`](Upstream::backoff)
-    /// are; after a 5xx or a 423 it is as long as the last; any other response but a refusal for a limit lets all calls through again. Of a
-    /// gRPC stream that is let through to see the head decides.
+    /// are; after a 5xx or a 423 it is as long as the last; any other response but a refusal for a limit lets all calls through again. A gRPC
+    /// server says 401 and 403 by `UNAUTHENTICATED` and `PERMISSION_DENIED`; of a gRPC stream that is let through to see the head decides.
     ///
     /// A refusal for a limit, a 403 included, and a failure of the upstream's neither count nor end a row. Only calls of which the throttle sees the
     /// response count and are refused: through the middleware, the layer of feature `tower`, or [`acquire_for`](crate::Throttle::acquire_for).

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use outgate::RedisStore;
-use outgate::ledger::{Log, Term};
-use outgate::processes::{Description, ScopeInUse};
-use outgate::store::{StoreError, UpstreamFound};
+use outgate::ledger::{Log, Term, TermUsage};
+use outgate::processes::Description;
+use outgate::store::StoreError;
 
-use super::{CALLS, MANY, common_name, ledger_of, usage};
+use super::{CALLS, Known, MANY, common_name, ledger_of, usage};
 
 /// In microseconds.
 const SECOND: i64 = 1_000_000;
@@ -18,9 +18,8 @@ const MOST_LOGS: usize = 100;
 /// Calls of the last second: the upstream's own where it counts them, else those of all that share limits with it.
 pub(super) async fn calls_of(
     store: &RedisStore,
-    found: &UpstreamFound,
+    Known { found, scopes, .. }: &Known,
     description: &Description,
-    scopes: &[ScopeInUse],
 ) -> Result<u64, StoreError> {
     let of_calls = description.logs.iter().filter(|(_, log)| *log.unit == *CALLS && !log.terms.is_empty());
     let of_calls = of_calls.filter_map(|(kind, log)| Some((description.kinds.get(*kind)?, log)));
@@ -39,15 +38,22 @@ pub(super) async fn calls_of(
     // Those of one shard together.
     let mut by_shard: BTreeMap<Arc<str>, Vec<Log>> = BTreeMap::new();
     for scope in scopes {
-        let log = Log::new(CALLS, [Term::new(MANY, kept)]).of(scope);
+        // What counts within this very moment is booked, and starts later.
+        let log = Log::new(CALLS, [Term::new(MANY, kept), Term::new(MANY, 1)]).of(scope);
         by_shard.entry(ledger_of(found, Some(description), scope)).or_default().push(log);
     }
     let mut calls = 0;
     for (ledger, logs) in by_shard {
         let (used, _) = usage(store, &ledger, logs, Vec::new()).await?;
-        calls += used.iter().filter_map(|log| Some(u64::from(log.terms.first()?.used))).sum::<u64>();
+        calls += used.iter().filter_map(|log| started(&log.terms)).sum::<u64>();
     }
     Ok(per_second(calls, kept))
+}
+
+/// Those of all that count that are not booked.
+fn started(terms: &[TermUsage]) -> Option<u64> {
+    let [all, booked] = terms else { return None };
+    Some(all.used.saturating_sub(booked.used).into())
 }
 
 /// Calls of a second, of those that started within so long.

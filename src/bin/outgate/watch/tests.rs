@@ -5,6 +5,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
+use crate::seen::Known;
 
 fn limit(text: &str, used: u64, quota: u64) -> LimitSeen {
     LimitSeen {
@@ -26,18 +27,9 @@ fn seen(name: &str, callers: u32, calls: u64, limits: Vec<LimitSeen>) -> Seen {
     let mut presence = Presence::default();
     (presence.callers, presence.oldest) = (callers, Duration::from_secs(8));
     let processes = Processes::new(at, vec![ProcessSeen::new(1, at, presence)], Vec::new());
-    Seen {
-        found: UpstreamFound::new(name, name),
-        processes,
-        description: None,
-        others: 0,
-        paused: None,
-        rate: 1_000_000,
-        slower: None,
-        limits,
-        scopes: Vec::new(),
-        calls,
-    }
+    let found = UpstreamFound::new(name, name);
+    let known = Known { found, processes, description: None, others: 0, scopes: Vec::new() };
+    Seen { known, paused: None, rate: 1_000_000, slower: None, limits, calls }
 }
 
 fn look(screen: &mut Screen, all: Vec<Seen>) {
@@ -133,7 +125,7 @@ fn what_does_not_fit_is_counted_and_who_is_paused_or_waits_is_shown_first() {
     assert_eq!(lines_of(&screen, 80, 19)[18], "q: leave", "all fit");
     let mut all: Vec<Seen> = some(22);
     all[20].paused = Some(pause_of(90));
-    all[21].processes = seen("up-21", 3, 0, Vec::new()).processes;
+    all[21].known.processes = seen("up-21", 3, 0, Vec::new()).known.processes;
     look(&mut screen, all);
     let lines = lines_of(&screen, 80, 24);
     let heads: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix(" up-")?.split(':').next()).collect();

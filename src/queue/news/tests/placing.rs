@@ -5,9 +5,14 @@ use crate::ledger::ScopeId;
 
 /// Scopes that are refused, each with an errand, in order.
 fn refused(desk: &mut Desk, scopes: u32) -> Vec<Errand> {
+    refused_in(desk, "up", scopes)
+}
+
+fn refused_in(desk: &mut Desk, shard: &str, scopes: u32) -> Vec<Errand> {
     (0..scopes)
         .map(|scope| {
-            desk.whom = Whom::new("up".into(), (0, Some(ScopeId::from_bits(scope.into()))));
+            let whom = Whom::new("up".into(), (0, Some(ScopeId::from_bits(scope.into()))));
+            desk.whom = whom.within(&shard.into(), false);
             desk.background(pause(60));
             desk.errand()
         })
@@ -25,7 +30,7 @@ fn places_are_given_in_order_and_who_frees_one_is_the_last() {
     assert_eq!(has, [[false; 4].as_slice(), &[true; 16]].concat(), "the first have one");
     for freed in 0..40 {
         let (claim, errand) = claims.remove(0);
-        desk.news.free_place(claim);
+        desk.news.free_place(claim, errand);
         let next = claims[15].0;
         assert!(desk.news.placed().any(|claim| claim == next), "{freed}: the next is woken");
         let anew = desk.news.claim_place(errand);
@@ -65,4 +70,23 @@ fn who_was_replaced_has_no_place() {
     desk.handle(Event::Lost(errands[4].clone()));
     assert!(has(&mut desk, 16));
     assert!(!has(&mut desk, 4));
+}
+
+#[test]
+fn those_of_a_shard_that_is_silent_leave_all_others_their_places() {
+    let mut desk = Desk::new();
+    let mut claims = Vec::new();
+    for shard in ["silent", "other"] {
+        let errands = refused_in(&mut desk, shard, 20);
+        claims.extend(errands.into_iter().map(|errand| (desk.news.claim_place(&errand), errand)));
+    }
+    let has: Vec<_> = claims.iter().map(|(claim, errand)| desk.news.has_place(*claim, errand, desk.now)).collect();
+    let of_each = [[true; 16].as_slice(), &[false; 4]].concat();
+    assert_eq!(has, [of_each.clone(), of_each].concat());
+    let placed: Vec<_> = desk.news.placed().collect();
+    assert_eq!(placed.len(), 32);
+    for (claim, errand) in &claims {
+        desk.news.free_place(*claim, errand);
+    }
+    assert_eq!(desk.news.placed().count(), 0);
 }

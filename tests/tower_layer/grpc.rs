@@ -1,49 +1,9 @@
-//! Clients that are tower services: hyper's for real, and services of the tests' own in virtual time.
+//! gRPC: a response says in its trailers how the call ended.
 
-use std::convert::Infallible;
-use std::error::Error;
-use std::future::{Future as _, Ready, ready};
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use futures_core::Stream;
+use http::HeaderName;
 
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
-use hyper::body::{Bytes, Frame};
-use hyper_util::client::legacy::{Client, Error as ClientError};
-use hyper_util::rt::TokioExecutor;
-use outgate::ledger::{Body, Message};
-use outgate::store::Applying;
-use outgate::testing::{RedisServer, Shape, StrictUpstream, oracle};
-use outgate::tower::ThrottledBody;
-use outgate::{Call, Limit, MemoryStore, Passage, Permit, RedisStore, Store, Throttle, Unmatched, Upstream};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
-use tower::{Layer as _, ServiceExt as _, service_fn};
-
-type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
-
-const SECOND: Duration = Duration::from_secs(1);
-
-fn get(url: &str) -> http::Result<Request<()>> {
-    Request::get(url).body(())
-}
-
-fn throttle(limit: Limit) -> Result<Throttle, outgate::ConfigError> {
-    Throttle::builder().upstream(Upstream::new("up").host("api.example.com").limit(limit)).build()
-}
-
-/// A service that serves everybody with a body.
-async fn tells(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
-    Ok(Response::new(Full::from("a body")))
-}
-
-/// A service that serves everybody.
-async fn serves(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
-    Ok(Response::new(Full::default()))
-}
+use super::*;
 
 /// A gRPC server that says in trailers alone that a quota is spent, and for how long; or that a message is too large.
 async fn exhausted(
@@ -65,109 +25,12 @@ async fn exhausted(
 /// Frames that are there already.
 struct Frames(std::vec::IntoIter<Result<Frame<Bytes>, Infallible>>);
 
-impl futures_core::Stream for Frames {
+impl Stream for Frames {
     type Item = Result<Frame<Bytes>, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         std::task::Poll::Ready(self.0.next())
     }
-}
-
-#[tokio::test]
-async fn four_throttles_of_hyper_clients_send_what_the_limit_allows_and_earn_no_429() -> Outcome {
-    const WINDOW: Duration = Duration::from_millis(500);
-    let redis = RedisServer::start()?;
-    let upstream = StrictUpstream::builder().limit(20, WINDOW, Shape::SlidingLog).start()?;
-    let limit = Limit::new(20, WINDOW).guard(Duration::from_millis(400));
-    let mut callers = JoinSet::new();
-    for _ in 0..4 {
-        let throttle = Throttle::builder()
-            .store(RedisStore::connect(&redis.url()).await?)
-            .upstream(Upstream::new("strict").host("127.0.0.1").limit(limit.clone()))
-            .build()?;
-        let hyper = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
-        let client = throttle.layer().layer(hyper);
-        for _ in 0..15 {
-            let (client, url) = (client.clone(), upstream.url());
-            callers.spawn(async move {
-                let response = client.oneshot(Request::get(url).body(Empty::new())?).await?;
-                assert!(response.extensions().get::<Passage>().is_some());
-                let status = response.status();
-                response.into_body().collect().await?;
-                Ok::<_, Box<dyn Error + Send + Sync>>(status)
-            });
-        }
-    }
-    while let Some(status) = callers.join_next().await {
-        assert_eq!(status??, 200);
-    }
-    assert_eq!((upstream.admitted(), upstream.refused()), (60, 0));
-    oracle::assert_never_more_than(20, 500_000, &upstream.stamps());
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_call_that_could_not_connect_gives_its_slot_back_where_the_layer_can_tell() -> Outcome {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    for (tells, free) in [(true, true), (false, false)] {
-        let throttle =
-            Throttle::builder().upstream(Upstream::new("up").host("127.0.0.1").limit(Limit::per_hour(1))).build()?;
-        let hyper = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
-        let layer = throttle.layer();
-        let layer = if tells {
-            layer.never_sent(|error| error.downcast_ref().is_some_and(ClientError::is_connect))
-        } else {
-            layer
-        };
-        let request = Request::get(format!("http://{nobody}/")).body(Empty::new())?;
-        let Err(error) = layer.layer(hyper).oneshot(request).await else { return Err("somebody listens".into()) };
-        assert!(outgate::Error::find(&*error).is_none(), "{error}");
-        assert_eq!(throttle.try_acquire("up").await.is_ok(), free, "it tells: {tells}");
-    }
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn calls_wait_for_their_slots_and_those_without_time_are_refused() -> Outcome {
-    let client = throttle(Limit::new(1, 20 * SECOND).guard(SECOND))?.layer().layer(service_fn(serves));
-    let begun = Instant::now();
-    for nth in 0..3 {
-        client.clone().oneshot(get("https://api.example.com/")?).await?;
-        assert_eq!(begun.elapsed().as_secs(), 21 * nth);
-    }
-    let mut hurried = get("https://api.example.com/")?;
-    hurried.extensions_mut().insert(Call::new().max_wait(SECOND / 2));
-    let Err(error) = client.oneshot(hurried).await else { return Err("it went".into()) };
-    assert!(matches!(outgate::Error::find(&*error), Some(outgate::Error::Throttled { .. })), "{error}");
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_without_a_host_is_the_named_upstreams_and_one_of_nobody_passes_or_is_refused() -> Outcome {
-    let all = throttle(Limit::per_hour(1))?;
-    let named = all.layer().upstream("up").layer(service_fn(serves));
-    named.clone().oneshot(get("/package.Service/Method")?).await?;
-    let second = timeout(60 * SECOND, named.oneshot(get("/package.Service/Method")?)).await;
-    assert!(second.is_err(), "the second waits for an hour");
-    // Of nobody.
-    all.layer().layer(service_fn(serves)).oneshot(get("/elsewhere")?).await?;
-    let strict = Throttle::builder().unmatched(Unmatched::Refuse).build()?;
-    let outcome = strict.layer().layer(service_fn(serves)).oneshot(get("https://other.example/")?).await;
-    let Err(error) = outcome else { return Err("it went".into()) };
-    assert!(matches!(outgate::Error::find(&*error), Some(outgate::Error::Unmatched { .. })), "{error}");
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_for_a_tunnel_or_about_no_path_is_the_upstreams_of_its_host() -> Outcome {
-    let connect = Request::connect("api.example.com:443").body(())?;
-    let about_all = Request::options("*").header("host", "api.example.com:8443").body(())?;
-    for request in [connect, about_all] {
-        let throttle = throttle(Limit::per_hour(1))?;
-        throttle.layer().layer(service_fn(serves)).oneshot(request).await?;
-        assert_eq!(throttle.usage("up").await?.limits[0].used, 1);
-    }
-    Ok(())
 }
 
 #[tokio::test(start_paused = true)]
@@ -376,98 +239,106 @@ fn stream(status: StatusCode, grpc_status: &'static str) -> Response<StreamBody<
     response
 }
 
-/// Requests without a host say nothing of where they go: those of two upstreams probably go to two places.
+/// A stream whose head says that the call used 10 tokens, its message that it used 800, and its trailers that or nothing new.
 #[tokio::test(start_paused = true)]
-async fn an_upstream_that_cannot_be_connected_to_holds_up_no_other_whose_requests_have_no_host() -> Outcome {
-    let throttle = ["a", "b"]
-        .into_iter()
-        .fold(Throttle::builder(), |all, name| all.upstream(Upstream::new(name).limit(Limit::per_second(9))))
-        .build()?;
-    let lost = service_fn(|_: Request<()>| async { Err::<Response<Full<Bytes>>, _>(std::io::Error::other("refused")) });
-    let layer = throttle.layer().never_sent(|_| true);
-    let of = |name: &str| layer.clone().upstream(name);
-    for _ in 0..4 {
-        assert!(of("a").layer(lost).oneshot(get("/package.Service/Method")?).await.is_err());
-    }
-    let mut hurried = get("/package.Service/Method")?;
-    hurried.extensions_mut().insert(Call::new().max_wait(Duration::ZERO));
-    let to_a = of("a").layer(lost).oneshot(hurried.clone()).await;
-    let unreachable = to_a.err().and_then(|error| outgate::Error::find(&*error).cloned());
-    // Nobody knows its host: it is called by its upstream.
-    let is_named = |host: &str| host == "a";
-    assert!(
-        matches!(&unreachable, Some(outgate::Error::Unreachable { host, .. }) if is_named(host)),
-        "{unreachable:?}"
-    );
-    of("b").layer(service_fn(serves)).oneshot(hurried).await?;
-    Ok(())
-}
-
-#[test]
-fn outside_of_a_runtime_a_call_that_has_to_wait_for_its_host_is_an_error() -> Outcome {
-    let throttle = throttle(Limit::per_second(9))?;
-    let lost = service_fn(|_: Request<()>| async { Err::<Response<Full<Bytes>>, _>(std::io::Error::other("refused")) });
-    let client = throttle.layer().never_sent(|_| true).layer(lost);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    for _ in 0..3 {
-        assert!(runtime.block_on(client.clone().oneshot(get("https://api.example.com/")?)).is_err());
-    }
-    let call = std::pin::pin!(client.oneshot(get("https://api.example.com/")?));
-    let Poll::Ready(Err(error)) = call.poll(&mut Context::from_waker(Waker::noop())) else {
-        return Err("it waits".into());
-    };
-    assert!(matches!(outgate::Error::find(&*error), Some(outgate::Error::OutsideRuntime)), "{error}");
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_seat_is_kept_until_the_body_has_ended_or_only_until_the_headers_came() -> Outcome {
-    for (limit, free) in [(Limit::in_flight(1), false), (Limit::in_flight(1).until_headers(), true)] {
-        let throttle = throttle(limit)?;
-        let response = throttle.layer().layer(service_fn(tells)).oneshot(get("https://api.example.com/")?).await?;
-        assert_eq!(throttle.try_acquire("up").await.is_ok(), free);
-        drop(response);
-        assert!(throttle.try_acquire("up").await.is_ok());
-        let empty = throttle.layer().layer(service_fn(serves)).oneshot(get("https://api.example.com/")?).await?;
-        assert!(throttle.try_acquire("up").await.is_ok(), "nothing comes behind an empty response");
-        drop(empty);
-    }
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn each_attempt_of_a_retry_outside_asks_for_a_slot_of_its_own() -> Outcome {
-    let calls = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&calls);
-    let fails = service_fn(move |_: Request<()>| {
-        let calls = Arc::clone(&counted);
-        async move {
-            calls.fetch_add(1, Ordering::Relaxed);
-            Ok::<_, Infallible>(Response::builder().status(500).body(Full::<Bytes>::default()).unwrap_or_default())
+async fn what_a_grpc_call_used_counts_when_its_head_says_so_and_what_its_caller_says_later_is_not_undone() -> Outcome {
+    for (trailers, used) in [(None, 800), (Some("10"), 800), (Some("900"), 900)] {
+        let (throttle, response) = charged(trailers, Duration::ZERO).await?;
+        assert_eq!(tokens(&throttle).await?, 10, "the head counts at once");
+        let passage = response.extensions().get::<Passage>().cloned().ok_or("no passage")?;
+        let mut body = response.into_body();
+        while let Some(frame) = body.frame().await {
+            if frame?.is_data() {
+                passage.settle("tokens", 800);
+            }
         }
-    });
-    let client = throttle(Limit::new(2, SECOND).guard(SECOND))?.layer().layer(fails);
-    let begun = Instant::now();
-    for _ in 0..4 {
-        client.clone().oneshot(get("https://api.example.com/")?).await?;
+        drop(body);
+        assert_eq!(tokens(&throttle).await?, used, "{trailers:?}");
     }
-    assert_eq!(calls.load(Ordering::Relaxed), 4);
-    assert!(begun.elapsed() >= 2 * SECOND);
+    let (throttle, response) = charged(None, Duration::ZERO).await?;
+    drop(response);
+    assert_eq!(tokens(&throttle).await?, 10, "dropped before its first message");
     Ok(())
 }
 
-#[tokio::test]
-async fn a_request_without_a_host_is_nobodys_whatever_its_path_looks_like() -> Outcome {
-    let throttle = throttle(Limit::per_hour(1))?;
-    for path in ["/api.example.com/x", "//api.example.com/x", "/"] {
-        let request = Request::get(path).header("host", "").body(())?;
-        timeout(SECOND, throttle.layer().layer(service_fn(serves)).oneshot(request)).await??;
+/// Its trailers name an instant by the upstream's clock, which its head told hours ago.
+#[tokio::test(start_paused = true)]
+async fn trailers_that_name_an_instant_count_from_when_they_come() -> Outcome {
+    let (throttle, response) = charged(None, 6 * 3_600 * SECOND).await?;
+    response.into_body().collect().await?;
+    let wait = throttle.try_acquire("up").await.err().as_ref().and_then(outgate::Error::retry_after);
+    assert!(wait.is_some_and(|wait| (28 * SECOND..40 * SECOND).contains(&wait)), "{wait:?}");
+    Ok(())
+}
+
+/// The answer to a call that was charged 100 tokens: its head says that it used 10, and what time it is. Its trailers come after so long,
+/// and say what it used; where they take long, that the quota is spent for 30 s from then.
+async fn charged(
+    used: Option<&'static str>,
+    after: Duration,
+) -> Result<(Throttle, Response<ThrottledBody<StreamBody<Frames>>>), Box<dyn Error + Send + Sync>> {
+    const NOON: u64 = 1_764_504_000;
+    let up = Upstream::new("up").host("api.example.com").limit(Limit::per_hour(2_000).of("tokens"));
+    let up = up.settle_by("tokens", |_, headers| headers.get("x-cost")?.to_str().ok()?.parse().ok());
+    let throttle = Throttle::builder().upstream(up.cost_by(|_| Call::new().cost_of("tokens", 100))).build()?;
+    let mut trailers = HeaderMap::new();
+    trailers.extend(used.map(|used| (HeaderName::from_static("x-cost"), HeaderValue::from_static(used))));
+    if !after.is_zero() {
+        trailers.insert("grpc-status", HeaderValue::from_static("8"));
+        trailers.insert("x-ratelimit-remaining", HeaderValue::from_static("0"));
+        trailers.insert("x-ratelimit-reset", (NOON + after.as_secs() + 30).into());
     }
-    assert_eq!(throttle.usage("up").await?.limits[0].used, 0);
-    // Of whom it is, is known without its host.
-    let named = throttle.layer().upstream("up").layer(service_fn(serves));
-    let served = timeout(SECOND, named.oneshot(get("http://web.1/x")?)).await?;
-    assert_eq!(served?.status(), 200);
-    assert_eq!(throttle.usage("up").await?.limits[0].used, 1);
+    let client = throttle.layer().layer(service_fn(move |_: Request<()>| {
+        let frames = vec![Ok(Frame::data(Bytes::from_static(b"message"))), Ok(Frame::trailers(trailers.clone()))];
+        let mut response = Response::new(StreamBody::new(Frames(frames.into_iter())));
+        let head = [("content-type", "application/grpc"), ("x-cost", "10"), ("date", "Sun, 30 Nov 2025 12:00:00 GMT")];
+        for (name, value) in head {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        ready(Ok::<_, Infallible>(response))
+    }));
+    let response = client.oneshot(get("https://api.example.com/package.Service/Method")?).await?;
+    tokio::time::sleep(after).await;
+    Ok((throttle, response))
+}
+
+/// How many of the tokens of the last hour were used.
+async fn tokens(throttle: &Throttle) -> Result<u32, Box<dyn Error + Send + Sync>> {
+    tokio::time::sleep(SECOND).await;
+    Ok(throttle.usage("up").await?.limits.first().ok_or("no limit")?.used)
+}
+
+/// That it shuts somebody out it says by a status of its own, beside a 200.
+#[tokio::test(start_paused = true)]
+async fn a_grpc_server_that_shuts_somebody_out_ends_no_pause_and_counts_for_a_breaker() -> Outcome {
+    for (grpc_status, is_over) in [("0", true), ("5", true), ("1", false), ("3", false), ("7", false), ("16", false)] {
+        let (throttle, looks) = looking(move |status| {
+            let mut response = Response::new(Full::<Bytes>::default());
+            if status.is_success() {
+                response.headers_mut().insert("grpc-status", HeaderValue::from_static(grpc_status));
+            }
+            *response.status_mut() = status;
+            if !status.is_success() {
+                response.headers_mut().insert("retry-after", HeaderValue::from_static("600"));
+            }
+            response
+        })
+        .await?;
+        drop(looks);
+        let goes = soon(&throttle).await;
+        assert_eq!(goes.is_ok(), is_over, "{grpc_status}: {goes:?}");
+    }
+    for (grpc_status, opens) in [("16", true), ("7", true), ("5", false)] {
+        let up = Upstream::new("up").host("api.example.com").limit(Limit::per_second(9)).break_after_unauthorized(2);
+        let throttle = Throttle::builder().upstream(up).build()?;
+        let client = throttle
+            .layer()
+            .layer(service_fn(move |_: Request<()>| ready(Ok::<_, Infallible>(stream(StatusCode::OK, grpc_status)))));
+        let call = async || client.clone().oneshot(get("https://api.example.com/package.Service/Method")?).await;
+        for _ in 0..2 {
+            call().await?.into_body().collect().await?;
+        }
+        assert_eq!(call().await.is_err(), opens, "{grpc_status}");
+    }
     Ok(())
 }
