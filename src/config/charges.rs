@@ -35,7 +35,7 @@ pub(crate) struct Charges {
     places: Vec<Place>,
     scopes: Vec<Sharers>,
     /// The scope that few share: whom a refusal is taken to be about, and whose value is said without a name. That of the limits that
-    /// name none, where it is not the whole upstream's; else the last that a limit names.
+    /// name none, where it is not the whole upstream's; else the last that a limit of its own names, or one that it shares.
     narrowest: usize,
     /// Of each limit: its log, and the first of its terms there.
     limits: Vec<(usize, usize)>,
@@ -121,8 +121,12 @@ impl Charges {
         }
         let by_default =
             scopes.iter().position(|sharers| !sharers.scope.is_upstream() && sharers.are_default(upstream));
-        let last = || scopes.iter().rposition(|sharers| !sharers.is_common).unwrap_or(scopes.len() - 1);
-        let narrowest = by_default.unwrap_or_else(last);
+        let last = |which: &dyn Fn(&Sharers) -> bool| scopes.iter().rposition(which);
+        let narrowest = by_default
+            .or_else(|| last(&|of| !of.is_common && !of.scope.is_upstream()))
+            .or_else(|| last(&|of| !of.scope.is_upstream()))
+            .or_else(|| last(&|of| !of.is_common))
+            .unwrap_or(scopes.len() - 1);
         let one = |priority| Costs::of(&places.iter().map(|place| u32::from(place.counts(priority))).collect());
         let ones = [Priority::High, Priority::Normal, Priority::Low].map(one);
         Ok(Self { logs: logs.into(), places, scopes, narrowest, limits, seats, ones, rests })
@@ -149,8 +153,9 @@ impl Charges {
         let is_only = self.scopes.len() == 1;
         let of = |at: usize| {
             let sharers = &self.scopes[at];
-            if sharers.scope.is_upstream() && sharers.salt.is_none() && !is_only {
-                return None;
+            // Everybody's, whatever a call says; but where nothing tells calls apart a value does.
+            if sharers.scope.is_upstream() && (at != self.narrowest || sharers.salt.is_none() && !is_only) {
+                return sharers.id(None);
             }
             let unnamed = call.scope.filter(|_| at == self.narrowest);
             let said = call.scope_named(sharers.scope.name()).or(unnamed);

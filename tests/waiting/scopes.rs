@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use outgate::testing::oracle::assert_never_more_units_than;
-use outgate::{Call, Error, Limit, Scope, Throttle, Upstream};
+use outgate::{Call, Error, Feedback, Limit, Scope, Throttle, Upstream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::support::{Counting, micros_since};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Everybody together 20/s, each merchant 5/s.
 fn gateway(up: Upstream) -> Upstream {
@@ -230,4 +233,45 @@ async fn upstreams_that_share_a_limit_keep_to_it_together() {
     assert_eq!(other, ("b".to_owned(), "shares"));
     let same_name = wrong(sharing("a", Limit::per_second(1)), Upstream::new("account").limit(Limit::per_second(1)));
     assert_eq!(same_name, ("a".to_owned(), "shares"));
+}
+
+/// Beside limits that it shares an upstream has one for each merchant, and one of calls in flight, or of all its calls: in any order.
+#[tokio::test(start_paused = true)]
+async fn of_an_upstream_that_shares_limits_a_value_is_said_of_the_scope_that_a_limit_names() {
+    let merchant = || Scope::header("x-merchant");
+    let each = || Limit::per_second(5).each(merchant());
+    let files = || Upstream::new("files");
+    let account = || Limit::per_second(1_000);
+    let with_own = |limits: [Limit; 2]| {
+        let up = limits.into_iter().fold(files(), Upstream::limit);
+        up.shares("account", [account()])
+    };
+    let ups = [
+        with_own([each(), Limit::in_flight(12)]),
+        with_own([Limit::in_flight(12), each()]),
+        with_own([each(), Limit::per_second(12)]),
+        with_own([Limit::per_second(12), each()]),
+        files().limit(Limit::per_second(12)).shares("account", [account(), each()]),
+    ];
+    for (at, up) in ups.into_iter().enumerate() {
+        let throttle = Throttle::builder().store(Counting::default()).upstream(up).build().unwrap();
+        let mut went = Vec::new();
+        for name in ["a", "b", "c"] {
+            let mut permits = Vec::new();
+            while let Ok(permit) = throttle.acquire("files").scope(name).max_wait(MS * 10).await {
+                permits.push(permit);
+            }
+            went.push(permits);
+        }
+        let counts: Vec<_> = went.iter().map(Vec::len).collect();
+        assert_eq!(counts, [5, 5, 2], "{at}: five of each, and twelve of all");
+        drop(went);
+        sleep(SECOND * 2).await;
+        let refusal = Feedback::refused(SECOND * 60);
+        throttle.report_in("files", "a", &refusal).await.unwrap();
+        let goes = async |name: &str| throttle.acquire("files").scope(name).max_wait(MS * 10).await.is_ok();
+        assert_eq!((goes("a").await, goes("b").await), (false, true), "{at}: it is about one");
+        throttle.release_in("files", "a").await.unwrap();
+        assert!(goes("a").await, "{at}");
+    }
 }

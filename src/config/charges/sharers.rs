@@ -75,6 +75,7 @@ pub(super) fn sharers_of(upstream: &Upstream) -> Result<Vec<Sharers>, (&'static 
         let name = upstream.scope.name();
         return Err(("scope_by", format!("{name:?} is of no limit: each of them names another scope, or is shared")));
     }
-    all.sort_by_key(|sharers| sharers.salt.is_some());
+    // Of those that are its own, all of them before those that a value tells apart.
+    all.sort_by_key(|sharers| (sharers.salt.is_some(), !sharers.scope.is_upstream()));
     Ok(all)
 }
